@@ -16,11 +16,14 @@ pub use sdam_core::description::{
 #[doc(inline)]
 pub use sdam_core::selection::Criteria;
 #[doc(inline)]
-pub use sdam_core::topology::{Event, EventKind};
+pub use sdam_core::topology::{Event, EventKind, Topics};
 #[doc(inline)]
 pub use sdam_host::{Error, ErrorKind, Events, Recording, Reply, Views};
 
 pub use sdam_core::bson;
+
+#[cfg(feature = "metrics")]
+pub mod metrics;
 
 #[cfg(feature = "async-std")]
 #[doc(inline)]
@@ -31,8 +34,12 @@ pub use sdam_async_std::smol;
 #[cfg(feature = "blocking")]
 pub use sdam_blocking as blocking;
 pub use sdam_core as core;
+#[cfg(feature = "driver")]
+pub use sdam_driver as driver;
 #[doc = include_str!("../docs/write-your-own-runtime.md")]
 pub use sdam_host as host;
+#[cfg(feature = "otel")]
+pub use sdam_host::otel;
 #[cfg(feature = "tokio")]
 pub use sdam_tokio as tokio;
 
@@ -45,12 +52,19 @@ mod pages {
     struct Connect;
     #[doc = include_str!("../docs/run.md")]
     struct Run;
+    #[cfg(feature = "driver")]
+    #[doc = include_str!("../docs/collections.md")]
+    struct Collections;
     #[doc = include_str!("../docs/watch.md")]
     struct Watch;
+    #[doc = include_str!("../docs/log.md")]
+    struct Log;
     #[doc = include_str!("../docs/record.md")]
     struct Record;
     #[doc = include_str!("../docs/diagnose.md")]
     struct Diagnose;
+    #[doc = include_str!("../docs/last-night.md")]
+    struct LastNight;
     #[doc = include_str!("../docs/proxy.md")]
     struct Proxy;
     #[doc = include_str!("../docs/core.md")]

@@ -16,6 +16,7 @@ use clap::ValueEnum;
 use sdam_core::wire::{Flags, HEADER_LEN, write_op_msg};
 use sdam_host::{FLIGHT_RECORDER_LEN, Recording};
 
+use self::sdam::Onlooker;
 use crate::Failure;
 use crate::sample::Sample;
 
@@ -36,6 +37,8 @@ pub(crate) enum Competitor {
     SdamRecorded,
     /// The same, with a flight recorder of 256 KiB.
     SdamFlight,
+    /// The same, with metrics that are read each second.
+    SdamMetrics,
     /// This library under smol.
     SdamSmol,
     /// This library without a runtime, a thread for each task.
@@ -60,14 +63,16 @@ impl Competitor {
             Self::BareTokio => bare_tokio::measure(address, tasks, window),
             Self::Mongodb => official::measure(address, tasks, window),
             Self::MongodbSync => official_sync::measure(address, tasks, window),
-            Self::Sdam => sdam::measure(address, tasks, window, None),
+            Self::Sdam => sdam::measure(address, tasks, window, Onlooker::None),
             Self::SdamRecorded => {
-                sdam::measure(address, tasks, window, Some(Recording::everything()))
+                let onlooker = Onlooker::Recording(Recording::everything());
+                sdam::measure(address, tasks, window, onlooker)
             }
             Self::SdamFlight => {
                 let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
-                sdam::measure(address, tasks, window, Some(recording))
+                sdam::measure(address, tasks, window, Onlooker::Recording(recording))
             }
+            Self::SdamMetrics => sdam::measure(address, tasks, window, Onlooker::Metrics),
             Self::SdamSmol => sdam_smol::measure(address, tasks, window),
             Self::SdamBlocking => sdam_blocking::measure(address, tasks, window),
         }

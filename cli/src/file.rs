@@ -2,9 +2,51 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use sdam_core::trace::{MAX_TRACE_LEN, Trace, TraceError};
 
 use crate::output::is_standard;
+
+/// The reason why a file is of no use as a trace.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TraceFileError {
+    /// It cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+    /// It is no trace, or was changed.
+    #[error("{}, {error}", path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// The fault of the line.
+        error: TraceError,
+    },
+}
+
+/// Reads a file that may be a trace; `-` is standard input.
+///
+/// # Errors
+///
+/// Fails if it cannot be read, or is longer than a trace may be.
+pub(crate) fn bytes_of_trace(path: &Path) -> Result<Vec<u8>, TraceFileError> {
+    read_or_standard_input(path, MAX_TRACE_LEN as u64)
+        .map_err(|error| TraceFileError::Read { path: path.to_owned(), error })
+}
+
+/// Reads a trace from the bytes of a file.
+///
+/// # Errors
+///
+/// Fails if they are none.
+pub(crate) fn trace(path: &Path, bytes: Vec<u8>) -> Result<Trace, TraceFileError> {
+    Trace::parse(bytes).map_err(|error| TraceFileError::Trace { path: path.to_owned(), error })
+}
 
 /// Reads a file of at most so many bytes; `-` is standard input.
 ///

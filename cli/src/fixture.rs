@@ -5,10 +5,11 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 use sdam_core::config::Options;
 use sdam_core::description::TopologyDescription;
+use sdam_core::diagnosis::SelectionError;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::harness::{StreamState, VirtualTopology};
 use sdam_core::id::LinkId;
-use sdam_core::selection::{Criteria, SelectionError};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
 

@@ -1,27 +1,36 @@
 //! `sdam`: watches a MongoDB deployment from the command line, records it, replays that, makes it
-//! small, and a test of it; checks what other drivers log of one; or plays one.
+//! small, a page and a test of it; checks what other drivers log of one; finds the promises that a
+//! server does not keep; leads clients to one, or plays one; tells Prometheus of one.
 
 mod check_log;
 mod cluster;
 mod color;
+mod doctor;
 mod duration;
 mod embedded;
 mod export;
+mod exporter;
 mod file;
+mod finding;
 #[cfg(test)]
 mod fixture;
+mod lint;
 mod manual;
+mod news;
+mod open_files;
 mod output;
 #[cfg(test)]
 mod pages;
 mod preparation;
 mod record;
 mod replay;
+mod report;
 mod shrink;
 mod shutdown;
 mod status;
 mod target;
 mod text;
+mod tunnel;
 mod watch;
 
 use std::ffi::{OsStr, OsString};
@@ -39,7 +48,10 @@ Examples:
   sdam watch 'mongodb://db1.example,db2.example/?replicaSet=rs0'
   sdam status --uri-file production.uri
   sdam record --uri-file production.uri -o failover.trace
+  sdam report failover.trace -o failover.html
   sdam cluster --members 5
+  sdam tunnel --ssh bastion.example --uri-file production.uri
+  sdam exporter --uri-file production.uri --listen 127.0.0.1:9216
 
 Variables:
   SDAM_URI  the connection string, where a command needs one and no argument has it
@@ -67,12 +79,17 @@ struct Cli {
 enum Command {
     Watch(watch::Args),
     Status(status::Args),
+    Doctor(doctor::Args),
     Record(record::Args),
     Replay(replay::Args),
+    Report(report::Args),
     CheckLog(check_log::Args),
+    Lint(lint::Args),
     Shrink(shrink::Args),
     Export(export::Args),
     Cluster(Box<cluster::Args>),
+    Tunnel(Box<tunnel::Args>),
+    Exporter(exporter::Args),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
 }
@@ -95,15 +112,22 @@ fn main() -> ExitCode {
             watch::run(args, color).map_err(|error| (error.exit_code(), error.to_string())),
         ),
         Command::Status(args) => status::run(&args, color),
+        Command::Doctor(args) => doctor::run(&args, color),
         Command::Record(args) => {
             conclude(record::run(args).map_err(|error| (error.exit_code(), error.to_string())))
         }
         Command::Replay(args) => {
             conclude(replay::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
         }
+        Command::Report(args) => conclude(
+            report::run(args, color).map_err(|error| (error.exit_code(), error.to_string())),
+        ),
         Command::CheckLog(args) => {
             conclude(check_log::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
         }
+        Command::Lint(args) => conclude(
+            lint::run(&args, color).map_err(|error| (error.exit_code(), error.to_string())),
+        ),
         // Nothing is written then.
         Command::Shrink(args) => {
             conclude(shrink::run(&args).map_err(|error| (2, error.to_string())))
@@ -113,6 +137,12 @@ fn main() -> ExitCode {
         }
         Command::Cluster(args) => {
             conclude(cluster::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        Command::Tunnel(args) => {
+            conclude(tunnel::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        Command::Exporter(args) => {
+            conclude(exporter::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
         }
         Command::Completions(args) => conclude(
             manual::complete(&args).map_err(|error| (error.exit_code(), error.to_string())),

@@ -1,4 +1,5 @@
-//! The commands in the pages of the project, whose arguments the tool has to take.
+//! The pages of the project: their commands, whose arguments the tool has to take, and the tables
+//! that are made of the tool itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,6 +7,23 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 
 use crate::Cli;
+
+/// The lines between which a page has its table.
+const BEGIN: &str = "<!-- The table is made by the tests: UPDATE_PAGE=1. -->\n";
+const END: &str = "<!-- The end of the table. -->\n";
+
+/// Compares a table with that of a page of the tool, or writes it there with `UPDATE_PAGE=1`.
+pub(crate) fn check_table(page: &str, table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let page = fs::read_to_string(&path).expect("the page");
+    let (before, rest) = page.split_once(BEGIN).expect("the beginning of the table");
+    let (found, after) = rest.split_once(END).expect("the end of the table");
+    if std::env::var_os("UPDATE_PAGE").is_some() {
+        let page = format!("{before}{BEGIN}{table}{END}{after}");
+        return fs::write(&path, page).expect("the page is written");
+    }
+    assert_eq!(found, table, "UPDATE_PAGE=1 makes it anew");
+}
 
 /// Returns the lines of a page's `sh` blocks, with those that go on in one.
 fn shell_lines(page: &str) -> Vec<String> {

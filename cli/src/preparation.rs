@@ -1,10 +1,12 @@
 //! The beginning of commands that look at a deployment: options to connect to it, and when it is
 //! over.
 
+use std::fmt::Display;
 use std::io;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use sdam_core::config::{Options, OptionsError, PoolOptions};
+use sdam_core::config::{Options, OptionsBuilder, OptionsError, PoolOptions, ProxyOptions};
 use sdam_host::system::Certificates;
 use tokio::runtime;
 
@@ -24,6 +26,23 @@ pub(crate) struct Observation {
     /// End after this time: a whole number and ms, s, m or h, as in 500ms or 30s
     #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     limit: Option<Duration>,
+}
+
+impl Observation {
+    /// Returns the argument that names what is looked at, if there is one.
+    pub(crate) fn argument(&self) -> Option<&str> {
+        self.target.argument()
+    }
+
+    /// Returns whether other addresses are to be dialled than those that servers advertise.
+    pub(crate) const fn is_mapped(&self) -> bool {
+        self.target.is_mapped()
+    }
+
+    /// Returns after which time it ends, if it ends by itself.
+    pub(crate) const fn limit(&self) -> Option<Duration> {
+        self.limit
+    }
 }
 
 /// The reason why it cannot begin.
@@ -55,9 +74,19 @@ pub(crate) enum PreparationError {
         /// The time that it was allowed to take.
         limit: Duration,
     },
-    /// A signal came before the hosts were known.
-    #[error("interrupted before any server was known")]
-    Interrupted(Signal),
+    /// A signal came before it was done.
+    #[error("interrupted before {before}")]
+    Interrupted {
+        /// The signal.
+        signal: Signal,
+        /// The moment that it did not come to.
+        before: &'static str,
+    },
+    /// There are two ways to the servers.
+    #[error(
+        "the connection string has a proxyHost, and --ssh is another way; leave out one of them"
+    )]
+    TwoWays,
     /// The runtime could not be started, or cannot receive signals.
     #[error("cannot start: {0}")]
     Start(io::Error),
@@ -67,8 +96,8 @@ impl PreparationError {
     /// Returns 2 for what the user can write differently, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Options(_) | Self::Target(_) | Self::Certificates(_) => 2,
-            Self::Interrupted(signal) => signal.exit_code(),
+            Self::Options(_) | Self::Target(_) | Self::Certificates(_) | Self::TwoWays => 2,
+            Self::Interrupted { signal, .. } => signal.exit_code(),
             Self::Embedded(_) | Self::Client(_) | Self::NotLookedUp { .. } | Self::Start(_) => 1,
         }
     }
@@ -97,7 +126,7 @@ impl Preparation {
                 (Some(deployment), uri)
             }
         };
-        let options = options(&wanted.target, &uri)?;
+        let options = monitoring(builder(&wanted.target, &uri)?)?;
         let shutdown = Shutdown::arrange(wanted.limit).map_err(PreparationError::Start)?;
         Ok(Self { deployment, options, shutdown, limit: wanted.limit })
     }
@@ -105,9 +134,30 @@ impl Preparation {
     /// Prepares a look at a deployment that has to be named.
     pub(crate) fn of_named(target: &Target, limit: Duration) -> Result<Self, PreparationError> {
         let uri = target.uri()?.ok_or(TargetError::Missing)?;
-        let options = options(target, &uri)?;
+        let options = monitoring(builder(target, &uri)?)?;
         let shutdown = Shutdown::arrange(Some(limit)).map_err(PreparationError::Start)?;
         Ok(Self { deployment: None, options, shutdown, limit: Some(limit) })
+    }
+
+    /// Prepares a long look at a deployment that has to be named, through a proxy if one is given;
+    /// returns the options as they are written, too.
+    pub(crate) fn through(
+        wanted: &Observation,
+        proxy: Option<ProxyOptions>,
+    ) -> Result<(Self, Options), PreparationError> {
+        let (target, limit) = (&wanted.target, wanted.limit);
+        let uri = target.uri()?.ok_or(TargetError::Missing)?;
+        let mut builder = builder(target, &uri)?;
+        let written = builder.clone().build()?;
+        if let Some(proxy) = proxy {
+            if written.proxy().is_some() {
+                return Err(PreparationError::TwoWays);
+            }
+            builder = builder.proxy(proxy);
+        }
+        let options = monitoring(builder)?;
+        let shutdown = Shutdown::arrange(limit).map_err(PreparationError::Start)?;
+        Ok((Self { deployment: None, options, shutdown, limit }, written))
     }
 
     /// Waits for the client, and says from time to time what that waits for.
@@ -135,7 +185,10 @@ impl Preparation {
         };
         match (self.shutdown.or(connecting).await, self.shutdown.end()) {
             (Some(connected), _) => Ok(connected?),
-            (None, Some(End::Signal(signal))) => Err(PreparationError::Interrupted(signal)),
+            (None, Some(End::Signal(signal))) => {
+                let before = "any server was known";
+                Err(PreparationError::Interrupted { signal, before })
+            }
             (None, _) => Err(PreparationError::NotLookedUp {
                 host: host.unwrap_or_default(),
                 limit: self.limit.unwrap_or_default(),
@@ -149,14 +202,16 @@ impl Preparation {
     }
 }
 
-/// Reads a connection string, prints warnings about it, and tries the files that it names.
-fn options(target: &Target, uri: &str) -> Result<Options, PreparationError> {
-    let options = Options::builder()
-        .uri(uri)?
-        .address_map(target.address_map()?)
-        // Whoever looks on uses no connections.
-        .pool(PoolOptions::default())
-        .build()?;
+/// Reads a connection string.
+fn builder(target: &Target, uri: &str) -> Result<OptionsBuilder, PreparationError> {
+    Ok(Options::builder().uri(uri)?.address_map(target.address_map()?))
+}
+
+/// Makes options for a client that only monitors, prints warnings about them, and tries the files
+/// that they name.
+fn monitoring(builder: OptionsBuilder) -> Result<Options, PreparationError> {
+    // Whoever looks on uses no connections.
+    let options = builder.pool(PoolOptions::default()).build()?;
     for warning in options.warnings() {
         complain(&format_args!("warning: {warning}"));
     }
@@ -178,11 +233,23 @@ fn check_certificates(options: &Options) -> Result<(), PreparationError> {
     }))
 }
 
+/// Does what ends with an exit code, that of an error if it fails, which is told then.
+pub(crate) fn conclude<E: From<PreparationError> + Display>(
+    work: impl Future<Output = Result<u8, E>>,
+    exit_code: impl FnOnce(&E) -> u8,
+) -> ExitCode {
+    let code = run(work).unwrap_or_else(|error| {
+        complain(&error);
+        exit_code(&error)
+    });
+    ExitCode::from(code)
+}
+
 /// Does all of it on this thread. Output blocks it when nobody reads; the client lives on another
 /// one, so that its heartbeats do not wait too.
-pub(crate) fn run<E: From<PreparationError>>(
-    work: impl Future<Output = Result<(), E>>,
-) -> Result<(), E> {
+pub(crate) fn run<T, E: From<PreparationError>>(
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(PreparationError::Start)?;
     let result = runtime.block_on(work);

@@ -83,41 +83,61 @@ pub(crate) fn run(args: Args) -> Result<(), RecordError> {
 }
 
 async fn record(args: Args) -> Result<(), RecordError> {
-    let mut preparation = Preparation::new(args.observation).await?;
+    let begin = || {
+        let out = output::create(&args.output, args.force)
+            .map_err(|error| RecordError::Create { path: args.output.clone(), error })?;
+        if io::stderr().is_terminal() {
+            complain(&format_args!("recording to {}, until Ctrl-C", args.output.display()));
+        }
+        Ok(out)
+    };
+    let (_, lines) = tape(args.observation, begin).await?;
+    let (file, name) = (&args.output, args.output.display());
+    match output::is_standard(file) {
+        true => complain(&format_args!("recorded {lines} lines")),
+        false => complain(&format_args!("recorded {lines} lines to {name}")),
+    }
+    Ok(())
+}
+
+/// Records until a signal or the time limit ends it, to where `begin` says once something is to be
+/// written: a file that is there stays as it is until then. Returns the number of lines, too.
+pub(crate) async fn tape<W: Write>(
+    observation: Observation,
+    begin: impl FnOnce() -> Result<W, RecordError>,
+) -> Result<(W, usize), RecordError> {
+    let mut preparation = Preparation::new(observation).await?;
     preparation.banner().iter().for_each(|banner| complain(banner));
     let mut recording = Recording::everything();
     let connecting = Client::builder(preparation.options.clone()).record(&recording).connect();
     let client = preparation.connected(connecting).await?;
     let Preparation { deployment: _deployment, mut shutdown, .. } = preparation;
-    // Not before there is something to be written: a file that is there stays as it is until then.
-    let mut out = output::create(&args.output, args.force)
-        .map_err(|error| RecordError::Create { path: args.output.clone(), error })?;
-    if io::stderr().is_terminal() {
-        complain(&format_args!("recording to {}, until Ctrl-C", args.output.display()));
-    }
+    let mut out = begin()?;
     let began = rfc_3339(client.wall_clock(Instant::ZERO));
     recording.note(&format!("+0.000000000 was {began}"));
-    let mut written = 0;
+    let (mut written, mut count) = (0, 0);
     while let Some(lines) = shutdown.or(recording.next()).await {
         let Some(lines) = lines else {
             complain(&"the recording ends early, as it was not written fast enough");
-            return Ok(());
+            return Ok((out, count));
         };
         written += lines.len();
         if written > MAX_TRACE_LEN {
             complain(&"the recording ends here, as no longer one can be replayed");
-            return Ok(());
+            return Ok((out, count));
         }
-        write(&mut out, &lines)?;
+        count += write(&mut out, &lines)?;
     }
     client.close().await;
     while let Some(lines) = recording.try_next() {
-        write(&mut out, &lines)?;
+        count += write(&mut out, &lines)?;
     }
-    Ok(())
+    Ok((out, count))
 }
 
-/// Writes whole lines at once, so that what is there when the process is killed is a trace too.
-fn write(out: &mut dyn Write, lines: &str) -> Result<(), RecordError> {
-    out.write_all(lines.as_bytes()).and_then(|()| out.flush()).map_err(RecordError::Output)
+/// Writes whole lines at once, so that what is there when the process is killed is a trace too;
+/// returns how many.
+fn write(out: &mut dyn Write, lines: &str) -> Result<usize, RecordError> {
+    let written = out.write_all(lines.as_bytes()).and_then(|()| out.flush());
+    written.map(|()| lines.lines().count()).map_err(RecordError::Output)
 }

@@ -1,8 +1,10 @@
 //! The end of what a command does: after its time, or at a signal.
 
 use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal as Kill, kill_process};
 use tokio::sync::oneshot;
 
 use crate::complain;
@@ -16,6 +18,38 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct Shutdown {
     over: oneshot::Receiver<End>,
     reached: Option<End>,
+    companion: Companion,
+    /// The time that the command needs after a signal for what it has begun.
+    clean_up: Arc<OnceLock<Duration>>,
+}
+
+/// Another process, which is not to stay when this one ends at once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Companion(Arc<Mutex<Option<u32>>>);
+
+impl Companion {
+    /// Goes with the process of this number from now on.
+    pub(crate) fn join(&self, process: Option<u32>) {
+        *self.get() = process;
+    }
+
+    /// Goes with that process no more, which has ended or is being ended.
+    pub(crate) fn leave(&self, process: Option<u32>) {
+        let mut companion = self.get();
+        if *companion == process {
+            *companion = None;
+        }
+    }
+
+    fn kill(&self) {
+        let process = self.get().and_then(|process| Pid::from_raw(process.try_into().ok()?));
+        // It may have ended by itself a moment ago.
+        let _ = process.map(|process| kill_process(process, Kill::KILL));
+    }
+
+    fn get(&self) -> MutexGuard<'_, Option<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The reason why it is over.
@@ -61,6 +95,9 @@ impl Shutdown {
     pub(crate) fn arrange(limit: Option<Duration>) -> io::Result<Self> {
         let mut signals = Signals::new()?;
         let (over, shutdown) = oneshot::channel();
+        let companion = Companion::default();
+        let (last, clean_up) = (companion.clone(), Arc::<OnceLock<Duration>>::default());
+        let more = Arc::clone(&clean_up);
         tokio::spawn(async move {
             let time_is_up = async {
                 match limit {
@@ -77,20 +114,33 @@ impl Shutdown {
             if end == End::Time {
                 signals.next().await;
             }
+            let grace = GRACE + more.get().copied().unwrap_or_default();
             let code = tokio::select! {
                 signal = signals.next() => {
                     screen::restore();
                     signal.exit_code()
                 }
-                () = tokio::time::sleep(GRACE) => {
+                () = tokio::time::sleep(grace) => {
                     screen::restore();
                     complain(&"ended before everything was written, because nobody reads it");
                     1
                 }
             };
+            last.kill();
             std::process::exit(code.into());
         });
-        Ok(Self { over: shutdown, reached: None })
+        Ok(Self { over: shutdown, reached: None, companion, clean_up })
+    }
+
+    /// Leaves the command that time besides, after a signal, to undo what it has begun.
+    pub(crate) fn allow_clean_up(&self, limit: Duration) {
+        // A command says it once.
+        let _ = self.clean_up.set(limit);
+    }
+
+    /// Returns the place of a process that is killed if this one ends at once.
+    pub(crate) fn companion(&self) -> Companion {
+        self.companion.clone()
     }
 
     /// Waits for a work, or for the end: then that is `None`.

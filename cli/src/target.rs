@@ -75,6 +75,16 @@ impl From<AddressMapError> for TargetError {
 }
 
 impl Target {
+    /// Returns the connection string that stands among the arguments, if one does.
+    pub(crate) fn argument(&self) -> Option<&str> {
+        self.uri.as_deref()
+    }
+
+    /// Returns whether `--map` was given.
+    pub(crate) const fn is_mapped(&self) -> bool {
+        !self.map.is_empty()
+    }
+
     /// Returns the connection string; `None` if none is given.
     pub(crate) fn uri(&self) -> Result<Option<String>, TargetError> {
         match (&self.uri, &self.uri_file) {

@@ -1,6 +1,7 @@
 //! Texts of others, made fit to be printed.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use sdam_core::config::ServerAddress;
 
@@ -69,13 +70,21 @@ pub(crate) fn of_server<'t>(error: &'t str, address: &ServerAddress) -> &'t str 
 
 /// Replaces, in each line, all from the first `://` to the last `@`, which may be a password.
 pub(crate) fn without_credentials(text: &str) -> String {
-    let clean = |line: &str| match (line.find("://"), line.rfind('@')) {
-        (Some(start), Some(end)) if start < end => {
-            format!("{}://…{}", &line[..start], &line[end..])
-        }
-        _ => line.to_owned(),
+    let clean = |line: &str| match credentials(line) {
+        Some(range) => format!("{}…{}", &line[..range.start], &line[range.end..]),
+        None => line.to_owned(),
     };
     text.split_inclusive('\n').map(clean).collect()
+}
+
+/// Returns the part of a line that may be the credentials of a connection string, whose slashes
+/// JSON may have escaped.
+pub(crate) fn credentials(line: &str) -> Option<Range<usize>> {
+    let end_of = |mark: &str| line.find(mark).map(|start| start + mark.len());
+    let ends = [end_of("://"), end_of(":\\/\\/")];
+    let start = ends.into_iter().flatten().min()?;
+    let end = line.rfind('@').filter(|end| start <= *end)?;
+    Some(start..end)
 }
 
 #[cfg(test)]
@@ -119,5 +128,7 @@ mod tests {
         let said = without_credentials("error: 'mongodb://me:p@ss/w?rd@host/' found\n\ntry help\n");
         assert_eq!(said, "error: 'mongodb://…@host/' found\n\ntry help\n");
         assert_eq!(without_credentials("a@b://c"), "a@b://c");
+        let said = without_credentials(r#"{"uri":"mongodb:\/\/me:word@host\/"}"#);
+        assert_eq!(said, r#"{"uri":"mongodb:\/\/…@host\/"}"#);
     }
 }

@@ -18,7 +18,29 @@ pub(super) struct ClusterClock {
     increment: u32,
 }
 
+impl ClusterClock {
+    pub(super) const fn timestamp(self) -> Timestamp {
+        Timestamp { time: self.seconds, increment: self.increment }
+    }
+}
+
 impl Cluster {
+    /// Returns the time of a write, which no other has.
+    pub(super) fn next_timestamp(&mut self, now: Instant) -> Timestamp {
+        self.reach_present(now);
+        self.count_write();
+        self.clock.timestamp()
+    }
+
+    /// Has the clock grow to at least the present second.
+    fn reach_present(&mut self, now: Instant) {
+        let seconds = self.wall_millis(now).div_euclid(1000).max(0);
+        let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+        if self.clock.seconds < seconds {
+            self.clock = ClusterClock { seconds, increment: 1 };
+        }
+    }
+
     /// Counts a write.
     pub(super) const fn count_write(&mut self) {
         self.clock.increment = self.clock.increment.saturating_add(1);
@@ -26,13 +48,8 @@ impl Cluster {
 
     /// Adds the times to a reply, which makes it grow to at least the present second.
     pub(super) fn append_times(&mut self, now: Instant, reply: &mut RawDocumentBuf) {
-        let seconds = self.wall_millis(now).div_euclid(1000).max(0);
-        let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-        if self.clock.seconds < seconds {
-            self.clock = ClusterClock { seconds, increment: 1 };
-        }
-        let ClusterClock { seconds: time, increment } = self.clock;
-        let timestamp = Timestamp { time, increment };
+        self.reach_present(now);
+        let timestamp = self.clock.timestamp();
         let hash = Binary { subtype: BinarySubtype::Generic, bytes: vec![0; HASH_LEN] };
         let signature = rawdoc! { "hash": hash, "keyId": 0_i64 };
         let cluster_time = rawdoc! { "clusterTime": timestamp, "signature": signature };

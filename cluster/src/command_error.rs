@@ -1,13 +1,25 @@
 //! The reason why commands fail, as clients are told.
 
+use bson::Document;
+use sdam_core::bson;
+
 use super::options::ServerVersion;
+use super::store::StoreError;
 
 /// The reason why a command fails, as the client is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct CommandError {
     pub(super) code: i32,
     pub(super) code_name: String,
     pub(super) message: String,
+    /// The fields of the reply besides these.
+    pub(super) details: Box<Document>,
+}
+
+impl From<StoreError> for CommandError {
+    fn from(error: StoreError) -> Self {
+        Self { details: error.details, ..Self::coded(error.code, error.message) }
+    }
 }
 
 /// The errors by which a member says that it is not primary, or not any more; since 4.4 they carry
@@ -18,7 +30,7 @@ impl CommandError {
     /// An error that servers have a name for, or else number.
     pub(super) fn coded(code: i32, message: impl Into<String>) -> Self {
         match name(code) {
-            Some(name) => Self { code, code_name: name.to_owned(), message: message.into() },
+            Some(name) => Self { code_name: name.to_owned(), ..Self::numbered(code, message) },
             None => Self::numbered(code, message),
         }
     }
@@ -44,7 +56,8 @@ impl CommandError {
 
     /// An error without a name of its own; servers name those after their number.
     pub(super) fn numbered(code: i32, message: impl Into<String>) -> Self {
-        Self { code, code_name: format!("Location{code}"), message: message.into() }
+        let code_name = format!("Location{code}");
+        Self { code, code_name, message: message.into(), details: Box::default() }
     }
 
     /// The OP_MSG does not say for which database it is.
@@ -61,11 +74,7 @@ impl CommandError {
     pub(super) fn not_found(command: &str) -> Self {
         const LONGEST: usize = 64;
         let name: String = command.chars().take(LONGEST).collect();
-        Self {
-            code: 59,
-            code_name: "CommandNotFound".to_owned(),
-            message: format!("no such command: '{name}'"),
-        }
+        Self::coded(59, format!("no such command: '{name}'"))
     }
 
     /// The client knows more changes of this process than there were.
@@ -93,14 +102,25 @@ const fn name(code: i32) -> Option<&'static str> {
         17 => "ProtocolError",
         18 => "AuthenticationFailed",
         20 => "IllegalOperation",
+        15 => "Overflow",
+        22 => "InvalidBSON",
         26 => "NamespaceNotFound",
+        27 => "IndexNotFound",
+        28 => "PathNotViable",
+        40 => "ConflictingUpdateOperators",
         43 => "CursorNotFound",
+        48 => "NamespaceExists",
         50 => "MaxTimeMSExpired",
+        52 => "DollarPrefixedFieldName",
+        53 => "InvalidIdField",
         59 => "CommandNotFound",
         64 => "WriteConcernFailed",
+        66 => "ImmutableField",
         72 => "InvalidOptions",
         73 => "InvalidNamespace",
         76 => "NoReplicationEnabled",
+        85 => "IndexOptionsConflict",
+        86 => "IndexKeySpecsConflict",
         89 => "NetworkTimeout",
         91 => "ShutdownInProgress",
         93 => "InvalidReplicaSetConfig",
@@ -108,7 +128,11 @@ const fn name(code: i32) -> Option<&'static str> {
         96 => "OperationFailed",
         100 => "UnsatisfiableWriteConcern",
         112 => "WriteConflict",
+        121 => "DocumentValidationFailure",
+        165 => "ViewDepthLimitExceeded",
+        168 => "InvalidPipelineOperator",
         189 => "PrimarySteppedDown",
+        225 => "TransactionTooOld",
         238 => "NotImplemented",
         251 => "NoSuchTransaction",
         262 => "ExceededTimeLimit",
@@ -118,6 +142,7 @@ const fn name(code: i32) -> Option<&'static str> {
         391 => "ReauthenticationRequired",
         462 => "IngressRequestRateLimitExceeded",
         10107 => "NotWritablePrimary",
+        11000 => "DuplicateKey",
         11600 => "InterruptedAtShutdown",
         11602 => "InterruptedDueToReplStateChange",
         13435 => "NotPrimaryNoSecondaryOk",

@@ -7,12 +7,23 @@ use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, Message};
 
 use super::command_error::CommandError;
-use super::fail_point::{FailPoint, Injection};
+use super::connection::Then;
+use super::fail_point::{FailPoint, Injection, Name};
 use super::member::Role;
 use super::model::{Action, Cluster, ConnectionId};
 use super::options::MemberId;
 use super::protocol::{Hello, Request};
+use super::store::Position;
 use super::{cursor, error_labels, parameters, reply, writes};
+
+/// A command that has been run, or has failed, and is not answered yet.
+#[derive(Clone, Debug)]
+pub(super) struct Done {
+    pub(super) injection: Injection,
+    pub(super) replies: Result<Vec<RawDocumentBuf>, CommandError>,
+    /// The last entry of the member's log then.
+    pub(super) position: Position,
+}
 
 impl Cluster {
     /// Returns what the fail point of the member, and its latency, do to a command that begins now.
@@ -25,8 +36,10 @@ impl Cluster {
             return Injection::default();
         };
         let (member, app_name) = (connection.member, connection.app_name.clone());
-        let fail_point = self.process_mut(member).and_then(|it| it.fail_point.as_mut());
-        let struck = fail_point.and_then(|it| it.strike(command, app_name.as_deref()));
+        let fail_points = self.process_mut(member).map(|it| &mut it.fail_points);
+        let by_command = fail_points.into_iter().flatten();
+        let mut by_command = by_command.filter(|(name, _)| **name != Name::OnTransactionalWrite);
+        let struck = by_command.find_map(|(_, it)| it.strike(command, app_name.as_deref()));
         let mut injection = struck.unwrap_or_default();
         if matches!(command, "hello" | "isMaster") {
             injection.block = injection.block.saturating_add(self.members[member.0].hello_latency);
@@ -40,7 +53,7 @@ impl Cluster {
         now: Instant,
         id: ConnectionId,
         message: &Message,
-        injection: Injection,
+        mut injection: Injection,
         out: &mut Vec<Action>,
     ) {
         let member = self.connections.get(&id).map(|connection| connection.member);
@@ -51,12 +64,17 @@ impl Cluster {
         let Some(version) = self.process(member).map(|it| it.version) else {
             return;
         };
+        if injection.error.is_none()
+            && let Some(until) = self.must_wait(now, id, &request)
+        {
+            return self.wait(id, until, Then::Await(message.clone(), injection));
+        }
+        self.strike_write(member, &request, &mut injection);
         self.count_request(member, &request);
         if request.is_for_documents() {
             return self.refuse_query((id, member), &request, out);
         }
-        let fails = injection.error.is_some();
-        let replies = match injection.error.or_else(|| request.refusal(version)) {
+        let replies = match injection.error.clone().or_else(|| request.refusal(version)) {
             Some(error) => Err(error),
             None if request.command == "hello" && !version.has_awaitable_hello() => {
                 Err(CommandError::not_found("hello"))
@@ -77,10 +95,52 @@ impl Cluster {
                 None => self.execute(now, id, member, &request, out),
             },
         };
+        let position = self.kept(member).last();
+        let done = Done { injection, replies, position };
+        match done.replies.is_ok().then(|| self.unsatisfied(now, member, &request)).flatten() {
+            Some(until) => {
+                let done = Box::new(done);
+                self.wait(id, until, Then::Acknowledge(message.clone(), done));
+            }
+            None => self.answer(now, (id, member), &request, done, out),
+        }
+    }
+
+    /// Has a fail point strike a write that can be retried.
+    fn strike_write(&mut self, member: MemberId, request: &Request<'_>, injection: &mut Injection) {
+        let is_numbered = request.body.get("txnNumber").is_ok_and(|it| it.is_some());
+        if !is_numbered || request.is_in_transaction() || injection.error.is_some() {
+            return;
+        }
+        let process = self.process_mut(member).filter(|it| it.role.is_writable());
+        let point = process.and_then(|it| it.fail_points.get_mut(&Name::OnTransactionalWrite));
+        if let Some(struck) = point.and_then(|it| it.strike(request.command_name(), None)) {
+            injection.close_after = struck.close_after;
+            injection.error = struck.error;
+        }
+    }
+
+    /// Replies to a command that has been run, or has failed.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        (id, member): (ConnectionId, MemberId),
+        request: &Request<'_>,
+        done: Done,
+        out: &mut Vec<Action>,
+    ) {
+        let Done { injection, replies, position } = done;
+        if injection.close_after {
+            return self.close(id, out);
+        }
+        let Some(version) = self.process(member).map(|it| it.version) else {
+            return;
+        };
+        let fails = injection.error.is_some();
         // A command that fails by itself has no write concern to fail.
         let write_concern_error = match &replies {
             Ok(_) => {
-                let own = || self.write_concern_error(member, &request);
+                let own = || self.write_concern_error(member, request, position);
                 injection.write_concern_error.or_else(own)
             }
             Err(_) => None,
@@ -95,7 +155,7 @@ impl Cluster {
         };
         // Those of a fail point replace what the server itself would say, even if there are none.
         let chosen = injection.labels.filter(|_| fails || write_concern_error.is_some());
-        let own = || error_labels::of(code?, &request, version).map(str::to_owned);
+        let own = || error_labels::of(code?, request, version).map(str::to_owned);
         let labels = chosen.unwrap_or_else(|| own().into_iter().collect());
         append_errors(&mut last, &labels, write_concern_error);
         let mut reply_to = request.reply_to;
@@ -115,6 +175,11 @@ impl Cluster {
         request: &Request<'_>,
         out: &mut Vec<Action>,
     ) -> Result<Vec<RawDocumentBuf>, CommandError> {
+        if self.options.keeps_data
+            && let Some(replies) = self.keep(now, member, request)
+        {
+            return replies;
+        }
         let Some(process) = self.process_mut(member) else {
             return Ok(Vec::new());
         };
@@ -122,10 +187,12 @@ impl Cluster {
             "ping" | "endSessions" | "killAllSessions" => reply::ok(),
             "killCursors" => cursor::kill(process.process_id, request.body),
             "buildInfo" => reply::build_info(process.version),
+            "startSession" => reply::session(self.rng.next_u64(), self.rng.next_u64()),
             "_isSelf" => rawdoc! { "id": process.process_id, "ok": 1.0 },
             "configureFailPoint" => {
-                let new = FailPoint::parse(request.body)?;
-                let before = std::mem::replace(&mut process.fail_point, new);
+                let (name, new) = FailPoint::parse(request.body)?;
+                let before = process.fail_points.remove(&name);
+                process.fail_points.extend(new.map(|it| (name, it)));
                 rawdoc! { "count": before.map_or(0, |it| it.struck()), "ok": 1.0 }
             }
             "getParameter" => {
@@ -146,7 +213,7 @@ impl Cluster {
             name if writes::is_write(name) => {
                 check_writable(process.role)?;
                 self.count_write();
-                writes::reply(request)
+                writes::reply(request)?
             }
             "replSetStepDown" if !matches!(process.role, Role::Mongos) => {
                 check_writable(process.role)?;
@@ -187,7 +254,7 @@ fn append_errors(
     }
 }
 
-fn check_writable(role: Role) -> Result<(), CommandError> {
+pub(super) fn check_writable(role: Role) -> Result<(), CommandError> {
     match role.is_writable() {
         true => Ok(()),
         false => Err(CommandError::coded(10107, "not primary")),

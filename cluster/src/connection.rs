@@ -8,6 +8,7 @@ use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, op_code, write_op_msg, write_op_reply};
 
 use super::authentication::Login;
+use super::commands::Done;
 use super::election::later;
 use super::event::ClientName;
 use super::fail_point::Injection;
@@ -81,6 +82,10 @@ pub(super) enum Then {
     Begin(Message),
     /// A fail point has blocked the request.
     Run(Message, Injection),
+    /// A read waits for data that is still to come.
+    Await(Message, Injection),
+    /// A write has been done, and other members are to have it.
+    Acknowledge(Message, Box<Done>),
 }
 
 impl Connection {
@@ -92,7 +97,12 @@ impl Connection {
     /// Returns how many bytes are kept that are not answered yet.
     fn unanswered(&self) -> usize {
         let begun = match self.pending.as_ref().map(|pending| &pending.then) {
-            Some(Then::Begin(message) | Then::Run(message, _)) => message.bytes().len(),
+            Some(
+                Then::Begin(message)
+                | Then::Run(message, _)
+                | Then::Await(message, _)
+                | Then::Acknowledge(message, _),
+            ) => message.bytes().len(),
             _ => 0,
         };
         self.unread + begun
@@ -325,7 +335,7 @@ impl Cluster {
     /// Goes on with what waits on a connection, and with what is queued behind it.
     pub(super) fn resume(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<Action>) {
         let pending = self.connections.get_mut(&id).and_then(|it| it.pending.take());
-        let Some(Pending { then, .. }) = pending else {
+        let Some(Pending { then, until }) = pending else {
             return;
         };
         match then {
@@ -335,6 +345,11 @@ impl Cluster {
             }
             Then::Begin(message) => self.begin_request(now, id, message, out),
             Then::Run(message, injection) => self.run(now, id, &message, injection, out),
+            Then::Await(message, injection) => {
+                let is_over = until.is_some_and(|it| it <= now);
+                self.run_again(now, id, &message, (injection, is_over), out);
+            }
+            Then::Acknowledge(message, done) => self.acknowledge(now, id, &message, *done, out),
         }
         self.serve(now, id, out);
     }

@@ -35,13 +35,18 @@ fn documents(which: Range<i64>) -> RawArrayBuf {
 ///
 /// # Errors
 ///
-/// Fails as real servers do if a number of documents is negative or no number, or if the names are
-/// too long.
+/// Fails as real servers do if a number of documents is negative or no number, if the filter is no
+/// document, or if the names are too long.
 pub(super) fn first(
     process: ObjectId,
     command: &RawDocument,
 ) -> Result<RawDocumentBuf, CommandError> {
     let namespace = namespace(command, "find")?;
+    if let Ok(Some(filter)) = command.get("filter")
+        && filter.as_document().is_none()
+    {
+        return Err(CommandError::coded(14, "filter is a document"));
+    }
     // No limit at all is what zero means.
     let limit = count(command, "limit")?.filter(|limit| *limit > 0);
     let rest = part(0..DOCUMENTS, count(command, "skip")?, limit);

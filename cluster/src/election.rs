@@ -121,6 +121,7 @@ impl Cluster {
         let process = self.process_mut(member).expect("a primary runs");
         process.role = Role::Secondary;
         process.primary = None;
+        self.data_is_new = true;
         out.push(Action::Tell { event: ClusterEvent::SteppedDown { member } });
         self.bump(now, member, out);
     }
@@ -179,6 +180,8 @@ impl Cluster {
         self.term += 1;
         self.stood_down = None;
         self.election_at = None;
+        self.catch_up_data(member);
+        self.data_is_new = true;
         let term = self.term;
         let process = self.process_mut(member).expect("a candidate runs");
         process.role = Role::Primary { since: now, term };
@@ -199,7 +202,10 @@ impl Cluster {
             .filter(|(member, process)| self.is_candidate(*member, process))
             .map(|(member, _)| member)
             .collect();
-        let applied = |member: &MemberId| self.members[member.0].applied;
+        let applied = |member: &MemberId| {
+            let member = &self.members[member.0];
+            (member.data.last(), member.applied)
+        };
         let newest = secondaries.iter().map(applied).max()?;
         let up_to_date = secondaries.iter().filter(|it| applied(it) == newest);
         let mut candidates: Vec<MemberId> = up_to_date.copied().collect();

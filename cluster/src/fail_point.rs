@@ -1,4 +1,4 @@
-//! The fail point `failCommand`: which commands fail, how often, and in which way.
+//! Fail points: which commands fail, how often, and in which way.
 
 use std::time::Duration;
 
@@ -22,6 +22,34 @@ enum Mode {
     Skip(i64),
 }
 
+/// The fail points that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Name {
+    /// Strikes the commands that it names.
+    FailCommand,
+    /// Strikes each `getMore`.
+    FailGetMore,
+    /// Strikes the writes that can be retried: after they are done, unless it says otherwise.
+    OnTransactionalWrite,
+}
+
+impl Name {
+    fn parse(name: &str) -> Result<Self, CommandError> {
+        match name {
+            "failCommand" => Ok(Self::FailCommand),
+            "failGetMoreAfterCursorCheckout" => Ok(Self::FailGetMore),
+            "onPrimaryTransactionalWrite" => Ok(Self::OnTransactionalWrite),
+            _ => {
+                let reason = format!(
+                    "there is no fail point {name:?}; known are failCommand, \
+                     failGetMoreAfterCursorCheckout and onPrimaryTransactionalWrite"
+                );
+                Err(CommandError::coded(266, reason))
+            }
+        }
+    }
+}
+
 /// The effect of a fail point on a command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Injection {
@@ -29,6 +57,8 @@ pub(super) struct Injection {
     pub(super) block: Duration,
     /// The connection is closed, and there is no reply.
     pub(super) close: bool,
+    /// The connection is closed in place of the reply.
+    pub(super) close_after: bool,
     /// The command is not run but fails so.
     pub(super) error: Option<CommandError>,
     /// The command is run, and its reply has this.
@@ -37,7 +67,7 @@ pub(super) struct Injection {
     pub(super) labels: Option<Vec<String>>,
 }
 
-/// A `failCommand` that is switched on.
+/// A fail point that is switched on.
 #[derive(Clone, Debug)]
 pub(super) struct FailPoint {
     mode: Mode,
@@ -51,14 +81,10 @@ pub(super) struct FailPoint {
 
 impl FailPoint {
     /// Reads a `configureFailPoint`; `None` switches it off.
-    pub(super) fn parse(command: &RawDocument) -> Result<Option<Self>, CommandError> {
-        let name = command.get_str("configureFailPoint").unwrap_or_default();
-        if name != "failCommand" {
-            let reason = format!("there is no fail point {name:?}; failCommand is the only one");
-            return Err(CommandError::coded(266, reason));
-        }
+    pub(super) fn parse(command: &RawDocument) -> Result<(Name, Option<Self>), CommandError> {
+        let name = Name::parse(command.get_str("configureFailPoint").unwrap_or_default())?;
         let Some(mode) = mode(command)? else {
-            return Ok(None);
+            return Ok((name, None));
         };
         let mut fail_point = Self {
             mode,
@@ -67,14 +93,29 @@ impl FailPoint {
             app_name: None,
             injection: Injection::default(),
         };
-        let data = command.get_document("data").map_err(|_| bad("data"))?;
+        let empty = RawDocumentBuf::new();
+        let data = match command.get_document("data") {
+            Err(_) if name != Name::FailCommand => &empty,
+            data => data.map_err(|_| bad("data"))?,
+        };
         let length = data.as_bytes().len();
         if length > MAX_DATA_LEN {
             let reason = format!("data has {length} bytes; at most {MAX_DATA_LEN} are allowed");
             return Err(CommandError::coded(2, reason));
         }
+        fail_point.injection.close = name == Name::OnTransactionalWrite;
         fail_point.read(data)?;
-        Ok(Some(fail_point))
+        match name {
+            Name::FailCommand => {}
+            Name::FailGetMore => fail_point.commands = vec!["getMore".to_owned()],
+            Name::OnTransactionalWrite => {
+                let injection = &mut fail_point.injection;
+                injection.close_after = std::mem::take(&mut injection.close);
+                let writes = ["insert", "update", "delete", "findAndModify", "bulkWrite"];
+                fail_point.commands = writes.map(str::to_owned).to_vec();
+            }
+        }
+        Ok((name, Some(fail_point)))
     }
 
     /// Reads `data`; a field that is not known here is refused, lest a test prove nothing.
@@ -89,7 +130,7 @@ impl FailPoint {
                 "appName" => self.app_name = Some(value.as_str().ok_or_else(wrong)?.to_owned()),
                 "closeConnection" => injection.close = value.as_bool().ok_or_else(wrong)?,
                 "errorLabels" => injection.labels = Some(strings(value).ok_or_else(wrong)?),
-                "errorCode" => {
+                "errorCode" | "failBeforeCommitExceptionCode" => {
                     let code = integer(value).and_then(|it| i32::try_from(it).ok());
                     let message = "failing the command, as the fail point failCommand wants";
                     let error = CommandError::coded(code.ok_or_else(wrong)?, message);

@@ -26,6 +26,7 @@ impl Cluster {
         };
         process.frozen = false;
         self.revision += 1;
+        self.data_is_new = true;
         self.answer_awaiting(now, member, out);
         for id in self.connections_of(member) {
             match self.connections.get(&id).and_then(Connection::resumes_at) {

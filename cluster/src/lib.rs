@@ -6,8 +6,10 @@
 //! said here of real servers was seen on 4.2.6, 4.4.2, 5.0.4 and 6.0.5. [`EmbeddedCluster`] runs it
 //! on loopback ports, for anyone who wants to watch discovery and failover with no server at hand.
 //!
-//! The members store no data. Writes succeed on whoever takes them and change nothing, `find` finds
-//! the same few documents everywhere, `replSetGetStatus`, `serverStatus` and their like tell how
+//! The members store no data unless [`ClusterOptions::keeps_data`] says so. Without it, writes
+//! succeed on whoever takes them and change nothing, and `find` finds the same few documents
+//! everywhere; with it, they keep documents, replicate them, and forget what a majority never saw.
+//! `replSetGetStatus`, `serverStatus` and their like tell how
 //! things are, and `replSetStepDown`, the fail point `failCommand`, and the
 //! parameters of the rate limit for new connections do what they do on real servers; any command
 //! that is not known is answered with `CommandNotFound`.
@@ -26,6 +28,7 @@ mod commands;
 mod config;
 mod connection;
 mod cursor;
+mod data;
 mod diagnostics;
 mod election;
 mod engine;
@@ -51,6 +54,7 @@ mod server;
 mod server_status;
 mod shutdown;
 mod socket;
+mod store;
 mod takeover;
 mod tls;
 mod truth;
@@ -62,6 +66,7 @@ mod tests;
 pub use administration::PAUSE;
 pub use authentication::{MAX_USERS, ScramMechanism, User, UserError};
 pub use connection::{MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, UNREAD_SHARE};
+pub use data::LoggedWrite;
 pub use event::{ClientName, ClusterEvent, MAX_UNREAD_EVENTS};
 pub use model::{Action, Cluster, ConnectionId, Input};
 pub use options::{

@@ -1,5 +1,6 @@
 //! A member of the replica set, and the server process that runs while it is up.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use sdam_core::config::ServerAddress;
 use sdam_core::time::Instant;
 
 use super::config::Config;
-use super::fail_point::FailPoint;
+use super::data::Cursor;
+use super::fail_point::{self, FailPoint};
 use super::options::{MemberId, MemberOptions, ServerVersion};
 use super::rate_limit::RateLimit;
 use super::server_status::Counters;
+use super::store::Data;
 
 /// The role of a member in the replica set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,8 @@ pub(super) struct Member {
     pub(super) has_data: bool,
     /// The last entry of its oplog at the moment it ceased to follow a primary.
     pub(super) applied: OpTime,
+    /// Its data, if the members of the deployment keep any.
+    pub(super) data: Data,
     /// The other members do not reach it, nor it them.
     pub(super) cut_off: bool,
     /// The time that it takes to answer a hello.
@@ -82,7 +87,7 @@ pub(super) struct Member {
 
 impl Member {
     /// A server that has been a member from the beginning, or one that knows of nothing yet.
-    pub(super) const fn new(
+    pub(super) fn new(
         address: ServerAddress,
         version: ServerVersion,
         config: Option<Arc<Config>>,
@@ -95,6 +100,7 @@ impl Member {
             config,
             has_data,
             applied,
+            data: Data::default(),
             cut_off: false,
             hello_latency: Duration::ZERO,
             process: None,
@@ -133,11 +139,13 @@ pub(super) struct Process {
     pub(super) service_id: Option<ObjectId>,
     /// It accepts connections and reads, but answers nobody.
     pub(super) frozen: bool,
-    pub(super) fail_point: Option<FailPoint>,
+    pub(super) fail_points: BTreeMap<fail_point::Name, FailPoint>,
     /// The number of connections that it admits.
     pub(super) rate_limit: RateLimit,
     /// The counts of its requests.
     pub(super) counters: Counters,
+    /// The cursors that clients have not read to their end.
+    pub(super) cursors: BTreeMap<i64, Cursor>,
     /// The number of connections that it has now.
     pub(super) connected: usize,
     last_connection: i32,
@@ -165,9 +173,10 @@ impl Process {
             abstains_until: Instant::ZERO,
             service_id: None,
             frozen: false,
-            fail_point: None,
+            fail_points: BTreeMap::new(),
             rate_limit: RateLimit::default(),
             counters: Counters::default(),
+            cursors: BTreeMap::new(),
             connected: 0,
             last_connection: 0,
             last_request_id: 0,

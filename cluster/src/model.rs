@@ -197,6 +197,10 @@ pub struct Cluster {
     /// The primary that stepped down, until there is another.
     pub(super) stood_down: Option<MemberId>,
     pub(super) rng: Rng,
+    /// Draws what data needs, so that elections are the same with data and without.
+    pub(super) data_rng: Rng,
+    /// Something was written that nobody who waits for it has been told of.
+    pub(super) data_is_new: bool,
     /// The users as they are stored.
     pub(super) accounts: Vec<Account>,
     pub(super) clock: ClusterClock,
@@ -216,6 +220,7 @@ enum Timer {
     End(MemberId),
     News(MemberId),
     Synced(MemberId),
+    Replication,
     Pending(ConnectionId),
 }
 
@@ -243,6 +248,8 @@ impl Cluster {
             takeover: None,
             stood_down: None,
             rng,
+            data_rng: Rng::new(!options.seed),
+            data_is_new: false,
             accounts,
             clock: ClusterClock::default(),
             connections: BTreeMap::new(),
@@ -302,8 +309,10 @@ impl Cluster {
                 Timer::End(member) => self.kill(now, member, out),
                 Timer::News(member) => self.learn(now, member, out),
                 Timer::Synced(member) => self.finish_sync(now, member, out),
+                Timer::Replication => self.replicate(now),
                 Timer::Pending(connection) => self.resume(now, connection, out),
             }
+            self.settle_data(now, out);
             self.due = self.next_timer();
         }
     }
@@ -323,7 +332,9 @@ impl Cluster {
         });
         let election = self.election_at.map(|at| (at, Timer::Election));
         let takeover = self.takeover.map(|(at, member)| (at, Timer::Takeover(member)));
-        election.into_iter().chain(takeover).chain(processes.flatten()).chain(pending).min()
+        let replication = self.replicates_at().map(|at| (at, Timer::Replication));
+        let of_set = election.into_iter().chain(takeover).chain(replication);
+        of_set.chain(processes.flatten()).chain(pending).min()
     }
 }
 
@@ -354,6 +365,7 @@ impl Machine for Cluster {
             Input::Reconfig { changes } => self.reconfig(now, changes, out),
             Input::Users { users } => self.change_users(users),
         }
+        self.settle_data(now, out);
         self.due = self.next_timer();
     }
 

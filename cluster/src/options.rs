@@ -257,6 +257,12 @@ pub struct ClusterOptions {
     /// The number of connections that each member takes, [`MAX_CONNECTIONS`] by default; further
     /// ones are closed at once.
     pub max_connections: usize,
+    /// True if the members keep what is written; false by default: then every write succeeds and
+    /// changes nothing, which costs less.
+    pub keeps_data: bool,
+    /// The time after which secondaries have what the primary writes, zero by default; it matters
+    /// only to members that keep data.
+    pub replication_lag: Duration,
     /// The wall-clock time at [`Instant::ZERO`](sdam_core::time::Instant::ZERO), in milliseconds
     /// since the Unix epoch.
     pub wall_epoch_millis: i64,
@@ -279,6 +285,8 @@ impl ClusterOptions {
             seed: 0,
             election_timeout: Duration::from_secs(2),
             max_connections: MAX_CONNECTIONS,
+            keeps_data: false,
+            replication_lag: Duration::ZERO,
             wall_epoch_millis: 1_700_000_000_000,
         }
     }
@@ -298,6 +306,20 @@ impl ClusterOptions {
     #[must_use]
     pub fn with_deployment(mut self, deployment: Deployment) -> Self {
         self.deployment = deployment;
+        self
+    }
+
+    /// Replaces [`keeps_data`](Self::keeps_data).
+    #[must_use]
+    pub fn with_keeps_data(mut self, keeps_data: bool) -> Self {
+        self.keeps_data = keeps_data;
+        self
+    }
+
+    /// Replaces [`replication_lag`](Self::replication_lag).
+    #[must_use]
+    pub fn with_replication_lag(mut self, replication_lag: Duration) -> Self {
+        self.replication_lag = replication_lag;
         self
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::oid::ObjectId;
-use bson::{RawBsonRef, RawDocument};
+use bson::{Document, RawBsonRef, RawDocument};
 use sdam_core::bson;
 use sdam_core::wire::{Flags, Message, OpMsg, WireError, op_code};
 
@@ -97,6 +97,27 @@ impl<'a> Request<'a> {
         let sequences = message.into_iter().flat_map(|message| message.sequences());
         let sequences = sequences.filter(|sequence| sequence.identifier == field);
         in_body + sequences.map(|sequence| sequence.documents().count()).sum::<usize>()
+    }
+
+    /// Returns the command with all its documents, wherever the message has them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one of them is malformed.
+    pub(super) fn whole(&self) -> Result<Document, CommandError> {
+        let wrong = |error: bson::error::Error| CommandError::coded(22, error.to_string());
+        let mut whole = Document::try_from(self.body).map_err(wrong)?;
+        if let Came::Msg(message) = self.came {
+            for sequence in message.sequences() {
+                let documents = sequence.documents().map(|document| {
+                    let torn = |error: WireError| CommandError::coded(22, error.to_string());
+                    Document::try_from(document.map_err(torn)?).map_err(wrong)
+                });
+                let documents: Vec<Document> = documents.collect::<Result<_, _>>()?;
+                whole.insert(sequence.identifier, documents);
+            }
+        }
+        Ok(whole)
     }
 
     /// Returns whether the command belongs to a transaction.
@@ -253,11 +274,10 @@ fn topology_version(value: RawBsonRef<'_>) -> Result<(ObjectId, i64), CommandErr
             Err(CommandError::numbered(31372, "topologyVersion must have a non-negative counter"))
         }
         Some(fields) => Ok(fields),
-        None => Err(CommandError {
-            code: 14,
-            code_name: "TypeMismatch".to_owned(),
-            message: "topologyVersion must be {processId: <ObjectId>, counter: <long>}".to_owned(),
-        }),
+        None => Err(CommandError::coded(
+            14,
+            "topologyVersion must be {processId: <ObjectId>, counter: <long>}",
+        )),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use bson::oid::ObjectId;
 use bson::raw::{CStr, cstr};
-use bson::{DateTime, RawDocumentBuf, Timestamp, rawdoc};
+use bson::spec::BinarySubtype;
+use bson::{Binary, DateTime, RawDocumentBuf, Timestamp, rawdoc};
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
@@ -16,13 +17,24 @@ use super::protocol::Hello;
 
 const MAX_BSON_OBJECT_SIZE: i32 = 16 * 1024 * 1024;
 const MAX_MESSAGE_SIZE_BYTES: i32 = 48_000_000;
-const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
+pub(super) const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
+const SESSION_TIMEOUT_MINUTES: i32 = 30;
 
 /// About how many bytes the reply to a hello has.
 const HELLO_LEN: usize = 1024;
 
 pub(super) fn ok() -> RawDocumentBuf {
     rawdoc! { "ok": 1.0 }
+}
+
+/// Answers `startSession` with an id of these bits, which nobody else remembers.
+pub(super) fn session(high: u64, low: u64) -> RawDocumentBuf {
+    let mut bytes = [high.to_be_bytes(), low.to_be_bytes()].concat();
+    // Version 4, variant 1 (RFC 9562).
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes };
+    rawdoc! { "id": { "id": id }, "timeoutMinutes": SESSION_TIMEOUT_MINUTES, "ok": 1.0 }
 }
 
 /// An empty document with room for a hello, which need not grow in many steps.
@@ -33,12 +45,17 @@ fn roomy() -> RawDocumentBuf {
 }
 
 pub(super) fn error(error: &CommandError) -> RawDocumentBuf {
-    rawdoc! {
+    let mut reply = rawdoc! {
         "ok": 0.0,
         "errmsg": error.message.as_str(),
         "code": error.code,
         "codeName": error.code_name.as_str(),
+    };
+    let details = RawDocumentBuf::try_from(&*error.details).unwrap_or_default();
+    for (name, value) in details.iter().flatten() {
+        reply.append(name, value);
     }
+    reply
 }
 
 pub(super) fn build_info(version: ServerVersion) -> RawDocumentBuf {
@@ -115,7 +132,7 @@ impl Cluster {
         reply.append(cstr!("maxWriteBatchSize"), MAX_WRITE_BATCH_SIZE);
         let local_time = DateTime::from_millis(self.wall_millis(now));
         reply.append(cstr!("localTime"), local_time);
-        reply.append(cstr!("logicalSessionTimeoutMinutes"), 30);
+        reply.append(cstr!("logicalSessionTimeoutMinutes"), SESSION_TIMEOUT_MINUTES);
         reply.append(cstr!("connectionId"), connection.number);
         reply.append(cstr!("minWireVersion"), 0);
         reply.append(cstr!("maxWireVersion"), process.version.max_wire_version());

@@ -40,6 +40,8 @@ pub struct EmbeddedOptions {
     pub members: usize,
     /// The server version that they imitate.
     pub version: ServerVersion,
+    /// True if the members keep what is written, as [`ClusterOptions::keeps_data`] says.
+    pub keeps_data: bool,
     /// The users; none by default, and then nobody has to log in.
     pub users: Vec<User>,
     /// The certificate of members that speak TLS, which they do not by default.
@@ -60,6 +62,7 @@ impl Default for EmbeddedOptions {
             set_name: "demo".to_owned(),
             members: 3,
             version: ServerVersion::default(),
+            keeps_data: false,
             users: Vec::new(),
             tls: None,
             seed: 0,
@@ -106,6 +109,13 @@ impl EmbeddedOptions {
     #[must_use]
     pub fn with_version(mut self, version: ServerVersion) -> Self {
         self.version = version;
+        self
+    }
+
+    /// Replaces [`keeps_data`](Self::keeps_data).
+    #[must_use]
+    pub fn with_keeps_data(mut self, keeps_data: bool) -> Self {
+        self.keeps_data = keeps_data;
         self
     }
 
@@ -370,6 +380,7 @@ fn cluster_options(options: &EmbeddedOptions, addresses: &[SocketAddr]) -> Clust
     ClusterOptions {
         deployment: options.deployment,
         version: options.version,
+        keeps_data: options.keeps_data,
         users: options.users.clone(),
         seed: options.seed,
         election_timeout: options.election_timeout,

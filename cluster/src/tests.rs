@@ -18,6 +18,7 @@ mod administration;
 mod aggregate;
 mod authentication;
 mod commands;
+mod data;
 mod diagnostics;
 mod fail_point;
 mod failover;

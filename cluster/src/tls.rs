@@ -89,7 +89,8 @@ impl TlsIdentity {
         Self::from_pem(&text)
     }
 
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
+    /// Returns what opens TLS on a stream of a client, as the members do.
+    pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.0))
     }
 }

@@ -1,14 +1,20 @@
-//! The answers of members to writes, which succeed and change nothing.
+//! The answers of members that keep no data to writes, and the write concerns of all.
+
+use std::time::Duration;
 
 use bson::raw::cstr;
 use bson::{RawDocumentBuf, rawdoc};
 use sdam_core::bson;
+use sdam_core::time::Instant;
 
 use super::command_error::CommandError;
+use super::data;
 use super::member::Role;
 use super::model::Cluster;
 use super::options::{MemberId, ServerVersion};
 use super::protocol::{Request, integer};
+use super::reply::MAX_WRITE_BATCH_SIZE;
+use super::store::Position;
 
 /// Returns whether a command, by its own name, is a write.
 pub(super) fn is_write(command: &str) -> bool {
@@ -18,20 +24,102 @@ pub(super) fn is_write(command: &str) -> bool {
     )
 }
 
+/// The members that are to have what a write has changed.
+struct Wanted {
+    concern: RawDocumentBuf,
+    /// The number of them that there must be.
+    needed: usize,
+    /// The number of members that have data at all.
+    with_data: usize,
+    /// Only those count that vote.
+    by_vote: bool,
+}
+
 impl Cluster {
-    /// Returns what becomes of the write concern of a write that a member has taken, if it cannot
-    /// be satisfied now.
+    /// Returns what becomes of the write concern of a write that a member has taken, if it is not
+    /// satisfied.
     ///
-    /// Real servers wait until it can, or for `wtimeout`; here nothing would come of it, and so the
-    /// time-out is told at once.
+    /// Real servers wait until it is, or for `wtimeout`, and so do members that keep data. With
+    /// others nothing would come of it, and so the time-out is told at once. The members must have
+    /// the entry at `position`.
     pub(super) fn write_concern_error(
         &self,
         member: MemberId,
         request: &Request<'_>,
+        position: Position,
     ) -> Option<RawDocumentBuf> {
+        let wanted = self.wanted(member, request)?;
+        let stays = matches!(self.process(member)?.role, Role::Primary { .. });
+        let error = match self.has_enough(member, &wanted, position) {
+            true => return None,
+            false if wanted.needed > wanted.with_data => {
+                let Wanted { needed, with_data, .. } = wanted;
+                CommandError::coded(100, format!("{with_data} members have data; w is {needed}"))
+            }
+            false if !stays => CommandError::coded(189, "Primary stepped down while waiting"),
+            false => CommandError::coded(64, "waiting for replication timed out"),
+        };
+        let mut info = rawdoc! { "writeConcern": wanted.concern };
+        if error.code == 64 {
+            info.append(cstr!("wtimeout"), true);
+        }
+        let mut document = RawDocumentBuf::new();
+        document.append(cstr!("code"), error.code);
+        document.append(cstr!("codeName"), error.code_name);
+        document.append(cstr!("errmsg"), error.message);
+        document.append(cstr!("errInfo"), info);
+        Some(document)
+    }
+
+    /// Returns until when a write waits for the members that are to have it, if it does: for ever
+    /// without a `wtimeout`.
+    pub(super) fn unsatisfied(
+        &self,
+        now: Instant,
+        member: MemberId,
+        request: &Request<'_>,
+    ) -> Option<Option<Instant>> {
+        if !self.options.keeps_data || request.silent {
+            return None;
+        }
+        let wanted = self.wanted(member, request)?;
+        let position = self.kept(member).last();
+        let waits =
+            !self.has_enough(member, &wanted, position) && wanted.needed <= wanted.with_data;
+        let limit = wanted.concern.get("wtimeout").ok().flatten().and_then(integer);
+        let limit = limit.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
+        waits.then(|| limit.map(|it| now + Duration::from_millis(it)))
+    }
+
+    /// Returns whether the members that a write concern wants have an entry.
+    fn has_enough(&self, member: MemberId, wanted: &Wanted, position: Position) -> bool {
+        let count = match self.options.keeps_data {
+            true => self.holders(position, wanted.by_vote),
+            false => self.replicas(member, wanted.by_vote),
+        };
+        count >= wanted.needed
+    }
+
+    /// Returns whether a write that waits for other members may be answered now.
+    pub(super) fn is_settled(
+        &self,
+        member: MemberId,
+        request: &Request<'_>,
+        position: Position,
+    ) -> bool {
+        let stays = self.process(member).is_some_and(|it| it.role.is_writable());
+        let wanted = self.wanted(member, request);
+        !stays || wanted.is_none_or(|it| self.has_enough(member, &it, position))
+    }
+
+    /// Returns the members that are to have what a write has changed.
+    fn wanted(&self, member: MemberId, request: &Request<'_>) -> Option<Wanted> {
         let process = self.process(member)?;
-        let is_primary = matches!(process.role, Role::Primary { .. });
-        if !is_primary || !is_write(request.command_name()) {
+        let name = request.command_name();
+        let writes = is_write(name) || (self.options.keeps_data && data::is_write(name));
+        let was_primary = matches!(process.role, Role::Primary { .. })
+            || (self.options.keeps_data && process.role == Role::Secondary);
+        if !was_primary || !writes {
             return None;
         }
         let concern = self.write_concern(process.version, request)?;
@@ -42,23 +130,7 @@ impl Cluster {
             true => self.config.write_majority(),
             false => usize::try_from(integer(asked)?).ok()?,
         };
-        let error = match self.replicas(member, by_vote) >= needed {
-            true => return None,
-            false if needed > with_data => {
-                CommandError::coded(100, format!("{with_data} members have data; w is {needed}"))
-            }
-            false => CommandError::coded(64, "waiting for replication timed out"),
-        };
-        let mut info = rawdoc! { "writeConcern": concern };
-        if error.code == 64 {
-            info.append(cstr!("wtimeout"), true);
-        }
-        let mut document = RawDocumentBuf::new();
-        document.append(cstr!("code"), error.code);
-        document.append(cstr!("codeName"), error.code_name);
-        document.append(cstr!("errmsg"), error.message);
-        document.append(cstr!("errInfo"), info);
-        Some(document)
+        Some(Wanted { concern, needed, with_data, by_vote })
     }
 
     /// Returns the write concern of a write, and since 4.4 where it comes from: if it does not say
@@ -99,8 +171,18 @@ impl Cluster {
 }
 
 /// Answers a write as if each of its statements had met one document.
-pub(super) fn reply(request: &Request<'_>) -> RawDocumentBuf {
-    let count = |field| i32::try_from(request.statements(field)).unwrap_or(i32::MAX);
+///
+/// # Errors
+///
+/// Fails as real servers do if it has more statements than [`MAX_WRITE_BATCH_SIZE`].
+pub(super) fn reply(request: &Request<'_>) -> Result<RawDocumentBuf, CommandError> {
+    let statements = |field| i32::try_from(request.statements(field)).unwrap_or(i32::MAX);
+    let all = ["documents", "updates", "deletes"].map(statements);
+    if let Some(count) = all.into_iter().find(|count| *count > MAX_WRITE_BATCH_SIZE) {
+        let reason = format!("{count} statements; a write may have {MAX_WRITE_BATCH_SIZE}");
+        return Err(CommandError::coded(16, reason));
+    }
+    let count = statements;
     let mut reply = RawDocumentBuf::new();
     match request.command_name() {
         "insert" => reply.append(cstr!("n"), count("documents")),
@@ -120,5 +202,5 @@ pub(super) fn reply(request: &Request<'_>) -> RawDocumentBuf {
         _ => {}
     }
     reply.append(cstr!("ok"), 1.0);
-    reply
+    Ok(reply)
 }

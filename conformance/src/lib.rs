@@ -1,6 +1,7 @@
 //! Proof that sdam behaves as the specifications say, and the servers to prove it against.
 //!
 //! - `adapter`, with the feature of this name: the suite that every runtime has to pass.
+//! - `runtimes`, with the feature of this name: the runtimes of the facade under that suite.
 //! - [`spec`]: the official suites, driven through the public core in virtual time.
 //! - [`structure`]: crates, folders and the arrows between them, for the tidy test.
 //! - [`forwarder`]: a network between a client and servers that tests can disturb.
@@ -8,6 +9,8 @@
 //! - [`name_server`]: a real name server, for seed lists in DNS.
 //! - [`proxy`]: a real SOCKS5 proxy.
 //! - [`refusal`]: a port that refuses connections, and that nobody else can take.
+//! - [`ssh_server`]: a real SSH server.
+//! - [`unified`]: the official suites in the unified test format.
 
 #[cfg(feature = "adapter")]
 pub mod adapter;
@@ -16,5 +19,9 @@ pub mod mongod;
 pub mod name_server;
 pub mod proxy;
 pub mod refusal;
+#[cfg(feature = "runtimes")]
+pub mod runtimes;
 pub mod spec;
+pub mod ssh_server;
 pub mod structure;
+pub mod unified;

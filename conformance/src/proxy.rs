@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::mongod::free_port;
+use crate::mongod::private_names::{with_hosts, write_hosts};
 
 /// The time that the proxy may take to listen.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -36,12 +37,26 @@ impl Proxy {
     ///
     /// Fails if it cannot be started, or does not listen within 30 s.
     pub fn start(login: Option<(&str, &str)>) -> io::Result<Self> {
+        Self::start_among(&[], login)
+    }
+
+    /// Does the same with a proxy that alone knows these names, all of this machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_among(names: &[String], login: Option<(&str, &str)>) -> io::Result<Self> {
         let port = free_port()?;
         let folder = TempDir::new()?;
         let mut command = Command::new("microsocks");
         command.args(["-i", "127.0.0.1", "-p", &port.to_string()]);
         if let Some((username, password)) = login {
             command.args(["-u", username, "-P", password]);
+        }
+        if !names.is_empty() {
+            let hosts = folder.path().join("hosts");
+            write_hosts(&hosts, names)?;
+            command = with_hosts(&hosts, &command);
         }
         let log = File::create(folder.path().join("log"))?;
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()?;

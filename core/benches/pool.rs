@@ -67,8 +67,8 @@ fn short_cuts(c: &mut Criterion) {
             else {
                 unreachable!()
             };
-            let connection = Some(connection);
-            pool.handle(NOW.into(), Input::CheckIn { check_out, connection }, &mut out);
+            let outcome = Ok(connection);
+            pool.handle(NOW.into(), Input::CheckIn { check_out, outcome }, &mut out);
             out.clear();
         });
     });
@@ -95,8 +95,8 @@ fn enter(pool: &mut Pool<u64>, count: u64) {
 fn serve(pool: &mut Pool<u64>, mut lent: (CheckOut, u64)) {
     let mut out = Vec::new();
     while pool.counts().waiting > 0 {
-        let connection = Some(lent.1);
-        pool.handle(NOW.into(), Input::CheckIn { check_out: lent.0, connection }, &mut out);
+        let (check_out, outcome) = (lent.0, Ok(lent.1));
+        pool.handle(NOW.into(), Input::CheckIn { check_out, outcome }, &mut out);
         let Some(Action::Deliver { outcome: Ok(next), .. }) = out.pop() else { unreachable!() };
         lent = next;
         out.clear();

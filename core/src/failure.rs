@@ -93,6 +93,8 @@ pub enum Cause {
     LookupFailed,
     /// The peer refused the connection.
     Refused,
+    /// This machine, or a router, knows no route to the peer.
+    Unreachable,
     /// Nothing came within the time allowed.
     Timeout,
     /// The peer closed the stream.
@@ -101,6 +103,11 @@ pub enum Cause {
     Io,
     /// The peer sent what is no valid message or reply.
     Malformed,
+    /// The peer answers in another protocol than MongoDB's.
+    OtherProtocol {
+        /// The protocol, such as HTTP, or TLS where none was expected.
+        protocol: Arc<str>,
+    },
     /// The peer answered the command with an error.
     Command {
         /// The error's number, or 0 if the peer gave none.
@@ -132,7 +139,11 @@ pub enum Cause {
     /// The peer does not answer in TLS.
     NotTls,
     /// The peer refused the TLS handshake, or has no version or method in common with the client.
-    TlsRefused,
+    TlsRefused {
+        /// The alert by which the peer has ended it, if it has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        alert: Option<u8>,
+    },
     /// The server's certificate has expired, or is not valid yet.
     CertificateExpired,
     /// No authority that the client trusts has issued the server's certificate.
@@ -150,10 +161,12 @@ impl Cause {
             Self::NotResolved => "notResolved",
             Self::LookupFailed => "lookupFailed",
             Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
             Self::Timeout => "timeout",
             Self::Closed => "closed",
             Self::Io => "io",
             Self::Malformed => "malformed",
+            Self::OtherProtocol { .. } => "otherProtocol",
             Self::Command { .. } => "command",
             Self::Authentication => "authentication",
             Self::Canceled => "canceled",
@@ -164,7 +177,7 @@ impl Cause {
             Self::ProxyRefused { .. } => "proxyRefused",
             Self::Configuration => "configuration",
             Self::NotTls => "notTls",
-            Self::TlsRefused => "tlsRefused",
+            Self::TlsRefused { .. } => "tlsRefused",
             Self::CertificateExpired => "certificateExpired",
             Self::UnknownIssuer => "unknownIssuer",
             Self::CertificateName => "certificateName",
@@ -263,6 +276,9 @@ impl Failure {
     pub fn from_io(stage: Stage, error: &io::Error) -> Self {
         let cause = match error.kind() {
             io::ErrorKind::ConnectionRefused => Cause::Refused,
+            io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown => Cause::Unreachable,
             io::ErrorKind::TimedOut => Cause::Timeout,
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
@@ -297,6 +313,7 @@ impl Failure {
             Cause::NotResolved
             | Cause::LookupFailed
             | Cause::Refused
+            | Cause::Unreachable
             | Cause::Timeout
             | Cause::Closed
             | Cause::Io
@@ -304,7 +321,8 @@ impl Failure {
             Cause::Malformed => matches!(self.stage, Stage::Proxy),
             Cause::Configuration
             | Cause::NotTls
-            | Cause::TlsRefused
+            | Cause::OtherProtocol { .. }
+            | Cause::TlsRefused { .. }
             | Cause::CertificateExpired
             | Cause::UnknownIssuer
             | Cause::CertificateName

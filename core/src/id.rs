@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use bson::oid::ObjectId;
+use serde::{Serialize, Serializer};
 
 /// A topology, as it appears in events: one for each client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -65,6 +66,17 @@ impl Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct WaiterId(pub u64);
+
+/// Writes a service's name as events have it.
+pub(crate) fn service_id<S: Serializer>(
+    service: &Option<ObjectId>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match service {
+        Some(service) => serializer.collect_str(service),
+        None => serializer.serialize_none(),
+    }
+}
 
 impl fmt::Display for TopologyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -45,21 +45,29 @@
 //! - [`topology`]: the root machine, with a monitor for each server, and its events.
 //! - [`description`]: servers and the deployment as values.
 //! - [`selection`]: the choice of a server for an operation, and the reasons against each.
+//! - [`diagnosis`]: the likely causes of failures, with advice.
 //! - [`pool`]: the pool of one server, another machine; the topology says when it may be used.
+//! - [`metrics`]: counts, times and states for graphs, from events.
 //! - [`handshake`], [`auth`]: the first messages on a connection of the application.
-//! - [`operation`]: the errors of operations that the topology has to know.
+//! - [`command`]: the events of commands.
+//! - [`operation`]: an operation of an application, from selection to outcome: when it is sent
+//!   again, by when it ends, what is added to its command; and the errors the topology has to know.
+//! - [`session`]: sessions, their pool, and the times that they have seen.
 //! - [`wire`], [`hello`]: messages, and the one command that monitors send.
 //! - [`transport`]: filters for the bytes below the protocol: SOCKS5 and TLS.
 //! - [`dns`]: the lookup of the hosts of a deployment.
 //! - [`failure`]: causes of failure, as plain data.
+//! - `logging`, `spans` (feature `logging`): messages for logs, and spans for traces, as values.
 //! - `harness` (feature `harness`): a topology in virtual time, with scripted servers.
 //! - `trace` (feature `trace`): the inputs and actions of a topology, as text that can be replayed.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod auth;
+pub mod command;
 pub mod config;
 pub mod description;
+pub mod diagnosis;
 pub mod dns;
 pub mod failure;
 pub mod handshake;
@@ -67,12 +75,18 @@ pub mod handshake;
 pub mod harness;
 pub mod hello;
 pub mod id;
+#[cfg(feature = "logging")]
+pub mod logging;
 pub mod machine;
+pub mod metrics;
 pub mod operation;
 pub mod pool;
 pub mod process;
 pub mod rng;
 pub mod selection;
+pub mod session;
+#[cfg(feature = "logging")]
+pub mod spans;
 mod text;
 pub mod time;
 pub mod topology;

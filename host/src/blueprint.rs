@@ -8,7 +8,10 @@ use std::task::Poll;
 
 use sdam_core::config::Options;
 use sdam_core::description::TopologyDescription;
-use sdam_core::topology::inherited_options;
+use sdam_core::diagnosis::Verdict;
+use sdam_core::logging::LogSettings;
+use sdam_core::spans::SpanSettings;
+use sdam_core::topology::{Topics, inherited_options};
 
 use crate::client::{Client, ClientError};
 use crate::credentials::CredentialProvider;
@@ -21,7 +24,9 @@ use crate::shared::Host;
 use crate::shared::alarm::Deadlines;
 use crate::shared::recording::Recording;
 use crate::shared::subscription::Events;
+use crate::siblings;
 use crate::socket_runtime::SocketRuntime;
+use crate::spans::{Spans, Tracer};
 use crate::streams::Streams;
 use crate::system;
 
@@ -39,11 +44,23 @@ pub struct Settings {
     pub sources: CredentialSources,
     /// Where what happens is recorded.
     pub recording: Option<Recording>,
+    /// The topics of the events that a client is made with.
+    pub topics: Topics,
+    /// True if metrics are counted from the beginning.
+    pub metrics: bool,
+    /// The settings of the log, in place of those of the environment.
+    pub log: Option<LogSettings>,
+    /// The tracer that is told of spans, in place of that of OpenTelemetry.
+    pub tracer: Option<Arc<dyn Tracer>>,
+    /// The settings of spans, in place of those of the environment.
+    pub spans: Option<SpanSettings>,
     /// The seed of the client's random numbers, in place of one from the operating system.
     pub seed: Option<u64>,
     /// The application's own configuration of TLS.
     #[cfg(feature = "tls")]
     tls: Option<sdam_core::transport::TlsConfig>,
+    /// The finding of looking the servers up, if it was slow.
+    finding: Option<Verdict>,
 }
 
 impl Settings {
@@ -55,9 +72,15 @@ impl Settings {
             provider: None,
             sources: CredentialSources::default(),
             recording: None,
+            topics: Topics::WITHOUT_COMMANDS,
+            metrics: false,
+            log: None,
+            tracer: None,
+            spans: None,
             seed: None,
             #[cfg(feature = "tls")]
             tls: None,
+            finding: None,
         }
     }
 
@@ -84,7 +107,8 @@ impl Settings {
     ) -> impl Future<Output = Result<Self, ClientError>> + Send + use<R> {
         async move {
             let seed = self.drawn_seed()?;
-            self.options = complete(&self.options, &self.records, &reactor, seed).await?;
+            let completed = complete(&self.options, &self.records, &reactor, seed).await?;
+            (self.options, self.finding) = completed;
             Ok(self)
         }
     }
@@ -94,7 +118,7 @@ impl Settings {
         self.seed.map_or_else(system::client_seed, Ok)
     }
 
-    /// Returns what clients can be made from; what the options contain in vain is told to the log.
+    /// Returns what clients can be made from; what has no effect in the options is told to the log.
     ///
     /// # Errors
     ///
@@ -122,6 +146,10 @@ impl Settings {
             records: self.records,
             provider: Arc::new(provider),
             recording: self.recording,
+            metrics: self.metrics,
+            log: self.log.unwrap_or_else(system::log_settings),
+            spans: Spans::choose(self.tracer, self.spans),
+            finding: self.finding,
         })
     }
 }
@@ -141,6 +169,10 @@ pub struct Blueprint {
     records: Records,
     provider: Arc<Provider>,
     recording: Option<Recording>,
+    metrics: bool,
+    log: LogSettings,
+    spans: Option<Spans>,
+    finding: Option<Verdict>,
 }
 
 impl Blueprint {
@@ -160,11 +192,20 @@ impl Blueprint {
             records: self.records.clone(),
             provider: Arc::new(self.provider.anew()),
             recording: None,
+            metrics: self.metrics,
+            log: self.log.clone(),
+            spans: self.spans.clone(),
+            finding: None,
         }
     }
 
-    /// Makes a client whose tasks `reactor` runs, with a subscription that misses no event.
-    pub fn client<R: Reactor>(&self, reactor: R) -> (Client<SocketRuntime<R>>, Events) {
+    /// Makes a client whose tasks `reactor` runs, with a subscription that misses no event of these
+    /// topics.
+    pub fn client<R: Reactor>(
+        &self,
+        reactor: R,
+        topics: Topics,
+    ) -> (Client<SocketRuntime<R>>, Events) {
         let (deadlines, timekeeper) = Deadlines::new();
         let runtime = SocketRuntime {
             reactor,
@@ -175,8 +216,17 @@ impl Blueprint {
             origin: system::wall_clock_origin(),
         };
         let host = Host::new(Arc::clone(&self.options), self.seed, runtime);
-        let events = host.subscribe();
+        let events = host.subscribe_to(topics);
+        if self.metrics {
+            host.count();
+        }
+        host.log(self.log.clone());
+        if let Some(spans) = self.spans.clone() {
+            host.trace(spans);
+        }
         self.recording.iter().for_each(|recording| host.record(recording));
+        let many = siblings::note(&host);
+        host.announce(self.finding.iter().cloned().chain(many));
         // Nothing has happened yet: the first deadline opens the topology.
         let (reactor, clock) = (host.runtime().reactor(), host.runtime().reactor().clone());
         let keep_time = timekeeper.run(Arc::downgrade(&host), move |at| clock.sleep_until(at));

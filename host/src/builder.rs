@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use sdam_core::config::Options;
 use sdam_core::dns::NameServers;
+use sdam_core::logging::LogSettings;
+use sdam_core::spans::SpanSettings;
+use sdam_core::topology::Topics;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
 
@@ -19,6 +22,7 @@ use crate::reactor::{CurrentReactor, DialWith};
 use crate::shared::recording::Recording;
 use crate::shared::subscription::Events;
 use crate::socket_runtime::SocketRuntime;
+use crate::spans::Tracer;
 
 /// Creates clients that differ from what [`Client::connect`] creates.
 ///
@@ -135,13 +139,58 @@ impl<R: CurrentReactor> ClientBuilder<R> {
         self
     }
 
+    /// Has the client count metrics from its very first event, not only from the first call of
+    /// [`Client::metrics`].
+    pub const fn metrics(mut self) -> Self {
+        self.settings.metrics = true;
+        self
+    }
+
+    /// Has the client that is created with events tell those of these topics: all but commands
+    /// without this.
+    pub const fn topics(mut self, topics: Topics) -> Self {
+        self.settings.topics = topics;
+        self
+    }
+
+    /// Logs as these settings say, whatever the environment has (Logging, "Supporting Both
+    /// Programmatic and Environment Variable Configuration").
+    ///
+    /// For the opposite, pass these settings on only if the environment has none:
+    ///
+    /// ```
+    /// use sdam_core::logging::LogSettings;
+    ///
+    /// let (environment, _) = LogSettings::from_variables(|name| std::env::var(name).ok());
+    /// let own = LogSettings::default();
+    /// let settings = if environment.is_off() { own } else { environment };
+    /// ```
+    pub fn log(mut self, settings: LogSettings) -> Self {
+        self.settings.log = Some(settings);
+        self
+    }
+
+    /// Tells of spans of operations and commands as these settings say, whatever the environment
+    /// has (OpenTelemetry, "`MongoClient` Options for configuring OpenTelemetry on the client
+    /// level"): to OpenTelemetry, with the feature `otel`, or to a [`tracer`](Self::tracer).
+    pub const fn spans(mut self, settings: SpanSettings) -> Self {
+        self.settings.spans = Some(settings);
+        self
+    }
+
+    /// Tells of spans to a tracer of the application's own; the environment need not enable them.
+    pub fn tracer(mut self, tracer: impl Tracer) -> Self {
+        self.settings.tracer = Some(Arc::new(tracer));
+        self
+    }
+
     /// Creates the client, as [`Client::new`] does.
     ///
     /// # Errors
     ///
     /// Fails as [`Client::new`] does.
     pub fn build(self) -> Result<Client<SocketRuntime<R>>, Error> {
-        self.build_with_events().map(|(client, _)| client)
+        self.topics(Topics::NONE).build_with_events().map(|(client, _)| client)
     }
 
     /// Creates the client and subscribes to its events, as [`Client::with_events`] does.
@@ -150,8 +199,8 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     ///
     /// Fails as [`Client::new`] does.
     pub fn build_with_events(self) -> Result<(Client<SocketRuntime<R>>, Events), Error> {
-        let reactor = R::current(self.setup)?;
-        Ok(self.settings.blueprint()?.client(reactor))
+        let (reactor, topics) = (R::current(self.setup)?, self.settings.topics);
+        Ok(self.settings.blueprint()?.client(reactor, topics))
     }
 
     /// Looks up the servers if they are named in DNS (`mongodb+srv://`), and creates the client;
@@ -161,7 +210,7 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     ///
     /// Fails as [`Client::new`] does, and if DNS gives no hosts or options that can be used.
     pub async fn connect(self) -> Result<Client<SocketRuntime<R>>, Error> {
-        self.connect_with_events().await.map(|(client, _)| client)
+        self.topics(Topics::NONE).connect_with_events().await.map(|(client, _)| client)
     }
 
     /// As [`connect`](Self::connect), and subscribes to the client's events from the very first
@@ -208,7 +257,7 @@ impl<R: CurrentReactor<Setup: Default>> Client<SocketRuntime<R>> {
 
     /// Creates a client; discovery begins in the background, and nothing is waited for.
     ///
-    /// What the connection string contained in vain, [`Options::warnings`], is told through
+    /// What has no effect in the connection string, [`Options::warnings`], is told through
     /// `tracing` with target `sdam`.
     ///
     /// Servers that are named in DNS (`mongodb+srv://`) must be looked up first, as

@@ -7,21 +7,30 @@ use bson::RawDocument;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{Options, OptionsError, ReadMode, ReadPreference, ServerAddress};
 use sdam_core::description::TopologyDescription;
+use sdam_core::diagnosis::SelectionError;
 use sdam_core::dns::srv::SrvError;
-use sdam_core::selection::{Criteria, SelectionError};
+use sdam_core::metrics::Family;
+use sdam_core::operation::Timeout;
+use sdam_core::selection::Criteria;
+use sdam_core::session::{ClusterTime, ClusterTimeError, SessionError, SessionOptions};
+use sdam_core::spans::SpanStart;
 use sdam_core::time::Instant;
+use sdam_core::topology::Topics;
 use sdam_core::transport::LoginError;
 
+use crate::connection::checked_out::CheckedOut;
 use crate::connection::exchange::Reply;
 use crate::error::Error;
+use crate::operate::Request;
 use crate::process::Own;
 use crate::reactor::Reactor;
 use crate::runtime::Runtime;
 use crate::selected_server::SelectedServer;
+use crate::session::{self, ClientSession};
 use crate::shared::Host;
-use crate::shared::cluster_time::{self, ClusterTimeError};
 use crate::shared::subscription::{Events, Views};
 use crate::socket_runtime::SocketRuntime;
+use crate::spans::OperationSpan;
 use crate::system::WallClock;
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
@@ -37,6 +46,9 @@ pub struct Client<R: Runtime> {
     /// By when each operation is to end at the latest.
     deadline: Option<Instant>,
 }
+
+/// The time that servers get to be told which sessions are of no more use.
+const END_SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The reason why a client could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -126,9 +138,37 @@ impl<R: Runtime> Client<R> {
         self.host.runtime().now()
     }
 
-    /// Subscribes to the events from now on; `with_events` of the runtime's client misses none.
+    /// Subscribes to the events from now on, but for those of commands; `with_events` of the
+    /// runtime's client misses none.
     pub fn subscribe(&self) -> Events {
         self.host.subscribe()
+    }
+
+    /// Subscribes to the events of these topics from now on.
+    ///
+    /// Events of commands are made only while somebody subscribes to [`Topics::COMMANDS`].
+    ///
+    /// ```
+    /// # use sdam_core::bson::rawdoc;
+    /// # use sdam_core::command::CommandEvent;
+    /// # use sdam_core::topology::{EventKind, Topics};
+    /// # use sdam_host::{Client, Runtime};
+    /// # async fn example<R: Runtime>(
+    /// #     client: Client<R>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut events = client.subscribe_to(Topics::COMMANDS);
+    /// client.run_command("admin", &rawdoc! { "ping": 1 }).await?;
+    /// while let Some(event) = events.try_next() {
+    ///     let EventKind::Command { command, event, .. } = event.kind else { continue };
+    ///     if let CommandEvent::CommandSucceeded { duration, .. } = event {
+    ///         println!("{} took {duration:?}", command.command_name);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn subscribe_to(&self, topics: Topics) -> Events {
+        self.host.subscribe_to(topics)
     }
 
     /// Subscribes to the view: that of now first, and then each that differs from the one before in
@@ -136,6 +176,23 @@ impl<R: Runtime> Client<R> {
     /// the latest.
     pub fn watch_topology(&self) -> Views {
         self.host.watch()
+    }
+
+    /// Returns the metrics: counts since the first call, or since the beginning if the builder was
+    /// told so, and what is so now. In a process that was forked off there are none.
+    ///
+    /// They are counted where things happen. Nothing is queued, and nothing can be dropped.
+    ///
+    /// ```
+    /// # use sdam_core::metrics::Exposition;
+    /// # use sdam_host::{Client, Runtime};
+    /// # fn example<R: Runtime>(client: &Client<R>) -> String {
+    /// // As Prometheus reads them.
+    /// Exposition::new(&client.metrics()).to_string()
+    /// # }
+    /// ```
+    pub fn metrics(&self) -> Vec<Family> {
+        self.host.metrics()
     }
 
     /// Asks for a check of every server as soon as possible, though not within 500 ms of its last
@@ -155,9 +212,31 @@ impl<R: Runtime> Client<R> {
     /// Operations that wait are told so at once; subscriptions end after their last events.
     /// Connections in use are not waited for: they are closed when they return. Dropping the last
     /// clone closes a client, too.
+    ///
+    /// Before that, servers are told to forget the sessions that were used, if one is known to be
+    /// there, for a second at most; a client that is dropped leaves that to time.
     pub async fn close(&self) {
+        self.end_sessions().await;
         self.host.close();
         self.host.ended().await;
+    }
+
+    /// Tells the servers to forget the sessions in the pool, as [`close`](Self::close) does.
+    ///
+    /// Errors are ignored (Driver Sessions, "endSessions").
+    pub async fn end_sessions(&self) {
+        let timeout = Timeout::At(self.now() + END_SESSIONS_TIMEOUT);
+        let preference = ReadPreference::new(ReadMode::PrimaryPreferred);
+        let criteria = Arc::new(Criteria::read(preference));
+        for command in session::end_sessions(&self.host) {
+            if self.host.diagnose(&criteria).is_some() {
+                return;
+            }
+            let criteria = Arc::clone(&criteria);
+            let command = ("admin", &*command);
+            let ended = self.host.run_command_as("endSessions", command, criteria, timeout);
+            let _ = ended.await;
+        }
     }
 
     /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
@@ -219,8 +298,12 @@ impl<R: Runtime> Client<R> {
     ///
     /// Fails if no server is suitable, if no connection is to be had, if the exchange fails, and if
     /// the server replies with an error, each in time; the error says where the time went. The
-    /// command is never sent twice; but as long as it was not sent, and there is time, a server is
+    /// command is never sent twice, unless the server says that it is overloaded and has done
+    /// nothing: then again after a while, `maxAdaptiveRetries` times at most, if `retryReads` and
+    /// `retryWrites` are set. But as long as it was not sent, and there is time, a server is
     /// selected again where the pool of the last one was found cleared, twice at most.
+    ///
+    /// With a time-out, the command carries what is left as `maxTimeMS`, in place of its own.
     ///
     /// ```
     /// # use sdam_core::bson::rawdoc;
@@ -251,9 +334,73 @@ impl<R: Runtime> Client<R> {
         database: &str,
         command: &RawDocument,
     ) -> Result<Reply, Error> {
-        let (criteria, deadline) = (criteria.into(), self.operation_deadline());
-        let selection_deadline = self.selection_deadline(deadline);
-        self.host.run_command(database, command, &criteria, selection_deadline, deadline).await
+        self.host.run_command(database, command, criteria.into(), self.timeout(None)).await
+    }
+
+    /// Starts a session, see [`ClientSession`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the options exclude each other.
+    pub fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {
+        ClientSession::start(&self.host, options)
+    }
+
+    /// Starts the session of one operation that was given none, and of the cursor that this opens.
+    /// It costs nothing before a command with it is sent.
+    pub fn implicit_session(&self) -> ClientSession<R> {
+        ClientSession::implicit(&self.host)
+    }
+
+    /// Performs an operation, and returns its reply: the way of everything that is built above
+    /// commands.
+    ///
+    /// It is sent again by the rules of Retryable Reads, Retryable Writes and Client Backpressure;
+    /// of several errors, the one that tells most is returned.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`run_command`](Self::run_command) does.
+    pub async fn operate(&self, request: Request<'_, R>) -> Result<Reply, Error> {
+        self.host.operate(request).await
+    }
+
+    /// As [`operate`](Self::operate), but leaves the connection in use over which the reply came,
+    /// unless the operation went to one that was: behind a load balancer, a cursor is continued
+    /// over it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`run_command`](Self::run_command) does.
+    pub async fn operate_and_keep(
+        &self,
+        request: Request<'_, R>,
+    ) -> Result<(Reply, Option<CheckedOut<R>>), Error> {
+        self.host.operate_and_keep(request).await
+    }
+
+    /// Begins the span of an operation that consists of several requests, each told of it by
+    /// [`Request::with_span`]: on a collection, or else on a database. Others begin and end their
+    /// own.
+    ///
+    /// Nothing is made if nobody is to be told of spans.
+    pub fn operation_span(
+        &self,
+        name: &str,
+        database: &str,
+        collection: Option<&str>,
+    ) -> OperationSpan {
+        let start = || SpanStart::of_operation(name, database, collection);
+        OperationSpan::begin(&self.host.shared, start)
+    }
+
+    /// Returns the limit of an operation that begins now: its own `timeoutMS`, where zero lifts it,
+    /// or else that of [`by`](Self::by), or else that of the options.
+    pub fn timeout(&self, of_operation: Option<Duration>) -> Timeout {
+        match (of_operation, self.deadline) {
+            (None, Some(deadline)) => Timeout::At(deadline),
+            (timeout, _) => Timeout::new(self.now(), timeout.or(self.host.options().timeout())),
+        }
     }
 
     /// Returns every member of the deployment, those included that are never selected, as arbiters:
@@ -297,8 +444,7 @@ impl<R: Runtime> Client<R> {
     /// Fails if it is no `$clusterTime` as a server gave it out; one with a wrong signature is
     /// refused by servers only.
     pub fn advance_cluster_time(&self, cluster_time: &RawDocument) -> Result<(), ClusterTimeError> {
-        cluster_time::validate(cluster_time)?;
-        self.host.shared.clock.advance(cluster_time);
+        self.host.shared.clock.advance_to(ClusterTime::parse(cluster_time)?);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use sdam_core::config::Options;
+use sdam_core::diagnosis::{SLOW_LOOKUP, Verdict};
 use sdam_core::dns::srv::{self, SrvError, SrvRecord};
 use sdam_core::dns::{
     Action, Answer, DnsCause, DnsError, ExchangeId, Input, Lookup, MAX_MESSAGE_LEN, NameServers,
@@ -61,6 +62,16 @@ impl Records {
         reactor: &R,
         question: Question,
     ) -> Result<Answer, DnsError> {
+        self.look_up_noting(reactor, question, &mut Vec::new()).await
+    }
+
+    /// As [`look_up`](Self::look_up), and takes note of name servers that gave no answer.
+    async fn look_up_noting<R: Reactor>(
+        &self,
+        reactor: &R,
+        question: Question,
+        silent: &mut Vec<SocketAddr>,
+    ) -> Result<Answer, DnsError> {
         let asked = question.clone();
         let failed =
             |error: io::Error| DnsError::new(asked, DnsCause::Resolver(error.to_string().into()));
@@ -77,7 +88,7 @@ impl Records {
                 return reactor.drive(Lane::Records, work).await.map_err(failed)?;
             }
         };
-        ask_name_servers(reactor, question, servers).await
+        ask_name_servers(reactor, question, servers, silent).await
     }
 
     /// Returns a resolver that asks the same over the sockets of `reactor`, whose tasks poll it.
@@ -103,6 +114,7 @@ async fn ask_name_servers<R: Reactor>(
     reactor: &R,
     question: Question,
     servers: NameServers,
+    silent: &mut Vec<SocketAddr>,
 ) -> Result<Answer, DnsError> {
     let seed = lookup_seed(&question)?;
     let mut lookup = Lookup::new(question, servers, seed);
@@ -115,7 +127,10 @@ async fn ask_name_servers<R: Reactor>(
                 Action::Ask { exchange: id, server, transport, query } => {
                     exchange = Some(Exchange { id, server, transport, query, socket: None });
                 }
-                Action::Finish { outcome } => return outcome,
+                Action::Finish { outcome } => {
+                    silent.extend(lookup.unanswered().iter().map(|unanswered| unanswered.server));
+                    return outcome;
+                }
             }
         }
         let (Some(exchange), Some(deadline)) = (&mut exchange, lookup.deadline()) else {
@@ -178,7 +193,7 @@ impl<S: Socket> Exchange<S> {
 }
 
 /// Completes options whose seeds are in DNS; others stay as they are. Every lookup may take a
-/// minute, whatever it does.
+/// minute, whatever it does; one that took long is told as well.
 ///
 /// # Errors
 ///
@@ -188,19 +203,29 @@ pub(crate) async fn complete<R: Reactor>(
     records: &Records,
     reactor: &R,
     seed: u64,
-) -> Result<Options, SrvError> {
+) -> Result<(Options, Option<Verdict>), SrvError> {
     let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()) else {
-        return Ok(options.clone());
+        return Ok((options.clone(), None));
     };
     let (hosts, text) =
         (Question::srv(&srv.service_name, &srv.hostname), Question::txt(&srv.hostname));
-    let lookup = records.look_up(reactor, hosts.clone());
+    let (begun, mut silent) = (reactor.now(), Vec::new());
+    let lookup = records.look_up_noting(reactor, hosts.clone(), &mut silent);
     let answer = in_time(&hosts, lookup, reactor.sleep(LOOKUP_LIMIT)).await;
     let hosts = answer.and_then(|answer| answer.into_srv(&hosts))?;
-    let lookup = records.look_up(reactor, text.clone());
+    let lookup = records.look_up_noting(reactor, text.clone(), &mut silent);
     let answer = in_time(&text, lookup, reactor.sleep(LOOKUP_LIMIT)).await;
     let text = answer.and_then(|answer| answer.into_txt(&text));
-    srv::complete(options, &hosts, text, seed)
+    let took = reactor.now() - begun;
+    let options = srv::complete(options, &hosts, text, seed)?;
+    Ok((options, (took >= SLOW_LOOKUP).then(|| slow(&srv.hostname, took, silent))))
+}
+
+fn slow(hostname: &str, took: Duration, mut silent: Vec<SocketAddr>) -> Verdict {
+    silent.sort_unstable();
+    silent.dedup();
+    let silent = silent.iter().map(ToString::to_string).collect();
+    Verdict::LookupSlow { name: hostname.to_owned(), took, silent }
 }
 
 /// Looks SRV records up, which may take a minute, whatever `lookup` does.

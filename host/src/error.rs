@@ -6,11 +6,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bson::RawDocument;
 use sdam_core::config::{OptionsError, ServerAddress};
+use sdam_core::diagnosis::{SelectionError, Verdict};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::operation::{CommandError, InvalidCommand, OperationError, OperationFailure};
+use sdam_core::operation::{
+    CommandError, InvalidCommand, NotSent, OperationError, OperationFailure, RETRYABLE_WRITE,
+};
 use sdam_core::pool::CheckOutError;
-use sdam_core::selection::{SelectionError, Verdict};
+use sdam_core::spans::SpanEnd;
+use sdam_core::wire::ReplyDocument;
 
 use crate::client::ClientError;
 
@@ -24,8 +29,10 @@ use crate::client::ClientError;
 ///
 /// fn is_worth_another_try(error: &Error) -> bool {
 ///     match error.kind() {
-///         ErrorKind::Selection | ErrorKind::CheckOut | ErrorKind::Network => true,
+///         // Nothing was sent.
+///         ErrorKind::Selection | ErrorKind::CheckOut => true,
 ///         ErrorKind::Command => error.labels().contains(&"RetryableWriteError"),
+///         // A connection that broke leaves open whether a write was done.
 ///         _ => false,
 ///     }
 /// }
@@ -39,6 +46,14 @@ struct Inner {
     server: Option<ServerAddress>,
     /// The time that a command took from its selection on.
     spent: Option<Spent>,
+    /// The likely cause, where the cause has none within.
+    verdict: Option<Box<Verdict>>,
+    /// The whole reply that it comes from.
+    reply: Option<ReplyDocument>,
+    /// True if the client gives it the label `RetryableWriteError`.
+    retryable_write: bool,
+    /// True if the operation's own time-out has passed.
+    timed_out: bool,
 }
 
 /// An error as the part of the client tells it that has failed.
@@ -52,6 +67,55 @@ pub(crate) enum Particular {
     CheckOut(CheckOutError),
     #[error(transparent)]
     Operation(OperationError),
+    #[error(transparent)]
+    NotSent(NotSent),
+}
+
+impl Particular {
+    /// Returns the likely cause that the error itself tells.
+    fn verdict(&self) -> Option<Verdict> {
+        match self {
+            Self::Client(error) => of_client(error),
+            Self::CheckOut(CheckOutError::Forked { forked, .. })
+            | Self::Operation(OperationError::Invalid(InvalidCommand::Forked(forked))) => {
+                Some(Verdict::Forked(*forked))
+            }
+            Self::Selection(_) | Self::CheckOut(_) | Self::Operation(_) | Self::NotSent(_) => None,
+        }
+    }
+
+    /// Returns what a verdict says beyond the text of the error: its cause too, unless that is the
+    /// error itself in other words.
+    fn addition(&self, verdict: &Verdict) -> Option<String> {
+        match (self, verdict) {
+            // Their texts say it.
+            (Self::Client(_) | Self::Selection(_) | Self::NotSent(_), _)
+            | (_, Verdict::Forked(_)) => None,
+            (
+                Self::CheckOut(_) | Self::Operation(_),
+                Verdict::PrimaryRefusesWrites { .. }
+                | Verdict::ConnectionLimit { .. }
+                | Verdict::ProcessPaused { .. },
+            ) => Some(verdict.sentence()),
+            (Self::CheckOut(_) | Self::Operation(_), _) => Some(verdict.advice().to_string()),
+        }
+    }
+}
+
+/// Returns the likely cause for which a client could not be created, unless it is the operating
+/// system's.
+fn of_client(error: &ClientError) -> Option<Verdict> {
+    match error {
+        ClientError::Options(error) => Some(error.into()),
+        ClientError::Srv(error) => Some(error.into()),
+        ClientError::NoRuntime(_) | ClientError::NoThread(_) | ClientError::NoSeed(_) => None,
+        ClientError::TlsUnsupported
+        | ClientError::TlsNotAskedFor
+        | ClientError::TlsConfiguredTwice
+        | ClientError::ProxyLogin(_)
+        | ClientError::ProviderAndEnvironment
+        | ClientError::Unresolved(_) => Some(Verdict::InvalidOptions { reason: error.to_string() }),
+    }
 }
 
 /// The kind of an [`Error`]: what a program decides on.
@@ -157,10 +221,10 @@ impl ErrorKind {
                 Self::Authentication
             }
             (Cause::Command { .. }, _) => Self::Command,
-            (Cause::Malformed, _) => Self::Protocol,
+            (Cause::Malformed | Cause::OtherProtocol { .. }, _) => Self::Protocol,
             (
                 Cause::NotTls
-                | Cause::TlsRefused
+                | Cause::TlsRefused { .. }
                 | Cause::CertificateExpired
                 | Cause::UnknownIssuer
                 | Cause::CertificateName
@@ -188,6 +252,8 @@ pub struct Spent {
     pub checking_out: Duration,
     /// The exchange.
     pub exchanging: Duration,
+    /// Waiting before a command was sent again, as a server had said that it is overloaded.
+    pub waiting: Duration,
 }
 
 impl fmt::Display for Spent {
@@ -200,7 +266,13 @@ impl fmt::Display for Spent {
             millis(self.selecting),
             millis(self.checking_out),
             millis(self.exchanging)
-        )
+        )?;
+        match self.waiting.is_zero() {
+            true => Ok(()),
+            false => {
+                write!(f, ", {} ms into waiting for an overloaded server", millis(self.waiting))
+            }
+        }
     }
 }
 
@@ -210,12 +282,80 @@ impl Error {
         server: Option<ServerAddress>,
         spent: impl Into<Option<Spent>>,
     ) -> Self {
-        Self(Arc::new(Inner { cause, server, spent: spent.into() }))
+        let (verdict, spent) = (cause.verdict().map(Box::new), spent.into());
+        let (reply, retryable_write, timed_out) = (None, false, false);
+        let inner = Inner { cause, server, spent, verdict, reply, retryable_write, timed_out };
+        Self(Arc::new(inner))
+    }
+
+    /// Returns the error as the part tells it that has failed.
+    pub(crate) fn particular(&self) -> &Particular {
+        &self.0.cause
+    }
+
+    /// Adds the reply that it comes from.
+    #[must_use]
+    pub(crate) fn with_reply(mut self, reply: Option<ReplyDocument>) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.reply = reply;
+        }
+        self
+    }
+
+    /// Ends the span of an operation that has failed with it: what the server has replied is
+    /// recorded with the command.
+    pub fn span_end(&self) -> SpanEnd {
+        match self.particular() {
+            Particular::Operation(OperationError::Reply { .. }) => SpanEnd::failed(),
+            _ => SpanEnd::exception("sdam_host::Error", self.to_string()),
+        }
+    }
+
+    /// Adds the label `RetryableWriteError`.
+    pub(crate) fn add_retryable_write(&mut self) {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.retryable_write = true;
+        }
+    }
+
+    /// Adds that the operation's own time-out has passed.
+    #[must_use]
+    pub(crate) fn timed_out(mut self) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.timed_out = true;
+        }
+        self
+    }
+
+    /// Adds a likely cause that was found beside the error.
+    #[must_use]
+    pub(crate) fn judged(mut self, verdict: Option<Verdict>) -> Self {
+        if let (Some(verdict), Some(inner)) = (verdict, Arc::get_mut(&mut self.0)) {
+            inner.verdict = Some(Box::new(verdict));
+        }
+        self
+    }
+
+    /// Adds where the time of a command went.
+    #[must_use]
+    pub(crate) fn after(mut self, spent: Spent) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.spent = Some(spent);
+        }
+        self
     }
 
     /// Returns what kind of error it is.
+    ///
+    /// It is a [`Timeout`](ErrorKind::Timeout) whenever the `timeoutMS` of an operation has passed;
+    /// what was being done then is within (CSOT, "Errors").
     pub fn kind(&self) -> ErrorKind {
+        if self.0.timed_out {
+            return ErrorKind::Timeout;
+        }
         match &self.0.cause {
+            Particular::NotSent(NotSent::Expired) => ErrorKind::Timeout,
+            Particular::NotSent(_) => ErrorKind::Invalid,
             Particular::Client(error) => ErrorKind::of_client(error),
             Particular::Selection(error) => match error.verdict {
                 Verdict::Closed => ErrorKind::Closed,
@@ -231,19 +371,34 @@ impl Error {
     pub fn server(&self) -> Option<&ServerAddress> {
         match &self.0.cause {
             Particular::CheckOut(error) => Some(error.address()),
-            Particular::Client(_) | Particular::Selection(_) | Particular::Operation(_) => {
-                self.0.server.as_ref()
-            }
+            Particular::Client(_)
+            | Particular::Selection(_)
+            | Particular::Operation(_)
+            | Particular::NotSent(_) => self.0.server.as_ref(),
         }
     }
 
     /// Returns the labels: those that the server gave its error, or that the client gave its own.
     pub fn labels(&self) -> Vec<&str> {
-        match &self.0.cause {
-            Particular::Client(_) | Particular::Selection(_) => Vec::new(),
+        let mut labels = match &self.0.cause {
+            Particular::Client(_) | Particular::Selection(_) | Particular::NotSent(_) => Vec::new(),
             Particular::CheckOut(error) => error.labels(),
             Particular::Operation(error) => error.labels(),
+        };
+        if self.0.retryable_write && !labels.contains(&RETRYABLE_WRITE) {
+            labels.push(RETRYABLE_WRITE);
         }
+        labels
+    }
+
+    /// Returns whether it has this label.
+    pub fn has_label(&self, label: &str) -> bool {
+        self.labels().contains(&label)
+    }
+
+    /// Returns the whole reply of the server that it comes from, if the command was answered.
+    pub fn reply_document(&self) -> Option<&RawDocument> {
+        self.0.reply.as_deref()
     }
 
     /// Returns the number of the error that the server replied with.
@@ -269,9 +424,17 @@ impl Error {
         }
     }
 
-    /// Returns the likely cause for which no server was found.
+    /// Returns the likely cause: why no server was found, or what else is known beside the error,
+    /// as that a primary refuses every write.
     pub fn verdict(&self) -> Option<&Verdict> {
-        self.as_selection().map(|error| &error.verdict)
+        match &self.0.cause {
+            Particular::Selection(error) => Some(&error.verdict),
+            Particular::CheckOut(CheckOutError::Timeout { verdict, .. }) => verdict.as_deref(),
+            Particular::Client(_)
+            | Particular::CheckOut(_)
+            | Particular::Operation(_)
+            | Particular::NotSent(_) => self.0.verdict.as_deref(),
+        }
     }
 
     /// Returns where the time went: in all parts of a command if
@@ -287,7 +450,7 @@ impl Error {
             Particular::CheckOut(error) => {
                 error.waited().map(|checking_out| Spent { checking_out, ..Spent::default() })
             }
-            Particular::Client(_) | Particular::Operation(_) => None,
+            Particular::Client(_) | Particular::Operation(_) | Particular::NotSent(_) => None,
         })
     }
 
@@ -295,7 +458,7 @@ impl Error {
     pub fn as_client(&self) -> Option<&ClientError> {
         match &self.0.cause {
             Particular::Client(error) => Some(error),
-            Particular::Selection(_) | Particular::CheckOut(_) | Particular::Operation(_) => None,
+            _ => None,
         }
     }
 
@@ -303,7 +466,7 @@ impl Error {
     pub fn as_selection(&self) -> Option<&SelectionError> {
         match &self.0.cause {
             Particular::Selection(error) => Some(error),
-            Particular::Client(_) | Particular::CheckOut(_) | Particular::Operation(_) => None,
+            _ => None,
         }
     }
 
@@ -311,7 +474,7 @@ impl Error {
     pub fn as_check_out(&self) -> Option<&CheckOutError> {
         match &self.0.cause {
             Particular::CheckOut(error) => Some(error),
-            Particular::Client(_) | Particular::Selection(_) | Particular::Operation(_) => None,
+            _ => None,
         }
     }
 
@@ -319,7 +482,7 @@ impl Error {
     pub fn as_operation(&self) -> Option<&OperationError> {
         match &self.0.cause {
             Particular::Operation(error) => Some(error),
-            Particular::Client(_) | Particular::Selection(_) | Particular::CheckOut(_) => None,
+            _ => None,
         }
     }
 
@@ -331,17 +494,20 @@ impl Error {
                 CheckOutError::Establishing { error, .. }
                 | CheckOutError::IdleConnection { error, .. },
             ) => Some(error),
-            Particular::Client(_) | Particular::Selection(_) | Particular::CheckOut(_) => None,
+            _ => None,
         }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { cause, server, spent } = &*self.0;
+        let Inner { cause, server, spent, verdict, .. } = &*self.0;
         cause.fmt(f)?;
         if let Some(server) = server {
             write!(f, " (at {server})")?;
+        }
+        if let Some(addition) = verdict.as_deref().and_then(|verdict| cause.addition(verdict)) {
+            write!(f, "; {addition}")?;
         }
         match (spent, cause) {
             (None, _) => Ok(()),
@@ -354,9 +520,10 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { cause, server, spent } = &*self.0;
+        let Inner { cause, server, spent, verdict, .. } = &*self.0;
         f.debug_struct("Error")
             .field("kind", &self.kind())
+            .field("verdict", verdict)
             .field("cause", cause)
             .field("server", server)
             .field("spent", spent)

@@ -60,6 +60,14 @@ impl<T> Own<T> {
     }
 }
 
+impl<T> Own<T> {
+    /// As [`ours`](Self::ours), to be changed.
+    pub(crate) fn ours_mut(&mut self) -> Option<&mut T> {
+        let process = self.process;
+        self.value.as_mut().filter(|_| process.is_current())
+    }
+}
+
 /// In a process that was forked off, a task of the parent's executor never goes on.
 impl<F: Future> Future for Own<Pin<Box<F>>> {
     type Output = F::Output;

@@ -45,6 +45,13 @@ pub trait Runtime: Send + Sync + Sized + 'static {
         None
     }
 
+    /// Draws the seeds of the names of sessions, which no other client may have, from the operating
+    /// system. A runtime that leaves this as it is has them derived from the client's seed, as a
+    /// simulation wants it.
+    fn session_seeds(&self) -> Option<[u64; 2]> {
+        None
+    }
+
     /// Does work that keeps a thread busy, for up to a second and more on a slow machine, and that
     /// nothing interrupts; a login derives keys so.
     ///

@@ -29,6 +29,8 @@ pub struct SelectedServer<R: Runtime> {
     /// `None` if the application has named the server.
     pub(crate) criteria: Option<Arc<Criteria>>,
     pub(crate) deadline: Option<Instant>,
+    /// The number that the log has given the operation it was selected for; 0 if there is no log.
+    pub(crate) number: i64,
 }
 
 /// The reason why a server was selected, which check-outs take along.
@@ -102,14 +104,24 @@ impl<R: Runtime> SelectedServer<R> {
     /// single-threaded mode also if the connection has been idle for 5 s and is found dead, see
     /// [`CheckOutError::IdleConnection`].
     pub async fn check_out(&self) -> Result<CheckedOut<R>, Error> {
-        Ok(self.check_out_by(self.deadline).await?)
+        let checked_out = self.check_out_by(self.deadline).await;
+        checked_out.map_err(|error| self.server.check_out_error(*error))
     }
 
     pub(crate) async fn check_out_by(
         &self,
         deadline: Option<Instant>,
     ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        self.server.check_out(self.selection(), deadline).await
+        let checked_out = self.server.check_out(self.selection(), deadline).await?;
+        Ok(self.numbered(checked_out))
+    }
+
+    /// Gives the commands of a check-out the number that the log has given the selection.
+    fn numbered(&self, mut checked_out: CheckedOut<R>) -> CheckedOut<R> {
+        if self.number != 0 {
+            checked_out.number = self.number;
+        }
+        checked_out
     }
 
     /// Establishes a connection of its own to this very server, whatever its role, arbiters
@@ -120,7 +132,10 @@ impl<R: Runtime> SelectedServer<R> {
     /// Fails if the connection cannot be established, and at the deadline.
     pub async fn connect(&self) -> Result<CheckedOut<R>, Error> {
         self.server.unless_forked()?;
-        Ok(self.server.aside().check_out(self.selection(), self.deadline).await?)
+        let checked_out = self.server.aside().check_out(self.selection(), self.deadline).await;
+        checked_out
+            .map(|checked_out| self.numbered(checked_out))
+            .map_err(|error| self.server.check_out_error(*error))
     }
 
     fn selection(&self) -> Option<Selection> {

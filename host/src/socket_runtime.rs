@@ -79,6 +79,12 @@ impl<R: Reactor> Runtime for SocketRuntime<R> {
         Some(system::wall_clock())
     }
 
+    fn session_seeds(&self) -> Option<[u64; 2]> {
+        let random = system::nonce().ok()?;
+        let (first, rest) = random.split_first_chunk()?;
+        Some([u64::from_le_bytes(*first), u64::from_le_bytes(*rest.first_chunk()?)])
+    }
+
     fn offload(&self, work: Work) -> Offloaded {
         let reactor = self.reactor.clone();
         // If there is no thread for it, the host finds that the work was not done.

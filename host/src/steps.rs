@@ -1,6 +1,6 @@
 //! The steps of a host's machines, for whoever checks them.
 
-use sdam_core::pool::{self, CheckOut, Pool};
+use sdam_core::pool::{self, CheckOut, Pool, PoolEvent};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 
@@ -31,7 +31,8 @@ pub enum TopologyStep<'a> {
 }
 
 /// A step of a pool, as [`Runtime::on_pool`](crate::Runtime::on_pool) sees it; in the order of
-/// [`TopologyStep`], but for check-outs and returns by the short way, which have no actions.
+/// [`TopologyStep`], but for check-outs of connections that nobody uses, and their returns, which
+/// have no actions.
 #[derive(Debug)]
 pub enum PoolStep<'a, C> {
     /// The pool is about to be told something.
@@ -47,8 +48,10 @@ pub enum PoolStep<'a, C> {
     Action(&'a pool::Action<C>),
     /// All actions were performed.
     Done(&'a Pool<C>),
-    /// A connection was checked out without anybody's being told.
+    /// A connection that nobody used was checked out.
     CheckedOut(&'a CheckOut, &'a Pool<C>),
-    /// A connection was returned without anybody's being told.
+    /// A connection was returned for which nobody waits.
     CheckedIn(&'a CheckOut, &'a Pool<C>),
+    /// Subscribers are about to be told one of these two, and when it happened.
+    Told(Instant, &'a PoolEvent),
 }

@@ -9,7 +9,7 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::time::Instant;
 use sdam_core::transport::Transport;
-use sdam_core::wire::{Compression, Decompressor, Frames, Message, RequestIds};
+use sdam_core::wire::{Compression, Decompressor, Frames, Message, may_be_compressed};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::runtime::Socket;
@@ -55,7 +55,6 @@ pub(crate) struct Connection<S> {
     pub(crate) decompressor: Decompressor,
     /// The message that is being sent; kept for its memory.
     pub(crate) outgoing: Vec<u8>,
-    pub(crate) request_ids: RequestIds,
     /// Since when it has been idle; known in the single-threaded mode only.
     pub(crate) idle_since: Option<Instant>,
 }
@@ -272,6 +271,15 @@ impl<S: Socket> Connection<S> {
     /// Returns whether nothing has come that nobody asked for, the end of the stream included.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.frames.is_empty() && self.stream.socket.is_quiet()
+    }
+
+    /// Compresses the command in `outgoing`, if that was agreed on and it may be.
+    pub(crate) fn compress(&mut self, name: &str) {
+        if let Some(compression) = &mut self.compression
+            && may_be_compressed(name)
+        {
+            compression.compress(&mut self.outgoing, 0);
+        }
     }
 
     /// Sends what is in `outgoing`.

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use arc_swap::{ArcSwap, Guard};
 use sdam_core::description::TopologyDescription;
+use sdam_core::topology::Topics;
 use sdam_host as host;
 
 use crate::dialer::Dialer;
@@ -51,7 +52,7 @@ impl Blueprint {
     fn heir(&self, known: &TopologyDescription) -> host::Client<Blocking> {
         let engine = Engine::new(self.driver()).unwrap_or_else(|_| Engine::exhausted());
         let shared = self.shared.heir(known, process::id());
-        let (client, _) = shared.client(self.reactor(&engine));
+        let (client, _) = shared.client(self.reactor(&engine), Topics::NONE);
         // If the system gives no thread, all tasks were given up, and with them the client.
         let _ = engine.start();
         client

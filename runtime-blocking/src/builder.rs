@@ -7,11 +7,14 @@ use std::time::{Instant, SystemTime};
 
 use sdam_core::config::Options;
 use sdam_core::dns::NameServers;
+use sdam_core::logging::LogSettings;
+use sdam_core::spans::SpanSettings;
+use sdam_core::topology::Topics;
 #[cfg(feature = "tls")]
 use sdam_core::transport::TlsConfig;
 use sdam_host::{
     ClientError, CredentialProvider, CredentialSources, Error, Recording, Records, Resolver,
-    Settings,
+    Settings, Tracer,
 };
 
 use crate::blueprint::Blueprint;
@@ -96,9 +99,54 @@ impl ClientBuilder {
         self
     }
 
+    /// Has the client count metrics from its very first event, not only from the first call of
+    /// [`Client::metrics`].
+    pub const fn metrics(mut self) -> Self {
+        self.settings.metrics = true;
+        self
+    }
+
+    /// Has the client that is created with events tell those of these topics: all but commands
+    /// without this.
+    pub const fn topics(mut self, topics: Topics) -> Self {
+        self.settings.topics = topics;
+        self
+    }
+
+    /// Logs as these settings say, whatever the environment has (Logging, "Supporting Both
+    /// Programmatic and Environment Variable Configuration").
+    ///
+    /// For the opposite, pass these settings on only if the environment has none:
+    ///
+    /// ```
+    /// use sdam_core::logging::LogSettings;
+    ///
+    /// let (environment, _) = LogSettings::from_variables(|name| std::env::var(name).ok());
+    /// let own = LogSettings::default();
+    /// let settings = if environment.is_off() { own } else { environment };
+    /// ```
+    pub fn log(mut self, settings: LogSettings) -> Self {
+        self.settings.log = Some(settings);
+        self
+    }
+
+    /// Tells of spans of operations and commands as these settings say, whatever the environment
+    /// has (OpenTelemetry, "`MongoClient` Options for configuring OpenTelemetry on the client
+    /// level"): to OpenTelemetry, with the feature `otel`, or to a [`tracer`](Self::tracer).
+    pub const fn spans(mut self, settings: SpanSettings) -> Self {
+        self.settings.spans = Some(settings);
+        self
+    }
+
+    /// Tells of spans to a tracer of the application's own; the environment need not enable them.
+    pub fn tracer(mut self, tracer: impl Tracer) -> Self {
+        self.settings.tracer = Some(Arc::new(tracer));
+        self
+    }
+
     /// Creates the client; discovery begins in the background, and nothing is waited for.
     ///
-    /// What the connection string contained in vain, [`Options::warnings`], is told through
+    /// What has no effect in the connection string, [`Options::warnings`], is told through
     /// `tracing` with target `sdam`.
     ///
     /// # Errors
@@ -107,7 +155,7 @@ impl ClientBuilder {
     /// if the operating system gives no thread or no random seed. Files that the options name are
     /// read later: what is wrong with them is a failure of every server.
     pub fn build(self) -> Result<Client, Error> {
-        self.build_with_events().map(|(client, _)| client)
+        self.topics(Topics::NONE).build_with_events().map(|(client, _)| client)
     }
 
     /// As [`build`](Self::build), with a subscription that misses no event.
@@ -116,6 +164,7 @@ impl ClientBuilder {
     ///
     /// Fails as [`build`](Self::build) does.
     pub fn build_with_events(self) -> Result<(Client, Events), Error> {
+        let topics = self.settings.topics;
         let blueprint = Blueprint {
             shared: self.settings.blueprint()?,
             epoch: Instant::now(),
@@ -123,7 +172,7 @@ impl ClientBuilder {
             dialer: self.dialer,
         };
         let engine = Engine::new(blueprint.driver()).map_err(no_thread)?;
-        let (client, events) = blueprint.shared.client(blueprint.reactor(&engine));
+        let (client, events) = blueprint.shared.client(blueprint.reactor(&engine), topics);
         let events = Events::new(events, client.host().runtime());
         engine.start().map_err(no_thread)?;
         Ok((Client::made(blueprint, client), events))
@@ -135,7 +184,7 @@ impl ClientBuilder {
     ///
     /// Fails as [`build`](Self::build) does, and if DNS gives no hosts or options that can be used.
     pub fn connect(self) -> Result<Client, Error> {
-        self.connect_with_events().map(|(client, _)| client)
+        self.topics(Topics::NONE).connect_with_events().map(|(client, _)| client)
     }
 
     /// As [`connect`](Self::connect), with a subscription that misses no event.

@@ -7,8 +7,10 @@ use sdam_core::bson::RawDocument;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::TopologyDescription;
+use sdam_core::metrics::Family;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
+use sdam_core::topology::Topics;
 use sdam_host::{self as host, ClusterTimeError, Error, Reply};
 
 use crate::blueprint::{Blueprint, Everywhere};
@@ -99,16 +101,28 @@ impl Client {
         self.everywhere.blueprint.origin + at.since_origin()
     }
 
-    /// Subscribes to the events from now on; [`with_events`](Self::with_events) misses none.
+    /// Subscribes to the events from now on, but for those of commands;
+    /// [`with_events`](Self::with_events) misses none.
     pub fn subscribe(&self) -> Events {
+        self.subscribe_to(Topics::WITHOUT_COMMANDS)
+    }
+
+    /// Subscribes to the events of these topics from now on.
+    pub fn subscribe_to(&self, topics: Topics) -> Events {
         let client = self.everywhere.here();
-        Events::new(client.subscribe(), client.host().runtime())
+        Events::new(client.subscribe_to(topics), client.host().runtime())
     }
 
     /// Subscribes to the view, beginning with that of now.
     pub fn watch_topology(&self) -> Views {
         let client = self.everywhere.here();
         Views::new(client.watch_topology(), client.host().runtime())
+    }
+
+    /// Returns the metrics: counts since the first call in this process, or since the beginning if
+    /// the builder was told so, and what is so now.
+    pub fn metrics(&self) -> Vec<Family> {
+        self.everywhere.here().metrics()
     }
 
     /// Asks for a check of every server as soon as possible, though not within 500 ms of its last
@@ -131,6 +145,9 @@ impl Client {
     /// clone closes a client, too, and waits for nothing.
     pub fn close(&self, time: Duration) -> bool {
         let end = time::Instant::now().checked_add(time);
+        let open = self.host_client();
+        let engine = &open.host().runtime().reactor().engine;
+        engine.wait_until(open.end_sessions(), end);
         let closed = self.everywhere.close();
         let host = closed.host();
         host.runtime().reactor().engine.wait_until(host.ended(), end).is_some()
@@ -189,6 +206,12 @@ impl Client {
         let client = self.host_client();
         let engine = &client.host().runtime().reactor().engine;
         engine.wait(client.run_command_on(criteria, database, command))
+    }
+
+    /// Waits for a future of [`host_client`](Self::host_client): an operation, for one. Where
+    /// nobody but this client's callers does the work, it is done meanwhile.
+    pub fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.host_client().host().runtime().reactor().engine.wait(future)
     }
 
     /// Returns every member of the deployment, those included that are never selected, as arbiters:

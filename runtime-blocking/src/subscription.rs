@@ -93,8 +93,9 @@ impl<S: Source> Subscription<S> {
 }
 
 impl Subscription<host::Events> {
-    /// Returns how many events were dropped because more than
-    /// [`EVENT_LIMIT`](sdam_host::EVENT_LIMIT) were unread.
+    /// Returns how many events were dropped, the oldest first, because more than
+    /// [`EVENT_LIMIT`](sdam_host::EVENT_LIMIT) were unread, or
+    /// [`EVENT_BYTES_LIMIT`](sdam_host::EVENT_BYTES_LIMIT) of their documents.
     pub fn dropped(&self) -> u64 {
         self.source.ours().map_or(0, |(events, _)| events.dropped())
     }

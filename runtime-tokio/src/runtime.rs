@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::time;
 
 use crate::dialer::Dialer;
-use crate::socket::{Socket, Stream};
+use crate::socket::{Datagrams, Socket, Stream};
 
 /// The runtime of tokio.
 pub type Tokio = SocketRuntime<TokioReactor>;
@@ -104,7 +104,7 @@ impl Reactor for TokioReactor {
     async fn open_udp(&self, address: SocketAddr) -> io::Result<Socket> {
         let socket = UdpSocket::bind(any_address_for(address)).await?;
         socket.connect(address).await?;
-        Ok(self.socket(Stream::Udp(socket)))
+        Ok(self.socket(Stream::Udp(Datagrams::new(socket))))
     }
 
     #[cfg(unix)]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -42,10 +43,51 @@ const LOOK: Duration = Duration::from_millis(1);
 /// A stream that can be open.
 pub(crate) enum Stream {
     Tcp(TcpStream),
-    Udp(UdpSocket),
+    Udp(Datagrams),
     #[cfg(unix)]
     Unix(UnixStream),
     Dialled(Dialled),
+}
+
+/// A socket for datagrams.
+///
+/// Of an error that comes alone, as that nobody listens at the port, tokio tells only those who
+/// await `recv`; so that future is kept while it waits.
+pub(crate) struct Datagrams {
+    socket: Arc<UdpSocket>,
+    receiving: Option<Receiving>,
+}
+
+/// The next datagram, once it is there.
+type Receiving = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
+
+impl Datagrams {
+    pub(crate) fn new(socket: UdpSocket) -> Self {
+        Self { socket: Arc::new(socket), receiving: None }
+    }
+
+    fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let room = buffer.remaining();
+        let receiving = self.receiving.get_or_insert_with(|| {
+            let socket = Arc::clone(&self.socket);
+            Box::pin(async move {
+                let mut datagram = vec![0; room];
+                let count = socket.recv(&mut datagram).await?;
+                datagram.truncate(count);
+                Ok(datagram)
+            })
+        });
+        let received = ready!(receiving.as_mut().poll(cx));
+        self.receiving = None;
+        let datagram = received?;
+        // What does not fit is lost, as it is with any datagram.
+        buffer.put_slice(&datagram[..datagram.len().min(room)]);
+        Poll::Ready(Ok(()))
+    }
 }
 
 /// A stream that an application opened.
@@ -65,7 +107,7 @@ impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(socket) => socket.fmt(f),
-            Self::Udp(socket) => socket.fmt(f),
+            Self::Udp(datagrams) => datagrams.socket.fmt(f),
             #[cfg(unix)]
             Self::Unix(socket) => socket.fmt(f),
             Self::Dialled(_) => f.write_str("Dialled"),
@@ -130,7 +172,7 @@ impl host::Socket for Socket {
             // Unlike `try_read`, this knows from a short read that there is no more to come yet,
             // and spares the system call that would say so.
             Stream::Tcp(socket) => Pin::new(socket).poll_read(cx, &mut buffer),
-            Stream::Udp(socket) => socket.poll_recv(cx, &mut buffer),
+            Stream::Udp(datagrams) => datagrams.poll_recv(cx, &mut buffer),
             #[cfg(unix)]
             Stream::Unix(socket) => Pin::new(socket).poll_read(cx, &mut buffer),
             Stream::Dialled(dialled) => Pin::new(&mut dialled.stream).poll_read(cx, &mut buffer),
@@ -149,7 +191,7 @@ impl host::Socket for Socket {
     ) -> Poll<io::Result<usize>> {
         let poll = match &mut self.stream {
             Stream::Tcp(socket) => Pin::new(socket).poll_write(cx, bytes),
-            Stream::Udp(socket) => socket.poll_send(cx, bytes),
+            Stream::Udp(datagrams) => datagrams.socket.poll_send(cx, bytes),
             #[cfg(unix)]
             Stream::Unix(socket) => Pin::new(socket).poll_write(cx, bytes),
             Stream::Dialled(dialled) => dialled.poll_write(cx, bytes),
@@ -165,7 +207,7 @@ impl host::Socket for Socket {
         match &mut self.stream {
             // Not by polling: a task that has done much is told to wait, whatever there is to read.
             Stream::Tcp(socket) => would_block(&socket.try_read(&mut [0])),
-            Stream::Udp(socket) => would_block(&socket.try_recv(&mut [0])),
+            Stream::Udp(datagrams) => would_block(&datagrams.socket.try_recv(&mut [0])),
             #[cfg(unix)]
             Stream::Unix(socket) => would_block(&socket.try_read(&mut [0])),
             Stream::Dialled(dialled) => {

@@ -1,23 +1,21 @@
 //! The suite of adapters, with every runtime there is; the guide shows their results.
 
-mod blocking;
 mod example;
-mod executors;
 mod page;
-mod tokios;
 mod unpunctual;
 
 use std::process::ExitCode;
 
 use sdam_conformance::adapter::Suite;
+use sdam_conformance::runtimes::{AsyncStd, Blocking, Smol, Tokio};
 
 fn main() -> ExitCode {
     let suite = Suite::new()
-        .with(tokios::Tokio::multi_thread())
-        .with(tokios::Tokio::current_thread())
-        .with(executors::Smol)
-        .with(executors::AsyncStd)
-        .with(blocking::Blocking)
+        .with(Tokio::multi_thread())
+        .with(Tokio::current_thread())
+        .with(Smol)
+        .with(AsyncStd)
+        .with(Blocking)
         .with(example::Example)
         .with(unpunctual::Unpunctual);
     let conclusion = suite.run();

@@ -4,8 +4,12 @@
 mod examples;
 #[cfg(all(feature = "tokio", feature = "smol", feature = "blocking", feature = "tls"))]
 mod log_lines;
+#[cfg(all(feature = "tokio", feature = "smol", feature = "async-std", feature = "blocking"))]
+mod logging;
 mod own_runtime;
 mod runtimes;
+#[cfg(all(feature = "tokio", feature = "aws", feature = "tls"))]
+mod secrets;
 #[cfg(all(feature = "tokio", feature = "smol", feature = "blocking"))]
 mod seeds;
 #[path = "../support/mod.rs"]

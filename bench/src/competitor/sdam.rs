@@ -34,21 +34,47 @@ impl<R: Runtime> Ping for Pinger<R> {
     }
 }
 
-/// Measures tasks that share one client, whose pool has a connection for each; if it is recorded,
-/// somebody reads that.
+/// Those who look on while a client pings.
+pub(super) enum Onlooker {
+    /// Nobody.
+    None,
+    /// A reader of everything that is recorded.
+    Recording(Recording),
+    /// A reader of the metrics, each second.
+    Metrics,
+}
+
+/// The time between two looks at the metrics: more often than collectors come.
+const METRICS_PAUSE: Duration = Duration::from_secs(1);
+
+/// Measures tasks that share one client, whose pool has a connection for each.
 pub(super) fn measure(
     address: SocketAddr,
     tasks: usize,
     window: Duration,
-    recording: Option<Recording>,
+    onlooker: Onlooker,
 ) -> Result<Sample, Failure> {
     let open = async move {
-        let mut builder = Client::builder(Options::parse(&uri(address, tasks))?);
-        if let Some(mut recording) = recording {
-            builder = builder.record(&recording);
-            tokio::spawn(async move { while recording.next().await.is_some() {} });
-        }
-        let client = builder.build()?;
+        let builder = Client::builder(Options::parse(&uri(address, tasks))?);
+        let client = match onlooker {
+            Onlooker::None => builder.build()?,
+            Onlooker::Recording(mut recording) => {
+                let client = builder.record(&recording).build()?;
+                tokio::spawn(async move { while recording.next().await.is_some() {} });
+                client
+            }
+            Onlooker::Metrics => {
+                let client = builder.metrics().build()?;
+                let counted = client.clone();
+                tokio::spawn(async move {
+                    loop {
+                        tokio::time::sleep(METRICS_PAUSE).await;
+                        std::hint::black_box(counted.metrics());
+                    }
+                });
+                client
+            }
+        };
         Ok(Pinger::share(&client, tasks))
     };
     on_tokio(open, window)

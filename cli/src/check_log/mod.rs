@@ -27,8 +27,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use self::clock::Limits;
-use self::read::{Ambiguous, Log};
+use self::read::Ambiguous;
+pub(crate) use self::read::Log;
+pub(crate) use self::record::{Found, Record, What};
 use self::rule::Rule;
+pub(crate) use self::shape::server_type;
 use crate::duration;
 
 /// The longest log that is read, in bytes.
@@ -200,13 +203,24 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn check(args: &Args, text: &str, out: &mut impl Write) -> Result<(), CheckError> {
-    let path = || args.file.clone();
-    let log = Log::read(text).map_err(|error| CheckError::Ambiguous { path: path(), error })?;
-    is_readable(&log, path())?;
+/// Reads a log of any driver, and complains of lines that cannot be read.
+///
+/// # Errors
+///
+/// Too little of it can be read.
+pub(crate) fn logged(path: &Path, text: &str) -> Result<Log, CheckError> {
+    let ambiguous = |error| CheckError::Ambiguous { path: path.to_owned(), error };
+    let log = Log::read(text).map_err(ambiguous)?;
+    is_readable(&log, path.to_owned())?;
     for (line, reason) in &log.complaints {
         crate::complain(&format!("line {line} is passed over: {reason}"));
     }
+    Ok(log)
+}
+
+fn check(args: &Args, text: &str, out: &mut impl Write) -> Result<(), CheckError> {
+    let path = || args.file.clone();
+    let log = logged(&args.file, text)?;
     let told = (args.heartbeat_frequency, args.connect_timeout);
     let limits = Limits {
         heartbeat_frequency: told.0.or(log.heartbeat_frequency).unwrap_or(HEARTBEAT_FREQUENCY),

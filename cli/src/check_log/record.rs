@@ -9,19 +9,19 @@ use super::shape::{ServerShape, Shape};
 
 /// A line that says something of a topology.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The number of the line, from 1.
-    pub(super) line: usize,
+    pub(crate) line: usize,
     /// The time when it was written, since the first line with a time; never less than before.
-    pub(super) at: Option<Duration>,
+    pub(crate) at: Option<Duration>,
     /// Which topology of the log it speaks of.
-    pub(super) topology: usize,
-    pub(super) what: What,
+    pub(crate) topology: usize,
+    pub(crate) what: What,
 }
 
 /// The content of a record.
 #[derive(Debug)]
-pub(super) enum What {
+pub(crate) enum What {
     TopologyOpening,
     TopologyClosed,
     /// `None` is a description whose form is not known.
@@ -55,7 +55,7 @@ pub(super) enum What {
 
 /// The finding of a heartbeat.
 #[derive(Clone, Debug)]
-pub(super) enum Found {
+pub(crate) enum Found {
     /// The reply to hello, or as much of it as can change a description.
     Reply(RawDocumentBuf),
     /// There was a reply, which the log does not tell.
@@ -66,7 +66,7 @@ pub(super) enum Found {
 
 impl Found {
     /// Returns the reply, or else that there is one which is not told; `None` of a failure.
-    pub(super) const fn said(&self) -> Option<Option<&RawDocumentBuf>> {
+    pub(crate) const fn said(&self) -> Option<Option<&RawDocumentBuf>> {
         match self {
             Self::Reply(reply) => Some(Some(reply)),
             Self::UnseenReply => Some(None),
@@ -76,7 +76,7 @@ impl Found {
 
     /// Returns whether the reply has a topologyVersion, so that the next ones are streamed; a reply
     /// that is not told may have one.
-    pub(super) fn may_be_streamed(&self) -> bool {
+    pub(crate) fn may_be_streamed(&self) -> bool {
         match self {
             Self::Reply(reply) => reply.get("topologyVersion").is_ok_and(|it| it.is_some()),
             Self::UnseenReply => true,

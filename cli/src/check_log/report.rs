@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::clock::Limits;
 use super::finding::{Counts, Finding};
+use crate::finding::Broken;
 use crate::text::escaped;
 
 /// A finding as a line of JSON.
@@ -18,12 +19,23 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     elapsed_ms: Option<f64>,
     topology: &'a str,
-    rule: &'static str,
-    text: &'static str,
-    specification: &'static str,
-    section: &'static str,
-    expected: &'a str,
-    found: &'a str,
+    #[serde(flatten)]
+    broken: Broken<'a>,
+}
+
+impl Finding {
+    /// Returns what is broken.
+    fn broken(&self) -> Broken<'_> {
+        let (specification, section) = self.rule.source();
+        Broken {
+            rule: self.rule.name(),
+            text: self.rule.text(),
+            specification,
+            section,
+            expected: &self.expected,
+            found: &self.found,
+        }
+    }
 }
 
 /// Prints findings and counts as JSON, one object each.
@@ -34,17 +46,11 @@ pub(super) fn json(
     out: &mut impl Write,
 ) -> io::Result<()> {
     for finding in findings {
-        let (specification, section) = finding.rule.source();
         let line = Line {
             line: finding.line,
             elapsed_ms: finding.at.map(millis),
             topology: &topologies[finding.topology],
-            rule: finding.rule.name(),
-            text: finding.rule.text(),
-            specification,
-            section,
-            expected: &finding.expected,
-            found: &finding.found,
+            broken: finding.broken(),
         };
         writeln!(out, "{}", json!({ "finding": line }))?;
     }
@@ -60,17 +66,13 @@ pub(super) fn text(
     out: &mut impl Write,
 ) -> io::Result<()> {
     for finding in findings {
-        let (specification, section) = finding.rule.source();
         let at = finding.at.map_or_else(String::new, |at| format!(", {:.3} s", at.as_secs_f64()));
         let topology = match &*topologies[finding.topology] {
             "" => String::new(),
             name => format!(", topology {}", escaped(name)),
         };
         writeln!(out, "line {}{at}{topology}: {}", finding.line, finding.rule.name())?;
-        writeln!(out, "  rule:     {}", finding.rule.text())?;
-        writeln!(out, "            ({specification}, \"{section}\")")?;
-        writeln!(out, "  expected: {}", escaped(&finding.expected))?;
-        writeln!(out, "  found:    {}", escaped(&finding.found))?;
+        finding.broken().print(out)?;
     }
     if findings.is_empty() && !counts.is_blind() {
         writeln!(out, "nothing illegal in {} lines", counts.lines)?;

@@ -9,29 +9,29 @@ use serde_json::{Map, Value};
 
 /// The description of a server in a log.
 #[derive(Clone, Debug)]
-pub(super) struct ServerShape {
-    pub(super) server_type: ServerType,
+pub(crate) struct ServerShape {
+    pub(crate) server_type: ServerType,
     /// True if the log says why the server is Unknown.
-    pub(super) has_error: bool,
+    pub(crate) has_error: bool,
     /// True if the log says that, or that there is no error.
-    pub(super) tells_error: bool,
+    pub(crate) tells_error: bool,
     /// The average round trip time in milliseconds, if the log says whether there is one.
-    pub(super) round_trip_time: Option<Option<f64>>,
+    pub(crate) round_trip_time: Option<Option<f64>>,
     /// Everything that is said, by the names of hello's fields; empty in a text such as PyMongo's.
-    pub(super) details: Map<String, Value>,
+    pub(crate) details: Map<String, Value>,
 }
 
 /// The description of a topology in a log.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
-    pub(super) topology_type: TopologyType,
-    pub(super) set_name: Option<String>,
+pub(crate) struct Shape {
+    pub(crate) topology_type: TopologyType,
+    pub(crate) set_name: Option<String>,
     /// The largest electionId so far and its setVersion, if the log tells them.
-    pub(super) max_election: Option<(String, i64)>,
+    pub(crate) max_election: Option<(String, i64)>,
     /// logicalSessionTimeoutMinutes of the topology, if the log says whether there is one.
-    pub(super) session_timeout: Option<Option<i64>>,
+    pub(crate) session_timeout: Option<Option<i64>>,
     /// `None` if the log leaves them out, as a `Map` that was printed with JSON.stringify does.
-    pub(super) servers: Option<BTreeMap<ServerAddress, ServerShape>>,
+    pub(crate) servers: Option<BTreeMap<ServerAddress, ServerShape>>,
 }
 
 /// The fields of descriptions that are not compared (SDAM, "Server Description
@@ -54,7 +54,7 @@ const NOT_COMPARED: [&str; 12] = [
 impl ServerShape {
     /// Returns whether both are of the same type, and say the same in every field that there is;
     /// not of descriptions that have none.
-    pub(super) fn says_the_same_as(&self, other: &Self) -> bool {
+    pub(crate) fn says_the_same_as(&self, other: &Self) -> bool {
         !self.details.is_empty()
             && self.server_type == other.server_type
             && self.compared().eq(other.compared())
@@ -67,7 +67,7 @@ impl ServerShape {
 
 impl Shape {
     /// Returns what a log would say of `known`.
-    pub(super) fn of(known: &TopologyDescription) -> Self {
+    pub(crate) fn of(known: &TopologyDescription) -> Self {
         let shape = |server_type, has_error| {
             let (round_trip_time, details) = (None, Map::new());
             let tells_error = true;
@@ -86,18 +86,18 @@ impl Shape {
     }
 
     /// Returns the type of a server; `None` if it is no member, or if members are not told.
-    pub(super) fn type_of(&self, address: &ServerAddress) -> Option<ServerType> {
+    pub(crate) fn type_of(&self, address: &ServerAddress) -> Option<ServerType> {
         Some(self.servers.as_ref()?.get(address)?.server_type)
     }
 
     /// Returns the members and their types, in the order of their addresses.
-    pub(super) fn types(&self) -> impl Iterator<Item = (&ServerAddress, ServerType)> {
+    pub(crate) fn types(&self) -> impl Iterator<Item = (&ServerAddress, ServerType)> {
         let servers = self.servers.iter().flatten();
         servers.map(|(address, server)| (address, server.server_type))
     }
 
     /// Returns whether both say the same, as far as both say anything.
-    pub(super) fn agrees_with(&self, other: &Self) -> bool {
+    pub(crate) fn agrees_with(&self, other: &Self) -> bool {
         let names = (&self.set_name, &other.set_name);
         let told = self.servers.is_some() && other.servers.is_some();
         self.topology_type == other.topology_type
@@ -107,13 +107,13 @@ impl Shape {
 
     /// Returns whether nothing is known of any server, as before the first check and after the
     /// last.
-    pub(super) fn is_blank(&self) -> bool {
+    pub(crate) fn is_blank(&self) -> bool {
         let with_primary = self.topology_type == TopologyType::ReplicaSetWithPrimary;
         !with_primary && self.types().all(|(_, server_type)| server_type == ServerType::Unknown)
     }
 
     /// Returns whether there are no servers.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.servers.as_ref().is_some_and(BTreeMap::is_empty)
     }
 }
@@ -130,7 +130,7 @@ impl fmt::Display for Shape {
 }
 
 /// Reads the name of a topology's type.
-pub(super) fn topology_type(name: &str) -> Option<TopologyType> {
+pub(crate) fn topology_type(name: &str) -> Option<TopologyType> {
     use TopologyType as T;
     [
         T::Unknown,
@@ -145,7 +145,7 @@ pub(super) fn topology_type(name: &str) -> Option<TopologyType> {
 }
 
 /// Reads the name of a server's type; a PossiblePrimary is Unknown to all but a scan.
-pub(super) fn server_type(name: &str) -> Option<ServerType> {
+pub(crate) fn server_type(name: &str) -> Option<ServerType> {
     use ServerType as T;
     if name == "PossiblePrimary" {
         return Some(T::Unknown);

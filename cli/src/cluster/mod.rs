@@ -16,7 +16,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use rustix::process::{Resource, getrlimit, setrlimit};
 use sdam_cluster::{ClientName, ClusterEvent, EmbeddedCluster, encoded};
 use tokio::runtime;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
@@ -25,15 +24,13 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) use self::flags::Args;
 use self::flags::FlagError;
 use self::inputs::{HELP, Input, Inputs};
-use self::report::{News, Report};
+use self::report::News;
 use self::scenario::{Scenario, ScenarioError};
 use self::stage::{Refusal, Stage};
 use self::step::Step;
+use crate::news::Report;
+use crate::open_files;
 use crate::shutdown::Shutdown;
-
-/// The number of files that may be open, if the system allows so many: as many as the connections
-/// of a full replica set, and some besides.
-const MAX_FILES: u64 = 40_000;
 
 /// The number of different clients that are told of.
 const MAX_CLIENTS: usize = 1000;
@@ -72,7 +69,7 @@ impl ClusterError {
 /// Runs a deployment until the user, a signal or the time limit ends it.
 pub(crate) fn run(args: &Args) -> Result<(), ClusterError> {
     let options = args.options()?;
-    allow_connections();
+    open_files::allow_many();
     let scenario = match &args.scenario {
         Some(file) => Scenario::read(file, args.count(), args.has_mongos())?,
         None => Scenario::default(),
@@ -103,18 +100,6 @@ pub(crate) fn run(args: &Args) -> Result<(), ClusterError> {
         // Whoever read has seen enough.
         Err(ClusterError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
-    }
-}
-
-/// Lets this process open as many files as its members may have connections, if the system allows
-/// that: many systems begin with fewer than a thousand.
-fn allow_connections() {
-    let mut files = getrlimit(Resource::Nofile);
-    let wanted = files.maximum.map_or(MAX_FILES, |most| most.min(MAX_FILES));
-    if files.current.is_some_and(|current| current < wanted) {
-        files.current = Some(wanted);
-        // With fewer files, members take fewer connections.
-        let _ = setrlimit(Resource::Nofile, files);
     }
 }
 

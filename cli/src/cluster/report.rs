@@ -1,14 +1,13 @@
-//! The printed output: a line for each event, for people or as JSON.
+//! The events that are told.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Write};
-use std::time::Duration;
 
 use sdam_cluster::{ClientName, ClusterEvent};
 use serde::Serialize;
 
 use super::step::Name;
+use crate::news;
 use crate::text::escaped;
 
 /// Something to tell of.
@@ -87,51 +86,18 @@ impl fmt::Display for News {
     }
 }
 
-/// An object: its time first.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Timed<'a> {
-    elapsed_ms: f64,
-    #[serde(flatten)]
-    news: &'a News,
-}
-
-/// Prints news.
-#[derive(Debug)]
-pub(super) struct Report<W> {
-    out: W,
-    json: bool,
-    /// Where a line ends; a terminal that reads single keys wants to be told to go left, too.
-    end: &'static str,
-}
-
-impl<W: Write> Report<W> {
-    /// Prints to `out`.
-    pub(super) const fn new(out: W, json: bool, is_raw: bool) -> Self {
-        let end = if is_raw { "\r\n" } else { "\n" };
-        Self { out, json, end }
+impl news::News for News {
+    fn first_line(&self) -> Option<String> {
+        matches!(self, Self::Ready { .. }).then(|| self.to_string())
     }
 
-    /// Prints what has happened so long after the start.
-    pub(super) fn tell(&mut self, elapsed: Duration, news: &News) -> io::Result<()> {
-        let (end, seconds) = (self.end, elapsed.as_secs_f64());
-        match news {
-            _ if self.json => {
-                let timed = Timed { elapsed_ms: elapsed.as_secs_f64() * 1e3, news };
-                let object = serde_json::to_string(&timed)?;
-                write!(self.out, "{object}{end}")?;
-            }
-            // A script reads the first line.
-            News::Ready { members, .. } => {
+    fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Ready { members, .. } => {
                 let members = members.iter().map(|(name, address)| format!("{name} is {address}"));
-                let members = members.collect::<Vec<_>>().join(", ");
-                write!(self.out, "{news}{end}{seconds:>8.2}s  {members}{end}")?;
+                vec![members.collect::<Vec<_>>().join(", ")]
             }
-            news => {
-                let text = news.to_string();
-                write!(self.out, "{seconds:>8.2}s  {}{end}", escaped(&text))?;
-            }
+            news => vec![news.to_string()],
         }
-        self.out.flush()
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::inputs::{Input, Keys, MAX_LINE, read_lines};
-use super::report::{News, Report};
+use super::report::News;
 use super::scenario::Scenario;
 use super::step::{STEPS, Step, StepError};
+use crate::news::Report;
 
 fn complaint(text: &str) -> String {
     let (line, reason) = Scenario::parse(text, 3, false).expect_err("no scenario");

@@ -1,26 +1,28 @@
 //! `sdam replay`: does again what a trace tells, and shows what was known, and why.
 //!
-//! `view` shows what was known and explains selections, `steps` goes call by call, and `compare`
-//! finds where two traces part.
+//! `view` shows what was known and explains selections, `steps` goes call by call, `compare` finds
+//! where two traces part, and `log` writes what would have been logged.
 
 mod compare;
+mod log;
 mod steps;
 mod view;
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::Topology;
-use sdam_core::trace::{Difference, MAX_TRACE_LEN, Replay, Step, Trace, TraceError};
+use sdam_core::trace::{Difference, Replay, Step, Trace};
 use serde_json::{Value, json};
 
 use crate::complain;
+use crate::file::{self, TraceFileError};
 use crate::text::escaped;
 
+pub(crate) use log::BEGAN;
 pub(crate) use view::{criteria, selected};
 
 /// The last call of a client that is closed.
@@ -33,6 +35,7 @@ Examples:
   sdam replay failover.trace --at 12.5 --explain write
   sdam replay failover.trace --explain 'secondary&readPreferenceTags=dc:east'
   sdam replay before.trace --diff after.trace
+  sdam replay failover.trace --log | sdam check-log -
 
 Exit codes:
   0  the replay is the same as the trace, or was shown
@@ -59,6 +62,10 @@ pub(crate) struct Args {
     /// Show the first thing that happened otherwise in this trace; times do not count
     #[arg(long, value_name = "OTHER", conflicts_with_all = ["at", "explain", "step"])]
     diff: Option<PathBuf>,
+    /// Write the log that the client would have written of its topology, by the Logging
+    /// specification: one JSON object a line
+    #[arg(long, conflicts_with_all = ["at", "explain", "step", "diff", "json"])]
+    log: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -67,22 +74,9 @@ pub(crate) struct Args {
 /// The reason why a trace cannot be replayed, or differs when it is replayed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplayError {
-    /// The file cannot be read.
-    #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        error: io::Error,
-    },
-    /// The file is no trace, or was changed.
-    #[error("{}, {error}", path.display())]
-    Trace {
-        /// The file.
-        path: PathBuf,
-        /// The fault of the line.
-        error: TraceError,
-    },
+    /// The file cannot be read, or is no trace.
+    #[error(transparent)]
+    File(#[from] TraceFileError),
     /// The beginning of the trace is missing.
     #[error("{} begins in the middle: it can be read, not replayed", .0.display())]
     Tail(PathBuf),
@@ -148,8 +142,7 @@ impl ReplayError {
     /// Returns 2 for what cannot be replayed, and 1 for what was replayed and differs.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Read { .. }
-            | Self::Trace { .. }
+            Self::File(_)
             | Self::Tail(_)
             | Self::Gap { .. }
             | Self::Beyond { .. }
@@ -165,6 +158,7 @@ pub(crate) fn run(args: &Args) -> Result<(), ReplayError> {
     let out = &mut io::stdout();
     let result = match (&args.diff, args.step) {
         (Some(other), _) => compare::run((&args.file, &trace), other, args.json, out),
+        (None, false) if args.log => log::run(&args.file, &trace, out),
         (None, true) => steps::run(&args.file, &trace, &mut io::stdin().lock(), out),
         (None, false) if args.at.is_some() || args.explain.is_some() => look(args, &trace, out),
         (None, false) => verify(args, &trace, out),
@@ -178,16 +172,7 @@ pub(crate) fn run(args: &Args) -> Result<(), ReplayError> {
 
 /// Reads a trace.
 pub(crate) fn read(path: &Path) -> Result<Trace, ReplayError> {
-    let source: io::Result<Box<dyn Read>> = match path == Path::new("-") {
-        true => Ok(Box::new(io::stdin().lock())),
-        false => File::open(path).map(|file| Box::new(file) as _),
-    };
-    let mut bytes = Vec::new();
-    // One more than is allowed, which shows that there is more.
-    let read =
-        source.and_then(|source| source.take(MAX_TRACE_LEN as u64 + 1).read_to_end(&mut bytes));
-    read.map_err(|error| ReplayError::Read { path: path.to_owned(), error })?;
-    Trace::parse(bytes).map_err(|error| ReplayError::Trace { path: path.to_owned(), error })
+    Ok(file::trace(path, file::bytes_of_trace(path)?)?)
 }
 
 fn begin<'t>(path: &Path, trace: &'t Trace) -> Result<Replay<'t>, ReplayError> {
@@ -248,12 +233,12 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
 }
 
 /// Returns whether the client is closed.
-fn closes(step: &Step<'_>) -> bool {
+pub(crate) fn closes(step: &Step<'_>) -> bool {
     step.lines().next().is_some_and(|(_, line)| line.ends_with(SHUTDOWN))
 }
 
 /// Returns whether nothing differs but that the end is missing of what the last call did.
-pub(super) fn is_cut(trace: &Trace, difference: &Difference) -> bool {
+pub(crate) fn is_cut(trace: &Trace, difference: &Difference) -> bool {
     let of_last = trace.steps().last().is_some_and(|last| last.line() <= difference.line);
     of_last && difference.recorded.is_none()
 }

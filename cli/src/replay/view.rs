@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use sdam_core::config::{Options, Warning};
 use sdam_core::description::{ServerDescription, TopologyDescription};
+use sdam_core::diagnosis::SelectionError;
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::selection::{Criteria, SelectionError};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input, Topology};
 use serde_json::{Value, json};
@@ -119,6 +120,10 @@ pub(super) fn explained(topology: &Topology, criteria: &Criteria, now: Instant) 
         // What was asked for and each server's reason stand beside it.
         if let Value::Object(fields) = &mut fields {
             fields.retain(|name, _| !["criteria", "servers"].contains(&&**name));
+            let finding = serde_json::to_value(error.verdict.finding());
+            if let Value::Object(words) = finding.expect("it has the form of JSON") {
+                fields.extend(words);
+            }
             fields.insert("text".to_owned(), error.to_string().into());
         }
         fields

@@ -8,7 +8,6 @@ use sdam_core::selection::{Criteria, Reason};
 use sdam_core::time::Instant;
 use sdam_core::topology::Topology;
 use sdam_core::trace::Script;
-use serde_json::Value;
 
 use crate::replay::selected;
 
@@ -76,8 +75,7 @@ impl Property {
             Self::Breaks => return None,
             Self::Fails(criteria) => {
                 let error = selected(topology, criteria, now)?.err()?;
-                let verdict = serde_json::to_value(&error.verdict).unwrap_or(Value::Null);
-                format!("{} fails: {}", criteria, verdict["verdict"].as_str().unwrap_or("?"))
+                format!("{criteria} fails: {}", error.verdict.name())
             }
             Self::Chooses(criteria) => {
                 selected(topology, criteria, now)?.ok()?;

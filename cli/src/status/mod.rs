@@ -11,6 +11,7 @@ use std::time::Duration;
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
+use sdam_core::diagnosis::{SelectionError, Verdict};
 use sdam_core::selection::Criteria;
 use sdam_host::ErrorKind;
 use sdam_tokio::Client;
@@ -21,7 +22,7 @@ use crate::preparation::{self, Preparation, PreparationError};
 use crate::shutdown::{End, Shutdown};
 use crate::target::Target;
 use crate::watch::rfc_3339;
-use crate::{complain, duration, output};
+use crate::{duration, output};
 
 /// The exit code of a call that makes no sense, or says nothing of the deployment.
 pub(crate) const NOTHING_TO_SAY: u8 = 3;
@@ -84,7 +85,7 @@ impl StatusError {
             {
                 NEITHER
             }
-            Self::Preparation(PreparationError::Interrupted(signal)) => signal.exit_code(),
+            Self::Preparation(PreparationError::Interrupted { signal, .. }) => signal.exit_code(),
             Self::Preparation(_) | Self::Output(_) => NOTHING_TO_SAY,
         }
     }
@@ -97,22 +98,14 @@ enum Look {
     Settled,
     /// The time was over before.
     Unsettled,
-    /// A deployment that seems available has not done what was asked of it.
-    Refused(String),
+    /// A deployment that seems available has not done what was asked of it: the likely cause, and
+    /// all that is known.
+    Refused(Verdict, String),
 }
 
 /// Looks, prints, and returns the exit code.
 pub(crate) fn run(args: &Args, color: ColorChoice) -> ExitCode {
-    let mut code = 0;
-    let looked = async {
-        code = look(args, color).await?;
-        Ok::<(), StatusError>(())
-    };
-    if let Err(error) = preparation::run(looked) {
-        complain(&error);
-        code = error.exit_code();
-    }
-    ExitCode::from(code)
+    preparation::conclude(look(args, color), StatusError::exit_code)
 }
 
 async fn look(args: &Args, color: ColorChoice) -> Result<u8, StatusError> {
@@ -122,7 +115,8 @@ async fn look(args: &Args, color: ColorChoice) -> Result<u8, StatusError> {
     let mut shutdown = preparation.shutdown;
     let looked = settle(&client, &mut shutdown).await;
     if let Some(End::Signal(signal)) = shutdown.end() {
-        return Err(PreparationError::Interrupted(signal).into());
+        let before = "each server had answered or failed";
+        return Err(PreparationError::Interrupted { signal, before }.into());
     }
     let status = status_of(&client, looked);
     client.close().await;
@@ -155,7 +149,9 @@ async fn settle(client: &Client, shutdown: &mut Shutdown) -> Look {
     let is_behind_balancer = client.view().topology_type == TopologyType::LoadBalanced;
     match shutdown.or(settled).await {
         Some(look) => look,
-        None if is_behind_balancer => Look::Refused("the load balancer has not answered".into()),
+        None if is_behind_balancer => {
+            Look::Refused(Verdict::NoAnswer, "the load balancer has not answered".into())
+        }
         None => Look::Unsettled,
     }
 }
@@ -164,12 +160,28 @@ async fn settle(client: &Client, shutdown: &mut Shutdown) -> Look {
 async fn ask(client: &Client) -> Look {
     match client.run_command("admin", &rawdoc! { "ping": 1 }).await {
         Ok(_) => Look::Settled,
-        Err(error) => Look::Refused(error.to_string()),
+        Err(error) => Look::Refused(cause(client, &error), error.to_string()),
     }
 }
 
+/// Returns the likely cause for which a load balancer does not do what it was asked for.
+fn cause(client: &Client, error: &sdam_host::Error) -> Verdict {
+    let view = client.view();
+    let balancer = view.servers().iter().next().map(|server| &server.address);
+    let of_failure = || {
+        let waited = error.spent().unwrap_or_default().checking_out;
+        Verdict::of_failure(balancer?, error.failure()?, waited)
+    };
+    let of_operation = || {
+        let (server, command, reason) = (balancer?.clone(), "ping".to_owned(), error.to_string());
+        Some(Verdict::OperationFailed { server, command, reason })
+    };
+    let known = error.verdict().cloned().or_else(of_failure).or_else(of_operation);
+    known.unwrap_or(Verdict::NoServerAvailable)
+}
+
 /// Returns whether each server has answered or failed.
-fn is_settled(view: &TopologyDescription) -> bool {
+pub(crate) fn is_settled(view: &TopologyDescription) -> bool {
     let is_open = |server: &ServerDescription| {
         server.server_type == ServerType::Unknown && server.error.is_none()
     };
@@ -177,14 +189,42 @@ fn is_settled(view: &TopologyDescription) -> bool {
 }
 
 fn status_of(client: &Client, look: Look) -> Status {
-    let (now, any) = (client.now(), Criteria::read(ReadPreference::new(ReadMode::Nearest)));
-    let why_not = |criteria| client.diagnose(criteria).map(WhyNot::Selection);
-    let (mut write, mut read) = (why_not(&Criteria::write()), why_not(&any));
+    let (now, view) = (client.now(), client.view());
+    let (mut write, mut read) = reasons(&view, |criteria| client.diagnose(criteria));
     let is_settled = look != Look::Unsettled;
-    if let Look::Refused(reason) = look {
-        write.get_or_insert(WhyNot::Operation(reason.clone()));
-        read.get_or_insert(WhyNot::Operation(reason));
+    if let Look::Refused(verdict, text) = look {
+        write.get_or_insert(WhyNot::Operation(verdict.clone(), text.clone()));
+        read.get_or_insert(WhyNot::Operation(verdict, text));
     }
     let time = rfc_3339(client.wall_clock(now));
-    Status { view: client.view(), is_settled, elapsed: now.since_origin(), time, write, read }
+    Status { view, is_settled, elapsed: now.since_origin(), time, write, read }
+}
+
+/// Returns why writes fail, and why reads do that take any server; `None` if they need not.
+fn reasons(
+    view: &TopologyDescription,
+    diagnose: impl Fn(&Criteria) -> Option<Box<SelectionError>>,
+) -> (Option<WhyNot>, Option<WhyNot>) {
+    let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    let write = diagnose(&Criteria::write()).map(WhyNot::Selection);
+    let read = diagnose(&any).map(WhyNot::Selection);
+    let takes_writes = |server_type| {
+        use ServerType::{Mongos, RsPrimary, Standalone};
+        matches!(server_type, Mongos | RsPrimary | Standalone)
+    };
+    (
+        write.or_else(|| of_direct(view, takes_writes)),
+        read.or_else(|| of_direct(view, ServerType::is_data_bearing)),
+    )
+}
+
+/// Judges the server of a direct connection by its type, which selections leave out of account.
+fn of_direct(view: &TopologyDescription, suits: impl Fn(ServerType) -> bool) -> Option<WhyNot> {
+    let server = view.servers().iter().next()?;
+    let is_direct = view.topology_type == TopologyType::Single;
+    let verdict = || Verdict::WrongServerType {
+        direct: Some(server.address.clone()),
+        server_type: Some(server.server_type),
+    };
+    (is_direct && !suits(server.server_type)).then(|| WhyNot::Verdict(verdict()))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Style};
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription};
-use sdam_core::selection::SelectionError;
+use sdam_core::diagnosis::{SelectionError, Verdict};
 use serde_json::{Value, json};
 
 use crate::duration::precise;
@@ -35,32 +35,39 @@ pub(super) struct Status {
 pub(super) enum WhyNot {
     /// No server was found.
     Selection(Box<SelectionError>),
-    /// A server was found, and does not do what it is asked for.
-    Operation(String),
+    /// A server was found, and is known not to do what it is asked for.
+    Verdict(Verdict),
+    /// A server was found, and does not do what it is asked for: the likely cause, and its words.
+    Operation(Verdict, String),
 }
 
 impl WhyNot {
-    /// Returns the likely cause in words.
+    /// Returns the likely cause.
+    const fn verdict(&self) -> &Verdict {
+        match self {
+            Self::Selection(error) => &error.verdict,
+            Self::Verdict(verdict) | Self::Operation(verdict, _) => verdict,
+        }
+    }
+
+    /// Returns the likely cause in words, and those of a server that has not been told of above.
     fn cause(&self) -> String {
         match self {
-            Self::Selection(error) => error.verdict.to_string(),
-            Self::Operation(reason) => reason.clone(),
+            Self::Selection(_) | Self::Verdict(_) => self.verdict().to_string(),
+            Self::Operation(verdict, text) => format!("{verdict}: {text}"),
         }
     }
 
     fn json(&self) -> Value {
-        match self {
-            Self::Selection(error) => {
-                let verdict = serde_json::to_value(&error.verdict);
-                let mut fields = verdict.expect("it has the form of JSON");
-                fields["cause"] = self.cause().into();
-                fields["text"] = error.to_string().into();
-                fields
-            }
-            Self::Operation(reason) => {
-                json!({ "verdict": "operationFailed", "cause": reason, "text": reason })
-            }
-        }
+        let text = match self {
+            Self::Selection(error) => error.to_string(),
+            Self::Verdict(verdict) => verdict.sentence(),
+            Self::Operation(_, text) => text.clone(),
+        };
+        let finding = serde_json::to_value(self.verdict().finding());
+        let mut fields = finding.expect("it has the form of JSON");
+        fields["text"] = text.into();
+        fields
     }
 }
 
@@ -122,6 +129,12 @@ impl Status {
                 }
             };
             writeln!(out, "{what}  {said}")?;
+        }
+        let why_not = [&self.write, &self.read].into_iter().flatten();
+        let mut advice: Vec<String> = why_not.map(|it| it.verdict().advice().to_string()).collect();
+        advice.dedup();
+        for text in advice {
+            writeln!(out, "advice  {}", escaped(&text))?;
         }
         match self.is_settled {
             true => Ok(()),

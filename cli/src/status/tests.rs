@@ -1,7 +1,6 @@
 //! The table, the JSON and the exit code, from views of the machine itself.
 
-use sdam_core::config::{ReadMode, ReadPreference};
-use sdam_core::selection::Criteria;
+use sdam_core::diagnosis::Verdict;
 use serde_json::Value;
 
 use super::report::{Status, WhyNot};
@@ -10,14 +9,14 @@ use crate::fixture::{Fixture, member};
 const HOSTS: [&str; 2] = ["a:27017", "b:27017"];
 
 fn status(fixture: &Fixture) -> Status {
-    let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    let (write, read) = super::reasons(&fixture.view(), |criteria| fixture.error(criteria));
     Status {
         view: fixture.view(),
         is_settled: super::is_settled(&fixture.view()),
         elapsed: fixture.now().since_origin(),
         time: "2026-05-09T03:00:00.000Z".to_owned(),
-        write: fixture.error(&Criteria::write()).map(WhyNot::Selection),
-        read: fixture.error(&any).map(WhyNot::Selection),
+        write,
+        read,
     }
 }
 
@@ -71,7 +70,9 @@ fn without_a_primary_it_is_1_and_says_for_how_long() {
     let table = table(&status);
     let failed = "a:27017  Unknown      –\n    connection refused\nb:27017";
     assert!(table.contains(failed), "{table}");
-    let verdict = "writes  no, the replica set has had no primary for 2.0 s\nreads   yes\n";
+    let verdict = "writes  no, the replica set has had no primary for 2.0 s\nreads   yes\n\
+                   advice  wait for the election; if it takes long, check that a majority of the \
+                   members runs\n";
     assert!(table.ends_with(verdict), "{table}");
     let object = object(&status);
     assert_eq!(object["whyNotWritable"]["verdict"], "noPrimary");
@@ -92,17 +93,20 @@ fn without_any_server_it_is_2_and_says_what_has_not_answered() {
     let failed = status(&fixture);
     assert_eq!((failed.exit_code(), failed.is_settled), (2, true));
     let table = table(&failed);
-    assert!(table.ends_with("reads   no, every server refused the connection; check the ports, and that the servers run\n"), "{table}");
+    let end = "reads   no, every server refused the connection\n\
+               advice  check the ports, and that the servers run\n";
+    assert!(table.ends_with(end), "{table}");
 }
 
 #[test]
 fn a_balancer_that_answers_nothing_is_2() {
     let mut status = status(&discovered());
-    let refused = || Some(WhyNot::Operation("nobody is there".to_owned()));
+    let nobody = || "nobody is there".to_owned();
+    let refused = || Some(WhyNot::Operation(Verdict::ConnectionRefused, nobody()));
     (status.write, status.read) = (refused(), refused());
     assert_eq!(status.exit_code(), 2);
-    assert!(table(&status).contains("writes  no, nobody is there"));
-    assert_eq!(object(&status)["whyNotReadable"]["verdict"], "operationFailed");
+    assert!(table(&status).contains("writes  no, every server refused the connection: nobody"));
+    assert_eq!(object(&status)["whyNotReadable"]["verdict"], "connectionRefused");
 }
 
 #[test]
@@ -130,7 +134,29 @@ fn every_field_is_documented() {
     for name in object.as_object().expect("an object").keys() {
         assert!(documented.contains(&format!("`{name}`")), "{name} is not documented");
     }
-    for name in ["verdict", "cause", "text"] {
+    for name in ["verdict", "cause", "advice", "line", "text"] {
         assert!(documented.contains(&format!("`{name}`")), "{name} is not documented");
     }
+}
+
+/// Every selection of a direct connection succeeds; the operation does not.
+#[test]
+fn a_direct_connection_is_judged_by_the_type_of_its_server() {
+    let mut fixture = Fixture::new("mongodb://b/?directConnection=true");
+    fixture.accept("b:27017").at(5);
+    fixture.reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[0])));
+    let secondary = status(&fixture);
+    assert_eq!(secondary.exit_code(), 1);
+    let table = table(&secondary);
+    assert!(table.contains("writes  no, b:27017 is of type RSSecondary"), "{table}");
+    assert!(table.contains("directConnection") && table.contains("reads   yes"), "{table}");
+    let object = object(&secondary);
+    assert_eq!(object["writable"], false);
+    assert_eq!(object["whyNotWritable"]["verdict"], "wrongServerType");
+    assert_eq!(object["readable"], true);
+
+    let mut fixture = Fixture::new("mongodb://a/?directConnection=true");
+    fixture.accept("a:27017").at(5);
+    fixture.reply("a:27017", &member("rs0", &HOSTS, HOSTS[0], Some(HOSTS[0])));
+    assert_eq!(status(&fixture).exit_code(), 0);
 }

@@ -56,7 +56,10 @@ impl Feed {
     fn arrival(&mut self, event: Event) -> Arrival {
         if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
             let mut servers = new.servers().iter();
-            self.has_found |= servers.any(|server| server.server_type != ServerType::Unknown);
+            // Nobody has asked a load balancer.
+            let is_nobody =
+                |it: ServerType| matches!(it, ServerType::Unknown | ServerType::LoadBalancer);
+            self.has_found |= servers.any(|server| !is_nobody(server.server_type));
         }
         let dropped = self.events.dropped() - self.told;
         self.told += dropped;

@@ -1,8 +1,10 @@
 //! `sdam watch`: what a deployment is, and what happens to it, as it happens.
 //!
-//! The map: `story` puts events into words; `plain` and
-//! `json` print lines; `model` is what `screen` draws; `feed` is where events come from.
+//! The map: `story` puts events into words; `plain` and `json` print lines, and `writes` what they
+//! tell without an event; `model` is what `screen` draws; `feed` is where events come from, and
+//! `balancer` asks whom no monitor does.
 
+mod balancer;
 mod feed;
 mod json;
 mod model;
@@ -11,23 +13,29 @@ pub(crate) mod screen;
 mod story;
 #[cfg(test)]
 mod tests;
+mod writes;
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use sdam_core::config::{ReadMode, ReadPreference};
-use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::id::TopologyId;
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_core::topology::Event;
+use sdam_core::topology::{Event, EventKind};
 use sdam_tokio::Client;
 
+use self::balancer::Balancer;
 use self::feed::{Arrival, Feed};
 use self::json::Json;
 pub(crate) use self::json::{ascii_controls, rfc_3339};
+pub(crate) use self::model::{State, bars, worst_within};
 use self::plain::Plain;
 #[cfg(test)]
 pub(crate) use self::story::Diagnose;
 use self::story::Story;
+pub(crate) use self::story::{Tone, clause};
+use self::writes::Writes;
 use crate::color::ColorChoice;
 use crate::complain;
 use crate::duration::precise;
@@ -85,7 +93,7 @@ pub(crate) enum WatchError {
         /// The time that it was watched.
         limit: Duration,
         /// The likely cause.
-        cause: Verdict,
+        cause: String,
     },
 }
 
@@ -98,6 +106,9 @@ impl WatchError {
         }
     }
 }
+
+/// The time between two looks at whether writes find a server.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Takes notice of events, one after the other.
 trait Report {
@@ -126,6 +137,7 @@ async fn watch(args: Args, color: ColorChoice) -> Result<(), WatchError> {
     let view = client.view();
     let seeds = view.servers().iter().map(|server| server.address.to_string());
     let seeds = story::listed(seeds, " ");
+    let balancer = Balancer::ask(&client);
     let mut feed = Feed::new(events);
     let diagnose = {
         let client = client.clone();
@@ -144,7 +156,7 @@ async fn watch(args: Args, color: ColorChoice) -> Result<(), WatchError> {
         let story = screen::show(&client, &mut feed, &mut shutdown, story, (title, color))
             .await
             .map_err(WatchError::Output)?;
-        cause = why_nothing(&client);
+        cause = why_nothing(&client, &balancer);
         client.close().await;
         Box::new(Plain::new(io::stdout(), story, color))
     } else {
@@ -156,7 +168,7 @@ async fn watch(args: Args, color: ColorChoice) -> Result<(), WatchError> {
         }
         Box::new(plain)
     };
-    let at_end = follow(&client, &mut feed, &mut shutdown, &mut *report).await?;
+    let at_end = follow(&client, &balancer, &mut feed, &mut shutdown, &mut *report).await?;
     match (shutdown.end(), limit, cause.or(at_end)) {
         (Some(End::Time), Some(limit), Some(cause)) if !feed.has_found() => {
             Err(WatchError::NothingFound { limit, cause })
@@ -170,26 +182,40 @@ fn is_screen() -> bool {
     io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Says why not even a read that takes any server would find one.
-fn why_nothing(client: &Client) -> Option<Verdict> {
+/// Says why not even a read that takes any server would find one; to be called before the client is
+/// closed.
+fn why_nothing(client: &Client, balancer: &Balancer) -> Option<String> {
     let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
-    client.diagnose(&any).map(|error| error.verdict)
+    let trouble = balancer.trouble().map(|it| format!("the load balancer does not answer: {it}"));
+    trouble.or_else(|| client.diagnose(&any).map(|error| error.verdict.sentence()))
 }
 
 /// Reports every event, and closes the client when it is time; returns after the last event, with
 /// why no server was available before the client was closed.
 async fn follow(
     client: &Client,
+    balancer: &Balancer,
     feed: &mut Feed,
     shutdown: &mut Shutdown,
     report: &mut dyn Report,
-) -> Result<Option<Verdict>, WatchError> {
+) -> Result<Option<String>, WatchError> {
     let (mut closing, mut cause) = (false, None);
+    let (mut writes, mut topology): (_, Option<TopologyId>) = (Writes::default(), None);
+    let mut looks = tokio::time::interval(LOOK);
     loop {
         let arrival = tokio::select! {
             arrival = feed.next() => arrival,
+            _ = looks.tick(), if !closing => {
+                let now = client.now();
+                let verdict = client.diagnose(&Criteria::write()).map(|error| error.verdict);
+                if let (Some(id), Some(verdict)) = (topology, writes.look(now, verdict)) {
+                    let event = Event::new(id, now, EventKind::Diagnosed { verdict });
+                    report.event(&event).map_err(WatchError::Output)?;
+                }
+                continue;
+            }
             () = shutdown.reached(), if !closing => {
-                cause = why_nothing(client);
+                cause = why_nothing(client, balancer);
                 client.close().await;
                 closing = true;
                 continue;
@@ -198,6 +224,7 @@ async fn follow(
         let Some(Arrival { event, dropped }) = arrival else {
             return Ok(cause);
         };
+        topology = Some(event.topology);
         if dropped > 0 {
             report.dropped(dropped, &event).map_err(WatchError::Output)?;
         }

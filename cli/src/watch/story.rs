@@ -10,8 +10,8 @@ use sdam_core::config::ServerAddress;
 use sdam_core::description::{
     Change, RemovalReason, ServerDescription, ServerType, TopologyDescription,
 };
+use sdam_core::diagnosis::SelectionError;
 use sdam_core::failure::{Cause, Failure};
-use sdam_core::selection::SelectionError;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Event, EventKind};
 
@@ -33,7 +33,7 @@ const MAX_PADDING: usize = 32;
 
 /// True if a line is good news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
+pub(crate) enum Tone {
     /// Events that go without saying.
     Quiet,
     /// A change that is neither good nor bad.
@@ -173,6 +173,7 @@ impl Story {
             }
             EventKind::SrvHostRefused { error } => line(&TOPOLOGY, Tone::Bad, error.to_string()),
             EventKind::SrvRescanFailed { error } => line(&TOPOLOGY, Tone::Bad, error.to_string()),
+            EventKind::Diagnosed { verdict } => line(&TOPOLOGY, Tone::Notice, verdict.sentence()),
             EventKind::ServerHeartbeatStarted { address, awaited, .. } if self.heartbeats => {
                 let text = format!("heartbeat started{}", awaiting(*awaited));
                 line(address, Tone::Quiet, text)
@@ -220,7 +221,7 @@ impl Story {
         if new.servers().is_empty()
             && let Some(error) = (self.diagnose)()
         {
-            lines.push(Line::new(at, TOPOLOGY, Tone::Notice, &error.verdict.to_string()));
+            lines.push(Line::new(at, TOPOLOGY, Tone::Notice, &error.verdict.sentence()));
         }
         self.topology = Arc::clone(new);
         self.changed.clear();
@@ -332,12 +333,13 @@ fn is_noise(field: &str) -> bool {
 
 /// Lists changes.
 fn sentence(changes: &[Change]) -> String {
-    changes.iter().map(clause).collect::<Vec<_>>().join(", ")
+    let clauses = changes.iter().map(|change| clause(change.field, &change.old, &change.new));
+    clauses.collect::<Vec<_>>().join(", ")
 }
 
-fn clause(change: &Change) -> String {
-    let Change { field, old, new, .. } = change;
-    match *field {
+/// Says how a field has changed.
+pub(crate) fn clause(field: &str, old: &str, new: &str) -> String {
+    match field {
         "hosts" | "passives" | "arbiters" | "servers" => {
             format!("{field} {}", differences(old, new))
         }

@@ -151,7 +151,7 @@ fn a_standalone_in_place_of_a_replica_set_is_explained() {
     let reply = bson::rawdoc! { "ok": 1, "isWritablePrimary": true, "maxWireVersion": 21 };
     fixture.at(3).reply("a:27017", &reply);
     let lines = lines(&fixture, false).join("\n");
-    let expected = "no server is left: a:27017 is a Standalone, but a replica set is expected; \
+    let expected = "a:27017 is a Standalone, but a replica set is expected; \
                     leave out replicaSet, or name members of the replica set";
     assert!(lines.contains(expected), "{lines}");
 }

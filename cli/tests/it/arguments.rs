@@ -40,6 +40,62 @@ fn file(name: &str, content: &[u8]) -> PathBuf {
     path
 }
 
+#[test]
+fn a_call_with_a_file_of_certificates_that_cannot_be_used_makes_no_sense() {
+    let empty = file("arguments-empty.pem", b"");
+    let empty = empty.to_str().expect("a path");
+    let page = format!("--output={}/arguments-none", env!("CARGO_TARGET_TMPDIR"));
+    let commands = [
+        (&["watch"][..], 2),
+        (&["record", &page], 2),
+        (&["report", &page], 2),
+        (&["lint"], 2),
+        (&["tunnel"], 2),
+        (&["exporter"], 2),
+        (&["doctor"], 2),
+        // There, 2 says that no server is available.
+        (&["status"], 3),
+    ];
+    for option in ["tlsCAFile", "tlsCertificateKeyFile"] {
+        for path in ["/nowhere/file.pem", empty] {
+            let uri = format!("{}&tls=true&{option}={path}", nobody());
+            for (command, expected) in commands {
+                let (code, out, err) = run(&[command, &["--for", "10s", &uri]].concat());
+                assert_eq!(code, Some(expected), "{command:?}: {out}{err}");
+                // Only a doctor goes on, and tells it among what else it finds.
+                assert_eq!(out.is_empty(), command != ["doctor"], "{command:?}: {out}");
+                let told = out + &err;
+                assert!(told.contains(option) && told.contains(path), "{command:?}: {told}");
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_that_comes_too_early_says_before_what_it_came() {
+    for (command, before) in [
+        ("lint", "everything was asked"),
+        ("status", "each server had answered or failed"),
+        ("doctor", "everything was looked at"),
+        ("tunnel", "any server was found"),
+    ] {
+        // It accepts connections and never answers.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let uri = format!("mongodb://{}/", silent.local_addr().expect("an address"));
+        let mut process = sdam(&[command, "--for", "90s", &uri]);
+        let process = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let process = process.expect("it runs");
+        let _connection = silent.accept().expect("it connects");
+        let killed = Command::new("kill").args(["-INT", &process.id().to_string()]).status();
+        assert!(killed.expect("kill").success());
+        let output = process.wait_with_output().expect("the end");
+        let err = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(130), "{command}: {err}");
+        assert_eq!(err, format!("sdam: interrupted before {before}\n"), "{command}");
+    }
+}
+
 /// Returns the commands that `sdam --help` lists.
 fn commands() -> Vec<String> {
     let (_, help, _) = run(&["--help"]);
@@ -197,7 +253,7 @@ fn colour_comes_when_it_is_asked_for() {
     let (_, wrong, err) = run(&["--color", "always", "wach"]);
     assert!(!plain.contains('\u{1b}') && colored.contains('\u{1b}'), "{colored}");
     assert!(wrong.is_empty() && err.contains('\u{1b}'), "{err}");
-    let watch = ["watch", "--for", "3s", &nobody(), "--color"];
+    let watch = ["watch", "--for", "6s", &nobody(), "--color"];
     let (_, plain, _) = run(&[&watch[..], &["auto"]].concat());
     let (_, colored, _) = output(sdam(&[&watch[..], &["always"]].concat()).env("NO_COLOR", "1"));
     assert!(plain.contains("heartbeat failed") && !plain.contains('\u{1b}'), "{plain}");

@@ -3,6 +3,10 @@
 mod arguments;
 mod check_log;
 mod cluster;
+mod exporter;
+mod last_night;
+mod lint;
 mod status;
 mod traces;
+mod tunnel;
 mod watch;

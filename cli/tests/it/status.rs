@@ -13,7 +13,8 @@ const LIMIT: &str = "300s";
 /// The time limit of steps that depend on the load of the machine.
 const GENEROUS: Duration = Duration::from_secs(90);
 
-fn sdam(arguments: &[&str]) -> Command {
+/// Returns the tool with these arguments.
+pub(crate) fn sdam(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
     command.args(arguments).stdin(Stdio::null()).env_remove("SDAM_URI");
     command
@@ -27,14 +28,14 @@ fn status(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 /// A deployment of `sdam cluster`, which takes steps as lines.
-struct Cluster {
+pub(crate) struct Cluster {
     process: Child,
-    uri: String,
+    pub(crate) uri: String,
     out: BufReader<std::process::ChildStdout>,
 }
 
 impl Cluster {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut process = sdam(&["cluster", "--json", "--for", LIMIT])
             .args(arguments)
             .stdin(Stdio::piped())
@@ -48,7 +49,7 @@ impl Cluster {
         cluster
     }
 
-    fn wait_for(&mut self, event: &str) -> Value {
+    pub(crate) fn wait_for(&mut self, event: &str) -> Value {
         loop {
             let mut line = String::new();
             self.out.read_line(&mut line).expect("a line");
@@ -105,7 +106,9 @@ fn the_exit_code_follows_the_primary_and_then_the_last_server() {
     cluster.take("kill a");
     let (code, out, _) = status(&["--for", "60s", &uri]);
     assert_eq!(code, Some(2), "{out}");
-    assert!(out.ends_with("reads   no, every server refused the connection; check the ports, and that the servers run\n"), "{out}");
+    let end = "reads   no, every server refused the connection\n\
+               advice  check the ports, and that the servers run\n";
+    assert!(out.ends_with(end), "{out}");
     assert!(!out.contains(": Connection refused"), "the address is there twice:\n{out}");
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::refusal::RefusingPort;
 use serde_json::Value;
 
@@ -132,9 +133,9 @@ fn a_mapped_server_is_shown_by_what_it_advertises_and_its_failures_by_both() {
 
 #[test]
 fn after_its_time_the_watch_tells_the_closing_events_and_fails_if_there_was_no_server() {
-    let output = run(&["watch", "--for", "3s", &nobody()]);
+    let output = run(&["watch", "--for", "6s", &nobody()]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let cause = "sdam: no server was found in 3.00 s: every server refused the connection; check the ports, and that the servers run\n";
+    let cause = "sdam: no server was found in 6.00 s: every server refused the connection; check the ports, and that the servers run\n";
     assert_eq!(text(&output.stderr), cause);
     let lines: Vec<&str> = text(&output.stdout).lines().collect();
     assert!(lines[0].starts_with("watching 127.0.0.1:"), "{lines:#?}");
@@ -143,6 +144,25 @@ fn after_its_time_the_watch_tells_the_closing_events_and_fails_if_there_was_no_s
     assert!(lines.iter().any(failed), "{lines:#?}");
     assert!(!lines.iter().any(|line| line.contains("canceled")), "{lines:#?}");
     assert!(lines[lines.len() - 1].ends_with("topology              closed"));
+}
+
+#[test]
+fn a_load_balancer_that_nobody_monitors_is_asked() {
+    let uri = nobody() + "?loadBalanced=true";
+    let output = run(&["watch", "--for", "6s", &uri]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.starts_with("sdam: no server was found in 6.00 s: the load balancer "), "{said}");
+    assert!(said.contains("Connection refused") && said.lines().count() == 1, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_load_balancer_that_answers_is_a_server() {
+    let mongos = EmbeddedCluster::start(EmbeddedOptions::load_balanced(1)).await.expect("it runs");
+    let uri = format!("mongodb://{}/?loadBalanced=true", mongos.addresses()[0]);
+    let output = run(&["watch", "--for", "6s", &uri]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(text(&output.stderr), "");
 }
 
 #[test]
@@ -160,22 +180,6 @@ fn hosts_that_were_not_found_in_time_are_an_error_and_not_silence() {
         let said = text(&output.stderr);
         assert!(said.contains("SRV records of") && said.contains("nowhere.example"), "{said}");
     }
-}
-
-#[test]
-fn a_file_of_certificates_that_cannot_be_used_is_named_before_anything_is_connected_to() {
-    let empty = std::env::temp_dir().join(format!("sdam-watch-{}-empty.pem", std::process::id()));
-    std::fs::write(&empty, "").expect("a file");
-    let empty = empty.to_str().expect("a path");
-    for path in ["/nowhere/ca.pem", empty] {
-        let uri = format!("{}?tls=true&tlsCAFile={path}", nobody());
-        let output = run(&["watch", "--for", "10s", &uri]);
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let said = text(&output.stderr);
-        assert!(said.contains("tlsCAFile") && said.contains(path), "{said}");
-        assert!(output.stdout.is_empty(), "{output:?}");
-    }
-    std::fs::remove_file(empty).expect("a file");
 }
 
 #[cfg(unix)]

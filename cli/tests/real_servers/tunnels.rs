@@ -84,7 +84,7 @@ pub(crate) fn a_set_behind_tunnels(binary: &Binary) -> Outcome {
     let mut set = ReplicaSet::start(binary, 3, &options)?;
     let seed = text(&set.members()[0]);
     let uri = format!(
-        "mongodb://{seed}/?replicaSet={}&heartbeatFrequencyMS=1000&connectTimeoutMS=2000",
+        "mongodb://{seed}/?replicaSet={}&heartbeatFrequencyMS=1000&connectTimeoutMS=20000",
         set.set_name()
     );
 

@@ -48,8 +48,17 @@ impl Watch {
 
     /// Starts to watch the deployment at `uri` with more arguments.
     pub(crate) fn start_with(arguments: &[String], uri: &str) -> std::io::Result<Self> {
+        Self::of_command("watch", arguments, uri)
+    }
+
+    /// Starts another command, which prints events, too.
+    pub(crate) fn of_command(
+        command: &str,
+        arguments: &[String],
+        uri: &str,
+    ) -> std::io::Result<Self> {
         let mut process = Command::new(env!("CARGO_BIN_EXE_sdam"))
-            .args(["watch", "--json", uri])
+            .args([command, "--json", uri])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -135,9 +144,19 @@ impl Watch {
 
     /// Ends the watch as a person with a kill command would, and expects it to say goodbye.
     pub(crate) fn end(mut self) -> Result<(), Box<dyn std::error::Error>> {
-        let pid = self.process.id().to_string();
-        Command::new("kill").args(["-TERM", &pid]).status()?;
+        self.terminate()?;
         self.expect("the end of the topology", |event| event["event"] == "topologyClosed")?;
+        self.ended()
+    }
+
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) -> std::io::Result<()> {
+        let pid = self.process.id().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status().map(drop)
+    }
+
+    /// Waits until it has ended well.
+    pub(crate) fn ended(mut self) -> Result<(), Box<dyn std::error::Error>> {
         let status = self.process.wait()?;
         match status.success() {
             true => Ok(()),

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Generous, because nothing depends on it while the test succeeds.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 async fn start() -> (EmbeddedCluster, MemberId) {
     let election_timeout = Duration::from_millis(100);

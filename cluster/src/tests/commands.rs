@@ -1,6 +1,7 @@
 //! Commands of applications: writes, cursors, step-downs, and the logical clock.
 
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use bson::spec::BinarySubtype;
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 use sdam_core::wire::Flags;
 
@@ -37,6 +38,35 @@ fn writes_succeed_on_the_primary_and_tell_of_the_topology_elsewhere() {
             assert_eq!(says, version != ServerVersion::V4_2);
         }
     }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_although_nothing_would_come_of_it() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let primary = world.primary().unwrap();
+    let connection = world.connect(primary);
+    let find = rawdoc! { "find": "things", "filter": "all", "$db": "test" };
+    assert_eq!(code(&world.ask(connection, &find)), 14);
+    for (count, expected) in [(100_000, 0), (100_001, 16)] {
+        let deletes: RawArrayBuf = (0..count).map(|_| rawdoc! {}).collect();
+        let delete = rawdoc! { "delete": "things", "deletes": deletes, "$db": "test" };
+        assert_eq!(code(&world.ask(connection, &delete)), expected, "{count}");
+    }
+}
+
+#[test]
+fn each_session_has_an_id_of_its_own() {
+    let mut world = World::settled(ServerVersion::V6_0);
+    let primary = world.primary().unwrap();
+    let connection = world.connect(primary);
+    let start = rawdoc! { "startSession": 1, "$db": "admin" };
+    let ids = [0, 1].map(|_| {
+        let reply = world.ask(connection, &start);
+        let id = reply.get_document("id").unwrap().get_binary("id").unwrap();
+        assert_eq!((id.subtype, id.bytes.len()), (BinarySubtype::Uuid, 16));
+        id.bytes.to_vec()
+    });
+    assert_ne!(ids[0], ids[1]);
 }
 
 #[test]

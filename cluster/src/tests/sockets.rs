@@ -19,7 +19,7 @@ use crate::socket::{Conversation, Report};
 use crate::{ConnectionId, EmbeddedCluster, EmbeddedOptions, MemberId};
 
 /// Generous, because nothing depends on it while the test succeeds.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 fn hasty() -> EmbeddedOptions {
     EmbeddedOptions { election_timeout: Duration::from_millis(100), ..EmbeddedOptions::default() }

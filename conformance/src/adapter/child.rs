@@ -29,6 +29,7 @@ pub(super) const COMMAND: &str = "hang";
 /// The beginnings of the lines that a child prints.
 const SUCCEEDED: &str = "succeeded";
 const FAILED: &str = "failed";
+const FOUND: &str = "found";
 
 /// Returns whether this process is a child.
 pub(super) fn is_child() -> bool {
@@ -73,7 +74,7 @@ fn command<A: Adapter>(adapter: &A, uri: &str, time: Duration) -> Outcome {
     Ok(writeln!(io::stdout(), "{line}")?)
 }
 
-/// Tells of every awaited check that ends, until nobody listens any more.
+/// Tells of every awaited check that ends, and of what is found out, until nobody listens any more.
 fn watch<A: Adapter>(adapter: &A, uri: &str) -> Outcome {
     let (_client, mut events) = adapter.client(Options::parse(uri)?)?;
     adapter.block_on(async {
@@ -81,6 +82,7 @@ fn watch<A: Adapter>(adapter: &A, uri: &str) -> Outcome {
             let line = match event.kind {
                 EventKind::ServerHeartbeatSucceeded { awaited: true, .. } => SUCCEEDED.to_owned(),
                 EventKind::ServerHeartbeatFailed { failure, .. } => format!("{FAILED}: {failure}"),
+                EventKind::Diagnosed { verdict } => format!("{FOUND}: {}", verdict.name()),
                 _ => continue,
             };
             writeln!(io::stdout(), "{line}")?;
@@ -157,7 +159,12 @@ impl Watcher {
 
     /// Waits until a check has failed, and returns what is said of it.
     pub(super) fn failure(&self) -> Outcome<String> {
-        self.first(|line| line != SUCCEEDED)
+        self.first(|line| line.starts_with(FAILED))
+    }
+
+    /// Waits until it has found something out, and returns the name of that.
+    pub(super) fn finding(&self) -> Outcome<String> {
+        self.first(|line| line.starts_with(FOUND))
     }
 
     /// Waits until a check has succeeded, whatever became of those before.

@@ -32,7 +32,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Where the embedded deployment and everything in front of it run, whatever the adapter does.
-pub(super) fn world() -> &'static tokio::runtime::Runtime {
+pub(crate) fn world() -> &'static tokio::runtime::Runtime {
     static WORLD: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let built = builder.worker_threads(1).thread_name("world").enable_all().build();

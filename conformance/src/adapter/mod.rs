@@ -26,8 +26,11 @@ use std::future::Future;
 use std::net::SocketAddr;
 
 use sdam_core::config::Options;
-use sdam_host::{Client, Error, Events, Runtime};
+use sdam_core::logging::LogSettings;
+use sdam_core::spans::SpanSettings;
+use sdam_host::{Client, Error, Events, Runtime, Tracer};
 
+pub(crate) use fixture::world;
 pub use suite::{Conclusion, Suite};
 pub use table::{Column, Outcome, Table};
 
@@ -48,6 +51,37 @@ pub trait Adapter: Send + Sync + 'static {
     ///
     /// Fails if the runtime cannot follow the options.
     fn client(&self, options: Options) -> Result<Subject<Self::Runtime>, Error>;
+
+    /// As [`client`](Self::client), with these settings of the log, which a runtime of tests may
+    /// leave as they are.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`client`](Self::client) does.
+    fn logging_client(
+        &self,
+        options: Options,
+        settings: LogSettings,
+    ) -> Result<Subject<Self::Runtime>, Error> {
+        drop(settings);
+        self.client(options)
+    }
+
+    /// As [`client`](Self::client), with spans by these settings for a tracer, which a runtime of
+    /// tests may leave as they are.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`client`](Self::client) does.
+    fn traced_client(
+        &self,
+        options: Options,
+        settings: SpanSettings,
+        tracer: impl Tracer,
+    ) -> Result<Subject<Self::Runtime>, Error> {
+        drop((settings, tracer));
+        self.client(options)
+    }
 
     /// As [`client`](Self::client), after these name servers were asked for the servers of
     /// `mongodb+srv://`, whom the client goes on asking.

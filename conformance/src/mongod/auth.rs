@@ -17,7 +17,7 @@ use super::replica_set::SETTLE_LIMIT;
 use super::{CommandError, HarnessError, ReplicaSet, Server, TlsMode, command};
 
 /// The time that the creation of a user may take.
-const CREATE_LIMIT: Duration = Duration::from_secs(30);
+const CREATE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The error of a user who is there already.
 const ALREADY_EXISTS: i32 = 51003;

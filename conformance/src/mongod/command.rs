@@ -110,6 +110,24 @@ impl Connection {
         command: &Document,
         timeout: Duration,
     ) -> Result<Document, CommandError> {
+        let reply = self.reply(database, command, timeout)?;
+        match is_ok(&reply) {
+            true => Ok(reply),
+            false => Err(refused(command, &reply)),
+        }
+    }
+
+    /// Runs one command and returns the reply, be it an error.
+    ///
+    /// # Errors
+    ///
+    /// Says what went wrong; the connection is of no more use then.
+    pub fn reply(
+        &mut self,
+        database: &str,
+        command: &Document,
+        timeout: Duration,
+    ) -> Result<Document, CommandError> {
         let mut command = command.clone();
         command.insert("$db", database);
         let body = RawDocumentBuf::try_from(&command)?;
@@ -126,11 +144,7 @@ impl Connection {
                 found,
             }));
         }
-        let reply = Document::try_from(message.op_msg()?.body)?;
-        match is_ok(&reply) {
-            true => Ok(reply),
-            false => Err(refused(&command, &reply)),
-        }
+        Ok(Document::try_from(message.op_msg()?.body)?)
     }
 
     /// Sends one command as OP_QUERY, which any member may answer, and returns the flags of the

@@ -77,7 +77,7 @@ fn begun(log: &Path) -> Result<(), HarnessError> {
 }
 
 /// Waits until the program has ended, and kills it if it does not.
-fn ended(program: &mut Child) -> Result<(), HarnessError> {
+pub(super) fn ended(program: &mut Child) -> Result<(), HarnessError> {
     let status = poll("the end of a program", PROGRAM_LIMIT, || match program.try_wait() {
         Ok(Some(status)) => Ok(status),
         Ok(None) => Err("it goes on".to_owned()),

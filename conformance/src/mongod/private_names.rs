@@ -33,13 +33,13 @@ pub fn private_names_work() -> Result<(), String> {
 }
 
 /// Writes the file that says that all these names are this machine.
-pub(super) fn write_hosts(path: &Path, names: &[String]) -> io::Result<()> {
+pub(crate) fn write_hosts(path: &Path, names: &[String]) -> io::Result<()> {
     let lines = names.iter().map(|name| format!("127.0.0.1 {name}\n"));
     fs::write(path, "127.0.0.1 localhost\n".to_owned() + &lines.collect::<String>())
 }
 
 /// Returns a command that does the same, in the same process, with another `/etc/hosts`.
-pub(super) fn with_hosts(hosts: &Path, command: &Command) -> Command {
+pub(crate) fn with_hosts(hosts: &Path, command: &Command) -> Command {
     let mut outer = Command::new("unshare");
     outer.args(["--map-root-user", "--mount", "sh", "-c", SCRIPT]).arg(hosts);
     outer.arg(command.get_program()).args(command.get_args());

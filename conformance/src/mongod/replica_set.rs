@@ -14,7 +14,7 @@ use super::{Binary, CommandError, HarnessError, Member, Options, Server, sync_so
 pub(super) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The time that a command that changes the set may take.
-const COMMAND_LIMIT: Duration = Duration::from_secs(20);
+const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
 const NO_PRIMARY: &str = "no member claims to be primary";
 
@@ -82,7 +82,9 @@ impl ReplicaSet {
         })?;
         let documents: Vec<Document> = (0..)
             .zip(members.iter().zip(&servers))
-            .map(|(id, (member, server))| member.document(id, &server.advertised()))
+            .map(|(id, (member, server))| {
+                member.document(id, &server.advertised(), binary.version())
+            })
             .collect();
         let set = Self {
             binary: binary.clone(),
@@ -177,7 +179,8 @@ impl ReplicaSet {
         })
     }
 
-    /// Waits until every running member knows that a majority has all that the primary wrote.
+    /// Waits until every running member knows that a majority has all that the primary wrote, but
+    /// for those that are behind on purpose.
     ///
     /// A member that never knew so much cannot roll back: frozen at that moment, or cut off, it
     /// aborts when it comes back and finds another primary.
@@ -189,7 +192,10 @@ impl ReplicaSet {
             let written = written.map_err(ToString::to_string)?;
             let knows = |hello: &Document| {
                 let committed = op_time(hello, "majorityOpTime");
-                is(hello, "arbiterOnly") || (committed.is_some() && committed >= written)
+                let is_delayed = ["slaveDelay", "secondaryDelaySecs"].map(|it| hello.get(it));
+                is(hello, "arbiterOnly")
+                    || is_delayed.iter().any(Option::is_some)
+                    || (committed.is_some() && committed >= written)
             };
             match hellos.iter().flatten().find(|hello| !knows(hello)) {
                 None => Ok(()),
@@ -275,7 +281,7 @@ impl ReplicaSet {
         let index = usize::try_from(self.next_id).expect("ids count up from 0");
         let server = Server::start(&self.binary, self.options.config(index))?;
         sync_source::force(&server, &primary.advertised())?;
-        let document = member.document(self.next_id, &server.advertised());
+        let document = member.document(self.next_id, &server.advertised(), self.binary.version());
         self.reconfigure(&server.advertised().to_string(), Some(&document))?;
         self.next_id += 1;
         self.members.push(server);

@@ -24,7 +24,7 @@ use super::{
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The time that a server may take to answer a question about itself.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// The number of attempts to start when somebody else took the port.
 const MAX_STARTS: usize = 5;
@@ -346,11 +346,15 @@ fn temporary_folder() -> PathBuf {
     }
 }
 
-/// Finds a port that nobody listens on.
+/// Finds a port that nobody listens on, and that the kernel gives to nobody who asks for any.
 ///
 /// Not with port 0: that yields one the kernel may also give to an outgoing connection while
 /// the server is down, so that a restart would fail.
-pub(crate) fn free_port() -> io::Result<u16> {
+///
+/// # Errors
+///
+/// Fails if many ports were tried in vain, or the system has no socket.
+pub fn free_port() -> io::Result<u16> {
     const BELOW_EPHEMERAL: std::ops::Range<u64> = 20_000..32_000;
     let mut last_error = io::ErrorKind::AddrInUse.into();
     for _ in 0..100 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::{Document, doc};
 use sdam_core::config::ServerAddress;
 
-use super::{Config, Tls};
+use super::{Config, Tls, Version};
 
 /// The options of a whole replica set.
 #[derive(Clone, Debug)]
@@ -72,6 +72,9 @@ pub struct Member {
     pub priority: f64,
     /// True if hello keeps silent about the member; the server then wants priority 0.
     pub hidden: bool,
+    /// The time by which the member is behind the others on purpose, in whole seconds; the server
+    /// then wants priority 0.
+    pub delay: Duration,
     /// True if the member votes but holds no data.
     pub arbiter_only: bool,
     /// The tags that read preferences choose by.
@@ -81,7 +84,8 @@ pub struct Member {
 impl Default for Member {
     /// A member with data, priority 1, and no tags.
     fn default() -> Self {
-        Self { priority: 1.0, hidden: false, arbiter_only: false, tags: Document::new() }
+        let (delay, tags) = (Duration::ZERO, Document::new());
+        Self { priority: 1.0, hidden: false, delay, arbiter_only: false, tags }
     }
 }
 
@@ -91,7 +95,7 @@ impl Member {
         self.priority > 0.0 && !self.arbiter_only
     }
 
-    pub(super) fn document(&self, id: i32, address: &ServerAddress) -> Document {
+    pub(super) fn document(&self, id: i32, address: &ServerAddress, of: Version) -> Document {
         let mut member = doc! { "_id": id, "host": address.to_string() };
         if self.arbiter_only {
             member.insert("arbiterOnly", true);
@@ -99,6 +103,11 @@ impl Member {
             member.extend(doc! {
                 "priority": self.priority, "hidden": self.hidden, "tags": self.tags.clone(),
             });
+            if !self.delay.is_zero() {
+                let name = if of.major < 5 { "slaveDelay" } else { "secondaryDelaySecs" };
+                let seconds = i64::try_from(self.delay.as_secs()).unwrap_or(i64::MAX);
+                member.insert(name, seconds);
+            }
         }
         member
     }

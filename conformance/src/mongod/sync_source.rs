@@ -11,7 +11,7 @@ use sdam_core::config::ServerAddress;
 
 use super::{CommandError, HarnessError, Server};
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Makes `member` copy from `source`.
 pub(super) fn force(member: &Server, source: &ServerAddress) -> Result<(), HarnessError> {

@@ -5,7 +5,7 @@ mod lookup;
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sdam_core::dns::{NameServers, Question};
 use tempfile::TempDir;
 
+use crate::mongod::free_port;
 use crate::mongod::process::{dying_with_us, spawn};
 
 pub use lookup::lookup;
@@ -171,5 +172,5 @@ fn nsd() -> PathBuf {
 }
 
 fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+    Ok((Ipv4Addr::LOCALHOST, free_port()?).into())
 }

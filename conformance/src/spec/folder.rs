@@ -104,13 +104,7 @@ impl Folder {
     ///
     /// A folder cannot be read, or there is no suite that this runner knows.
     pub fn open(root: &Path) -> Result<Self, FolderError> {
-        let mut files = Vec::new();
-        for (name, path) in entries(root)? {
-            let tests = path.join("tests");
-            if tests.is_dir() {
-                walk(&tests, &format!("{name}/tests"), 2, &mut files)?;
-            }
-        }
+        let files = files(root)?;
         let mut suites: Vec<FoundSuite> =
             SUITES.iter().map(|suite| FoundSuite { suite, files: Vec::new() }).collect();
         let mut not_covered = BTreeMap::new();
@@ -164,8 +158,20 @@ impl Folder {
     }
 }
 
+/// Finds the JSON files of all suites below `root`, in order.
+pub(crate) fn files(root: &Path) -> Result<Vec<FoundFile>, FolderError> {
+    let mut files = Vec::new();
+    for (name, path) in entries(root)? {
+        let tests = path.join("tests");
+        if tests.is_dir() {
+            walk(&tests, &format!("{name}/tests"), 2, &mut files)?;
+        }
+    }
+    Ok(files)
+}
+
 /// Returns whether a path is another one, or leads into it.
-fn is_below(path: &str, folder: &str) -> bool {
+pub(crate) fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -32,6 +32,8 @@ use thiserror::Error;
 
 pub use difference::Difference;
 pub use folder::{Folder, FolderError, FoundFile, FoundSuite, NotCovered};
+#[cfg(feature = "adapter")]
+pub(crate) use folder::{files, is_below};
 use format::CaseError;
 pub use report::{CaseReport, FileReport, Report, SuiteReport, Verdict};
 
@@ -158,7 +160,7 @@ const SKIPS: &[Skip] = &[];
 
 /// The reason why a file could not be read.
 #[derive(Debug, Error)]
-enum FileError {
+pub(crate) enum FileError {
     #[error("the file cannot be read: {0}")]
     Io(std::io::Error),
     #[error("the file is {0} bytes long; at most {MAX_FILE_LEN} are read")]
@@ -190,7 +192,7 @@ fn skip_reason(skips: &[Skip], name: &str) -> Option<&'static str> {
     skips.iter().find(|skip| skip.path == name).map(|skip| skip.reason)
 }
 
-fn read(path: &Path) -> Result<String, FileError> {
+pub(crate) fn read(path: &Path) -> Result<String, FileError> {
     match fs::metadata(path)?.len() {
         length if length > MAX_FILE_LEN => Err(FileError::TooLong(length)),
         _ => Ok(fs::read_to_string(path)?),

@@ -45,7 +45,7 @@ fn recordings_of_real_servers_become_cases_that_the_runner_passes() {
             (name.clone(), text)
         })
         .collect();
-    assert_eq!(cases.len(), 20);
+    assert_eq!(cases.len(), 21);
     let report = run(&cases);
     assert!(!report.has_failures(), "{report}");
     for (name, text) in &cases {

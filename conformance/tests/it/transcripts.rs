@@ -14,7 +14,11 @@ const INCIDENTS: [&str; 5] = ["discovery", "step-down", "kill", "freeze", "recon
 fn transcripts() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts");
     let path = |series: &str, incident| folder.join(format!("{series}-{incident}.trace"));
-    SERIES.iter().flat_map(|series| INCIDENTS.map(|incident| path(series, incident))).collect()
+    let mut all: Vec<PathBuf> =
+        SERIES.iter().flat_map(|series| INCIDENTS.map(|incident| path(series, incident))).collect();
+    // With operations, of one version.
+    all.push(path("6.0", "writes"));
+    all
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Real servers of every version there is: the harness that runs them, what they ask of clients, and
 //! what the embedded deployment tells beside them.
 
+mod data_replies;
 mod mongod_harness;
 mod mongod_replies;
 mod mongod_security;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     // Two at a time: more servers than that get in each other's way, and in that of elections.
     arguments.test_threads.get_or_insert(2);
     let mut trials = mongod_harness::trials(binaries);
+    trials.extend(data_replies::trials(binaries));
     trials.extend(mongod_replies::trials(binaries));
     trials.extend(mongod_security::trials(binaries));
     let passed = !libtest_mimic::run(&arguments, trials).has_failed();

@@ -289,6 +289,7 @@ fn mistakes() -> Vec<(&'static str, Document)> {
         doc! { "aggregate": 1, "pipeline": [{ "$match": {} }], "cursor": {} },
         doc! { "count": 1 },
         doc! { "count": "x", "skip": -1 },
+        doc! { "find": "x", "filter": "a" },
         doc! { "listDatabases": 1 },
         doc! { "replSetGetConfig": 1 },
         doc! { "nonsense": 1 },

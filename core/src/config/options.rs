@@ -373,7 +373,7 @@ impl Options {
         &self.address_map
     }
 
-    /// Returns what the connection string contained in vain, for the application's log.
+    /// Returns what has no effect in the connection string, for the application's log.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }

@@ -132,6 +132,11 @@ impl Lookup {
         }
     }
 
+    /// Returns the last error of each server that gave no answer.
+    pub fn unanswered(&self) -> &[Unanswered] {
+        &self.unanswered
+    }
+
     /// Asks the next server, or finishes if all had their turns.
     fn ask_next(&mut self, now: Instant, out: &mut Vec<Action>) {
         match self.servers.in_turn(self.turns) {

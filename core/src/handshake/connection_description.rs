@@ -33,6 +33,8 @@ pub struct ConnectionDescription {
     pub server_connection_id: Option<i64>,
     /// The compressor for messages, except for those that carry secrets.
     pub compressor: Option<Compressor>,
+    /// True if the server has sessions: it has told `logicalSessionTimeoutMinutes`.
+    pub has_sessions: bool,
     /// Behind a load balancer, the service that the connection leads to.
     pub service: Option<ObjectId>,
     /// The mechanism by which the connection was authenticated, if it was.
@@ -72,6 +74,7 @@ impl OpeningReply {
             max_message_size_bytes: MAX_MESSAGE_LEN,
             max_write_batch_size: 100_000,
             server_connection_id: None,
+            has_sessions: false,
             compressor: None,
             service,
             mechanism: None,
@@ -106,6 +109,8 @@ impl OpeningReply {
                     connection_description.server_connection_id =
                         Some(integer("connectionId", value)?);
                 }
+                // "If it has a value, sessions are supported."
+                "logicalSessionTimeoutMinutes" => connection_description.has_sessions = true,
                 "compression" => connection_description.compressor = common(value, options)?,
                 // Anything may be in there, known or not: it is not judged.
                 "saslSupportedMechs" if lists(value, AuthMechanism::ScramSha256.name()) => {

@@ -5,6 +5,8 @@
 
 mod fields;
 mod proxy;
+mod relay;
+mod rename;
 mod reply;
 mod request;
 
@@ -13,6 +15,8 @@ pub(crate) use fields::{
 };
 pub use fields::{MAX_MEMBERS, REPLY_FIELDS, ReplyError};
 pub use proxy::{ProxyReply, ProxyReplyError};
+pub use relay::{MAX_OPEN_HELLOS, Relay, RelayError};
+pub use rename::rename_members;
 pub(crate) use reply::HelloReply;
 pub use reply::{MissingServiceId, service_id};
 pub(crate) use request::{append_server_api, check, handshake, opens_with_hello};

@@ -5,7 +5,9 @@
 use bson::{RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 
 use crate::config::ServerAddress;
-use crate::description::{ServerDescription, ServerType, TopologyDescription, TopologyVersion};
+use crate::description::{
+    ServerDescription, ServerType, TopologyDescription, TopologyType, TopologyVersion,
+};
 use crate::wire::{Compressor, MAX_MESSAGE_LEN};
 
 /// The length of the longest document that servers store, in bytes.
@@ -57,6 +59,12 @@ pub struct ProxyReply {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyReplyError {
+    /// A load balancer is all that the view has; what is behind it, the reply to a hello on a
+    /// connection tells.
+    #[error(
+        "a load balancer hides its servers from the view; pass on the reply of a server to a hello"
+    )]
+    LoadBalanced,
     /// No server has answered.
     #[error("no server of the deployment has answered a check, so that there is nothing to say")]
     NoServer,
@@ -123,8 +131,12 @@ impl ProxyReply {
     ///
     /// # Errors
     ///
-    /// Fails if no server, or the member, is known well enough; that may change with the next view.
+    /// Fails if no server, or the member, is known well enough, which may change with the next
+    /// view; and always behind a load balancer, whose view has no servers.
     pub fn document(&self, view: &TopologyDescription) -> Result<RawDocumentBuf, ProxyReplyError> {
+        if view.topology_type == TopologyType::LoadBalanced {
+            return Err(ProxyReplyError::LoadBalanced);
+        }
         let mut reply = rawdoc! { "helloOk": true };
         match &self.member {
             Some(address) => self.append_member(&mut reply, address, view)?,
@@ -206,7 +218,7 @@ impl ProxyReply {
 
 /// Returns whether a server has said what it is.
 fn has_answered(server: &ServerDescription) -> bool {
-    !matches!(server.server_type, ServerType::Unknown | ServerType::LoadBalancer)
+    server.server_type != ServerType::Unknown
 }
 
 fn append_sessions(reply: &mut RawDocumentBuf, minutes: Option<i64>) {
@@ -361,6 +373,11 @@ mod tests {
         });
         let error = ProxyReplyError::WireVersions { least: 9, most: 8 };
         assert_eq!(ProxyReply::mongos().document(&apart), Err(error));
+        let mut balanced = view(&["a"], |_, server| server.server_type = ServerType::LoadBalancer);
+        balanced.topology_type = TopologyType::LoadBalanced;
+        for reply in [ProxyReply::mongos(), of_a] {
+            assert_eq!(reply.document(&balanced), Err(ProxyReplyError::LoadBalanced));
+        }
     }
 
     fn member() -> impl Strategy<Value = ServerDescription> {

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Stages;
 use crate::config::ServerAddress;
+use crate::diagnosis::Verdict;
 use crate::failure::Failure;
 use crate::operation::{OperationError, RETRYABLE};
 use crate::process::Forked;
@@ -43,9 +44,10 @@ pub enum CheckOutError {
     /// None became available in time.
     #[error(
         "Timed out while checking out a connection from connection pool of {address} after \
-         {} ms{}: {obstacle}",
+         {} ms{}: {obstacle}{}",
         waited.as_millis(),
-        in_use.map(|in_use| in_use.to_string()).unwrap_or_default()
+        in_use.map(|in_use| in_use.to_string()).unwrap_or_default(),
+        verdict.as_ref().map(|verdict| format!("; {}", verdict.sentence())).unwrap_or_default()
     )]
     Timeout {
         /// The server.
@@ -56,6 +58,21 @@ pub enum CheckOutError {
         obstacle: Obstacle,
         /// The users of the connections, behind a load balancer.
         in_use: Option<ConnectionsInUse>,
+        /// The likely cause, if it is not that all connections are in use.
+        verdict: Option<Box<Verdict>>,
+    },
+    /// The operation has stopped to wait, be it because its future was dropped. Nobody is told of
+    /// this but those who hear of events.
+    #[error(
+        "the operation that was to have a connection to {address} stopped to wait for it after \
+         {} ms",
+        waited.as_millis()
+    )]
+    Abandoned {
+        /// The server.
+        address: ServerAddress,
+        /// The time that the operation had waited.
+        waited: Duration,
     },
     /// A connection was being established for the operation, and failed.
     #[error("connecting to {address} failed: {error}")]
@@ -95,6 +112,7 @@ impl CheckOutError {
             Self::PoolCleared { .. } => "poolCleared",
             Self::NotReady { .. } => "notReady",
             Self::Timeout { .. } => "timeout",
+            Self::Abandoned { .. } => "abandoned",
             Self::Establishing { .. } => "establishing",
             Self::IdleConnection { .. } => "idleConnection",
             Self::Forked { .. } => "forked",
@@ -108,7 +126,10 @@ impl CheckOutError {
         match self {
             Self::PoolCleared { .. } | Self::NotReady { .. } => vec![RETRYABLE],
             Self::Establishing { error, .. } | Self::IdleConnection { error, .. } => error.labels(),
-            Self::PoolClosed { .. } | Self::Timeout { .. } | Self::Forked { .. } => Vec::new(),
+            Self::PoolClosed { .. }
+            | Self::Timeout { .. }
+            | Self::Abandoned { .. }
+            | Self::Forked { .. } => Vec::new(),
         }
     }
 
@@ -119,6 +140,7 @@ impl CheckOutError {
             | Self::PoolCleared { address, .. }
             | Self::NotReady { address }
             | Self::Timeout { address, .. }
+            | Self::Abandoned { address, .. }
             | Self::Establishing { address, .. }
             | Self::IdleConnection { address, .. }
             | Self::Forked { address, .. } => address,
@@ -129,7 +151,7 @@ impl CheckOutError {
     /// if it was refused at once.
     pub fn waited(&self) -> Option<Duration> {
         match self {
-            Self::Timeout { waited, .. } => Some(*waited),
+            Self::Timeout { waited, .. } | Self::Abandoned { waited, .. } => Some(*waited),
             Self::Establishing { stages, .. } => Some(stages.iter().map(|(_, took)| took).sum()),
             Self::PoolClosed { .. }
             | Self::PoolCleared { .. }
@@ -139,11 +161,12 @@ impl CheckOutError {
         }
     }
 
-    /// Returns the reason that the event "connection check out failed" gives.
+    /// Returns the reason that the event "connection check out failed" gives: of the three that
+    /// there are, the one that is nearest.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::PoolClosed { .. } | Self::Forked { .. } => "poolClosed",
-            Self::Timeout { .. } => "timeout",
+            Self::Timeout { .. } | Self::Abandoned { .. } => "timeout",
             Self::PoolCleared { .. }
             | Self::NotReady { .. }
             | Self::Establishing { .. }

@@ -4,8 +4,9 @@
 use super::connections::Identity;
 use super::machine::{Pool, State};
 use super::pending::Pending;
-use super::{Action, CheckOutError, CloseReason, Established, PoolEvent};
+use super::{Action, CheckOutError, CloseReason, Established, PoolEvent, Stages};
 use crate::config::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
+use crate::diagnosis::Verdict;
 use crate::failure::Stage;
 use crate::id::ConnectionId;
 use crate::operation::OperationError;
@@ -81,6 +82,7 @@ impl<C> Pool<C> {
         } else {
             let (duration, stages) =
                 (self.now.clock - pending.created, pending.stages(self.now.clock));
+            self.took = Some((duration, longest(&stages)));
             let kind = PoolEvent::ConnectionReady { connection: id, duration, stages };
             self.emit(kind, out);
             let identity = Identity { id, generation: self.generation(service), service };
@@ -91,6 +93,28 @@ impl<C> Pool<C> {
             self.serve(out);
         }
         self.establish(out);
+    }
+
+    /// Says that establishing connections takes too long, if connections are being established and
+    /// there is room for more: then it is not the size of the pool that operations wait for.
+    pub(super) fn slow_establishment(&self) -> Option<Verdict> {
+        let (options, counts) = (&self.config.options, self.counts());
+        let has_room =
+            options.max_pool_size == 0 || counts.total() < options.max_pool_size as usize;
+        let oldest = self.pending.oldest().filter(|_| has_room)?;
+        let lasts = self.now.clock - oldest.created;
+        let stages = longest(&oldest.stages(self.now.clock));
+        // What is still going on may take as long again.
+        let known = self.took.filter(|(took, _)| *took >= lasts);
+        let (takes, stage) = known.unwrap_or((lasts, stages));
+        Some(Verdict::EstablishmentSlow {
+            server: self.config.address.clone(),
+            takes,
+            stage,
+            max_connecting: options.max_connecting,
+            in_use: counts.in_use.try_into().unwrap_or(u32::MAX),
+            max_pool_size: options.max_pool_size,
+        })
     }
 
     /// Whoever the connection was created for waits for nothing but its error now.
@@ -110,7 +134,7 @@ impl<C> Pool<C> {
     ) {
         self.failing(id);
         let Some(pending) = self.pending.remove(id, self.generation(None)) else { return };
-        self.closed(id, CloseReason::Error, out);
+        self.closed(id, CloseReason::Error, Some(Box::new(error.clone())), out);
         if let Some(waiter) = pending.failing {
             let (address, stages) = (self.config.address.clone(), pending.stages(self.now.clock));
             self.refuse(waiter, CheckOutError::Establishing { address, error, stages }, out);
@@ -118,4 +142,9 @@ impl<C> Pool<C> {
         self.populate_at = self.now.clock + MIN_HEARTBEAT_FREQUENCY;
         self.establish(out);
     }
+}
+
+/// Returns the stage that took the longest.
+fn longest(stages: &Stages) -> Option<Stage> {
+    stages.iter().max_by_key(|(_, took)| *took).map(|(stage, _)| *stage)
 }

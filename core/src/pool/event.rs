@@ -5,10 +5,11 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use serde::Serialize;
 
-use super::{CheckOutError, CloseReason, Stages};
+use super::{CheckOut, CheckOutError, CloseReason, Stages};
 use crate::config::PoolOptions;
 use crate::failure::Failure;
 use crate::id::ConnectionId;
+use crate::operation::OperationError;
 
 /// Something that happened to a pool or one of its connections.
 #[derive(Clone, Debug, Serialize)]
@@ -27,7 +28,7 @@ pub enum PoolEvent {
     /// balancer, those to one service.
     PoolCleared {
         /// Behind a load balancer, the service.
-        #[serde(rename = "serviceId", serialize_with = "service_id")]
+        #[serde(rename = "serviceId", serialize_with = "crate::id::service_id")]
         service: Option<ObjectId>,
         /// True if connections in use are interrupted.
         interrupt_in_use_connections: bool,
@@ -61,6 +62,9 @@ pub enum PoolEvent {
         connection: ConnectionId,
         /// The reason.
         reason: CloseReason,
+        /// The error, if that is the reason.
+        #[serde(skip)]
+        error: Option<Box<OperationError>>,
     },
     /// An operation asks for a connection.
     ConnectionCheckOutStarted,
@@ -91,6 +95,24 @@ pub enum PoolEvent {
 }
 
 impl PoolEvent {
+    /// Lists the events of a check-out that has found an available connection at once.
+    pub const fn of_check_out(check_out: &CheckOut) -> [Self; 2] {
+        let connection = check_out.connection;
+        let checked_out = Self::ConnectionCheckedOut { connection, duration: Duration::ZERO };
+        [Self::ConnectionCheckOutStarted, checked_out]
+    }
+
+    /// Returns whether it tells of a check-out or a check-in that goes well, as each operation has
+    /// one.
+    pub const fn is_of_check_out(&self) -> bool {
+        matches!(
+            self,
+            Self::ConnectionCheckOutStarted
+                | Self::ConnectionCheckedOut { .. }
+                | Self::ConnectionCheckedIn { .. }
+        )
+    }
+
     /// Returns the name, as in JSON: a label for metrics, which stays as it is.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -106,16 +128,6 @@ impl PoolEvent {
             Self::ConnectionCheckedOut { .. } => "connectionCheckedOut",
             Self::ConnectionCheckedIn { .. } => "connectionCheckedIn",
         }
-    }
-}
-
-fn service_id<S: serde::Serializer>(
-    service: &Option<ObjectId>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match service {
-        Some(service) => serializer.collect_str(service),
-        None => serializer.serialize_none(),
     }
 }
 

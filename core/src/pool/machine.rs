@@ -1,5 +1,7 @@
 //! The pool as a machine: what it is told, and its deadlines.
 
+use std::time::Duration;
+
 use bson::oid::ObjectId;
 
 use super::connections::{ConnectionTable, Identity};
@@ -10,9 +12,10 @@ use super::{
     Action, CheckOut, CheckOutError, CloseReason, Command, Counts, Input, Obstacle, PoolConfig,
     PoolEvent,
 };
-use crate::failure::Failure;
+use crate::failure::{Failure, Stage};
 use crate::id::{ConnectionId, Generation, WaiterId};
 use crate::machine::Machine;
+use crate::operation::OperationError;
 use crate::time::{Instant, Time};
 
 /// The connection pool of one server, generic over what its runtime calls a connection.
@@ -65,6 +68,8 @@ pub struct Pool<C> {
     pub(super) last: u64,
     /// Until when nothing is established for minPoolSize.
     pub(super) populate_at: Instant,
+    /// The time that the last connection took to establish, and the stage that took most of it.
+    pub(super) took: Option<(Duration, Option<Stage>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +100,7 @@ impl<C> Pool<C> {
             queue: Queue::default(),
             last: 0,
             populate_at: Instant::ZERO,
+            took: None,
         }
     }
 
@@ -157,6 +163,20 @@ impl<C> Pool<C> {
         ConnectionId(self.last)
     }
 
+    /// Sets a number aside that none of its own connections will have: that of a connection to the
+    /// same server which is not in the pool.
+    pub const fn reserve(&mut self) -> ConnectionId {
+        self.last += 1;
+        self.newest()
+    }
+
+    /// Has the next connection be the one with this number.
+    #[must_use]
+    pub const fn beginning_with(mut self, first: ConnectionId) -> Self {
+        self.last = first.0.saturating_sub(1);
+        self
+    }
+
     /// Returns how many connections there are, and how many operations wait.
     pub fn counts(&self) -> Counts {
         Counts {
@@ -211,6 +231,15 @@ impl<C> Pool<C> {
         }
     }
 
+    /// A check-out that was told to begin is told to end, although nobody waits for it any more.
+    fn abandon(&mut self, waiter: WaiterId, out: &mut Vec<Action<C>>) {
+        let waiter = self.queue.abandon(waiter).or_else(|| self.pending.forget(waiter));
+        let Some(waiter) = waiter else { return };
+        let (address, duration) = (self.config.address.clone(), self.now.clock - waiter.since);
+        let error = Box::new(CheckOutError::Abandoned { address, waited: duration });
+        self.emit(PoolEvent::ConnectionCheckOutFailed { error, duration }, out);
+    }
+
     /// Hands available connections to those who wait.
     pub(super) fn serve(&mut self, out: &mut Vec<Action<C>>) {
         while !self.queue.is_empty() {
@@ -238,16 +267,26 @@ impl<C> Pool<C> {
                 waited: self.now.clock - waiter.since,
                 obstacle,
                 in_use: self.config.load_balanced.then(|| self.connections.connections_in_use()),
+                verdict: self.slow_establishment().map(Box::new),
             };
             self.refuse(waiter, error, out);
         }
     }
 
-    fn check_in(&mut self, check_out: &CheckOut, connection: Option<C>, out: &mut Vec<Action<C>>) {
+    fn check_in(
+        &mut self,
+        check_out: &CheckOut,
+        outcome: Result<C, Box<OperationError>>,
+        out: &mut Vec<Action<C>>,
+    ) {
         let Some((identity, interrupted)) = self.connections.checked_out(check_out) else {
             let id = check_out.connection;
-            out.extend(connection.map(|connection| Action::Dispose { id, connection }));
+            out.extend(outcome.ok().map(|connection| Action::Dispose { id, connection }));
             return;
+        };
+        let (connection, error) = match outcome {
+            Ok(connection) => (Some(connection), None),
+            Err(error) => (None, Some(error)),
         };
         self.checked_in(identity.id, out);
         let closed = matches!(self.state, State::Closed);
@@ -264,7 +303,9 @@ impl<C> Pool<C> {
             }
             (connection, reason) => {
                 self.connections.remove(check_out);
-                self.closed(identity.id, reason.unwrap_or(CloseReason::Error), out);
+                let reason = reason.unwrap_or(CloseReason::Error);
+                let error = error.filter(|_| reason == CloseReason::Error);
+                self.closed(identity.id, reason, error, out);
                 let id = identity.id;
                 out.extend(connection.map(|connection| Action::Dispose { id, connection }));
                 self.establish(out);
@@ -394,7 +435,7 @@ impl<C> Pool<C> {
     fn abort_pending(&mut self, reason: CloseReason, out: &mut Vec<Action<C>>) {
         for (connection, pending) in self.pending.take_all() {
             out.push(Action::Abort { connection });
-            self.closed(connection, reason, out);
+            self.closed(connection, reason, None, out);
             // Its own failure is not going to be told any more.
             pending.failing.into_iter().for_each(|waiter| self.queue.enter(waiter));
         }
@@ -414,9 +455,10 @@ impl<C> Pool<C> {
         &self,
         connection: ConnectionId,
         reason: CloseReason,
+        error: Option<Box<OperationError>>,
         out: &mut Vec<Action<C>>,
     ) {
-        self.emit(PoolEvent::ConnectionClosed { connection, reason }, out);
+        self.emit(PoolEvent::ConnectionClosed { connection, reason, error }, out);
     }
 
     /// Closes a connection that belongs to the pool.
@@ -426,7 +468,7 @@ impl<C> Pool<C> {
         reason: CloseReason,
         out: &mut Vec<Action<C>>,
     ) {
-        self.closed(id, reason, out);
+        self.closed(id, reason, None, out);
         out.push(Action::Dispose { id, connection });
     }
 
@@ -466,10 +508,7 @@ impl<C> Machine for Pool<C> {
         match input {
             Input::Command(command) => self.command(command, out),
             Input::CheckOut { waiter, deadline } => self.check_out(waiter, deadline, out),
-            Input::Abandon { waiter } => {
-                self.queue.abandon(waiter);
-                self.pending.forget(waiter);
-            }
+            Input::Abandon { waiter } => self.abandon(waiter, out),
             Input::Reached { connection, stage } => self.reached(connection, stage),
             Input::Failing { connection } => self.failing(connection),
             Input::Established { connection, outcome: Ok(established) } => {
@@ -478,7 +517,7 @@ impl<C> Machine for Pool<C> {
             Input::Established { connection, outcome: Err(error) } => {
                 self.not_established(connection, error, out);
             }
-            Input::CheckIn { check_out, connection } => self.check_in(&check_out, connection, out),
+            Input::CheckIn { check_out, outcome } => self.check_in(&check_out, outcome, out),
             Input::Pin { check_out, purpose } => self.connections.pin(&check_out, purpose),
             Input::Close => self.shut(out),
         }

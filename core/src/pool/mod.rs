@@ -90,8 +90,8 @@ pub enum Input<C> {
     CheckIn {
         /// The check-out.
         check_out: CheckOut,
-        /// The connection, or `None` if it is of no more use.
-        connection: Option<C>,
+        /// The connection, or why it is of no more use.
+        outcome: Result<C, Box<OperationError>>,
     },
     /// The check-out is needed for more than one operation, which the error of a time-out tells
     /// behind a load balancer.

@@ -68,6 +68,11 @@ impl PendingSet {
         self.limits.first().map(|(limit, _)| *limit)
     }
 
+    /// Returns the one that was begun first.
+    pub(super) fn oldest(&self) -> Option<&Pending> {
+        self.connections.values().next()
+    }
+
     pub(super) fn find(&self, connection: ConnectionId) -> Option<&Pending> {
         self.connections.get(&connection)
     }
@@ -77,10 +82,9 @@ impl PendingSet {
     }
 
     /// Notes that a waiter has stopped waiting.
-    pub(super) fn forget(&mut self, waiter: WaiterId) {
-        for pending in self.connections.values_mut() {
-            pending.failing.take_if(|failing| failing.id == waiter);
-        }
+    pub(super) fn forget(&mut self, waiter: WaiterId) -> Option<Waiter> {
+        let mut pending = self.connections.values_mut();
+        pending.find_map(|pending| pending.failing.take_if(|failing| failing.id == waiter))
     }
 
     pub(super) fn add(&mut self, connection: ConnectionId, pending: Pending) {

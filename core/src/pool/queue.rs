@@ -87,10 +87,9 @@ impl Queue {
     }
 
     /// Takes a waiter out that has stopped waiting.
-    pub(super) fn abandon(&mut self, waiter: WaiterId) {
-        if let Some(ticket) = self.tickets.get(&waiter).copied() {
-            self.leave(ticket);
-        }
+    pub(super) fn abandon(&mut self, waiter: WaiterId) -> Option<Waiter> {
+        let ticket = self.tickets.get(&waiter).copied()?;
+        self.leave(ticket)
     }
 
     /// Notes that a connection is being created for the first waiter that has none.

@@ -100,7 +100,7 @@ impl Fixture {
 
     fn check_in(&mut self, connection: u64) {
         let check_out = self.check_out_of(connection);
-        self.tell(Input::CheckIn { check_out, connection: Some(connection) });
+        self.tell(Input::CheckIn { check_out, outcome: Ok(connection) });
     }
 
     fn check_out_of(&self, connection: u64) -> CheckOut {
@@ -182,6 +182,11 @@ fn told(event: &PoolEvent) -> String {
         }
         PoolEvent::ConnectionCheckedIn { connection, .. } => format!("{connection} checked in"),
     }
+}
+
+/// A connection that is of no more use.
+fn broken() -> Result<u64, Box<OperationError>> {
+    Err(Box::new(OperationError::Stream(failure())))
 }
 
 fn failure() -> Failure {

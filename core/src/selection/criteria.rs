@@ -80,7 +80,7 @@ impl Criteria {
     }
 
     /// The mode that decides among the members of a replica set; a write needs the primary.
-    pub(super) fn mode(&self) -> ReadMode {
+    pub(crate) fn mode(&self) -> ReadMode {
         self.read_preference.as_ref().map_or(ReadMode::Primary, ReadPreference::mode)
     }
 

@@ -8,17 +8,12 @@ mod available;
 mod choose;
 mod command;
 mod criteria;
-mod error;
 mod explain;
-mod judge;
 mod snapshot;
 mod suitable;
-mod verdict;
 
 pub use command::read_preference_argument;
 pub use criteria::{Criteria, Predicate};
-pub use error::{Check, SelectionError, Trouble};
 pub use explain::{Explanation, Reason, ServerExplanation};
-pub(crate) use judge::Circumstances;
 pub use snapshot::{Refusal, Snapshot};
-pub use verdict::Verdict;
+pub(crate) use suitable::is_replica_set;

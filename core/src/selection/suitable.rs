@@ -165,6 +165,6 @@ fn staleness(snapshot: &Snapshot, server: &ServerDescription) -> Option<i128> {
     }
 }
 
-pub(super) const fn is_replica_set(topology: TopologyType) -> bool {
+pub(crate) const fn is_replica_set(topology: TopologyType) -> bool {
     matches!(topology, TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary)
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::config::ServerAddress;
+use crate::diagnosis::SelectionError;
 use crate::dns::Question;
 use crate::id::{LinkId, ServerId, WaiterId};
 use crate::pool;
-use crate::selection::{SelectionError, Snapshot};
+use crate::selection::Snapshot;
 use crate::topology::Event;
 
 /// An action that a topology asks for; to be performed in order, and without blocking.

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::command::{CommandEvent, MonitoredCommand};
 use crate::config::ServerAddress;
 use crate::description::{Change, ServerDescription, TopologyDescription};
+use crate::diagnosis::Verdict;
 use crate::dns::srv::SrvError;
 use crate::failure::Failure;
 use crate::id::{LinkId, ServerId, TopologyId};
@@ -151,6 +153,13 @@ pub enum EventKind {
         #[serde(serialize_with = "as_text")]
         error: SrvError,
     },
+    /// Something was found out that explains failures, or will cause some; no event of the
+    /// specifications.
+    Diagnosed {
+        /// The likely cause.
+        #[serde(flatten, serialize_with = "in_words")]
+        verdict: Verdict,
+    },
     /// Something happened to the pool of a server (Connection Monitoring and Pooling).
     #[serde(untagged)]
     Pool {
@@ -162,6 +171,21 @@ pub enum EventKind {
         /// The event.
         #[serde(flatten)]
         event: PoolEvent,
+    },
+    /// Something happened to a command of the application (Command Logging and Monitoring).
+    #[serde(untagged)]
+    Command {
+        /// The membership of the server that the command is sent to.
+        #[serde(rename = "serverId")]
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The command.
+        #[serde(flatten)]
+        command: Arc<MonitoredCommand>,
+        /// The event.
+        #[serde(flatten)]
+        event: CommandEvent,
     },
 }
 
@@ -186,13 +210,18 @@ impl MonitoringConnection {
     }
 }
 
+fn in_words<S: serde::Serializer>(verdict: &Verdict, serializer: S) -> Result<S::Ok, S::Error> {
+    verdict.finding().serialize(serializer)
+}
+
 fn as_text<S: serde::Serializer>(error: &SrvError, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(error)
 }
 
 impl EventKind {
     /// Returns the name, as in JSON: a label for metrics, which stays as it is. An event
-    /// of a pool has the name of [that](PoolEvent::name).
+    /// of a pool has the name of [that](PoolEvent::name), one of a command of
+    /// [that](CommandEvent::name).
     pub const fn name(&self) -> &'static str {
         match self {
             Self::TopologyOpening => "topologyOpening",
@@ -206,7 +235,9 @@ impl EventKind {
             Self::ServerHeartbeatFailed { .. } => "serverHeartbeatFailed",
             Self::SrvHostRefused { .. } => "srvHostRefused",
             Self::SrvRescanFailed { .. } => "srvRescanFailed",
+            Self::Diagnosed { .. } => "diagnosed",
             Self::Pool { event, .. } => event.name(),
+            Self::Command { event, .. } => event.name(),
         }
     }
 
@@ -226,7 +257,9 @@ impl EventKind {
             | Self::ServerHeartbeatFailed { .. }
             | Self::SrvHostRefused { .. }
             | Self::SrvRescanFailed { .. }
-            | Self::Pool { .. } => None,
+            | Self::Diagnosed { .. }
+            | Self::Pool { .. }
+            | Self::Command { .. } => None,
         }
     }
 }

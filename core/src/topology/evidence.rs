@@ -7,9 +7,8 @@ use std::time::Duration;
 use super::history::History;
 use crate::config::Options;
 use crate::description::TopologyType;
-use crate::selection::{
-    Check, Circumstances, Criteria, SelectionError, Snapshot, Trouble, Verdict,
-};
+use crate::diagnosis::{Check, Circumstances, SelectionError, Trouble, Verdict};
+use crate::selection::{Criteria, Snapshot};
 use crate::time::Instant;
 
 /// The evidence for why operations find no server, as it was at one moment.
@@ -22,6 +21,7 @@ pub struct Evidence {
     pub(super) history: History,
     pub(super) troubles: Vec<Trouble>,
     pub(super) checks: Vec<Check>,
+    pub(super) findings: Vec<Verdict>,
     pub(super) now: Instant,
 }
 
@@ -59,14 +59,18 @@ impl Evidence {
                 troubles: &self.troubles,
                 checks: &self.checks,
                 tls: self.options.tls().is_some(),
+                connect_timeout: self.options.connect_timeout(),
+                stale: self.history.stale.as_ref(),
                 without_primary: self.now - self.history.primary_seen,
             };
             circumstances.find(&self.snapshot, criteria, &explanation)
         });
         SelectionError {
             verdict,
+            also: self.findings,
             criteria: criteria.to_string().into(),
             waited,
+            limited_by: None,
             topology_type: self.topology_type,
             explanation,
             troubles: self.troubles,

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::description::{
     Removal, RemovalReason, ServerDescription, ServerType, TopologyDescription, TopologyType,
 };
+use crate::diagnosis::Staleness;
 use crate::time::Instant;
+
+use super::findings::Gap;
 
 /// The past, as errors tell it.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +24,11 @@ pub(super) struct History {
     /// A member of the right replica set that was removed, because its set lists other addresses
     /// only; until a server has answered that stays.
     pub(super) guide: Option<Arc<ServerDescription>>,
+    /// The last server that claimed to be primary after another one was elected, until there is a
+    /// primary.
+    pub(super) stale: Option<Staleness>,
+    /// The last time that the process did not run.
+    pub(super) gap: Option<Gap>,
 }
 
 impl History {
@@ -36,6 +44,9 @@ impl History {
             self.primary_seen = now;
         }
         self.had_primary = description.topology_type == TopologyType::ReplicaSetWithPrimary;
+        if self.had_primary {
+            self.stale = None;
+        }
         self.learn_guide(description, removed);
         let (is_empty, was_emptied) = (description.servers().is_empty(), self.emptied.is_some());
         // Others may have left with the one that answered.

@@ -1,5 +1,7 @@
 //! One server as the topology keeps it: its monitor, and the generations of its pool.
 
+use std::time::Duration;
+
 use bson::oid::ObjectId;
 use serde::Serialize;
 
@@ -25,12 +27,28 @@ pub(super) struct Member {
     /// True if the server has ever answered, which only errors tell.
     #[serde(skip)]
     pub(super) has_answered: bool,
+    /// The number of operations in a row that were refused because it is no primary, and when the
+    /// last one was.
+    #[serde(skip)]
+    pub(super) refusals: Option<Box<(u32, Instant)>>,
+    /// The time that its name took to be looked up, if that was slow.
+    #[serde(skip)]
+    pub(super) slow_lookup: Option<Box<Duration>>,
 }
 
 impl Member {
     pub(super) fn new(address: ServerAddress, monitor: Option<Monitor>) -> Self {
         let generations = Generations::default();
-        Self { address, monitor, ready: false, failing: None, generations, has_answered: false }
+        Self {
+            address,
+            monitor,
+            ready: false,
+            failing: None,
+            generations,
+            has_answered: false,
+            refusals: None,
+            slow_lookup: None,
+        }
     }
 
     /// Returns the generation that connections made now belong to.

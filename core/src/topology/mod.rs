@@ -7,6 +7,7 @@ mod action;
 pub mod deduce;
 mod event;
 mod evidence;
+mod findings;
 mod history;
 mod inherit;
 mod member;
@@ -17,6 +18,7 @@ mod reseed;
 mod scan;
 mod srv;
 mod state;
+mod topics;
 mod update;
 mod wait;
 
@@ -47,6 +49,7 @@ use monitor::{Context, Monitor};
 use reseed::Reseed;
 use scan::Scan;
 use srv::Rescan;
+pub use topics::Topics;
 use update::{Update, initial_description};
 use wait::Waiter;
 
@@ -299,7 +302,12 @@ impl Topology {
                 });
             }
             Input::Reached { link, stage } => {
-                self.with_monitor(link.server, out, |monitor, _| monitor.reached(link, stage));
+                let took = self.with_monitor(link.server, out, |monitor, ctx| {
+                    monitor.reached(link, stage, ctx.now.clock)
+                });
+                if let Some(took) = took.flatten() {
+                    self.find_by_lookup(link.server, took, out);
+                }
             }
             Input::Received { link, bytes } => {
                 let outcome = self.with_monitor(link.server, out, |monitor, ctx| {
@@ -385,6 +393,7 @@ impl Machine for Topology {
     }
 
     fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
+        self.note_gap(now.clock);
         self.now = self.now.max(now);
         if self.state == State::New {
             self.open(out);

@@ -69,6 +69,8 @@ impl Topology {
         if error.wants_secondary_ok() && is_no_primary(current.server_type) {
             return;
         }
+        let current = Arc::clone(current);
+        self.find_by_refusal(server, &current, error, out);
         // Any state change comes with a new topologyVersion, so an equal one is stale too.
         if let (Some(known), Some(new)) = (&current.topology_version, &error.topology_version)
             && !known.is_older_than(new)

@@ -40,11 +40,12 @@ impl Topology {
             && self.server(id).is_some_and(|server| server.server_type == ServerType::Unknown);
         // "Clear the connection pool on both network and command errors"; a time-out says that
         // connections in use hang as well.
-        if let (Some(cause), Some(member)) = (failure, self.members.get_mut(&id)) {
+        if let (Some(cause), Some(member)) = (failure.clone(), self.members.get_mut(&id)) {
             let interrupt = cause.cause == Cause::Timeout;
             let command = member.clear(cause, interrupt);
             out.push(Action::Pool { server: id, command });
         }
+        self.find_by_check(id, &server, failure.as_ref(), out);
         let needed = !self.waiters.is_empty();
         self.with_monitor(id, out, |monitor, ctx| {
             if is_refused {
@@ -65,7 +66,7 @@ impl Topology {
     /// names their server, are ready before it can be selected, and end after it has gone.
     pub(super) fn publish(&mut self, update: Update<'_>, out: &mut Vec<Action>) {
         let is_news = update.is_news(&self.description);
-        let Update { topology, server, changed, added, removed, sole, recheck, .. } = update;
+        let Update { topology, server, changed, added, removed, sole, recheck, stale, .. } = update;
         let previous = std::mem::replace(&mut self.description, Arc::new(topology));
         let new = Arc::clone(&self.description);
         self.snapshot = Arc::new(match sole {
@@ -73,6 +74,7 @@ impl Topology {
             None => Snapshot::new(Arc::clone(&new), &self.options),
         });
         self.history.learn(&new, &removed, self.now.judged);
+        self.history.stale = stale.or_else(|| self.history.stale.take());
         self.stop_rescans_unless_sharded();
         for server in &added {
             self.join(server, out);

@@ -14,8 +14,8 @@ use super::wait::{Answer, Chance, Waiter};
 use super::{Action, Topology};
 use crate::config::{MIN_HEARTBEAT_FREQUENCY, Options, ServerAddress};
 use crate::description::{ServerDescription, ServerType, TopologyType};
+use crate::diagnosis::{SelectionError, Verdict};
 use crate::id::ServerId;
-use crate::selection::{SelectionError, Verdict};
 use crate::time::Instant;
 
 /// For how long a server whose check has failed is left alone: cooldownMS.

@@ -13,6 +13,7 @@ use crate::config::{Options, ServerAddress};
 use crate::description::{
     Replaced, ServerDescription, ServerType, TopologyDescription, TopologyType,
 };
+use crate::diagnosis::Staleness;
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
 use crate::time::Instant;
@@ -63,6 +64,8 @@ pub(super) struct Update<'a> {
     replacements: usize,
     /// Servers to check as soon as possible.
     pub(super) recheck: Vec<ServerId>,
+    /// The server, if it claims to be primary and another one was elected since.
+    pub(super) stale: Option<Staleness>,
 }
 
 impl<'a> Update<'a> {
@@ -121,6 +124,7 @@ impl<'a> Update<'a> {
             sole: None,
             replacements: 0,
             recheck: Vec::new(),
+            stale: None,
         }
     }
 
@@ -284,7 +288,9 @@ impl<'a> Update<'a> {
             }
             Some(_) => {}
         }
-        if let Err(failure) = self.judge_staleness(&server) {
+        if let Err(staleness) = self.judge_staleness(&server) {
+            let failure = staleness.failure();
+            self.stale = Some(staleness);
             self.replace(Arc::new(server.failed(self.now, failure)));
             return self.check_if_has_primary();
         }
@@ -298,13 +304,13 @@ impl<'a> Update<'a> {
 
     /// "Using electionId and setVersion to detect stale primaries": raises the maxima, or says why
     /// the primary is stale.
-    fn judge_staleness(&mut self, server: &ServerDescription) -> Result<(), Failure> {
+    fn judge_staleness(&mut self, server: &ServerDescription) -> Result<(), Staleness> {
         let (election_id, set_version) = (server.election_id, server.set_version);
         let (max_id, max_version) = (self.topology.max_election_id, self.topology.max_set_version);
         if server.max_wire_version >= ELECTION_ID_FIRST_WIRE_VERSION {
             // `None` sorts first, as the specification asks for null.
             if (election_id, set_version) < (max_id, max_version) {
-                return Err(stale(election_id, set_version, max_id, max_version));
+                return Err(stale(server, (max_id, max_version)));
             }
             self.topology.max_election_id = election_id;
             self.topology.max_set_version = set_version;
@@ -314,7 +320,7 @@ impl<'a> Update<'a> {
             if let (Some(max_id), Some(max_version)) = (max_id, max_version)
                 && (max_version, max_id) > (version, id)
             {
-                return Err(stale(election_id, set_version, Some(max_id), Some(max_version)));
+                return Err(stale(server, (Some(max_id), Some(max_version))));
             }
             self.topology.max_election_id = election_id;
         }
@@ -383,21 +389,24 @@ fn is_known_by_another_name(server: &ServerDescription) -> bool {
     server.me.as_ref().is_some_and(|me| *me != server.address)
 }
 
-fn stale(
-    election_id: Option<ObjectId>,
-    set_version: Option<i64>,
-    max_election_id: Option<ObjectId>,
-    max_set_version: Option<i64>,
-) -> Failure {
-    let tuple = |id: Option<ObjectId>, version: Option<i64>| {
+fn stale(server: &ServerDescription, newest: (Option<ObjectId>, Option<i64>)) -> Staleness {
+    let tuple = |(id, version): (Option<ObjectId>, Option<i64>)| {
         let id = id.map_or_else(|| "none".to_owned(), |id| id.to_string());
         let version = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
         format!("({id}, {version})")
     };
-    let detail = format!(
-        "primary marked stale due to electionId/setVersion mismatch, {} is stale compared to {}",
-        tuple(election_id, set_version),
-        tuple(max_election_id, max_set_version)
-    );
-    Failure::new(Stage::Hello, Cause::StalePrimary, detail)
+    let claim = tuple((server.election_id, server.set_version));
+    Staleness { server: server.address.clone(), claim, newest: tuple(newest) }
+}
+
+impl Staleness {
+    /// Returns the error that the server's description has, in the words of the specification.
+    fn failure(&self) -> Failure {
+        let Self { claim, newest, .. } = self;
+        let detail = format!(
+            "primary marked stale due to electionId/setVersion mismatch, {claim} is stale compared \
+             to {newest}"
+        );
+        Failure::new(Stage::Hello, Cause::StalePrimary, detail)
+    }
 }

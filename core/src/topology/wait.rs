@@ -11,8 +11,9 @@ use serde::Serialize;
 use super::evidence::Evidence;
 use super::{Action, State, Topology};
 use crate::description::{ServerDescription, ServerType};
+use crate::diagnosis::{Check, SelectionError, Trouble, Verdict};
 use crate::id::{ServerId, WaiterId};
-use crate::selection::{Check, Criteria, SelectionError, Trouble, Verdict};
+use crate::selection::Criteria;
 use crate::time::{Instant, Time};
 
 /// True if to look again, or why there is no server.
@@ -152,6 +153,7 @@ impl Topology {
             history: self.history.clone(),
             troubles: servers.iter().filter_map(|server| self.trouble(server, judged)).collect(),
             checks: servers.iter().filter_map(|server| self.check_of(server, clock)).collect(),
+            findings: self.findings(clock),
             now: judged,
         }
     }

@@ -52,6 +52,11 @@ impl<'t> Replay<'t> {
         &self.topology
     }
 
+    /// Returns the actions of the last call.
+    pub fn actions(&self) -> &[Action] {
+        &self.actions
+    }
+
     /// Calls the machine once more; `None` at the end of the trace, or at its [`gap`](Trace::gap).
     ///
     /// # Errors

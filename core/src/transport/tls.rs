@@ -115,10 +115,12 @@ impl Tls {
                 (Cause::NotTls, "the server's answer is not TLS; it may not expect TLS".into())
             }
             Error::AlertReceived(alert) => {
-                (Cause::TlsRefused, format!("the server ended TLS with the alert {alert:?}"))
+                let detail = format!("the server ended TLS with the alert {alert:?}");
+                (Cause::TlsRefused { alert: Some(alert.into()) }, detail)
             }
             Error::PeerIncompatible(reason) => {
-                (Cause::TlsRefused, format!("the server's TLS is too different: {reason:?}"))
+                let detail = format!("the server's TLS is too different: {reason:?}");
+                (Cause::TlsRefused { alert: None }, detail)
             }
             error => {
                 let error = error.to_string();

@@ -72,6 +72,12 @@ impl<'a> CommandWriter<'a> {
         self.out.push(value.into());
     }
 
+    /// Adds an integer of 64 bits.
+    pub fn long(&mut self, name: &str, value: i64) {
+        self.element(0x12, name);
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
     /// Ends the command, adds document sequences, each a name and its documents, and returns the
     /// length of the message.
     ///

@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::{Buf, BytesMut};
 
-use super::{HEADER_LEN, MAX_MESSAGE_LEN, Message, WireError};
+use super::{HEADER_LEN, MAX_HELLO_LEN, MAX_MESSAGE_LEN, Message, WireError};
 
 /// The least number of bytes to read when the length of the next message is not known yet.
 const READ_AHEAD: usize = 1024;
@@ -120,12 +120,36 @@ impl Frames {
         if self.filled < 4 {
             return Ok(None);
         }
+        if self.limit <= MAX_HELLO_LEN && is_tls_alert(&self.buffer[..self.filled]) {
+            return Err(WireError::OtherProtocol("TLS"));
+        }
         let length = (&self.buffer[..4]).get_i32_le();
         match usize::try_from(length) {
             Ok(length) if (HEADER_LEN..=self.limit).contains(&length) => Ok(Some(length)),
-            _ => Err(WireError::Length { length, most: self.limit }),
+            _ => Err(match other_protocol(&self.buffer[..4]) {
+                Some(protocol) => WireError::OtherProtocol(protocol),
+                None => WireError::Length { length, most: self.limit },
+            }),
         }
     }
+}
+
+/// Returns which protocol the first four bytes of an answer belong to, if it is a well-known one;
+/// the lengths that they would stand for are not allowed.
+pub fn other_protocol(first: &[u8]) -> Option<&'static str> {
+    match first {
+        b"HTTP" | b"<htm" | b"<HTM" | b"<!DO" | b"<!do" => Some("HTTP"),
+        b"SSH-" => Some("SSH"),
+        b"-ERR" | b"-NOA" | b"-DEN" | b"+PON" => Some("the protocol of Redis"),
+        b"220 " | b"220-" => Some("SMTP or FTP"),
+        _ => None,
+    }
+}
+
+/// Returns whether an answer is a TLS record with an alert. The length that its first bytes would
+/// stand for is allowed, but no reply to hello has it.
+const fn is_tls_alert(bytes: &[u8]) -> bool {
+    matches!(bytes, [21, 3, 1..=4, 0, 2, 1 | 2, ..])
 }
 
 /// Takes everything.

@@ -20,7 +20,7 @@ pub use compression::{
     Compression, Compressor, Decompressor, NotCompiledIn, is_compiled_in, may_be_compressed,
 };
 pub use exchange::{Awaited, Reply, RequestIds};
-pub use frames::Frames;
+pub use frames::{Frames, other_protocol};
 pub use message::{Header, Message};
 pub use op_msg::{
     DocumentSequence, Flags, OpMsg, SequenceError, SequenceNames, write_op_msg,
@@ -67,6 +67,9 @@ pub enum WireError {
         /// The length of the longest that is allowed.
         most: usize,
     },
+    /// Bytes of another protocol, where a message should begin.
+    #[error("the peer answers in {0}")]
+    OtherProtocol(&'static str),
     /// The message ends before its content does.
     #[error("a message that ends inside its {0}")]
     Truncated(&'static str),

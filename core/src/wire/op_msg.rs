@@ -91,6 +91,20 @@ impl<'a> OpMsg<'a> {
         })
     }
 
+    /// Reads the one message that `bytes` are, header included: as one that is about to be sent.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong if they are too short, have another opcode, or are malformed, checksum
+    /// included.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let found = &mut bytes.get(HEADER_LEN - 4..).unwrap_or_default();
+        match take_i32(found, "header")? {
+            op_code::OP_MSG => Self::parse(bytes),
+            found => Err(WireError::OpCode { expected: op_code::OP_MSG, found }),
+        }
+    }
+
     /// Reads a message with the right opcode; every section is checked to be whole.
     pub(super) fn parse(message: &'a [u8]) -> Result<Self, WireError> {
         let mut rest = &message[HEADER_LEN..];

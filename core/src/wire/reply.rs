@@ -50,7 +50,14 @@ impl ReplyDocument {
                 fields.append(name, value);
             }
         }
-        Self(fields.into_bytes().into())
+        fields.into()
+    }
+}
+
+/// A document of one's own.
+impl From<RawDocumentBuf> for ReplyDocument {
+    fn from(document: RawDocumentBuf) -> Self {
+        Self(document.into_bytes().into())
     }
 }
 

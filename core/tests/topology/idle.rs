@@ -37,8 +37,8 @@ fn heartbeat(fixture: &mut Fixture, round: u64) {
 fn an_idle_client_wakes_up_three_times_per_heartbeat_and_server_at_most() {
     let mut fixture = idle_client();
     let before = fixture.topology.calls;
-    (1..=10_000).for_each(|round| heartbeat(&mut fixture, round));
-    let per_heartbeat = (fixture.topology.calls - before) as f64 / 10_000.0 / 3.0;
+    (1..=1_000).for_each(|round| heartbeat(&mut fixture, round));
+    let per_heartbeat = (fixture.topology.calls - before) as f64 / 1_000.0 / 3.0;
     // A streamed reply, the answer to a measurement, and the timer that began it; the timer of
     // three servers is one.
     assert!(per_heartbeat <= 3.0, "{per_heartbeat}");

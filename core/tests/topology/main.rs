@@ -1,6 +1,7 @@
 //! The topology machine, driven through its public interface in virtual time.
 
 mod extremes;
+mod findings;
 mod fixture;
 mod handshake;
 mod hostile;

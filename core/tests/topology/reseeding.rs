@@ -7,10 +7,11 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{RawDocumentBuf, cstr};
 use sdam_core::config::Options;
+use sdam_core::diagnosis::{SelectionError, Verdict};
 use sdam_core::dns::srv::{SrvRecord, complete};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::selection::{Criteria, SelectionError, Verdict};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 
@@ -284,7 +285,7 @@ fn another_set_that_was_found_once_is_not_blamed_for_a_later_loss() {
     };
     assert_eq!(fixture.summary(), "ReplicaSetNoPrimary");
     let found = error(&mut fixture);
-    assert!(matches!(found.verdict, Verdict::NoServersLeft { .. }), "{found}");
+    assert!(matches!(found.verdict, Verdict::NotAReplicaSet { .. }), "{found}");
 }
 
 #[test]

@@ -8,11 +8,12 @@ use std::time::Duration;
 use bson::rawdoc;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::ServerType;
+use sdam_core::diagnosis::Verdict;
 use sdam_core::dns::DnsCause;
 use sdam_core::dns::srv::{SrvRecord, complete};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::rawdoc;
+use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::id::{Generation, WaiterId};
 use sdam_core::machine::Machine;
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
-use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bson::{cstr, rawdoc};
 use sdam_core::config::{ReadMode, ReadPreference, TagSet};
+use sdam_core::diagnosis::{SelectionError, Verdict};
 use sdam_core::failure::{Cause, Failure, Stage as Step};
-use sdam_core::selection::{Criteria, Reason, SelectionError, Verdict};
+use sdam_core::selection::{Criteria, Reason};
 use sdam_core::topology::Input;
 
 use super::fixture::{Fixture, member, ms, ok, primary, secondary, standalone};
@@ -31,11 +32,11 @@ fn verdicts_tell_what_the_failures_have_in_common() {
     let (at, lasts) = (Some(Step::Connect), Duration::ZERO);
     assert_eq!(verdict(uri, &[]), Verdict::NoAnswerYet { stage: at, lasts });
     assert_eq!(both(Step::Resolve, Cause::NotResolved), Verdict::NamesDoNotResolve);
-    assert_eq!(both(Step::Resolve, Cause::LookupFailed), Verdict::LookupsFail);
+    assert_eq!(both(Step::Resolve, Cause::LookupFailed), Verdict::LookupFailed { reason: None });
     assert_eq!(both(Step::Connect, Cause::Refused), Verdict::ConnectionRefused);
     assert_eq!(both(Step::Connect, Cause::Timeout), Verdict::NoAnswer);
-    assert_eq!(both(Step::Hello, Cause::Closed), Verdict::TlsExpected);
-    assert_eq!(both(Step::Tls, Cause::Closed), Verdict::TlsNotExpected);
+    assert_eq!(both(Step::Hello, Cause::Closed), Verdict::TlsExpected { certain: false });
+    assert_eq!(both(Step::Tls, Cause::Closed), Verdict::TlsNotExpected { certain: false });
     assert_eq!(both(Step::Tls, Cause::UnknownIssuer), Verdict::CertificatesRefused);
     assert_eq!(both(Step::Proxy, Cause::NotResolved), Verdict::ProxyFailed);
     let with_tls = "mongodb://a/?tls=true";
@@ -136,7 +137,7 @@ fn members_that_have_answered_before_are_not_elsewhere() {
 #[test]
 fn a_resolver_that_fails_later_is_no_word_on_the_names_of_members() {
     for (cause, verdict) in [
-        (Cause::LookupFailed, Verdict::LookupsFail),
+        (Cause::LookupFailed, Verdict::LookupFailed { reason: None }),
         (Cause::NotResolved, Verdict::NamesDoNotResolve),
     ] {
         let mut fixture =
@@ -155,7 +156,7 @@ fn a_server_that_has_answered_without_tls_is_not_said_to_expect_it() {
     let mut fixture = Fixture::new("mongodb://a/?directConnection=true&serverMonitoringMode=poll");
     fixture.opened("a.0").closed("a.0");
     let first = error(&mut fixture, Criteria::write());
-    assert_eq!(first.verdict, Verdict::TlsExpected);
+    assert_eq!(first.verdict, Verdict::TlsExpected { certain: false });
     assert!(first.to_string().contains("may expect TLS, or accept no more conn"), "{first}");
     fixture.at(10_000).greet("a.1", &standalone()).at(20_000).closed("a.1");
     fixture.opened("a.2").closed("a.2");
@@ -178,8 +179,9 @@ fn checks_in_progress_are_told_with_their_stage_and_age() {
     assert_eq!(early.verdict, Verdict::NoAnswerYet { stage: None, lasts: ms(5_000) });
     let checks: Vec<_> = early.checks.iter().map(|check| (check.stage, check.lasts)).collect();
     assert_eq!(checks, [(Step::Tls, ms(5_000)), (Step::Resolve, ms(5_000))]);
-    let text = "no server has answered yet; checks have been in progress for 5.0 s. The topology \
-                is ReplicaSetNoPrimary; a:27017 is being checked, for 5.0 s so far (stage: TLS), \
+    let text = "no server has answered yet; checks have been in progress for 5.0 s; \
+                allow more time: serverSelectionTimeoutMS should be longer than connectTimeoutMS. \
+                The topology is ReplicaSetNoPrimary; a:27017 is being checked, for 5.0 s so far (stage: TLS), \
                 b:27017 is being checked, for 5.0 s so far (stage: resolving).";
     assert!(early.to_string().ends_with(text), "{early}");
     let late = error(fixture.at(10_000), Criteria::write());
@@ -192,6 +194,40 @@ fn checks_in_progress_are_told_with_their_stage_and_age() {
             (Step::Resolve, "the name was not resolved within 10s"),
         ]
     );
+}
+
+/// A connection that is accepted and never answered is not one that is never opened.
+#[test]
+fn silent_servers_are_told_from_those_that_cannot_be_reached_before_and_after_the_time_out() {
+    let uri = "mongodb://a,b/?replicaSet=rs&serverMonitoringMode=poll";
+    for (stage, words) in [(Step::Tls, "the TLS handshake"), (Step::Hello, "hello")] {
+        let mut fixture = Fixture::new(uri);
+        for name in ["a.0", "b.0"] {
+            match stage {
+                Step::Hello => _ = fixture.opened(name),
+                _ => {
+                    let link = fixture.link(name);
+                    fixture.input(Input::Reached { link, stage });
+                }
+            }
+        }
+        let early = error(fixture.at(900), Criteria::write());
+        assert!(matches!(early.verdict, Verdict::NoAnswerYet { .. }), "{early}");
+        for (at, waited) in [(5_000, 5_000), (10_000, 10_000)] {
+            let silent = error(fixture.at(at), Criteria::write());
+            let waited = ms(waited);
+            assert_eq!(silent.verdict, Verdict::ServersSilent { stage, waited, atlas: false });
+            let text = format!("none has answered {words} within");
+            assert!(silent.to_string().contains(&text), "{silent}");
+        }
+    }
+    let mut unreachable = Fixture::new(uri);
+    unreachable.at(10_000);
+    assert_eq!(error(&mut unreachable, Criteria::write()).verdict, Verdict::NoAnswer);
+    let mut atlas = Fixture::new("mongodb://a.abc.mongodb.net/?replicaSet=rs");
+    atlas.opened("a.abc.mongodb.net.0");
+    let verdict = error(atlas.at(2_000), Criteria::write()).verdict;
+    assert!(verdict.advice().to_string().contains("IP access list"), "{verdict}");
 }
 
 #[test]
@@ -259,8 +295,8 @@ fn the_text_is_one_paragraph_that_names_the_likely_cause_first() {
     fixture.greet("a.0", &secondary("a", &HOSTS)).closed("b.0").at(8000);
     assert_eq!(
         error(&mut fixture, Criteria::write()).to_string(),
-        "no server was found for a write: the replica set has had no primary for 8.0 s. The \
-         topology is ReplicaSetNoPrimary; a:27017 is RSSecondary, of a type that the operation \
+        "no server was found for a write: the replica set has had no primary for 8.0 s; wait for the \
+         election; if it takes long, check that a majority of the members runs. The topology is ReplicaSetNoPrimary; a:27017 is RSSecondary, of a type that the operation \
          cannot use, b:27017 is Unknown, connection refused (1 check failed, for 8.0 s, the next \
          one in 2.0 s)."
     );

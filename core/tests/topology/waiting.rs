@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use sdam_core::config::{ReadMode, ReadPreference, TagSet};
+use sdam_core::diagnosis::{SelectionError, Verdict};
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::selection::{Criteria, Reason, SelectionError, Verdict};
+use sdam_core::selection::{Criteria, Reason};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Input};
 

@@ -12,15 +12,18 @@ use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::id::{ConnectionId, WaiterId};
-use sdam_core::operation::OperationError;
-use sdam_core::pool::{CheckOut, CheckOutError, Input, Purpose};
+use sdam_core::operation::{CommandMessage, OperationError};
+use sdam_core::pool::{CheckOut, CheckOutError, Input, PoolEvent, Purpose};
 use sdam_core::time::Instant;
+use sdam_core::topology::Topics;
+use sdam_core::wire::ReplyDocument;
 
-use crate::connection::request::Request;
+use crate::connection::exchange::Addition;
 use crate::runtime::Runtime;
 use crate::selected_server::Selection;
 use crate::shared::Shared;
 use crate::shared::server::{Boxed, Delivery, Server};
+use crate::spans::{OperationSpan, Span};
 use crate::steps::PoolStep;
 use crate::stream::Connection;
 use crate::sync::atomic::Ordering;
@@ -36,15 +39,25 @@ use crate::sync::lock;
 #[must_use = "a connection that is dropped is checked in at once"]
 pub struct CheckedOut<R: Runtime> {
     operation: Operation<R>,
+    /// The number that events give what it was checked out for; 0 before the first one.
+    pub(crate) number: i64,
+    /// The span of the operation that it is used for, if anybody is told of spans.
+    pub(crate) span: Option<Arc<dyn Span>>,
     /// The selection that chose the server; `None` if the application has named it.
     pub(crate) selection: Option<Selection>,
     pub(crate) check_out: CheckOut,
+    /// The time since which it is in use, if that is counted.
+    since: Option<Instant>,
     /// Present until dropped.
     connection: Option<Box<Connection<R::Socket>>>,
     pub(crate) state: State,
+    /// The error of a connection that is of no more use, if there was one.
+    pub(crate) broken_by: Option<Box<OperationError>>,
     /// True if the raw message that was sent last may have several replies.
     pub(crate) takes_several: bool,
     pub(crate) deadline: Option<Instant>,
+    /// The last reply, if it was an error and nobody has taken it yet.
+    pub(crate) refusal: Option<ReplyDocument>,
 }
 
 /// The progress of the exchange.
@@ -69,8 +82,22 @@ impl<R: Runtime> CheckedOut<R> {
         connection: Box<Connection<R::Socket>>,
         deadline: Option<Instant>,
     ) -> Self {
-        let (connection, state) = (Some(connection), State::Idle);
-        Self { operation, selection, check_out, connection, state, takes_several: false, deadline }
+        let (connection, state, takes_several) = (Some(connection), State::Idle, false);
+        let since = operation.0.is_counted().then(|| operation.0.shared().runtime.now());
+        Self {
+            operation,
+            number: 0,
+            span: None,
+            selection,
+            check_out,
+            since,
+            connection,
+            state,
+            broken_by: None,
+            takes_several,
+            deadline,
+            refusal: None,
+        }
     }
 
     /// Returns the address of the server that the connection leads to, the one that it advertises.
@@ -112,6 +139,12 @@ impl<R: Runtime> CheckedOut<R> {
         self.pool().handle(Input::Pin { check_out: self.check_out, purpose });
     }
 
+    /// Has the spans of the commands that follow be within that of an operation; without this, they
+    /// are within whatever the calling thread is in.
+    pub fn set_operation_span(&mut self, operation: &OperationSpan) {
+        self.span = operation.shared();
+    }
+
     pub(crate) fn connection(&mut self) -> &mut Connection<R::Socket> {
         self.connection.as_mut().expect("it has its connection until it is dropped")
     }
@@ -133,8 +166,26 @@ impl<R: Runtime> Drop for CheckedOut<R> {
             // Closing it would take it from those that the parent waits for.
             return std::mem::forget(connection);
         }
-        let connection = connection.filter(|_| self.state == State::Idle);
-        self.pool().check_in(self.check_out, connection);
+        let outcome = match connection.filter(|_| self.state == State::Idle) {
+            Some(connection) => Ok(connection),
+            None => Err(self.why_broken()),
+        };
+        self.pool().check_in(self.check_out, outcome, self.since);
+    }
+}
+
+impl<R: Runtime> CheckedOut<R> {
+    /// Returns why the connection is of no more use.
+    fn why_broken(&mut self) -> Box<OperationError> {
+        let given_up = || {
+            let detail = match self.state {
+                State::Unreported => "nobody has reported the outcome of an exchange of messages",
+                State::Broken => "the connection was not to be used again",
+                _ => "an exchange was given up before its end",
+            };
+            Box::new(OperationError::Stream(Failure::new(Stage::Operate, Cause::Canceled, detail)))
+        };
+        self.broken_by.take().unwrap_or_else(given_up)
     }
 }
 
@@ -170,12 +221,19 @@ impl<R: Runtime> Server<R> {
             if is_new || connection.is_quiet() {
                 let mut checked_out =
                     CheckedOut::new((operation, selection), check_out, connection, deadline);
+                // Not before it is sure to be checked in, whatever becomes of those who are woken.
+                if self.is_heard() {
+                    self.shared().events.wake(Topics::POOLS);
+                }
                 checked_out.check_after_idling().await?;
                 return Ok(checked_out);
             }
             // The peer has closed it or talks unasked, and nobody need find out the hard way.
             newest.get_or_insert_with(|| lock(&self.state).pool.newest());
-            self.check_in(check_out, None);
+            let detail = "the server hung up, or sent something, while nobody used the connection";
+            let failure = Failure::new(Stage::Operate, Cause::Closed, detail);
+            let error = Box::new(OperationError::Stream(failure));
+            self.check_in(check_out, Err(error), None);
         }
     }
 
@@ -196,48 +254,92 @@ impl<R: Runtime> Server<R> {
         wait
     }
 
-    /// The hot path, which has no events to tell.
+    /// The hot path: it allocates nothing, and takes no lock but the pool's, whoever listens; those
+    /// are then to be woken.
     fn try_check_out(&self) -> Option<(CheckOut, Boxed<R>)> {
-        match self.shared().events.any() {
-            true => None,
-            false => {
-                let mut state = lock(&self.state);
-                let lent = state.pool.try_check_out(self.time());
-                if let Some((check_out, _)) = &lent {
-                    self.show(PoolStep::CheckedOut(check_out, &state.pool));
-                }
-                lent
+        let is_heard = self.is_heard();
+        let mut state = lock(&self.state);
+        let now = self.time_if(is_heard);
+        let lent = state.pool.try_check_out(now);
+        if let Some((check_out, _)) = &lent {
+            self.show(PoolStep::CheckedOut(check_out, &state.pool));
+            if self.is_counted() {
+                state.traffic().checked_out(Duration::ZERO);
             }
+            if is_heard {
+                self.tell(now, PoolEvent::of_check_out(check_out));
+            }
+        }
+        lent
+    }
+
+    /// Returns the time if somebody is told it, or it matters to the pool.
+    fn time_if(&self, is_heard: bool) -> Instant {
+        match is_heard {
+            true => self.shared().runtime.now(),
+            false => self.time(),
         }
     }
 
-    /// Takes a connection back, or `None` for one that is of no more use.
-    pub(crate) fn check_in(&self, check_out: CheckOut, mut connection: Option<Boxed<R>>) {
-        if let Some(mut returned) = connection.take() {
-            returned.idle_since = self.idle_since();
-            if self.shared().events.any() {
-                connection = Some(returned);
-            } else {
-                let mut state = lock(&self.state);
-                match state.pool.try_check_in(self.time(), check_out, returned) {
-                    Ok(()) => {
-                        self.show(PoolStep::CheckedIn(&check_out, &state.pool));
-                        let tells = self.rearm_if_sooner(&mut state);
-                        drop(state);
-                        if tells {
-                            self.shared().alarm.tell(&self.shared().runtime);
-                        }
-                        return;
-                    }
-                    Err(returned) => connection = Some(returned),
-                }
+    /// Takes a connection back, or the error for which it is of no more use; it has been in use
+    /// since then, if that is counted.
+    pub(crate) fn check_in(
+        &self,
+        check_out: CheckOut,
+        outcome: Result<Boxed<R>, Box<OperationError>>,
+        since: Option<Instant>,
+    ) {
+        let used = since.map(|since| self.shared().runtime.now() - since);
+        let outcome = match outcome {
+            Ok(returned) => match self.try_check_in(check_out, returned, used) {
+                Ok(()) => return,
+                Err(returned) => Ok(returned),
+            },
+            Err(error) => {
+                // It may still know whom to wake, and is dropped when the lock is free.
+                let cancellation = lock(&self.state).cancellations.remove(&check_out.connection);
+                drop(cancellation);
+                Err(error)
             }
-        } else {
-            // It may still know whom to wake, and is dropped when the lock is free.
-            let cancellation = lock(&self.state).cancellations.remove(&check_out.connection);
-            drop(cancellation);
+        };
+        if let Some(used) = used {
+            lock(&self.state).traffic().checked_in(used);
         }
-        self.handle(Input::CheckIn { check_out, connection });
+        self.handle(Input::CheckIn { check_out, outcome });
+    }
+}
+
+impl<R: Runtime> Server<R> {
+    /// The hot path, as [`try_check_out`](Self::try_check_out) is; returns the connection if there
+    /// is more to do.
+    fn try_check_in(
+        &self,
+        check_out: CheckOut,
+        mut connection: Boxed<R>,
+        used: Option<Duration>,
+    ) -> Result<(), Boxed<R>> {
+        connection.idle_since = self.idle_since();
+        let is_heard = self.is_heard();
+        let mut state = lock(&self.state);
+        let now = self.time_if(is_heard);
+        state.pool.try_check_in(now, check_out, connection)?;
+        if let Some(used) = used {
+            state.traffic().checked_in(used);
+        }
+        self.show(PoolStep::CheckedIn(&check_out, &state.pool));
+        if is_heard {
+            let connection = check_out.connection;
+            self.tell(now, [PoolEvent::ConnectionCheckedIn { connection }]);
+        }
+        let tells = self.rearm_if_sooner(&mut state);
+        drop(state);
+        if tells {
+            self.shared().alarm.tell(&self.shared().runtime);
+        }
+        if is_heard {
+            self.shared().events.wake(Topics::POOLS);
+        }
+        Ok(())
     }
 }
 
@@ -270,7 +372,7 @@ impl<R: Runtime> Answers for Server<R> {
         }
         // It was delivered, and nobody has taken it.
         if let Some(Ok((check_out, connection))) = delivery.try_next() {
-            self.check_in(check_out, Some(connection));
+            self.check_in(check_out, Ok(connection), None);
         }
     }
 }
@@ -299,7 +401,8 @@ impl<R: Runtime> CheckedOut<R> {
         let limit = patience.map(|patience| now + patience);
         self.set_deadline(deadline.into_iter().chain(limit).min());
         let ping = rawdoc! { "ping": 1 };
-        let answered = self.exchange(&Request::new("admin", &ping)).await;
+        let message = CommandMessage::new("admin", &ping);
+        let answered = self.exchange(&message, &Addition::default()).await;
         self.set_deadline(deadline);
         match answered {
             Err(error) if self.state != State::Idle => {

@@ -12,7 +12,7 @@ use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, P
 use sdam_core::operation::OperationError;
 use sdam_core::pool::Established;
 use sdam_core::time::Instant;
-use sdam_core::wire::{Compression, Decompressor, Frames, RequestIds};
+use sdam_core::wire::{Compression, Decompressor, Frames};
 use zeroize::Zeroizing;
 
 use crate::process::Own;
@@ -93,7 +93,6 @@ impl<R: Runtime> PendingConnection<R> {
             compression,
             decompressor: Decompressor::new(),
             outgoing: Vec::new(),
-            request_ids: RequestIds::default(),
             idle_since: None,
         };
         Ok(Established::new(Box::new(connection), service))

@@ -7,27 +7,35 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::auth::Question;
+use sdam_core::command::MonitoredCommand;
 use sdam_core::config::{AuthMechanism, ServerAddress};
 use sdam_core::description::TopologyType;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress};
 use sdam_core::id::ConnectionId;
-use sdam_core::operation::{CommandError, InvalidCommand, OperationError, OperationFailure};
+use sdam_core::operation::{
+    CommandError, CommandMessage, InvalidCommand, OperationError, OperationFailure, Overlay,
+    RETRYABLE_WRITE,
+};
 use sdam_core::pool::CheckOut;
 use sdam_core::selection::read_preference_argument;
+use sdam_core::session::ClusterTime;
 use sdam_core::time::Instant;
-use sdam_core::wire::{self, Awaited, Flags, Message, ReplyDocument};
+use sdam_core::topology::Topics;
+use sdam_core::wire::{self, Awaited, Flags, Message, OpMsg, ReplyDocument};
 use zeroize::Zeroizing;
 
 use crate::connection::checked_out::{CheckedOut, State};
 use crate::connection::establish::{Asked, Login};
-use crate::connection::request::Request;
+use crate::connection::timed::TimedCommand;
 use crate::error::{Error, Particular};
 use crate::runtime::{Runtime, Socket};
 use crate::shared::Shared;
 use crate::shared::cluster_time::LatestClusterTime;
+use crate::shared::commands::{Running, ToldCommand};
+use crate::spans::CommandSpan;
 use crate::stream::{Connection, malformed};
 use crate::sync::lock;
 
@@ -42,6 +50,15 @@ pub struct Reply {
     document: ReplyDocument,
     write_concern_error: Option<Box<CommandError>>,
     origin: Origin,
+}
+
+impl Reply {
+    /// Gives the error of the write concern the label `RetryableWriteError`.
+    pub(crate) fn add_retryable_write(&mut self) {
+        if let Some(error) = &mut self.write_concern_error {
+            error.labels.push(RETRYABLE_WRITE.to_owned());
+        }
+    }
 }
 
 /// The place that a reply comes from.
@@ -92,6 +109,8 @@ impl Deref for Reply {
 pub(crate) struct Received {
     /// The reply, or the error that the server replied with.
     pub(crate) reply: Result<Reply, CommandError>,
+    /// The whole reply, if it is an error.
+    pub(crate) refusal: Option<ReplyDocument>,
     /// The reply that follows without a request, if one does.
     pub(crate) next: Option<Awaited>,
 }
@@ -143,11 +162,95 @@ pub(crate) fn digest(
         true => None,
         false => CommandError::in_reply(&document),
     };
-    let reply = match (ok, error) {
-        (true, error) => Ok(Reply { document, write_concern_error: error.map(Box::new), origin }),
-        (false, error) => Err(error.unwrap_or_default()),
+    let (reply, refusal) = match (ok, error) {
+        (true, error) => {
+            (Ok(Reply { document, write_concern_error: error.map(Box::new), origin }), None)
+        }
+        (false, error) => (Err(error.unwrap_or_default()), Some(document)),
     };
-    Ok(Received { reply, next })
+    Ok(Received { reply, refusal, next })
+}
+
+/// The fields that an operation adds to a command, beside those of every command.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Addition<'a> {
+    pub(crate) overlay: Overlay<'a>,
+    /// The cluster time of its session.
+    pub(crate) cluster_time: Option<&'a ClusterTime>,
+}
+
+/// A command that was sent.
+pub(crate) struct Sent<'a, R: Runtime> {
+    /// The number of its message.
+    id: i32,
+    watched: Watched<'a, R>,
+}
+
+/// Those who are to hear how a command ends.
+struct Watched<'a, R: Runtime> {
+    /// Present if subscribers were told that it was sent.
+    told: Option<ToldCommand<R>>,
+    /// Present if its time is counted.
+    timed: Option<TimedCommand<'a, R>>,
+    /// Present if it has a span.
+    span: Option<CommandSpan>,
+}
+
+impl<R: Runtime> Watched<'_, R> {
+    /// Tells how the command has ended.
+    fn end(self, received: &Result<Received, OperationError>) {
+        let reply = match received {
+            Ok(Received { reply: Ok(reply), .. }) => Ok(reply),
+            Ok(Received { reply: Err(error), .. }) => {
+                Err(OperationError::Reply { stage: Stage::Operate, error: error.clone() })
+            }
+            Err(error) => Err(error.clone()),
+        };
+        if let Some(timed) = self.timed {
+            timed.end(reply.as_ref().err());
+        }
+        if let Some(span) = self.span {
+            span.end(reply.as_ref().map(|reply| reply.document()));
+        }
+        if let Some(told) = self.told {
+            told.end(|command, time| match reply {
+                Ok(reply) => command.succeeded(time, reply.document()),
+                Err(error) => command.failed(time, error),
+            });
+        }
+    }
+
+    /// Tells that the command was not sent.
+    fn fail(self, error: &OperationError) {
+        if let Some(timed) = self.timed {
+            timed.end(Some(error));
+        }
+        if let Some(span) = self.span {
+            span.end(Err(error));
+        }
+        if let Some(told) = self.told {
+            told.end(|command, time| command.failed(time, error.clone()));
+        }
+    }
+
+    /// Tells that the command was sent, to which there is no reply.
+    fn end_unacknowledged(self) {
+        if let Some(timed) = self.timed {
+            timed.end(None);
+        }
+        if let Some(span) = self.span {
+            span.end_unacknowledged();
+        }
+        if let Some(told) = self.told {
+            told.end(MonitoredCommand::unacknowledged);
+        }
+    }
+
+    /// Returns the same, which may live longer than the request.
+    fn into_owned(self) -> Watched<'static, R> {
+        let timed = self.timed.map(TimedCommand::into_owned);
+        Watched { told: self.told, timed, span: self.span }
+    }
 }
 
 /// "ReauthenticationRequired"
@@ -174,8 +277,9 @@ impl<R: Runtime> CheckedOut<R> {
     /// Fails if the command cannot be sent as it is, if the stream fails or the deadline passes,
     /// which closes the connection, and if the server replies with an error.
     pub async fn command(&mut self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
-        let reply = self.exchange(&Request::new(database, command)).await;
-        reply.map_err(|error| self.error(error))
+        let message = CommandMessage::new(database, command);
+        let reply = self.exchange(&message, &Addition::default()).await;
+        reply.map_err(|error| self.failed(error))
     }
 
     /// As [`command`](Self::command), with document sequences, each a name and its documents: the
@@ -191,8 +295,9 @@ impl<R: Runtime> CheckedOut<R> {
         command: &RawDocument,
         sequences: &[(&str, &[&RawDocument])],
     ) -> Result<Reply, Error> {
-        let reply = self.exchange(&Request { database, command, sequences }).await;
-        reply.map_err(|error| self.error(error))
+        let message = CommandMessage::new(database, command).with_sequences(sequences);
+        let reply = self.exchange(&message, &Addition::default()).await;
+        reply.map_err(|error| self.failed(error))
     }
 
     /// Sends a command to which the server gives no reply, as for unacknowledged writes.
@@ -207,26 +312,50 @@ impl<R: Runtime> CheckedOut<R> {
         database: &str,
         command: &RawDocument,
     ) -> Result<(), Error> {
-        let sent = self.send(&Request::new(database, command), Flags::MORE_TO_COME).await;
-        sent.map_err(|error| self.error(error))?;
+        let message = CommandMessage::new(database, command);
+        let sent = self.exchange_unacknowledged(&message, &Addition::default()).await;
+        sent.map(drop).map_err(|error| self.error(error))
+    }
+
+    /// As [`command_unacknowledged`](Self::command_unacknowledged); the reply says `ok`, and
+    /// nothing else.
+    pub(crate) async fn exchange_unacknowledged(
+        &mut self,
+        message: &CommandMessage<'_>,
+        addition: &Addition<'_>,
+    ) -> Result<Reply, OperationError> {
+        let sent = self.send(message, addition, Flags::MORE_TO_COME).await?;
         self.state = State::Idle;
-        Ok(())
+        sent.watched.end_unacknowledged();
+        let (server, connection) = (self.server().clone(), self.connection_id());
+        let (document, origin) = (rawdoc! { "ok": 1 }.into(), Origin { server, connection });
+        Ok(Reply { document, write_concern_error: None, origin })
+    }
+
+    /// Returns an error that names the server, with the whole reply that it comes from.
+    fn failed(&mut self, error: OperationError) -> Error {
+        let refusal = self.refusal.take();
+        self.error(error).with_reply(refusal)
     }
 
     /// Returns an error that names the server.
-    fn error(&self, error: OperationError) -> Error {
-        Error::new(Particular::Operation(error), Some(self.server().clone()), None)
+    pub(crate) fn error(&self, error: OperationError) -> Error {
+        let verdict = self.pool().judge(&error);
+        let server = Some(self.server().clone());
+        Error::new(Particular::Operation(error), server, None).judged(verdict)
     }
 
     pub(crate) async fn exchange(
         &mut self,
-        request: &Request<'_>,
+        message: &CommandMessage<'_>,
+        addition: &Addition<'_>,
     ) -> Result<Reply, OperationError> {
-        let reply = self.exchange_once(request).await?;
+        let reply = self.exchange_once(message, addition).await?;
         let reply = match self.must_reauthenticate(&reply) {
             true => {
+                self.refusal = None;
                 self.reauthenticate().await?;
-                self.exchange_once(request).await?
+                self.exchange_once(message, addition).await?
             }
             false => reply,
         };
@@ -235,30 +364,86 @@ impl<R: Runtime> CheckedOut<R> {
 
     pub(crate) async fn exchange_once(
         &mut self,
-        request: &Request<'_>,
+        message: &CommandMessage<'_>,
+        addition: &Addition<'_>,
     ) -> Result<Result<Reply, CommandError>, OperationError> {
-        let id = self.send(request, Flags::NONE).await?;
-        let message = self.receive().await?;
-        let received = self.digest(&message, Awaited::op_msg(id))?;
+        let Sent { id, watched } = self.send(message, addition, Flags::NONE).await?;
+        let received = self.receive_reply(Awaited::op_msg(id)).await;
+        watched.end(&received);
+        let received = received?;
         self.state = State::Idle;
         Ok(received.reply)
     }
 
-    pub(crate) async fn send(
+    /// Receives the reply that is due.
+    async fn receive_reply(&mut self, awaited: Awaited) -> Result<Received, OperationError> {
+        let message = self.receive().await?;
+        self.digest(&message, awaited)
+    }
+
+    pub(crate) async fn send<'a>(
         &mut self,
-        request: &Request<'_>,
+        message: &CommandMessage<'a>,
+        addition: &Addition<'_>,
         flags: Flags,
-    ) -> Result<i32, OperationError> {
+    ) -> Result<Sent<'a, R>, OperationError> {
         self.begin()?;
+        self.refusal = None;
         let shared = Arc::clone(self.shared());
         let deadline = shared.limit_unless_passed(self.deadline)?;
         let read_preference = self.read_preference();
-        let attached = (&*shared.options, &shared.clock);
-        let id = request.write(self.connection(), read_preference.as_deref(), flags, attached)?;
+        let (id, latest) = (shared.commands.next_request(), shared.clock.now());
+        let cluster_time = ClusterTime::later(latest.as_deref(), addition.cluster_time);
+        let overlay = Overlay {
+            read_preference: read_preference.as_deref(),
+            server_api: shared.options.server_api(),
+            cluster_time: cluster_time.map(ClusterTime::document),
+            ..addition.overlay
+        };
+        let connection = self.connection();
+        let limit = connection.connection_description.max_message_size_bytes;
+        let name = overlay.write(message, (id, flags), limit, &mut connection.outgoing)?;
+        let is_told = shared.events.wants(Topics::COMMANDS) || shared.spans.get().is_some();
+        let (told, span) = match is_told {
+            true => self.tell_started(id),
+            false => (None, None),
+        };
+        let is_counted = shared.meter.is_on();
+        let timed = is_counted.then(|| TimedCommand::begin(self.pool(), name));
+        let watched = Watched { told, timed, span };
+        self.connection().compress(name);
         self.state = State::Awaiting(id);
         let sent = self.connection().send(deadline).await;
-        sent.map_err(|failure| self.broken(failure))?;
-        Ok(id)
+        match sent.map_err(|failure| self.broken(failure)) {
+            Ok(()) => Ok(Sent { id, watched }),
+            Err(error) => {
+                watched.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Tells those who want to hear of it that the command which was written is about to be sent.
+    fn tell_started(&mut self, id: i32) -> (Option<ToldCommand<R>>, Option<CommandSpan>) {
+        let shared = Arc::clone(self.shared());
+        let (is_wanted, spans) = (shared.events.wants(Topics::COMMANDS), shared.spans.get());
+        if self.number == 0 {
+            self.number = shared.commands.next_operation();
+        }
+        let (server, address) = (self.pool().id(), self.server().clone());
+        let (number, at, service) = (self.number, self.connection_id(), self.check_out.service);
+        let operation = self.span.clone();
+        let connection = self.connection();
+        let of_server = connection.connection_description.server_connection_id;
+        let Ok(message) = OpMsg::read(&connection.outgoing) else { return (None, None) };
+        let command =
+            MonitoredCommand::new(&message, id, number, at).with_server(of_server, service);
+        let (command, since) = (Arc::new(command), shared.runtime.now());
+        let span = spans
+            .and_then(|spans| spans.command(operation.as_deref(), &address, &command, &message));
+        let running = Running { server, address, command, since };
+        let told = is_wanted.then(|| ToldCommand::begin(&shared, running, &message)).flatten();
+        (told, span)
     }
 
     /// Returns what commands say of whom they are meant for.
@@ -304,7 +489,9 @@ impl<R: Runtime> CheckedOut<R> {
         let (server, connection) = (self.server().clone(), self.connection_id());
         let received =
             digest(message, awaited, &self.shared().clock, Origin { server, connection });
-        received.map_err(|failure| self.broken(failure))
+        let mut received = received.map_err(|failure| self.broken(failure))?;
+        self.refusal = received.refusal.take();
+        Ok(received)
     }
 
     /// Tells the topology what a reply says of the server.
@@ -327,6 +514,7 @@ impl<R: Runtime> CheckedOut<R> {
     pub(crate) fn broken(&mut self, failure: Failure) -> OperationError {
         self.state = State::Broken;
         let error = OperationError::Stream(failure);
+        self.broken_by = Some(Box::new(error.clone()));
         self.tell(error.clone());
         error
     }
@@ -358,6 +546,7 @@ impl<R: Runtime> CheckedOut<R> {
             Err(Refusal::Stream(failure)) => Err(self.broken(failure)),
             Err(Refusal::Login(error)) => {
                 self.state = State::Broken;
+                self.broken_by = Some(Box::new(error.clone()));
                 Err(error)
             }
         }
@@ -439,6 +628,7 @@ impl<S: Socket> Connection<S> {
 
 impl<R: Runtime> CheckedOut<R> {
     /// Runs a command that the server may answer with several replies (OP_MSG, "exhaustAllowed").
+    /// Events tell of the first.
     ///
     /// # Errors
     ///
@@ -448,10 +638,10 @@ impl<R: Runtime> CheckedOut<R> {
         database: &str,
         command: &RawDocument,
     ) -> Result<Exhaust<'_, R>, Error> {
-        let request = Request::new(database, command);
-        let sent = self.send(&request, Flags::EXHAUST_ALLOWED).await;
-        let id = sent.map_err(|error| self.error(error))?;
-        Ok(Exhaust { checked_out: self, next: Some(id) })
+        let message = CommandMessage::new(database, command);
+        let sent = self.send(&message, &Addition::default(), Flags::EXHAUST_ALLOWED).await;
+        let Sent { id, watched } = sent.map_err(|error| self.error(error))?;
+        Ok(Exhaust { checked_out: self, next: Some(id), watched: Some(watched.into_owned()) })
     }
 }
 
@@ -459,11 +649,21 @@ impl<R: Runtime> CheckedOut<R> {
 ///
 /// Dropped before the last, it leaves the exchange unfinished, so that the check-out's connection
 /// is closed when the check-out ends.
-#[derive(Debug)]
 pub struct Exhaust<'a, R: Runtime> {
     checked_out: &'a mut CheckedOut<R>,
     /// The message that the next reply answers; `None` after the last.
     next: Option<i32>,
+    /// Present until the first reply.
+    watched: Option<Watched<'static, R>>,
+}
+
+impl<R: Runtime> std::fmt::Debug for Exhaust<'_, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exhaust")
+            .field("checked_out", &self.checked_out)
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<R: Runtime> Exhaust<'_, R> {
@@ -484,10 +684,10 @@ impl<R: Runtime> Exhaust<'_, R> {
             self.next = None;
             return Err(InvalidCommand::from(forked).into());
         }
-        let received = match self.checked_out.receive().await {
-            Ok(message) => self.checked_out.digest(&message, Awaited::stream(id)),
-            Err(error) => Err(error),
-        };
+        let received = self.checked_out.receive_reply(Awaited::stream(id)).await;
+        if let Some(watched) = self.watched.take() {
+            watched.end(&received);
+        }
         self.next = None;
         let received = received?;
         let more = received.next.map(Awaited::request);
@@ -613,6 +813,9 @@ impl<R: Runtime> CheckedOut<R> {
         };
         self.state = if usable { State::Idle } else { State::Broken };
         if let Some(error) = error {
+            if !usable {
+                self.broken_by = Some(Box::new(error.clone()));
+            }
             self.tell(error);
         }
     }

@@ -3,4 +3,4 @@
 pub(crate) mod checked_out;
 pub(crate) mod establish;
 pub(crate) mod exchange;
-pub(crate) mod request;
+pub(crate) mod timed;

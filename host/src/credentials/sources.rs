@@ -45,10 +45,11 @@ impl CredentialSources {
     /// that one is needed.
     #[must_use]
     pub fn variables(
-        self,
+        mut self,
         variable: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        Self { variable: Arc::new(variable), ..self }
+        self.variable = Arc::new(variable);
+        self
     }
 
     /// Asks the services of AWS at other addresses than those that AWS has fixed.

@@ -1,5 +1,5 @@
 //! The time at which the machines of a client are due, the topology and each pool, and who rings
-//! then.
+//! then. A log that is slower than what it tells of is read on at a ring, too.
 //!
 //! Only a ring lets a deadline pass; whatever else the machines are told, they are told [just
 //! before their next deadline][before] at the latest, so that what has arrived is judged as having
@@ -15,13 +15,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, pending};
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
+use sdam_core::id::WaiterId;
 use sdam_core::time::Instant;
 
 use crate::process::{Own, Process};
 use crate::runtime::Runtime;
 use crate::shared::server::Server;
+use crate::shared::sleep::Sleepers;
 use crate::shared::{Host, Shared};
 use crate::sync::channel::Channel;
 use crate::sync::{Mutex, Running, Streak, before, lock};
@@ -36,6 +39,9 @@ struct State<R: Runtime> {
     topology: Option<Instant>,
     pools: BTreeMap<u64, (Instant, Weak<Server<R>>)>,
     order: BTreeSet<(Instant, u64)>,
+    /// The time at which the log is to be read on.
+    log: Option<Instant>,
+    sleepers: Sleepers,
     /// The deadline that the runtime was last told; `None` since it has rung, for then it may have
     /// forgotten it, be it that it has rung too early.
     told: Option<Option<Instant>>,
@@ -57,6 +63,8 @@ impl<R: Runtime> Alarm<R> {
             topology: Some(Instant::ZERO),
             pools,
             order,
+            log: None,
+            sleepers: Sleepers::default(),
             told: Some(Some(Instant::ZERO)),
             telling: false,
             closed: false,
@@ -112,10 +120,31 @@ impl<R: Runtime> Alarm<R> {
     }
 
     /// The client has ended: nothing will be due any more, which the runtime is to be told even if
-    /// it knows of no deadline.
-    pub(crate) fn close(&self) {
+    /// it knows of no deadline. Returns those who wait for a time, to be woken.
+    pub(crate) fn close(&self) -> Vec<Waker> {
         let mut state = lock(&self.0);
         (state.closed, state.told) = (true, None);
+        state.sleepers.all()
+    }
+
+    /// Does something with those who wait for a time.
+    pub(crate) fn with_sleepers<T>(&self, act: impl FnOnce(&mut Sleepers) -> T) -> T {
+        act(&mut lock(&self.0).sleepers)
+    }
+
+    /// Has one more wait for a time, unless the client has ended; the runtime is to be
+    /// [told](Self::tell).
+    pub(crate) fn add_sleeper(
+        &self,
+        until: Instant,
+        waiter: WaiterId,
+        channel: Arc<Channel<()>>,
+    ) -> bool {
+        let mut state = lock(&self.0);
+        if !state.closed {
+            state.sleepers.add(until, waiter, channel);
+        }
+        !state.closed
     }
 
     /// Returns whether the client has ended.
@@ -136,29 +165,41 @@ impl<R: Runtime> Alarm<R> {
         }
     }
 
-    /// Returns whether the topology is due, and whose pools are.
-    pub(crate) fn due(&self, now: Instant) -> (bool, Vec<Arc<Server<R>>>) {
+    /// The log is to be read on at a ring; the runtime is to be [told](Self::tell).
+    pub(crate) fn set_log(&self, now: Instant) {
+        lock(&self.0).log.get_or_insert(now);
+    }
+
+    /// Returns whether the log is to be read on now, once.
+    pub(crate) fn take_log(&self, now: Instant) -> bool {
+        lock(&self.0).log.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Returns whether the topology is due, whose pools are, and who is to be woken.
+    pub(crate) fn due(&self, now: Instant) -> (bool, Vec<Arc<Server<R>>>, Vec<Waker>) {
         let mut state = lock(&self.0);
         let mut servers = Vec::new();
         while let Some(&(due, key)) = state.order.first().filter(|(due, _)| *due <= now) {
             state.order.remove(&(due, key));
             servers.extend(state.pools.remove(&key).and_then(|(_, server)| server.upgrade()));
         }
-        (state.topology.is_some_and(|due| due <= now), servers)
+        let sleepers = state.sleepers.due(now);
+        (state.topology.is_some_and(|due| due <= now), servers, sleepers)
     }
 }
 
 impl<R: Runtime> State<R> {
     fn earliest(&self) -> Option<Instant> {
         let pool = self.order.first().map(|&(due, _)| due);
-        [self.topology, pool].into_iter().flatten().min()
+        [self.topology, pool, self.sleepers.earliest()].into_iter().flatten().min()
     }
 
     /// Returns when the runtime is to ring.
     fn deadline(&self) -> Option<Instant> {
+        let of_machines = || self.suspension.map(Suspension::until).or_else(|| self.earliest());
         match self.closed {
             true => None,
-            false => self.suspension.map(Suspension::until).or_else(|| self.earliest()),
+            false => of_machines().into_iter().chain(self.log).min(),
         }
     }
 }

@@ -3,14 +3,18 @@
 
 pub(crate) mod alarm;
 pub(crate) mod cluster_time;
+pub(crate) mod commands;
+pub(crate) mod log;
+pub(crate) mod meter;
 pub(crate) mod recording;
 pub(crate) mod server;
+pub(crate) mod sleep;
 pub(crate) mod subscription;
 pub(crate) mod tasks;
 pub(crate) mod topology;
 
 use std::any::Any;
-use std::sync::{Arc, TryLockError, Weak};
+use std::sync::{Arc, OnceLock, TryLockError, Weak};
 use std::task::Waker;
 
 use arc_swap::ArcSwap;
@@ -19,25 +23,34 @@ use sdam_core::auth::CredentialCache;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::TopologyDescription;
+use sdam_core::diagnosis::Verdict;
 use sdam_core::id::{ConnectionId, TopologyId};
+use sdam_core::logging::LogSettings;
+use sdam_core::metrics::Family;
 use sdam_core::operation::OperationFailure;
 use sdam_core::rng::Rng;
 use sdam_core::selection::Snapshot;
+use sdam_core::session::SessionPool;
 use sdam_core::time::Instant;
-use sdam_core::topology::{Event, Input, Topology};
+use sdam_core::topology::{Event, Input, Topics, Topology};
 
 use crate::process::{Own, Process};
 use crate::runtime::Runtime;
 use crate::shared::alarm::{Alarm, Step, Sweep};
 use crate::shared::cluster_time::LatestClusterTime;
+use crate::shared::commands::RunningCommands;
+use crate::shared::log::Logger;
+use crate::shared::meter::Meter;
 use crate::shared::recording::{Recording, Tracing};
 use crate::shared::server::{Boxed, Server};
 use crate::shared::subscription::{EVENT_LIMIT, Events, Subscribers, Subscription, Views};
 use crate::shared::tasks::{Link, PendingConnection, Rescan};
 use crate::shared::topology::{Deferred, Driver};
+use crate::spans::Spans;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::channel::Barrier;
 use crate::sync::{Activity, AsyncMutex, CancellationToken, Mutex, MutexGuard, lock};
+use crate::system;
 
 /// The machines of one client, behind their locks, shared by its threads and tasks.
 ///
@@ -52,6 +65,8 @@ pub struct Host<R: Runtime> {
     pub(crate) next_waiter: AtomicU64,
     /// The inputs from links, rescans and connections that came while the lock was held.
     pub(crate) deferred: Mutex<Vec<Deferred<R>>>,
+    /// The sessions of the servers that are not in use.
+    pub(crate) sessions: Mutex<SessionPool>,
 }
 
 /// The state that a client shares with its servers and check-outs, which may outlive it.
@@ -62,8 +77,15 @@ pub(crate) struct Shared<R: Runtime> {
     pub(crate) process: Process,
     pub(crate) topology: TopologyId,
     pub(crate) events: Arc<Subscribers<Event>>,
+    pub(crate) commands: RunningCommands,
     pub(crate) views: Arc<Subscribers<Arc<TopologyDescription>>>,
     pub(crate) tracing: Tracing,
+    /// The writer of the log, if anybody wants one.
+    pub(crate) logger: OnceLock<Logger>,
+    /// The spans, if anybody is told of them.
+    pub(crate) spans: OnceLock<Spans>,
+    /// The metrics, if anybody wants them.
+    pub(crate) meter: Meter,
     pub(crate) alarm: Alarm<R>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) clock: LatestClusterTime,
@@ -91,14 +113,20 @@ impl<R: Runtime> Host<R> {
         let topology = Topology::new(Arc::clone(&options), seed);
         let view = View { snapshot: Arc::clone(topology.snapshot()), servers: Arc::new([]) };
         let process = Process::current();
+        let seeds = runtime.session_seeds().unwrap_or([seed, !seed]);
+        let sessions = SessionPool::new(seeds);
         let shared = Shared {
             runtime,
             options,
             process,
             topology: topology.id(),
             events: Arc::default(),
+            commands: RunningCommands::default(),
             views: Arc::default(),
             tracing: Tracing::default(),
+            logger: OnceLock::new(),
+            spans: OnceLock::new(),
+            meter: Meter::default(),
             alarm: Alarm::new(),
             activity: Arc::new(Activity::new(process)),
             clock: LatestClusterTime::default(),
@@ -115,6 +143,7 @@ impl<R: Runtime> Host<R> {
             view: ArcSwap::from_pointee(view),
             next_waiter: AtomicU64::new(0),
             deferred: Mutex::default(),
+            sessions: Mutex::new(sessions),
         })
     }
 
@@ -159,24 +188,36 @@ impl<R: Runtime> Host<R> {
         }
         // Perhaps there was nothing to judge, and nobody has told it.
         alarm.tell(runtime);
+        if alarm.take_log(now) {
+            Logger::read_for(&self.shared);
+            alarm.tell(runtime);
+        }
     }
 
     /// Lets every machine judge the deadlines that have passed by `now`, and no later ones: the
     /// process may be stopped at any point of this, too.
     fn judge(&self, now: Instant) {
-        let (topology, servers) = self.shared.alarm.due(now);
+        let (topology, servers, sleepers) = self.shared.alarm.due(now);
         if topology {
             self.with_driver(|driver| driver.tick(self, now));
         }
         servers.iter().for_each(|server| server.tick(now));
+        sleepers.into_iter().for_each(Waker::wake);
     }
 
-    /// Subscribes to the events from now on; in a process that was forked off there are none.
+    /// Subscribes to the events from now on, but for commands; in a process that was forked off
+    /// there are none.
     pub fn subscribe(&self) -> Events {
+        self.subscribe_to(Topics::WITHOUT_COMMANDS)
+    }
+
+    /// Subscribes to the events of these topics from now on; in a process that was forked off there
+    /// are none.
+    pub fn subscribe_to(&self, topics: Topics) -> Events {
         let process = self.shared.process;
         Events(Own::new(
-            match process.is_current() {
-                true => self.shared.events.subscribe(EVENT_LIMIT, None),
+            match process.is_current() && topics != Topics::NONE {
+                true => self.shared.events.subscribe(topics, EVENT_LIMIT, None),
                 false => Subscription::none(),
             },
             process,
@@ -189,7 +230,10 @@ impl<R: Runtime> Host<R> {
     pub fn watch(&self) -> Views {
         let process = self.shared.process;
         // Under the lock, so that no view is published in between.
-        let subscribe = |_: &mut Driver<R>| self.shared.views.subscribe(1, Some(self.view()));
+        let subscribe = |_: &mut Driver<R>| {
+            let now = Some(self.view());
+            self.shared.views.subscribe(Topics::TOPOLOGY, 1, now)
+        };
         Views(Own::new(
             match process.is_current() {
                 true => self.with_driver(subscribe),
@@ -209,6 +253,60 @@ impl<R: Runtime> Host<R> {
                 tracing.set(recording.clone());
             }
         });
+    }
+
+    /// Writes what happens from now on to the log, if anybody wants it; once for each client.
+    pub(crate) fn log(&self, settings: LogSettings) {
+        let shared = &self.shared;
+        if let Some(sink) = system::log::LogSink::new(settings) {
+            let running = shared.activity.begin();
+            let new = || Logger::new(&shared.events, sink, shared.process, running);
+            shared.logger.get_or_init(new);
+            // Arranges for the first wake-up.
+            Logger::read_for(shared);
+        }
+    }
+
+    /// Tells of spans from now on, in this process; once for each client.
+    pub(crate) fn trace(&self, spans: Spans) {
+        self.shared.spans.get_or_init(|| spans);
+    }
+
+    /// Returns the metrics: what was counted since the first call of this, or since
+    /// [`count`](Self::count); in a process that was forked off there are none.
+    pub fn metrics(&self) -> Vec<Family> {
+        let shared = &self.shared;
+        if !shared.process.is_current() {
+            return Vec::new();
+        }
+        let metrics = shared.meter.start();
+        let pools = self.with_driver(|driver| driver.pools());
+        let counted: Vec<_> = pools.iter().map(|pool| (pool, pool.take_traffic())).collect();
+        let (now, view) = (shared.runtime.now(), self.view());
+        let mut metrics = lock(metrics);
+        for (pool, (counts, traffic)) in counted {
+            if let Some(traffic) = traffic {
+                metrics.add(pool.address(), *traffic);
+            }
+            if pool.reports() {
+                metrics.see_pool(pool.address(), counts);
+            }
+        }
+        metrics.see(now, &view);
+        metrics.snapshot(now)
+    }
+
+    /// Counts metrics from now on.
+    pub fn count(&self) {
+        if self.shared.process.is_current() {
+            self.shared.meter.start();
+        }
+    }
+
+    /// Has the first events tell what was found out before; to be called before the first
+    /// [`ring`](Self::ring).
+    pub(crate) fn announce(&self, findings: impl IntoIterator<Item = Verdict>) {
+        self.with_driver(|driver| driver.findings.extend(findings));
     }
 
     /// Asks every task that reads for the machines to read what has arrived.
@@ -244,8 +342,8 @@ impl<R: Runtime> Host<R> {
         self.handle(Input::Shutdown);
     }
 
-    /// Waits until no task of a closed client runs any more; in a process that was forked off there
-    /// is none.
+    /// Waits until no task of a closed client runs any more and its log is written; in a process
+    /// that was forked off there is none.
     pub async fn ended(&self) {
         if self.shared.process.is_current() {
             self.shared.activity.idle().await;
@@ -353,15 +451,35 @@ pub(crate) struct Later<R: Runtime> {
     /// The tokens that interrupt users of a connection, which may take a call of the runtime's.
     pub(crate) canceled: Vec<Arc<CancellationToken>>,
     pub(crate) wakers: Vec<Waker>,
+    /// The topics of the events that were told.
+    pub(crate) told: Topics,
+    /// True if a view was told.
+    pub(crate) viewed: bool,
+    /// True if the last event was told, which the log is to have whoever is woken.
+    pub(crate) ended: bool,
     pub(crate) disposed: Vec<Boxed<R>>,
+    /// The findings that the log is to tell.
+    pub(crate) findings: Vec<Verdict>,
     dropped: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 impl<R: Runtime> Default for Later<R> {
     fn default() -> Self {
-        let (links, rescans, pending, failed) = Default::default();
-        let (canceled, wakers, disposed, dropped) = Default::default();
-        Self { alarm: false, links, rescans, pending, failed, canceled, wakers, disposed, dropped }
+        Self {
+            alarm: false,
+            links: Vec::new(),
+            rescans: Vec::new(),
+            pending: Vec::new(),
+            failed: Vec::new(),
+            canceled: Vec::new(),
+            wakers: Vec::new(),
+            told: Topics::NONE,
+            viewed: false,
+            ended: false,
+            disposed: Vec::new(),
+            findings: Vec::new(),
+            dropped: Vec::new(),
+        }
     }
 }
 
@@ -372,22 +490,62 @@ impl<R: Runtime> Later<R> {
     }
 
     /// Does it all, without a lock; those who are woken come last, as they may take their time.
-    pub(crate) fn settle(self, shared: &Shared<R>) {
-        let Self { alarm, links, rescans, pending, failed, canceled, wakers, disposed, dropped } =
-            self;
+    pub(crate) fn settle(self, shared: &Arc<Shared<R>>) {
         let runtime = &shared.runtime;
-        if alarm {
+        if self.alarm {
             shared.alarm.tell(runtime);
         }
-        canceled.iter().filter_map(|cancellation| cancellation.cancel()).for_each(Waker::wake);
-        drop(disposed);
-        links.into_iter().for_each(|(link, address)| runtime.open(link, address));
-        rescans.into_iter().for_each(|rescan| runtime.resolve(rescan));
-        pending.into_iter().for_each(|(pending, address)| runtime.establish(pending, address));
-        for (server, connection, failure) in failed {
+        let interrupted = self.canceled.iter().filter_map(|cancellation| cancellation.cancel());
+        interrupted.for_each(Waker::wake);
+        drop(self.disposed);
+        for (link, address) in self.links {
+            runtime.open(link, address);
+        }
+        for rescan in self.rescans {
+            runtime.resolve(rescan);
+        }
+        for (pending, address) in self.pending {
+            runtime.establish(pending, address);
+        }
+        for (server, connection, failure) in self.failed {
             server.note_not_established(connection, failure);
         }
-        wakers.into_iter().for_each(Waker::wake);
-        drop(dropped);
+        self.findings.iter().for_each(system::log_finding);
+        let (wakers, told) = (self.wakers.into_iter(), self.told);
+        let (viewed, ended) = (self.viewed, self.ended);
+        WakeUps { shared, wakers, told, viewed, ended }.all();
+        drop(self.dropped);
+    }
+}
+
+/// Those who are still to be woken. If one of them panics, who may be a task that is polled at
+/// once, the others are woken nevertheless.
+struct WakeUps<'a, R: Runtime> {
+    shared: &'a Arc<Shared<R>>,
+    wakers: std::vec::IntoIter<Waker>,
+    told: Topics,
+    viewed: bool,
+    ended: bool,
+}
+
+impl<R: Runtime> WakeUps<'_, R> {
+    fn all(&mut self) {
+        self.wakers.by_ref().for_each(Waker::wake);
+        if std::mem::take(&mut self.viewed) {
+            self.shared.views.wake(Topics::TOPOLOGY);
+        }
+        let told = std::mem::replace(&mut self.told, Topics::NONE);
+        if told != Topics::NONE {
+            self.shared.events.wake(told);
+        }
+        if std::mem::take(&mut self.ended) {
+            Logger::read_for(self.shared);
+        }
+    }
+}
+
+impl<R: Runtime> Drop for WakeUps<'_, R> {
+    fn drop(&mut self) {
+        self.all();
     }
 }

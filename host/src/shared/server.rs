@@ -4,15 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use sdam_core::config::{PoolOptions, ServerAddress};
+use sdam_core::diagnosis::{ServerEvidence, Verdict};
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::handshake::Handshake;
 use sdam_core::id::{ConnectionId, ServerId, WaiterId};
 use sdam_core::machine::Machine;
+use sdam_core::metrics::Traffic;
 use sdam_core::operation::{OperationError, OperationFailure};
-use sdam_core::pool::{Action, CheckOut, CheckOutError, Command, Counts, Input, Pool, PoolConfig};
+use sdam_core::pool::{
+    Action, CheckOut, CheckOutError, Command, Counts, Input, Pool, PoolConfig, PoolEvent,
+};
 use sdam_core::time::{Instant, Time};
-use sdam_core::topology::{Event, EventKind};
+use sdam_core::topology::{Event, EventKind, Topics};
 
+use crate::error::{Error, Particular};
 use crate::runtime::Runtime;
 use crate::shared::tasks::{Attempt, PendingConnection};
 use crate::shared::topology::Deferred;
@@ -51,6 +56,8 @@ pub(crate) struct State<R: Runtime> {
     establishing: BTreeMap<ConnectionId, Attempt>,
     /// The tokens that interrupt users of a connection.
     pub(crate) cancellations: BTreeMap<ConnectionId, Arc<CancellationToken>>,
+    /// The check-outs and commands since the metrics were last looked at, if anybody wants them.
+    traffic: Option<Box<Traffic>>,
     /// Kept between calls for its memory.
     actions: Vec<Action<Boxed<R>>>,
 }
@@ -67,7 +74,7 @@ impl<R: Runtime> Server<R> {
         let mut options = shared.options.pool().clone();
         // CSOT, "Backwards Breaking Considerations": timeoutMS overrides the older time-outs.
         options.wait_queue_timeout.take_if(|_| shared.options.timeout().is_some());
-        let server = Self::new(host, shared, (id, address), options, true);
+        let server = Self::new(host, shared, (id, address), options, None);
         server.tick_and(shared.runtime.now(), later);
         server
     }
@@ -76,26 +83,31 @@ impl<R: Runtime> Server<R> {
     /// the client.
     pub(crate) fn aside(&self) -> Arc<Self> {
         let (host, member) = (Weak::clone(&self.host), (self.id, self.address.clone()));
-        let aside = Self::new(host, &self.shared, member, PoolOptions::default(), false);
+        // A number by which events can tell it from those in the pool.
+        let number = lock(&self.state).pool.reserve();
+        let aside = Self::new(host, &self.shared, member, PoolOptions::default(), Some(number));
         aside.tick(self.shared.runtime.now());
         let open = self.host.upgrade().is_some_and(|host| host.adopt(&aside));
         aside.handle(if open { Input::Command(Command::Ready) } else { Input::Close });
         aside
     }
 
-    /// A new machine is due at once: it tells that it was created.
+    /// A new machine is due at once: it tells that it was created. A pool aside has the number of
+    /// its connection.
     fn new(
         host: Weak<Host<R>>,
         shared: &Arc<Shared<R>>,
         (id, address): (ServerId, ServerAddress),
         options: PoolOptions,
-        reports: bool,
+        aside: Option<ConnectionId>,
     ) -> Arc<Self> {
-        let pool = Pool::new(
-            PoolConfig::new(address.clone(), options)
-                .with_connect_timeout(shared.options.connect_timeout())
-                .with_load_balanced(shared.options.load_balanced()),
-        );
+        let config = PoolConfig::new(address.clone(), options)
+            .with_connect_timeout(shared.options.connect_timeout())
+            .with_load_balanced(shared.options.load_balanced());
+        let pool = match aside {
+            None => Pool::new(config),
+            Some(number) => Pool::new(config).beginning_with(number),
+        };
         let tells_time = pool.tells_time();
         let state = State {
             pool,
@@ -103,6 +115,7 @@ impl<R: Runtime> Server<R> {
             waiters: BTreeMap::new(),
             establishing: BTreeMap::new(),
             cancellations: BTreeMap::new(),
+            traffic: None,
             actions: Vec::new(),
         };
         Arc::new_cyclic(|me| Self {
@@ -112,7 +125,7 @@ impl<R: Runtime> Server<R> {
             address,
             host,
             shared: Arc::clone(shared),
-            reports,
+            reports: aside.is_none(),
             tells_time,
             operations: AtomicU32::new(0),
             next_waiter: AtomicU64::new(0),
@@ -143,6 +156,35 @@ impl<R: Runtime> Server<R> {
             return Counts::default();
         }
         lock(&self.state).pool.counts()
+    }
+
+    /// Finds the likely cause of an operation's error at this server, as far as there is more to
+    /// say than the error does.
+    pub(crate) fn judge(&self, error: &OperationError) -> Option<Verdict> {
+        let is_plain = matches!(error, OperationError::Reply { error, .. }
+            if error.state_change().is_none());
+        let evidence = match self.host.upgrade().filter(|_| !is_plain) {
+            Some(host) if self.shared.process.is_current() => {
+                let (now, id) = (self.shared.runtime.now(), self.id);
+                let mut evidence =
+                    host.with_driver(|driver| driver.topology.get().server_evidence(id, now));
+                let counts = self.counts();
+                evidence.open += counts.available + counts.in_use;
+                evidence
+            }
+            _ => ServerEvidence::default(),
+        };
+        evidence.judge(&self.address, self.shared.options.credential(), error)
+    }
+
+    /// Makes an error of what a check-out has failed with.
+    pub(crate) fn check_out_error(&self, error: CheckOutError) -> Error {
+        let verdict = match &error {
+            CheckOutError::Establishing { error, .. }
+            | CheckOutError::IdleConnection { error, .. } => self.judge(error),
+            _ => None,
+        };
+        Error::new(Particular::CheckOut(error), None, None).judged(verdict)
     }
 
     /// Returns the time where it matters to a check-out or check-in.
@@ -276,14 +318,55 @@ impl<R: Runtime> Server<R> {
                 state.cancellations.remove(&id);
                 later.disposed.push(connection);
             }
-            Action::Emit { at, event } if self.reports => {
-                let (server, address) = (self.id, self.address.clone());
-                let kind = EventKind::Pool { server, address, event };
-                let event = Event::new(self.shared.topology, at, kind);
-                self.shared.tracing.note(&event, &mut later.wakers);
-                self.shared.events.put(&event, &mut later.wakers);
+            Action::Emit { at, event } => {
+                if let PoolEvent::ConnectionCheckedOut { duration, .. } = &event
+                    && self.is_counted()
+                {
+                    state.traffic().checked_out(*duration);
+                }
+                let is_of_check_out = event.is_of_check_out();
+                let event = self.event(at, event);
+                if self.reports && !is_of_check_out {
+                    self.shared.meter.note(&event);
+                }
+                if self.reports {
+                    self.shared.tracing.note(&event, &mut later.wakers);
+                }
+                if self.is_heard() {
+                    self.shared.events.put(Topics::POOLS, event);
+                    later.told = later.told | Topics::POOLS;
+                }
             }
-            Action::Emit { .. } => {}
+        }
+    }
+
+    fn event(&self, at: Instant, event: PoolEvent) -> Event {
+        let (server, address) = (self.id, self.address.clone());
+        Event::new(self.shared.topology, at, EventKind::Pool { server, address, event })
+    }
+
+    /// Returns whether there may be anyone who wants to hear of this pool.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.reports && self.shared.events.wants(Topics::POOLS)
+    }
+
+    /// Returns whether check-outs are counted, for metrics.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.reports && self.shared.meter.is_on()
+    }
+
+    /// Returns what the pool has counted, and how many connections it has.
+    pub(crate) fn take_traffic(&self) -> (Counts, Option<Box<Traffic>>) {
+        let mut state = lock(&self.state);
+        (state.pool.counts(), state.traffic.take())
+    }
+
+    /// Tells events of the hot path, under the pool's lock; those who wait for them are then to be
+    /// woken.
+    pub(crate) fn tell(&self, at: Instant, events: impl IntoIterator<Item = PoolEvent>) {
+        for event in events {
+            self.show(PoolStep::Told(at, &event));
+            self.shared.events.put(Topics::POOLS, self.event(at, event));
         }
     }
 
@@ -370,6 +453,13 @@ impl<R: Runtime> Server<R> {
     }
 }
 
+impl<R: Runtime> State<R> {
+    /// Returns where check-outs and commands are counted.
+    pub(crate) fn traffic(&mut self) -> &mut Traffic {
+        self.traffic.get_or_insert_default()
+    }
+}
+
 /// Ends the task that establishes a connection.
 fn abort<R: Runtime>(
     state: &mut State<R>,
@@ -388,6 +478,8 @@ impl<R: Runtime> Drop for Server<R> {
         }
         // Establishing ends with the pool, also where nobody has closed it.
         self.handle(Input::Close);
+        let traffic = lock(&self.state).traffic.take();
+        self.shared.meter.add(&self.address, traffic);
         self.shared.alarm.set_pool(self, None);
         self.shared.alarm.tell(&self.shared.runtime);
     }

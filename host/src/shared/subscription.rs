@@ -5,110 +5,308 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
+use arc_swap::ArcSwap;
+use atomic_waker::AtomicWaker;
+use concurrent_queue::ConcurrentQueue;
 use sdam_core::description::TopologyDescription;
-use sdam_core::topology::Event;
+use sdam_core::topology::{Event, EventKind, Topics};
 
 use crate::process::Own;
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::channel::Channel;
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, lock};
 
 /// The number of unread events of a subscriber after which the oldest are dropped.
 pub const EVENT_LIMIT: usize = 4096;
 
-/// The subscribers.
-///
-/// Its lock is the innermost of all: topology and pools tell their events under their own, and
-/// wake those who wait for them afterwards.
-#[derive(Debug)]
-pub(crate) struct Subscribers<T> {
-    /// Their number, as a hint that costs no lock.
-    count: AtomicUsize,
-    state: Mutex<State<T>>,
+/// The bytes of documents in unread events of a subscriber after which the oldest events are
+/// dropped; more than the longest command with its reply.
+pub const EVENT_BYTES_LIMIT: usize = 64 << 20;
+
+/// An item that subscribers are told.
+pub(crate) trait Item: Clone {
+    /// Returns how many bytes of documents it keeps alive.
+    fn weight(&self) -> usize {
+        0
+    }
+
+    /// Returns whether nothing follows.
+    fn is_last(&self) -> bool {
+        false
+    }
 }
 
+impl Item for Event {
+    fn weight(&self) -> usize {
+        match &self.kind {
+            EventKind::Command { event, .. } => event.documents_len(),
+            _ => 0,
+        }
+    }
+
+    fn is_last(&self) -> bool {
+        matches!(self.kind, EventKind::TopologyClosed)
+    }
+}
+
+impl Item for Arc<TopologyDescription> {}
+
+/// The subscribers.
+///
+/// Whoever tells them something takes no lock and allocates nothing: topology and pools tell their
+/// events under their own locks, and wake those who wait for them afterwards.
 #[derive(Debug)]
-struct State<T> {
-    channels: Vec<Arc<Channel<T>>>,
-    /// True if the last item has been told, so that nothing will follow.
-    closed: bool,
+pub(crate) struct Subscribers<T> {
+    /// The topics that any of them wants, as bits.
+    wanted: AtomicU8,
+    listeners: ArcSwap<Vec<Arc<Listener<T>>>>,
+    /// True if the last item has been told, so that nothing will follow; locked by whoever changes
+    /// the list.
+    closed: Mutex<bool>,
 }
 
 impl<T> Default for Subscribers<T> {
     fn default() -> Self {
-        let state = State { channels: Vec::new(), closed: false };
-        Self { count: AtomicUsize::new(0), state: Mutex::new(state) }
+        let (wanted, listeners) = (AtomicU8::new(0), ArcSwap::default());
+        Self { wanted, listeners, closed: Mutex::new(false) }
     }
 }
 
-impl<T: Clone> Subscribers<T> {
-    /// Returns whether there may be anyone to be told.
-    pub(crate) fn any(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
+impl<T> Subscribers<T> {
+    /// Returns whether there may be anyone to be told of a topic.
+    pub(crate) fn wants(&self, topic: Topics) -> bool {
+        self.wanted.load(Ordering::Relaxed) & topic.bits() != 0
     }
 
-    /// Adds one who may fall behind by `limit` items, and begins with `first`.
-    pub(crate) fn subscribe(self: &Arc<Self>, limit: usize, first: Option<T>) -> Subscription<T> {
-        let channel = Arc::new(Channel::new(limit));
-        first.into_iter().for_each(|first| channel.push(first));
-        let mut state = lock(&self.state);
-        match state.closed {
-            true => channel.close(),
-            false => state.channels.push(Arc::clone(&channel)),
-        }
-        self.count.store(state.channels.len(), Ordering::Relaxed);
-        drop(state);
-        Subscription { channel, subscribers: Arc::downgrade(self) }
+    /// Wakes those who wait for a topic, after it was told and without a lock.
+    pub(crate) fn wake(&self, topics: Topics) {
+        let listeners = self.listeners.load();
+        WakeUps { listeners: listeners.iter(), topics }.all();
     }
 
     /// Returns how many are kept.
     #[cfg(test)]
     pub(crate) fn listed(&self) -> usize {
-        lock(&self.state).channels.len()
+        self.listeners.load().len()
     }
 
-    /// Gives an item to all subscribers, who are then to be woken.
-    pub(crate) fn put(&self, item: &T, wakers: &mut Vec<Waker>) {
-        let state = lock(&self.state);
-        wakers.extend(state.channels.iter().filter_map(|channel| channel.put(item.clone())));
+    /// Replaces the list, under the lock.
+    fn list(&self, listeners: Vec<Arc<Listener<T>>>) -> Arc<Vec<Arc<Listener<T>>>> {
+        let wanted = listeners.iter().fold(0, |bits, listener| bits | listener.topics.bits());
+        self.wanted.store(wanted, Ordering::Relaxed);
+        self.listeners.swap(Arc::new(listeners))
+    }
+}
+
+impl<T: Item> Subscribers<T> {
+    /// Adds one who may fall behind by `limit` items, and begins with `first`.
+    pub(crate) fn subscribe(
+        self: &Arc<Self>,
+        topics: Topics,
+        limit: usize,
+        first: Option<T>,
+    ) -> Subscription<T> {
+        let listener = Arc::new(Listener::new(topics, limit));
+        first.into_iter().for_each(|first| listener.put(first));
+        let closed = lock(&self.closed);
+        if *closed {
+            listener.closed.store(true, Ordering::Release);
+        } else {
+            let mut listeners = Vec::clone(&self.listeners.load());
+            listeners.push(Arc::clone(&listener));
+            self.list(listeners);
+        }
+        drop(closed);
+        Subscription { listener, subscribers: Arc::downgrade(self), ended: false }
+    }
+
+    /// Gives an item to all who want to hear of the topic, who are then to be
+    /// [woken](Self::wake).
+    pub(crate) fn put(&self, topic: Topics, item: T) {
+        let listeners = self.listeners.load();
+        let mut wanting = listeners.iter().filter(|listener| listener.topics.contains(topic));
+        let Some(mut listener) = wanting.next() else { return };
+        for next in wanting {
+            listener.put(item.clone());
+            listener = next;
+        }
+        listener.put(item);
     }
 
     /// Ends all subscriptions after the last item, those included that begin later; subscribers are
     /// then to be woken.
-    pub(crate) fn close(&self, last: Option<&T>, wakers: &mut Vec<Waker>) {
-        let mut state = lock(&self.state);
-        state.closed = true;
-        let channels = std::mem::take(&mut state.channels);
-        self.count.store(0, Ordering::Relaxed);
-        drop(state);
-        for channel in &channels {
-            wakers.extend(last.and_then(|last| channel.put(last.clone())));
-            wakers.extend(channel.end());
+    pub(crate) fn close(&self, topic: Topics, last: Option<&T>, wakers: &mut Vec<Waker>) {
+        let mut closed = lock(&self.closed);
+        *closed = true;
+        let listeners = self.list(Vec::new());
+        drop(closed);
+        for listener in listeners.iter() {
+            if listener.topics.contains(topic) {
+                last.into_iter().for_each(|last| listener.put(last.clone()));
+            }
+            listener.closed.store(true, Ordering::Release);
+            wakers.extend(listener.waker.take());
+        }
+    }
+}
+
+/// Those who are still to be woken; if one of them panics, the others are woken nevertheless.
+struct WakeUps<'a, T> {
+    listeners: std::slice::Iter<'a, Arc<Listener<T>>>,
+    topics: Topics,
+}
+
+impl<T> WakeUps<'_, T> {
+    fn all(&mut self) {
+        for listener in self.listeners.by_ref() {
+            if listener.topics.bits() & self.topics.bits() != 0 {
+                listener.waker.wake();
+            }
+        }
+    }
+}
+
+impl<T> Drop for WakeUps<'_, T> {
+    fn drop(&mut self) {
+        self.all();
+    }
+}
+
+/// A subscriber's unread items; when there are too many, the oldest make room and are counted.
+#[derive(Debug)]
+pub(crate) struct Listener<T> {
+    topics: Topics,
+    items: ConcurrentQueue<T>,
+    /// The weight of what is unread.
+    weight: AtomicUsize,
+    dropped: AtomicU64,
+    /// True if nothing is added any more.
+    closed: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl<T> Listener<T> {
+    /// Makes room for `limit` items, at least one.
+    fn new(topics: Topics, limit: usize) -> Self {
+        Self {
+            topics,
+            items: ConcurrentQueue::bounded(limit.max(1)),
+            weight: AtomicUsize::new(0),
+            dropped: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+        }
+    }
+}
+
+impl<T: Item> Listener<T> {
+    fn put(&self, item: T) {
+        if self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        let weight = item.weight();
+        if weight > 0 {
+            self.weight.fetch_add(weight, Ordering::Relaxed);
+            while self.weight.load(Ordering::Relaxed) > EVENT_BYTES_LIMIT {
+                let Some(oldest) = self.pop() else { break };
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                drop(oldest);
+            }
+        }
+        // The queue itself is never closed.
+        if let Ok(Some(oldest)) = self.items.force_push(item) {
+            self.weight.fetch_sub(oldest.weight(), Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn pop(&self) -> Option<T> {
+        let item = self.items.pop().ok()?;
+        match item.weight() {
+            0 => {}
+            weight => _ = self.weight.fetch_sub(weight, Ordering::Relaxed),
+        }
+        Some(item)
+    }
+
+    /// Returns the next item, `None` if there will be none.
+    fn poll_once(&self) -> Poll<Option<T>> {
+        // First, so that what was added before is seen.
+        let closed = self.closed.load(Ordering::Acquire);
+        match self.pop() {
+            Some(item) => Poll::Ready(Some(item)),
+            None if closed => Poll::Ready(None),
+            None => Poll::Pending,
         }
     }
 }
 
 /// One subscription; dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct Subscription<T> {
-    pub(crate) channel: Arc<Channel<T>>,
+pub(crate) struct Subscription<T: Item> {
+    listener: Arc<Listener<T>>,
     subscribers: Weak<Subscribers<T>>,
+    /// True if the last item was read: of what comes as late as that nobody hears.
+    ended: bool,
 }
 
-impl<T> Subscription<T> {
+impl<T: Item> Subscription<T> {
     /// Subscribes to nothing.
     pub(crate) fn none() -> Self {
-        Self { channel: Arc::new(Channel::new(0)), subscribers: Weak::new() }
+        let listener = Listener::new(Topics::NONE, 0);
+        listener.closed.store(true, Ordering::Release);
+        Self { listener: Arc::new(listener), subscribers: Weak::new(), ended: true }
+    }
+
+    /// Returns the next item, `None` if there will be none, or arranges for a wake-up.
+    pub(crate) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<T>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let mut poll = self.listener.poll_once();
+        if poll.is_pending() {
+            self.listener.waker.register(cx.waker());
+            poll = self.listener.poll_once();
+        }
+        match &poll {
+            Poll::Ready(Some(item)) => self.ended = item.is_last(),
+            // It may have ended while the waker was put there.
+            Poll::Ready(None) => drop(self.listener.waker.take()),
+            Poll::Pending => {}
+        }
+        poll
+    }
+
+    fn try_next(&mut self) -> Option<T> {
+        let item = self.listener.pop().filter(|_| !self.ended)?;
+        self.ended = item.is_last();
+        Some(item)
+    }
+
+    /// Returns how many items were dropped unread.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.listener.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether nothing is added any more to what is unread.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.listener.closed.load(Ordering::Acquire)
     }
 }
 
-impl<T> Drop for Subscription<T> {
+impl<T: Item> Drop for Subscription<T> {
     fn drop(&mut self) {
-        let Some(subscribers) = self.subscribers.upgrade() else { return };
-        let mut state = lock(&subscribers.state);
-        // Not the last reference, which would drop a waker under the lock.
-        state.channels.retain(|channel| !Arc::ptr_eq(channel, &self.channel));
-        subscribers.count.store(state.channels.len(), Ordering::Relaxed);
+        if let Some(subscribers) = self.subscribers.upgrade() {
+            let closed = lock(&subscribers.closed);
+            let mut listeners = Vec::clone(&subscribers.listeners.load());
+            listeners.retain(|listener| !Arc::ptr_eq(listener, &self.listener));
+            subscribers.list(listeners);
+            drop(closed);
+        }
+        // Somebody may still be telling it something, under a lock, and drop it there: without a
+        // waker, and without what nobody reads.
+        self.listener.closed.store(true, Ordering::Release);
+        while self.listener.pop().is_some() {}
+        drop(self.listener.waker.take());
     }
 }
 
@@ -129,22 +327,21 @@ impl Events {
 
     /// Returns the next event, or arranges for a wake-up when there is one.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        match self.0.ours() {
-            Some(events) => events.channel.poll_next(cx),
+        match self.0.ours_mut() {
+            Some(events) => events.poll_next(cx),
             None => Poll::Ready(None),
         }
     }
 
     /// Returns the next event if there is one already.
     pub fn try_next(&mut self) -> Option<Event> {
-        self.0.ours()?.channel.try_next()
+        self.0.ours_mut()?.try_next()
     }
 
-    /// Returns how many events were dropped because more than [`EVENT_LIMIT`] were unread.
-    ///
-    /// [`EVENT_LIMIT`]: crate::shared::subscription::EVENT_LIMIT
+    /// Returns how many events were dropped, the oldest first, because more than [`EVENT_LIMIT`]
+    /// were unread, or [`EVENT_BYTES_LIMIT`] of their documents.
     pub fn dropped(&self) -> u64 {
-        self.0.ours().map_or(0, |events| events.channel.dropped())
+        self.0.ours().map_or(0, Subscription::dropped)
     }
 }
 
@@ -174,8 +371,8 @@ impl Views {
 
     /// Returns a view that was not seen yet, or arranges for a wake-up when there is one.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Arc<TopologyDescription>>> {
-        match self.0.ours() {
-            Some(views) => views.channel.poll_next(cx),
+        match self.0.ours_mut() {
+            Some(views) => views.poll_next(cx),
             None => Poll::Ready(None),
         }
     }

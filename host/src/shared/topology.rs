@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use sdam_core::config::Options;
+use sdam_core::diagnosis::Verdict;
 use sdam_core::id::{ConnectionId, LinkId, ServerId, WaiterId};
 use sdam_core::machine::Machine;
 use sdam_core::operation::OperationFailure;
 use sdam_core::pool;
-use sdam_core::selection::{Snapshot, Verdict};
+use sdam_core::selection::Snapshot;
 use sdam_core::time::{Instant, Time};
-use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
+use sdam_core::topology::{Action, Event, EventKind, Input, Topics, Topology};
 use sdam_core::trace::{Header, Recorder};
 
-use crate::run_command::Answer;
+use crate::operate::Answer;
 use crate::runtime::Runtime;
 use crate::shared::recording::Recording;
 use crate::shared::server::Server;
@@ -41,6 +42,8 @@ pub(crate) struct Driver<R: Runtime> {
     pub(crate) closed: bool,
     /// Operations that wait for a server, and where their answers go.
     pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<Answer>>>,
+    /// The findings from before the first event.
+    pub(crate) findings: Vec<Verdict>,
     /// The work that waits for the lock to be free.
     pub(crate) later: Later<R>,
     /// Kept between calls for its memory.
@@ -59,6 +62,7 @@ impl<R: Runtime> Driver<R> {
             joined: false,
             closed: false,
             waiters: BTreeMap::new(),
+            findings: Vec::new(),
             later: Later::default(),
             actions: Vec::new(),
         }
@@ -211,17 +215,42 @@ impl<R: Runtime> Driver<R> {
             Action::Emit { event } if matches!(event.kind, EventKind::TopologyClosed) => {
                 self.end(host, &event);
             }
-            Action::Emit { event } => host.shared.events.put(&event, &mut self.later.wakers),
+            Action::Emit { event } => self.emit(host, &event),
         }
     }
 
-    /// Tells the last event: nothing will follow.
+    /// Tells an event, and after the first one what was found out before.
+    fn emit(&mut self, host: &Host<R>, event: &Event) {
+        host.shared.meter.note(event);
+        let topic = event.kind.topic();
+        if host.shared.events.wants(topic) {
+            host.shared.events.put(topic, event.clone());
+            self.later.told = self.later.told | topic;
+        }
+        match &event.kind {
+            EventKind::TopologyOpening => {
+                for verdict in std::mem::take(&mut self.findings) {
+                    let kind = EventKind::Diagnosed { verdict };
+                    self.emit(host, &Event::new(event.topology, event.at, kind));
+                }
+            }
+            EventKind::Diagnosed { verdict } => self.later.findings.push(verdict.clone()),
+            _ => {}
+        }
+    }
+
+    /// Tells the last event, and before it of the commands that still run that they are given up:
+    /// nothing will follow.
     fn end(&mut self, host: &Host<R>, last: &Event) {
         self.closed = true;
-        host.shared.alarm.close();
+        let sleepers = host.shared.alarm.close();
+        self.later.wakers.extend(sleepers);
         let later = &mut self.later;
-        host.shared.events.close(Some(last), &mut later.wakers);
-        host.shared.views.close(None, &mut later.wakers);
+        later.ended = true;
+        let events = &host.shared.events;
+        host.shared.commands.give_up(events, last.topology, last.at);
+        events.close(last.kind.topic(), Some(last), &mut later.wakers);
+        host.shared.views.close(Topics::TOPOLOGY, None, &mut later.wakers);
         for aside in std::mem::take(&mut self.asides).iter().filter_map(Weak::upgrade) {
             aside.handle_and(pool::Input::Close, later);
             later.let_go(aside);
@@ -258,7 +287,8 @@ impl<R: Runtime> Driver<R> {
         let earlier = host.view.swap(Arc::new(View { snapshot, servers }));
         self.later.let_go(earlier);
         if is_news {
-            host.shared.views.put(&description, &mut self.later.wakers);
+            host.shared.views.put(Topics::TOPOLOGY, description);
+            self.later.viewed = true;
         }
     }
 }

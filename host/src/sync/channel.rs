@@ -15,7 +15,7 @@ use crate::sync::{Mutex, lock, poll_locked};
 /// A value that a reader drops once it has done all that there is to do.
 pub(crate) type Barrier = Arc<dyn Any + Send + Sync>;
 
-/// A queue with one reader; when it is full, the oldest item makes room and is counted.
+/// A queue with one reader; when it is full, the oldest item makes room.
 #[derive(Debug)]
 pub(crate) struct Channel<T> {
     limit: usize,
@@ -26,7 +26,6 @@ pub(crate) struct Channel<T> {
 struct State<T> {
     items: VecDeque<T>,
     closed: bool,
-    dropped: u64,
     waker: Option<Waker>,
     barrier: Option<Barrier>,
 }
@@ -34,7 +33,7 @@ struct State<T> {
 impl<T> Channel<T> {
     pub(crate) const fn new(limit: usize) -> Self {
         let items = VecDeque::new();
-        let state = State { items, closed: false, dropped: 0, waker: None, barrier: None };
+        let state = State { items, closed: false, waker: None, barrier: None };
         Self { limit, state: Mutex::new(state) }
     }
 
@@ -53,7 +52,6 @@ impl<T> Channel<T> {
         }
         if state.items.len() == self.limit {
             oldest = state.items.pop_front();
-            state.dropped += 1;
         }
         state.items.push_back(item);
         let waker = state.waker.take();
@@ -144,10 +142,6 @@ impl<T> Channel<T> {
 
     pub(crate) fn try_next(&self) -> Option<T> {
         lock(&self.state).items.pop_front()
-    }
-
-    pub(crate) fn dropped(&self) -> u64 {
-        lock(&self.state).dropped
     }
 }
 

@@ -8,6 +8,7 @@
 #[cfg(feature = "tls")]
 mod certificates;
 pub mod flight_recorder;
+pub(crate) mod log;
 #[cfg(test)]
 mod log_lines;
 mod sockets;
@@ -28,8 +29,11 @@ use crate::ClientError;
 use sdam_core::bson::DateTime;
 use sdam_core::config::Options;
 use sdam_core::config::metadata::Environment;
+use sdam_core::diagnosis::Verdict;
 use sdam_core::dns::{DnsCause, DnsError, NameServers, Question};
 use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::logging::LogSettings;
+use sdam_core::spans::SpanSettings;
 
 /// Where the name servers of this machine are listed.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -42,6 +46,24 @@ pub fn environment() -> Environment {
 /// Reads an environment variable.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// Reads the settings of the log in the environment, and tells the log which of them are invalid.
+pub(crate) fn log_settings() -> LogSettings {
+    let (settings, invalid) = LogSettings::from_variables(variable);
+    for invalid in invalid {
+        tracing::warn!(target: "sdam", "{invalid}");
+    }
+    settings
+}
+
+/// Reads the settings of spans in the environment, and tells the log what of them is invalid.
+pub(crate) fn span_settings() -> SpanSettings {
+    let (settings, invalid) = SpanSettings::from_variables(variable);
+    if let Some(invalid) = invalid {
+        tracing::warn!(target: "sdam", "{invalid}");
+    }
+    settings
 }
 
 /// Reads which name servers `/etc/resolv.conf` lists, to ask them `question`; may take as long as
@@ -82,6 +104,11 @@ pub(crate) fn wall_clock_origin() -> WallClock {
     WallClock::now()
 }
 
+/// Tells the log what a client has found out, and what to do about it.
+pub(crate) fn log_finding(verdict: &Verdict) {
+    tracing::warn!(target: "sdam", "{}", verdict.sentence());
+}
+
 /// Draws the seed of a client's generator.
 ///
 /// # Errors
@@ -117,7 +144,7 @@ pub fn nonce() -> Result<[u8; 24], Failure> {
     Ok(nonce)
 }
 
-/// Tells the log what the options contain in vain, and what of them is easily overlooked; to be
+/// Tells the log what has no effect in the options, and what of them is easily overlooked; to be
 /// called once for a client.
 pub fn log_warnings(options: &Options) {
     for warning in options.warnings() {

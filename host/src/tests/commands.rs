@@ -16,7 +16,7 @@ use crate::connection::checked_out::CheckedOut;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::id::Generation;
-use sdam_core::operation::{InvalidCommand, OperationError, OperationFailure};
+use sdam_core::operation::{InvalidCommand, OperationError, OperationFailure, Timeout};
 use sdam_core::selection::Criteria;
 use sdam_core::wire::{MAX_SEQUENCES, SequenceError};
 
@@ -143,7 +143,7 @@ fn the_read_preference_of_the_selection_takes_the_place_of_the_users() {
     {
         lock(&fixture.server.commands).clear();
         let criteria = Criteria::read(ReadPreference::new(mode_of_selection)).into();
-        fixture.run(fixture.host.run_command("db", &own, &criteria, None, None)).unwrap();
+        fixture.run(fixture.host.run_command("db", &own, criteria, Timeout::Unset)).unwrap();
         let [command] = &received(&fixture)[..] else { panic!("one command") };
         assert_eq!(mode(command).as_deref(), Some(expected));
         let names = command.into_iter().filter(|it| it.as_ref().unwrap().0 == "$readPreference");
@@ -213,12 +213,12 @@ fn a_command_has_at_most_as_many_sequences_as_a_message_may_have() {
 #[test]
 fn no_source_of_an_error_says_what_its_text_has_said() {
     let fixture = Fixture::new("&maxPoolSize=1");
-    let empty = fixture.run(fixture.host.run_command("db", &rawdoc! {}, &write(), None, None));
+    let empty = fixture.run(fixture.host.run_command("db", &rawdoc! {}, write(), Timeout::Unset));
     *lock(&fixture.server.reply) = Some(rawdoc! { "ok": 0, "code": 1, "errmsg": "no" });
     let ping = rawdoc! { "ping": 1 };
-    let refused = fixture.run(fixture.host.run_command("db", &ping, &write(), None, None));
+    let refused = fixture.run(fixture.host.run_command("db", &ping, write(), Timeout::Unset));
     fixture.host.close();
-    let closed = fixture.run(fixture.host.run_command("db", &ping, &write(), None, None));
+    let closed = fixture.run(fixture.host.run_command("db", &ping, write(), Timeout::Unset));
     let options = sdam_core::config::Options::parse("mongodb://a:0").unwrap_err();
     let wire = sdam_core::wire::WireError::from(sdam_core::wire::NotCompiledIn(
         sdam_core::wire::Compressor::Zstd,
@@ -248,14 +248,14 @@ fn write() -> Arc<Criteria> {
 }
 
 /// A client whose only connection is in use, so that whoever wants one waits.
-fn all_out() -> (Fixture, CheckedOut<Puppet>) {
+pub(super) fn all_out() -> (Fixture, CheckedOut<Puppet>) {
     let fixture = Fixture::new("&maxPoolSize=1");
     let checked_out = fixture.run(fixture.pool().check_out()).unwrap();
     (fixture, checked_out)
 }
 
 /// Another operation finds the server to be of no use, which clears the pool once more.
-fn lose(fixture: &Fixture, generation: u32) {
+pub(super) fn lose(fixture: &Fixture, generation: u32) {
     let failure = Failure::new(Step::Operate, Cause::Closed, "gone");
     fixture.pool().server.operation_failed(OperationFailure::new(
         Generation::new(generation),
@@ -265,7 +265,7 @@ fn lose(fixture: &Fixture, generation: u32) {
 }
 
 /// The monitor finds the server again.
-fn find(fixture: &Fixture) {
+pub(super) fn find(fixture: &Fixture) {
     fixture.pass(Duration::from_millis(500));
     let link = take_link(&fixture.host);
     link.opened();

@@ -24,6 +24,7 @@ use crate::sync::Mutex;
 use crate::sync::lock;
 use sdam_core::config::Options;
 use sdam_core::failure::Failure;
+use sdam_core::operation::Timeout;
 use sdam_core::time::Instant;
 use sdam_core::transport::{Transport, TransportConfig};
 use sdam_core::wire::{Decompressor, Flags, Frames, op_code, write_op_msg};
@@ -52,6 +53,11 @@ pub(super) struct Behaviour {
     pub(super) changes: AtomicBool,
     /// The answer to commands other than hello.
     pub(super) reply: Mutex<Option<RawDocumentBuf>>,
+    /// The answers to the next commands other than hello, before that one; it hangs up instead of
+    /// `None`.
+    pub(super) replies: Mutex<VecDeque<Option<RawDocumentBuf>>>,
+    /// True if it is a mongos that has sessions.
+    pub(super) has_sessions: AtomicBool,
     /// The number of commands that it refuses until their client has logged in once more.
     pub(super) expired: AtomicU32,
     /// True if it compresses its replies but for those to hello, in which it says so.
@@ -127,17 +133,29 @@ impl Wire {
             }
             let streams = self.server.streams.load(Ordering::Relaxed);
             let is_hello = matches!(name.as_str(), "hello" | "isMaster");
+            let next = (!is_hello).then(|| lock(&self.server.replies).pop_front()).flatten();
+            let next = match next {
+                Some(None) => {
+                    self.ended = true;
+                    continue;
+                }
+                next => next.flatten(),
+            };
             let reply = match (name.as_str(), &*lock(&self.server.reply)) {
                 _ if is_hello => {
                     let mut reply = hello(streams);
                     if let Some(service) = *lock(&self.server.service) {
                         reply.append(cstr!("serviceId"), service);
                     }
+                    if self.server.has_sessions.load(Ordering::Relaxed) {
+                        append_sessions(&mut reply);
+                    }
                     if self.server.compresses.load(Ordering::Relaxed) {
                         reply.append(cstr!("compression"), RawArrayBuf::from_iter(["snappy"]));
                     }
                     reply
                 }
+                _ if next.is_some() => next.unwrap_or_default(),
                 (_, Some(reply)) => reply.clone(),
                 ("saslStart", None) => rawdoc! { "ok": 1, "conversationId": 1, "done": true },
                 (_, None) if self.server.has_expired() => {
@@ -269,6 +287,11 @@ fn hello(streams: bool) -> RawDocumentBuf {
     hello
 }
 
+fn append_sessions(hello: &mut RawDocumentBuf) {
+    hello.append(cstr!("msg"), "isdbgrid");
+    hello.append(cstr!("logicalSessionTimeoutMinutes"), 30);
+}
+
 /// Notes that a task was woken.
 #[derive(Default)]
 pub(super) struct Alarm(AtomicBool);
@@ -362,6 +385,33 @@ impl Fixture {
         fixture
     }
 
+    /// A client that has discovered a mongos with sessions.
+    pub(super) fn with_sessions(options: &str) -> Self {
+        let host = host(&format!("mongodb://a/?{options}"), false);
+        host.ring();
+        let fixture = Self::listen(host);
+        fixture.server.has_sessions.store(true, Ordering::Relaxed);
+        let mut reply = hello(false);
+        append_sessions(&mut reply);
+        fixture.link.received(&Self::reply_with(&fixture.link, &reply));
+        fixture
+    }
+
+    /// Answers the next check of a mongos with sessions, if it has begun, over whichever link.
+    pub(super) fn check_again(&self) {
+        let new = lock(&self.host.runtime().links).pop();
+        let link = new.as_ref().unwrap_or(&self.link);
+        if new.is_some() {
+            link.opened();
+        }
+        let mut reply = hello(false);
+        append_sessions(&mut reply);
+        let mut cx = Context::from_waker(Waker::noop());
+        if let Poll::Ready(Some(bytes)) = link.poll_outgoing(&mut cx) {
+            link.received(&Self::reply_to(&bytes, &reply));
+        }
+    }
+
     pub(super) fn begin(host: Arc<Host<Puppet>>) -> Self {
         let fixture = Self::listen(host);
         fixture.heartbeat();
@@ -394,8 +444,13 @@ impl Fixture {
     pub(super) fn reply_with(link: &Link<Puppet>, hello: &RawDocument) -> Vec<u8> {
         let mut cx = Context::from_waker(Waker::noop());
         let Poll::Ready(Some(bytes)) = link.poll_outgoing(&mut cx) else { panic!("no hello") };
+        Self::reply_to(&bytes, hello)
+    }
+
+    /// Answers the hello in these bytes like this.
+    fn reply_to(bytes: &[u8], hello: &RawDocument) -> Vec<u8> {
         let mut frames = Frames::new();
-        frames.extend(&bytes);
+        frames.extend(bytes);
         let request = frames.next().unwrap().unwrap().header().request_id;
         let mut reply = Vec::new();
         write_op_msg(&mut reply, 1, request, Flags::NONE, hello);
@@ -461,10 +516,9 @@ impl Fixture {
     /// Runs `ping`.
     pub(super) async fn ping(&self, deadline: Option<Instant>) -> Result<(), String> {
         let criteria = Arc::new(sdam_core::selection::Criteria::write());
-        let selection = self.now() + Duration::from_secs(30);
         let ping: &RawDocument = &rawdoc! { "ping": 1 };
-        let reply =
-            self.host.run_command("admin", ping, &criteria, Some(selection), deadline).await;
+        let timeout = deadline.map_or(Timeout::Unset, Timeout::At);
+        let reply = self.host.run_command("admin", ping, criteria, timeout).await;
         reply.map(drop).map_err(|error| error.to_string())
     }
 }

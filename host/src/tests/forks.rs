@@ -15,10 +15,11 @@ use crate::client::Client;
 use crate::error::{Error, ErrorKind};
 use crate::process::{Own, Process};
 use sdam_core::config::metadata::DriverInfo;
+use sdam_core::diagnosis::Verdict;
 use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::pool::CheckOutError;
 use sdam_core::process::Forked;
-use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::selection::Criteria;
 use sdam_core::wire::{Flags, Frames, write_op_msg};
 
 thread_local! {
@@ -31,7 +32,7 @@ pub(in super::super) fn number() -> u32 {
 }
 
 /// Does something as in a process that was forked off.
-fn in_child<T>(act: impl FnOnce() -> T) -> T {
+pub(super) fn in_child<T>(act: impl FnOnce() -> T) -> T {
     struct Back;
 
     impl Drop for Back {

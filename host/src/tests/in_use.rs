@@ -16,11 +16,13 @@ use super::puppet::{Puppet, pass};
 use crate::connection::exchange::Outcome;
 use crate::error::{Error, ErrorKind};
 use crate::shared::Host;
+use crate::shared::subscription::EVENT_LIMIT;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
 use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::pool::{CheckOutError, Purpose};
+use sdam_core::topology::Topics;
 use sdam_core::wire::{Flags, Frames, MAX_MESSAGE_LEN, write_op_msg};
 
 fn counts(fixture: &Fixture) -> (usize, usize, usize, usize) {
@@ -307,7 +309,7 @@ fn a_compressed_reply_that_is_the_only_one_is_not_decompressed() {
 /// Client Backpressure, "backpressure-connection-checkin": whoever retries finds the pool whole.
 #[test]
 fn a_server_that_sheds_load_keeps_its_pool_and_gets_its_connection_back() {
-    let fixture = Fixture::new("");
+    let fixture = Fixture::new("&maxAdaptiveRetries=0");
     *super::lock(&fixture.server.reply) = Some(rawdoc! {
         "ok": 0,
         "code": 2,
@@ -349,8 +351,10 @@ fn checking_out_and_in_again_allocates_nothing_and_sets_no_alarm() {
     }
 }
 
+/// Whoever listens, and to whatever: its events are told without an allocation and without
+/// another lock, also when it falls behind.
 #[test]
-fn a_subscription_that_is_dropped_is_forgotten_and_checking_out_allocates_nothing_again() {
+fn checking_out_and_in_again_allocates_nothing_while_others_listen() {
     let fixture = Fixture::new("");
     fixture.run(fixture.ping(None)).unwrap();
     let pool = fixture.pool();
@@ -367,8 +371,21 @@ fn a_subscription_that_is_dropped_is_forgotten_and_checking_out_allocates_nothin
         assert_eq!((shared.events.listed(), shared.views.listed()), (0, 0));
         assert_eq!(check_out(), 0, "nobody listens");
     }
-    let (kept, dropped) = (fixture.host.subscribe(), fixture.host.subscribe());
-    assert!(check_out() > 0, "events are told");
+    let mut kept = fixture.host.subscribe_to(Topics::ALL);
+    let dropped = fixture.host.subscribe();
+    for _ in 0..EVENT_LIMIT {
+        assert_eq!(check_out(), 0, "two listen");
+    }
+    assert_eq!(kept.dropped(), 2 * EVENT_LIMIT as u64, "of three events each");
+    let names: Vec<&str> =
+        std::iter::from_fn(|| kept.try_next()).map(|event| event.kind.name()).collect();
+    let last = ["connectionCheckOutStarted", "connectionCheckedOut", "connectionCheckedIn"];
+    assert_eq!(names[names.len() - 3..], last);
+    let mut waits = Task::new(kept.next());
+    assert!(waits.poll().is_pending());
+    assert_eq!(check_out(), 0, "somebody waits");
+    assert!(waits.was_woken() && matches!(waits.poll(), Poll::Ready(Some(_))));
+    drop(waits);
     drop(dropped);
     // An event for the one who is left changes nothing.
     fixture.host.request_check();
@@ -519,23 +536,23 @@ fn the_error_of_a_write_concern_is_told_with_the_reply() {
     }
 }
 
-/// The fields that the driver may add have room of their own below the server's limit.
+/// A message counts with its header and with what the driver adds, and with nothing else.
 #[test]
-fn a_command_is_as_long_as_the_server_allows_less_what_is_added() {
+fn a_command_is_as_long_as_the_server_allows() {
     let fixture = Fixture::new("");
     let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
-    let (added, document) = (8192, rawdoc! { "x": 1 });
-    let command = rawdoc! { "insert": "c" };
+    let (command, document) = (rawdoc! { "insert": "c" }, rawdoc! { "x": 1 });
     let sequences: &[(&str, &[&bson::RawDocument])] = &[("docs", &[&document, &document])];
     // The kind of a sequence, its length, and the NUL behind its name.
     let sequence = 6 + "docs".len() + 2 * document.as_bytes().len();
-    let length = "db".len() + command.as_bytes().len() + sequence;
-    checked_out.connection().connection_description.max_message_size_bytes = length + added;
+    let body = command.as_bytes().len() + "\x02$db\0".len() + 4 + "db\0".len();
+    let length = 16 + 4 + 1 + body + sequence;
+    checked_out.connection().connection_description.max_message_size_bytes = length;
     fixture.run(checked_out.command_with_sequences("db", &command, sequences)).unwrap();
-    checked_out.connection().connection_description.max_message_size_bytes = length + added - 1;
+    checked_out.connection().connection_description.max_message_size_bytes = length - 1;
     let error =
         fixture.run(checked_out.command_with_sequences("db", &command, sequences)).unwrap_err();
-    assert_eq!(too_long(&error), (length, length + added - 1));
+    assert_eq!(too_long(&error), (length, length - 1));
 }
 
 #[test]
@@ -628,7 +645,7 @@ fn establishing_a_connection_aside_ends_with_the_wait_for_it() {
 }
 
 /// A client behind a load balancer, whose servers are of one service.
-fn balanced(login: &str, options: &str) -> (Arc<Host<Puppet>>, Arc<Behaviour>) {
+pub(super) fn balanced(login: &str, options: &str) -> (Arc<Host<Puppet>>, Arc<Behaviour>) {
     let uri = format!("mongodb://{login}a/?loadBalanced=true{options}");
     let options = Options::builder().uri(&uri).unwrap().allow_plain_without_tls(true);
     let host = Host::new(Arc::new(options.build().unwrap()), 1, Puppet::default());
@@ -639,7 +656,7 @@ fn balanced(login: &str, options: &str) -> (Arc<Host<Puppet>>, Arc<Behaviour>) {
 }
 
 /// Lets the tasks that establish connections come to their end.
-fn establish(host: &Host<Puppet>, server: &Arc<Behaviour>) {
+pub(super) fn establish(host: &Host<Puppet>, server: &Arc<Behaviour>) {
     for pending in std::mem::take(&mut *lock(&host.runtime().pending)) {
         let wire = connect(Arc::clone(server), Arc::clone(&host.runtime().now));
         let mut task = Task::new(pending.run(wire, || Ok([7; 24])));

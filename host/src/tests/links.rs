@@ -23,9 +23,10 @@ use crate::sync::Mutex;
 use crate::sync::lock;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
+use sdam_core::diagnosis::Verdict;
 use sdam_core::dns::{Answer, DnsError, Question};
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
-use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{EventKind, Input};
 

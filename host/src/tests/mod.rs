@@ -2,6 +2,7 @@
 
 mod cancelling;
 mod clients;
+mod command_events;
 mod commands;
 mod derivations;
 mod errors;
@@ -13,7 +14,10 @@ mod inline;
 #[cfg(sdam_shuttle)]
 mod interleavings;
 mod links;
+mod logs;
 mod lookups;
+mod metrics;
+mod operations;
 mod pools;
 mod puppet;
 mod recordings;
@@ -33,16 +37,18 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::selected_server::SelectedServer;
 use crate::shared::Host;
-use crate::shared::subscription::EVENT_LIMIT;
+use crate::shared::subscription::{EVENT_LIMIT, Events};
 use crate::sync::Mutex;
 use crate::sync::lock;
+use fixture::Fixture;
 use puppet::{Puppet, host, pass, take_link};
 use sdam_core::config::Options;
+use sdam_core::diagnosis::Verdict;
 use sdam_core::dns::srv::{SrvRecord, complete};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_core::topology::EventKind;
+use sdam_core::topology::{EventKind, Topics};
 
 #[test]
 fn the_runtime_is_told_the_deadline_and_the_bytes() {
@@ -139,6 +145,35 @@ fn a_subscriber_that_falls_behind_loses_the_oldest_events_and_is_told_how_many()
     // Each round is a failed heartbeat and the start of the next one.
     assert!(rounds >= EVENT_LIMIT / 2 - 4, "{rounds}");
     assert!(!matches!(events.try_next().unwrap().kind, EventKind::TopologyOpening));
+}
+
+#[test]
+fn a_subscriber_hears_of_its_topics_alone() {
+    let topics =
+        [Topics::TOPOLOGY, Topics::SERVERS, Topics::HEARTBEATS, Topics::POOLS, Topics::COMMANDS];
+    let host = host("mongodb://a/?directConnection=true", false);
+    let mut each: Vec<_> = topics.iter().map(|topic| host.subscribe_to(*topic)).collect();
+    let mut both = host.subscribe_to(Topics::SERVERS | Topics::POOLS);
+    let (mut default, mut none) = (host.subscribe(), host.subscribe_to(Topics::NONE));
+    host.ring();
+    let fixture = Fixture::begin(host);
+    fixture.run(fixture.ping(None)).unwrap();
+    fixture.host.close();
+    let mut heard = Vec::new();
+    for (topic, events) in topics.iter().zip(&mut each) {
+        let of_topic: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+        assert!(!of_topic.is_empty(), "{topic:?}");
+        assert!(of_topic.iter().all(|event| event.kind.topic() == *topic), "{topic:?}");
+        heard.push(of_topic.len());
+    }
+    let count = |events: &mut Events| std::iter::from_fn(|| events.try_next()).count();
+    assert_eq!(count(&mut both), heard[1] + heard[3]);
+    assert_eq!(count(&mut default), heard[..4].iter().sum::<usize>(), "all but commands");
+    assert_eq!(count(&mut none), 0);
+    let mut cx = Context::from_waker(Waker::noop());
+    for events in each.iter_mut().chain([&mut both, &mut default, &mut none]) {
+        assert!(matches!(events.poll_next(&mut cx), Poll::Ready(None)), "it has ended");
+    }
 }
 
 #[test]

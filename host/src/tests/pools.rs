@@ -10,8 +10,11 @@ use bson::rawdoc;
 
 use super::fixture::{Fixture, Task};
 use super::lock;
+use crate::shared::subscription::Events;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
+use sdam_core::pool::PoolEvent;
+use sdam_core::topology::{EventKind, Topics};
 
 /// The number of connections that are available, pending and in use, and how many of them are open.
 fn counts(fixture: &Fixture) -> ([usize; 3], u32) {
@@ -174,4 +177,68 @@ fn connections_that_the_server_has_closed_are_all_passed_over() {
     let mut checked_out = fixture.run(pool.check_out()).unwrap();
     fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
     assert_eq!(counts(&fixture), ([0, 0, 1], 1));
+}
+
+/// Returns what events tell of connections that were closed, and of check-outs that have failed.
+fn ends(events: &mut Events) -> Vec<String> {
+    let told = std::iter::from_fn(|| events.try_next()).filter_map(|event| match event.kind {
+        EventKind::Pool { event: PoolEvent::ConnectionClosed { error, reason, .. }, .. } => {
+            Some(format!("{reason:?}: {}", error.map_or_else(String::new, |it| it.to_string())))
+        }
+        EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { error, .. }, .. } => {
+            Some(error.name().to_owned())
+        }
+        _ => None,
+    });
+    told.collect()
+}
+
+/// Connection Monitoring and Pooling, "Connection Closed Message": "If `reason` is `Error`, the
+/// associated error".
+#[test]
+fn a_connection_that_is_closed_because_of_an_error_is_told_of_with_that() {
+    let fixture = Fixture::new("");
+    let mut events = fixture.host.subscribe_to(Topics::POOLS);
+    let mut broken = fixture.run(fixture.pool().check_out()).unwrap();
+    fixture.server.resets.store(true, Ordering::Relaxed);
+    let error = fixture.run(broken.command("admin", &rawdoc! { "ping": 1 })).unwrap_err();
+    fixture.server.resets.store(false, Ordering::Relaxed);
+    assert!(ends(&mut events).is_empty(), "it is in use");
+    drop(broken);
+    let [told] = &*ends(&mut events) else { panic!("not one") };
+    let cause = told.strip_prefix("Error: ").unwrap();
+    assert!(error.to_string().contains(cause), "{cause}: {error}");
+
+    let fixture = Fixture::new("");
+    let mut events = fixture.host.subscribe_to(Topics::POOLS);
+    let mut given_up = fixture.run(fixture.pool().check_out()).unwrap();
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    let ping = rawdoc! { "ping": 1 };
+    let mut task = Task::new(given_up.command("admin", &ping));
+    assert!(task.poll().is_pending());
+    drop(task);
+    drop(given_up);
+    fixture.server.mute.store(false, Ordering::Relaxed);
+    assert_eq!(ends(&mut events), ["Error: an exchange was given up before its end"]);
+
+    let mut idle = fixture.run(fixture.pool().check_out()).unwrap();
+    fixture.server.hangs_up.store(true, Ordering::Relaxed);
+    fixture.run(idle.command("admin", &ping)).unwrap();
+    fixture.server.hangs_up.store(false, Ordering::Relaxed);
+    drop(idle);
+    fixture.run(fixture.ping(None)).unwrap();
+    let [told] = &*ends(&mut events) else { panic!("not one") };
+    assert!(told.starts_with("Error: the server hung up, or sent something"), "{told}");
+}
+
+/// Whoever counts requests that are pending hears of the end of each.
+#[test]
+fn a_check_out_that_is_given_up_is_told_to_have_ended() {
+    let fixture = Fixture::new("");
+    let mut events = fixture.host.subscribe_to(Topics::POOLS);
+    let pool = fixture.pool();
+    let mut waits = Task::new(pool.check_out());
+    assert!(waits.poll().is_pending());
+    drop(waits);
+    assert_eq!(ends(&mut events), ["abandoned"]);
 }

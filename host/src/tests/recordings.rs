@@ -10,6 +10,7 @@ use bson::rawdoc;
 use super::fixture::{Fixture, Task};
 use super::{host, lock};
 use crate::shared::recording::{FLIGHT_RECORDER_LEN, Recording};
+use sdam_core::operation::Timeout;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::trace::{Replay, Trace};
@@ -36,9 +37,9 @@ pub(super) fn fail(fixture: &Fixture, code: i32) -> String {
     *lock(&fixture.server.reply) =
         Some(rawdoc! { "ok": 0, "code": code, "errmsg": "not now: { ssn: PLANTED }" });
     let criteria = Arc::new(Criteria::write());
-    let deadline = Some(fixture.now() + Duration::from_secs(5));
+    let timeout = Timeout::At(fixture.now() + Duration::from_secs(5));
     let command = rawdoc! { "insert": "people", "documents": [{ "ssn": "PLANTED" }] };
-    let failed = fixture.host.run_command("admin", &command, &criteria, deadline, deadline);
+    let failed = fixture.host.run_command("admin", &command, criteria, timeout);
     fixture.run(failed).unwrap_err().to_string()
 }
 

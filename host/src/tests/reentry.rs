@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::fixture::Task;
+use super::fixture::{Fixture, Task};
 use super::inline::{Inline, unless_deadlocked};
 use super::puppet::{Puppet, host, take_link};
 use crate::process::Process;
@@ -23,6 +23,7 @@ use crate::sync::lock;
 use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::time::Instant;
+use sdam_core::topology::{Event, Topics};
 
 /// Does something when the last waker is dropped.
 struct WhenDropped<F: Fn() + Send + Sync + 'static>(F);
@@ -94,11 +95,11 @@ fn a_waker_of_whoever_gives_up_to_wait_may_use_what_had_kept_it() {
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
         drop(running);
 
-        let subscribers = Arc::<Subscribers<u32>>::default();
-        let subscription = subscribers.subscribe(1, None);
+        let subscribers = Arc::<Subscribers<Event>>::default();
+        let mut subscription = subscribers.subscribe(Topics::ALL, 1, None);
         let used = Arc::clone(&subscribers);
-        let (waits, dropped) = waker(move || drop(used.subscribe(1, None)));
-        poll_with(waits, |cx| subscription.channel.poll_next(cx));
+        let (waits, dropped) = waker(move || drop(used.subscribe(Topics::ALL, 1, None)));
+        poll_with(waits, |cx| subscription.poll_next(cx));
         drop(subscription);
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
         assert_eq!(subscribers.listed(), 0);
@@ -193,4 +194,56 @@ fn a_runtime_that_panics_when_it_is_told_is_told_again() {
     *lock(&host.runtime().alarm) = None;
     host.ring();
     assert!(lock(&host.runtime().alarm).is_some(), "it is due");
+}
+
+/// Panics when it is woken.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("as a test wants it");
+    }
+}
+
+#[test]
+fn a_task_that_panics_when_it_is_woken_keeps_nobody_else_from_being_woken() {
+    let fixture = Fixture::new("");
+    let (mut first, mut second) = (fixture.host.watch(), fixture.host.watch());
+    let mut events = fixture.host.subscribe();
+    let is_first = |poll| matches!(poll, Poll::Ready(Some(_)));
+    let panics = Waker::from(Arc::new(Panics));
+    assert!(is_first(first.poll_next(&mut Context::from_waker(&panics))));
+    assert!(first.poll_next(&mut Context::from_waker(&panics)).is_pending());
+    let mut waits = Task::new(events.next());
+    assert!(waits.poll().is_pending());
+    assert!(Task::new(second.next()).poll().is_ready());
+    let closes = catch_unwind(AssertUnwindSafe(|| fixture.host.close()));
+    assert!(closes.is_err(), "nobody else has panicked");
+    assert!(waits.was_woken());
+}
+
+#[test]
+fn a_subscriber_that_panics_when_it_is_woken_takes_no_connection_and_no_commands_end_along() {
+    let fixture = Fixture::new("");
+    let pool = fixture.pool();
+    drop(fixture.run(pool.check_out()).unwrap());
+    let panics = Waker::from(Arc::new(Panics));
+    let mut told = fixture.host.subscribe_to(Topics::POOLS);
+    let mut others = fixture.host.subscribe_to(Topics::POOLS);
+    let mut waits = Task::new(others.next());
+    assert!(waits.poll().is_pending());
+    assert!(told.poll_next(&mut Context::from_waker(&panics)).is_pending());
+    let mut check_out = Task::new(pool.check_out());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(check_out.poll()))).is_err());
+    drop(check_out);
+    assert!(waits.was_woken(), "another subscriber");
+    assert_eq!((pool.counts().in_use, pool.counts().available), (0, 1));
+
+    let mut told = fixture.host.subscribe_to(Topics::COMMANDS);
+    assert!(told.poll_next(&mut Context::from_waker(&panics)).is_pending());
+    let mut ping = Task::new(fixture.ping(None));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(ping.poll()))).is_err());
+    drop(ping);
+    let names = std::iter::from_fn(|| told.try_next()).map(|event| event.kind.name());
+    assert_eq!(names.collect::<Vec<_>>(), ["commandStarted", "commandFailed"]);
 }

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::sync::lock;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
+use sdam_core::operation::Timeout;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
 
@@ -23,7 +24,7 @@ const FIVE_SECONDS: Duration = Duration::from_secs(5);
 /// Runs a command, in any time it takes.
 async fn find(fixture: &Fixture) -> Result<(), Error> {
     let (criteria, find) = (Arc::new(Criteria::write()), rawdoc! { "find": "x" });
-    fixture.host.run_command("test", &find, &criteria, None, None).await.map(drop)
+    fixture.host.run_command("test", &find, criteria, Timeout::Unset).await.map(drop)
 }
 
 /// A client that has used its only connection, and the time is five seconds later.

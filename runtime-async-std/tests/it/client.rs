@@ -75,7 +75,7 @@ impl Deployment {
 
 /// Waits for what must come, though not for ever.
 async fn soon<T>(work: impl Future<Output = T>) -> T {
-    let (mut work, mut end) = (pin!(work), Timer::after(Duration::from_secs(30)));
+    let (mut work, mut end) = (pin!(work), Timer::after(Duration::from_secs(90)));
     std::future::poll_fn(|cx| {
         let work = work.as_mut().poll(cx);
         let late = work.is_pending() && Pin::new(&mut end).poll(cx).is_ready();

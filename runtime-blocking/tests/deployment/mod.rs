@@ -8,7 +8,7 @@ use sdam_core::config::Options;
 use sdam_core::description::{ServerType, TopologyDescription};
 
 /// The time to wait for what must come.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(90);
 
 /// The embedded deployment, on threads of its own.
 pub(crate) struct Deployment {

@@ -165,7 +165,7 @@ async fn a_login_that_is_never_answered_makes_the_server_unknown_and_clears_its_
     };
     cluster.run_command(primary, block).await.unwrap();
     // Checks that are far between do not bring it back before anybody looks.
-    let more = "&connectTimeoutMS=1000&heartbeatFrequencyMS=600000&serverMonitoringMode=poll";
+    let more = "&connectTimeoutMS=5000&heartbeatFrequencyMS=600000&serverMonitoringMode=poll";
     let uri = uri(&cluster, "alice:secret", more);
     let (client, mut events) = Client::with_events(Options::parse(&uri).unwrap()).unwrap();
     let refused = insert(&client).await.unwrap_err();

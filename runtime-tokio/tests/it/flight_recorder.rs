@@ -14,7 +14,7 @@ use sdam_host::system::flight_recorder::{dump_to, on_dump};
 use sdam_host::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_tokio::Client;
 
-const GENEROUS: Duration = Duration::from_secs(30);
+const GENEROUS: Duration = Duration::from_secs(90);
 
 /// A client of a port that nobody listens on selects a server in vain.
 async fn fail(recording: &Recording) {

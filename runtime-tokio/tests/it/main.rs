@@ -17,3 +17,4 @@ mod srv;
 #[path = "../support/mod.rs"]
 mod support;
 mod suspension;
+mod verdicts;

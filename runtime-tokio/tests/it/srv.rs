@@ -302,6 +302,20 @@ async fn name_servers_that_do_not_help_are_named_in_the_error() {
 }
 
 /// Where the zones are; `None` leaves a test out, which in CI is an error.
+/// The kernel tells so at once, and says nothing more.
+#[tokio::test]
+async fn a_name_server_that_is_not_there_is_not_waited_for() {
+    // A port that nobody else can have, and whose socket hears only one address.
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect("127.0.0.1:1").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let servers = NameServers::new([address]).timeout(Duration::from_secs(30));
+    let question = Question::srv("mongodb", "db.example.com");
+    let error = stub(servers).lookup(question).await.unwrap_err();
+    assert!(!error.is_timeout(), "{error}");
+    assert!(error.to_string().contains("Connection refused"), "{error}");
+}
+
 fn zones() -> Option<PathBuf> {
     let zones = std::env::var_os(ZONES).map(PathBuf::from);
     let in_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");

@@ -21,7 +21,7 @@ pub(crate) async fn storm() -> Outcome {
     let cluster = EmbeddedCluster::start(options).await?;
     let addresses = cluster.addresses().iter().map(|address| address.to_string().parse());
     let network = Network::to(&addresses.collect::<Result<Vec<ServerAddress>, _>>()?)?;
-    let quick = "heartbeatFrequencyMS=500&connectTimeoutMS=500&maxPoolSize=20&minPoolSize=2";
+    let quick = "heartbeatFrequencyMS=500&connectTimeoutMS=2000&maxPoolSize=20&minPoolSize=2";
     let options = network.options(&format!("{}&{quick}", cluster.uri()))?;
     storm::storm(options, async |client: &Client| {
         let start = Instant::now();

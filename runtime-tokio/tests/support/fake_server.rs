@@ -1,4 +1,5 @@
-//! A server that speaks the wire protocol, is a standalone, and answers commands as it is told to.
+//! A server that speaks the wire protocol, is a standalone or a primary, and answers commands as it
+//! is told to.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -14,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// Waits, for as long as anything may take that depends on the machine's mood.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), work).await.expect("done in time")
+    tokio::time::timeout(Duration::from_secs(90), work).await.expect("done in time")
 }
 
 /// Answers a command of a connection, which has a number; `None` closes the connection.
@@ -30,6 +31,11 @@ pub(crate) struct FakeServer {
 impl FakeServer {
     /// Starts a server; it ends with the runtime.
     pub(crate) async fn start(script: Script) -> Self {
+        Self::start_as(RawDocumentBuf::new(), script).await
+    }
+
+    /// Starts a server whose reply to hello has these fields, too.
+    pub(crate) async fn start_as(role: RawDocumentBuf, script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let commands = Arc::<Mutex<Vec<String>>>::default();
@@ -37,7 +43,8 @@ impl FakeServer {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let number = connections.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(serve(stream, number, Arc::clone(&script), Arc::clone(&known)));
+                let (script, known) = (Arc::clone(&script), Arc::clone(&known));
+                tokio::spawn(serve(stream, number, role.clone(), script, known));
             }
         });
         Self { address, commands }
@@ -52,6 +59,7 @@ impl FakeServer {
 async fn serve(
     mut stream: TcpStream,
     number: u32,
+    role: RawDocumentBuf,
     script: Script,
     commands: Arc<Mutex<Vec<String>>>,
 ) {
@@ -67,7 +75,7 @@ async fn serve(
             };
             let name = first_key(&command);
             let reply = if ["hello", "isMaster", "ismaster"].contains(&&*name) {
-                Some(hello(number, &command, &script))
+                Some(hello(number, &role, &command, &script))
             } else {
                 commands.lock().unwrap().push(name);
                 script(number, &command)
@@ -86,11 +94,20 @@ async fn serve(
 }
 
 /// Answers hello, and what is tried with it only if that succeeds.
-fn hello(number: u32, command: &RawDocument, script: &Script) -> RawDocumentBuf {
+fn hello(
+    number: u32,
+    role: &RawDocument,
+    command: &RawDocument,
+    script: &Script,
+) -> RawDocumentBuf {
     let mut reply = rawdoc! {
         "isWritablePrimary": true, "helloOk": true, "minWireVersion": 0, "maxWireVersion": 21,
         "ok": 1,
     };
+    for field in role.iter() {
+        let (name, value) = field.unwrap();
+        reply.append(name, value);
+    }
     if let Ok(tried) = command.get_document("speculativeAuthenticate")
         && let Some(answer) = script(number, tried)
         && answer.get_i32("ok").ok() == Some(1)

@@ -7,7 +7,7 @@ use sdam_core::description::{ServerType, TopologyDescription};
 use sdam_tokio::Client;
 
 /// The time limit of steps that depend on the load of the machine.
-pub(crate) const GENEROUS: Duration = Duration::from_secs(30);
+pub(crate) const GENEROUS: Duration = Duration::from_secs(90);
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(GENEROUS, work).await.expect("done in time")

@@ -24,7 +24,7 @@ pub fn frames(bytes: &[u8]) {
 }
 
 /// Cuts a stream up, written naively.
-fn cut_up(mut stream: &[u8]) -> (Vec<&[u8]>, Option<WireError>) {
+pub(super) fn cut_up(mut stream: &[u8]) -> (Vec<&[u8]>, Option<WireError>) {
     let mut messages = Vec::new();
     while let Some(length) = stream.first_chunk() {
         let length = i32::from_le_bytes(*length);

@@ -11,6 +11,7 @@ mod dns;
 mod frames;
 mod hello;
 mod pool;
+mod relay;
 mod scram;
 mod seeds;
 mod selection;
@@ -24,6 +25,7 @@ pub use dns::dns;
 pub use frames::frames;
 pub use hello::hello;
 pub use pool::pool;
+pub use relay::relay;
 pub use scram::scram;
 pub use seeds::{Seed, from_suites};
 pub use selection::selection;
@@ -85,6 +87,14 @@ pub const TARGETS: &[Target] = &[
         max_len: MAX_INPUT_LEN,
         body: hello,
         seeds: seeds::hello,
+    },
+    Target {
+        name: "relay",
+        protects: "proxies in front of each member: however bytes are split, the same ones pass; \
+                   each whole message is heard, with its length, and no name of a member's own",
+        max_len: MAX_INPUT_LEN,
+        body: relay,
+        seeds: seeds::relay,
     },
     Target {
         name: "compressed",

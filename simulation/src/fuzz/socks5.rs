@@ -44,7 +44,6 @@ struct Conversation {
 
 fn converse(has_login: bool, stream: &[u8], part: usize) -> Conversation {
     let login = has_login.then(|| Login::new("user", "secret").expect("it is short enough"));
-    #[allow(clippy::needless_update, reason = "with TLS compiled in there is one field more")]
     let config = TransportConfig::default().with_proxy(ProxyConfig::new(login));
     let server: ServerAddress = "db.example".parse().expect("an address");
     let (mut sent, mut plain) = (Vec::new(), Vec::new());

@@ -53,6 +53,18 @@ pub(super) fn draw(random: &mut Random) -> ClusterOptions {
         .with_election_timeout(random.pick(&[500, 2_000, 10_000].map(Duration::from_millis)))
 }
 
+/// The percentage of deployments whose members keep data.
+const DOCUMENTS_PERCENT: u64 = 25;
+
+/// Draws whether members keep data, and how late secondaries have it.
+pub(super) fn with_documents(cluster: ClusterOptions, random: &mut Random) -> ClusterOptions {
+    let lag = random.pick(&[0, 0, 50, 1_000].map(Duration::from_millis));
+    match random.percent(DOCUMENTS_PERCENT) {
+        true => cluster.with_keeps_data(true).with_replication_lag(lag),
+        false => cluster,
+    }
+}
+
 /// Draws who has the version after the others', as in the middle of an upgrade.
 fn draw_versions(
     version: ServerVersion,

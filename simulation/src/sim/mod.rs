@@ -16,6 +16,7 @@ mod client;
 mod coverage;
 mod deployment;
 mod dns;
+mod documents;
 mod fault;
 mod flood;
 mod fork;

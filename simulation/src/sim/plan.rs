@@ -31,8 +31,8 @@ pub(super) struct ClientPlan {
     pub(super) outside: bool,
     /// The addresses by which it knows all servers that there may ever be.
     pub(super) addresses: Arc<[ServerAddress]>,
-    /// True if connections are checked out and in by the short cuts, as while nobody subscribes.
-    pub(super) shortcuts: bool,
+    /// True if it listens to events all the time, and not now and then.
+    pub(super) always_listens: bool,
     /// The percentage of operations that take their time between looking and waiting for a server.
     pub(super) hesitating_percent: u64,
     /// True if an operation that fails, or gets no connection, is tried once more.
@@ -46,6 +46,8 @@ pub(super) struct ClientPlan {
     /// The longest that an operation may take.
     pub(super) patience: Duration,
     pub(super) cancelled_percent: u64,
+    /// The percentage of beginnings at which it writes and reads documents, if members keep them.
+    pub(super) documents_percent: u64,
     /// The percentage of reads that come in batches.
     pub(super) cursor_percent: u64,
     /// True if a member's process may end, or its name lead to another, and cursors with it.
@@ -93,7 +95,10 @@ impl Plan {
     /// Draws everything.
     pub(super) fn draw(random: &mut Random) -> Self {
         let calm = Instant::ZERO + random.millis(20_000, 150_000);
+        // A stream of its own, so that whatever else a seed draws does not depend on it.
+        let mut of_documents = random.clone().fork();
         let cluster = deployment::draw(random);
+        let cluster = deployment::with_documents(cluster, &mut of_documents);
         let kinds: Vec<FaultKind> =
             FaultKind::ALL.into_iter().filter(|_| random.percent(30)).collect();
         // Older versions know nothing of load balancers, and only mongos are looked up in DNS.
@@ -105,8 +110,9 @@ impl Plan {
         let kinds: Vec<_> = kinds.into_iter().filter(makes_sense).collect();
         let count = 1 + random.index(3);
         let kind = if random.percent(15) { Threads::Single } else { Threads::Background };
-        let mut clients: Vec<_> =
-            (0..count).map(|_| ClientPlan::draw(&cluster, kind, calm, random)).collect();
+        let clients =
+            (0..count).map(|_| ClientPlan::draw(&cluster, kind, calm, (random, &mut of_documents)));
+        let mut clients: Vec<_> = clients.collect();
         let times = if kinds.is_empty() { 0 } else { random.below(16) };
         let mut left = MOST_GONE;
         let faults: Vec<_> = (0..times)
@@ -134,8 +140,9 @@ impl ClientPlan {
         cluster: &ClusterOptions,
         threads: Threads,
         calm: Instant,
-        random: &mut Random,
+        (random, of_documents): (&mut Random, &mut Random),
     ) -> Self {
+        let documents = Documents::draw(cluster, of_documents);
         let members = cluster.members.len();
         let outside = has_horizons(cluster) && random.percent(50);
         let addresses = addresses(cluster, outside);
@@ -170,6 +177,7 @@ impl ClientPlan {
             .connect_timeout(Duration::from_millis(connect))
             .monitoring_mode(random.pick(&modes))
             .opening_hello(random.pick(&[OpeningHello::OpMsg, OpeningHello::OpQuery]))
+            .retry_writes(documents.retry_writes)
             .pool(draw_pool(random));
         if !sharded && !balanced && direct.is_none() && random.percent(70) {
             options = options.replica_set(SET_NAME);
@@ -188,7 +196,7 @@ impl ClientPlan {
             seeds,
             outside,
             addresses,
-            shortcuts: random.percent(50),
+            always_listens: !random.percent(50),
             hesitating_percent: if single { 0 } else { random.pick(&[0, 0, 50]) },
             retries: random.percent(50),
             steady: false,
@@ -196,10 +204,27 @@ impl ClientPlan {
             interval: random.pick(&[200, 1_000, 3_000, 10_000].map(Duration::from_millis)),
             patience: random.pick(&[1_000, 5_000, 30_000, 60_000].map(Duration::from_millis)),
             cancelled_percent: random.pick(&[0, 5, 30]),
+            documents_percent: documents.percent,
             cursor_percent: random.pick(&[0, 0, 20, 60]),
             loses_cursors: false,
             workload_begins: Instant::ZERO,
             workload_ends: calm + random.millis(0, 60_000),
+        }
+    }
+}
+
+/// The share of documents in a client's work, and whether writes are sent again.
+struct Documents {
+    percent: u64,
+    retry_writes: bool,
+}
+
+impl Documents {
+    fn draw(cluster: &ClusterOptions, random: &mut Random) -> Self {
+        let (percent, retry_writes) = (random.pick(&[15, 30]), !random.percent(20));
+        match cluster.keeps_data {
+            true => Self { percent, retry_writes },
+            false => Self { percent: 0, retry_writes: true },
         }
     }
 }

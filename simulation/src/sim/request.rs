@@ -19,7 +19,7 @@ const BATCH: i32 = 2;
 /// Returns the command of an operation, which may read in batches.
 pub(super) fn command(kind: Kind, batches: bool) -> RawDocumentBuf {
     let mut command = match kind {
-        Kind::Write => rawdoc! { "insert": "c", "documents": [] },
+        Kind::Write => rawdoc! { "insert": "c", "documents": [{}] },
         Kind::Read(_) => rawdoc! { "find": "c" },
     };
     if batches {

@@ -30,6 +30,8 @@ pub struct Statistics {
     pub begun: u64,
     /// The number of operations that have succeeded.
     pub operations: u64,
+    /// The number of documents that a majority of the members has acknowledged.
+    pub documents: u64,
     /// The number of times that a pool was cleared.
     pub clears: u64,
     /// The number of times that a view was judged before all faults had ended.
@@ -47,6 +49,7 @@ impl Statistics {
         self.client_time += other.client_time;
         self.begun += other.begun;
         self.operations += other.operations;
+        self.documents += other.documents;
         self.clears += other.clears;
         self.verdicts += other.verdicts;
         self.signs += &other.signs;
@@ -216,6 +219,12 @@ impl Case {
         (Err(Box::new(failure)), recording)
     }
 
+    /// Simulates it, and returns all that the topology of a client was told and did, as a trace
+    /// that can be replayed; `None` if there is no such client, or it is left out.
+    pub fn record(&self, client: usize) -> Option<String> {
+        self.observe(Observed::Topology(client), Duration::MAX).1
+    }
+
     /// Replaces [`scenario`](Self::scenario).
     #[must_use]
     pub fn with_scenario(mut self, scenario: Option<&'static Scenario>) -> Self {
@@ -242,7 +251,7 @@ impl Failure {
     /// Simulates it once more, and returns all that the topology of the client was told and did, as
     /// a trace that can be replayed.
     pub fn record(&self) -> Option<String> {
-        self.case.observe(Observed::Topology(self.client), Duration::MAX).1
+        self.case.record(self.client)
     }
 }
 
@@ -259,6 +268,11 @@ impl World {
         self.statistics.begun = self.clients.iter().map(|client| client.book().begun).sum();
         self.statistics.operations =
             self.clients.iter().map(|client| client.book().succeeded).sum();
+        self.statistics.documents = self
+            .clients
+            .iter()
+            .map(|client| client.book().documents.lasting().count() as u64)
+            .sum();
         self.statistics.clears =
             self.clients.iter().map(|client| client.book().checks.clears()).sum();
         self.clients.iter().for_each(|it| self.statistics.signs += it.book().checks.signs());

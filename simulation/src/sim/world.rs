@@ -96,6 +96,9 @@ pub(super) struct World {
     cluster_actions: Vec<Action>,
     pub(super) clients: Vec<Client>,
     pub(super) truth: Truth,
+    /// The last election term, and when it began.
+    term: i64,
+    pub(super) elected: Instant,
     pub(super) plan: Plan,
     /// The members that DNS names.
     pub(super) listed: Vec<bool>,
@@ -151,6 +154,8 @@ impl World {
             clock,
             network,
             truth: Truth::new(&cluster, has_mongos),
+            term: cluster.term(),
+            elected: Instant::ZERO,
             cluster,
             cluster_deadline: Some(Instant::ZERO),
             cluster_actions: Vec::new(),
@@ -226,6 +231,11 @@ impl World {
         if let Some(gave_up) = gave_up {
             self.check_gave_up(index, &gave_up).map_err(|violation| (index, violation))?;
         }
+        if self.plan.cluster.keeps_data {
+            let missed = self.clients[index].book().documents.take_missed();
+            let finding = missed.iter().try_for_each(|it| self.check_missed(it));
+            finding.map_err(|violation| (index, violation))?;
+        }
         if let Some((options, bits)) = forked {
             self.fork(index, options, bits);
         }
@@ -286,7 +296,8 @@ impl World {
             }
             Event::Over => {
                 self.over = true;
-                return self.look_for_leaks();
+                self.look_for_leaks()?;
+                return self.check_documents();
             }
             _ => {}
         }
@@ -340,6 +351,9 @@ impl World {
         act(&mut self.cluster, self.network.now.into(), &mut actions);
         self.cluster_deadline = self.cluster.deadline();
         self.truth.refresh(&self.cluster, self.network.now);
+        if self.term != self.cluster.term() {
+            (self.term, self.elected) = (self.cluster.term(), self.network.now);
+        }
         for action in actions.drain(..) {
             match action {
                 Action::Send { connection, bytes } => {

@@ -21,25 +21,27 @@ const MAX_TOLD: usize = 10;
 
 /// A log that was read.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     /// The records of topologies, in their order.
-    pub(super) records: Vec<Record>,
+    pub(crate) records: Vec<Record>,
     /// The names of the topologies, by their numbers.
-    pub(super) topologies: Vec<String>,
+    pub(crate) topologies: Vec<String>,
     /// The number of lines that there are that are not empty.
-    pub(super) lines: usize,
+    pub(crate) lines: usize,
     /// The number of them that speak of something else.
-    pub(super) passed_over: usize,
+    pub(crate) passed_over: usize,
     /// The number that cannot be read.
-    pub(super) unreadable: usize,
+    pub(crate) unreadable: usize,
     /// The first of those, by line, and why.
-    pub(super) complaints: Vec<(usize, String)>,
+    pub(crate) complaints: Vec<(usize, String)>,
     /// The records of topologies that are missing.
     pub(super) missing: Missing,
     /// heartbeatFrequencyMS, if a line tells it.
-    pub(super) heartbeat_frequency: Option<Duration>,
+    pub(crate) heartbeat_frequency: Option<Duration>,
     /// connectTimeoutMS, if a line tells it.
-    pub(super) connect_timeout: Option<Duration>,
+    pub(crate) connect_timeout: Option<Duration>,
+    /// The time of the first line with one, since 1970 or since the log's own beginning.
+    pub(crate) origin: Option<Duration>,
 }
 
 /// Lines that look like what drivers say of topologies, and cannot be read.
@@ -71,7 +73,7 @@ impl Log {
     /// Reads a log.
     pub(super) fn read(text: &str) -> Result<Self, Ambiguous> {
         let (mut log, mut attribution) = (Self::default(), Attribution::default());
-        let (mut origin, mut latest) = (None, None);
+        let mut latest = None;
         for (number, text) in (1..).zip(text.lines()) {
             if text.trim().is_empty() {
                 continue;
@@ -85,7 +87,7 @@ impl Log {
                 }
             };
             if let Some(at) = time::written_at(&object) {
-                let since = at.saturating_sub(*origin.get_or_insert(at));
+                let since = at.saturating_sub(*log.origin.get_or_insert(at));
                 latest = latest.max(Some(since));
             }
             match line::what(&object) {

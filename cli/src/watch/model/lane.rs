@@ -51,7 +51,12 @@ impl State {
 
     /// Returns the state that a description shows.
     pub(crate) fn of(server: &ServerDescription) -> Self {
-        match server.server_type {
+        Self::of_type(server.server_type, server.error.is_some())
+    }
+
+    /// Returns the state of a server of this type, whose last check may have failed.
+    pub(crate) const fn of_type(server_type: ServerType, has_failed: bool) -> Self {
+        match server_type {
             ServerType::RsPrimary => Self::Primary,
             ServerType::RsSecondary => Self::Secondary,
             ServerType::Standalone => Self::Standalone,
@@ -59,7 +64,7 @@ impl State {
             ServerType::LoadBalancer => Self::LoadBalancer,
             ServerType::RsArbiter => Self::Arbiter,
             ServerType::RsGhost => Self::Ghost,
-            ServerType::Unknown if server.error.is_some() => Self::Failing,
+            ServerType::Unknown if has_failed => Self::Failing,
             ServerType::Unknown => Self::Unchecked,
             _ => Self::Other,
         }
@@ -138,17 +143,26 @@ impl Lane {
     }
 
     fn within(&self, begin: Option<Instant>, end: Instant) -> Option<State> {
-        let begin = begin?;
-        let mut state = None;
-        for (at, new) in self.0.iter().take_while(|(at, _)| *at < end) {
-            // A failure is over only if its end is not in this cell.
-            state = match state {
-                Some(State::Failing) if *at > begin => state,
-                _ => Some(*new),
-            };
-        }
-        state
+        worst_within(self.0.iter().copied(), begin?, end)
     }
+}
+
+/// Returns the state that a cell shows: the worst in its time, else the last one; `None` before the
+/// first change.
+pub(crate) fn worst_within(
+    changes: impl IntoIterator<Item = (Instant, State)>,
+    begin: Instant,
+    end: Instant,
+) -> Option<State> {
+    let mut state = None;
+    for (at, new) in changes.into_iter().take_while(|(at, _)| *at < end) {
+        // A failure is over only if its end is not in this cell.
+        state = match state {
+            Some(State::Failing) if at > begin => state,
+            _ => Some(new),
+        };
+    }
+    state
 }
 
 /// The time that each cell of a lane stands for; the last one contains now.

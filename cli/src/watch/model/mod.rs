@@ -14,9 +14,11 @@ use sdam_core::time::Instant;
 use sdam_core::topology::EventKind;
 
 use self::lane::Lane;
-pub(super) use self::lane::{Scale, State};
+pub(super) use self::lane::Scale;
+pub(crate) use self::lane::{State, worst_within};
 use self::primaries::Primaries;
 use self::round_trips::RoundTrips;
+pub(crate) use self::round_trips::bars;
 use super::feed::Arrival;
 use super::story::{Line, Tone};
 use crate::text::{escaped, of_server};

@@ -36,19 +36,24 @@ impl RoundTrips {
         self.samples.push_back(round_trip);
     }
 
-    /// Draws the last of them as bars, as many as there is room for. The highest bar is the longest
-    /// time of them, or twice the shortest one, if that is more.
+    /// Draws the last of them as bars, as many as there is room for.
     pub(crate) fn sparkline(&self, width: usize) -> String {
         let shown = self.samples.range(self.samples.len().saturating_sub(width)..);
-        let longest = shown.clone().max().copied().unwrap_or_default();
-        let shortest = shown.clone().min().copied().unwrap_or_default();
-        let top = longest.max(shortest * 2).max(LEAST_TOP).as_secs_f64();
-        let bar = |sample: &Duration| {
-            let height = sample.as_secs_f64() / top * BARS.len() as f64;
-            BARS[(height.ceil() as usize).clamp(1, BARS.len()) - 1]
-        };
-        shown.map(bar).collect()
+        bars(shown.copied().map(Some))
     }
+}
+
+/// Draws a bar for each time, and a space where there is none. The highest bar is the longest of
+/// them, or twice the shortest one, if that is more.
+pub(crate) fn bars(times: impl Iterator<Item = Option<Duration>> + Clone) -> String {
+    let longest = times.clone().flatten().max().unwrap_or_default();
+    let shortest = times.clone().flatten().min().unwrap_or_default();
+    let top = longest.max(shortest * 2).max(LEAST_TOP).as_secs_f64();
+    let bar = |time: Duration| {
+        let height = time.as_secs_f64() / top * BARS.len() as f64;
+        BARS[(height.ceil() as usize).clamp(1, BARS.len()) - 1]
+    };
+    times.map(|time| time.map_or(' ', bar)).collect()
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Failover {
         *told = fixture.events.len();
         model.see(fixture.now(), fixture.view());
         let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
-        let why_not = |criteria| fixture.error(criteria).map(|error| error.verdict.to_string());
+        let why_not = |criteria| fixture.error(criteria).map(|error| error.verdict.sentence());
         model.judge(Verdicts { write: why_not(&Criteria::write()), read: why_not(&any) });
     }
 

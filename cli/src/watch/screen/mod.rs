@@ -103,7 +103,7 @@ pub(super) async fn show(
 /// Asks why operations would find no server now.
 fn verdicts(client: &Client) -> Verdicts {
     let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
-    let why_not = |criteria| client.diagnose(criteria).map(|error| error.verdict.to_string());
+    let why_not = |criteria| client.diagnose(criteria).map(|error| error.verdict.sentence());
     Verdicts { write: why_not(&Criteria::write()), read: why_not(&any) }
 }
 

@@ -47,7 +47,7 @@ fn model(fixture: &Fixture, dropped: u64) -> Model {
     }
     model.see(fixture.now(), fixture.view());
     let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
-    let why_not = |criteria| fixture.error(criteria).map(|error| error.verdict.to_string());
+    let why_not = |criteria| fixture.error(criteria).map(|error| error.verdict.sentence());
     model.judge(Verdicts { write: why_not(&Criteria::write()), read: why_not(&any) });
     model
 }
@@ -103,7 +103,7 @@ fn at_80_columns_nothing_that_matters_is_cut() {
     let rows = lines(&Failover::until(23_000).draw(&Controls::default(), 80, 24));
     for expected in [
         "no primary for 2s; the last one was db1.example:27017",
-        "writes fail: the replica set has had no primary for 2.4 s",
+        "writes fail: the replica set has had no primary for 2.4 s; wait for the",
         "reads find a server",
         "  └ failing for 2s: Connection refused",
     ] {

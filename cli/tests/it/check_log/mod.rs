@@ -4,6 +4,7 @@ mod descriptions;
 mod drivers;
 mod fields;
 mod heartbeats;
+mod own_log;
 mod reading;
 mod real_logs;
 mod support;

@@ -1,6 +1,7 @@
-//! Commands about traces: `record`, `replay`, `shrink` and `export`.
+//! Commands about traces: `record`, `replay`, `report`, `shrink` and `export`.
 
 mod gaps;
 mod replay;
+mod report;
 mod shrink;
 mod support;

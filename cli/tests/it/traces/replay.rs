@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
+use sdam_conformance::refusal::RefusingPort;
 use sdam_core::trace::{Replay, Trace};
 use serde_json::Value;
 
@@ -38,9 +38,8 @@ fn time_of(text: &str, wanted: &str) -> f64 {
 
 #[test]
 fn a_recording_is_written_sealed_without_secrets_and_replays_exactly() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("its address").port();
-    drop(listener);
+    let refusing = RefusingPort::new().expect("a free port");
+    let port = refusing.address().port();
     let scratch = Scratch::with("record", "");
     let uri = format!("mongodb://planted:sesame@127.0.0.1:{port}/?heartbeatFrequencyMS=500");
     let path = scratch.path();
@@ -55,6 +54,7 @@ fn a_recording_is_written_sealed_without_secrets_and_replays_exactly() {
     let replayed = run(&["replay", path]);
     assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
     let lines = trace.lines().count();
+    assert_eq!(text(&recorded.stderr), format!("sdam: recorded {lines} lines to {path}\n"));
     let expected = format!("{lines} lines: replayed exactly\n");
     assert!(text(&replayed.stdout).ends_with(&expected), "{replayed:?}");
     let printed = run(&["record", &uri, "-o", "-", "--for", "200ms"]);

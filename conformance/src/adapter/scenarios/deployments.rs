@@ -1,7 +1,7 @@
 //! Discovery and failover, on the embedded deployment.
 
 use sdam_core::config::Options;
-use sdam_core::description::TopologyType;
+use sdam_core::description::{TopologyDescription, TopologyType};
 use sdam_core::failure::Cause;
 use sdam_core::topology::EventKind;
 
@@ -86,16 +86,19 @@ fn failover<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
 fn step_down<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(3)?;
     let client = fixture.client(&cluster.uri())?;
-    fixture.view(&client, is_whole)?;
+    let view = fixture.view(&client, is_whole)?;
+    let old = view.primary().map(|primary| primary.address.clone());
+    // Whoever has been elected may be heard of before the old primary.
+    let is_followed = |view: &TopologyDescription| {
+        view.primary().is_none_or(|primary| Some(&primary.address) != old.as_ref())
+    };
     let mut events = client.subscribe();
     world().block_on(cluster.step_down(cluster.primary().ok_or("there is a primary")?))?;
     fixture.block_on(async {
         while let Some(event) = events.next().await {
             match event.kind {
                 EventKind::ServerHeartbeatFailed { failure, .. } => return Err(failure.to_string()),
-                EventKind::TopologyDescriptionChanged { new, .. }
-                    if new.topology_type == TopologyType::ReplicaSetNoPrimary =>
-                {
+                EventKind::TopologyDescriptionChanged { new, .. } if is_followed(&new) => {
                     return Ok(());
                 }
                 _ => {}

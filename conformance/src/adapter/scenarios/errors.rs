@@ -117,7 +117,9 @@ fn time_out<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     ensure!(all <= client.now() - begun && !all.is_zero(), "{error:?}");
     let nobody = fixture.client(&direct("127.0.0.1:1"))?;
     let error = failed(fixture, &nobody.within(time))?;
-    ensure!(error.kind() == ErrorKind::Selection && error.server().is_none(), "{error:?}");
+    // CSOT, "Errors": it is a time-out, and what was being done then is within.
+    ensure!(error.kind() == ErrorKind::Timeout && error.server().is_none(), "{error:?}");
+    ensure!(error.as_selection().is_some(), "{error:?}");
     let spent = error.spent().ok_or("the time went somewhere")?;
     ensure!(spent.checking_out.is_zero() && spent.exchanging.is_zero(), "{error:?}");
     ensure!(error.verdict().is_some(), "{error:?}");

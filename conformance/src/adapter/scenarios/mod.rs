@@ -17,6 +17,7 @@ mod sockets;
 mod streams;
 mod timers;
 mod transports;
+mod verdicts;
 mod waiting;
 
 use super::fixture::{Fixture, Outcome};
@@ -54,6 +55,7 @@ pub(super) fn all<A: Adapter>() -> Vec<Test<A>> {
     tests.extend(reads::tests());
     tests.extend(waiting::tests());
     tests.extend(errors::tests());
+    tests.extend(verdicts::tests());
     tests.extend(cancellation::tests());
     tests.extend(streams::tests());
     tests.extend(half_open::tests());

@@ -99,7 +99,8 @@ fn step_down<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let client = fixture.client(&real.uri(""))?;
     let old = primary_of(&*fixture.view(&client, is_whole)?);
     // A member that has not caught up may keep the primary from it, so that it is forced.
-    let command = rawdoc! { "replSetStepDown": 5, "secondaryCatchUpPeriodSecs": 2, "force": true };
+    // It stays away for as long as another election may take on a machine that is busy.
+    let command = rawdoc! { "replSetStepDown": 20, "secondaryCatchUpPeriodSecs": 2, "force": true };
     let told = fixture.block_on(client.run_command("admin", &command));
     if let Err(error) = told {
         ensure!(error.kind() == ErrorKind::Network, "{error:?}");

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, ProxyRefusal, Stage as At};
-use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::selection::Criteria;
 use sdam_host::ErrorKind;
 
 use super::Test;

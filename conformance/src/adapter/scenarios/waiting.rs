@@ -7,8 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
+use sdam_core::diagnosis::Verdict;
 use sdam_core::pool::CheckOutError;
-use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_host::{Client, ErrorKind, Runtime};
 

@@ -306,7 +306,7 @@ impl Play {
             Operation::CheckIn { connection: label } => {
                 let lent = self.labels.remove(&label);
                 let (check_out, connection) = lent.ok_or(PlayError::NoConnection(label))?;
-                self.tell(Input::CheckIn { check_out, connection: Some(connection) });
+                self.tell(Input::CheckIn { check_out, outcome: Ok(connection) });
             }
             Operation::Clear { interrupt } => {
                 let cause = Failure::new(Reached::Operate, Cause::Canceled, "the case says so");

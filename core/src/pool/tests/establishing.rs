@@ -145,9 +145,11 @@ fn whoever_stops_to_wait_for_a_failing_connection_is_told_no_more() {
         fixture.check_out(number);
         fixture.tell(Input::Failing { connection: ConnectionId(number) });
     }
-    fixture.tell(Input::Abandon { waiter: WaiterId(1) });
     fixture.notes();
+    fixture.tell(Input::Abandon { waiter: WaiterId(1) });
+    assert_eq!(fixture.notes(), ["failed after 0 ms: timeout"]);
     fixture.fail(1);
+    assert_eq!(fixture.notes()[0], "c1 closed: Error");
     assert!(fixture.errors.is_empty(), "{:?}", fixture.errors);
     fixture.fail(2);
     assert!(matches!(fixture.errors[..], [CheckOutError::Establishing { .. }]));

@@ -1,6 +1,6 @@
 //! Checking out, the queue, and checking in.
 
-use super::{CheckOut, Fixture, Input, Instant, millis};
+use super::{CheckOut, Fixture, Input, Instant, broken, millis};
 use crate::id::{ConnectionId, WaiterId};
 use crate::machine::Machine;
 use crate::time::Time;
@@ -68,7 +68,7 @@ fn a_capped_pool_lets_those_beyond_wait() {
     let mut fixture = Fixture::lending(2, |options| options.max_pool_size = 2);
     fixture.check_out(1);
     assert_eq!((fixture.notes(), fixture.counts()), (vec!["started".into()], [0, 0, 2, 1]));
-    fixture.tell(Input::CheckIn { check_out: fixture.check_out_of(2), connection: None });
+    fixture.tell(Input::CheckIn { check_out: fixture.check_out_of(2), outcome: broken() });
     let expected =
         ["c2 checked in", "c2 closed: Error", "c3 created", "establish c3 of generation 0"];
     assert_eq!(fixture.notes(), expected);
@@ -85,12 +85,12 @@ fn a_pool_without_a_cap_has_none() {
 fn a_lease_that_has_ended_is_dead_also_when_its_slot_is_used_again() {
     let mut fixture = Fixture::lending(1, |_| {});
     let dead = fixture.check_out_of(1);
-    fixture.tell(Input::CheckIn { check_out: dead, connection: None });
+    fixture.tell(Input::CheckIn { check_out: dead, outcome: broken() });
     fixture.check_out(2);
     fixture.establish(2);
     assert_eq!(fixture.check_out_of(2).slot, dead.slot);
     fixture.notes();
-    fixture.tell(Input::CheckIn { check_out: dead, connection: Some(1) });
+    fixture.tell(Input::CheckIn { check_out: dead, outcome: Ok(1) });
     assert_eq!((fixture.notes(), fixture.counts()), (vec!["dispose c1".into()], [0, 0, 1, 0]));
     assert_eq!(fixture.pool.get_mut().try_check_in(Instant::ZERO, dead, 1), Err(1));
     fixture.check_in(2);
@@ -99,12 +99,12 @@ fn a_lease_that_has_ended_is_dead_also_when_its_slot_is_used_again() {
     let earlier = fixture.check_out_of(2);
     fixture.check_out(3);
     fixture.notes();
-    fixture.tell(Input::CheckIn { check_out: earlier, connection: Some(2) });
+    fixture.tell(Input::CheckIn { check_out: earlier, outcome: Ok(2) });
     assert_eq!((fixture.notes(), fixture.counts()), (vec!["dispose c2".into()], [0, 0, 1, 0]));
     fixture.check_in(2);
     fixture.notes();
     let unknown = CheckOut { connection: ConnectionId(7), slot: 99, ..dead };
-    fixture.tell(Input::CheckIn { check_out: unknown, connection: None });
+    fixture.tell(Input::CheckIn { check_out: unknown, outcome: broken() });
     assert_eq!((fixture.notes().len(), fixture.counts()), (0, [1, 0, 0, 0]));
 }
 
@@ -113,8 +113,13 @@ fn a_lease_that_has_ended_is_dead_also_when_its_slot_is_used_again() {
 fn the_connection_of_an_operation_that_has_stopped_waiting_becomes_available() {
     let mut fixture = Fixture::ready(|_| {});
     fixture.check_out(1);
+    fixture.notes();
+    fixture.now = Instant::from_millis(7);
     fixture.tell(Input::Abandon { waiter: WaiterId(1) });
+    assert_eq!(fixture.notes(), ["failed after 7 ms: timeout"]);
     fixture.tell(Input::Abandon { waiter: WaiterId(9) });
+    fixture.tell(Input::Abandon { waiter: WaiterId(1) });
+    assert!(fixture.notes().is_empty());
     fixture.establish(1);
     assert_eq!(fixture.counts(), [1, 0, 0, 0]);
 }

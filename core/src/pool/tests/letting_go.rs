@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Command, Fixture, Input, Instant, millis};
+use super::{Command, Fixture, Input, Instant, broken, millis};
 use crate::machine::Machine;
 use crate::pool::CheckOutError;
 
@@ -141,7 +141,7 @@ fn a_connection_in_use_is_interrupted_once_and_closed_when_it_is_returned() {
     fixture.clear(true);
     assert_eq!((fixture.notes().len(), fixture.counts()), (0, [0, 0, 1, 0]));
     let check_out = fixture.check_out_of(1);
-    fixture.tell(Input::CheckIn { check_out, connection: None });
+    fixture.tell(Input::CheckIn { check_out, outcome: broken() });
     assert_eq!(fixture.notes(), ["c1 checked in", "c1 closed: Stale"]);
 }
 

@@ -2,7 +2,7 @@
 
 use bson::oid::ObjectId;
 
-use super::{Command, Fixture, Generation, Input, failure, millis};
+use super::{Command, Fixture, Generation, Input, broken, failure, millis};
 use crate::id::ConnectionId;
 use crate::pool::{Established, Purpose};
 
@@ -113,7 +113,7 @@ fn a_time_out_says_what_the_connections_are_used_for() {
     assert!(message.starts_with(start), "{message}");
     fixture.check_in(2);
     fixture.check_in(3);
-    fixture.tell(Input::CheckIn { check_out: fixture.check_out_of(1), connection: None });
+    fixture.tell(Input::CheckIn { check_out: fixture.check_out_of(1), outcome: broken() });
     pin(1, Purpose::Cursor, &mut fixture);
     fixture.check_out(2);
     fixture.check_out(3);

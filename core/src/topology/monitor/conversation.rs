@@ -12,6 +12,7 @@ use crate::description::{ServerDescription, TopologyVersion};
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::{self, HelloReply};
 use crate::id::LinkId;
+use crate::operation::unreadable;
 use crate::time::Instant;
 use crate::topology::{Action, MonitoringConnection};
 use crate::wire::{
@@ -86,11 +87,16 @@ impl Conversation {
         matches!(self.state, State::Opening { .. })
     }
 
-    /// HandshakeOptions the stream has come that far.
+    /// Takes note that the stream has come that far.
     pub(super) const fn reached(&mut self, now_at: Stage) {
         if let State::Opening { stage } = &mut self.state {
             *stage = now_at;
         }
+    }
+
+    /// Returns whether the connection is open and the server has answered over it.
+    pub(super) const fn is_established(&self) -> bool {
+        !self.is_opening() && !self.is_unanswered()
     }
 
     /// Returns whether the server was greeted, and has not answered.
@@ -171,7 +177,7 @@ impl Conversation {
         &mut self,
         known: Option<&ServerDescription>,
     ) -> Result<Option<Reply>, Failure> {
-        let malformed = |error: WireError| malformed(&error.to_string());
+        let malformed = |error: WireError| unreadable(Stage::Hello, &error);
         let Some(message) = self.frames.next().map_err(malformed)? else {
             return Ok(None);
         };

@@ -18,15 +18,18 @@
 
 mod context;
 mod conversation;
+mod cuts;
 mod follow_up;
 mod pinger;
 mod round_trip;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use context::Context;
 use context::Identity;
 use conversation::{Conversation, Reply};
+use cuts::Cuts;
 use follow_up::Next;
 use pinger::Pinger;
 use round_trip::RoundTripTime;
@@ -57,6 +60,8 @@ pub(crate) struct Monitor {
     ended: Option<Instant>,
     /// The time when a network error was last followed by another check at once, or will be.
     retried: Option<Instant>,
+    #[serde(skip)]
+    cuts: Cuts,
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -93,6 +98,7 @@ impl Monitor {
             last: None,
             ended: checked,
             retried: None,
+            cuts: Cuts::default(),
         }
     }
 
@@ -175,11 +181,26 @@ impl Monitor {
         }
     }
 
-    /// The stream is being opened, and has come that far.
-    pub(crate) fn reached(&mut self, link: LinkId, stage: Stage) {
-        if let Some(conversation) = self.conversation_of(link) {
-            conversation.reached(stage);
-        }
+    /// The stream is being opened, and has come that far; returns how long its name was looked up,
+    /// if that is over now.
+    pub(crate) fn reached(&mut self, link: LinkId, stage: Stage, now: Instant) -> Option<Duration> {
+        let Phase::Checking { started, .. } = self.phase else { return None };
+        let conversation = self.conversation_of(link)?;
+        let before = conversation.stage();
+        conversation.reached(stage);
+        (before == Stage::Resolve && stage != Stage::Resolve).then(|| now - started)
+    }
+
+    /// Returns the connections that were closed in a row while they waited for news.
+    pub(crate) const fn cuts(&self) -> Cuts {
+        self.cuts
+    }
+
+    /// Returns how many connections are open over which the server has answered.
+    pub(crate) fn open_connections(&self) -> usize {
+        let own = self.conversation.as_ref().is_some_and(Conversation::is_established);
+        let other = self.pinger.as_ref().is_some_and(Pinger::is_established);
+        usize::from(own) + usize::from(other)
     }
 
     /// Bytes have come; returns the outcome of the check that they have ended, if they have.
@@ -328,8 +349,9 @@ impl Monitor {
         let asked = if awaited { started } else { reply.asked_at };
         let answered = ctx.answered_at(asked);
         let duration = answered - asked;
-        if !awaited {
-            self.round_trip.add(duration);
+        match awaited {
+            true => self.cuts.survived(duration),
+            false => self.round_trip.add(duration),
         }
         let next = match reply.hello.topology_version {
             _ if reply.more_to_come => Next::Listen,
@@ -363,6 +385,12 @@ impl Monitor {
         };
         self.stop_pinger(ctx);
         self.round_trip.reset();
+        let duration = ctx.answered_at(started) - started;
+        match failure.cause {
+            Cause::Closed if awaited => self.cuts.closed(duration),
+            Cause::Canceled => {}
+            _ => self.cuts = Cuts::default(),
+        }
         self.ended = Some(ctx.now.clock);
         let next = if failure.is_network_error() { Next::RetryIfKnown } else { Next::Pause };
         self.phase = Phase::Ended { next };
@@ -373,7 +401,7 @@ impl Monitor {
             address: address.clone(),
             awaited,
             connection,
-            duration: ctx.answered_at(started) - started,
+            duration,
             failure: failure.clone(),
         });
         Err(failure)

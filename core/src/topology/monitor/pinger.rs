@@ -104,6 +104,11 @@ impl Pinger {
         }
     }
 
+    /// Returns whether its connection is open and the server has answered over it.
+    pub(super) fn is_established(&self) -> bool {
+        self.conversation.as_ref().is_some_and(Conversation::is_established)
+    }
+
     /// Closes the connection.
     pub(super) fn stop(mut self, ctx: &mut Context<'_>) {
         self.hang_up(ctx);

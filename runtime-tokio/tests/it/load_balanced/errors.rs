@@ -75,7 +75,8 @@ async fn errors_before_hello_is_answered_clear_nothing() {
         rawdoc! { "failCommands": ["isMaster", "hello"], "errorCode": 11600 },
         rawdoc! { "failCommands": ["isMaster", "hello"], "closeConnection": true },
     ] {
-        let mut fixture = Fixture::new(2, "&appname=lbSDAMErrorTestClient").await;
+        let mut fixture =
+            Fixture::new(2, "&appname=lbSDAMErrorTestClient&maxAdaptiveRetries=0").await;
         fixture.run(insert()).await.unwrap();
         let checked_out = fixture.check_out().await;
         fixture.told();
@@ -95,7 +96,7 @@ async fn errors_before_hello_is_answered_clear_nothing() {
 async fn errors_while_authenticating_clear_the_service_that_hello_has_named() {
     for then in [Then::Close, Then::KeepSilent] {
         let (address, _commands) = scripted::start(then).await;
-        let uri = format!("mongodb://me:secret@{address}/?loadBalanced=true&connectTimeoutMS=2000");
+        let uri = format!("mongodb://me:secret@{address}/?loadBalanced=true&connectTimeoutMS=5000");
         let (client, mut events) = Client::with_events(Options::parse(&uri).unwrap()).unwrap();
         soon(client.run_command("test", &insert())).await.unwrap_err();
         soon(client.close()).await;
@@ -127,7 +128,7 @@ async fn errors_while_authenticating_clear_the_service_that_hello_has_named() {
 #[tokio::test]
 async fn connections_that_authenticate_at_the_same_time_clear_their_service_once() {
     let (address, mut commands) = scripted::start(Then::KeepSilent).await;
-    let uri = format!("mongodb://me:secret@{address}/?loadBalanced=true&connectTimeoutMS=2000");
+    let uri = format!("mongodb://me:secret@{address}/?loadBalanced=true&connectTimeoutMS=5000");
     let (client, mut events) = Client::with_events(Options::parse(&uri).unwrap()).unwrap();
     let command = insert();
     let (first, second) = soon(async {

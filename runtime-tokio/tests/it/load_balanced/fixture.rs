@@ -16,7 +16,7 @@ use sdam_host::{Error, Events};
 use sdam_tokio::{CheckedOut, Client};
 
 /// The time limit of steps that depend on the load of the machine.
-const GENEROUS: Duration = Duration::from_secs(30);
+const GENEROUS: Duration = Duration::from_secs(90);
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(GENEROUS, work).await.expect("done in time")

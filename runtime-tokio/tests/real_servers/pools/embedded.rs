@@ -149,8 +149,9 @@ async fn failure_to_connect() -> Outcome {
     let (primary, mut events) = (primary(&client), client.subscribe());
     let hello = rawdoc! { "closeConnection": true };
     let ping = rawdoc! { "ping": 1 };
+    let selected = client.select(Criteria::write()).await?;
     tell(&primary, &fail_once("isMaster", &hello)).await?;
-    let error = client.run_command("admin", &ping).await.expect_err("it cannot connect");
+    let error = selected.check_out().await.expect_err("it cannot connect");
     assert!(matches!(error.as_check_out(), Some(CheckOutError::Establishing { .. })), "{error}");
     assert_eq!(error.labels(), [SYSTEM_OVERLOADED, RETRYABLE]);
     let seen = until(&mut events, |event| {

@@ -1,9 +1,10 @@
 //! The pools of the client on real sockets: prose tests of Connection Monitoring and Pooling, of
-//! SDAM, and of the step-down of primaries, on the embedded deployment and on real servers.
+//! SDAM, of discovery and selection, and of the step-down of primaries, on the embedded deployment and on real servers.
 //!
 //! The names of the tests begin with those that the cited sections' tests have here: CMAP, SDAM,
-//! STEP, RR for retryable reads, CSOT for Client Side Operations Timeout.
+//! SEL for Server Selection, STALE for Max Staleness, STEP, RR for retryable reads, CSOT for Client Side Operations Timeout.
 
+mod discovery;
 mod embedded;
 mod in_use;
 mod observer;
@@ -22,11 +23,14 @@ use crate::{Outcome, support};
 
 pub(crate) fn trials(binaries: &[Binary]) -> Vec<Trial> {
     let mut trials = embedded::trials();
+    trials.extend(discovery::trials());
     trials.extend(time_outs::trials());
     trials.extend(in_use::trials());
     for binary in binaries {
         let version = binary.version();
-        for (name, since, test) in real::ON_A_STANDALONE {
+        for (name, since, test) in
+            real::ON_A_STANDALONE.into_iter().chain(discovery::ON_A_STANDALONE)
+        {
             if version >= since {
                 let binary = binary.clone();
                 trials.push(trial(format!("{version}::{name}"), move || {
@@ -35,7 +39,9 @@ pub(crate) fn trials(binaries: &[Binary]) -> Vec<Trial> {
             }
         }
         let shared = Arc::default();
-        for (name, test) in step_down::ON_A_SET.into_iter().chain(in_use::ON_A_SET) {
+        for (name, test) in
+            step_down::ON_A_SET.into_iter().chain(in_use::ON_A_SET).chain(discovery::ON_A_SET)
+        {
             let (binary, shared) = (binary.clone(), Arc::clone(&shared));
             trials.push(trial(format!("{version}::{name}"), move || {
                 on_a_shared_set(&shared, &binary, test)

@@ -15,9 +15,9 @@ use super::observer::{is_cleared, tell, until};
 use super::{Outcome, runtime};
 
 /// A test on a server of its own, and the first version that can run it.
-type OnAStandalone = (&'static str, Version, fn(&Server) -> Outcome);
+pub(super) type OnAStandalone = (&'static str, Version, fn(&Server) -> Outcome);
 
-const V4_4: Version = Version { major: 4, minor: 4, patch: 0 };
+pub(super) const V4_4: Version = Version { major: 4, minor: 4, patch: 0 };
 const V5_0: Version = Version { major: 5, minor: 0, patch: 0 };
 
 pub(crate) const ON_A_STANDALONE: [OnAStandalone; 4] = [
@@ -27,7 +27,7 @@ pub(crate) const ON_A_STANDALONE: [OnAStandalone; 4] = [
     ("rr_p1_a_cleared_pool_turns_the_second_away", V4_4, cleared_pool),
 ];
 
-fn options(server: &Server, more: &str) -> Result<Options, Box<dyn std::error::Error>> {
+pub(super) fn options(server: &Server, more: &str) -> Result<Options, Box<dyn std::error::Error>> {
     let uri = format!("mongodb://{}/?directConnection=true&{more}", server.address());
     Ok(Options::parse(&uri)?)
 }
@@ -36,7 +36,9 @@ fn options(server: &Server, more: &str) -> Result<Options, Box<dyn std::error::E
 fn failure_to_connect(server: &Server) -> Outcome {
     let address = server.address().to_string();
     runtime()?.block_on(async {
-        let poll = "appName=failureToConnect&serverMonitoringMode=poll";
+        // The next check is far away, which would be refused instead.
+        let poll =
+            "appName=failureToConnect&serverMonitoringMode=poll&heartbeatFrequencyMS=600000";
         let (client, mut events) = Client::with_events(options(server, poll)?)?;
         until(&mut events, |event| matches!(event, EventKind::Pool { event: PoolEvent::PoolReady, .. })).await;
         let fail = rawdoc! {

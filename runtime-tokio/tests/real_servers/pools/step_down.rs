@@ -23,7 +23,7 @@ pub(crate) const ON_A_SET: [(&str, OnASet); 4] = [
     ("step_p1_a_cursor_goes_on_after_a_step_down", cursor),
 ];
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A client that knows the whole set, with an empty collection `step-down.step-down`.
 async fn prepared(set: &ReplicaSet) -> Result<(Client, Events), Box<dyn std::error::Error>> {

@@ -8,8 +8,9 @@ use sdam_conformance::mongod::{Binary, Config, Server, Tls};
 use sdam_conformance::proxy::Proxy;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
+use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, ProxyRefusal, Stage};
-use sdam_core::selection::{Criteria, Verdict};
+use sdam_core::selection::Criteria;
 use sdam_tokio::Client;
 
 use super::{Outcome, Scenario};
@@ -102,7 +103,7 @@ fn required(binary: &Binary) -> Outcome {
     let (error, verdict) = failure(&format!("mongodb://127.0.0.1:{port}/?appName=x"))?;
     assert_eq!((error.stage, &error.cause), (Stage::Hello, &Cause::Closed));
     assert!(error.detail.contains("may expect TLS"), "{error}");
-    assert_eq!(verdict, Verdict::TlsExpected);
+    assert_eq!(verdict, Verdict::TlsExpected { certain: false });
 
     let (error, verdict) = failure(&format!("{by_name}&tlsCAFile={ca}"))?;
     assert_eq!((error.stage, &error.cause), (Stage::Tls, &Cause::CertificateName));
@@ -129,7 +130,7 @@ fn client_certificate(binary: &Binary) -> Outcome {
     known(&format!("{uri}&tlsCertificateKeyFile={key}"))?;
     // It says so by an alert, which the end of the connection may overtake.
     let (error, _) = failure(&uri)?;
-    assert!(matches!(error.cause, Cause::TlsRefused | Cause::Closed), "{error:?}");
+    assert!(matches!(error.cause, Cause::TlsRefused { .. } | Cause::Closed), "{error:?}");
     Ok(())
 }
 
@@ -190,7 +191,7 @@ fn not_expected(binary: &Binary) -> Outcome {
     let (error, verdict) = failure(&uri)?;
     assert_eq!((error.stage, &error.cause), (Stage::Tls, &Cause::Closed), "{error}");
     assert!(error.detail.contains("may not speak TLS"), "{error}");
-    assert_eq!(verdict, Verdict::TlsNotExpected);
+    assert_eq!(verdict, Verdict::TlsNotExpected { certain: false });
     Ok(())
 }
 

@@ -214,8 +214,10 @@ impl Model {
             false => drop(self.places.remove(&id)),
         }
         self.dead.push(check_out);
-        self.tell(Input::CheckIn { check_out, connection: (!broken).then_some(id) });
-        assert!(kept || broken || self.disposed.contains(&id));
+        let broken = broken.then(|| Box::new(OperationError::Stream(failure())));
+        let (kept, outcome) = (kept || broken.is_some(), broken.map_or(Ok(id), Err));
+        self.tell(Input::CheckIn { check_out, outcome });
+        assert!(kept || self.disposed.contains(&id));
     }
 
     fn try_check_in(&mut self, choice: u8) {
@@ -244,8 +246,7 @@ impl Model {
     fn return_twice(&mut self, choice: u8) {
         let Some(check_out) = pick(choice, self.dead.iter().copied()) else { return };
         self.forged += 1;
-        let connection = Some(self.forged);
-        self.tell(Input::CheckIn { check_out, connection });
+        self.tell(Input::CheckIn { check_out, outcome: Ok(self.forged) });
         assert!(self.disposed.contains(&self.forged));
         assert!(self.pool.get_mut().try_check_in(self.now, check_out, 7).is_err());
     }

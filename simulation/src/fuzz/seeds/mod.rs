@@ -9,7 +9,7 @@ mod suites;
 mod texts;
 mod traces;
 
-pub(super) use streams::{compressed, frames, hello};
+pub(super) use streams::{compressed, frames, hello, relay};
 pub(super) use structured::{pool, selection, topology};
 pub use suites::from_suites;
 pub(super) use texts::{dns, scram, socks5, uri};

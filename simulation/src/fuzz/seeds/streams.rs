@@ -181,3 +181,59 @@ pub(in crate::fuzz) fn hello() -> Vec<Seed> {
     let recorded = recorded.map(|(name, reply)| Seed::new(name, reply.into_bytes()));
     one.chain(two).chain(recorded).collect()
 }
+
+/// Requests and replies, torn into parts of so many bytes.
+fn conversation(part: u8, requests: &[u8], replies: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(requests.len()).expect("inputs are short");
+    [&[part - 1], &length.to_le_bytes()[..], requests, replies].concat()
+}
+
+pub(in crate::fuzz) fn relay() -> Vec<Seed> {
+    let of = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        bytes
+    };
+    let hello = rawdoc! { "hello": 1, "$db": "admin" };
+    let names = rawdoc! {
+        "hosts": ["db1:27017", "db2:27017", "no address"], "arbiters": ["127.0.0.1:27100"],
+        "passives": 1, "primary": "db1:27017", "me": "db2:27017", "ok": 1,
+    };
+    let asked = |flags| of(&|out| write_op_msg(out, 7, 0, flags, &hello));
+    let said = |number, to, flags| of(&|out| write_op_msg(out, number, to, flags, &names));
+    let by_query = of(&|out| write_op_query(out, 7, "admin", &rawdoc! { "isMaster": 1 }));
+    let reply = of(&|out| write_op_reply(out, 1, 7, ReplyFlags::AWAIT_CAPABLE, &names));
+    let more = Flags::MORE_TO_COME.with(Flags::CHECKSUM_PRESENT);
+    let stream = [said(8, 7, more), said(9, 8, more), said(10, 9, Flags::NONE)].concat();
+    // What is called compressed stays as it is.
+    let plain = |bytes: &[u8]| {
+        let (body, code) = (&bytes[16..], &bytes[12..16]);
+        let size = i32::try_from(body.len()).expect("inputs are short").to_le_bytes();
+        let length = i32::try_from(bytes.len() + 9).expect("inputs are short").to_le_bytes();
+        let op_code = 2012_i32.to_le_bytes();
+        [&length[..], &bytes[4..12], &op_code, code, &size, &[0], body].concat()
+    };
+    let (hello, answer) = (asked(Flags::NONE), said(1, 7, Flags::NONE));
+    let other = of(&|out| write_op_msg(out, 7, 0, Flags::NONE, &rawdoc! { "find": "hello" }));
+    let short = of(&|out| write_op_msg(out, 7, 0, Flags::NONE, &rawdoc! { "hello": 1 }));
+    let altered = |at: usize, byte: u8| {
+        let mut bytes = answer.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    vec![
+        Seed::new("hello", conversation(7, &hello, &answer)),
+        Seed::new("hello-by-query", conversation(5, &by_query, &reply)),
+        Seed::new("hello-that-streams", conversation(40, &asked(Flags::EXHAUST_ALLOWED), &stream)),
+        Seed::new("hello-compressed", conversation(9, &plain(&hello), &plain(&answer))),
+        Seed::new("hello-cut", conversation(30, &hello, &answer[..60])),
+        Seed::new("hello-unacknowledged", conversation(1, &asked(Flags::MORE_TO_COME), &answer)),
+        Seed::new("hellos-too-many", conversation(200, &short.repeat(101), &[])),
+        Seed::new("another-command", conversation(3, &other, &answer)),
+        Seed::new("another-command-cut", conversation(3, &other, &answer[..60])),
+        Seed::new("reply-without-end", conversation(16, &hello, &altered(30, 0xff))),
+        Seed::new("reply-too-long", conversation(16, &hello, &altered(3, 1))),
+        Seed::new("reply-of-no-length", conversation(16, &hello, &altered(3, 0x80))),
+        Seed::new("tls", conversation(2, &[0x16, 3, 1].repeat(8), &[])),
+    ]
+}

@@ -88,6 +88,7 @@ impl Chain {
             EventKind::ServerHeartbeatStarted { .. }
             | EventKind::ServerHeartbeatSucceeded { .. }
             | EventKind::ServerHeartbeatFailed { .. }
+            | EventKind::Diagnosed { .. }
             | EventKind::SrvHostRefused { .. }
             | EventKind::SrvRescanFailed { .. } => {}
             other => return ensure(false, CHAIN, || format!("an unknown event: {other:?}")),
@@ -141,14 +142,6 @@ impl Chain {
     /// Every check-out and return is told of from now on.
     pub(super) const fn lends_aloud(&mut self) {
         self.lends_aloud = true;
-    }
-
-    /// An operation that has asked for a connection wants it no more, and nothing is told of that.
-    pub(super) fn abandoned(&mut self, server: ServerId) -> Finding {
-        let pool = self.pools.entry(server).or_default();
-        ensure(pool.asking > 0, CHAIN, || format!("{server} is asked by nobody"))?;
-        pool.asking -= 1;
-        Ok(())
     }
 
     pub(super) fn published(&mut self, view: &Arc<TopologyDescription>) {

@@ -360,12 +360,6 @@ impl Checks {
         self.chain.lends_aloud();
     }
 
-    /// An operation that waits for a connection is cancelled.
-    pub(super) fn abandons(&mut self, server: ServerId) {
-        let finding = self.chain.abandoned(server);
-        self.judge(finding);
-    }
-
     /// Everything has ended.
     pub(super) fn ended(&self) -> Finding {
         self.chain.ended()

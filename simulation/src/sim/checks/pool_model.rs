@@ -124,10 +124,10 @@ impl PoolModel {
                     self.short_since = None;
                 }
             }
-            Input::CheckIn { check_out, connection } => {
+            Input::CheckIn { check_out, outcome } => {
                 let interrupted = self.in_use.remove(&check_out.connection).unwrap_or(true);
                 let fresh = check_out.generation.number() == self.generation(check_out.service);
-                if connection.is_some() && !interrupted && fresh && !self.closed {
+                if outcome.is_ok() && !interrupted && fresh && !self.closed {
                     self.rests(check_out.connection, check_out.service, now);
                 }
             }
@@ -151,11 +151,6 @@ impl PoolModel {
         let limit = self.options.max_idle_time;
         let is_fresh = |used: &Instant| limit.is_zero() || now - *used < limit;
         self.ready && self.queue.is_empty() && self.used.values().any(is_fresh)
-    }
-
-    /// Returns whether somebody waits for a connection.
-    pub(in crate::sim) fn is_queued(&self, waiter: WaiterId) -> bool {
-        self.queue.iter().any(|(queued, _)| *queued == waiter)
     }
 
     /// A connection is checked out without having been waited for.

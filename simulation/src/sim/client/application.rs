@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::config::ReadMode;
+use sdam_core::selection::Criteria;
 
 use super::Client;
+use super::documents::DocumentJob;
 use super::operation::{Job, Look, OperationId, Phase, Worker};
 use crate::sim::bounds::Bounds;
 use crate::sim::coverage::Sign;
@@ -48,7 +50,7 @@ impl Client {
         let interval = self.plan.interval;
         let next = self.workload.between(interval / 2, interval * 3 / 2);
         network.plan(next, Event::Operate { client: self.index });
-        if self.plan.shortcuts && self.random.percent(LISTENING_PERCENT) {
+        if !self.plan.always_listens && self.random.percent(LISTENING_PERCENT) {
             match self.events.is_some() {
                 true => self.stop_listening(),
                 false => self.listen(),
@@ -114,7 +116,11 @@ impl Client {
         let patience = self.patience(&mut random);
         let cancelled = random.percent(self.plan.cancelled_percent);
         let after = random.between(Duration::ZERO, patience / 4);
-        let operation = self.start(kind, patience, random);
+        let documents_percent = self.plan.documents_percent;
+        let operation = match documents_percent > 0 && random.percent(documents_percent) {
+            true => self.start_on_documents(patience, random),
+            false => self.start(kind, patience, random),
+        };
         if cancelled {
             network.plan(after, Event::Cancel { client: self.index, operation });
         }
@@ -122,17 +128,32 @@ impl Client {
 
     /// Begins an operation that may take so long; the rest of it is drawn.
     pub(super) fn start(&mut self, kind: Kind, patience: Duration, random: Random) -> OperationId {
-        self.operations += 1;
-        let id = OperationId(self.operations);
         let mut book = self.book.lock();
         let job = Job::draw(&book, kind, patience, random);
-        book.begin(id, &job);
+        let id = OperationId(self.operations + 1);
+        book.begin(id, &job.criteria, job.patience);
         drop(book);
-        let (book, host, desk) =
-            (self.book.clone(), Arc::clone(&self.host), Arc::clone(&self.desk));
-        let worker = Worker { id, book, host, desk };
+        let worker = self.worker();
         self.desk.spawn(runtime::Kind::Application(id.0), worker.work(job));
         id
+    }
+
+    /// Begins a task that writes and reads documents, each in such a time.
+    fn start_on_documents(&mut self, patience: Duration, random: Random) -> OperationId {
+        let job = DocumentJob::draw(patience, random);
+        let worker = self.worker();
+        let id = worker.id;
+        self.book().begin(id, &Criteria::write(), job.patience);
+        self.desk.spawn(runtime::Kind::Application(id.0), worker.work_on_documents(job));
+        id
+    }
+
+    /// Returns whoever does the next operation.
+    fn worker(&mut self) -> Worker {
+        self.operations += 1;
+        let (book, host, desk) =
+            (self.book.clone(), Arc::clone(&self.host), Arc::clone(&self.desk));
+        Worker { id: OperationId(self.operations), book, host, desk }
     }
 
     /// Draws how long an operation may take.

@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use sdam_core::config::{MIN_HEARTBEAT_FREQUENCY, Options, PoolOptions, ServerAddress};
 use sdam_core::description::TopologyDescription;
+use sdam_core::diagnosis::SelectionError;
 use sdam_core::dns::DnsError;
 use sdam_core::dns::srv::SrvRecord;
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::id::{LinkId, ServerId, TopologyId, WaiterId};
 use sdam_core::operation::{CommandError, StateChange};
-use sdam_core::selection::{Criteria, SelectionError, Snapshot};
+use sdam_core::selection::{Criteria, Snapshot};
 use sdam_core::time::Instant;
 use sdam_core::topology::inherited_options;
 use sdam_core::topology::{Event, EventKind};
 use sdam_host::{PoolStep, TopologyStep};
 
-use super::operation::{GaveUp, Job, Look, Operation, OperationId, Phase};
+use super::documents::Documents;
+use super::operation::{GaveUp, Look, Operation, OperationId, Phase};
 use super::reports::Report;
 use crate::sim::checks::{Checks, PoolModel, Violation, most_wake_ups};
 use crate::sim::coverage::Sign;
@@ -115,6 +117,7 @@ pub(in crate::sim) struct Book {
     /// The operations that wait for a server, and since when.
     pub(super) selecting: BTreeMap<WaiterId, (Arc<Criteria>, Instant)>,
     pub(super) operations: BTreeMap<OperationId, Operation>,
+    pub(in crate::sim) documents: Documents,
     /// The number of actions of the topology.
     pub(super) actions: u64,
     pub(super) pending: Pending,
@@ -168,7 +171,7 @@ impl Book {
     pub(super) fn new(
         clock: Arc<Clock>,
         plan: ClientPlan,
-        checks: Checks,
+        (checks, documents): (Checks, Documents),
         trace: Trace,
         (topology, view): (TopologyId, Arc<Snapshot>),
     ) -> Self {
@@ -184,6 +187,7 @@ impl Book {
             servers: BTreeMap::new(),
             selecting: BTreeMap::new(),
             operations: BTreeMap::new(),
+            documents,
             actions: 0,
             pending: Pending::None,
             deadline: Some(Instant::ZERO),
@@ -309,17 +313,18 @@ impl Book {
     }
 
     /// An operation begins.
-    pub(super) fn begin(&mut self, id: OperationId, job: &Job) {
+    pub(super) fn begin(&mut self, id: OperationId, criteria: &Criteria, patience: Duration) {
         let now = self.now();
         self.begun += 1;
         let operation = Operation {
-            criteria: Arc::new(job.criteria.clone()),
-            deadline: now + job.patience,
+            criteria: Arc::new(criteria.clone()),
+            deadline: now + patience,
             phase: Phase::Selecting,
             wants_since: now,
             selecting_since: None,
             attempts: (now, 0),
             cursor: None,
+            is_retried: false,
         };
         self.operations.insert(id, operation);
     }
@@ -334,8 +339,11 @@ impl Book {
             true => (since, attempts + 1),
             false => (now, 0),
         };
+        // A load balancer is found however often it fails: only time limits how often an operation
+        // is sent again.
+        let may = operation.is_retried && self.options.load_balanced();
         // One that was found, and had no connection in the end, is not found again before a check.
-        if operation.attempts.1 > most_wake_ups(servers) {
+        if operation.attempts.1 > most_wake_ups(servers) && !may {
             self.checks.fail("no busy loop", || format!("{id:?} selects on and on"));
         }
     }
@@ -347,6 +355,10 @@ impl Book {
         let own = operations.find(|(_, it)| Arc::ptr_eq(&it.criteria, criteria));
         let id = own.map(|(id, operation)| {
             operation.selecting_since = Some(now);
+            // One that is sent again has had a connection.
+            if operation.is_retried {
+                operation.wants_since = now;
+            }
             *id
         });
         id.into_iter().for_each(|id| self.looks(id));
@@ -362,13 +374,22 @@ impl Book {
         let now = self.now();
         let Some(operation) = self.operations.get(&id) else { return };
         let Some(since) = operation.selecting_since else { return };
-        if now >= operation.deadline || self.closed {
+        // "min(serverSelectionTimeoutMS, remaining timeoutMS)": a client that does everything
+        // itself knows both, and counts the first since the attempt began, however often it looks.
+        let deadline = match operation.phase {
+            Phase::Running => {
+                let begun = operation.wants_since;
+                operation.deadline.min(begun + self.options.server_selection_timeout())
+            }
+            _ => operation.deadline,
+        };
+        if now >= deadline || self.closed {
             return;
         }
         let single = self.options.is_single_threaded();
         // "if [...] the target scan time would exceed the maximum time": no scan may begin within
         // 500 ms of the last one; an operation's own limit holds in any mode.
-        if single && now + MIN_HEARTBEAT_FREQUENCY >= operation.deadline {
+        if single && now + MIN_HEARTBEAT_FREQUENCY >= deadline {
             return;
         }
         // "If serverSelectionTryOnce is true and the last scan time is newer than the selection

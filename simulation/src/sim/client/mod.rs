@@ -3,10 +3,12 @@
 mod alarm;
 mod application;
 mod book;
+mod documents;
 mod formatting;
 mod network;
 mod operation;
 mod reports;
+mod sessions;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -24,6 +26,10 @@ use sdam_host::{Events, Host, Recording};
 use alarm::{Alarm, LATEST};
 pub(super) use book::Book;
 use book::Shared;
+#[cfg(test)]
+pub(super) use documents::Write;
+pub(super) use documents::{Acknowledged, Missed, writer_of};
+use documents::{Documents, check_ended};
 use operation::OwnHost;
 pub(super) use operation::{GaveUp, Operation, OperationId};
 
@@ -96,13 +102,14 @@ impl Client {
         let mut checks =
             Checks::new(index, &options, Arc::clone(&addresses), latencies, plan.steady);
         checks.trust_servers();
-        if !plan.shortcuts {
+        if plan.always_listens {
             checks.lends_aloud();
         }
         let topology = Topology::new(Arc::clone(&options), seed);
         let known = (topology.id(), Arc::clone(topology.snapshot()));
         let records = trace.is_of_topology();
-        let book = Book::new(Arc::clone(&clock), plan.clone(), checks, trace, known);
+        let documents = Documents::new(index);
+        let book = Book::new(Arc::clone(&clock), plan.clone(), (checks, documents), trace, known);
         let (book, desk) = (Shared::new(book), Desk::new(Arc::clone(&clock)));
         let executor = Executor::new(Arc::clone(&desk), random.fork());
         let runtime = Virtual::new(&options, Arc::clone(&desk), book.clone(), random.fork());
@@ -139,7 +146,7 @@ impl Client {
             random,
             plan,
         };
-        if !client.plan.shortcuts {
+        if client.plan.always_listens {
             client.listen();
         }
         client
@@ -242,8 +249,10 @@ impl Client {
         self.deadline = self.alarm.next().filter(|_| attended).map(|rings| rings.max(now));
         self.judge_alarm(attended);
         self.hear();
-        let counts = self.executor.counts();
-        self.book().settle(counts);
+        let (counts, late) = (self.executor.counts(), self.alarm.bearable() * 3 + LOOK);
+        let mut book = self.book.lock();
+        book.settle(counts);
+        check_ended(&mut book, self.running_since, late);
     }
 
     /// The alarm rings when something is due, or a little later if it is disturbed.

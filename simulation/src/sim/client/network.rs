@@ -27,12 +27,16 @@ impl Client {
                 Call::Open { end, address } => self.open(network, end, &address),
                 Call::Send { end, bytes } => {
                     if let Some(stream) = end.stream() {
+                        if end.link().is_none() {
+                            self.note_sent(stream, &bytes);
+                        }
                         network.send(stream, Side::Server, Packet::Bytes(bytes));
                     }
                 }
                 Call::Close { end } => {
                     if let Some(stream) = end.stream() {
                         self.ends.remove(&stream);
+                        self.note_closed(stream);
                         network.close(stream);
                     }
                 }
@@ -52,6 +56,22 @@ impl Client {
         }
         self.calls = calls;
         any
+    }
+
+    /// A connection for operations says something.
+    fn note_sent(&self, stream: StreamId, bytes: &[u8]) {
+        if self.plan.documents_percent > 0 {
+            let mut book = self.book.lock();
+            if let Err(what) = book.documents.sessions.sent(stream, bytes) {
+                book.checks.fail("a session is used by one operation at a time", || what);
+            }
+        }
+    }
+
+    fn note_closed(&self, stream: StreamId) {
+        if self.plan.documents_percent > 0 {
+            self.book.lock().documents.sessions.closed(stream);
+        }
     }
 
     fn open(&mut self, network: &mut Network, end: Arc<End>, address: &ServerAddress) {
@@ -99,6 +119,9 @@ impl Client {
             Packet::Bytes(bytes) => format!("<- {stream:?} {} bytes", bytes.len()),
             packet => format!("<- {stream:?} {packet:?}"),
         });
+        if let (Packet::Bytes(bytes), true) = (packet, self.plan.documents_percent > 0) {
+            self.book.lock().documents.sessions.received(stream, bytes);
+        }
         match packet {
             Packet::Bytes(_) if self.frozen.is_some() && end.link().is_some() => {
                 *self.replies.entry(stream).or_default() += 1;

@@ -11,7 +11,7 @@ use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::description::{ServerDescription, ServerType, TopologyType};
 use sdam_core::failure::Stage;
 use sdam_core::id::ServerId;
-use sdam_core::operation::{CommandError, OperationError};
+use sdam_core::operation::{CommandError, OperationError, Timeout};
 use sdam_core::pool::{CheckOutError, Purpose};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
@@ -92,6 +92,8 @@ pub(in crate::sim) struct Operation {
     pub(super) attempts: (Instant, u32),
     /// The server that has more batches for it.
     pub(super) cursor: Option<ServerId>,
+    /// True if the client sends it again by itself.
+    pub(super) is_retried: bool,
 }
 
 impl Operation {
@@ -230,8 +232,7 @@ impl Worker {
         };
         let last = deadline.min(sent_by);
         let command = command(job.kind, false);
-        let reply =
-            self.host.run_command("d", &command, &criteria, Some(deadline), Some(last)).await;
+        let reply = self.host.run_command("d", &command, criteria, Timeout::At(last)).await;
         let mut book = self.book.lock();
         match reply {
             Ok(_) => book.succeeded += 1,
@@ -569,9 +570,9 @@ impl Worker {
 }
 
 /// Takes an operation out of the book, also if it is dropped in the middle.
-struct Entry {
-    id: OperationId,
-    book: Shared,
+pub(super) struct Entry {
+    pub(super) id: OperationId,
+    pub(super) book: Shared,
 }
 
 impl Drop for Entry {

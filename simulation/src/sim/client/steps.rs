@@ -10,7 +10,7 @@ use sdam_core::description::ServerType;
 use sdam_core::id::{LinkId, ServerId};
 use sdam_core::machine::Machine;
 use sdam_core::operation::{OperationError, OperationFailure};
-use sdam_core::pool::{self, Pool};
+use sdam_core::pool::{self, Pool, PoolEvent};
 use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
 use sdam_host::{PoolStep, TopologyStep};
@@ -242,6 +242,13 @@ impl Book {
                 }
                 self.settle_pool(id, pool);
             }
+            PoolStep::Told(at, event) => {
+                if self.told.is_none() {
+                    let what = || format!("{id} tells {event:?}");
+                    self.checks.fail("pools to which nobody listens lend in silence", what);
+                }
+                self.pool_tells(id, at, event.clone());
+            }
         }
     }
 
@@ -251,15 +258,11 @@ impl Book {
         match input {
             pool::Input::CheckOut { .. } => {
                 server.is_asked = true;
-                // Whoever finds a connection that nobody uses gets it, unless others
-                // are told.
-                if self.told.is_none() && server.pool_model.may_lend(now) {
+                // Whoever finds a connection that nobody uses gets it, whoever listens.
+                if server.pool_model.may_lend(now) {
                     let what = || format!("that of {id} is asked, and has a connection");
-                    self.checks.fail("pools to which nobody listens lend in silence", what);
+                    self.checks.fail("pools that have a connection lend it at once", what);
                 }
-            }
-            pool::Input::Abandon { waiter } if server.pool_model.is_queued(*waiter) => {
-                self.checks.abandons(id);
             }
             pool::Input::Established { outcome: Err(error), .. } if error.is_overload() => {
                 self.checks.note(Sign::TurnedAway);
@@ -280,12 +283,16 @@ impl Book {
             self.checks.fail(check, || format!("{id}: {detail}"));
         }
         if let pool::Action::Emit { at, event } = action {
-            let (address, event) = (server.address.clone(), event.clone());
-            let kind = EventKind::Pool { server: id, address, event };
-            let event = Event::new(self.topology, *at, kind);
-            self.checks.event(&event);
-            self.tell(&event);
+            self.pool_tells(id, *at, event.clone());
         }
+    }
+
+    fn pool_tells(&mut self, id: ServerId, at: Instant, event: PoolEvent) {
+        let Some(server) = self.servers.get(&id) else { return };
+        let kind = EventKind::Pool { server: id, address: server.address.clone(), event };
+        let event = Event::new(self.topology, at, kind);
+        self.checks.event(&event);
+        self.tell(&event);
     }
 
     /// Compares the pool's own figures with those of its model.

@@ -9,7 +9,7 @@ use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{LinkId, ServerId, WaiterId};
 use sdam_core::operation::{CommandError, OperationError, OperationFailure, StateChange};
-use sdam_core::pool::{self, Pool, PoolConfig};
+use sdam_core::pool::{self, Pool, PoolConfig, PoolEvent};
 use sdam_core::selection::Criteria;
 use sdam_core::topology::{Action, Input};
 use sdam_host::{Outcome, PoolStep, TopologyStep};
@@ -502,7 +502,7 @@ fn a_stream_that_nobody_works_for_is_found() {
 #[test]
 fn an_event_that_a_listener_does_not_hear_is_found() {
     let mut world = quiet_world_with(PLAIN, |plan| {
-        plan.clients.iter_mut().for_each(|client| client.shortcuts = false);
+        plan.clients.iter_mut().for_each(|client| client.always_listens = true);
     });
     let (client, network) = acting(&mut world);
     client.host.request_check();
@@ -523,12 +523,11 @@ fn step_until_then_deaf(world: &mut crate::sim::world::World, at: Instant) {
 }
 
 #[test]
-fn a_pool_that_tells_nobody_of_a_loan_is_found() {
+fn a_pool_that_is_asked_although_it_has_a_connection_is_found() {
     let mut world = quiet_world_with(PLAIN, |plan| {
-        plan.clients.iter_mut().for_each(|client| client.shortcuts = true);
+        plan.clients.iter_mut().for_each(|client| client.always_listens = false);
     });
     let (client, _) = acting(&mut world);
-    client.book().told = None;
     let book = client.book();
     let now = client.clock.now();
     let may_lend = |(_, it): &(&ServerId, &book::Server)| it.pool_model.may_lend(now);
@@ -537,6 +536,19 @@ fn a_pool_that_tells_nobody_of_a_loan_is_found() {
     let server = idle.expect("nobody works all the time");
     let asked = pool::Input::<()>::CheckOut { waiter: WaiterId(1 << 40), deadline: None };
     client.book().pool(server, &PoolStep::Input(&asked));
+    assert_eq!(broken(client), Some("pools that have a connection lend it at once"));
+}
+
+#[test]
+fn a_pool_that_tells_nobody_of_a_loan_is_found() {
+    let mut world = quiet_world_with(PLAIN, |plan| {
+        plan.clients.iter_mut().for_each(|client| client.always_listens = false);
+    });
+    let (client, _) = acting(&mut world);
+    client.book().told = None;
+    let (server, now) = (*client.book().servers.keys().next().unwrap(), client.clock.now());
+    let step = PoolStep::<()>::Told(now, &PoolEvent::ConnectionCheckOutStarted);
+    client.book().pool(server, &step);
     assert_eq!(broken(client), Some("pools to which nobody listens lend in silence"));
 }
 

@@ -71,7 +71,7 @@ impl Kept {
     /// An operation has got a connection, and returned it.
     fn returned(&mut self, waiter: u64, service: Option<ObjectId>) -> CheckOut {
         let check_out = self.check_out(waiter, service);
-        self.tell(Input::CheckIn { check_out, connection: Some(()) });
+        self.tell(Input::CheckIn { check_out, outcome: Ok(()) });
         check_out
     }
 }
@@ -156,7 +156,7 @@ fn whoever_gets_no_connection_has_waited_and_is_told_why() {
     let closed = CheckOutError::PoolClosed { address: address.clone() };
     let obstacle = sdam_core::pool::Obstacle::Queued { behind: 0, in_use: 0, pending: 0 };
     let waited = std::time::Duration::ZERO;
-    let timeout = CheckOutError::Timeout { address, waited, obstacle, in_use: None };
+    let timeout = CheckOutError::Timeout { address, waited, obstacle, in_use: None, verdict: None };
     let wrong = Some("refusals say what is so");
     assert_eq!(refused(false, not_ready.clone()), [None, Some(ARITHMETIC)], "it waits no more");
     assert_eq!(refused(true, not_ready)[0], wrong, "it is");

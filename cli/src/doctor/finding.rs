@@ -1,0 +1,87 @@
+//! A finding: what is wrong in one sentence, what to do about it, and lines to copy.
+
+use sdam_core::diagnosis::Verdict;
+use serde::Serialize;
+
+/// The weight of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Severity {
+    /// Applications fail because of it.
+    Error,
+    /// Applications work in spite of it, or could.
+    Warning,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Finding {
+    /// The kind, with its particulars.
+    #[serde(flatten)]
+    pub(super) verdict: Verdict,
+    /// The weight.
+    pub(super) severity: Severity,
+    /// The cause, in one sentence without a full stop.
+    pub(super) cause: String,
+    /// The thing to do, in one sentence without a full stop.
+    pub(super) advice: String,
+    /// Lines to copy: options, arguments or commands.
+    pub(super) lines: Vec<String>,
+}
+
+impl Finding {
+    /// Describes what applications fail of.
+    pub(super) fn error(verdict: Verdict) -> Self {
+        let (cause, advice) = (verdict.to_string(), verdict.advice());
+        let (text, lines) = (advice.text.into_owned(), advice.line.into_iter().collect());
+        Self { verdict, severity: Severity::Error, cause, advice: text, lines }
+    }
+
+    /// Describes what applications work in spite of.
+    pub(super) fn warning(verdict: Verdict) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(verdict) }
+    }
+
+    /// Returns whether no deployment could be right: the connection string or a file that it names
+    /// cannot be used.
+    pub(super) fn is_of_the_call(&self) -> bool {
+        self.severity == Severity::Error && matches!(self.verdict, Verdict::InvalidOptions { .. })
+    }
+
+    /// Describes the same more closely than the verdict alone does.
+    pub(super) fn because(self, cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), ..self }
+    }
+
+    /// Describes the same with other advice, and no line to copy yet.
+    pub(super) fn advising(self, advice: impl Into<String>) -> Self {
+        Self { advice: advice.into(), lines: Vec::new(), ..self }
+    }
+
+    /// Describes the same with one more line to copy.
+    pub(super) fn with_line(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// Describes the same as a warning, if that is what it is.
+    pub(super) fn warning_if(mut self, is_warning: bool) -> Self {
+        if is_warning {
+            self.severity = Severity::Warning;
+        }
+        self
+    }
+}
+
+/// Joins names for a sentence: `a`, `a and b`, `a, b and c`, `a, b, c and 4 more`.
+pub(super) fn listed<T: std::fmt::Display>(items: &[T]) -> String {
+    const MAX_NAMED: usize = 4;
+    let named: Vec<String> = items.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    match (named.as_slice(), items.len().saturating_sub(MAX_NAMED)) {
+        ([], _) => String::new(),
+        ([one], _) => one.clone(),
+        ([rest @ .., last], 0) => format!("{} and {last}", rest.join(", ")),
+        (named, more) => format!("{} and {more} more", named.join(", ")),
+    }
+}

@@ -1,0 +1,116 @@
+//! The arguments of commands that are about data.
+
+use bson::{Bson, Document};
+use sdam_core::bson;
+
+use crate::command_error::CommandError;
+use crate::protocol::Request;
+use crate::store::whole;
+
+/// A command with all its documents, wherever the message has them.
+#[derive(Clone, Debug)]
+pub(super) struct Arguments {
+    pub(super) body: Document,
+    pub(super) database: String,
+}
+
+impl Arguments {
+    /// Reads a request.
+    ///
+    /// # Errors
+    ///
+    /// Fails with `InvalidBSON` if a document of it is none.
+    pub(super) fn read(request: &Request<'_>) -> Result<Self, CommandError> {
+        let database = request.database.unwrap_or_default().to_owned();
+        Ok(Self { body: request.whole()?, database })
+    }
+
+    /// Returns the namespace of the collection that this field names.
+    ///
+    /// # Errors
+    ///
+    /// Fails with `InvalidNamespace` if it names none.
+    pub(super) fn namespace(&self, field: &str) -> Result<String, CommandError> {
+        let name = match self.body.get(field) {
+            Some(Bson::String(name)) => name,
+            Some(other) => {
+                let reason = format!("collection name has invalid type {other:?}");
+                return Err(CommandError::coded(73, reason));
+            }
+            None => "",
+        };
+        let namespace = format!("{}.{name}", self.database);
+        crate::store::check_namespace(&namespace)?;
+        Ok(namespace)
+    }
+
+    pub(super) fn flag(&self, name: &str) -> bool {
+        flag(&self.body, name)
+    }
+
+    pub(super) fn document(&self, name: &str) -> Result<Option<&Document>, CommandError> {
+        document(&self.body, name)
+    }
+
+    /// Returns a number from 0 on.
+    ///
+    /// # Errors
+    ///
+    /// Fails as servers do if it is another, or none.
+    pub(super) fn count(&self, name: &str) -> Result<Option<usize>, CommandError> {
+        count(&self.body, name)
+    }
+
+    /// Returns the statements of a write.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or too many.
+    pub(super) fn statements(&self, field: &str) -> Result<Vec<Document>, CommandError> {
+        const MOST: usize = 100_000;
+        let wrong = || CommandError::numbered(40414, format!("BSON field '{field}' is missing"));
+        let list = self.body.get_array(field).map_err(|_| wrong())?;
+        if list.is_empty() || list.len() > MOST {
+            let reason = format!(
+                "Write batch sizes must be between 1 and {MOST}. Got {} operations.",
+                list.len()
+            );
+            return Err(CommandError::coded(16, reason));
+        }
+        let statements = list.iter().map(|it| {
+            let wrong = || CommandError::coded(14, format!("{field} has documents only"));
+            it.as_document().cloned().ok_or_else(wrong)
+        });
+        statements.collect()
+    }
+}
+
+pub(super) fn flag(document: &Document, name: &str) -> bool {
+    document.get(name).is_some_and(|it| crate::store::is_true(Some(it)))
+}
+
+pub(super) fn document<'a>(
+    document: &'a Document,
+    name: &str,
+) -> Result<Option<&'a Document>, CommandError> {
+    match document.get(name) {
+        None | Some(Bson::Null) => Ok(None),
+        Some(Bson::Document(inner)) => Ok(Some(inner)),
+        Some(_) => {
+            let reason = format!("BSON field '{name}' is the wrong type, expected type 'object'");
+            Err(CommandError::coded(14, reason))
+        }
+    }
+}
+
+pub(super) fn count(document: &Document, name: &str) -> Result<Option<usize>, CommandError> {
+    let Some(value) = document.get(name) else { return Ok(None) };
+    match whole(value) {
+        Some(number @ 0..) => Ok(Some(usize::try_from(number).unwrap_or(usize::MAX))),
+        Some(number) => {
+            let reason = format!("BSON field '{name}' value must be >= 0, actual value '{number}'");
+            Err(CommandError::numbered(51024, reason))
+        }
+        None => Err(CommandError::coded(14, format!("{name} is not a whole number"))),
+    }
+}

@@ -1,0 +1,356 @@
+//! Collections, indexes and databases: what there is, and changes of it.
+
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
+use sdam_core::bson;
+use sdam_core::time::Instant;
+
+use super::arguments::{Arguments, count};
+use super::cursors::{Cursor, raw};
+use super::session_id;
+use super::writes::int32;
+use crate::command_error::CommandError;
+use crate::model::Cluster;
+use crate::options::{MemberId, ServerVersion};
+use crate::store::{Collection, Filter, Index};
+
+/// The arguments of `create` and `collMod` that are no options of the collection.
+const NO_OPTIONS: [&str; 9] = [
+    "create",
+    "collMod",
+    "writeConcern",
+    "lsid",
+    "txnNumber",
+    "comment",
+    "maxTimeMS",
+    "index",
+    "apiVersion",
+];
+
+/// The databases that there always are.
+const OWN_DATABASES: [&str; 3] = ["admin", "config", "local"];
+
+fn options(body: &Document) -> Document {
+    let own = body.iter().filter(|(name, _)| {
+        !name.starts_with('$') && !name.starts_with("api") && !NO_OPTIONS.contains(&name.as_str())
+    });
+    own.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+impl Cluster {
+    /// Does what changes collections and indexes; none if the command is another.
+    pub(super) fn change_catalogue(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+        name: &str,
+    ) -> Option<Result<RawDocumentBuf, CommandError>> {
+        Some(match name {
+            "create" => self.create(now, member, arguments),
+            "drop" => self.drop_collection(now, member, arguments),
+            "dropDatabase" => self.drop_database(now, member, arguments),
+            "renameCollection" => self.rename(now, member, arguments),
+            "collMod" => self.modify(now, member, arguments),
+            "createIndexes" => self.create_indexes(now, member, arguments),
+            "dropIndexes" | "deleteIndexes" => self.drop_indexes(now, member, arguments, name),
+            _ => return None,
+        })
+    }
+
+    fn create(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let namespace = arguments.namespace("create")?;
+        let options = options(&arguments.body);
+        if options.get_bool("capped").unwrap_or(false) && !options.contains_key("size") {
+            return Err(CommandError::coded(
+                72,
+                "the 'size' field is required when 'capped' is true",
+            ));
+        }
+        self.write(now, member, arguments, |writer, _, _| Ok(writer.create(&namespace, options)?))?;
+        raw(&doc! { "ok": 1.0 })
+    }
+
+    fn drop_collection(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let namespace = arguments.namespace("drop")?;
+        let dropped =
+            self.write(now, member, arguments, |writer, _, _| Ok(writer.drop(&namespace)))?;
+        let version = self.version_of(member);
+        match dropped {
+            Some(indexes) => {
+                self.kill_cursors_of(&namespace);
+                raw(&doc! { "nIndexesWas": int32(indexes), "ns": namespace, "ok": 1.0 })
+            }
+            None if version >= ServerVersion::V7_0 => raw(&doc! { "ok": 1.0 }),
+            None => Err(CommandError::coded(26, "ns not found")),
+        }
+    }
+
+    /// Forgets the cursors over a collection that is no more.
+    fn kill_cursors_of(&mut self, namespace: &str) {
+        for member in &mut self.members {
+            if let Some(process) = &mut member.process {
+                process.cursors.retain(|_, cursor| cursor.namespace != namespace);
+            }
+        }
+    }
+
+    fn drop_database(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let database = arguments.database.as_str();
+        let dropped = self.write(now, member, arguments, |writer, _, _| {
+            let all = writer.store().of_database(database);
+            let all: Vec<String> = all.map(|(name, _)| format!("{database}.{name}")).collect();
+            Ok(all.iter().filter_map(|it| writer.drop(it)).count() > 0)
+        })?;
+        raw(&match dropped && self.version_of(member) < ServerVersion::V5_0 {
+            true => doc! { "dropped": database, "ok": 1.0 },
+            false => doc! { "ok": 1.0 },
+        })
+    }
+
+    fn rename(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        if arguments.database != "admin" {
+            let reason = "renameCollection may only be run against the admin database.";
+            return Err(CommandError::coded(13, reason));
+        }
+        let wrong = |_| CommandError::coded(14, "renameCollection and to are texts");
+        let from = arguments.body.get_str("renameCollection").map_err(wrong)?;
+        let to = arguments.body.get_str("to").map_err(wrong)?;
+        let drops_target = arguments.flag("dropTarget");
+        self.write(now, member, arguments, |writer, _, _| {
+            Ok(writer.rename(from, to, drops_target)?)
+        })?;
+        self.kill_cursors_of(from);
+        raw(&doc! { "ok": 1.0 })
+    }
+
+    fn modify(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let namespace = arguments.namespace("collMod")?;
+        let mut options = options(&arguments.body);
+        if options.contains_key("validator") {
+            for (name, implied) in [("validationLevel", "strict"), ("validationAction", "error")] {
+                options.entry(name.to_owned()).or_insert_with(|| implied.into());
+            }
+        }
+        self.write(now, member, arguments, |writer, _, _| Ok(writer.modify(&namespace, options)?))?;
+        raw(&doc! { "ok": 1.0 })
+    }
+
+    fn create_indexes(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let namespace = arguments.namespace("createIndexes")?;
+        if arguments.body.get_array("indexes").is_ok_and(Vec::is_empty) {
+            return Err(CommandError::coded(2, "Must specify at least one index to create"));
+        }
+        let mut descriptions = arguments.statements("indexes")?;
+        for description in &mut descriptions {
+            if !description.contains_key("v") {
+                let mut whole = doc! { "v": 2 };
+                whole.extend(std::mem::take(description));
+                *description = whole;
+            }
+        }
+        let (made, (before, after)) = self.write(now, member, arguments, |writer, _, _| {
+            let made = writer.store().collection(&namespace).is_none();
+            Ok((made, writer.create_indexes(&namespace, descriptions)?))
+        })?;
+        let mut reply = doc! {
+            "numIndexesBefore": int32(before),
+            "numIndexesAfter": int32(after),
+        };
+        if before == after {
+            reply.insert("note", "all indexes already exist");
+        } else {
+            reply.insert("createdCollectionAutomatically", made);
+            reply.insert("commitQuorum", "votingMembers");
+        }
+        reply.insert("ok", 1.0);
+        raw(&reply)
+    }
+
+    fn drop_indexes(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+        command: &str,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let namespace = arguments.namespace(command)?;
+        let missing = || CommandError::numbered(40414, "BSON field 'dropIndexes.index' is missing");
+        let meant = arguments.body.get("index").ok_or_else(missing)?;
+        let names: Vec<Bson> = match meant {
+            Bson::Array(names) => names.clone(),
+            one => vec![one.clone()],
+        };
+        let is = |index: &Index, meant: &Bson| match meant {
+            Bson::String(name) => name == index.name() || name == "*",
+            Bson::Document(keys) => *keys == index.keys(),
+            _ => false,
+        };
+        let before = self.write(now, member, arguments, |writer, _, _| {
+            let collection = writer.store().collection(&namespace);
+            let indexes = collection.map(|it| it.indexes.clone()).unwrap_or_default();
+            for name in names.iter().filter(|_| collection.is_some()) {
+                if *name == Bson::String("_id_".to_owned()) {
+                    return Err(CommandError::coded(72, "cannot drop _id index"));
+                }
+                if *name != Bson::String("*".to_owned()) && !indexes.iter().any(|it| is(it, name)) {
+                    let reason = match name {
+                        Bson::String(name) => format!("index not found with name [{name}]"),
+                        keys => format!("can't find index with key: {keys}"),
+                    };
+                    return Err(CommandError::coded(27, reason));
+                }
+            }
+            Ok(writer.drop_indexes(&namespace, |it| names.iter().any(|name| is(it, name)))?)
+        })?;
+        let mut reply = doc! { "nIndexesWas": int32(before) };
+        if names.contains(&Bson::String("*".to_owned())) {
+            reply.insert("msg", "non-_id indexes dropped for collection");
+        }
+        reply.insert("ok", 1.0);
+        raw(&reply)
+    }
+
+    pub(super) fn list_collections(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let context = self.context(now, arguments)?;
+        let filter = arguments.document("filter")?.cloned().unwrap_or_default();
+        let filter = Filter::parse(&filter, &context)?;
+        let (name_only, mut listed) = (arguments.flag("nameOnly"), Vec::new());
+        for (name, collection) in self.kept(member).store.of_database(&arguments.database) {
+            let whole = described(name, collection);
+            if filter.matches(&whole, &context)? {
+                listed.push(match name_only {
+                    true => doc! { "name": name, "type": collection.kind() },
+                    false => whole,
+                });
+            }
+        }
+        let namespace = format!("{}.$cmd.listCollections", arguments.database);
+        self.list(member, namespace, listed, arguments)
+    }
+
+    /// Answers with a cursor over what is listed.
+    fn list(
+        &mut self,
+        member: MemberId,
+        namespace: String,
+        listed: Vec<Document>,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let size = match arguments.document("cursor")? {
+            Some(cursor) => count(cursor, "batchSize")?,
+            None => None,
+        };
+        let rest = listed.into_iter().map(std::sync::Arc::new).collect();
+        let session = session_id(&arguments.body);
+        let cursor = Cursor { namespace, rest, tail: None, session, at_cluster_time: None };
+        self.open(member, cursor, size, false)
+    }
+
+    pub(super) fn list_indexes(
+        &mut self,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let namespace = arguments.namespace("listIndexes")?;
+        let Some(collection) = self.kept(member).store.collection(&namespace) else {
+            return Err(CommandError::coded(26, format!("ns does not exist: {namespace}")));
+        };
+        let listed = collection.indexes.iter().map(|it| it.description.clone()).collect();
+        self.list(member, namespace, listed, arguments)
+    }
+
+    pub(super) fn list_databases(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let context = self.context(now, arguments)?;
+        let filter = arguments.document("filter")?.cloned().unwrap_or_default();
+        let filter = Filter::parse(&filter, &context)?;
+        let mut names: Vec<&str> = OWN_DATABASES.to_vec();
+        let store = &self.kept(member).store;
+        names.extend(store.all().filter_map(|(it, _)| it.split('.').next()));
+        names.sort_unstable();
+        names.dedup();
+        // Each collection takes as much as an empty one does on real servers.
+        let size = |name: &str| 8192 * store.of_database(name).count().max(1) as i64;
+        let (mut listed, mut total) = (Vec::new(), 0_i64);
+        for name in names {
+            let whole = doc! { "name": name, "sizeOnDisk": size(name), "empty": false };
+            if filter.matches(&whole, &context)? {
+                total += size(name);
+                listed.push(if arguments.flag("nameOnly") {
+                    doc! { "name": name }
+                } else {
+                    whole
+                });
+            }
+        }
+        let version = self.version_of(member);
+        let mut reply = doc! { "databases": listed };
+        if !arguments.flag("nameOnly") {
+            reply.insert("totalSize", total);
+            if version >= ServerVersion::V5_0 {
+                reply.insert("totalSizeMb", total / (1 << 20));
+            }
+        }
+        reply.insert("ok", 1.0);
+        raw(&reply)
+    }
+}
+
+/// Returns what `listCollections` says of a collection.
+fn described(name: &str, collection: &Collection) -> Document {
+    let mut info = doc! { "readOnly": collection.kind() == "view" };
+    if collection.kind() != "view" {
+        let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: collection.uuid.to_vec() };
+        info.insert("uuid", uuid);
+    }
+    let mut whole = doc! {
+        "name": name,
+        "type": collection.kind(),
+        "options": collection.options.clone(),
+        "info": info,
+    };
+    if let Some(index) = collection.indexes.first().filter(|it| it.name() == "_id_") {
+        whole.insert("idIndex", index.description.clone());
+    }
+    whole
+}

@@ -1,0 +1,381 @@
+//! `find`, `aggregate`, `count`, `distinct` and `explain` over what a member keeps.
+
+use std::sync::Arc;
+
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use sdam_core::bson;
+use sdam_core::time::Instant;
+
+use super::arguments::{Arguments, count, document, flag};
+use super::cursors::{Cursor, Tail, is_tailable, raw};
+use super::session_id;
+use crate::command_error::CommandError;
+use crate::model::Cluster;
+use crate::options::MemberId;
+use crate::store::{
+    Collation, Collection, Context, Documents, Filter, Key, Projection, Sort, Store, StoreError,
+    parse_stages, through, values, whole,
+};
+
+/// The longest chain of views upon views.
+const MAX_VIEWS: usize = 20;
+
+/// A state that is read, and what replies say of its time.
+pub(super) struct View {
+    pub(super) store: Store,
+    pub(super) at: Option<bson::Timestamp>,
+}
+
+impl Cluster {
+    pub(super) fn find(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let namespace = arguments.namespace("find")?;
+        let body = &arguments.body;
+        let context = self.context(now, arguments)?;
+        let view = self.view(member, arguments);
+        check_hint(view.store.collection(&namespace), body.get("hint"))?;
+        let filter = arguments.document("filter")?.cloned().unwrap_or_default();
+        let filter = Filter::parse(&filter, &context)?;
+        let projection = match arguments.document("projection")? {
+            Some(it) if !it.is_empty() => Some(Projection::parse(it, &context)?),
+            _ => None,
+        };
+        let (tailable, awaits) = is_tailable(body);
+        let collection = view.store.collection(&namespace).cloned();
+        if tailable && collection.as_ref().is_some_and(|it| !it.is_capped()) {
+            let reason = format!("tailable cursor requested on non capped collection {namespace}");
+            return Err(CommandError::coded(2, reason));
+        }
+        let mut documents = found(&view.store, &namespace, &filter, &context)?;
+        if let Some(sort) = arguments.document("sort")? {
+            Sort::parse(sort)?.apply(&mut documents, context.collation);
+        }
+        let skip = arguments.count("skip")?.unwrap_or(0);
+        let limit = arguments.count("limit")?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let mut rest = std::collections::VecDeque::new();
+        for document in documents.into_iter().skip(skip).take(limit) {
+            rest.push_back(match &projection {
+                Some(projection) => Arc::new(projection.apply(&document, &context)?),
+                None => document,
+            });
+        }
+        let tail = collection.filter(|_| tailable).map(|collection| Tail {
+            next: collection.next(),
+            filter,
+            projection,
+            context,
+            awaits,
+            until: None,
+        });
+        let session = session_id(body);
+        let cursor = Cursor { namespace, rest, tail, session, at_cluster_time: view.at };
+        let single = flag(body, "singleBatch");
+        self.open(member, cursor, arguments.count("batchSize")?, single)
+    }
+
+    pub(super) fn count_documents(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let namespace = arguments.namespace("count")?;
+        let context = self.context(now, arguments)?;
+        let view = self.view(member, arguments);
+        check_hint(view.store.collection(&namespace), arguments.body.get("hint"))?;
+        let query = arguments.document("query")?.cloned().unwrap_or_default();
+        let filter = Filter::parse(&query, &context)?;
+        let limit = match arguments.body.get("limit") {
+            None => None,
+            Some(limit) => {
+                let wrong = || CommandError::coded(14, "limit is not a whole number");
+                Some(whole(limit).ok_or_else(wrong)?.unsigned_abs())
+            }
+        };
+        let limit = limit.filter(|it| *it > 0).and_then(|it| usize::try_from(it).ok());
+        let count = found(&view.store, &namespace, &filter, &context)?.len();
+        let count = count.saturating_sub(arguments.count("skip")?.unwrap_or(0));
+        let count = count.min(limit.unwrap_or(usize::MAX));
+        // That of a view is another number on real servers, too: an aggregation's.
+        let is_view = view.store.collection(&namespace).is_some_and(|it| it.kind() == "view");
+        let ok = if is_view { Bson::Int32(1) } else { Bson::Double(1.0) };
+        raw(&doc! { "n": i32::try_from(count).unwrap_or(i32::MAX), "ok": ok })
+    }
+
+    pub(super) fn distinct(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let namespace = arguments.namespace("distinct")?;
+        let key = match arguments.body.get("key") {
+            Some(Bson::String(key)) => key.as_str(),
+            Some(_) => {
+                return Err(CommandError::coded(14, "BSON field 'distinct.key' is the wrong type"));
+            }
+            None => {
+                let reason = "BSON field 'distinct.key' is missing but a required field";
+                return Err(CommandError::numbered(40414, reason));
+            }
+        };
+        let context = self.context(now, arguments)?;
+        let view = self.view(member, arguments);
+        let query = arguments.document("query")?.cloned().unwrap_or_default();
+        let filter = Filter::parse(&query, &context)?;
+        let mut distinct: Vec<Bson> = Vec::new();
+        let mut add = |value: &Bson| {
+            if !distinct.iter().any(|it| context.collation.is_equal(it, value)) {
+                distinct.push(value.clone());
+            }
+        };
+        for document in found(&view.store, &namespace, &filter, &context)? {
+            for value in values(&document, key).into_iter().flatten() {
+                match value {
+                    Bson::Array(list) => list.iter().for_each(&mut add),
+                    value => add(value),
+                }
+            }
+        }
+        let mut reply = doc! { "values": distinct };
+        if let Some(time) = view.at {
+            reply.insert("atClusterTime", time);
+        }
+        reply.insert("ok", 1.0);
+        raw(&reply)
+    }
+
+    pub(super) fn aggregate_kept(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let body = &arguments.body;
+        let namespace = match body.get("aggregate") {
+            Some(Bson::String(_)) => arguments.namespace("aggregate")?,
+            Some(number) if whole(number) == Some(1) => {
+                format!("{}.$cmd.aggregate", arguments.database)
+            }
+            _ => {
+                let reason = "Invalid command format: the 'aggregate' field must specify a \
+                              collection name or 1";
+                return Err(CommandError::coded(9, reason));
+            }
+        };
+        let wrong = |_| CommandError::coded(14, "'pipeline' option must be specified as an array");
+        let stages = parse_stages(body.get_array("pipeline").map_err(wrong)?)?;
+        check_places(&stages)?;
+        if flag(body, "explain") {
+            return raw(&explanation(&namespace, "stages"));
+        }
+        let Some(cursor) = document(body, "cursor")? else {
+            let reason = "The 'cursor' option is required, except for aggregate with the explain \
+                          argument";
+            return Err(CommandError::coded(9, reason));
+        };
+        let context = self.context(now, arguments)?;
+        let view = self.view(member, arguments);
+        let collection = view.store.collection(&namespace);
+        check_hint(collection, body.get("hint"))?;
+        let size = count(cursor, "batchSize")?;
+        let mut documents = self.source(&view.store, &namespace, &stages, arguments, &context)?;
+        for (name, value) in &stages {
+            documents = match name.as_str() {
+                "$out" | "$merge" => {
+                    self.write_out(now, arguments, name, value, documents)?;
+                    Vec::new()
+                }
+                "$documents" | "$listLocalSessions" | "$listSessions" | "$collStats" => documents,
+                _ => through(documents, name, value, &context)?,
+            };
+        }
+        let (rest, session) = (documents.into(), session_id(body));
+        let cursor = Cursor { namespace, rest, tail: None, session, at_cluster_time: view.at };
+        self.open(member, cursor, size, false)
+    }
+
+    /// Returns the documents that a pipeline begins with.
+    fn source(
+        &self,
+        store: &Store,
+        namespace: &str,
+        stages: &[(String, Bson)],
+        arguments: &Arguments,
+        context: &Context,
+    ) -> Result<Documents, CommandError> {
+        let one = |document: Document| vec![Arc::new(document)];
+        let is_of_database = namespace.ends_with(".$cmd.aggregate");
+        Ok(match stages.first().map(|(name, value)| (name.as_str(), value)) {
+            Some(("$documents", value)) => {
+                let wrong = || CommandError::numbered(5_858_203, "$documents is an array");
+                let documents = value.as_array().ok_or_else(wrong)?.iter();
+                let documents = documents.map(|it| it.as_document().cloned().map(Arc::new));
+                documents.collect::<Option<_>>().ok_or_else(wrong)?
+            }
+            Some(("$listLocalSessions" | "$listSessions", _)) => {
+                let id = arguments.body.get_document("lsid").cloned().unwrap_or_default();
+                one(doc! { "_id": id })
+            }
+            Some(("$collStats", _)) => {
+                let Some(collection) = store.collection(namespace) else {
+                    let reason = format!("Collection [{namespace}] not found.");
+                    return Err(CommandError::coded(26, reason));
+                };
+                let count = i32::try_from(collection.len()).unwrap_or(i32::MAX);
+                one(doc! { "ns": namespace, "count": count })
+            }
+            Some((name, _)) if is_of_database => {
+                let reason = format!(
+                    "{{aggregate: 1}} is not valid for '{name}'; a collection is required."
+                );
+                return Err(CommandError::coded(73, reason));
+            }
+            _ => found(store, namespace, &Filter::All(Vec::new()), context)?,
+        })
+    }
+
+    /// Answers an `explain`: everything is found by a scan.
+    pub(super) fn explain(&self, arguments: &Arguments) -> Result<RawDocumentBuf, CommandError> {
+        let wrong = |_| CommandError::coded(9, "explain needs a nested command");
+        let command = arguments.body.get_document("explain").map_err(wrong)?;
+        let (name, collection) = command
+            .iter()
+            .next()
+            .ok_or_else(|| CommandError::coded(9, "explain needs a nested command"))?;
+        let known = ["find", "aggregate", "count", "distinct", "update", "delete", "findAndModify"];
+        if !known.contains(&name.as_str()) {
+            let reason = format!("Explain failed due to unknown command: {name}");
+            return Err(CommandError::coded(59, reason));
+        }
+        let collection = collection.as_str().unwrap_or_default();
+        let namespace = format!("{}.{collection}", arguments.database);
+        raw(&explanation(&namespace, "queryPlanner"))
+    }
+}
+
+fn explanation(namespace: &str, kind: &str) -> Document {
+    let plan = doc! { "namespace": namespace, "winningPlan": { "stage": "COLLSCAN" } };
+    let mut reply = doc! { "queryPlanner": plan.clone(), "executionStats": {}, "ok": 1.0 };
+    if kind == "stages" {
+        reply.insert("stages", vec![doc! { "$cursor": { "queryPlanner": plan } }]);
+    }
+    reply
+}
+
+/// Returns the documents of a collection, or of a view, that a filter finds.
+///
+/// # Errors
+///
+/// Fails if an expression does, or a stage of a view.
+pub(super) fn found(
+    store: &Store,
+    namespace: &str,
+    filter: &Filter,
+    context: &Context,
+) -> Result<Documents, StoreError> {
+    let Some(collection) = store.collection(namespace) else { return Ok(Vec::new()) };
+    if !collection.options.contains_key("viewOn") {
+        let found = collection.find(filter, context)?;
+        return Ok(found.into_iter().map(|(_, document)| document).collect());
+    }
+    let mut kept = Vec::new();
+    for document in of_view(store, namespace, context, MAX_VIEWS)? {
+        if filter.matches(&document, context)? {
+            kept.push(document);
+        }
+    }
+    Ok(kept)
+}
+
+fn of_view(
+    store: &Store,
+    namespace: &str,
+    context: &Context,
+    depth: usize,
+) -> Result<Documents, StoreError> {
+    let Some(collection) = store.collection(namespace) else { return Ok(Vec::new()) };
+    let Ok(source) = collection.options.get_str("viewOn") else {
+        return Ok(collection.documents().map(|(_, document)| Arc::clone(document)).collect());
+    };
+    if depth == 0 {
+        return Err(StoreError::new(165, "View depth too deep"));
+    }
+    let database = namespace.split('.').next().unwrap_or_default();
+    let mut documents = of_view(store, &format!("{database}.{source}"), context, depth - 1)?;
+    let stages = collection.options.get_array("pipeline").cloned().unwrap_or_default();
+    for (name, value) in parse_stages(&stages)? {
+        documents = through(documents, &name, &value, context)?;
+    }
+    Ok(documents)
+}
+
+/// Checks that what must be the first stage, or the last, is that.
+fn check_places(stages: &[(String, Bson)]) -> Result<(), CommandError> {
+    const FIRST: [&str; 4] = ["$documents", "$listLocalSessions", "$listSessions", "$collStats"];
+    let late = stages.iter().skip(1).find(|(name, _)| FIRST.contains(&name.as_str()));
+    if let Some((name, _)) = late {
+        let reason = format!("{name} is only valid as the first stage in a pipeline");
+        return Err(CommandError::numbered(40602, reason));
+    }
+    let mut before_last = stages.iter().rev().skip(1);
+    match before_last.find(|(name, _)| matches!(name.as_str(), "$out" | "$merge")) {
+        Some((name, _)) => {
+            let reason = format!("{name} can only be the final stage in the pipeline");
+            Err(CommandError::numbered(40601, reason))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks that an index that is named exists.
+pub(super) fn check_hint(
+    collection: Option<&Arc<Collection>>,
+    hint: Option<&Bson>,
+) -> Result<(), StoreError> {
+    let indexes = collection.map(|it| &it.indexes[..]).unwrap_or_default();
+    let exists = match hint {
+        None => true,
+        Some(Bson::String(name)) => indexes.iter().any(|it| it.name() == name),
+        Some(Bson::Document(keys)) if keys.is_empty() || keys.contains_key("$natural") => true,
+        Some(Bson::Document(keys)) => {
+            let key = Key(keys.clone().into());
+            indexes.iter().any(|it| Key(it.keys().into()) == key)
+        }
+        Some(_) => false,
+    };
+    match exists || collection.is_none() {
+        true => Ok(()),
+        false => {
+            let reason = "planner returned error :: caused by :: hint provided does not correspond \
+                          to an existing index";
+            Err(StoreError::bad_value(reason))
+        }
+    }
+}
+
+impl Cluster {
+    /// Returns the context that filters and expressions of a command are computed in.
+    pub(super) fn context(
+        &mut self,
+        now: Instant,
+        arguments: &Arguments,
+    ) -> Result<Context, CommandError> {
+        #[allow(clippy::cast_precision_loss, reason = "half of the bits are enough")]
+        let random = (self.data_rng.next_u64() >> 32) as f64 / f64::from(u32::MAX);
+        let context = Context {
+            variables: Document::new(),
+            collation: Collation::parse(arguments.document("collation")?),
+            random,
+            now: bson::DateTime::from_millis(self.wall_millis(now)),
+        };
+        match arguments.document("let")? {
+            Some(variables) => Ok(context.with_variables(variables)?),
+            None => Ok(context),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Writes that are done once though they come twice (Retryable Writes).
+
+use bson::{Bson, Document};
+use sdam_core::bson;
+
+use super::arguments::Arguments;
+use super::session_id;
+use crate::command_error::CommandError;
+use crate::model::Cluster;
+use crate::options::{MemberId, ServerVersion};
+use crate::store::{Session, Store, Writer, whole};
+
+/// The statements of a command that may have come before.
+#[derive(Debug)]
+pub(super) struct Retries {
+    /// The session, if the command has a number.
+    id: Option<Vec<u8>>,
+    session: Session,
+    /// The ids of the statements, or that of the first.
+    ids: Vec<i32>,
+    first: i32,
+    /// The ids of those that have come before.
+    pub(super) retried: Vec<i32>,
+    has_changed: bool,
+}
+
+impl Cluster {
+    /// Forgets the cursors of sessions that end, or of all if none is named.
+    pub(super) fn end_sessions(&mut self, member: MemberId, arguments: &Arguments, name: &str) {
+        let named = arguments.body.get_array(name).into_iter().flatten();
+        let ids = named.filter_map(|it| match it.as_document()?.get("id")? {
+            Bson::Binary(id) => Some(id.bytes.clone()),
+            _ => None,
+        });
+        let ids: Vec<Vec<u8>> = ids.collect();
+        let all = ids.is_empty() && name != "endSessions";
+        if let Some(process) = self.process_mut(member) {
+            process.cursors.retain(|_, cursor| match &cursor.session {
+                Some(id) => !all && !ids.contains(id),
+                None => true,
+            });
+        }
+    }
+}
+
+impl Retries {
+    /// Reads the number of a command.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the session has a newer one.
+    pub(super) fn begin(store: &Store, body: &Document) -> Result<Self, CommandError> {
+        let number = body.get("txnNumber").and_then(whole);
+        let statement = |value: &Bson| whole(value).and_then(|it| i32::try_from(it).ok());
+        let mut retries = Self {
+            id: None,
+            session: Session::default(),
+            ids: body.get_array("stmtIds").into_iter().flatten().filter_map(statement).collect(),
+            first: body.get("stmtId").and_then(statement).unwrap_or(0),
+            retried: Vec::new(),
+            has_changed: false,
+        };
+        let Some(number) = number.filter(|_| !body.contains_key("autocommit")) else {
+            return Ok(retries);
+        };
+        let Some(id) = session_id(body) else {
+            let reason = "Transaction number requires a session ID to also be specified";
+            return Err(CommandError::coded(72, reason));
+        };
+        if let Some(known) = store.session(&id) {
+            if known.number > number {
+                let newer = known.number;
+                let reason = format!(
+                    "Retryable write with txnNumber {number} is prohibited on session because a \
+                     newer retryable write with txnNumber {newer} has already started on this \
+                     session."
+                );
+                return Err(CommandError::coded(225, reason));
+            }
+            if known.number == number {
+                retries.session = Session::clone(known);
+            }
+        }
+        retries.session.number = number;
+        retries.id = Some(id);
+        Ok(retries)
+    }
+
+    /// Returns whether the command has a number.
+    pub(super) const fn is_numbered(&self) -> bool {
+        self.id.is_some()
+    }
+
+    fn statement(&self, at: usize) -> i32 {
+        let offset = i32::try_from(at).unwrap_or(i32::MAX);
+        self.ids.get(at).copied().unwrap_or_else(|| self.first.saturating_add(offset))
+    }
+
+    /// Returns what a statement has come to before, if it has.
+    pub(super) fn done(&mut self, at: usize) -> Option<Document> {
+        let statement = self.statement(at);
+        let done = self.session.statements.get(&statement).cloned().filter(|_| self.id.is_some());
+        if done.is_some() {
+            self.retried.push(statement);
+        }
+        done
+    }
+
+    /// Notes what a statement has come to.
+    pub(super) fn note(&mut self, at: usize, outcome: &Document) {
+        if self.id.is_some() {
+            self.session.statements.insert(self.statement(at), outcome.clone());
+            self.has_changed = true;
+        }
+    }
+
+    /// Has the session remember what was noted.
+    pub(super) fn finish(&self, writer: &mut Writer<'_>) {
+        if let Some(id) = self.id.as_ref().filter(|_| self.has_changed) {
+            writer.note_session(id, self.session.clone());
+        }
+    }
+
+    /// Says in a reply which statements had come before, as servers do since 5.1.
+    pub(super) fn append_to(&self, reply: &mut Document, version: ServerVersion) {
+        if !self.retried.is_empty() && version >= ServerVersion::V6_0 {
+            let ids: Vec<Bson> = self.retried.iter().map(|it| Bson::Int32(*it)).collect();
+            reply.insert("retriedStmtIds", ids);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A collection: documents in the order in which they came, and its indexes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bson::{Bson, Document, doc};
+use sdam_core::bson;
+
+use super::compare::{Collation, Key};
+use super::error::StoreError;
+use super::expression::Context;
+use super::filter::Filter;
+use super::path;
+
+/// An index, of which only names, and keys that must differ, matter here.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    /// Its description, as `listIndexes` gives it.
+    pub(crate) description: Document,
+}
+
+impl Index {
+    pub(crate) fn name(&self) -> &str {
+        self.description.get_str("name").unwrap_or_default()
+    }
+
+    pub(crate) fn keys(&self) -> Document {
+        self.description.get_document("key").cloned().unwrap_or_default()
+    }
+
+    /// Returns whether another index has the same keys, and, if that matters, the same options.
+    pub(crate) fn is_like(&self, other: &Self, by_options: bool) -> bool {
+        const OPTIONS: [&str; 4] = ["unique", "sparse", "partialFilterExpression", "collation"];
+        let option = |index: &Self, name: &str| index.description.get(name).cloned();
+        let same = |name: &&str| option(self, name) == option(other, name);
+        self.keys() == other.keys() && (!by_options || OPTIONS.iter().all(same))
+    }
+
+    fn is_unique(&self) -> bool {
+        self.description.get_bool("unique").unwrap_or(false)
+    }
+
+    /// Returns the keys of a document, unless a sparse index leaves it out.
+    fn values(&self, document: &Document) -> Option<Document> {
+        let keys = self.keys();
+        let of = |path: &String| path::value(document, path);
+        let is_sparse = self.description.get_bool("sparse").unwrap_or(false);
+        if is_sparse && keys.keys().all(|path| of(path).is_none()) {
+            return None;
+        }
+        Some(keys.keys().map(|path| (path.clone(), of(path).unwrap_or(Bson::Null))).collect())
+    }
+}
+
+/// A collection.
+#[derive(Clone, Debug)]
+pub(crate) struct Collection {
+    /// The options that it was created with.
+    pub(crate) options: Document,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) indexes: Vec<Index>,
+    documents: BTreeMap<u64, Arc<Document>>,
+    /// The place of each document, by its `_id`.
+    ids: BTreeMap<Key, u64>,
+    /// The number of the next document.
+    next: u64,
+}
+
+impl Collection {
+    pub(crate) fn new(options: Document, uuid: [u8; 16]) -> Self {
+        let mut description = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
+        if let Ok(clustered) = options.get_document("clusteredIndex") {
+            let name = clustered.get_str("name").unwrap_or("_id_");
+            description.insert("name", name);
+            description.extend(doc! { "unique": true, "clustered": true });
+        }
+        let indexes = match options.contains_key("viewOn") || options.contains_key("timeseries") {
+            true => Vec::new(),
+            false => vec![Index { description }],
+        };
+        let (documents, ids) = (BTreeMap::new(), BTreeMap::new());
+        Self { options, uuid, indexes, documents, ids, next: 0 }
+    }
+
+    /// Returns the kind that `listCollections` says it is of.
+    pub(crate) fn kind(&self) -> &'static str {
+        match () {
+            () if self.options.contains_key("viewOn") => "view",
+            () if self.options.contains_key("timeseries") => "timeseries",
+            () => "collection",
+        }
+    }
+
+    pub(crate) fn is_capped(&self) -> bool {
+        self.options.get_bool("capped").unwrap_or(false)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// Returns the number that the next document gets.
+    pub(crate) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn documents(&self) -> impl Iterator<Item = (u64, &Arc<Document>)> {
+        self.documents.iter().map(|(record, document)| (*record, document))
+    }
+
+    /// Returns the documents from a number on.
+    pub(crate) fn since(&self, record: u64) -> impl Iterator<Item = (u64, &Arc<Document>)> {
+        self.documents.range(record..).map(|(record, document)| (*record, document))
+    }
+
+    pub(crate) fn get(&self, record: u64) -> Option<&Arc<Document>> {
+        self.documents.get(&record)
+    }
+
+    /// Returns the documents that a filter finds, with their numbers, in the order of these.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an expression does.
+    pub(crate) fn find(
+        &self,
+        filter: &Filter,
+        context: &Context,
+    ) -> Result<Vec<(u64, Arc<Document>)>, StoreError> {
+        let by_id = filter.single_id().filter(|_| context.collation == Collation::Simple);
+        let mut found = Vec::new();
+        if let Some(id) = by_id {
+            let record = self.ids.get(&Key(id.clone())).copied();
+            let document = record.and_then(|it| Some((it, self.documents.get(&it)?)));
+            if let Some((record, document)) = document
+                && filter.matches(document, context)?
+            {
+                found.push((record, Arc::clone(document)));
+            }
+            return Ok(found);
+        }
+        for (record, document) in &self.documents {
+            if filter.matches(document, context)? {
+                found.push((*record, Arc::clone(document)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Checks that a document may stand at a number: that no other has its unique keys.
+    ///
+    /// # Errors
+    ///
+    /// Fails with code 11000 if one has.
+    pub(crate) fn check_unique(
+        &self,
+        namespace: &str,
+        record: u64,
+        document: &Document,
+    ) -> Result<(), StoreError> {
+        let id = Key(document.get("_id").cloned().unwrap_or(Bson::Null));
+        if self.ids.get(&id).is_some_and(|it| *it != record) {
+            let (keys, values) = (doc! { "_id": 1 }, doc! { "_id": id.0 });
+            return Err(StoreError::duplicate(namespace, "_id_", &keys, &values));
+        }
+        for index in self.indexes.iter().filter(|it| it.is_unique()) {
+            self.check_index(namespace, index, record, document)?;
+        }
+        Ok(())
+    }
+
+    fn check_index(
+        &self,
+        namespace: &str,
+        index: &Index,
+        record: u64,
+        document: &Document,
+    ) -> Result<(), StoreError> {
+        let Some(values) = index.values(document) else { return Ok(()) };
+        let key = Key(values.clone().into());
+        let others = self.documents.iter().filter(|(other, _)| **other != record);
+        let mut others = others.filter_map(|(_, other)| index.values(other));
+        match others.any(|other| Key(other.into()) == key) {
+            true => Err(StoreError::duplicate(namespace, index.name(), &index.keys(), &values)),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that a new index can be built.
+    ///
+    /// # Errors
+    ///
+    /// Fails with code 11000 if it is unique and two documents have the same key.
+    pub(crate) fn check_new_index(&self, namespace: &str, index: &Index) -> Result<(), StoreError> {
+        if index.is_unique() {
+            for (record, document) in &self.documents {
+                self.check_index(namespace, index, *record, document)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a document in a place, or nothing; what is checked elsewhere is not checked here.
+    pub(crate) fn put(&mut self, record: u64, document: Option<Arc<Document>>) {
+        if let Some(before) = self.documents.remove(&record)
+            && let Some(id) = before.get("_id")
+        {
+            self.ids.remove(&Key(id.clone()));
+        }
+        if let Some(document) = document {
+            if let Some(id) = document.get("_id") {
+                self.ids.insert(Key(id.clone()), record);
+            }
+            self.documents.insert(record, document);
+            self.next = self.next.max(record + 1);
+        }
+    }
+
+    /// Returns the oldest documents that are more than a capped collection may have.
+    pub(crate) fn surplus(&self) -> Vec<u64> {
+        let max = self.options.get("max").and_then(super::compare::whole);
+        let max = max.filter(|it| *it > 0 && self.is_capped());
+        let max = max.and_then(|it| usize::try_from(it).ok()).unwrap_or(usize::MAX);
+        self.documents.keys().copied().take(self.len().saturating_sub(max)).collect()
+    }
+}

@@ -1,0 +1,35 @@
+//! A store of documents: what members keep, as values without sockets, clocks or locks.
+//!
+//! A [`Writer`] changes a [`Store`] and notes each [`Change`], which can be made elsewhere and
+//! taken back. Filters, updates, projections and stages know the operators that the official
+//! suites use; one that is not known is an error, never ignored.
+
+mod catalog;
+mod collection;
+mod compare;
+mod error;
+mod expression;
+mod filter;
+mod log;
+mod path;
+mod pipeline;
+mod projection;
+mod session;
+mod sort;
+mod update;
+mod writer;
+
+pub(crate) use catalog::{Change, Store};
+pub(crate) use collection::{Collection, Index};
+pub(crate) use compare::{Collation, Key, whole};
+pub(crate) use error::StoreError;
+pub(crate) use expression::{Context, is_true};
+pub(crate) use filter::Filter;
+pub(crate) use log::{Data, Entry, Position};
+pub(crate) use path::values;
+pub(crate) use pipeline::{Documents, parse as parse_stages, through};
+pub(crate) use projection::Projection;
+pub(crate) use session::Session;
+pub(crate) use sort::Sort;
+pub(crate) use update::Update;
+pub(crate) use writer::{UpdateStatement, Writer, check_namespace};

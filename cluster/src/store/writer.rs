@@ -1,0 +1,493 @@
+//! Writes: each is done at once, and what it changes is noted.
+
+use std::sync::Arc;
+
+use bson::oid::ObjectId;
+use bson::{Bson, Document, doc};
+use sdam_core::bson;
+use sdam_core::rng::Rng;
+
+use super::catalog::{Change, Store};
+use super::collection::{Collection, Index};
+use super::error::StoreError;
+use super::expression::Context;
+use super::filter::Filter;
+use super::path::is_too_deep;
+use super::session::Session;
+use super::sort::Sort;
+use super::update::Update;
+
+/// The longest namespace, in bytes.
+const MAX_NAMESPACE_LEN: usize = 255;
+
+/// Writes that belong together.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    store: &'a mut Store,
+    rng: &'a mut Rng,
+    /// The time that new ids begin with, in seconds since the Unix epoch.
+    seconds: u32,
+    /// The server is 5.0 or newer: names of fields may begin with a dollar sign, and indexes have
+    /// the same keys if their options differ.
+    is_since_5_0: bool,
+    /// Documents need not be what collections demand.
+    pub(crate) bypasses_validation: bool,
+    changes: Vec<Change>,
+}
+
+/// A statement that changes documents.
+#[derive(Clone, Debug)]
+pub(crate) struct UpdateStatement {
+    pub(crate) filter: Filter,
+    pub(crate) update: Update,
+    /// All documents that are found are meant, not the first.
+    pub(crate) multi: bool,
+    /// If none is found, one is made.
+    pub(crate) upsert: bool,
+    /// The order that says which document is the first.
+    pub(crate) sort: Sort,
+}
+
+/// The outcome of a statement.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Updated {
+    pub(crate) found: usize,
+    pub(crate) modified: usize,
+    /// The `_id` of the document that was made.
+    pub(crate) upserted: Option<Bson>,
+    /// The last document that was found, and what became of it.
+    pub(crate) before: Option<Arc<Document>>,
+    pub(crate) after: Option<Arc<Document>>,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(
+        store: &'a mut Store,
+        rng: &'a mut Rng,
+        seconds: u32,
+        is_since_5_0: bool,
+    ) -> Self {
+        let changes = Vec::new();
+        Self { store, rng, seconds, is_since_5_0, bypasses_validation: false, changes }
+    }
+
+    /// Returns what has been changed so far.
+    pub(crate) fn into_changes(self) -> Vec<Change> {
+        self.changes
+    }
+
+    pub(crate) const fn store(&self) -> &Store {
+        self.store
+    }
+
+    fn take(&mut self, change: Change) {
+        self.store.take(&change, true);
+        self.changes.push(change);
+    }
+
+    fn random(&mut self) -> [u8; 16] {
+        let (high, low) = (self.rng.next_u64(), self.rng.next_u64());
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&high.to_be_bytes());
+        bytes[8..].copy_from_slice(&low.to_be_bytes());
+        // Version 4, variant 1 (RFC 9562).
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        bytes
+    }
+
+    fn new_id(&mut self) -> ObjectId {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&self.seconds.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.rng.next_u64().to_be_bytes());
+        ObjectId::from_bytes(bytes)
+    }
+
+    /// Creates a collection unless there is one.
+    fn ensure(&mut self, namespace: &str) -> Result<(), StoreError> {
+        match self.store.collection(namespace) {
+            Some(_) => Ok(()),
+            None => self.create(namespace, Document::new()),
+        }
+    }
+
+    /// Returns a collection; nobody keeps it, lest each write copy it.
+    fn collection(&self, namespace: &str) -> Result<&Collection, StoreError> {
+        let collection = self.store.collection(namespace);
+        collection.map(|it| &**it).ok_or_else(|| StoreError::new(26, "ns does not exist"))
+    }
+
+    /// Creates a collection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is one of that name, or if it is no name.
+    pub(crate) fn create(&mut self, namespace: &str, options: Document) -> Result<(), StoreError> {
+        check_namespace(namespace)?;
+        if self.store.collection(namespace).is_some() {
+            let reason = format!("Collection {namespace} already exists.");
+            return Err(StoreError::new(48, reason));
+        }
+        let collection = Collection::new(options, self.random());
+        self.replace(namespace, Some(collection));
+        Ok(())
+    }
+
+    /// Puts another collection in the place of one, or none.
+    fn replace(&mut self, namespace: &str, collection: Option<Collection>) {
+        let before = self.store.collection(namespace).cloned();
+        let after = collection.map(Arc::new);
+        self.take(Change::Collection { namespace: namespace.into(), before, after });
+    }
+
+    /// Drops a collection, and returns how many indexes it had.
+    pub(crate) fn drop(&mut self, namespace: &str) -> Option<usize> {
+        let indexes = self.store.collection(namespace)?.indexes.len();
+        self.replace(namespace, None);
+        Some(indexes)
+    }
+
+    /// Gives a collection another name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or one of the new name that is not to be dropped.
+    pub(crate) fn rename(
+        &mut self,
+        from: &str,
+        to: &str,
+        drops_target: bool,
+    ) -> Result<(), StoreError> {
+        check_namespace(to)?;
+        let Some(collection) = self.store.collection(from).cloned() else {
+            let reason = format!("Source collection {from} does not exist");
+            return Err(StoreError::new(26, reason));
+        };
+        if self.store.collection(to).is_some() && !drops_target {
+            return Err(StoreError::new(48, "target namespace exists"));
+        }
+        self.replace(from, None);
+        self.replace(to, Some(Collection::clone(&collection)));
+        Ok(())
+    }
+
+    /// Changes options of a collection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such collection.
+    pub(crate) fn modify(&mut self, namespace: &str, options: Document) -> Result<(), StoreError> {
+        let Some(collection) = self.store.collection(namespace) else {
+            return Err(StoreError::new(26, "ns does not exist"));
+        };
+        let mut collection = Collection::clone(collection);
+        collection.options.extend(options);
+        self.replace(namespace, Some(collection));
+        Ok(())
+    }
+
+    /// Creates indexes, and returns how many there were and are.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one has no keys or no name, or the name of another, or if it cannot be unique.
+    pub(crate) fn create_indexes(
+        &mut self,
+        namespace: &str,
+        descriptions: Vec<Document>,
+    ) -> Result<(usize, usize), StoreError> {
+        self.ensure(namespace)?;
+        let mut collection = self.collection(namespace)?.clone();
+        let before = collection.indexes.len();
+        for description in descriptions {
+            let index = Index { description };
+            if index.name().is_empty() || index.keys().is_empty() {
+                let reason = "The field 'name' and 'key' are required properties of an index";
+                return Err(StoreError::new(9, reason));
+            }
+            let same_name = collection.indexes.iter().find(|it| it.name() == index.name());
+            let by_options = self.is_since_5_0;
+            let same_keys = collection.indexes.iter().find(|it| it.is_like(&index, by_options));
+            match (same_name, same_keys) {
+                (Some(known), _) if known.keys() != index.keys() => {
+                    let reason = format!(
+                        "An existing index has the same name as the requested index: {}",
+                        index.name()
+                    );
+                    return Err(StoreError::new(86, reason));
+                }
+                (None, Some(known)) => {
+                    let reason =
+                        format!("Index already exists with a different name: {}", known.name());
+                    return Err(StoreError::new(85, reason));
+                }
+                (Some(_), _) => {}
+                (None, None) => {
+                    collection.check_new_index(namespace, &index)?;
+                    collection.indexes.push(index);
+                }
+            }
+        }
+        let after = collection.indexes.len();
+        if after != before {
+            self.replace(namespace, Some(collection));
+        }
+        Ok((before, after))
+    }
+
+    /// Drops the indexes that are meant, and returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such collection.
+    pub(crate) fn drop_indexes(
+        &mut self,
+        namespace: &str,
+        is_meant: impl Fn(&Index) -> bool,
+    ) -> Result<usize, StoreError> {
+        let Some(collection) = self.store.collection(namespace) else {
+            return Err(StoreError::new(26, format!("ns not found {namespace}")));
+        };
+        let mut collection = Collection::clone(collection);
+        let before = collection.indexes.len();
+        collection.indexes.retain(|index| index.name() == "_id_" || !is_meant(index));
+        self.replace(namespace, Some(collection));
+        Ok(before)
+    }
+
+    /// Notes what a session has done.
+    pub(crate) fn note_session(&mut self, id: &[u8], session: Session) {
+        let before = self.store.session(id).cloned();
+        let after = Some(Arc::new(session));
+        self.take(Change::Session { id: id.to_vec(), before, after });
+    }
+
+    /// Inserts a document, with an `_id` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the document cannot be stored.
+    pub(crate) fn insert(
+        &mut self,
+        namespace: &str,
+        document: Document,
+        context: &Context,
+    ) -> Result<(), StoreError> {
+        self.check(&document)?;
+        self.ensure(namespace)?;
+        let document = match document.keys().position(|name| name == "_id") {
+            Some(0) => document,
+            _ => {
+                let mut document = document;
+                let id = document.remove("_id").unwrap_or_else(|| self.new_id().into());
+                let mut whole = doc! { "_id": id };
+                whole.extend(document);
+                whole
+            }
+        };
+        let record = self.collection(namespace)?.next();
+        self.put(namespace, record, None, document, context)?;
+        let surplus = self.store.collection(namespace).map(|it| it.surplus());
+        for record in surplus.unwrap_or_default() {
+            self.remove(namespace, record);
+        }
+        Ok(())
+    }
+
+    /// Puts a document in a place, if the collection takes it.
+    fn put(
+        &mut self,
+        namespace: &str,
+        record: u64,
+        before: Option<Arc<Document>>,
+        document: Document,
+        context: &Context,
+    ) -> Result<Arc<Document>, StoreError> {
+        let collection = self.collection(namespace)?;
+        self.validate(collection, &document, context)?;
+        collection.check_unique(namespace, record, &document)?;
+        let document = Arc::new(document);
+        let after = Some(Arc::clone(&document));
+        self.take(Change::Document { namespace: namespace.into(), record, before, after });
+        Ok(document)
+    }
+
+    fn remove(&mut self, namespace: &str, record: u64) {
+        let collection = self.store.collection(namespace);
+        let before = collection.and_then(|it| it.get(record)).cloned();
+        let namespace = namespace.into();
+        self.take(Change::Document { namespace, record, before, after: None });
+    }
+
+    /// Checks what every document must be like.
+    fn check(&self, document: &Document) -> Result<(), StoreError> {
+        if is_too_deep(document) {
+            return Err(StoreError::new(15, "the document is nested too deeply"));
+        }
+        let dollar = document.keys().find(|name| name.starts_with('$'));
+        if let Some(name) = dollar.filter(|_| !self.is_since_5_0) {
+            let reason = format!("Document can't have $ prefixed field names: {name}");
+            return Err(StoreError::bad_value(reason));
+        }
+        match document.get("_id") {
+            Some(Bson::Array(_)) => {
+                let code = if self.is_since_5_0 { 53 } else { 2 };
+                Err(StoreError::new(code, "The '_id' value cannot be of type array"))
+            }
+            Some(Bson::RegularExpression(_) | Bson::Undefined) => {
+                Err(StoreError::bad_value("can't use a regex or undefined for _id"))
+            }
+            Some(Bson::Document(id)) => match id.keys().find(|name| name.starts_with('$')) {
+                Some(name) => {
+                    let reason = format!(
+                        "_id fields may not contain '$'-prefixed fields: {name} is not valid for \
+                         storage."
+                    );
+                    Err(StoreError::new(52, reason))
+                }
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that a document is what its collection demands.
+    fn validate(
+        &self,
+        collection: &Collection,
+        document: &Document,
+        context: &Context,
+    ) -> Result<(), StoreError> {
+        let only_warns =
+            collection.options.get_str("validationAction").is_ok_and(|it| it == "warn");
+        let Ok(validator) = collection.options.get_document("validator") else { return Ok(()) };
+        if self.bypasses_validation || only_warns || validator.contains_key("$jsonSchema") {
+            return Ok(());
+        }
+        if Filter::parse(validator, context)?.matches(document, context)? {
+            return Ok(());
+        }
+        let mut error = StoreError::new(121, "Document failed validation");
+        let mut info = doc! { "details": { "operatorName": "validator" } };
+        if let Some(id) = document.get("_id") {
+            info.insert("failingDocumentId", id.clone());
+        }
+        error.details.insert("errInfo", info);
+        Err(error)
+    }
+
+    /// Changes documents.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a document cannot become what it would be; those before it have been changed.
+    pub(crate) fn update(
+        &mut self,
+        namespace: &str,
+        statement: &UpdateStatement,
+        context: &Context,
+    ) -> Result<Updated, StoreError> {
+        let found =
+            self.found(namespace, &statement.filter, statement.multi, &statement.sort, context)?;
+        let mut updated = Updated { found: found.len(), ..Updated::default() };
+        for (record, before) in found {
+            let after = statement.update.apply(&before, false, context)?;
+            updated.before = Some(Arc::clone(&before));
+            if after == *before && statement.update.may_change_nothing() {
+                updated.after = Some(before);
+                continue;
+            }
+            let document = self.put(namespace, record, Some(before), after, context)?;
+            updated.after = Some(document);
+            updated.modified += 1;
+        }
+        if updated.found == 0 && statement.upsert {
+            let document = self.upserted(namespace, statement, context)?;
+            updated.upserted = document.get("_id").cloned();
+            updated.after = Some(document);
+        }
+        Ok(updated)
+    }
+
+    fn upserted(
+        &mut self,
+        namespace: &str,
+        statement: &UpdateStatement,
+        context: &Context,
+    ) -> Result<Arc<Document>, StoreError> {
+        let mut seed = Document::new();
+        statement.filter.seed(&mut seed);
+        if statement.update.is_replacement() {
+            let id = seed.remove("_id");
+            seed = id.into_iter().map(|id| ("_id".to_owned(), id)).collect();
+        }
+        let mut document = statement.update.apply(&seed, true, context)?;
+        let id = document.remove("_id").unwrap_or_else(|| self.new_id().into());
+        let mut whole = doc! { "_id": id };
+        whole.extend(document);
+        self.check(&whole)?;
+        self.ensure(namespace)?;
+        let record = self.collection(namespace)?.next();
+        self.put(namespace, record, None, whole, context)
+    }
+
+    /// Removes documents, and returns the last of them and how many there were.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the filter does.
+    pub(crate) fn delete(
+        &mut self,
+        namespace: &str,
+        filter: &Filter,
+        all: bool,
+        sort: &Sort,
+        context: &Context,
+    ) -> Result<(usize, Option<Arc<Document>>), StoreError> {
+        let found = self.found(namespace, filter, all, sort, context)?;
+        let last = found.last().map(|(_, document)| Arc::clone(document));
+        for (record, _) in &found {
+            self.remove(namespace, *record);
+        }
+        Ok((found.len(), last))
+    }
+
+    fn found(
+        &self,
+        namespace: &str,
+        filter: &Filter,
+        all: bool,
+        sort: &Sort,
+        context: &Context,
+    ) -> Result<Vec<(u64, Arc<Document>)>, StoreError> {
+        let Some(collection) = self.store.collection(namespace) else { return Ok(Vec::new()) };
+        let mut found = collection.find(filter, context)?;
+        if !all && found.len() > 1 {
+            let mut documents: Vec<Arc<Document>> =
+                found.iter().map(|(_, document)| Arc::clone(document)).collect();
+            sort.apply(&mut documents, context.collation);
+            let first = found.iter().position(|(_, it)| Arc::ptr_eq(it, &documents[0]));
+            found = first.map(|at| found.swap_remove(at)).into_iter().collect();
+        }
+        Ok(found)
+    }
+}
+
+/// Checks that a namespace is one.
+///
+/// # Errors
+///
+/// Fails with code 73 if the name of the database or of the collection is none.
+pub(crate) fn check_namespace(namespace: &str) -> Result<(), StoreError> {
+    let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+    let is_wrong = database.is_empty()
+        || collection.is_empty()
+        || collection.starts_with('.')
+        || collection.contains('\0')
+        || database.contains(['/', '\\', ' ', '"', '\0', '$'])
+        || namespace.len() > MAX_NAMESPACE_LEN;
+    match is_wrong {
+        true => Err(StoreError::new(73, format!("Invalid namespace specified '{namespace}'"))),
+        false => Ok(()),
+    }
+}

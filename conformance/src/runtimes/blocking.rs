@@ -1,0 +1,70 @@
+//! Threads that block.
+
+use std::future::Future;
+use std::net::SocketAddr;
+
+use crate::adapter::{Adapter, Feature, Subject};
+use sdam::Error;
+use sdam::blocking::{Blocking as Runtime, Client, Events, block_on};
+use sdam::core::config::Options;
+use sdam::core::logging::LogSettings;
+use sdam::core::spans::SpanSettings;
+use sdam::host::Tracer;
+
+/// The runtime without a runtime.
+pub struct Blocking;
+
+fn subject((client, events): (Client, Events)) -> Subject<Runtime> {
+    (client.host_client(), events.into_host().expect("this process has made it"))
+}
+
+impl Adapter for Blocking {
+    type Runtime = Runtime;
+
+    fn name(&self) -> &str {
+        "blocking"
+    }
+
+    fn client(&self, options: Options) -> Result<Subject<Runtime>, Error> {
+        Client::with_events(options).map(subject)
+    }
+
+    fn logging_client(
+        &self,
+        options: Options,
+        settings: LogSettings,
+    ) -> Result<Subject<Runtime>, Error> {
+        Client::builder(options).log(settings).build_with_events().map(subject)
+    }
+
+    fn traced_client(
+        &self,
+        options: Options,
+        settings: SpanSettings,
+        tracer: impl Tracer,
+    ) -> Result<Subject<Runtime>, Error> {
+        let builder = Client::builder(options).spans(settings).tracer(tracer);
+        builder.build_with_events().map(subject)
+    }
+
+    async fn connect(
+        &self,
+        options: Options,
+        name_servers: Vec<SocketAddr>,
+    ) -> Result<Subject<Runtime>, Error> {
+        let builder = Client::builder(options).name_servers(name_servers);
+        builder.connect_with_events().map(subject)
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        block_on(future)
+    }
+
+    fn lacks(&self, feature: Feature) -> Option<&str> {
+        match feature {
+            Feature::GivingUp => Some("its lookups block the calling thread"),
+            Feature::SingleThreaded => Some("the calls of its own `Client` drive them"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! smol and async-std.
+
+use std::future::Future;
+use std::net::SocketAddr;
+
+use crate::adapter::{Adapter, Subject};
+use sdam::Error;
+use sdam::Options;
+use sdam::core::logging::LogSettings;
+use sdam::core::spans::SpanSettings;
+use sdam::host::Tracer;
+use sdam::host::{Client, CurrentReactor, SocketRuntime};
+
+/// smol's global executor.
+pub struct Smol;
+
+/// async-std's executor.
+pub struct AsyncStd;
+
+type OfSmol = sdam::smol::Runtime;
+type OfAsyncStd = sdam::async_std::Runtime;
+
+async fn connect<R: CurrentReactor<Setup: Default>>(
+    options: Options,
+    name_servers: Vec<SocketAddr>,
+) -> Result<Subject<SocketRuntime<R>>, Error> {
+    let builder = Client::<SocketRuntime<R>>::builder(options).name_servers(name_servers);
+    builder.connect_with_events().await
+}
+
+impl Adapter for Smol {
+    type Runtime = OfSmol;
+
+    fn name(&self) -> &str {
+        "smol"
+    }
+
+    fn client(&self, options: Options) -> Result<Subject<OfSmol>, Error> {
+        Client::with_events(options)
+    }
+
+    fn logging_client(
+        &self,
+        options: Options,
+        settings: LogSettings,
+    ) -> Result<Subject<OfSmol>, Error> {
+        Client::<OfSmol>::builder(options).log(settings).build_with_events()
+    }
+
+    fn traced_client(
+        &self,
+        options: Options,
+        settings: SpanSettings,
+        tracer: impl Tracer,
+    ) -> Result<Subject<OfSmol>, Error> {
+        Client::<OfSmol>::builder(options).spans(settings).tracer(tracer).build_with_events()
+    }
+
+    async fn connect(
+        &self,
+        options: Options,
+        name_servers: Vec<SocketAddr>,
+    ) -> Result<Subject<OfSmol>, Error> {
+        connect(options, name_servers).await
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        smol::block_on(future)
+    }
+}
+
+impl Adapter for AsyncStd {
+    type Runtime = OfAsyncStd;
+
+    fn name(&self) -> &str {
+        "async-std"
+    }
+
+    fn client(&self, options: Options) -> Result<Subject<OfAsyncStd>, Error> {
+        Client::with_events(options)
+    }
+
+    fn logging_client(
+        &self,
+        options: Options,
+        settings: LogSettings,
+    ) -> Result<Subject<OfAsyncStd>, Error> {
+        Client::<OfAsyncStd>::builder(options).log(settings).build_with_events()
+    }
+
+    fn traced_client(
+        &self,
+        options: Options,
+        settings: SpanSettings,
+        tracer: impl Tracer,
+    ) -> Result<Subject<OfAsyncStd>, Error> {
+        let builder = Client::<OfAsyncStd>::builder(options).spans(settings).tracer(tracer);
+        builder.build_with_events()
+    }
+
+    async fn connect(
+        &self,
+        options: Options,
+        name_servers: Vec<SocketAddr>,
+    ) -> Result<Subject<OfAsyncStd>, Error> {
+        connect(options, name_servers).await
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        async_std::task::block_on(future)
+    }
+}

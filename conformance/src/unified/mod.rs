@@ -1,0 +1,21 @@
+//! The unified test format: the official suites of real systems, on every runtime.
+//!
+//! - [`format`](mod@format): the files, read strictly into typed values.
+//! - [`matching`]: the rules by which values match ("Evaluating Matches").
+//! - [`play`]: a test that is played, a machine without I/O, and what a test needs beforehand.
+//! - `perform`, with the feature `adapter`: deployments, and the clients that do what the machine
+//!   asks for.
+//! - `run`, with the same feature: files on deployments with runtimes, which makes a [`Report`].
+
+pub mod format;
+mod kept;
+pub mod matching;
+#[cfg(feature = "adapter")]
+pub mod perform;
+pub mod play;
+mod report;
+#[cfg(feature = "adapter")]
+pub mod run;
+
+pub use kept::Kept;
+pub use report::{Report, Row, Verdict};

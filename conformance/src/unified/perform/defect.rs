@@ -1,0 +1,141 @@
+//! Defects of servers that make a test fail whatever a client does, and that its requirements do
+//! not tell.
+
+use bson::{Bson, Document};
+
+use crate::mongod::Version;
+use crate::unified::format::{Entity, File, Test};
+
+/// The first version whose fail points heed all that tests say of them.
+const HEEDED: Version = Version { major: 4, minor: 4, patch: 0 };
+
+/// The first version whose fail points strike the first hello of a connection by its appName.
+const FIRST_HELLO: Version = Version { major: 4, minor: 4, patch: 7 };
+
+/// Returns why the embedded deployment cannot do what a test asks of it, which real servers can.
+pub(super) fn of_embedded(file: &File, test: &Test) -> Option<&'static str> {
+    let is_collection = |id: &str| {
+        let mut entities = file.entities.iter();
+        entities.any(|it| matches!(it, Entity::Collection { .. }) && it.id() == id)
+    };
+    let mut operations = test.operations.iter();
+    if !test.outcome.is_empty() || operations.any(|operation| is_collection(&operation.object)) {
+        return Some("it keeps no documents");
+    }
+    let declares = test.operations.iter().any(|operation| {
+        let command = operation.arguments.get_document("command");
+        command.is_ok_and(|command| command.keys().any(|key| key.starts_with("api")))
+    });
+    let is_strict = file.entities.iter().any(|entity| match entity {
+        Entity::Client(client) => client
+            .server_api
+            .as_ref()
+            .is_some_and(|api| api.strict == Some(true) || api.deprecation_errors == Some(true)),
+        _ => false,
+    });
+    (declares || is_strict).then_some("it does not judge what commands declare of the API")
+}
+
+/// Returns why a server of this version cannot do what a test asks of it.
+pub(super) fn defect(version: Version, file: &File, test: &Test) -> Option<&'static str> {
+    let points: Vec<&Document> = test
+        .operations
+        .iter()
+        .filter_map(|operation| operation.arguments.get_document("failPoint").ok())
+        .filter_map(|point| point.get_document("data").ok())
+        .collect();
+    let asks = |name: &str| points.iter().any(|data| data.contains_key(name));
+    if version < HEEDED && ["errorLabels", "blockConnection", "appName"].into_iter().any(asks) {
+        return Some("its fail points ignore errorLabels, blockConnection and appName");
+    }
+    if version < FIRST_HELLO && asks("appName") && points.iter().any(|data| is_of_hello(data)) {
+        return Some("a connection's first hello escapes its fail points with appName");
+    }
+    let clients = file.clients_of(test);
+    let is_balanced = |options: &Document| options.get_bool("loadBalanced").unwrap_or_default();
+    if lacks_hello(version) && clients.iter().any(|client| is_balanced(&client.uri_options)) {
+        return Some("it does not know hello, which load balancing begins with");
+    }
+    None
+}
+
+fn is_of_hello(data: &Document) -> bool {
+    let is_hello = |name: &Bson| {
+        let name = name.as_str().unwrap_or_default();
+        name == "hello" || name.eq_ignore_ascii_case("isMaster")
+    };
+    data.get_array("failCommands").is_ok_and(|names| names.iter().any(is_hello))
+}
+
+/// hello came with 4.4.2, and to 4.2 with 4.2.10.
+const fn lacks_hello(Version { major, minor, patch }: Version) -> bool {
+    match (major, minor) {
+        (4, 4) => patch < 2,
+        (4, 2) => patch < 10,
+        _ => major < 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Version, defect, of_embedded};
+    use crate::unified::format::parse;
+
+    #[test]
+    fn a_test_asks_for_what_old_servers_cannot_do() {
+        let text = |data: &str| {
+            format!(
+                r#"{{ "description": "", "schemaVersion": "1.0", "createEntities": [
+                    {{ "client": {{ "id": "c", "uriOptions": {{ "loadBalanced": true }} }} }},
+                    {{ "database": {{ "id": "d", "client": "c", "databaseName": "d" }} }}],
+                  "tests": [{{ "description": "", "operations": [
+                    {{ "name": "failPoint", "object": "testRunner", "arguments":
+                        {{ "failPoint": {{ "data": {{ {data} }} }} }} }}] }},
+                    {{ "description": "", "operations": [
+                        {{ "name": "runCommand", "object": "d" }}] }}] }}"#
+            )
+        };
+        let version = |minor, patch| Version { major: 4, minor, patch };
+        let finds = |data: &str, version| {
+            let file = parse(&text(data)).expect("a file");
+            defect(version, &file, &file.tests[0]).is_some()
+        };
+        let of_hello = r#""failCommands": ["hello"], "appName": "a""#;
+        assert!(finds(of_hello, version(4, 2)) && !finds(of_hello, version(4, 7)));
+        let of_find = r#""failCommands": ["find"], "appName": "a""#;
+        assert!(finds(of_find, version(2, 24)) && !finds(of_find, version(4, 2)));
+        assert!(!finds(r#""failCommands": ["hello"]"#, version(2, 6)));
+        let file = parse(&text("")).expect("a file");
+        assert!(defect(version(2, 6), &file, &file.tests[1]).is_some());
+        assert!(defect(version(2, 10), &file, &file.tests[1]).is_none());
+        assert!(defect(version(2, 6), &file, &file.tests[0]).is_none(), "it uses no such client");
+    }
+
+    #[test]
+    fn the_embedded_deployment_keeps_no_documents() {
+        let text = r#"{ "description": "", "schemaVersion": "1.0", "tests": [{ "description": "",
+            "operations": [], "outcome": [
+                { "databaseName": "d", "collectionName": "c", "documents": [] }] }] }"#;
+        let file = parse(text).expect("a file");
+        assert_eq!(of_embedded(&file, &file.tests[0]), Some("it keeps no documents"));
+    }
+
+    #[test]
+    fn the_embedded_deployment_takes_any_declaration_of_the_api() {
+        let text = |api: &str, command: &str| {
+            format!(
+                r#"{{ "description": "", "schemaVersion": "1.1", "createEntities": [
+                    {{ "client": {{ "id": "c", "serverApi": {{ "version": "1" {api} }} }} }}],
+                  "tests": [{{ "description": "", "operations": [{{ "name": "runCommand",
+                    "object": "d", "arguments": {{ "command": {{ {command} }} }} }}] }}] }}"#
+            )
+        };
+        let finds = |api, command| {
+            let file = parse(&text(api, command)).expect("a file");
+            of_embedded(&file, &file.tests[0]).is_some()
+        };
+        assert!(finds("", r#""ping": 1, "apiVersion": "2""#));
+        assert!(finds(r#", "strict": true"#, r#""ping": 1"#));
+        assert!(!finds(r#", "strict": false"#, r#""ping": 1"#));
+    }
+}

@@ -1,0 +1,693 @@
+//! The machine that plays a test.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use sdam_core::config::ServerAddress;
+use sdam_core::machine::Machine;
+use sdam_core::time::{Instant, Time};
+use sdam_core::topology::EventKind as Told;
+
+use super::actor::{Actor, Current, Look, Wait};
+use super::entities::Entities;
+use super::failed::Failed;
+use super::fault::{Broken, Fault};
+use super::logged::{self, Compared, Logged};
+use super::traced::{self, Traced};
+use super::{data, events, operation, runner, wrong};
+use crate::spec::Difference;
+use crate::unified::format::{
+    CollectionData, CollectionOptions, Component, Entity, File, Level, ServerApi, Test,
+};
+use crate::unified::matching::Matcher;
+
+/// The identity of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+/// A client to be opened.
+#[derive(Clone, Debug)]
+pub struct OpenClient {
+    /// Its name.
+    pub name: String,
+    /// Options beside those of the deployment's connection string, over which they prevail.
+    pub uri_options: Document,
+    /// True if it must connect to several mongos, false if to one; neither matters if absent.
+    pub use_multiple_mongoses: Option<bool>,
+    /// The version of the API that it declares.
+    pub server_api: Option<ServerApi>,
+    /// The messages of its log that are to be told: those of a component, from a level upwards.
+    pub log_messages: Vec<(Component, Level)>,
+    /// Present if its spans are to be told; true if with the text of commands.
+    pub spans: Option<bool>,
+}
+
+/// A command of the internal client.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The member that it goes to, or the balancer or one of the mongos: then all mongos get it.
+    /// The primary if absent.
+    pub server: Option<ServerAddress>,
+    /// The database.
+    pub database: String,
+    /// The command.
+    pub command: Document,
+    /// The code of an error that is an answer, too.
+    pub tolerated: Option<i32>,
+}
+
+/// An operation on a collection, to be called as applications call it.
+#[derive(Clone, Debug)]
+pub struct Operate {
+    /// The client.
+    pub client: String,
+    /// The database.
+    pub database: String,
+    /// The collection.
+    pub collection: String,
+    /// The options of the collection, and of the database where it has none.
+    pub options: CollectionOptions,
+    /// The name of the operation.
+    pub name: String,
+    /// Its arguments, which the caller reads strictly.
+    pub arguments: Document,
+}
+
+/// A request to the caller.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Open a client, and tell all its events from the very first on; [`Input::Opened`] says what
+    /// came of it.
+    Open(OpenClient),
+    /// Have the internal client run a command.
+    Internal(Token, Command),
+    /// Have a client run a command.
+    Run {
+        /// The call.
+        token: Token,
+        /// The client.
+        client: String,
+        /// The database.
+        database: String,
+        /// The command.
+        command: Document,
+        /// The read preference.
+        read_preference: Option<Document>,
+        /// The limit of all of it.
+        timeout: Option<Duration>,
+    },
+    /// Call an operation on a collection.
+    Operate(Token, Box<Operate>),
+    /// Have a client append the name of a library, its version and its platform.
+    Append {
+        /// The call.
+        token: Token,
+        /// The client.
+        client: String,
+        /// The name.
+        name: String,
+        /// The version.
+        version: Option<String>,
+        /// The platform.
+        platform: Option<String>,
+    },
+    /// Close a client.
+    Close {
+        /// The call.
+        token: Token,
+        /// The client.
+        client: String,
+    },
+    /// Take the result; nothing else matters any more.
+    Finished(Result<(), Fault>),
+}
+
+/// The good end of a call.
+#[derive(Clone, Debug, Default)]
+pub struct Ended {
+    /// Its result.
+    pub result: Option<Bson>,
+    /// The server that has replied.
+    pub server: Option<ServerAddress>,
+}
+
+/// News from the caller.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A client was opened, or cannot be.
+    Opened {
+        /// Its name.
+        client: &'a str,
+        /// The reason why it cannot be opened, if it cannot.
+        result: Result<(), Fault>,
+    },
+    /// A client tells of an event. What it has told before a call has ended is told before that.
+    Told {
+        /// Its name.
+        client: &'a str,
+        /// The event.
+        event: &'a Told,
+    },
+    /// A client has logged a message.
+    Logged {
+        /// Its name.
+        client: &'a str,
+        /// The message.
+        message: Logged,
+    },
+    /// A span of a client has ended that is within no other.
+    Traced {
+        /// Its name.
+        client: &'a str,
+        /// The span, with what is within it.
+        span: Traced,
+    },
+    /// A call has ended.
+    Ended {
+        /// Which.
+        token: Token,
+        /// Its result.
+        result: Result<Ended, Box<Failed>>,
+    },
+}
+
+/// The phases of a test.
+#[derive(Debug)]
+enum Phase {
+    New,
+    /// Collections are given their contents.
+    Before(Sequence),
+    Running,
+    /// Fail points are switched off.
+    Cleaning(Sequence),
+    /// Collections are compared.
+    After(Sequence),
+    Done,
+}
+
+/// Internal commands, one after the other.
+#[derive(Debug, Default)]
+struct Sequence {
+    left: VecDeque<Command>,
+    current: Option<(Token, Command)>,
+    done: usize,
+}
+
+/// A test that is played.
+#[derive(Debug)]
+pub struct Play {
+    made: Vec<Entity>,
+    initial_data: Vec<CollectionData>,
+    test: Test,
+    phase: Phase,
+    pub(super) entities: Entities,
+    /// The test itself, and its threads.
+    pub(super) actors: Vec<Actor>,
+    /// The fail points that were set, and where.
+    pub(super) fail_points: Vec<(ServerAddress, String)>,
+    /// The clients that are being opened.
+    pub(super) opening: Vec<Opening>,
+    /// The errors of calls.
+    failures: Vec<Failed>,
+    /// By when the messages have to be there that are still missing in the end.
+    messages_by: Option<Instant>,
+    last_token: u64,
+    failure: Option<Fault>,
+}
+
+/// A client that is being opened, or comes to minPoolSize.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) client: String,
+    /// True if it was opened.
+    pub(super) is_open: bool,
+    /// The time that its pools have to come to minPoolSize, if the test begins after that.
+    pub(super) limit: Option<Duration>,
+    /// By when they have to.
+    pub(super) until: Option<Instant>,
+}
+
+impl Play {
+    /// Takes a test of a file.
+    pub fn new(file: &File, test: &Test) -> Self {
+        Self {
+            made: file.entities.clone(),
+            initial_data: file.initial_data.clone(),
+            test: test.clone(),
+            phase: Phase::New,
+            entities: Entities::default(),
+            actors: vec![Actor::default()],
+            fail_points: Vec::new(),
+            opening: Vec::new(),
+            failures: Vec::new(),
+            messages_by: None,
+            last_token: 0,
+            failure: None,
+        }
+    }
+
+    /// Returns a new identity for a call.
+    pub(super) fn token(&mut self) -> Token {
+        self.last_token += 1;
+        Token(self.last_token)
+    }
+
+    fn begin(&mut self, now: Time, out: &mut Vec<Action>) {
+        let left = match self.initial_data.is_empty() {
+            // What other files have left may be in the way of what this one writes.
+            true => self.collections().map(|(database, name)| data::drop(database, name)).collect(),
+            false => self.initial_data.iter().flat_map(data::set_up).collect(),
+        };
+        self.phase = Phase::Before(Sequence { left, ..Sequence::default() });
+        self.step(now, out);
+    }
+
+    /// Returns the database and the name of each collection that the file gives a name to.
+    fn collections(&self) -> impl Iterator<Item = (&str, &str)> {
+        let name_of = |wanted: &str| {
+            self.made.iter().find_map(|entity| match entity {
+                Entity::Database { id, name, .. } if id == wanted => Some(name.as_str()),
+                _ => None,
+            })
+        };
+        self.made.iter().filter_map(move |entity| match entity {
+            Entity::Collection { database, name, .. } => Some((name_of(database)?, name.as_str())),
+            _ => None,
+        })
+    }
+
+    /// Asks for the next internal command, or goes to the next phase if there is none.
+    fn step(&mut self, now: Time, out: &mut Vec<Action>) {
+        let token = self.token();
+        let (Phase::Before(sequence) | Phase::Cleaning(sequence) | Phase::After(sequence)) =
+            &mut self.phase
+        else {
+            return;
+        };
+        if let Some(command) = sequence.left.pop_front() {
+            sequence.current = Some((token, command.clone()));
+            return out.push(Action::Internal(token, command));
+        }
+        match &self.phase {
+            Phase::Before(_) => self.run(now, out),
+            Phase::Cleaning(_) if self.failure.is_none() => {
+                let left = self.test.outcome.iter().map(data::read).collect();
+                self.phase = Phase::After(Sequence { left, ..Sequence::default() });
+                self.step(now, out);
+            }
+            _ => {
+                self.phase = Phase::Done;
+                out.push(Action::Finished(self.failure.take().map_or(Ok(()), Err)));
+            }
+        }
+    }
+
+    /// Makes the entities, and begins with the operations.
+    fn run(&mut self, now: Time, out: &mut Vec<Action>) {
+        self.phase = Phase::Running;
+        for (index, entity) in std::mem::take(&mut self.made).into_iter().enumerate() {
+            let place = format!("createEntities[{index}]");
+            if let Err(difference) = runner::make(self, &place, entity, out) {
+                return self.fail(difference, now, out);
+            }
+        }
+        let operations = std::mem::take(&mut self.test.operations).into_iter().enumerate();
+        let operations = operations.map(|(index, it)| (format!("operations[{index}]"), it));
+        self.actors[0].queue = operations.collect();
+        self.advance(now, out);
+    }
+
+    /// Does what can be done now.
+    fn advance(&mut self, now: Time, out: &mut Vec<Action>) {
+        if matches!(self.phase, Phase::Running)
+            && let Err(difference) = self.settle_openings(now)
+        {
+            return self.fail(difference, now, out);
+        }
+        let mut index = 0;
+        while self.opening.is_empty()
+            && matches!(self.phase, Phase::Running)
+            && index < self.actors.len()
+        {
+            match self.go(index, now, out) {
+                Ok(true) => index = 0,
+                Ok(false) => index += 1,
+                Err(difference) => return self.fail(difference, now, out),
+            }
+        }
+        let is_running = self.opening.is_empty() && matches!(self.phase, Phase::Running);
+        if is_running && self.actors[0].is_idle() {
+            self.conclude(now, out);
+        }
+    }
+
+    /// Compares what clients have told and logged. A message may be written a little after the
+    /// event that it is about, by another thread: what is missing has some time to come.
+    fn conclude(&mut self, now: Time, out: &mut Vec<Action>) {
+        let compared = match self.messages_by {
+            None => self
+                .compare_events()
+                .and_then(|()| self.compare_spans())
+                .and_then(|()| self.compare_messages()),
+            Some(_) => self.compare_messages(),
+        };
+        let difference = match compared {
+            Ok(Compared::Equal) => None,
+            Ok(Compared::Missing(missing)) => {
+                let until = *self.messages_by.get_or_insert(now.clock + runner::WAIT);
+                if until > now.judged {
+                    return;
+                }
+                Some(missing)
+            }
+            Err(difference) => Some(difference),
+        };
+        self.clean(difference.map(Fault::from), now, out);
+    }
+
+    /// Forgets the clients that are open, and whose pools are as large as the test wants them;
+    /// fails if one cannot come to that any more.
+    fn settle_openings(&mut self, now: Time) -> Result<(), Difference> {
+        let mut opening = std::mem::take(&mut self.opening);
+        let mut late = None;
+        opening.retain(|opening| {
+            let Some(client) = self.entities.teller(&opening.client) else {
+                return false;
+            };
+            if !opening.is_open || (opening.limit.is_some() && !client.is_populated()) {
+                if opening.until.is_some_and(|until| until <= now.judged) {
+                    late = Some(opening.client.clone());
+                }
+                return true;
+            }
+            if opening.limit.is_some() {
+                client.observed.clear();
+                client.logged.clear();
+                client.traced.clear();
+            }
+            false
+        });
+        self.opening = opening;
+        match late {
+            None => Ok(()),
+            Some(client) => {
+                let place = format!("the client {client}");
+                Err(wrong(place, "pools of minPoolSize connections", "smaller ones in time"))
+            }
+        }
+    }
+
+    /// Takes what came of opening a client.
+    fn opened(
+        &mut self,
+        client: &str,
+        result: Result<(), Fault>,
+        now: Time,
+        out: &mut Vec<Action>,
+    ) {
+        if !matches!(self.phase, Phase::Running) {
+            return;
+        }
+        if let Err(fault) = result {
+            return self.fail(fault, now, out);
+        }
+        for opening in self.opening.iter_mut().filter(|opening| opening.client == client) {
+            opening.is_open = true;
+            opening.until = opening.limit.map(|limit| now.clock + limit);
+        }
+        self.advance(now, out);
+    }
+
+    /// Lets one actor go on by one step; returns whether it could.
+    fn go(&mut self, index: usize, now: Time, out: &mut Vec<Action>) -> Result<bool, Difference> {
+        if let Some(current) = &self.actors[index].current {
+            let is_over = self.is_over(&current.place, &current.wait, now)?;
+            if is_over {
+                self.actors[index].current = None;
+            }
+            return Ok(is_over);
+        }
+        let Some((place, operation)) = self.actors[index].queue.pop_front() else {
+            return Ok(false);
+        };
+        let wait = match operation.object.as_str() {
+            "testRunner" => runner::start(self, &place, &operation, now.clock, out)?,
+            _ => Some(operation::start(self, &place, &operation, out)?),
+        };
+        self.actors[index].current = wait.map(|wait| Current { place, operation, wait });
+        Ok(true)
+    }
+
+    /// Returns whether a wait without a call is over; fails if it was in vain.
+    fn is_over(&self, place: &str, wait: &Wait, now: Time) -> Result<bool, Difference> {
+        let is_late = wait.until().is_some_and(|until| until <= now.judged);
+        let matcher = Matcher::new(&self.entities);
+        let (is_met, wanted) = match wait {
+            Wait::Event { client, event, count, .. } => {
+                let found = events::count(self.entities.client(place, client)?, event, matcher);
+                let kind = event.kind.name();
+                (found >= *count, format!("{count} times {kind} {}, not {found}", event.fields))
+            }
+            Wait::Primary { client, prior, .. } => {
+                let primary = self.entities.client(place, client)?.topology().primary;
+                let is_new = primary.is_some() && primary != *prior;
+                (is_new, "another primary".to_owned())
+            }
+            Wait::Thread { index, .. } => {
+                (self.actors[*index].is_idle(), "the end of the thread".to_owned())
+            }
+            Wait::Moment(_) => return Ok(is_late),
+            Wait::Call(_) | Wait::FailPoint { .. } | Wait::Look { .. } => return Ok(false),
+        };
+        match (is_met, is_late) {
+            (false, true) => Err(wrong(place, wanted, "nothing of the kind in time")),
+            (is_met, _) => Ok(is_met),
+        }
+    }
+
+    fn compare_events(&self) -> Result<(), Difference> {
+        let matcher = Matcher::new(&self.entities);
+        for (index, expected) in self.test.expect_events.iter().enumerate() {
+            let place = format!("expectEvents[{index}]");
+            let client = self.entities.client(&place, &expected.client)?;
+            events::compare_all(&place, expected, client, matcher)?;
+        }
+        Ok(())
+    }
+
+    fn compare_spans(&self) -> Result<(), Difference> {
+        let matcher = Matcher::new(&self.entities);
+        for (index, expected) in self.test.expect_tracing.iter().enumerate() {
+            let place = format!("expectTracingMessages[{index}]");
+            let traced = &self.entities.client(&place, &expected.client)?.traced;
+            traced::compare_all(&place, expected, traced, matcher)?;
+        }
+        Ok(())
+    }
+
+    fn compare_messages(&self) -> Result<Compared, Difference> {
+        let matcher = Matcher::new(&self.entities);
+        for (index, expected) in self.test.expect_log_messages.iter().enumerate() {
+            let place = format!("expectLogMessages[{index}]");
+            let client = &self.entities.client(&place, &expected.client)?.logged;
+            let compared = logged::compare_all(&place, expected, client, &self.failures, matcher)?;
+            if let Compared::Missing(_) = compared {
+                return Ok(compared);
+            }
+        }
+        Ok(Compared::Equal)
+    }
+
+    fn fail(&mut self, fault: impl Into<Fault>, now: Time, out: &mut Vec<Action>) {
+        self.actors.iter_mut().for_each(Actor::stop);
+        self.clean(Some(fault.into()), now, out);
+    }
+
+    /// Switches the fail points off.
+    fn clean(&mut self, failure: Option<Fault>, now: Time, out: &mut Vec<Action>) {
+        self.failure = failure;
+        let off = self.fail_points.drain(..).map(|(server, name)| Command {
+            server: Some(server),
+            database: "admin".to_owned(),
+            command: doc! { "configureFailPoint": name, "mode": "off" },
+            tolerated: None,
+        });
+        self.phase = Phase::Cleaning(Sequence { left: off.collect(), ..Sequence::default() });
+        self.step(now, out);
+    }
+
+    /// Takes the end of an internal command between two phases; returns whether it was one.
+    fn sequenced(
+        &mut self,
+        token: Token,
+        result: &Result<Ended, Box<Failed>>,
+        now: Time,
+        out: &mut Vec<Action>,
+    ) -> bool {
+        let is_after = matches!(self.phase, Phase::After(_));
+        let (Phase::Before(sequence) | Phase::Cleaning(sequence) | Phase::After(sequence)) =
+            &mut self.phase
+        else {
+            return false;
+        };
+        let Some((_, command)) = sequence.current.take_if(|(current, _)| *current == token) else {
+            return false;
+        };
+        sequence.done += 1;
+        let place = format!("outcome[{}]", sequence.done - 1);
+        let fault = match data::reply(&command, result.clone()) {
+            Ok(reply) if is_after => {
+                let expected = &self.test.outcome[sequence.done - 1];
+                data::compare(&place, expected, &reply).err().map(Fault::from)
+            }
+            Ok(_) => None,
+            Err(broken) => Some(Fault::from(broken)),
+        };
+        if let Some(fault) = fault {
+            sequence.left.clear();
+            let is_before = matches!(self.phase, Phase::Before(_));
+            // A breakdown outweighs what the test has found: it may be the reason for that.
+            if self.failure.is_none() || matches!(fault, Fault::Broken(_)) {
+                self.failure = Some(fault);
+            }
+            if is_before {
+                self.phase = Phase::Cleaning(Sequence::default());
+            }
+        }
+        self.step(now, out);
+        true
+    }
+
+    /// Takes the end of a call that an operation waits for.
+    fn ended(
+        &mut self,
+        token: Token,
+        result: Result<Ended, Box<Failed>>,
+        now: Time,
+        out: &mut Vec<Action>,
+    ) {
+        let waits = |actor: &Actor| {
+            actor.current.as_ref().is_some_and(|current| current.wait.token() == Some(token))
+        };
+        let Some(index) = self.actors.iter().position(waits) else {
+            return;
+        };
+        let Some(current) = self.actors[index].current.take() else {
+            return;
+        };
+        self.failures.extend(result.as_ref().err().map(|failed| Failed::clone(failed)));
+        let settled = match current.wait {
+            Wait::FailPoint { name, .. } => self.fail_point_set(&current.place, name, result),
+            Wait::Look { look, command, .. } => looked(&current.place, &look, &command, result),
+            _ => operation::settle(self, &current.place, &current.operation, result)
+                .map_err(Fault::from),
+        };
+        match settled {
+            Ok(()) => self.advance(now, out),
+            Err(fault) => self.fail(fault, now, out),
+        }
+    }
+
+    fn fail_point_set(
+        &mut self,
+        place: &str,
+        name: String,
+        result: Result<Ended, Box<Failed>>,
+    ) -> Result<(), Fault> {
+        match result {
+            Ok(ended) => {
+                self.fail_points.extend(ended.server.map(|server| (server, name)));
+                Ok(())
+            }
+            Err(failed) => Err(Broken::new(place, failed.message).into()),
+        }
+    }
+}
+
+/// Compares what an internal command found with what was wanted.
+fn looked(
+    place: &str,
+    look: &Look,
+    command: &Command,
+    result: Result<Ended, Box<Failed>>,
+) -> Result<(), Fault> {
+    // Where there is no collection, there is an error in place of its indexes.
+    let reply = data::reply(command, result)?;
+    let cursor = reply.get_document("cursor");
+    let batch = cursor.and_then(|cursor| cursor.get_array("firstBatch"));
+    let batch: &[Bson] = batch.map_or(&[], Vec::as_slice);
+    let named = |wanted: &str| {
+        let name = |value: &Bson| {
+            value.as_document().and_then(|it| it.get_str("name").ok()) == Some(wanted)
+        };
+        batch.iter().any(name)
+    };
+    let (is_there, wanted, what) = match look {
+        Look::Collection { wanted } => (!batch.is_empty(), *wanted, "collection"),
+        Look::Index { name, wanted } => (named(name), *wanted, "index"),
+    };
+    let words = |is: bool| format!("{} such {what}", if is { "a" } else { "no" });
+    match is_there == wanted {
+        true => Ok(()),
+        false => Err(wrong(place, words(wanted), words(is_there)).into()),
+    }
+}
+
+impl Machine for Play {
+    type Input<'a> = Input<'a>;
+    type Action = Action;
+
+    fn handle(&mut self, now: Time, input: Input<'_>, out: &mut Vec<Action>) {
+        self.tick(now, out);
+        match input {
+            Input::Opened { client, result } => self.opened(client, result, now, out),
+            Input::Told { client, event } => {
+                if let Some(client) = self.entities.teller(client) {
+                    client.told(event);
+                }
+                self.advance(now, out);
+            }
+            Input::Logged { client, message } => {
+                if let Some(client) = self.entities.teller(client) {
+                    client.logged.push(message);
+                }
+                self.advance(now, out);
+            }
+            Input::Traced { client, span } => {
+                if let Some(client) = self.entities.teller(client) {
+                    client.traced.push(span);
+                }
+                self.advance(now, out);
+            }
+            Input::Ended { token, result } => {
+                if !self.sequenced(token, &result, now, out) {
+                    self.ended(token, result, now, out);
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
+        match self.phase {
+            Phase::New => self.begin(now, out),
+            Phase::Running if self.deadline().is_some_and(|due| due <= now.judged) => {
+                self.advance(now, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::New => Some(Instant::ZERO),
+            Phase::Running => {
+                let waits = self.actors.iter().filter_map(|actor| actor.current.as_ref());
+                let waits = waits.filter_map(|current| current.wait.until());
+                let opening = self.opening.iter().filter_map(|opening| opening.until);
+                waits.chain(opening).chain(self.messages_by).min()
+            }
+            _ => None,
+        }
+    }
+}

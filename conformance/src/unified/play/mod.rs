@@ -1,0 +1,44 @@
+//! A test that is played: a machine without I/O, whose caller performs what it asks for and tells
+//! it what came of it (Unified Test Format, "Executing a Test").
+//!
+//! [`needs`] says beforehand what a test asks of the client that the client does not have.
+//! [`Play`] is the machine: its operations call the client's interface through [`Action`]s, one for
+//! each call, and its waits are [`Input`]s and deadlines.
+
+mod actor;
+mod arguments;
+mod asked;
+mod assertion;
+mod data;
+mod entities;
+mod events;
+mod failed;
+mod fault;
+mod logged;
+mod machine;
+mod need;
+mod observed;
+mod operation;
+mod runner;
+#[cfg(test)]
+mod tests;
+mod traced;
+
+pub use failed::Failed;
+pub use fault::{Broken, Fault};
+pub use logged::Logged;
+pub use machine::{Action, Command, Ended, Input, OpenClient, Operate, Play, Token};
+pub use need::needs;
+pub use observed::Observed;
+pub use traced::Traced;
+
+use crate::spec::Difference;
+
+/// Says that something is wrong at a place in the test.
+fn wrong(
+    place: impl Into<String>,
+    expected: impl Into<String>,
+    found: impl std::fmt::Display,
+) -> Difference {
+    Difference { place: place.into(), expected: expected.into(), found: found.to_string() }
+}

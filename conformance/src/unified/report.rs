@@ -1,0 +1,175 @@
+//! The report of a run: what became of each test, and a table of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::spec::Difference;
+
+/// The verdict on each test, on each deployment, with each runtime.
+///
+/// It displays as a table by suite, server and runtime; then what is needed, by how many tests;
+/// then each failure.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// The tests, in the order in which they were played.
+    pub rows: Vec<Row>,
+}
+
+/// The verdict on a test, where and how it was played.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The suite.
+    pub suite: String,
+    /// The deployment; `none` for a file that was judged by its form.
+    pub server: String,
+    /// The runtime; `none` for a file that was judged by its form.
+    pub runtime: String,
+    /// The file and the test.
+    pub test: String,
+    /// The verdict.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// The verdict on a test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", content = "because", rename_all = "camelCase")]
+pub enum Verdict {
+    /// It was played, and all was as it should be.
+    Passed,
+    /// It was played, and something was not.
+    Failed(Difference),
+    /// It was not played, for want of this in the client.
+    Needs(Vec<String>),
+    /// It was not played, as it cannot be on that deployment.
+    CannotRun(String),
+}
+
+/// The number of tests by verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Counts([usize; 4]);
+
+impl Counts {
+    fn add(&mut self, verdict: &Verdict) {
+        let column = match verdict {
+            Verdict::Passed => 0,
+            Verdict::Failed(_) => 1,
+            Verdict::Needs(_) => 2,
+            Verdict::CannotRun(_) => 3,
+        };
+        self.0[column] += 1;
+    }
+}
+
+impl Report {
+    /// Returns whether any test failed.
+    pub fn has_failures(&self) -> bool {
+        self.rows.iter().any(|row| matches!(row.verdict, Verdict::Failed(_)))
+    }
+
+    /// Adds what became of tests on other deployments.
+    pub fn extend(&mut self, other: Self) {
+        self.rows.extend(other.rows);
+    }
+
+    /// Returns the table as a page has it; rows of runtimes that fared alike are one.
+    pub fn page(&self) -> String {
+        let mut page = "| suite | server | runtime | passed | failed | needs | cannot run |\n\
+                        | --- | --- | --- | --- | --- | --- | --- |\n"
+            .to_owned();
+        for ((suite, server), runtimes) in self.counts() {
+            let mut alike: BTreeMap<Counts, Vec<&str>> = BTreeMap::new();
+            for (runtime, counts) in runtimes {
+                alike.entry(counts).or_default().push(runtime);
+            }
+            for (Counts([passed, failed, needs, cannot]), runtimes) in alike {
+                let where_to = format!("| {suite} | {server} | {} |", runtimes.join(", "));
+                page += &format!("{where_to} {passed} | {failed} | {needs} | {cannot} |\n");
+            }
+        }
+        page
+    }
+
+    /// Returns what is needed, and by how many tests, as a page has it; the most wanted first.
+    pub fn needs_page(&self) -> String {
+        table("needs", &self.needs())
+    }
+
+    /// Returns why tests cannot run, and how many, on whichever deployments, as a page has it.
+    pub fn obstacles_page(&self) -> String {
+        let reasons = self.reasons(|verdict| match verdict {
+            Verdict::CannotRun(reason) => std::slice::from_ref(reason),
+            _ => &[],
+        });
+        table("cannot run on some deployment", &reasons)
+    }
+
+    /// Counts by suite and server, and then by runtime.
+    fn counts(&self) -> BTreeMap<(&str, &str), BTreeMap<&str, Counts>> {
+        let mut counts: BTreeMap<_, BTreeMap<&str, Counts>> = BTreeMap::new();
+        for Row { suite, server, runtime, verdict, .. } in &self.rows {
+            let of_suite = counts.entry((suite.as_str(), server.as_str())).or_default();
+            of_suite.entry(runtime.as_str()).or_default().add(verdict);
+        }
+        counts
+    }
+
+    /// Counts the tests by reason, each once on whichever deployments; the most frequent first.
+    fn reasons(&self, reasons: fn(&Verdict) -> &[String]) -> Vec<(&str, usize)> {
+        let mut tests: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
+        for row in &self.rows {
+            for reason in reasons(&row.verdict) {
+                tests.entry(reason).or_default().insert((&row.suite, &row.test));
+            }
+        }
+        let mut tests: Vec<_> = tests.into_iter().map(|(reason, of)| (reason, of.len())).collect();
+        tests.sort_by_key(|(_, tests)| std::cmp::Reverse(*tests));
+        tests
+    }
+
+    fn needs(&self) -> Vec<(&str, usize)> {
+        self.reasons(|verdict| match verdict {
+            Verdict::Needs(names) => names,
+            _ => &[],
+        })
+    }
+}
+
+/// Writes reasons and numbers of tests as a page has them.
+fn table(headline: &str, reasons: &[(&str, usize)]) -> String {
+    let rows = reasons.iter().map(|(reason, tests)| format!("| {reason} | {tests} |\n"));
+    format!("| {headline} | tests |\n| --- | --- |\n{}", rows.collect::<String>())
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = self.counts();
+        let width = |longest: Option<usize>| longest.unwrap_or_default().max(7);
+        let suites = width(counts.keys().map(|(suite, _)| suite.len()).max());
+        let servers = width(counts.keys().map(|(_, server)| server.len()).max());
+        write!(f, "{:suites$}  {:servers$}  {:10}", "suite", "server", "runtime")?;
+        writeln!(f, "  {:>6}  {:>6}  {:>6}  {:>10}", "passed", "failed", "needs", "cannot run")?;
+        for ((suite, server), runtimes) in &counts {
+            for (runtime, Counts([passed, failed, needs, cannot])) in runtimes {
+                write!(f, "{suite:suites$}  {server:servers$}  {runtime:10}")?;
+                writeln!(f, "  {passed:>6}  {failed:>6}  {needs:>6}  {cannot:>10}")?;
+            }
+        }
+        let needs = self.needs();
+        if !needs.is_empty() {
+            writeln!(f, "\nneeds, and by how many tests:")?;
+        }
+        for (need, tests) in needs {
+            writeln!(f, "  {tests:>5}  {need}")?;
+        }
+        for Row { suite, server, runtime, test, verdict } in &self.rows {
+            if let Verdict::Failed(Difference { place, expected, found }) = verdict {
+                writeln!(f, "\nFAILED {suite} on {server} with {runtime}\n  {test}")?;
+                writeln!(f, "    {place}\n      expected: {expected}\n      found:    {found}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,515 @@
+//! Members of the embedded deployment that keep data answer as real servers do: the same commands in
+//! the same order, and the same replies.
+
+use std::time::Duration;
+
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson, Document, doc};
+use libtest_mimic::{Failed, Trial};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
+use sdam_conformance::mongod::{self, Connection, Options, ReplicaSet};
+
+type Outcome<T = ()> = Result<T, Failed>;
+
+/// The time that anything may take; each step takes at most seconds.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The fields of replies, and of errors in them, that depend on when and by whom they are given, and
+/// messages: each server words them differently from version to version.
+const VOLATILE: [&str; 15] = [
+    "$clusterTime",
+    "operationTime",
+    "opTime",
+    "electionId",
+    "errmsg",
+    "errInfo",
+    "id",
+    "uuid",
+    "sizeOnDisk",
+    "totalSize",
+    "totalSizeMb",
+    "atClusterTime",
+    "commitQuorum",
+    "idIndex",
+    "ns",
+];
+
+pub(crate) fn trials(binaries: &[mongod::Binary]) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for binary in binaries {
+        let binary = binary.clone();
+        let name = format!("members_that_keep_data_reply_as_mongod_{}", binary.version());
+        trials.push(Trial::test(name, move || compare(&binary)));
+    }
+    trials
+}
+
+fn compare(binary: &mongod::Binary) -> Outcome {
+    let version = match (binary.version().major, binary.version().minor) {
+        (4, 2) => ServerVersion::V4_2,
+        (4, 4) => ServerVersion::V4_4,
+        (5, 0) => ServerVersion::V5_0,
+        (6, 0) => ServerVersion::V6_0,
+        _ => return Ok(()),
+    };
+    let real = ReplicaSet::start(binary, 1, &Options::default())?;
+    let address = real.members()[real.primary()?].address();
+    let mut theirs = Server::open(&address)?;
+
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build()?;
+    let options = EmbeddedOptions::default().with_members(1).with_version(version);
+    let embedded = runtime.block_on(async {
+        let embedded = EmbeddedCluster::start(options.with_keeps_data(true)).await?;
+        embedded.elected().await.map(|_| embedded)
+    })?;
+    let mut own = Server::open(&embedded.addresses()[0].to_string().parse()?)?;
+
+    let mut different = Vec::new();
+    for (database, command) in script(version) {
+        let (theirs, own) = (theirs.ask(database, &command)?, own.ask(database, &command)?);
+        if own != theirs {
+            different.push(format!("{command}\n    here  {own:?}\n    there {theirs:?}"));
+        }
+    }
+    match different.is_empty() {
+        true => Ok(()),
+        false => Err(different.join("\n").into()),
+    }
+}
+
+/// A server, and the cursor that it has opened last.
+struct Server {
+    connection: Connection,
+    cursor: i64,
+}
+
+impl Server {
+    fn open(address: &sdam_core::config::ServerAddress) -> Outcome<Self> {
+        Ok(Self { connection: Connection::open(address, LIMIT)?, cursor: 0 })
+    }
+
+    /// Runs a command, in which the text "the cursor" stands for that, and returns what does not
+    /// depend on the moment.
+    fn ask(&mut self, database: &str, command: &Document) -> Outcome<Document> {
+        let placed = place(command.clone().into(), self.cursor);
+        let placed = placed.as_document().cloned().unwrap_or_default();
+        let reply = self.connection.reply(database, &placed, LIMIT)?;
+        let id = reply.get_document("cursor").and_then(|it| it.get_i64("id")).unwrap_or_default();
+        if id != 0 {
+            self.cursor = id;
+        }
+        Ok(lasting(reply.into(), self.cursor).as_document().cloned().unwrap_or_default())
+    }
+}
+
+/// Puts a cursor's id where it belongs.
+fn place(value: Bson, cursor: i64) -> Bson {
+    match value {
+        Bson::String(text) if text == "the cursor" => Bson::Int64(cursor),
+        Bson::Document(document) => {
+            let placed = document.into_iter().map(|(name, value)| (name, place(value, cursor)));
+            Bson::Document(placed.collect())
+        }
+        Bson::Array(list) => list.into_iter().map(|it| place(it, cursor)).collect(),
+        other => other,
+    }
+}
+
+/// Leaves out of a reply what depends on the moment; fields are in the order of their names.
+fn lasting(value: Bson, cursor: i64) -> Bson {
+    match value {
+        Bson::Document(document) => {
+            let is_of_statement = document.contains_key("index");
+            let is_duplicate = document.get_i32("code").is_ok_and(|code| code == 11000);
+            let mut lasting: Vec<(String, Bson)> = document
+                .into_iter()
+                .filter(|(name, _)| {
+                    !VOLATILE.contains(&name.as_str())
+                        || (is_duplicate && is_of_statement && name == "errmsg")
+                })
+                .map(|(name, value)| (name, self::lasting(value, cursor)))
+                .collect();
+            lasting.sort_by(|(a, _), (b, _)| a.cmp(b));
+            Bson::Document(lasting.into_iter().collect())
+        }
+        Bson::Array(list) => list.into_iter().map(|it| lasting(it, cursor)).collect(),
+        Bson::Int64(id) if id == cursor && id != 0 => Bson::String("the cursor".to_owned()),
+        Bson::ObjectId(_) => Bson::String("an ObjectId".to_owned()),
+        other => other,
+    }
+}
+
+/// Returns the commands, each with its database.
+fn script(version: ServerVersion) -> Vec<(&'static str, Document)> {
+    let scripts = [inserts(), updates(version), find_and_modify(), reads(), pipelines(), cursors()];
+    let scripts = scripts.into_iter().chain([catalogue(version), retries(version)]);
+    let on_test = scripts.flatten().map(|command| ("test", command));
+    let rename = |to: &str, drops: bool| {
+        doc! { "renameCollection": "test.x", "to": to, "dropTarget": drops }
+    };
+    let on_admin = [
+        doc! { "listDatabases": 1, "nameOnly": true },
+        doc! { "listDatabases": 1, "filter": { "name": "test" } },
+        rename("test.view", false),
+        rename("test.renamed", false),
+        rename("test.renamed", true),
+    ];
+    let after = [
+        doc! { "listCollections": 1, "nameOnly": true, "filter": { "name": "renamed" } },
+        doc! { "dropDatabase": 1 },
+        doc! { "listCollections": 1 },
+        doc! { "find": "renamed" },
+    ];
+    let on_admin = on_admin.into_iter().map(|command| ("admin", command));
+    on_test.chain(on_admin).chain(after.map(|command| ("test", command))).collect()
+}
+
+fn inserts() -> Vec<Document> {
+    let twice = vec![doc! { "_id": 1 }, doc! { "_id": 1 }, doc! { "_id": 2 }];
+    let filled = (1..=4).map(|id| doc! { "_id": id, "x": id * 11, "s": "text" });
+    vec![
+        doc! { "insert": "x", "documents": [{ "_id": 1, "a": 1 }] },
+        doc! { "insert": "x", "documents": twice.clone() },
+        doc! { "insert": "x", "documents": twice, "ordered": false },
+        doc! { "insert": "x", "documents": [{ "_id": 1.0 }] },
+        doc! { "insert": "x", "documents": [{ "_id": "text" }, { "_id": "text" }] },
+        doc! { "insert": "x", "documents": [{ "_id": { "a": 1 } }, { "_id": { "a": 1 } }] },
+        doc! { "insert": "x", "documents": [{ "_id": [1] }] },
+        doc! { "insert": "x", "documents": [{ "_id": { "$a": 1 } }] },
+        doc! { "insert": "x", "documents": [{ "_id": "dollar", "$a": 1 }] },
+        doc! { "insert": "x", "documents": [] },
+        doc! { "insert": "", "documents": [{}] },
+        doc! { "find": "x" },
+        doc! { "delete": "x", "deletes": [{ "q": { "_id": 1 }, "limit": 1 }] },
+        doc! { "delete": "x", "deletes": [{ "q": {}, "limit": 0 }] },
+        doc! { "delete": "x", "deletes": [{ "q": { "$foo": 1 }, "limit": 0 }] },
+        doc! { "delete": "none", "deletes": [{ "q": {}, "limit": 0 }] },
+        doc! { "insert": "x", "documents": filled.collect::<Vec<_>>() },
+    ]
+}
+
+fn updates(version: ServerVersion) -> Vec<Document> {
+    let mut statements = vec![
+        doc! { "q": { "_id": 1 }, "u": { "$set": { "x": 12, "b.c": 1 } } },
+        doc! { "q": { "_id": 1 }, "u": { "$set": { "x": 12 } } },
+        doc! { "q": { "_id": { "$gt": 1 } }, "u": { "$inc": { "x": 1 } }, "multi": true },
+        doc! { "q": { "_id": 1 }, "u": { "$unset": { "b": "" }, "$mul": { "x": 2 } } },
+        doc! { "q": { "_id": 1 }, "u": { "list": [1, 2, 3], "x": 1 } },
+        doc! { "q": { "_id": 1 }, "u": { "$push": { "list": 1 } } },
+        doc! { "q": { "_id": 1 }, "u": { "$addToSet": { "list": { "$each": [1, 5] } } } },
+        doc! { "q": { "_id": 1 }, "u": { "$pull": { "list": { "$gte": 3 } } } },
+        doc! { "q": { "_id": 1 }, "u": { "$pop": { "list": 1 } } },
+        doc! { "q": { "_id": 1 }, "u": { "$set": { "list.$[i]": 7 } }, "arrayFilters": [{ "i": 2 }] },
+        doc! { "q": { "_id": 1 }, "u": { "$set": { "list.$[]": 8 } } },
+        doc! { "q": { "_id": 1 }, "u": { "$set": { "list.3": 9 } } },
+        doc! { "q": { "_id": 1 }, "u": { "$rename": { "x": "y" } } },
+        doc! { "q": { "_id": 1 }, "u": { "$min": { "y": 0 }, "$max": { "z": 3 } } },
+        doc! { "q": { "_id": 1 }, "u": [{ "$set": { "p": { "$add": ["$y", 1] } } }] },
+        doc! { "q": { "_id": 1 }, "u": [{ "$unset": "p" }, { "$replaceWith": { "x": 11 } }] },
+        doc! { "q": { "_id": 5, "a": 1 }, "u": { "$set": { "x": 5 } }, "upsert": true },
+        doc! { "q": { "_id": 6, "a": { "$gt": 1 } }, "u": { "x": 6 }, "upsert": true },
+        doc! { "q": { "a": 7 }, "u": { "_id": 7 }, "upsert": true },
+        doc! { "q": { "none": 1 }, "u": { "$setOnInsert": { "x": 8 } }, "upsert": true },
+        doc! { "q": { "none": 2 }, "u": { "x": 8 } },
+        doc! { "q": { "_id": 1 }, "u": { "$foo": { "x": 1 } } },
+        doc! { "q": { "_id": 1 }, "u": { "$set": { "_id": 2 } } },
+        doc! { "q": { "_id": 1 }, "u": { "_id": 2 } },
+        doc! { "q": { "_id": 2 }, "u": { "$inc": { "s": 1 } } },
+        doc! { "q": { "_id": 2 }, "u": { "$mul": { "s": 1 } } },
+        doc! { "q": { "_id": 2 }, "u": { "$push": { "s": 1 } } },
+        doc! { "q": { "_id": 2 }, "u": { "$set": { "s.a": 1 } } },
+        doc! { "q": {}, "u": { "$set": { "a": 1 }, "$inc": { "a.b": 1 } } },
+        doc! { "q": {}, "u": { "$set": { "a.$[i]": 1 } } },
+        doc! { "q": {}, "u": { "x": 1 }, "multi": true },
+        doc! { "q": { "$foo": 1 }, "u": { "x": 1 } },
+        doc! { "q": { "x": { "$foo": 1 } }, "u": { "x": 1 } },
+        doc! { "q": { "$expr": { "$eq": ["$_id", "$$id"] } }, "u": { "x": 1 } },
+        doc! { "q": { "_id": 1 }, "u": { "$set": { "x": 11 } }, "collation": { "locale": "simple" } },
+    ];
+    if version >= ServerVersion::V5_0 {
+        let set = doc! { "field": { "$literal": "$a" }, "value": 1, "input": "$$ROOT" };
+        statements
+            .push(doc! { "q": { "_id": 1 }, "u": [{ "$replaceWith": { "$setField": set } }] });
+        statements.push(doc! { "q": { "_id": 1 }, "u": [{ "$unset": "x" }] });
+    }
+    if version >= ServerVersion::V4_4 {
+        let keys = doc! { "_id": 1 };
+        statements.push(doc! { "q": { "_id": 1 }, "u": { "x": 11 }, "hint": "_id_" });
+        statements.push(doc! { "q": { "_id": 1 }, "u": { "x": 11 }, "hint": keys });
+        statements.push(doc! { "q": { "_id": 1 }, "u": { "x": 11 }, "hint": "none" });
+    }
+    let mut commands = Vec::new();
+    for statement in statements {
+        commands.push(doc! { "update": "x", "updates": [statement] });
+        commands.push(doc! { "find": "x", "filter": { "_id": { "$lt": 100 } } });
+    }
+    commands.push(doc! { "delete": "x", "deletes": [{ "q": { "_id": { "$not": { "$lt": 5 } } }, "limit": 0 }] });
+    commands
+}
+
+fn find_and_modify() -> Vec<Document> {
+    let modify = |fields: Document| {
+        let mut command = doc! { "findAndModify": "x" };
+        command.extend(fields);
+        command
+    };
+    let all = [
+        doc! { "query": { "_id": { "$gt": 1 } }, "sort": { "x": -1 }, "update": { "$inc": { "x": 1 } } },
+        doc! { "query": { "_id": 2 }, "update": { "$set": { "x": 1 } }, "new": true, "fields": { "x": 1 } },
+        doc! { "query": { "_id": 2 }, "update": { "y": 1 }, "new": true },
+        doc! { "query": { "_id": 9 }, "update": { "y": 1 } },
+        doc! { "query": { "_id": 9 }, "update": { "y": 1 }, "new": true, "upsert": true },
+        doc! { "query": { "_id": 10 }, "update": { "y": 1 }, "upsert": true },
+        doc! { "query": { "_id": 9 }, "remove": true },
+        doc! { "query": { "_id": 9 }, "remove": true },
+        doc! { "query": { "_id": 10 }, "remove": true, "fields": { "_id": 0 } },
+        doc! { "query": { "_id": 2 }, "remove": true, "update": {} },
+        doc! { "query": { "_id": 2 } },
+        doc! { "query": { "_id": 2 }, "update": { "_id": 3 } },
+        doc! { "query": { "_id": 2 }, "update": { "$foo": { "a": 1 } } },
+        doc! { "query": { "_id": 77 }, "update": { "$set": { "_id": 1 } }, "upsert": true },
+        doc! { "query": { "none": 1 }, "update": { "_id": 1 }, "upsert": true },
+    ];
+    all.into_iter().map(modify).collect()
+}
+
+fn filters() -> Vec<Document> {
+    vec![
+        doc! { "x": { "$gt": 1, "$lte": 33 } },
+        doc! { "x": { "$ne": 33 } },
+        doc! { "x": null },
+        doc! { "x": { "$in": [1, 44] } },
+        doc! { "x": { "$nin": [1, 44] } },
+        doc! { "list": 2 },
+        doc! { "list": [1, 2] },
+        doc! { "list": { "$size": 2 } },
+        doc! { "list": { "$all": [1, 2] } },
+        doc! { "list.1": 2 },
+        doc! { "in.a": 1 },
+        doc! { "in.a": null },
+        doc! { "in": { "$elemMatch": { "a": 2 } } },
+        doc! { "list": { "$elemMatch": { "$gt": 1, "$lt": 3 } } },
+        doc! { "in.a": { "$exists": false } },
+        doc! { "s": { "$type": "string" } },
+        doc! { "x": { "$type": ["number", "null"] } },
+        doc! { "x": { "$mod": [11, 0] } },
+        doc! { "$or": [{ "_id": 1 }, { "s": "b" }] },
+        doc! { "$nor": [{ "_id": 1 }, { "s": "b" }] },
+        doc! { "x": { "$not": { "$gt": 20 } } },
+        doc! { "$expr": { "$gt": ["$x", 20] } },
+        doc! { "$expr": { "$eq": ["$_id", "$$id"] } },
+        doc! { "$or": [] },
+        doc! { "$foo": 1 },
+        doc! { "x": { "$foo": 1 } },
+        doc! { "x": { "$in": 1 } },
+    ]
+}
+
+fn reads() -> Vec<Document> {
+    let mut commands = vec![
+        doc! { "delete": "r", "deletes": [{ "q": {}, "limit": 0 }] },
+        doc! { "insert": "r", "documents": [
+            { "_id": 1, "x": 11, "s": "b", "list": [1, 2] },
+            { "_id": 2, "x": 22_i64, "s": "B", "in": { "a": 1 } },
+            { "_id": 3, "x": 33.0, "s": "a", "in": [{ "a": 1 }, { "a": 2 }] },
+            { "_id": 4, "x": null, "list": [] },
+            { "_id": 5, "x": "text" },
+        ] },
+    ];
+    commands.extend(
+        filters()
+            .into_iter()
+            .map(|filter| doc! { "find": "r", "filter": filter, "sort": { "_id": 1 } }),
+    );
+    let finds = [
+        doc! { "sort": { "x": -1 } },
+        doc! { "sort": { "list": 1, "_id": -1 }, "skip": 1, "limit": 3 },
+        doc! { "sort": { "s": 1, "_id": 1 }, "collation": { "locale": "en_US", "strength": 2 } },
+        doc! { "projection": { "x": 1 } },
+        doc! { "projection": { "x": 1, "_id": 0 } },
+        doc! { "projection": { "in.a": 1 } },
+        doc! { "projection": { "in.a": 0, "list": 0 } },
+        doc! { "projection": { "_id": 1 } },
+        doc! { "projection": { "_id": 0 } },
+        doc! { "limit": 2, "singleBatch": true },
+        doc! { "skip": -1 },
+        doc! { "limit": -1 },
+        doc! { "batchSize": -1 },
+        doc! { "sort": { "x": 2 } },
+        doc! { "filter": 1 },
+        doc! { "hint": "none" },
+        doc! { "hint": { "_id": 1 } },
+    ];
+    for find in finds {
+        let mut command = doc! { "find": "r" };
+        command.extend(find);
+        commands.push(command);
+    }
+    commands.extend([
+        doc! { "count": "r" },
+        doc! { "count": "r", "query": { "x": { "$gt": 1 } }, "skip": 1, "limit": 5 },
+        doc! { "count": "r", "limit": -2 },
+        doc! { "count": "none" },
+        doc! { "distinct": "r", "key": "in.a" },
+        doc! { "distinct": "r", "key": "list", "query": { "_id": 1 } },
+        doc! { "distinct": "none", "key": "x" },
+        doc! { "distinct": "r" },
+    ]);
+    commands
+}
+
+fn pipelines() -> Vec<Document> {
+    let group = doc! { "_id": null, "sum": { "$sum": "$_id" }, "n": { "$sum": 1 }, "max": { "$max": "$_id" } };
+    let by_type = doc! { "_id": { "$type": "$x" }, "ids": { "$push": "$_id" } };
+    let pipelines = [
+        vec![doc! { "$match": { "_id": { "$gt": 3 } } }, doc! { "$count": "n" }],
+        vec![doc! { "$group": group }],
+        vec![
+            doc! { "$sort": { "_id": 1 } },
+            doc! { "$group": by_type },
+            doc! { "$sort": { "_id": 1 } },
+        ],
+        vec![doc! { "$sort": { "_id": -1 } }, doc! { "$skip": 1 }, doc! { "$limit": 2 }],
+        vec![doc! { "$unwind": "$list" }, doc! { "$project": { "list": 1 } }],
+        vec![
+            doc! { "$match": { "_id": 1 } },
+            doc! { "$replaceRoot": { "newRoot": { "s": "$s" } } },
+        ],
+        vec![
+            doc! { "$match": { "_id": 1 } },
+            doc! { "$addFields": { "y": { "$concat": ["$s", "!"] } } },
+        ],
+        vec![
+            doc! { "$match": { "_id": 1 } },
+            doc! { "$project": { "t": { "$cond": [true, 1, 2] } } },
+        ],
+        vec![
+            doc! { "$match": { "_id": 2 } },
+            doc! { "$project": { "t": { "$ifNull": ["$q", "$x"] } } },
+        ],
+        vec![doc! { "$sort": { "_id": 1 } }, doc! { "$project": { "x": 1 } }, doc! { "$out": "y" }],
+        vec![doc! { "$match": { "_id": { "$lt": 3 } } }, doc! { "$merge": { "into": "y" } }],
+        vec![doc! { "$merge": { "into": "y", "whenMatched": "fail" } }],
+        vec![doc! { "$out": "y" }, doc! { "$limit": 1 }],
+        vec![doc! { "$project": { "x": 1, "s": 0 } }],
+        vec![doc! { "$project": {} }],
+        vec![doc! { "$group": { "n": 1 } }],
+        vec![doc! { "$nonsense": 1 }],
+        vec![doc! { "$project": { "x": { "$nonsense": 1 } } }],
+        vec![doc! { "$match": { "$expr": { "$eq": ["$$none", 1] } } }],
+    ];
+    let of =
+        |pipeline: Vec<Document>| doc! { "aggregate": "r", "pipeline": pipeline, "cursor": {} };
+    let mut commands: Vec<Document> = pipelines.into_iter().map(of).collect();
+    commands.push(doc! { "find": "y", "sort": { "_id": 1 } });
+    commands.push(doc! { "aggregate": "none", "pipeline": [{ "$count": "n" }], "cursor": {} });
+    commands
+}
+
+fn cursors() -> Vec<Document> {
+    let more = |size: i32| doc! { "getMore": "the cursor", "collection": "c", "batchSize": size };
+    vec![
+        doc! { "insert": "c", "documents": (0..5).map(|id| doc! { "_id": id }).collect::<Vec<_>>() },
+        doc! { "find": "c", "batchSize": 2 },
+        more(2),
+        doc! { "getMore": "the cursor", "collection": "other" },
+        more(2),
+        more(2),
+        doc! { "find": "c", "batchSize": 0 },
+        doc! { "killCursors": "c", "cursors": ["the cursor", 77_i64] },
+        more(1),
+        doc! { "getMore": 1, "collection": "c" },
+        doc! { "aggregate": "c", "pipeline": [], "cursor": { "batchSize": 4 } },
+        more(9),
+        doc! { "create": "capped", "capped": true, "size": 4096, "max": 2 },
+        doc! { "insert": "capped", "documents": [{ "_id": 1 }, { "_id": 2 }, { "_id": 3 }] },
+        doc! { "find": "capped" },
+        doc! { "find": "capped", "tailable": true, "awaitData": true },
+        doc! { "getMore": "the cursor", "collection": "capped", "maxTimeMS": 10 },
+        doc! { "insert": "capped", "documents": [{ "_id": 4 }] },
+        doc! { "getMore": "the cursor", "collection": "capped", "maxTimeMS": 10 },
+        doc! { "find": "c", "tailable": true },
+        doc! { "create": "nosize", "capped": true },
+    ]
+}
+
+fn catalogue(version: ServerVersion) -> Vec<Document> {
+    let index = |key: &str, name: &str| doc! { "key": { key: 1 }, "name": name };
+    let mut unique = index("x", "x_1");
+    unique.insert("unique", true);
+    let mut clash = index("s", "s_unique");
+    clash.insert("unique", true);
+    let create = |index: &Document| doc! { "createIndexes": "i", "indexes": [index.clone()] };
+    let mut commands = vec![
+        doc! { "create": "i" },
+        doc! { "create": "i", "capped": true, "size": 4096 },
+        create(&unique),
+        create(&unique),
+        create(&index("x", "other")),
+        create(&index("y", "x_1")),
+        create(&doc! { "key": { "y": 1 } }),
+        doc! { "insert": "i", "documents": [{ "_id": 1, "x": 1, "s": 1 }, { "_id": 2, "x": 2, "s": 1 }] },
+        doc! { "insert": "i", "documents": [{ "_id": 3, "x": 1 }] },
+        doc! { "update": "i", "updates": [{ "q": { "_id": 2 }, "u": { "$set": { "x": 1 } } }] },
+        create(&clash),
+        doc! { "find": "i", "hint": "x_1" },
+        doc! { "dropIndexes": "i", "index": "x_1" },
+        doc! { "dropIndexes": "i", "index": "x_1" },
+        doc! { "dropIndexes": "i", "index": "_id_" },
+        create(&index("z", "z_1")),
+        doc! { "dropIndexes": "i", "index": "*" },
+        doc! { "dropIndexes": "none", "index": "*" },
+        doc! { "listIndexes": "i" },
+        doc! { "listIndexes": "none" },
+        doc! { "create": "view", "viewOn": "r", "pipeline": [{ "$match": { "_id": 1 } }] },
+        doc! { "find": "view" },
+        doc! { "count": "view" },
+        doc! { "listCollections": 1, "filter": { "name": "view" }, "nameOnly": true },
+        doc! { "listCollections": 1, "filter": { "name": "capped" } },
+        doc! { "collMod": "i", "validator": { "v": { "$type": "string" } } },
+        doc! { "insert": "i", "documents": [{ "_id": 9 }] },
+        doc! { "insert": "i", "documents": [{ "_id": 9 }], "bypassDocumentValidation": true },
+        doc! { "findAndModify": "i", "query": { "_id": 9 }, "update": { "$set": { "v": 1 } } },
+        doc! { "listCollections": 1, "filter": { "name": "i" } },
+        doc! { "collMod": "none", "validator": {} },
+        doc! { "drop": "i" },
+        doc! { "drop": "i" },
+        doc! { "listCollections": 1, "filter": { "name": "none" } },
+    ];
+    if version >= ServerVersion::V4_4 {
+        // Names of indexes that are not asked for are refused since then.
+        commands.push(doc! { "createIndexes": "i", "indexes": [] });
+    }
+    commands
+}
+
+fn retries(version: ServerVersion) -> Vec<Document> {
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let numbered = |mut command: Document, number: i64| {
+        command.insert("lsid", doc! { "id": id.clone() });
+        command.insert("txnNumber", number);
+        command
+    };
+    let insert = doc! { "insert": "n", "documents": [{ "_id": 1, "a": 0 }, { "_id": 2 }] };
+    let update = doc! { "update": "n", "updates": [
+        { "q": { "_id": 1 }, "u": { "$inc": { "a": 1 } } },
+        { "q": { "_id": 9 }, "u": { "$inc": { "a": 1 } }, "upsert": true },
+    ] };
+    let modify =
+        doc! { "findAndModify": "n", "query": { "_id": 1 }, "update": { "$inc": { "a": 1 } } };
+    let remove = doc! { "delete": "n", "deletes": [{ "q": { "_id": 2 }, "limit": 1 }] };
+    let all = doc! { "delete": "n", "deletes": [{ "q": { "_id": 2 }, "limit": 0 }] };
+    let mut commands = vec![doc! { "create": "n" }];
+    for (number, command) in (1..).zip([insert, update, modify, remove]) {
+        commands.push(numbered(command.clone(), number));
+        commands.push(numbered(command, number));
+        commands.push(doc! { "find": "n", "sort": { "_id": 1 } });
+    }
+    commands.push(numbered(doc! { "insert": "n", "documents": [{ "_id": 5 }] }, 1));
+    commands.push(numbered(all, 9));
+    if version >= ServerVersion::V4_4 {
+        commands.push(doc! { "insert": "n", "documents": [{ "_id": 5 }], "txnNumber": 1_i64 });
+    }
+    commands
+}

@@ -1,0 +1,26 @@
+//! The likely causes of what goes wrong, with advice: one vocabulary, and the place where verdicts
+//! are found.
+//!
+//! A [`Verdict`] is a likely cause, with one sentence of [words](std::fmt::Display) and
+//! [advice](Verdict::advice) apart from it. What a client knows by itself is judged here; verdicts
+//! that need more evidence are found by whoever gathers that, as `sdam doctor` does, in the same
+//! vocabulary.
+
+mod advice;
+mod error;
+mod failure;
+mod judge;
+mod limit;
+mod operation;
+mod records;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+pub use advice::{Advice, Finding};
+pub use error::{Check, SelectionError, Trouble};
+pub(crate) use judge::{Circumstances, Staleness};
+pub use limit::other_timeout;
+pub(crate) use operation::MANY_REFUSALS;
+pub use operation::{Pause, ServerEvidence};
+pub use verdict::{Disagreement, SLOW_LOOKUP, Verdict};

@@ -1,0 +1,387 @@
+//! The errors of operations, and their meaning for the server.
+//!
+//! Implements the classification in "Error handling" of the SDAM specification; what follows from
+//! it is the topology's business.
+
+use bson::oid::ObjectId;
+use bson::{RawBsonRef, RawDocument};
+
+use crate::config::ServerAddress;
+use crate::description::TopologyVersion;
+use crate::failure::{Cause, Failure, Stage};
+use crate::hello;
+use crate::id::Generation;
+use crate::process::Forked;
+use crate::text::beginning;
+use crate::wire::{self, SequenceError, WireError};
+
+/// The label of errors by which a server sheds load.
+pub const SYSTEM_OVERLOADED: &str = "SystemOverloadedError";
+
+/// The label of errors after which the same command may be sent again.
+pub const RETRYABLE: &str = "RetryableError";
+
+/// The number of labels of a reply that are kept, and the maximum length of its message.
+const MAX_LABELS: usize = 16;
+const MAX_MESSAGE_LEN: usize = 1024;
+
+/// The failure of an operation, or of establishing a connection for one.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct OperationFailure {
+    /// The generation of the connection, or of the pool when establishing it began.
+    pub generation: Generation,
+    /// Behind a load balancer, the service of the connection, once its hello has named it.
+    pub service: Option<ObjectId>,
+    /// The maxWireVersion of the connection, or 0 if its hello was not answered.
+    pub max_wire_version: i32,
+    /// The error.
+    pub error: OperationError,
+}
+
+impl OperationFailure {
+    /// Says what went wrong on a connection of this generation whose hello named no service;
+    /// `max_wire_version` is 0 if it was not answered.
+    pub const fn new(generation: Generation, max_wire_version: i32, error: OperationError) -> Self {
+        Self { generation, service: None, max_wire_version, error }
+    }
+
+    /// Replaces [`service`](Self::service).
+    #[must_use]
+    pub const fn with_service(mut self, service: Option<ObjectId>) -> Self {
+        self.service = service;
+        self
+    }
+}
+
+/// Describes bytes that are no message of the protocol, at this stage of a connection.
+pub fn unreadable(stage: Stage, error: &WireError) -> Failure {
+    match error {
+        WireError::OtherProtocol(protocol) => {
+            let cause = Cause::OtherProtocol { protocol: (*protocol).into() };
+            Failure::new(stage, cause, format!("{error}: this is not a MongoDB port"))
+        }
+        _ => Failure::new(stage, Cause::Malformed, format!("malformed reply: {error}")),
+    }
+}
+
+/// The error of an operation.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperationError {
+    /// The stream failed; its stage says how far the connection had come.
+    #[error("{0}")]
+    Stream(Failure),
+    /// The server replied with an error.
+    #[error("{error}")]
+    Reply {
+        /// The stage of the connection.
+        stage: Stage,
+        /// The error.
+        error: CommandError,
+    },
+    /// The command was not sent; that says nothing of the server.
+    #[error("the command cannot be sent: {0}")]
+    Invalid(InvalidCommand),
+}
+
+impl From<InvalidCommand> for OperationError {
+    fn from(reason: InvalidCommand) -> Self {
+        Self::Invalid(reason)
+    }
+}
+
+/// The reason why a command cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidCommand {
+    /// The document has no field.
+    #[error("it is empty; its first field must be the command's name")]
+    Empty,
+    /// The document is not BSON.
+    #[error("malformed BSON: {0}")]
+    Bson(String),
+    /// The database has no name, or one with NUL in it.
+    #[error("the name of the database must have at least one character, and no NUL")]
+    Database,
+    /// It cannot have these document sequences.
+    #[error("it has {0}")]
+    Sequence(SequenceError),
+    /// The server takes no messages of that length.
+    #[error("it has {length} bytes; the server takes messages of at most {limit}")]
+    TooLong {
+        /// The length.
+        length: usize,
+        /// The maximum length.
+        limit: usize,
+    },
+    /// The last exchange has not ended: its future was dropped, or not all replies were read.
+    #[error("the last exchange on this connection was not finished; check out another one")]
+    Busy,
+    /// The outcome of the last exchange was not reported.
+    #[error("raw messages were exchanged, and what came of it must be reported first")]
+    Unreported,
+    /// The connection has failed.
+    #[error("the connection has already failed; check out another one")]
+    Broken,
+    /// The connection is another process's.
+    #[error(transparent)]
+    Forked(#[from] Forked),
+    /// The server at which a cursor was opened has left the deployment.
+    #[error("{0} is no member of the deployment any more")]
+    NotAMember(ServerAddress),
+    /// The session is another client's.
+    #[error("the session was started by another client")]
+    ForeignSession,
+    /// Whoever writes the command for its server has refused to, and knows why.
+    #[error("it cannot be written for this server")]
+    NotWritten,
+    /// There is no message to wait for.
+    #[error("no reply is due")]
+    NoReplyDue,
+}
+
+impl OperationError {
+    /// Returns the labels of the error (newer than the texts: "Backpressure labels").
+    ///
+    /// Network errors and time-outs while connecting or during hello may be the server's way to
+    /// shed load, and have both; those that cannot, as a name that does not resolve, have none.
+    pub fn labels(&self) -> Vec<&str> {
+        match self {
+            Self::Stream(failure) if failure.may_be_overload() => {
+                vec![SYSTEM_OVERLOADED, RETRYABLE]
+            }
+            Self::Stream(_) | Self::Invalid(_) => Vec::new(),
+            Self::Reply { error, .. } => error.labels.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// Returns whether the server sheds load, which says nothing against it.
+    pub fn is_overload(&self) -> bool {
+        self.labels().contains(&SYSTEM_OVERLOADED)
+    }
+
+    /// Returns how far the connection had come.
+    pub const fn stage(&self) -> Stage {
+        match self {
+            Self::Stream(failure) => failure.stage,
+            Self::Reply { stage, .. } => *stage,
+            Self::Invalid(_) => Stage::Operate,
+        }
+    }
+
+    /// Describes the error as a server's description does.
+    pub fn to_failure(&self) -> Failure {
+        match self {
+            Self::Stream(failure) => failure.clone(),
+            Self::Invalid(_) => {
+                Failure::new(Stage::Operate, Cause::Configuration, self.to_string())
+            }
+            Self::Reply { stage, error } => {
+                let (code, name) = (error.code.unwrap_or(0), error.code_name.as_str().into());
+                Failure::new(*stage, Cause::Command { code, name }, error.message.as_str())
+            }
+        }
+    }
+}
+
+/// An error that a server replied with.
+#[derive(Clone, Debug, PartialEq, Default)]
+#[non_exhaustive]
+pub struct CommandError {
+    /// The error's number.
+    pub code: Option<i32>,
+    /// The error's name, empty if there is none.
+    pub code_name: String,
+    /// The error's message, empty if there is none; cut after 1 kB.
+    pub message: String,
+    /// The labels that the server gave it.
+    pub labels: Vec<String>,
+    /// The freshness of the server's word.
+    pub topology_version: Option<TopologyVersion>,
+}
+
+/// The meaning of an error for the state of a replica set member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StateChange {
+    /// "not writable primary"
+    NotWritablePrimary,
+    /// "node is recovering"
+    Recovering,
+    /// "node is shutting down", which is also recovering
+    ShuttingDown,
+}
+
+impl CommandError {
+    /// Finds the error in a reply: that of the command, or else of its write concern.
+    ///
+    /// Errors within `writeErrors` MUST NOT be looked at. What is malformed in the reply counts as
+    /// absent. `None` if the command succeeded.
+    ///
+    /// ```
+    /// use sdam_core::bson::rawdoc;
+    /// use sdam_core::operation::{CommandError, StateChange};
+    ///
+    /// let reply = rawdoc! { "ok": 0, "code": 10107, "errmsg": "not primary" };
+    /// let error = CommandError::in_reply(&reply).unwrap();
+    /// assert_eq!(error.state_change(), Some(StateChange::NotWritablePrimary));
+    /// assert_eq!(CommandError::in_reply(&rawdoc! { "ok": 1 }), None);
+    /// ```
+    pub fn in_reply(reply: &RawDocument) -> Option<Self> {
+        let (mut ok, mut error, mut write_concern) = (false, Self::default(), None);
+        for (key, value) in reply.iter().map_while(Result::ok) {
+            match (key.as_str(), value) {
+                ("ok", value) => ok = wire::ok(value) == Some(true),
+                ("writeConcernError", RawBsonRef::Document(document)) => {
+                    write_concern = Some(document);
+                }
+                ("topologyVersion", value) => {
+                    error.topology_version = hello::topology_version(value).ok();
+                }
+                ("errorLabels", RawBsonRef::Array(labels)) => {
+                    let labels = labels.into_iter().map_while(Result::ok).take(MAX_LABELS);
+                    error.labels = labels.filter_map(text).collect();
+                }
+                (key, value) => error.read(key, value),
+            }
+        }
+        if !ok {
+            return Some(error);
+        }
+        let mut nested = Self {
+            topology_version: error.topology_version,
+            labels: error.labels,
+            ..Self::default()
+        };
+        for (key, value) in write_concern?.iter().map_while(Result::ok) {
+            nested.read(key.as_str(), value);
+        }
+        Some(nested)
+    }
+
+    fn read(&mut self, key: &str, value: RawBsonRef<'_>) {
+        match (key, value) {
+            ("code", RawBsonRef::Int32(code)) => self.code = Some(code),
+            ("code", RawBsonRef::Int64(code)) => self.code = i32::try_from(code).ok(),
+            ("code", RawBsonRef::Double(code)) => self.code = Some(code as i32),
+            ("codeName", value) => self.code_name = text(value).unwrap_or_default(),
+            ("errmsg" | "$err", value) => self.message = text(value).unwrap_or_default(),
+            _ => {}
+        }
+    }
+
+    /// Says whether this is a "not writable primary" or a "node is recovering" error: by its code
+    /// alone, and by its message only if it has none.
+    pub fn state_change(&self) -> Option<StateChange> {
+        match self.code {
+            Some(11600 | 91) => Some(StateChange::ShuttingDown),
+            Some(11602 | 13436 | 189) => Some(StateChange::Recovering),
+            Some(10107 | 13435 | 10058) => Some(StateChange::NotWritablePrimary),
+            Some(_) => None,
+            None if self.says("not master or secondary") || self.says("node is recovering") => {
+                Some(StateChange::Recovering)
+            }
+            None if self.says("not master") => Some(StateChange::NotWritablePrimary),
+            None => None,
+        }
+    }
+
+    /// Says whether a member that is no primary complains of a command without `$readPreference`
+    /// ("NotPrimaryNoSecondaryOk").
+    ///
+    /// Of a server that is taken for the primary it says that it is none any more, and commands for
+    /// the primary have no `$readPreference`; of any other member it says nothing new.
+    pub(crate) const fn wants_secondary_ok(&self) -> bool {
+        matches!(self.code, Some(13435))
+    }
+
+    /// Returns the name, or the number where there is none.
+    pub(crate) fn name_or_code(&self) -> String {
+        match (self.code_name.is_empty(), self.code) {
+            (false, _) => self.code_name.clone(),
+            (true, Some(code)) => format!("code {code}"),
+            (true, None) => self.message.clone(),
+        }
+    }
+
+    fn says(&self, words: &str) -> bool {
+        self.message.contains(words)
+    }
+}
+
+impl std::fmt::Display for CommandError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)?;
+        match (self.code, self.code_name.as_str()) {
+            (Some(code), "") => write!(f, " (code {code})")?,
+            (Some(code), name) => write!(f, " ({name}, code {code})")?,
+            (None, _) => {}
+        }
+        match self.labels.is_empty() {
+            true => Ok(()),
+            false => write!(f, " [{}]", self.labels.join(", ")),
+        }
+    }
+}
+
+fn text(value: RawBsonRef<'_>) -> Option<String> {
+    let text = value.as_str()?;
+    Some(beginning(text, MAX_MESSAGE_LEN).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::{CommandError, StateChange};
+
+    #[test]
+    fn state_change_errors_are_told_by_code_and_without_one_by_message() {
+        let by_code = |code: i32| {
+            let reply = rawdoc! { "ok": 0, "code": code, "errmsg": "not master" };
+            CommandError::in_reply(&reply).unwrap().state_change()
+        };
+        for code in [11600, 91] {
+            assert_eq!(by_code(code), Some(StateChange::ShuttingDown), "{code}");
+        }
+        for code in [11602, 13436, 189] {
+            assert_eq!(by_code(code), Some(StateChange::Recovering), "{code}");
+        }
+        for code in [10107, 13435, 10058] {
+            assert_eq!(by_code(code), Some(StateChange::NotWritablePrimary), "{code}");
+        }
+        assert_eq!(by_code(1), None, "a code decides alone, whatever the message says");
+        let by_message = |message: &str| {
+            CommandError::in_reply(&rawdoc! { "errmsg": message, "ok": 0 }).unwrap().state_change()
+        };
+        assert_eq!(by_message("x not master or secondary"), Some(StateChange::Recovering));
+        assert_eq!(by_message("node is recovering"), Some(StateChange::Recovering));
+        assert_eq!(by_message("not master"), Some(StateChange::NotWritablePrimary));
+        assert_eq!(by_message("no such thing"), None);
+        let query_failure = rawdoc! { "$err": "not master and slaveOk=false" };
+        let error = CommandError::in_reply(&query_failure).unwrap();
+        assert_eq!(error.state_change(), Some(StateChange::NotWritablePrimary));
+    }
+
+    #[test]
+    fn write_concern_errors_count_and_write_errors_do_not() {
+        let nested = rawdoc! { "code": 91, "codeName": "ShutdownInProgress", "errmsg": "bye" };
+        let reply = rawdoc! { "ok": 1, "writeConcernError": nested.clone() };
+        let error = CommandError::in_reply(&reply).unwrap();
+        assert_eq!(error.state_change(), Some(StateChange::ShuttingDown));
+        assert_eq!(error.to_string(), "bye (ShutdownInProgress, code 91)");
+        assert_eq!(CommandError::in_reply(&rawdoc! { "ok": 1, "writeErrors": [nested] }), None);
+    }
+
+    /// Overload shows in a log.
+    #[test]
+    fn the_labels_of_an_error_stand_in_its_text() {
+        let reply = rawdoc! {
+            "ok": 0, "code": 462, "errmsg": "later",
+            "errorLabels": ["SystemOverloadedError", "RetryableError"],
+        };
+        let text = "later (code 462) [SystemOverloadedError, RetryableError]";
+        assert_eq!(CommandError::in_reply(&reply).unwrap().to_string(), text);
+    }
+}

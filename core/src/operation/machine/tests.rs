@@ -1,0 +1,455 @@
+//! The machine in virtual time, its laws asserted at every step.
+
+use std::time::Duration;
+
+use bson::rawdoc;
+
+use super::{
+    Action, AttemptOutcome, ConnectionFacts, Input, NotSent, Operation, Plan, SelectedFacts,
+    Sending, SessionUse,
+};
+use crate::config::{Options, ServerAddress};
+use crate::failure::{Cause, Failure, Stage};
+use crate::machine::{Lawful, Machine};
+use crate::operation::{
+    CommandError, Fault, MaxTime, OperationError, OperationOptions, RetryPolicy, Timeout,
+};
+use crate::time::Instant;
+
+/// The outcome of an attempt.
+#[derive(Clone, Debug, PartialEq)]
+enum Outcome {
+    Reply(u32),
+    NoServer,
+    Cleared(u32),
+    Dead(OperationError),
+    Unconnected(OperationError),
+    Exchange(u32, OperationError),
+    Labelled(Box<Outcome>),
+    Refused(NotSent),
+}
+
+impl AttemptOutcome for Outcome {
+    fn fault(&self) -> Option<Fault<'_>> {
+        match self {
+            Self::Reply(_) => None,
+            Self::NoServer => Some(Fault::Selection(true)),
+            Self::Cleared(_) => Some(Fault::PoolCleared),
+            Self::Dead(error) => Some(Fault::IdleConnection(error)),
+            Self::Unconnected(error) => Some(Fault::Establishing(error)),
+            Self::Exchange(_, error) => Some(Fault::Exchange(error)),
+            Self::Labelled(outcome) => outcome.fault(),
+            Self::Refused(reason) => Some(Fault::Refused(*reason == NotSent::Expired)),
+        }
+    }
+
+    fn base_backoff(&self) -> Option<Duration> {
+        None
+    }
+
+    fn add_retryable_write(&mut self) {
+        *self = Self::Labelled(Box::new(self.clone()));
+    }
+}
+
+fn lost(number: u32) -> Outcome {
+    let failure = Failure::new(Stage::Operate, Cause::Closed, "gone");
+    Outcome::Exchange(number, OperationError::Stream(failure))
+}
+
+fn refused(number: u32, code: i32, labels: &[&str]) -> Outcome {
+    let error = CommandError {
+        labels: labels.iter().map(|&label| label.to_owned()).collect(),
+        ..CommandError::in_reply(&rawdoc! { "ok": 0, "code": code }).unwrap()
+    };
+    Outcome::Exchange(number, OperationError::Reply { stage: Stage::Operate, error })
+}
+
+fn overloaded(number: u32) -> Outcome {
+    refused(number, 462, &["SystemOverloadedError", "RetryableError"])
+}
+
+fn labelled(outcome: Outcome) -> Outcome {
+    Outcome::Labelled(Box::new(outcome))
+}
+
+const SET: SelectedFacts = SelectedFacts {
+    min_round_trip_time: Duration::from_millis(10),
+    sharded: false,
+    retryable_writes: true,
+    max_wire_version: 17,
+};
+
+const CONNECTION: ConnectionFacts =
+    ConnectionFacts { sessions: true, retryable_writes: true, max_wire_version: 17 };
+
+/// An operation in virtual time, whose every attempt but for its exchange succeeds at once.
+struct Scene {
+    operation: Lawful<Operation<Outcome>>,
+    now: Instant,
+    selected: SelectedFacts,
+    connection: ConnectionFacts,
+    out: Vec<Action<Outcome>>,
+}
+
+impl Scene {
+    fn new(plan: Plan) -> Self {
+        let operation = Lawful::new(Operation::new(plan));
+        let out = Vec::new();
+        Self { operation, now: Instant::ZERO, selected: SET, connection: CONNECTION, out }
+    }
+
+    fn of(options: &OperationOptions, uri_options: &str) -> Self {
+        let session = SessionUse::Implicit;
+        Self::new(plan(options, uri_options).with_session(session))
+    }
+
+    fn action(&mut self) -> Option<Action<Outcome>> {
+        assert!(self.out.len() < 2, "one action answers one input: {:?}", self.out);
+        self.out.pop()
+    }
+
+    fn input(&mut self, input: Input<'_, Outcome>) {
+        self.operation.handle(self.now.into(), input, &mut self.out);
+    }
+
+    /// Goes on until a command is to be sent, or to the end.
+    fn until_sent(&mut self) -> Action<Outcome> {
+        self.operation.tick(self.now.into(), &mut self.out);
+        loop {
+            match self.action() {
+                Some(Action::Select { .. }) => self.input(Input::Selected(self.selected)),
+                Some(Action::CheckOut { .. }) => self.input(Input::CheckedOut(self.connection)),
+                Some(Action::Refuse(reason)) => self.end(Outcome::Refused(reason)),
+                Some(action) => return action,
+                None => {
+                    self.now = self.operation.deadline().expect("it waits for something");
+                    self.operation.tick(self.now.into(), &mut self.out);
+                }
+            }
+        }
+    }
+
+    fn sending(&mut self) -> Sending {
+        match self.until_sent() {
+            Action::Send(sending) => sending,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        let server: ServerAddress = "a".parse().unwrap();
+        self.input(Input::Ended { outcome, server: Some(&server), random: 1 << 63 });
+    }
+
+    /// Sends, and has it end so.
+    fn exchange(&mut self, outcome: Outcome) -> Sending {
+        let sending = self.sending();
+        self.end(outcome);
+        sending
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        match self.until_sent() {
+            Action::Done { outcome, .. } => outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn timed_out(&mut self) -> bool {
+        match self.until_sent() {
+            Action::Done { timed_out, .. } => timed_out,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn plan(options: &OperationOptions, uri_options: &str) -> Plan {
+    let uri = format!("mongodb://a/?{uri_options}");
+    Plan::new(options, RetryPolicy::of(&Options::parse(&uri).unwrap()))
+}
+
+fn retryable_write() -> OperationOptions {
+    OperationOptions::write().with_retryable(true)
+}
+
+fn timed(options: &OperationOptions, session: SessionUse, millis: u64) -> Plan {
+    let timeout = Timeout::At(Instant::from_millis(millis));
+    let selection = Some(Duration::from_secs(30));
+    plan(options, "").with_session(session).with_timeouts(timeout, selection)
+}
+
+#[test]
+fn an_operation_selects_checks_out_sends_and_ends() {
+    let mut scene = Scene::of(&retryable_write(), "");
+    let sending = scene.exchange(Outcome::Reply(1));
+    let expected =
+        Sending { session: true, transaction_number: true, max_time: None, deadline: None };
+    assert_eq!(sending, expected);
+    assert_eq!(scene.outcome(), Outcome::Reply(1));
+    scene.end(Outcome::Reply(2));
+    assert!(scene.action().is_none(), "what comes after the end is ignored");
+}
+
+/// Retryable Writes, "Executing Retryable Write Commands".
+#[test]
+fn a_write_is_sent_again_once_with_its_number() {
+    let mut scene = Scene::of(&retryable_write(), "");
+    assert!(scene.exchange(lost(1)).transaction_number);
+    assert!(scene.exchange(Outcome::Reply(2)).transaction_number);
+    assert_eq!(scene.outcome(), Outcome::Reply(2));
+    let mut scene = Scene::of(&retryable_write(), "");
+    scene.exchange(lost(1));
+    scene.exchange(lost(2));
+    assert_eq!(scene.outcome(), labelled(lost(2)), "the most recent one");
+}
+
+/// "If the server selected for the first attempt of a retryable write operation does not support
+/// retryable writes, drivers MUST execute the write as if retryable writes were not enabled."
+#[test]
+fn a_write_to_a_standalone_has_no_number_and_is_sent_once() {
+    let mut scene = Scene::of(&retryable_write(), "");
+    scene.selected.retryable_writes = false;
+    scene.connection.retryable_writes = false;
+    let sending = scene.exchange(lost(1));
+    assert_eq!((sending.session, sending.transaction_number), (true, false));
+    assert_eq!(scene.outcome(), lost(1), "without the label");
+}
+
+/// "or the selected server does not support retryable writes, retrying is not possible".
+#[test]
+fn a_write_is_not_sent_again_to_a_server_that_cannot_tell() {
+    let mut scene = Scene::of(&retryable_write(), "");
+    scene.exchange(lost(1));
+    scene.connection.retryable_writes = false;
+    assert_eq!(scene.outcome(), labelled(lost(1)));
+}
+
+/// "Drivers MUST NOT add a transaction ID to any write command with an unacknowledged write
+/// concern"; Driver Sessions, "When using unacknowledged writes".
+#[test]
+fn unacknowledged_writes_have_neither_number_nor_session() {
+    let options = retryable_write().with_acknowledged(false);
+    let mut scene = Scene::of(&options, "");
+    let sending = scene.exchange(lost(1));
+    assert_eq!((sending.session, sending.transaction_number), (false, false));
+    assert_eq!(scene.outcome(), lost(1), "and are sent once");
+    let explicit = SessionUse::Explicit { snapshot: false };
+    let mut scene = Scene::new(plan(&options, "").with_session(explicit));
+    assert_eq!(scene.outcome(), Outcome::Refused(NotSent::Unacknowledged));
+}
+
+/// A bulk write: which statements its next command has depends on the limits of the server.
+#[test]
+fn a_command_that_is_written_for_its_server_says_then_what_it_is() {
+    let sent = |options: OperationOptions, session| {
+        let mut operation =
+            Operation::<Outcome>::new(plan(&retryable_write(), "").with_session(session));
+        operation.start(Instant::ZERO);
+        operation.step(Instant::ZERO, Input::Selected(SET));
+        operation.set_options(&options);
+        operation.step(Instant::ZERO, Input::CheckedOut(CONNECTION)).unwrap()
+    };
+    let Action::Send(sending) = sent(OperationOptions::write(), SessionUse::Implicit) else {
+        panic!()
+    };
+    assert_eq!((sending.session, sending.transaction_number), (true, false));
+    let unacknowledged = OperationOptions::write().with_acknowledged(false);
+    let refused = sent(unacknowledged, SessionUse::Explicit { snapshot: false });
+    assert!(matches!(refused, Action::Refuse(NotSent::Unacknowledged)), "{refused:?}");
+}
+
+/// Driver Sessions, "How to Tell Whether a Connection Supports Sessions", and "endSession".
+#[test]
+fn sessions_need_servers_that_have_them() {
+    let options = OperationOptions::read();
+    let mut scene = Scene::of(&options, "");
+    scene.connection.sessions = false;
+    assert!(!scene.sending().session, "an implicit session is ignored");
+    let explicit = |snapshot| {
+        let plan = plan(&options, "").with_session(SessionUse::Explicit { snapshot });
+        Scene::new(plan)
+    };
+    let mut scene = explicit(false);
+    scene.connection.sessions = false;
+    assert_eq!(scene.outcome(), Outcome::Refused(NotSent::SessionsUnsupported));
+    let mut scene = explicit(true);
+    scene.connection.max_wire_version = 12;
+    assert_eq!(scene.outcome(), Outcome::Refused(NotSent::SnapshotsUnsupported));
+    assert!(explicit(true).sending().session);
+    let mut scene = Scene::new(plan(&options, "").with_session(SessionUse::Ended));
+    assert_eq!(scene.outcome(), Outcome::Refused(NotSent::SessionEnded));
+    let mut scene = Scene::new(plan(&options, ""));
+    assert!(!scene.sending().session, "no session was given");
+}
+
+/// "the most recently encountered error which indicates a write attempt occurred must be returned",
+/// and the other two rules.
+#[test]
+fn the_error_that_tells_most_is_returned() {
+    let unwritten = |number| refused(number, 91, &["RetryableWriteError", "NoWritesPerformed"]);
+    let written = |number| refused(number, 91, &["RetryableWriteError"]);
+    for (first, second, expected) in [
+        (written(1), written(2), written(2)),
+        (unwritten(1), unwritten(2), unwritten(1)),
+        (written(1), unwritten(2), written(1)),
+        (unwritten(1), written(2), written(2)),
+        (written(1), Outcome::NoServer, written(1)),
+        (written(1), refused(2, 11000, &[]), refused(2, 11000, &[])),
+    ] {
+        let mut scene = Scene::of(&retryable_write(), "");
+        scene.exchange(first.clone());
+        scene.exchange(second.clone());
+        assert_eq!(scene.outcome(), expected, "{first:?}, then {second:?}");
+    }
+}
+
+/// Retryable Reads: once; and not for `getMore`, nor for a command whose nature is not known.
+#[test]
+fn reads_are_sent_again_once_and_commands_never() {
+    let mut scene = Scene::of(&OperationOptions::read(), "");
+    scene.exchange(lost(1));
+    assert!(!scene.exchange(lost(2)).transaction_number);
+    assert_eq!(scene.outcome(), lost(2));
+    for options in [
+        OperationOptions::read().with_retryable(false),
+        OperationOptions::command(),
+        OperationOptions::write(),
+    ] {
+        let mut scene = Scene::of(&options, "");
+        scene.exchange(lost(1));
+        assert_eq!(scene.outcome(), lost(1));
+    }
+}
+
+/// While nothing was sent, another selection may lead to whoever has taken over.
+#[test]
+fn cleared_pools_lead_to_further_selections() {
+    let mut scene = Scene::of(&OperationOptions::command(), "");
+    for number in 1..=3 {
+        scene.exchange(Outcome::Cleared(number));
+    }
+    assert_eq!(scene.outcome(), Outcome::Cleared(3), "two more, and no others");
+    let gone = Failure::new(Stage::Operate, Cause::Closed, "gone");
+    let dead = Outcome::Dead(OperationError::Stream(gone));
+    let mut scene = Scene::of(&OperationOptions::command(), "");
+    scene.exchange(dead.clone());
+    scene.exchange(dead.clone());
+    assert_eq!(scene.outcome(), dead, "\"attempt once more to select a server\"");
+}
+
+/// Client Backpressure, prose test 1: the delays, in virtual time.
+#[test]
+fn bp_p1_overload_is_waited_for() {
+    let mut scene = Scene::of(&OperationOptions::command(), "");
+    scene.exchange(overloaded(1));
+    assert_eq!(scene.now, Instant::ZERO);
+    scene.exchange(overloaded(2));
+    assert_eq!(scene.now, Instant::from_millis(100), "half of 200 ms");
+    scene.exchange(overloaded(3));
+    assert_eq!(scene.now, Instant::from_millis(300), "and half of 400 ms");
+    assert_eq!(scene.outcome(), overloaded(3), "maxAdaptiveRetries is 2");
+}
+
+/// Client Backpressure, pseudocode: "If the delay exceeds the deadline, bail early."
+#[test]
+fn nothing_is_waited_for_beyond_the_deadline() {
+    let mut scene = Scene::new(timed(&OperationOptions::read(), SessionUse::Implicit, 100));
+    scene.exchange(overloaded(1));
+    assert_eq!(scene.outcome(), overloaded(1));
+    assert_eq!(scene.now, Instant::ZERO);
+}
+
+#[test]
+fn servers_are_avoided_where_the_rules_want_it() {
+    let avoided = |scene: &mut Scene, outcome| {
+        scene.exchange(outcome);
+        scene.sending();
+        scene.operation.get().deprioritized().len()
+    };
+    let read = OperationOptions::read();
+    assert_eq!(avoided(&mut Scene::of(&read, ""), lost(1)), 0);
+    assert_eq!(avoided(&mut Scene::of(&read, ""), overloaded(1)), 0);
+    let retargeting = "enableOverloadRetargeting=true";
+    assert_eq!(avoided(&mut Scene::of(&read, retargeting), overloaded(1)), 1);
+    let mut sharded = Scene::of(&read, "");
+    sharded.selected.sharded = true;
+    assert_eq!(avoided(&mut sharded, lost(1)), 1);
+}
+
+/// CSOT, "Command Execution".
+#[test]
+fn max_time_and_deadline_come_of_one_time_out() {
+    let write = retryable_write();
+    let mut scene = Scene::new(timed(&write, SessionUse::Implicit, 100));
+    scene.now = Instant::from_millis(40);
+    let sending = scene.sending();
+    assert_eq!(sending.max_time, Some(Duration::from_millis(50)));
+    assert_eq!(sending.deadline, Some(Instant::from_millis(100)));
+    let never = write.with_max_time(MaxTime::Never);
+    let mut scene = Scene::new(timed(&never, SessionUse::Implicit, 100));
+    assert_eq!(scene.sending().max_time, None);
+    let mut scene = Scene::new(timed(&never, SessionUse::Implicit, 100));
+    scene.now = Instant::from_millis(95);
+    assert!(scene.timed_out(), "the round trip takes longer: nothing is sent");
+}
+
+/// CSOT, "Server Selection": `min(serverSelectionTimeoutMS, remaining timeoutMS)` for the selection
+/// and, if timeoutMS is set, for the check-out.
+#[test]
+fn selections_and_check_outs_have_their_deadlines() {
+    let deadlines = |timeout: Option<u64>, selection: u64| {
+        let timeout = timeout.map_or(Timeout::Unset, |by| Timeout::At(Instant::from_millis(by)));
+        let selection = Some(Duration::from_millis(selection));
+        let plan = plan(&OperationOptions::read(), "").with_timeouts(timeout, selection);
+        let mut operation = Operation::<Outcome>::new(plan);
+        let Action::Select { deadline } = operation.start(Instant::ZERO) else { panic!() };
+        let check_out = operation.step(Instant::ZERO, Input::Selected(SET));
+        let Some(Action::CheckOut { deadline: check_out }) = check_out else { panic!() };
+        [deadline, check_out].map(|at| at.map(|at| at.since_origin().as_millis()))
+    };
+    assert_eq!(deadlines(Some(100), 30), [Some(30), Some(30)]);
+    assert_eq!(deadlines(Some(20), 30), [Some(20), Some(20)]);
+    assert_eq!(deadlines(None, 30), [Some(30), None]);
+}
+
+/// CSOT, "Retryability": as many times as possible, and then an error of lack of time.
+#[test]
+fn with_a_time_out_attempts_are_not_counted() {
+    let mut scene = Scene::new(timed(&retryable_write(), SessionUse::Implicit, 100));
+    for number in 1..=20 {
+        scene.exchange(lost(number));
+    }
+    scene.sending();
+    scene.now = Instant::from_millis(100);
+    scene.end(lost(21));
+    let Action::Done { outcome, timed_out } = scene.until_sent() else { panic!() };
+    assert_eq!((outcome, timed_out), (labelled(lost(21)), true));
+}
+
+/// A load balancer that cannot be found is never Unknown: nothing but a pause keeps from trying without
+/// end.
+#[test]
+fn who_gets_no_connection_again_and_again_pauses_until_the_time_is_up() {
+    let failure = Failure::new(Stage::Resolve, Cause::NotResolved, "no such host");
+    let unconnected = || Outcome::Unconnected(OperationError::Stream(failure.clone()));
+    let mut scene = Scene::new(timed(&retryable_write(), SessionUse::Implicit, 250));
+    scene.exchange(unconnected());
+    scene.exchange(unconnected());
+    assert_eq!(scene.now, Instant::ZERO, "the first further attempt is made at once");
+    scene.exchange(unconnected());
+    assert_eq!(scene.now, Instant::from_millis(200));
+    assert!(scene.timed_out(), "the next pause is longer than what is left");
+}
+
+/// CSOT, "Error Transformations": `MaxTimeMSExpired`, but only if timeoutMS is set.
+#[test]
+fn the_servers_own_limit_tells_of_lack_of_time() {
+    let read = OperationOptions::read();
+    let mut scene = Scene::new(timed(&read, SessionUse::None, 100));
+    scene.exchange(refused(1, 50, &[]));
+    assert!(scene.timed_out());
+    let mut scene = Scene::of(&read, "");
+    scene.exchange(refused(1, 50, &[]));
+    assert!(!scene.timed_out());
+}

@@ -1,0 +1,25 @@
+//! An operation of an application: the machine that performs it, when it is sent again, by when it
+//! ends, what is added to its command; and the errors of operations with their meaning for the
+//! server.
+
+mod error;
+mod machine;
+mod options;
+mod overlay;
+mod retry;
+mod timeout;
+
+pub use error::{
+    CommandError, InvalidCommand, OperationError, OperationFailure, RETRYABLE, SYSTEM_OVERLOADED,
+    StateChange, unreadable,
+};
+pub use machine::{
+    Action, AttemptOutcome, ConnectionFacts, Input, NotSent, Operation, Plan, SelectedFacts,
+    Sending, SessionUse,
+};
+pub use options::{MaxTime, OperationKind, OperationOptions, RetryPolicy};
+pub use overlay::{CommandMessage, Overlay};
+pub use retry::{
+    Fault, Judgement, NO_WRITES_PERFORMED, RETRYABLE_WRITE, Retry, Situation, base_backoff, judge,
+};
+pub use timeout::{Timeout, is_max_time_expired};

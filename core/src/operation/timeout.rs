@@ -1,0 +1,199 @@
+//! The one limit of everything that an operation does.
+//!
+//! Implements Client Side Operations Timeout, as far as it is about one operation.
+
+use std::time::Duration;
+
+use bson::{RawBsonRef, RawDocument};
+
+use super::options::MaxTime;
+use crate::time::Instant;
+use crate::wire;
+
+/// The least time that a server can be told.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// The error of a server that has used up `maxTimeMS`.
+pub(super) const MAX_TIME_EXPIRED: i32 = 50;
+
+/// The limit of everything that an operation does: `timeoutMS`, as of when the operation began.
+///
+/// Batches of one operation, and the commands of a cursor, share one.
+///
+/// ```
+/// use std::time::Duration;
+/// use sdam_core::operation::Timeout;
+/// use sdam_core::time::Instant;
+///
+/// let second = Duration::from_secs(1);
+/// assert_eq!(Timeout::new(Instant::ZERO, Some(second)), Timeout::At(Instant::ZERO + second));
+/// assert_eq!(Timeout::new(Instant::ZERO, Some(Duration::ZERO)), Timeout::Infinite);
+/// assert_eq!(Timeout::new(Instant::ZERO, None), Timeout::Unset);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Timeout {
+    /// `timeoutMS` is not set: the older time-outs count.
+    #[default]
+    Unset,
+    /// `timeoutMS` is 0: there is no limit, and the older time-outs do not count.
+    Infinite,
+    /// The operation ends by then.
+    At(Instant),
+}
+
+/// The time that is left is over, or less than the least round trip time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Expired;
+
+impl Timeout {
+    /// Begins an operation now, with this `timeoutMS`.
+    pub fn new(now: Instant, timeout: Option<Duration>) -> Self {
+        match timeout {
+            None => Self::Unset,
+            Some(Duration::ZERO) => Self::Infinite,
+            Some(timeout) => Self::At(now + timeout),
+        }
+    }
+
+    /// Returns whether `timeoutMS` is set: then what took too long fails with an error that says
+    /// so, and nothing but time limits how often an operation is sent again.
+    pub const fn is_set(self) -> bool {
+        !matches!(self, Self::Unset)
+    }
+
+    /// Returns when the operation ends at the latest.
+    pub const fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Unset | Self::Infinite => None,
+            Self::At(deadline) => Some(deadline),
+        }
+    }
+
+    /// Returns the `maxTimeMS` of a command that is sent now.
+    ///
+    /// Whole milliseconds count, as zero would be no limit to the server.
+    pub(super) fn max_time(
+        self,
+        now: Instant,
+        round_trip: Duration,
+        wanted: MaxTime,
+    ) -> Result<Option<Duration>, Expired> {
+        let wanted = match wanted {
+            // Less than a millisecond would become none.
+            MaxTime::AtMost(time) if !time.is_zero() => MaxTime::AtMost(time.max(MILLISECOND)),
+            wanted => wanted,
+        };
+        let Self::At(deadline) = self else {
+            return Ok(match wanted {
+                MaxTime::AtMost(time) => Some(time),
+                MaxTime::Remaining | MaxTime::Never => None,
+            });
+        };
+        let rest = (deadline - now).saturating_sub(round_trip);
+        if rest < MILLISECOND {
+            return Err(Expired);
+        }
+        Ok(match wanted {
+            MaxTime::Remaining => Some(rest),
+            MaxTime::AtMost(time) => Some(time.min(rest)),
+            MaxTime::Never => None,
+        })
+    }
+}
+
+/// Says whether a reply tells that the server has used up `maxTimeMS`: as its error, as that of a
+/// write, or as that of the write concern (Client Side Operations Timeout, "Error
+/// Transformations").
+///
+/// ```
+/// use sdam_core::bson::rawdoc;
+/// use sdam_core::operation::is_max_time_expired;
+///
+/// let expired = rawdoc! { "code": 50, "errmsg": "operation exceeded time limit" };
+/// assert!(is_max_time_expired(&rawdoc! { "ok": 0, "code": 50 }));
+/// assert!(is_max_time_expired(&rawdoc! { "ok": 1, "writeErrors": [expired.clone()] }));
+/// assert!(is_max_time_expired(&rawdoc! { "ok": 1, "writeConcernError": expired }));
+/// assert!(!is_max_time_expired(&rawdoc! { "ok": 1, "code": 50 }));
+/// ```
+pub fn is_max_time_expired(reply: &RawDocument) -> bool {
+    let (mut ok, mut expired, mut nested) = (false, false, false);
+    for (name, value) in reply.iter().map_while(Result::ok) {
+        match (name.as_str(), value) {
+            ("ok", value) => ok = wire::ok(value) == Some(true),
+            ("code", value) => expired = is_expired(value),
+            ("writeConcernError", RawBsonRef::Document(error)) => nested |= has_expired(error),
+            ("writeErrors", RawBsonRef::Array(errors)) => {
+                let errors = errors.into_iter().map_while(Result::ok);
+                nested |= errors.filter_map(RawBsonRef::as_document).any(has_expired);
+            }
+            _ => {}
+        }
+    }
+    nested || (expired && !ok)
+}
+
+fn has_expired(error: &RawDocument) -> bool {
+    error.get("code").ok().flatten().is_some_and(is_expired)
+}
+
+/// "drivers MUST only check that the error code is 50"
+fn is_expired(code: RawBsonRef<'_>) -> bool {
+    match code {
+        RawBsonRef::Int32(code) => code == MAX_TIME_EXPIRED,
+        RawBsonRef::Int64(code) => code == i64::from(MAX_TIME_EXPIRED),
+        RawBsonRef::Double(code) => code == f64::from(MAX_TIME_EXPIRED),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Expired, MaxTime, Timeout};
+    use crate::time::Instant;
+
+    const fn millis(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// "Command Execution": "the value of this field MUST be `remaining timeoutMS -
+    /// minRoundTripTime`"; "If not, drivers MUST return a timeout error without attempting to
+    /// send".
+    #[test]
+    fn max_time_is_what_is_left_less_the_round_trip() {
+        let timeout = Timeout::At(Instant::from_millis(100));
+        let at = |now, round_trip| {
+            timeout.max_time(Instant::from_millis(now), millis(round_trip), MaxTime::Remaining)
+        };
+        assert_eq!(at(40, 10), Ok(Some(millis(50))));
+        assert_eq!(at(89, 10), Ok(Some(millis(1))));
+        assert_eq!(at(90, 10), Err(Expired), "zero would be no limit");
+        assert_eq!(at(95, 10), Err(Expired));
+        assert_eq!(at(200, 0), Err(Expired));
+    }
+
+    /// "Cursors": getMore has none, and one that awaits data the lesser of two.
+    #[test]
+    fn max_time_is_left_out_or_limited_as_cursors_want_it() {
+        let timeout = Timeout::At(Instant::from_millis(100));
+        let max_time = |timeout: Timeout, wanted| {
+            timeout.max_time(Instant::from_millis(40), millis(10), wanted).unwrap()
+        };
+        assert_eq!(max_time(timeout, MaxTime::Never), None);
+        assert_eq!(max_time(timeout, MaxTime::AtMost(millis(20))), Some(millis(20)));
+        assert_eq!(max_time(timeout, MaxTime::AtMost(millis(70))), Some(millis(50)));
+        for timeout in [Timeout::Unset, Timeout::Infinite] {
+            assert_eq!(max_time(timeout, MaxTime::Remaining), None);
+            assert_eq!(max_time(timeout, MaxTime::Never), None);
+            assert_eq!(max_time(timeout, MaxTime::AtMost(millis(20))), Some(millis(20)));
+        }
+        for timeout in [timeout, Timeout::Unset] {
+            let short = max_time(timeout, MaxTime::AtMost(Duration::from_micros(1)));
+            assert_eq!(short, Some(millis(1)), "zero would be no limit");
+        }
+        let late = timeout.max_time(Instant::from_millis(95), millis(10), MaxTime::Never);
+        assert_eq!(late, Err(Expired), "it would fail all the same");
+    }
+}

@@ -1,0 +1,400 @@
+//! A session of an application: what it was started with, and what it has seen.
+//!
+//! Implements "ClientSession" of Driver Sessions, Causal Consistency and Snapshot Reads.
+
+use std::time::Duration;
+
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, cstr};
+
+use super::cluster_time::ClusterTime;
+use super::pool::ServerSession;
+use crate::config::ReadConcern;
+
+/// The options of a session.
+///
+/// ```
+/// use sdam_core::session::{Session, SessionError, SessionOptions};
+///
+/// let options = SessionOptions::default().with_snapshot(true);
+/// assert!(Session::new(options.clone()).is_ok_and(|session| !session.is_causally_consistent()));
+/// let both = options.with_causal_consistency(Some(true));
+/// assert_eq!(Session::new(both).unwrap_err(), SessionError::CausalAndSnapshot);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// True if reads see what earlier operations of the session have seen and written:
+    /// `causalConsistency`; by default it is, unless snapshot reads are asked for.
+    pub causal_consistency: Option<bool>,
+    /// True if all reads see the data at one time: `snapshot`.
+    pub snapshot: bool,
+    /// The time of the snapshot, if it is not that of the first read: `snapshotTime`.
+    pub snapshot_time: Option<Timestamp>,
+    /// The limit of what the session does by itself, as to end: `defaultTimeoutMS`. Without it,
+    /// the client's `timeoutMS` counts.
+    pub default_timeout: Option<Duration>,
+}
+
+impl SessionOptions {
+    /// Replaces [`causal_consistency`](Self::causal_consistency).
+    #[must_use]
+    pub const fn with_causal_consistency(mut self, value: Option<bool>) -> Self {
+        self.causal_consistency = value;
+        self
+    }
+
+    /// Replaces [`snapshot`](Self::snapshot).
+    #[must_use]
+    pub const fn with_snapshot(mut self, value: bool) -> Self {
+        self.snapshot = value;
+        self
+    }
+
+    /// Replaces [`snapshot_time`](Self::snapshot_time).
+    #[must_use]
+    pub const fn with_snapshot_time(mut self, value: Option<Timestamp>) -> Self {
+        self.snapshot_time = value;
+        self
+    }
+
+    /// Replaces [`default_timeout`](Self::default_timeout).
+    #[must_use]
+    pub const fn with_default_timeout(mut self, value: Option<Duration>) -> Self {
+        self.default_timeout = value;
+        self
+    }
+}
+
+/// The reason why a session cannot be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// Causal consistency and snapshot reads exclude each other.
+    #[error("a session of snapshot reads cannot be causally consistent, too")]
+    CausalAndSnapshot,
+    /// There is a time of a snapshot, and no snapshot.
+    #[error("snapshotTime is only for sessions with snapshot=true")]
+    SnapshotTimeWithoutSnapshot,
+}
+
+/// A session: options, the session of the servers that it has, and what it has seen.
+///
+/// An explicit one is the application's. An implicit one is made for an operation that was given
+/// none: it takes a server session only when that is sent, and is never causally consistent.
+#[derive(Debug)]
+pub struct Session {
+    options: SessionOptions,
+    is_implicit: bool,
+    server_session: Option<ServerSession>,
+    cluster_time: Option<ClusterTime>,
+    operation_time: Option<Timestamp>,
+    snapshot_time: Option<Timestamp>,
+    ended: bool,
+}
+
+impl Session {
+    /// Starts an explicit session.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the options exclude each other.
+    pub fn new(options: SessionOptions) -> Result<Self, SessionError> {
+        if options.snapshot && options.causal_consistency == Some(true) {
+            return Err(SessionError::CausalAndSnapshot);
+        }
+        if options.snapshot_time.is_some() && !options.snapshot {
+            return Err(SessionError::SnapshotTimeWithoutSnapshot);
+        }
+        let snapshot_time = options.snapshot_time;
+        Ok(Self { options, is_implicit: false, snapshot_time, ..Self::implicit() })
+    }
+
+    /// Starts an implicit session.
+    pub const fn implicit() -> Self {
+        let options = SessionOptions {
+            causal_consistency: Some(false),
+            snapshot: false,
+            snapshot_time: None,
+            default_timeout: None,
+        };
+        Self {
+            options,
+            is_implicit: true,
+            server_session: None,
+            cluster_time: None,
+            operation_time: None,
+            snapshot_time: None,
+            ended: false,
+        }
+    }
+
+    /// Returns what the session was started with.
+    pub const fn options(&self) -> &SessionOptions {
+        &self.options
+    }
+
+    /// Returns whether it was made for an operation that was given no session.
+    pub const fn is_implicit(&self) -> bool {
+        self.is_implicit
+    }
+
+    /// Returns whether reads see what earlier operations of the session have seen and written.
+    pub fn is_causally_consistent(&self) -> bool {
+        self.options.causal_consistency.unwrap_or(!self.options.snapshot)
+    }
+
+    /// Returns the latest cluster time that the session has seen or was told.
+    pub const fn cluster_time(&self) -> Option<&ClusterTime> {
+        self.cluster_time.as_ref()
+    }
+
+    /// Takes note of a cluster time, if it is later than the one known.
+    pub fn advance_cluster_time(&mut self, time: ClusterTime) {
+        let known = self.cluster_time.as_ref().map(ClusterTime::timestamp);
+        if known.is_none_or(|known| known < time.timestamp()) {
+            self.cluster_time = Some(time);
+        }
+    }
+
+    /// Returns the time of the last operation, as its server has told it.
+    pub const fn operation_time(&self) -> Option<Timestamp> {
+        self.operation_time
+    }
+
+    /// Takes note of the time of an operation, if it is later than the one known.
+    pub fn advance_operation_time(&mut self, time: Timestamp) {
+        if self.operation_time.is_none_or(|known| known < time) {
+            self.operation_time = Some(time);
+        }
+    }
+
+    /// Returns the time of the snapshot that reads see, once it is known.
+    pub const fn snapshot_time(&self) -> Option<Timestamp> {
+        self.snapshot_time
+    }
+
+    /// Returns the session of the servers that it has.
+    pub const fn server_session(&self) -> Option<&ServerSession> {
+        self.server_session.as_ref()
+    }
+
+    /// Returns the session of the servers that it has, or takes that of `take`; `None` if the
+    /// session has ended.
+    pub fn server_session_or(
+        &mut self,
+        take: impl FnOnce() -> ServerSession,
+    ) -> Option<&mut ServerSession> {
+        match self.ended {
+            true => None,
+            false => Some(self.server_session.get_or_insert_with(take)),
+        }
+    }
+
+    /// Marks the servers' session dirty, after a network error.
+    pub fn mark_dirty(&mut self) {
+        self.server_session.iter_mut().for_each(ServerSession::mark_dirty);
+    }
+
+    /// Ends the session, and returns that of the servers, to be given back to the pool; another
+    /// call does nothing.
+    pub fn end(&mut self) -> Option<ServerSession> {
+        self.ended = true;
+        self.server_session.take()
+    }
+
+    /// Returns whether it was ended.
+    pub const fn has_ended(&self) -> bool {
+        self.ended
+    }
+}
+
+impl Session {
+    /// Returns what a command of this session declares as `readConcern`, if anything: the level of
+    /// the operation, merged with the time that reads must have reached, or with that of the
+    /// snapshot.
+    ///
+    /// `concern` is the operation's, `None` if its command takes none: then only a session of
+    /// snapshot reads declares one, so that the server refuses a command that it has no snapshots
+    /// for.
+    pub fn read_concern(&self, concern: Option<&ReadConcern>) -> Option<RawDocumentBuf> {
+        if self.options.snapshot {
+            let mut document = RawDocumentBuf::new();
+            document.append(cstr!("level"), "snapshot");
+            if let Some(time) = self.snapshot_time.filter(|_| concern.is_some()) {
+                document.append(cstr!("atClusterTime"), time);
+            }
+            return Some(document);
+        }
+        let concern = concern?;
+        let mut document = concern.document();
+        if let Some(time) = self.operation_time.filter(|_| self.is_causally_consistent()) {
+            document.append(cstr!("afterClusterTime"), time);
+        }
+        (!document.is_empty()).then_some(document)
+    }
+
+    /// Takes note of the times that a reply brings, be it an error: `operationTime`,
+    /// `$clusterTime`, and that of the snapshot if it is the first read of one.
+    pub fn heard(&mut self, reply: &RawDocument) {
+        let mut snapshot = None;
+        for (name, value) in reply.iter().map_while(Result::ok) {
+            match (name.as_str(), value) {
+                ("operationTime", RawBsonRef::Timestamp(time)) => self.advance_operation_time(time),
+                ("$clusterTime", RawBsonRef::Document(time)) => self.heard_cluster_time(time),
+                // "For find/aggregate commands the server returns atClusterTime within the cursor
+                // field"; "for distinct commands [...] as a top-level field".
+                ("atClusterTime", RawBsonRef::Timestamp(time)) => snapshot = Some(time),
+                ("cursor", RawBsonRef::Document(cursor)) if self.options.snapshot => {
+                    snapshot = cursor.get_timestamp("atClusterTime").ok().or(snapshot);
+                }
+                _ => {}
+            }
+        }
+        if self.options.snapshot {
+            self.snapshot_time = self.snapshot_time.or(snapshot);
+        }
+    }
+
+    fn heard_cluster_time(&mut self, document: &RawDocument) {
+        let known = self.cluster_time.as_ref().map(ClusterTime::timestamp);
+        if ClusterTime::timestamp_of(document) > known
+            && let Some(time) = ClusterTime::of_reply(document)
+        {
+            self.cluster_time = Some(time);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{RawDocumentBuf, Timestamp, rawdoc};
+
+    use super::{Session, SessionError, SessionOptions};
+    use crate::config::ReadConcern;
+    use crate::session::{ClusterTime, SessionPool, SessionTimeout};
+    use crate::time::Instant;
+
+    fn session(options: SessionOptions) -> Session {
+        Session::new(options).unwrap()
+    }
+
+    fn at(time: u32) -> Timestamp {
+        Timestamp { time, increment: 1 }
+    }
+
+    fn majority() -> ReadConcern {
+        ReadConcern::default().with_level(Some("majority".to_owned()))
+    }
+
+    fn declared(session: &Session, concern: Option<&ReadConcern>) -> Option<RawDocumentBuf> {
+        session.read_concern(concern)
+    }
+
+    /// Causal Consistency, tests 1 to 6, 8 and 9.
+    #[test]
+    fn cc_reads_are_after_the_last_operation_of_a_causally_consistent_session() {
+        let default = ReadConcern::default();
+        let mut session = session(SessionOptions::default());
+        assert_eq!(session.operation_time(), None, "test 1");
+        assert_eq!(declared(&session, Some(&default)), None, "test 2");
+        // Test 3 and 5: be it an error.
+        session.heard(&rawdoc! { "ok": 0, "code": 1, "operationTime": at(5) });
+        assert_eq!(session.operation_time(), Some(at(5)));
+        let after = rawdoc! { "afterClusterTime": at(5) };
+        assert_eq!(declared(&session, Some(&default)), Some(after), "test 4 and 8: no level");
+        let after = rawdoc! { "level": "majority", "afterClusterTime": at(5) };
+        assert_eq!(declared(&session, Some(&majority())), Some(after), "test 9: merged");
+        assert_eq!(declared(&session, None), None, "runCommand has none");
+        session.heard(&rawdoc! { "ok": 1, "operationTime": at(4) });
+        assert_eq!(session.operation_time(), Some(at(5)));
+    }
+
+    /// Causal Consistency, test 6; "For implicit sessions, the value of this property MUST be set
+    /// to false".
+    #[test]
+    fn cc_p6_other_sessions_say_nothing_of_time() {
+        let options = SessionOptions::default().with_causal_consistency(Some(false));
+        for mut session in [session(options), Session::implicit()] {
+            session.heard(&rawdoc! { "ok": 1, "operationTime": at(5) });
+            assert_eq!(session.operation_time(), Some(at(5)));
+            assert_eq!(declared(&session, Some(&ReadConcern::default())), None);
+            let level = rawdoc! { "level": "majority" };
+            assert_eq!(declared(&session, Some(&majority())), Some(level));
+        }
+    }
+
+    /// Snapshot Reads, "Server Command Responses", and the suite's unsupported operations.
+    #[test]
+    fn snapshot_reads_are_at_the_time_of_the_first() {
+        let concern = ReadConcern::default();
+        let cursor = rawdoc! { "ok": 1, "cursor": { "id": 0_i64, "atClusterTime": at(5) } };
+        let distinct = rawdoc! { "ok": 1, "atClusterTime": at(5) };
+        for first in [cursor, distinct] {
+            let mut session = session(SessionOptions::default().with_snapshot(true));
+            let level = rawdoc! { "level": "snapshot" };
+            assert_eq!(declared(&session, Some(&concern)), Some(level.clone()));
+            session.heard(&first);
+            session.heard(&rawdoc! { "ok": 1, "atClusterTime": at(6), "operationTime": at(7) });
+            assert_eq!(session.snapshot_time(), Some(at(5)));
+            let at_time = rawdoc! { "level": "snapshot", "atClusterTime": at(5) };
+            assert_eq!(declared(&session, Some(&concern)), Some(at_time));
+            assert_eq!(declared(&session, None), Some(level), "of a command that takes none");
+        }
+        let given = SessionOptions::default().with_snapshot(true).with_snapshot_time(Some(at(3)));
+        let at_time = rawdoc! { "level": "snapshot", "atClusterTime": at(3) };
+        assert_eq!(declared(&session(given), Some(&concern)), Some(at_time));
+        let mut plain = session(SessionOptions::default());
+        plain.heard(&distinct_at(5));
+        assert_eq!(plain.snapshot_time(), None, "a session without snapshot reads has none");
+    }
+
+    fn distinct_at(time: u32) -> RawDocumentBuf {
+        rawdoc! { "ok": 1, "atClusterTime": at(time) }
+    }
+
+    /// Snapshot Reads, "snapshot" and "snapshotTime".
+    #[test]
+    fn options_that_exclude_each_other_are_refused() {
+        let both =
+            SessionOptions::default().with_snapshot(true).with_causal_consistency(Some(true));
+        assert_eq!(Session::new(both).unwrap_err(), SessionError::CausalAndSnapshot);
+        let time = SessionOptions::default().with_snapshot_time(Some(at(1)));
+        assert_eq!(Session::new(time).unwrap_err(), SessionError::SnapshotTimeWithoutSnapshot);
+    }
+
+    /// Driver Sessions, "advanceClusterTime"; Causal Consistency, "advanceOperationTime".
+    #[test]
+    fn times_never_go_back() {
+        let mut session = session(SessionOptions::default());
+        let time = |time| rawdoc! { "clusterTime": at(time) };
+        let shown = |session: &Session| session.cluster_time().map(ClusterTime::timestamp);
+        session.advance_cluster_time(ClusterTime::parse(&time(5)).unwrap());
+        session.advance_cluster_time(ClusterTime::parse(&time(4)).unwrap());
+        assert_eq!(shown(&session), Some(at(5)));
+        session.heard(&rawdoc! { "ok": 1, "$clusterTime": time(3) });
+        assert_eq!(shown(&session), Some(at(5)));
+        session.heard(&rawdoc! { "ok": 1, "$clusterTime": time(6) });
+        assert_eq!(shown(&session), Some(at(6)));
+        session.heard(&rawdoc! { "ok": 1, "$clusterTime": { "clusterTime": "now" } });
+        assert_eq!(shown(&session), Some(at(6)));
+        session.advance_operation_time(at(2));
+        session.advance_operation_time(at(1));
+        assert_eq!(session.operation_time(), Some(at(2)));
+    }
+
+    /// Driver Sessions, "endSession": "A driver MUST allow multiple calls", and "Once a
+    /// ClientSession has ended, drivers MUST report an error".
+    #[test]
+    fn a_session_that_has_ended_gives_its_server_session_back_once() {
+        let mut pool = SessionPool::new([1, 2]);
+        let mut session = session(SessionOptions::default());
+        let mut take = || pool.take(Instant::ZERO, SessionTimeout::Never);
+        let first = session.server_session_or(&mut take).unwrap().id().clone();
+        assert_eq!(session.server_session_or(&mut take).unwrap().id(), &first);
+        session.mark_dirty();
+        let ended = session.end().unwrap();
+        assert!(ended.is_dirty() && session.has_ended());
+        assert!(session.end().is_none());
+        assert!(session.server_session_or(&mut take).is_none());
+    }
+}

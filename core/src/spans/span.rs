@@ -1,0 +1,147 @@
+//! The beginning and the end of a span.
+
+use std::borrow::Cow;
+
+use bson::RawDocument;
+
+use super::about::{collection, summary};
+use crate::operation::OperationError;
+
+/// The beginning of a span, whose kind is "client": its name, and the attributes that are known
+/// then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpanStart {
+    /// The name: of an operation with what it is about, as `find app.users`, of a command alone.
+    pub name: String,
+    /// The attributes, in the order of the specification.
+    pub attributes: Vec<Attribute>,
+}
+
+/// The end of a span: the attributes that were not known before, and whether it has failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SpanEnd {
+    /// The attributes, none of which the beginning has, but for those of the exception.
+    pub attributes: Vec<Attribute>,
+    /// True if it has failed.
+    pub failed: bool,
+    /// The exception that it has failed with; `None` for one that a span within this one has.
+    pub exception: Option<Exception>,
+}
+
+/// An exception that a span has failed with ("Exceptions"). There is no stack trace: errors are
+/// values here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exception {
+    /// The name of the type of the error.
+    pub kind: &'static str,
+    /// The text of the error.
+    pub message: String,
+}
+
+/// An attribute of a span: its name, and its value.
+pub type Attribute = (&'static str, AttributeValue);
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AttributeValue {
+    /// A text.
+    Text(Cow<'static, str>),
+    /// A number.
+    Integer(i64),
+}
+
+impl From<&str> for AttributeValue {
+    fn from(text: &str) -> Self {
+        Self::Text(Cow::Owned(text.to_owned()))
+    }
+}
+
+impl SpanStart {
+    /// Begins an operation of that name on a collection, or else on a database ("Instrumenting
+    /// Driver Operations").
+    ///
+    /// ```
+    /// use sdam_core::spans::SpanStart;
+    ///
+    /// assert_eq!(SpanStart::of_operation("find", "app", Some("users")).name, "find app.users");
+    /// assert_eq!(SpanStart::of_operation("bulkWrite", "admin", None).name, "bulkWrite admin");
+    /// ```
+    pub fn of_operation(name: &str, database: &str, collection: Option<&str>) -> Self {
+        let summary = summary(name, database, collection);
+        Self::about(summary.clone(), database, collection)
+            .text("db.operation.name", name)
+            .text("db.operation.summary", &summary)
+    }
+
+    /// Begins the operation that consists of this command.
+    pub fn of_operation_by(database: &str, command: &RawDocument) -> Self {
+        let name = command.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
+        let name = match name {
+            "create" => "createCollection",
+            "drop" => "dropCollection",
+            name => name,
+        };
+        Self::of_operation(name, database, collection(database, command))
+    }
+
+    /// Begins with what every span has that is about a database, or a collection in it.
+    pub(super) fn about(name: String, database: &str, collection: Option<&str>) -> Self {
+        let system = AttributeValue::Text(Cow::Borrowed("mongodb"));
+        let attributes = vec![("db.system.name", system), ("db.namespace", database.into())];
+        let mut start = Self { name, attributes };
+        start.attributes.extend(collection.map(|name| ("db.collection.name", name.into())));
+        start
+    }
+
+    pub(super) fn text(mut self, name: &'static str, value: &str) -> Self {
+        self.attributes.push((name, value.into()));
+        self
+    }
+
+    pub(super) fn number(mut self, name: &'static str, value: impl Into<Option<i64>>) -> Self {
+        let value = value.into().map(AttributeValue::Integer);
+        self.attributes.extend(value.map(|value| (name, value)));
+        self
+    }
+}
+
+impl SpanEnd {
+    /// Ends what has failed with an error of that type.
+    pub fn exception(kind: &'static str, message: impl Into<String>) -> Self {
+        let exception = Some(Exception { kind, message: message.into() });
+        Self { attributes: Vec::new(), failed: true, exception }
+    }
+
+    /// Ends what has failed because of something that a span within it has recorded.
+    pub fn failed() -> Self {
+        Self { failed: true, ..Self::default() }
+    }
+
+    /// Ends a command that has failed.
+    pub fn of_error(error: &OperationError) -> Self {
+        let (kind, code) = match error {
+            OperationError::Reply { error, .. } => {
+                ("sdam_core::operation::CommandError", error.code)
+            }
+            OperationError::Stream(_) => ("sdam_core::failure::Failure", None),
+            OperationError::Invalid(_) => ("sdam_core::operation::InvalidCommand", None),
+        };
+        let mut end = Self::exception(kind, error.to_string());
+        let code = code.map(|code| ("db.response.status_code", code.to_string().as_str().into()));
+        end.attributes.extend(code);
+        end
+    }
+}
+
+impl Exception {
+    /// Returns the attributes that tell of it: those of the span, and of an event in it that is
+    /// called "exception".
+    pub fn attributes(&self) -> [Attribute; 2] {
+        let kind = AttributeValue::Text(Cow::Borrowed(self.kind));
+        [("exception.message", self.message.as_str().into()), ("exception.type", kind)]
+    }
+}

@@ -1,0 +1,242 @@
+//! Aggregation (CRUD, `aggregate`).
+
+use std::borrow::Cow;
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use sdam_core::operation::OperationKind;
+use sdam_core::wire::ReplyDocument;
+
+use super::fields::{Fields, options};
+use super::{Command, Facts, MONGODB_5_0, Operation, Progress, Route, Scope, find, left_out};
+use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
+use crate::error::Error;
+use crate::value::{IntoDocument, array};
+
+/// A pipeline that a server runs, and how.
+///
+/// ```
+/// use sdam_driver::bson::doc;
+/// use sdam_driver::Aggregate;
+///
+/// let sums = [doc! { "$group": { "_id": "$kind", "sum": { "$sum": "$price" } } }];
+/// let sums = Aggregate::new(sums).allow_disk_use(true);
+/// # let _ = sums;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    pipeline: Result<RawArrayBuf, bson::error::Error>,
+    options: Fields,
+    max_await_time: Option<std::time::Duration>,
+    timeout_mode: Option<TimeoutMode>,
+    settings: Settings,
+}
+
+options! {
+    Aggregate {
+        /// Lets the server write temporary files.
+        allow_disk_use: truth = "allowDiskUse";
+        /// Sets how many documents a batch has.
+        batch_size: int = "batchSize";
+        /// Has `$out` and `$merge` write documents that the collection's rules forbid.
+        bypass_document_validation: truth = "bypassDocumentValidation";
+        /// Sets the rules for comparing texts.
+        collation: document = "collation";
+        /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
+        comment: value = "comment";
+        /// Sets the index to be used.
+        hint: hint = "hint";
+        /// Sets the values of variables for expressions.
+        let_vars: document = "let";
+        /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
+        /// `timeoutMS`.
+        max_time: millis = "maxTimeMS";
+        /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
+        /// applications.
+        raw_data: truth = "rawData";
+    }
+}
+
+impl Aggregate {
+    /// Runs the stages of a pipeline.
+    pub fn new(pipeline: impl IntoIterator<Item = impl IntoDocument>) -> Self {
+        Self {
+            pipeline: array(pipeline),
+            options: Fields::default(),
+            max_await_time: None,
+            timeout_mode: None,
+            settings: Settings::default(),
+        }
+    }
+
+    /// Sets how long the server waits for new documents of a cursor that awaits them, as that of
+    /// `$changeStream` does: `maxTimeMS` of each getMore (`maxAwaitTimeMS`), which servers refuse
+    /// for other cursors.
+    #[must_use]
+    pub const fn max_await_time(mut self, time: std::time::Duration) -> Self {
+        self.max_await_time = Some(time);
+        self
+    }
+
+    /// Sets what `timeoutMS` limits.
+    #[must_use]
+    pub const fn timeout_mode(mut self, mode: TimeoutMode) -> Self {
+        self.timeout_mode = Some(mode);
+        self
+    }
+
+    /// Returns whether the pipeline ends by writing to a collection.
+    fn writes(&self) -> bool {
+        let Ok(pipeline) = &self.pipeline else { return false };
+        let last = pipeline.into_iter().filter_map(Result::ok).last();
+        let stage = last.and_then(RawBsonRef::as_document).and_then(first_key);
+        matches!(stage, Some("$out" | "$merge"))
+    }
+}
+
+/// Returns the name of a document's first field.
+pub(crate) fn first_key(document: &RawDocument) -> Option<&str> {
+    document.iter().next()?.ok().map(|(name, _)| name.as_str())
+}
+
+impl Operation for Aggregate {
+    type Output = CursorState;
+
+    fn name(&self) -> Cow<'static, str> {
+        "aggregate".into()
+    }
+
+    fn kind(&self) -> OperationKind {
+        match self.writes() {
+            true => OperationKind::Write,
+            false => OperationKind::Read,
+        }
+    }
+
+    /// Retryable Reads: pipelines that write are not repeated.
+    fn is_retryable(&self) -> bool {
+        !self.writes()
+    }
+
+    fn timing(&self) -> Timing {
+        Timing { mode: self.timeout_mode, writes: self.writes(), ..Timing::default() }
+    }
+
+    fn route(&self) -> Route {
+        match self.writes() {
+            true => Route::ReadSince(MONGODB_5_0),
+            false => Route::Read,
+        }
+    }
+
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        self.settings = find::settings(&self.options, facts);
+        // "Drivers SHOULD always send this value": only the server knows what the cursor does.
+        self.settings.max_await_time = self.max_await_time;
+        self.settings.await_data = self.max_await_time.is_some();
+        let pipeline = self.pipeline.as_ref();
+        let pipeline = pipeline.map_err(|error| Error::Serialize(error.clone()))?;
+        let mut body = RawDocumentBuf::new();
+        match scope.collection.is_empty() {
+            // "The database aggregate command requires a collection name of 1"
+            true => body.append(cstr!("aggregate"), 1),
+            false => body.append(cstr!("aggregate"), &*scope.collection),
+        }
+        body.append(cstr!("pipeline"), pipeline);
+        let writes = self.writes();
+        let mut cursor = RawDocumentBuf::new();
+        // "Drivers SHOULD leave the cursor.batchSize command option unset in an aggregate command
+        // that includes an $out or $merge stage."
+        if let Some(size) = self.options.get(cstr!("batchSize")).filter(|_| !writes) {
+            cursor.append(cstr!("batchSize"), size);
+        }
+        body.append(cstr!("cursor"), cursor);
+        self.options.write(&mut body, &left_out(scope, facts, &[cstr!("batchSize")]))?;
+        if !writes {
+            return Ok(Command::read(scope, body).opening());
+        }
+        // The reply has a cursor in any case, so that there is no aggregation without one.
+        scope.declare_write_concern(&mut body)?;
+        // Retryable Reads: pipelines that write are not repeated.
+        Ok(Command { takes_read_concern: true, ..Command::run(scope, body).opening() })
+    }
+
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
+        if self.writes()
+            && let Some(error) = crate::error::WriteConcernError::in_reply(reply)
+        {
+            return Err(Error::WriteConcern(error.into()));
+        }
+        let settings = std::mem::take(&mut self.settings);
+        Ok(Progress::Done(CursorState::open("aggregate", reply, settings)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bson::{Document, doc, rawdoc};
+    use sdam_core::wire::ReplyDocument;
+
+    use super::super::testing::{NEW, majority, written, written_in};
+    use super::super::{Operation, Progress, Route, Scope};
+    use super::Aggregate;
+    use crate::cursor::CursorStep;
+
+    #[test]
+    fn aggregate_has_its_pipeline_and_a_cursor() {
+        let mut operation =
+            Aggregate::new([doc! { "$match": { "a": 1 } }]).batch_size(2).allow_disk_use(true);
+        let expected = rawdoc! {
+            "aggregate": "things",
+            "pipeline": [{ "$match": { "a": 1 } }],
+            "cursor": { "batchSize": 2 },
+            "allowDiskUse": true,
+        };
+        assert_eq!(written(&mut operation, NEW).body, expected);
+        assert_eq!(operation.route(), Route::Read);
+    }
+
+    /// CRUD, `maxAwaitTimeMS` of `aggregate`: "an alias for maxTimeMS, used on getMore commands",
+    /// and "not set on the aggregate command".
+    #[test]
+    fn every_get_more_says_how_long_the_server_may_wait() {
+        let changes = [doc! { "$changeStream": {} }];
+        let mut operation = Aggregate::new(changes).max_await_time(Duration::from_millis(9));
+        assert_eq!(written(&mut operation, NEW).body.get("maxTimeMS").unwrap(), None);
+        let cursor = rawdoc! { "id": 7_i64, "ns": "app.things", "firstBatch": [] };
+        let reply = ReplyDocument::from(rawdoc! { "ok": 1, "cursor": cursor });
+        let Ok(Progress::Done(mut cursor)) = operation.reply(&majority(), &reply) else { panic!() };
+        let CursorStep::GetMore(_, more) = cursor.step() else { panic!() };
+        assert_eq!(more.get_i64("maxTimeMS").ok(), Some(9));
+    }
+
+    /// CRUD, "Database-level aggregation".
+    #[test]
+    fn a_database_aggregates_as_collection_1() {
+        let mut operation = Aggregate::new(Vec::<Document>::new());
+        let scope = Scope { collection: "".into(), ..majority() };
+        let expected = rawdoc! { "aggregate": 1, "pipeline": [], "cursor": {} };
+        assert_eq!(written_in(&mut operation, &scope, NEW).body, expected);
+    }
+
+    /// CRUD: no batchSize with $out or $merge, and "Read preferences and server selection"; Read
+    /// and Write Concern: aggregate with $out takes a write concern.
+    #[test]
+    fn pipelines_that_write_have_a_write_concern_and_no_batch_size_and_are_not_repeated() {
+        for stage in [doc! { "$out": "other" }, doc! { "$merge": { "into": "other" } }] {
+            let mut operation = Aggregate::new([doc! { "$match": {} }, stage]).batch_size(0);
+            let scope = majority();
+            assert_eq!(operation.route(), Route::ReadSince(13));
+            let command = operation.command(&scope, &NEW).unwrap();
+            assert!(!command.retryable && command.takes_read_concern);
+            assert_eq!(command.body.get_document("cursor").unwrap(), &*rawdoc! {});
+            let concern = command.body.get_document("writeConcern").unwrap();
+            assert_eq!(concern, &*rawdoc! { "w": "majority" });
+        }
+        let mut reading = Aggregate::new([doc! { "$match": {} }]);
+        let body = written_in(&mut reading, &majority(), NEW).body;
+        assert_eq!(body.get("writeConcern").unwrap(), None);
+    }
+}

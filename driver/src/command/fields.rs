@@ -1,0 +1,197 @@
+//! The options of an operation, as the fields that a command has for them.
+
+use bson::raw::CStr;
+use bson::{Bson, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
+
+use crate::error::Error;
+use crate::value::{Hint, IntoDocument, whole_millis};
+
+/// The fields that the application has set, in the order in which it has.
+///
+/// The first value that is no BSON is kept as an error until the command is written, so that
+/// builders need not fail.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields {
+    fields: Vec<(&'static CStr, RawBson)>,
+    error: Option<Error>,
+}
+
+impl Fields {
+    /// Sets a field, in the place of one of the same name.
+    pub(crate) fn set(&mut self, name: &'static CStr, value: Result<RawBson, bson::error::Error>) {
+        let value = match value {
+            Ok(value) => value,
+            Err(error) => {
+                self.error.get_or_insert(Error::Serialize(error));
+                return;
+            }
+        };
+        match self.fields.iter_mut().find(|(set, _)| *set == name) {
+            Some((_, place)) => *place = value,
+            None => self.fields.push((name, value)),
+        }
+    }
+
+    /// Returns whether a field is set.
+    pub(crate) fn has(&self, name: &CStr) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Returns a field.
+    pub(crate) fn get(&self, name: &CStr) -> Option<RawBsonRef<'_>> {
+        let field = self.fields.iter().find(|(set, _)| *set == name);
+        field.map(|(_, value)| value.as_raw_bson_ref())
+    }
+
+    /// Returns a field that is an integer.
+    pub(crate) fn integer(&self, name: &CStr) -> Option<i64> {
+        match self.get(name)? {
+            RawBsonRef::Int32(value) => Some(value.into()),
+            RawBsonRef::Int64(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Fails if a value is no BSON.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match &self.error {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes all fields but these behind what is in a document.
+    pub(crate) fn write(&self, document: &mut RawDocumentBuf, but: &[&CStr]) -> Result<(), Error> {
+        self.write_if(document, |name| !but.contains(&name))
+    }
+
+    /// Writes these fields behind what is in a document.
+    pub(crate) fn write_only(
+        &self,
+        document: &mut RawDocumentBuf,
+        names: &[&CStr],
+    ) -> Result<(), Error> {
+        self.write_if(document, |name| names.contains(&name))
+    }
+
+    fn write_if(
+        &self,
+        document: &mut RawDocumentBuf,
+        is_wanted: impl Fn(&CStr) -> bool,
+    ) -> Result<(), Error> {
+        self.check()?;
+        for (name, value) in self.fields.iter().filter(|(name, _)| is_wanted(name)) {
+            document.append(*name, value.as_raw_bson_ref());
+        }
+        Ok(())
+    }
+}
+
+/// A value of an option, before it is known to be BSON.
+pub(crate) type Value = Result<RawBson, bson::error::Error>;
+
+/// Returns a value, or the error of the application that gave it.
+pub(crate) fn get(value: &Value) -> Result<RawBsonRef<'_>, Error> {
+    match value {
+        Ok(value) => Ok(value.as_raw_bson_ref()),
+        Err(error) => Err(Error::Serialize(error.clone())),
+    }
+}
+
+pub(crate) fn document(value: impl IntoDocument) -> Value {
+    value.into_document().map(RawBson::Document)
+}
+
+pub(crate) fn documents(values: impl IntoIterator<Item = impl IntoDocument>) -> Value {
+    let mut array = RawArrayBuf::new();
+    for value in values {
+        array.push(value.into_document()?);
+    }
+    Ok(RawBson::Array(array))
+}
+
+pub(crate) fn value(value: impl Into<Bson>) -> Value {
+    RawBson::try_from(value.into())
+}
+
+pub(crate) fn hint(value: impl Into<Hint>) -> Value {
+    value.into().0
+}
+
+pub(crate) fn millis(value: std::time::Duration) -> Value {
+    Ok(RawBson::Int64(whole_millis(value)))
+}
+
+/// Makes the methods that set the options of an operation, one for each: its name, its kind, and
+/// the name of the field.
+macro_rules! options {
+    ($operation:ident $(<$parameter:ident>)? {
+        $($(#[$doc:meta])* $method:ident: $kind:ident = $name:literal;)*
+    }) => {
+        impl $(<$parameter>)? $operation $(<$parameter>)? {
+            $($crate::command::fields::option!($(#[$doc])* $method $kind $name);)*
+        }
+    };
+}
+
+/// Makes one of these methods.
+macro_rules! option {
+    ($(#[$doc:meta])* $method:ident truth $name:literal) => {
+        $crate::command::fields::option!(
+            @ $(#[$doc])* $method (bool) $name Ok::<_, bson::error::Error>
+        );
+    };
+    ($(#[$doc:meta])* $method:ident int $name:literal) => {
+        $crate::command::fields::option!(
+            @ $(#[$doc])* $method (i32) $name Ok::<_, bson::error::Error>
+        );
+    };
+    ($(#[$doc:meta])* $method:ident long $name:literal) => {
+        $crate::command::fields::option!(
+            @ $(#[$doc])* $method (i64) $name Ok::<_, bson::error::Error>
+        );
+    };
+    ($(#[$doc:meta])* $method:ident text $name:literal) => {
+        $crate::command::fields::option!(
+            @ $(#[$doc])* $method (&str) $name Ok::<_, bson::error::Error>
+        );
+    };
+    ($(#[$doc:meta])* $method:ident millis $name:literal) => {
+        $crate::command::fields::option!(
+            @ $(#[$doc])* $method (std::time::Duration) $name $crate::command::fields::millis
+        );
+    };
+    ($(#[$doc:meta])* $method:ident document $name:literal) => {
+        $crate::command::fields::option!(
+            @ $(#[$doc])* $method (impl $crate::value::IntoDocument) $name
+            $crate::command::fields::document
+        );
+    };
+    ($(#[$doc:meta])* $method:ident documents $name:literal) => {
+        $crate::command::fields::option!(
+            @ $(#[$doc])* $method (impl IntoIterator<Item = impl $crate::value::IntoDocument>)
+            $name $crate::command::fields::documents
+        );
+    };
+    ($(#[$doc:meta])* $method:ident value $name:literal) => {
+        $crate::command::fields::option!(
+            @ $(#[$doc])* $method (impl Into<bson::Bson>) $name $crate::command::fields::value
+        );
+    };
+    ($(#[$doc:meta])* $method:ident hint $name:literal) => {
+        $crate::command::fields::option!(
+            @ $(#[$doc])* $method (impl Into<$crate::value::Hint>) $name
+            $crate::command::fields::hint
+        );
+    };
+    (@ $(#[$doc:meta])* $method:ident ($kind:ty) $name:literal $convert:expr) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $method(mut self, value: $kind) -> Self {
+            self.options.set(bson::raw::cstr!($name), $convert(value).map(Into::into));
+            self
+        }
+    };
+}
+
+pub(crate) use {option, options};

@@ -1,0 +1,450 @@
+//! The operations that the command `find` is for (CRUD, "Read").
+
+use std::borrow::Cow;
+
+use bson::raw::cstr;
+use bson::{RawBson, RawBsonRef, RawDocumentBuf};
+use sdam_core::wire::ReplyDocument;
+
+use super::fields::{Fields, Value, document, get, options};
+use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Route, Scope, left_out};
+use crate::cursor::{Batch, CursorState, Settings, TimeoutMode, Timing};
+use crate::error::Error;
+use crate::value::IntoDocument;
+
+/// A search for documents, with its options.
+///
+/// ```
+/// use sdam_driver::bson::doc;
+/// use sdam_driver::Find;
+///
+/// let newest = Find::new(doc! { "kind": "book" }).sort(doc! { "year": -1 }).limit(10);
+/// # let _ = newest;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Find {
+    filter: Value,
+    options: Fields,
+    cursor_type: CursorType,
+    max_await_time: Option<std::time::Duration>,
+    timeout_mode: Option<TimeoutMode>,
+}
+
+/// The kind of a cursor (CRUD, `cursorType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum CursorType {
+    /// It ends with its last document.
+    #[default]
+    NonTailable,
+    /// It stays open at the end of a capped collection, for documents that come later.
+    Tailable,
+    /// As [`Tailable`](Self::Tailable); the server waits a while for documents.
+    TailableAwait,
+}
+
+options! {
+    Find {
+        /// Lets the server write temporary files.
+        allow_disk_use: truth = "allowDiskUse";
+        /// Takes partial results from mongos if shards are down.
+        allow_partial_results: truth = "allowPartialResults";
+        /// Sets how many documents a batch has.
+        batch_size: int = "batchSize";
+        /// Sets the rules for comparing texts.
+        collation: document = "collation";
+        /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
+        comment: value = "comment";
+        /// Sets the index to be used.
+        hint: hint = "hint";
+        /// Sets the values of variables for expressions.
+        let_vars: document = "let";
+        /// Sets how many documents there may be in all; a negative number asks for a single batch.
+        limit: long = "limit";
+        /// Sets the upper bounds of the index, exclusive.
+        max: document = "max";
+        /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
+        /// `timeoutMS`.
+        max_time: millis = "maxTimeMS";
+        /// Sets the lower bounds of the index, inclusive.
+        min: document = "min";
+        /// Keeps the server from closing the cursor when nobody has asked for ten minutes.
+        no_cursor_timeout: truth = "noCursorTimeout";
+        /// Sets which fields there are in the documents.
+        projection: document = "projection";
+        /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
+        /// applications.
+        raw_data: truth = "rawData";
+        /// Returns the keys of the index alone.
+        return_key: truth = "returnKey";
+        /// Adds the number of the record to each document.
+        show_record_id: truth = "showRecordId";
+        /// Sets how many documents are left out at the beginning.
+        skip: long = "skip";
+        /// Sets the order of the documents.
+        sort: document = "sort";
+    }
+}
+
+impl Find {
+    /// Looks for the documents that a filter matches.
+    pub fn new(filter: impl IntoDocument) -> Self {
+        Self {
+            filter: document(filter),
+            options: Fields::default(),
+            cursor_type: CursorType::NonTailable,
+            max_await_time: None,
+            timeout_mode: None,
+        }
+    }
+
+    /// Sets the kind of the cursor.
+    #[must_use]
+    pub const fn cursor_type(mut self, cursor_type: CursorType) -> Self {
+        self.cursor_type = cursor_type;
+        self
+    }
+
+    /// Sets how long the server waits for new documents of a cursor that awaits them
+    /// (`maxAwaitTimeMS`).
+    #[must_use]
+    pub const fn max_await_time(mut self, time: std::time::Duration) -> Self {
+        self.max_await_time = Some(time);
+        self
+    }
+
+    /// Sets what `timeoutMS` limits.
+    #[must_use]
+    pub const fn timeout_mode(mut self, mode: TimeoutMode) -> Self {
+        self.timeout_mode = Some(mode);
+        self
+    }
+
+    /// Writes limit, batchSize and singleBatch by the rules of "Behavior of Limit, skip and
+    /// batchSize", and "Setting limit and batchSize options for find commands" of CRUD.
+    fn write_sizes(&self, body: &mut RawDocumentBuf) {
+        let size = |name| self.options.integer(name).unwrap_or(0);
+        let (limit, batch_size) = (size(cstr!("limit")), size(cstr!("batchSize")));
+        let single_batch = limit < 0 || batch_size < 0;
+        let limit = limit.saturating_abs();
+        let batch_size = match single_batch {
+            true if limit == 0 => batch_size.saturating_abs(),
+            true => limit,
+            // "drivers MUST send a value of limit + 1", which leaves no open cursor.
+            false if limit != 0 && limit == batch_size => limit + 1,
+            false => batch_size,
+        };
+        if limit != 0 {
+            body.append(cstr!("limit"), limit);
+        }
+        if batch_size != 0 {
+            body.append(cstr!("batchSize"), batch_size);
+        }
+        if single_batch {
+            body.append(cstr!("singleBatch"), true);
+        }
+    }
+
+    /// Writes the command, but for `limit` and what goes with it.
+    fn body(&self, scope: &Scope, facts: &Facts) -> Result<RawDocumentBuf, Error> {
+        let mut body = super::on_collection(cstr!("find"), scope);
+        body.append(cstr!("filter"), get(&self.filter)?);
+        let but = left_out(scope, facts, &[cstr!("limit"), cstr!("batchSize")]);
+        self.options.write(&mut body, &but)?;
+        Ok(body)
+    }
+
+    fn settings(&self, facts: &Facts) -> Settings {
+        let mut settings = settings(&self.options, facts);
+        settings.limit = self.options.integer(cstr!("limit")).unwrap_or(0).saturating_abs();
+        settings.tailable = self.cursor_type != CursorType::NonTailable;
+        settings.await_data = self.cursor_type == CursorType::TailableAwait;
+        settings.max_await_time = self.max_await_time;
+        settings
+    }
+}
+
+/// Returns what getMore says for a cursor that was opened with these options.
+pub(crate) fn settings(options: &Fields, facts: &Facts) -> Settings {
+    let comment = options.get(cstr!("comment"));
+    Settings {
+        batch_size: options.integer(cstr!("batchSize")).unwrap_or(0).saturating_abs(),
+        // "For server versions below 4.4 drivers MUST NOT attach a comment to getMore commands."
+        comment: comment.filter(|_| facts.max_wire_version >= MONGODB_4_4).map(RawBson::from),
+        ..Settings::default()
+    }
+}
+
+impl<D: IntoDocument> From<D> for Find {
+    fn from(filter: D) -> Self {
+        Self::new(filter)
+    }
+}
+
+/// `find`, as it is sent.
+#[derive(Clone, Debug)]
+pub struct OpenFind {
+    find: Find,
+    settings: Settings,
+}
+
+impl From<Find> for OpenFind {
+    fn from(find: Find) -> Self {
+        Self { find, settings: Settings::default() }
+    }
+}
+
+impl Operation for OpenFind {
+    type Output = CursorState;
+
+    fn timing(&self) -> Timing {
+        Timing {
+            mode: self.find.timeout_mode,
+            tailable: self.find.cursor_type != CursorType::NonTailable,
+            await_data: self.find.cursor_type == CursorType::TailableAwait,
+            max_await_time: self.find.max_await_time,
+            writes: false,
+        }
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        "find".into()
+    }
+
+    fn route(&self) -> Route {
+        Route::Read
+    }
+
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        self.settings = self.find.settings(facts);
+        let mut body = self.find.body(scope, facts)?;
+        self.find.write_sizes(&mut body);
+        if self.settings.tailable {
+            body.append(cstr!("tailable"), true);
+        }
+        if self.settings.await_data {
+            body.append(cstr!("awaitData"), true);
+        }
+        Ok(Command::read(scope, body).opening())
+    }
+
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
+        let settings = std::mem::take(&mut self.settings);
+        Ok(Progress::Done(CursorState::open("find", reply, settings)?))
+    }
+}
+
+/// `findOne`: the first document that a filter matches.
+#[derive(Clone, Debug)]
+pub struct FindOne {
+    filter: Value,
+    options: Fields,
+}
+
+options! {
+    FindOne {
+        /// Lets the server write temporary files.
+        allow_disk_use: truth = "allowDiskUse";
+        /// Takes partial results from mongos if shards are down.
+        allow_partial_results: truth = "allowPartialResults";
+        /// Sets the rules for comparing texts.
+        collation: document = "collation";
+        /// Adds a comment, which servers write to their logs.
+        comment: value = "comment";
+        /// Sets the index to be used.
+        hint: hint = "hint";
+        /// Sets the values of variables for expressions.
+        let_vars: document = "let";
+        /// Sets the upper bounds of the index, exclusive.
+        max: document = "max";
+        /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
+        /// `timeoutMS`.
+        max_time: millis = "maxTimeMS";
+        /// Sets the lower bounds of the index, inclusive.
+        min: document = "min";
+        /// Sets which fields there are in the document.
+        projection: document = "projection";
+        /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
+        /// applications.
+        raw_data: truth = "rawData";
+        /// Returns the keys of the index alone.
+        return_key: truth = "returnKey";
+        /// Adds the number of the record.
+        show_record_id: truth = "showRecordId";
+        /// Sets how many documents are left out at the beginning.
+        skip: long = "skip";
+        /// Sets the order of the documents, the first of which is returned.
+        sort: document = "sort";
+    }
+}
+
+impl FindOne {
+    /// Looks for the first document that a filter matches.
+    pub fn new(filter: impl IntoDocument) -> Self {
+        Self { filter: document(filter), options: Fields::default() }
+    }
+}
+
+impl<D: IntoDocument> From<D> for FindOne {
+    fn from(filter: D) -> Self {
+        Self::new(filter)
+    }
+}
+
+impl Operation for FindOne {
+    type Output = Option<RawDocumentBuf>;
+
+    fn name(&self) -> Cow<'static, str> {
+        "find".into()
+    }
+
+    fn route(&self) -> Route {
+        Route::Read
+    }
+
+    /// "drivers MUST set limit to 1", "MUST also set singleBatch: true"
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        let mut body = super::on_collection(cstr!("find"), scope);
+        body.append(cstr!("filter"), get(&self.filter)?);
+        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
+        body.append(cstr!("limit"), RawBsonRef::Int64(1));
+        body.append(cstr!("singleBatch"), true);
+        Ok(Command::read(scope, body))
+    }
+
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Self::Output>, Error> {
+        let mut batch = Batch::in_reply("find", "firstBatch", reply)?;
+        Ok(Progress::Done(batch.next_document().map(ToOwned::to_owned)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bson::{RawDocumentBuf, doc, rawdoc};
+    use sdam_core::wire::ReplyDocument;
+
+    use super::super::collections::CreateCollection;
+    use super::super::testing::{NEW, OLD, scope, written, written_in};
+    use super::super::{Operation, Progress, Route, Scope};
+    use super::{CursorType, Find, FindOne, OpenFind};
+    use crate::cursor::CursorStep;
+
+    fn command(find: Find) -> RawDocumentBuf {
+        written(&mut OpenFind::from(find), NEW).body
+    }
+
+    #[test]
+    fn find_has_its_options_in_the_order_in_which_they_were_set() {
+        let find = Find::new(doc! { "a": 1 })
+            .sort(doc! { "a": -1 })
+            .skip(2)
+            .comment("why")
+            .sort(doc! { "b": 1 });
+        let expected = rawdoc! {
+            "find": "things",
+            "filter": { "a": 1 },
+            "sort": { "b": 1 },
+            "skip": 2_i64,
+            "comment": "why",
+        };
+        assert_eq!(command(find), expected);
+        let mut operation = OpenFind::from(Find::new(doc! {}));
+        assert_eq!(operation.route(), Route::Read);
+        let command = operation.command(&scope(), &NEW).unwrap();
+        assert!(command.retryable && command.takes_read_concern && command.opens_cursor);
+    }
+
+    /// find, getMore, killCursors, "Behavior of Limit, skip and batchSize"; CRUD, "Setting limit
+    /// and batchSize options for find commands".
+    #[test]
+    fn limit_and_batch_size_become_what_the_command_wants() {
+        for (limit, batch_size, expected) in [
+            (0, 0, rawdoc! {}),
+            (5, 0, rawdoc! { "limit": 5_i64 }),
+            (0, 3, rawdoc! { "batchSize": 3_i64 }),
+            (4, 3, rawdoc! { "limit": 4_i64, "batchSize": 3_i64 }),
+            (4, 4, rawdoc! { "limit": 4_i64, "batchSize": 5_i64 }),
+            (-4, 0, rawdoc! { "limit": 4_i64, "batchSize": 4_i64, "singleBatch": true }),
+            (-4, 2, rawdoc! { "limit": 4_i64, "batchSize": 4_i64, "singleBatch": true }),
+            (0, -2, rawdoc! { "batchSize": 2_i64, "singleBatch": true }),
+        ] {
+            let find = Find::new(doc! {}).limit(limit).batch_size(batch_size);
+            let mut all = rawdoc! { "find": "things", "filter": {} };
+            for (name, value) in expected.iter().map(Result::unwrap) {
+                all.append(name, value);
+            }
+            assert_eq!(command(find), all);
+        }
+    }
+
+    #[test]
+    fn tailable_cursors_say_so_and_wait_if_they_are_to() {
+        let tailable = command(Find::new(doc! {}).cursor_type(CursorType::Tailable));
+        assert_eq!(tailable, rawdoc! { "find": "things", "filter": {}, "tailable": true });
+        let find = Find::new(doc! {}).cursor_type(CursorType::TailableAwait);
+        let mut operation = OpenFind::from(find.max_await_time(Duration::from_millis(9)));
+        let body = written(&mut operation, NEW).body;
+        assert_eq!(body.get_bool("awaitData").ok(), Some(true));
+        assert_eq!(body.get("maxTimeMS").unwrap(), None);
+        let reply = rawdoc! { "cursor": { "id": 7_i64, "ns": "app.things", "firstBatch": [] } };
+        let Ok(Progress::Done(mut cursor)) = operation.reply(&scope(), &ReplyDocument::from(reply))
+        else {
+            panic!()
+        };
+        let CursorStep::GetMore(_, more) = cursor.step() else { panic!() };
+        assert_eq!(more.get_i64("maxTimeMS").ok(), Some(9));
+    }
+
+    /// CSOT, "timeoutMS overrides deprecated timeout options"; not even where nothing is sent in
+    /// its place, as with a time-out of zero.
+    #[test]
+    fn max_time_gives_way_to_a_timeout() {
+        let mut find = OpenFind::from(Find::new(doc! {}).max_time(Duration::from_micros(1)));
+        assert_eq!(written(&mut find, NEW).body.get_i64("maxTimeMS").ok(), Some(1));
+        let timed = Scope { has_timeout: true, ..scope() };
+        assert_eq!(written_in(&mut find, &timed, NEW).body.get("maxTimeMS").unwrap(), None);
+        let mut create = CreateCollection::new("new").max_time(Duration::from_secs(1));
+        assert_eq!(written_in(&mut create, &timed, NEW).body, rawdoc! { "create": "new" });
+    }
+
+    /// CRUD: comments of getMore are for 4.4 and later, rawData for 8.2 and later.
+    #[test]
+    fn old_servers_are_not_sent_what_they_do_not_know() {
+        let find = Find::new(doc! {}).comment("why").raw_data(true);
+        assert!(command(find.clone()).get("rawData").unwrap().is_some());
+        let mut operation = OpenFind::from(find);
+        assert_eq!(written(&mut operation, OLD).body.get("rawData").unwrap(), None);
+        assert_eq!(operation.settings.comment, None);
+    }
+
+    /// CRUD, "findOne API details".
+    #[test]
+    fn find_one_asks_for_a_single_batch_of_one() {
+        let mut one = FindOne::new(doc! { "a": 1 }).skip(1);
+        let expected = rawdoc! {
+            "find": "things",
+            "filter": { "a": 1 },
+            "skip": 1_i64,
+            "limit": 1_i64,
+            "singleBatch": true,
+        };
+        assert_eq!(written(&mut one, NEW).body, expected);
+        let reply = |batch: bson::RawArrayBuf| {
+            ReplyDocument::from(rawdoc! { "cursor": { "id": 0, "ns": "a.b", "firstBatch": batch } })
+        };
+        let found = reply(bson::RawArrayBuf::from_iter([rawdoc! { "a": 1 }]));
+        assert_eq!(one.reply(&scope(), &found).unwrap(), Progress::Done(Some(rawdoc! { "a": 1 })));
+        let nothing = reply(bson::RawArrayBuf::new());
+        assert_eq!(one.reply(&scope(), &nothing).unwrap(), Progress::Done(None));
+    }
+
+    #[test]
+    fn a_filter_that_is_no_bson_is_told_when_the_command_is_written() {
+        let mut one = FindOne::new(doc! { "a\0": 1 });
+        assert!(one.command(&scope(), &NEW).is_err());
+        let mut one = FindOne::new(doc! {}).sort(doc! { "a\0": 1 });
+        assert!(one.command(&scope(), &NEW).is_err());
+    }
+}

@@ -1,0 +1,429 @@
+//! Indexes (Index Management, "Standard API").
+
+use std::borrow::Cow;
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
+use sdam_core::wire::ReplyDocument;
+
+use super::collections::{NAMESPACE_NOT_FOUND, unless_write_concern_failed};
+use super::fields::{Fields, Value, document, get, options};
+use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Route, Scope, find, left_out};
+use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
+use crate::error::{ArgumentError, Error};
+use crate::value::IntoDocument;
+
+/// An index: its keys and its options.
+///
+/// ```
+/// use sdam_driver::bson::doc;
+/// use sdam_driver::IndexModel;
+///
+/// let index = IndexModel::new(doc! { "name": 1, "born": -1 }).unique(true);
+/// assert_eq!(index.index_name().as_deref(), Some("name_1_born_-1"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct IndexModel {
+    keys: Value,
+    options: Fields,
+}
+
+options! {
+    IndexModel {
+        /// Builds the index beside other operations; MongoDB 4.2 and later always do.
+        background: truth = "background";
+        /// Sets how exact geohashes are, for `2d` indexes.
+        bits: int = "bits";
+        /// Sets the number of units within which locations are grouped, for `geoHaystack` indexes,
+        /// which MongoDB 5.0 no longer has.
+        bucket_size: int = "bucketSize";
+        /// Sets the rules for comparing texts.
+        collation: document = "collation";
+        /// Sets the language of texts.
+        default_language: text = "default_language";
+        /// Has documents expire, this many seconds after the time in the field.
+        expire_after_seconds: int = "expireAfterSeconds";
+        /// Hides the index from queries (MongoDB 4.4).
+        hidden: truth = "hidden";
+        /// Sets the field that has the language of a document.
+        language_override: text = "language_override";
+        /// Sets the greatest longitude and latitude, for `2d` indexes.
+        max: value = "max";
+        /// Sets the least longitude and latitude, for `2d` indexes.
+        min: value = "min";
+        /// Sets the name of the index, in the place of the one that its keys give.
+        name: text = "name";
+        /// Leaves out documents that the filter does not match.
+        partial_filter_expression: document = "partialFilterExpression";
+        /// Leaves out documents that do not have the fields.
+        sparse: truth = "sparse";
+        /// Sets options of the storage engine.
+        storage_engine: document = "storageEngine";
+        /// Sets the version of the index of texts.
+        text_index_version: int = "textIndexVersion";
+        /// Sets the version of the index on a sphere.
+        sphere_index_version: int = "2dsphereIndexVersion";
+        /// Refuses documents with keys that another one has.
+        unique: truth = "unique";
+        /// Sets the version of the index.
+        version: int = "v";
+        /// Sets the weights of fields in the index of texts.
+        weights: document = "weights";
+        /// Sets which fields a wildcard index has.
+        wildcard_projection: document = "wildcardProjection";
+    }
+}
+
+impl IndexModel {
+    /// Describes an index by its keys: fields with their directions, or types.
+    pub fn new(keys: impl IntoDocument) -> Self {
+        Self { keys: document(keys), options: Fields::default() }
+    }
+
+    /// Returns the name of the index: the one that was set, or the one that its keys give; `None`
+    /// if these are no BSON.
+    ///
+    /// "the driver MUST generate the name as key-direction pairs, separated by underscores" (Index
+    /// Management, "Index Name Generation").
+    pub fn index_name(&self) -> Option<String> {
+        if let Some(RawBsonRef::String(name)) = self.options.get(cstr!("name")) {
+            return Some(name.to_owned());
+        }
+        let keys = get(&self.keys).ok()?.as_document()?;
+        let mut parts = Vec::new();
+        for (key, direction) in keys.iter().map_while(Result::ok) {
+            parts.push(format!("{}_{}", key.as_str(), direction_text(direction)));
+        }
+        let name = parts.join("_");
+        // The one exception: the index that every collection has is named without a direction.
+        Some(if name == "_id_1" { "_id_".to_owned() } else { name })
+    }
+
+    fn write(&self) -> Result<RawDocumentBuf, Error> {
+        let mut index = RawDocumentBuf::new();
+        index.append(cstr!("key"), get(&self.keys)?);
+        self.options.write(&mut index, &[])?;
+        if !self.options.has(cstr!("name"))
+            && let Some(name) = self.index_name()
+        {
+            index.append(cstr!("name"), name);
+        }
+        Ok(index)
+    }
+}
+
+impl<D: IntoDocument> From<D> for IndexModel {
+    fn from(keys: D) -> Self {
+        Self::new(keys)
+    }
+}
+
+fn direction_text(direction: RawBsonRef<'_>) -> String {
+    match direction {
+        RawBsonRef::Int32(direction) => direction.to_string(),
+        RawBsonRef::Int64(direction) => direction.to_string(),
+        RawBsonRef::Double(direction) => direction.to_string(),
+        RawBsonRef::String(kind) => kind.to_owned(),
+        _ => "1".to_owned(),
+    }
+}
+
+/// The creation of indexes.
+#[derive(Clone, Debug)]
+pub struct CreateIndexes {
+    models: Vec<IndexModel>,
+    options: Fields,
+}
+
+options! {
+    CreateIndexes {
+        /// Adds a comment, which servers write to their logs.
+        comment: value = "comment";
+        /// Sets how many members must have built the indexes before they are used (MongoDB 4.4): a
+        /// number, or `votingMembers`, for instance.
+        commit_quorum: value = "commitQuorum";
+        /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
+        /// `timeoutMS`.
+        max_time: millis = "maxTimeMS";
+        /// Creates indexes of time series as they are stored (MongoDB 8.2); not for applications.
+        raw_data: truth = "rawData";
+    }
+}
+
+impl CreateIndexes {
+    /// Creates indexes.
+    pub fn new(models: impl IntoIterator<Item = IndexModel>) -> Self {
+        Self { models: models.into_iter().collect(), options: Fields::default() }
+    }
+}
+
+impl<M: Into<IndexModel>> From<M> for CreateIndexes {
+    fn from(model: M) -> Self {
+        Self::new([model.into()])
+    }
+}
+
+impl Operation for CreateIndexes {
+    /// The names of the indexes.
+    type Output = Vec<String>;
+
+    fn name(&self) -> Cow<'static, str> {
+        "createIndexes".into()
+    }
+
+    fn is_retryable(&self) -> bool {
+        false
+    }
+
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        if self.models.is_empty() {
+            return Err(ArgumentError::NoIndexes.into());
+        }
+        // "Drivers MUST manually raise an error if this option is specified when creating an index
+        // on a pre 4.4 server."
+        if facts.max_wire_version < MONGODB_4_4 && self.options.has(cstr!("commitQuorum")) {
+            return Err(ArgumentError::ServerTooOld { option: "commitQuorum", since: "4.4" }.into());
+        }
+        let mut indexes = RawArrayBuf::new();
+        for model in &self.models {
+            indexes.push(model.write()?);
+        }
+        let mut body = super::on_collection(cstr!("createIndexes"), scope);
+        body.append(cstr!("indexes"), indexes);
+        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
+        Command::write(scope, body, false)
+    }
+
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Vec<String>>, Error> {
+        unless_write_concern_failed(reply)?;
+        Ok(Progress::Done(self.models.iter().filter_map(IndexModel::index_name).collect()))
+    }
+}
+
+/// The removal of an index, or of all of them but that of `_id`.
+#[derive(Clone, Debug)]
+pub struct DropIndexes {
+    index: Value,
+    is_single: bool,
+    options: Fields,
+}
+
+options! {
+    DropIndexes {
+        /// Adds a comment, which servers write to their logs.
+        comment: value = "comment";
+        /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
+        /// `timeoutMS`.
+        max_time: millis = "maxTimeMS";
+        /// Drops indexes of time series as they are stored (MongoDB 8.2); not for applications.
+        raw_data: truth = "rawData";
+    }
+}
+
+impl DropIndexes {
+    /// Drops the index of this name.
+    pub fn one(name: &str) -> Self {
+        let index = Ok(bson::RawBson::String(name.to_owned()));
+        Self { index, is_single: true, options: Fields::default() }
+    }
+
+    /// Drops the index that has these keys.
+    pub fn by_keys(keys: impl IntoDocument) -> Self {
+        Self { index: document(keys), is_single: true, options: Fields::default() }
+    }
+
+    /// Drops all indexes but that of `_id`.
+    pub fn all() -> Self {
+        Self { is_single: false, ..Self::one("*") }
+    }
+}
+
+impl From<&str> for DropIndexes {
+    fn from(name: &str) -> Self {
+        Self::one(name)
+    }
+}
+
+impl Operation for DropIndexes {
+    type Output = ();
+
+    fn name(&self) -> Cow<'static, str> {
+        "dropIndexes".into()
+    }
+
+    fn is_retryable(&self) -> bool {
+        false
+    }
+
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        let index = get(&self.index)?;
+        // "If the string passed is '*', the driver MUST raise an error"
+        if self.is_single && index == RawBsonRef::String("*") {
+            return Err(ArgumentError::DropEveryIndex.into());
+        }
+        let mut body = super::on_collection(cstr!("dropIndexes"), scope);
+        body.append(cstr!("index"), index);
+        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
+        Command::write(scope, body, false)
+    }
+
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<()>, Error> {
+        unless_write_concern_failed(reply).map(Progress::Done)
+    }
+}
+
+/// The indexes of a collection; none, if there is no such collection.
+///
+/// The documents have no field `ns` since MongoDB 4.4.
+#[derive(Clone, Debug, Default)]
+pub struct ListIndexes {
+    options: Fields,
+    timeout_mode: Option<TimeoutMode>,
+    settings: Settings,
+}
+
+options! {
+    ListIndexes {
+        /// Sets how many documents a batch has.
+        batch_size: int = "batchSize";
+        /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
+        comment: value = "comment";
+        /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
+        /// `timeoutMS`.
+        max_time: millis = "maxTimeMS";
+        /// Lists indexes of time series as they are stored (MongoDB 8.2); not for applications.
+        raw_data: truth = "rawData";
+    }
+}
+
+impl ListIndexes {
+    /// Sets what `timeoutMS` limits.
+    #[must_use]
+    pub const fn timeout_mode(mut self, mode: TimeoutMode) -> Self {
+        self.timeout_mode = Some(mode);
+        self
+    }
+
+    /// Asks for all indexes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Operation for ListIndexes {
+    type Output = CursorState;
+
+    fn timing(&self) -> Timing {
+        Timing { mode: self.timeout_mode, ..Timing::default() }
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        "listIndexes".into()
+    }
+
+    fn route(&self) -> Route {
+        Route::ReadPrimary
+    }
+
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        self.settings = find::settings(&self.options, facts);
+        let mut body = super::on_collection(cstr!("listIndexes"), scope);
+        let mut cursor = RawDocumentBuf::new();
+        if let Some(size) = self.options.get(cstr!("batchSize")) {
+            cursor.append(cstr!("batchSize"), size);
+        }
+        body.append(cstr!("cursor"), cursor);
+        self.options.write(&mut body, &left_out(scope, facts, &[cstr!("batchSize")]))?;
+        Ok(Command { retryable: true, ..Command::run(scope, body).opening() })
+    }
+
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
+        let settings = std::mem::take(&mut self.settings);
+        Ok(Progress::Done(CursorState::open("listIndexes", reply, settings)?))
+    }
+
+    fn failed(&mut self, error: Error) -> Result<Progress<CursorState>, Error> {
+        match error.code() {
+            Some(NAMESPACE_NOT_FOUND) => Ok(Progress::Done(CursorState::empty())),
+            _ => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{doc, rawdoc};
+    use sdam_core::wire::ReplyDocument;
+
+    use super::super::testing::{NEW, OLD, majority, scope, written, written_in};
+    use super::super::{Operation, Progress};
+    use super::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
+
+    /// Index Management, "Index Name Generation".
+    #[test]
+    fn names_are_made_of_keys_and_directions() {
+        for (keys, name) in [
+            (doc! { "name": 1, "dob": -1 }, "name_1_dob_-1"),
+            (doc! { "a": "text" }, "a_text"),
+            (doc! { "a": 1_i64, "b": 1.0 }, "a_1_b_1"),
+            (doc! { "_id": 1 }, "_id_"),
+            (doc! { "_id": "hashed" }, "_id_hashed"),
+        ] {
+            assert_eq!(IndexModel::new(keys).index_name().as_deref(), Some(name));
+        }
+        let named = IndexModel::new(doc! { "a": 1 }).name("mine");
+        assert_eq!(named.index_name().as_deref(), Some("mine"));
+    }
+
+    #[test]
+    fn indexes_are_created_with_names_and_a_write_concern() {
+        let models = [
+            IndexModel::new(doc! { "a": 1 }).unique(true),
+            IndexModel::new(doc! { "b": -1 }).name("mine").bucket_size(5),
+        ];
+        let mut create = CreateIndexes::new(models).commit_quorum("votingMembers");
+        let expected = rawdoc! {
+            "createIndexes": "things",
+            "indexes": [
+                { "key": { "a": 1 }, "unique": true, "name": "a_1" },
+                { "key": { "b": -1 }, "name": "mine", "bucketSize": 5 },
+            ],
+            "commitQuorum": "votingMembers",
+            "writeConcern": { "w": "majority" },
+        };
+        assert_eq!(written_in(&mut create, &majority(), NEW).body, expected);
+        let reply = ReplyDocument::from(rawdoc! { "ok": 1 });
+        let names = vec!["a_1".to_owned(), "mine".to_owned()];
+        assert_eq!(create.reply(&scope(), &reply).unwrap(), Progress::Done(names));
+        // "Drivers MUST manually raise an error"
+        let error = create.command(&scope(), &OLD).unwrap_err();
+        assert_eq!(error.to_string(), "commitQuorum needs MongoDB 4.4");
+        assert!(CreateIndexes::new([]).command(&scope(), &NEW).is_err());
+    }
+
+    /// "If the string passed is '*', the driver MUST raise an error since more than one index would
+    /// be dropped."
+    #[test]
+    fn one_index_is_dropped_or_all_but_not_all_by_the_name_of_one() {
+        let mut one = DropIndexes::one("a_1");
+        assert_eq!(
+            written(&mut one, NEW).body,
+            rawdoc! { "dropIndexes": "things", "index": "a_1" }
+        );
+        assert!(DropIndexes::one("*").command(&scope(), &NEW).is_err());
+        let body = written(&mut DropIndexes::all(), NEW).body;
+        assert_eq!(body, rawdoc! { "dropIndexes": "things", "index": "*" });
+        let body = written(&mut DropIndexes::by_keys(doc! { "a": 1 }), NEW).body;
+        assert_eq!(body, rawdoc! { "dropIndexes": "things", "index": { "a": 1 } });
+    }
+
+    #[test]
+    fn indexes_are_listed_with_a_cursor() {
+        let mut list = ListIndexes::new().batch_size(2).comment("why");
+        let expected = rawdoc! {
+            "listIndexes": "things", "cursor": { "batchSize": 2 }, "comment": "why",
+        };
+        assert_eq!(written(&mut list, NEW).body, expected);
+        assert!(list.command(&scope(), &NEW).unwrap().retryable);
+    }
+}

@@ -1,0 +1,296 @@
+//! Insertions (CRUD, `insertOne` and `insertMany`).
+
+use std::borrow::{Borrow, Cow};
+use std::marker::PhantomData;
+
+use bson::Bson;
+use bson::raw::cstr;
+use sdam_core::wire::ReplyDocument;
+use serde::Serialize;
+
+use super::bulk_write::Statements;
+use super::documents::Documents;
+use super::fields::{Fields, options};
+use super::{Command, Facts, Operation, Progress, Scope, left_out};
+use crate::error::{ArgumentError, Error};
+use crate::reply::write::{Kind, WriteReply};
+use crate::results::{BulkWriteResult, InsertManyResult, InsertOneResult};
+
+/// `insertOne`: the insertion of a document, with an `_id` if it has none.
+#[derive(Clone, Debug)]
+pub struct InsertOne<T> {
+    document: Result<(Documents, Bson), Error>,
+    options: Fields,
+    of: PhantomData<fn() -> T>,
+}
+
+options! {
+    InsertOne<T> {
+        /// Inserts a document that the collection's rules forbid.
+        bypass_document_validation: truth = "bypassDocumentValidation";
+        /// Adds a comment, which servers write to their logs.
+        comment: value = "comment";
+        /// Writes documents of time series as they are stored (MongoDB 8.2); not for applications.
+        raw_data: truth = "rawData";
+    }
+}
+
+impl<T: Serialize> InsertOne<T> {
+    /// Inserts a document.
+    pub fn new(document: &T) -> Self {
+        let mut documents = Documents::default();
+        let written = documents.serialize(document).and_then(|()| documents.identify_last());
+        let document = written.map(|id| (documents, id));
+        Self { document, options: Fields::default(), of: PhantomData }
+    }
+}
+
+impl<T: Serialize> From<&T> for InsertOne<T> {
+    fn from(document: &T) -> Self {
+        Self::new(document)
+    }
+}
+
+impl<T> Operation for InsertOne<T> {
+    type Output = InsertOneResult;
+
+    fn name(&self) -> Cow<'static, str> {
+        "insert".into()
+    }
+
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        let (documents, _) = self.document.as_ref().map_err(Error::clone)?;
+        let mut body = super::on_collection(cstr!("insert"), scope);
+        body.append(cstr!("ordered"), true);
+        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
+        let sequences = vec![("documents", vec![documents.get(0)])];
+        Ok(Command { sequences, ..Command::write(scope, body, true)? })
+    }
+
+    fn reply(
+        &mut self,
+        scope: &Scope,
+        reply: &ReplyDocument,
+    ) -> Result<Progress<InsertOneResult>, Error> {
+        let acknowledged = scope.is_acknowledged();
+        if acknowledged {
+            WriteReply::read(Kind::Insert, reply, 1)?.single()?;
+        }
+        let (_, id) = self.document.as_ref().map_err(Error::clone)?;
+        Ok(Progress::Done(InsertOneResult { acknowledged, inserted_id: id.clone() }))
+    }
+}
+
+/// `insertMany`: the insertion of documents, in as many commands as their number and length need.
+#[derive(Clone, Debug)]
+pub struct InsertMany<T> {
+    statements: Statements,
+    error: Option<Error>,
+    options: Fields,
+    of: PhantomData<fn() -> T>,
+}
+
+options! {
+    InsertMany<T> {
+        /// Inserts documents that the collection's rules forbid.
+        bypass_document_validation: truth = "bypassDocumentValidation";
+        /// Adds a comment, which servers write to their logs.
+        comment: value = "comment";
+        /// Writes documents of time series as they are stored (MongoDB 8.2); not for applications.
+        raw_data: truth = "rawData";
+    }
+}
+
+impl<T: Serialize> InsertMany<T> {
+    /// Inserts documents in their order, up to the first that the server refuses.
+    pub fn new(documents: impl IntoIterator<Item = impl Borrow<T>>) -> Self {
+        let (mut statements, mut error) = (Statements::default(), None);
+        for document in documents {
+            if let Err(failed) = statements.insert(document.borrow()) {
+                error.get_or_insert(failed);
+            }
+        }
+        if statements.len() == 0 {
+            error.get_or_insert(ArgumentError::NoDocuments.into());
+        }
+        Self { statements, error, options: Fields::default(), of: PhantomData }
+    }
+}
+
+impl<T> InsertMany<T> {
+    /// Goes on after a document that the server has refused, if false.
+    #[must_use]
+    pub const fn ordered(mut self, ordered: bool) -> Self {
+        self.statements.ordered = ordered;
+        self
+    }
+}
+
+impl<T: Serialize> From<&[T]> for InsertMany<T> {
+    fn from(documents: &[T]) -> Self {
+        Self::new(documents)
+    }
+}
+
+impl<T: Serialize> From<&Vec<T>> for InsertMany<T> {
+    fn from(documents: &Vec<T>) -> Self {
+        Self::new(documents)
+    }
+}
+
+impl<T: Serialize, const N: usize> From<&[T; N]> for InsertMany<T> {
+    fn from(documents: &[T; N]) -> Self {
+        Self::new(documents)
+    }
+}
+
+impl<T> Operation for InsertMany<T> {
+    type Output = InsertManyResult;
+
+    fn name(&self) -> Cow<'static, str> {
+        "insert".into()
+    }
+
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        self.statements.command(scope, facts, &self.options)
+    }
+
+    fn reply(
+        &mut self,
+        scope: &Scope,
+        reply: &ReplyDocument,
+    ) -> Result<Progress<InsertManyResult>, Error> {
+        Ok(match self.statements.reply(scope, reply)? {
+            Progress::Next => Progress::Next,
+            Progress::Done(BulkWriteResult { acknowledged, inserted_ids, .. }) => {
+                Progress::Done(InsertManyResult { acknowledged, inserted_ids })
+            }
+        })
+    }
+
+    fn failed(&mut self, error: Error) -> Result<Progress<InsertManyResult>, Error> {
+        Err(self.statements.failed(error))
+    }
+}
+
+impl Statements {
+    /// Adds the insertion of a document.
+    pub(crate) fn insert(&mut self, document: &impl Serialize) -> Result<(), Error> {
+        self.documents.serialize(document)?;
+        let id = self.documents.identify_last()?;
+        self.kinds.push(Kind::Insert);
+        self.ids.insert(self.kinds.len() - 1, id);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Bson, Document, doc, rawdoc};
+    use sdam_core::config::ReadConcern;
+    use sdam_core::wire::ReplyDocument;
+
+    use super::super::find::FindOne;
+    use super::super::testing::{NEW, majority, scope, unacknowledged, written, written_in};
+    use super::super::{Facts, Operation, Progress, Scope};
+    use super::{InsertMany, InsertOne};
+    use crate::error::{ArgumentError, Error};
+
+    #[test]
+    fn a_document_is_inserted_as_a_sequence_with_its_id() {
+        let mut insert = InsertOne::new(&doc! { "_id": 1, "a": 2 }).comment("why");
+        let command = written_in(&mut insert, &majority(), NEW);
+        let expected = rawdoc! {
+            "insert": "things",
+            "ordered": true,
+            "comment": "why",
+            "writeConcern": { "w": "majority" },
+        };
+        assert_eq!(command.body, expected);
+        assert_eq!(command.sequences, [("documents", vec![rawdoc! { "_id": 1, "a": 2 }])]);
+        assert!(insert.command(&scope(), &NEW).unwrap().retryable);
+        let reply = ReplyDocument::from(rawdoc! { "ok": 1, "n": 1 });
+        let Ok(Progress::Done(result)) = insert.reply(&scope(), &reply) else { panic!() };
+        assert_eq!((result.acknowledged, result.inserted_id), (true, Bson::Int32(1)));
+    }
+
+    /// Read and Write Concern, "Inconsistent WriteConcern"; "`afterClusterTime`": of a session's
+    /// time, and nothing else.
+    #[test]
+    fn a_write_is_told_no_level_and_no_concern_that_contradicts_itself() {
+        let mut insert = InsertOne::new(&doc! { "a": 2 });
+        let level = ReadConcern::default().with_level(Some("majority".to_owned()));
+        let majority = Scope { read_concern: level.clone(), ..scope() };
+        let command = insert.command(&majority, &NEW).unwrap();
+        assert_eq!(command.read_concern(&majority), Some(ReadConcern::default()));
+        let mut find = FindOne::new(doc! {});
+        let command = find.command(&majority, &NEW).unwrap();
+        assert_eq!(command.read_concern(&majority), Some(level));
+        let w0 = unacknowledged();
+        let journaled = w0.write_concern.clone().with_journal(Some(true));
+        let error = insert.command(&Scope { write_concern: journaled, ..w0 }, &NEW).unwrap_err();
+        assert!(matches!(error, Error::Argument(ArgumentError::JournaledUnacknowledged)));
+    }
+
+    /// Retryable Writes, "Unacknowledged Writes"; Read and Write Concern: w 0 is sent.
+    #[test]
+    fn an_unacknowledged_insertion_says_so_and_is_not_repeated() {
+        let mut insert = InsertOne::new(&doc! { "a": 2 });
+        let scope = unacknowledged();
+        let command = insert.command(&scope, &NEW).unwrap();
+        assert!(!command.acknowledged && !command.retryable);
+        assert_eq!(command.body.get_document("writeConcern").unwrap(), &*rawdoc! { "w": 0 });
+        let reply = ReplyDocument::from(rawdoc! { "ok": 1 });
+        let Ok(Progress::Done(result)) = insert.reply(&scope, &reply) else { panic!() };
+        assert!(!result.acknowledged && matches!(result.inserted_id, Bson::ObjectId(_)));
+    }
+
+    /// CRUD: "An error MUST be raised if the documents parameter is empty."
+    #[test]
+    fn nothing_to_insert_is_an_error() {
+        let mut insert = InsertMany::<Document>::new(Vec::<Document>::new());
+        let error = insert.command(&scope(), &NEW).unwrap_err();
+        assert_eq!(error.to_string(), "there are no documents to insert");
+    }
+
+    #[test]
+    fn many_documents_are_inserted_batch_by_batch() {
+        let documents: Vec<Document> = (0..5).map(|id| doc! { "_id": id }).collect();
+        let mut insert = InsertMany::from(&documents);
+        let facts = Facts { max_write_batch_size: 2, ..NEW };
+        for (lengths, n) in [(2, 2), (2, 2), (1, 1)] {
+            let command = written(&mut insert, facts);
+            assert_eq!(command.sequences[0].1.len(), lengths);
+            let reply = ReplyDocument::from(rawdoc! { "ok": 1, "n": n });
+            match insert.reply(&scope(), &reply).unwrap() {
+                Progress::Next => assert_eq!(lengths, 2),
+                Progress::Done(result) => assert_eq!(result.inserted_ids.len(), 5),
+            }
+        }
+    }
+
+    /// CRUD, "insertMany": the index of an error is that of the document; what was inserted before
+    /// is told.
+    #[test]
+    fn the_first_document_that_is_refused_ends_an_ordered_insertion() {
+        let documents: Vec<Document> = (0..5).map(|id| doc! { "_id": id }).collect();
+        let mut insert = InsertMany::from(&documents);
+        let facts = Facts { max_write_batch_size: 2, ..NEW };
+        written(&mut insert, facts);
+        insert.reply(&scope(), &ReplyDocument::from(rawdoc! { "ok": 1, "n": 2 })).unwrap();
+        written(&mut insert, facts);
+        let reply = rawdoc! {
+            "ok": 1,
+            "n": 1,
+            "writeErrors": [{ "index": 1, "code": 11000, "errmsg": "duplicate" }],
+        };
+        let error = insert.reply(&scope(), &ReplyDocument::from(reply)).unwrap_err();
+        let Error::BulkWrite(error) = error else { panic!() };
+        assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&3]);
+        assert_eq!(error.partial_result.inserted_count, 3);
+        assert_eq!(error.partial_result.inserted_ids.keys().collect::<Vec<_>>(), [&0, &1, &2]);
+    }
+}

@@ -1,0 +1,310 @@
+//! Operations as values: each writes the commands that it sends, one after another, and reads their
+//! replies. Nothing here waits, and nothing knows a client.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bson::raw::{CStr, cstr};
+use bson::{RawDocument, RawDocumentBuf};
+use sdam_core::config::{Acknowledgment, ReadConcern, ReadPreference, WriteConcern};
+use sdam_core::operation::OperationKind;
+use sdam_core::wire::ReplyDocument;
+
+use crate::command::covered::Covered;
+use crate::cursor::Timing;
+use crate::error::{ArgumentError, Error};
+
+pub mod aggregate;
+pub mod bulk_write;
+pub mod client_bulk_write;
+pub mod collections;
+pub mod count;
+pub mod covered;
+pub mod databases;
+pub mod delete;
+pub mod distinct;
+pub(crate) mod documents;
+pub(crate) mod fields;
+pub mod find;
+pub mod find_and_modify;
+pub mod indexes;
+pub mod insert;
+pub mod models;
+pub mod run;
+pub mod search_indexes;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod update;
+
+/// An operation, from its arguments to its outcome.
+///
+/// Whoever runs it takes its command, has it answered, and hands the reply to
+/// [`reply`](Self::reply), or the error to [`failed`](Self::failed), for as long as that wants
+/// another command.
+pub trait Operation: Covered {
+    /// The outcome.
+    type Output;
+
+    /// Returns the name of the next command, for the log.
+    fn name(&self) -> Cow<'static, str>;
+
+    /// Returns the kind of the next command, which says by which rules it is sent again.
+    fn kind(&self) -> OperationKind {
+        match self.route() {
+            Route::Write => OperationKind::Write,
+            Route::Read | Route::ReadPrimary | Route::ReadSince(_) => OperationKind::Read,
+        }
+    }
+
+    /// Returns whether the next command may be sent once more after an error that says so, as far
+    /// as that is known before it is written.
+    fn is_retryable(&self) -> bool {
+        true
+    }
+
+    /// Returns whether the next command goes where the last one has gone, over the same connection
+    /// behind a load balancer: it goes on with a cursor.
+    fn continues_cursor(&self) -> bool {
+        false
+    }
+
+    /// Returns the time that the cursor has which the operation opens.
+    fn timing(&self) -> Timing {
+        Timing::default()
+    }
+
+    /// Returns which servers may answer.
+    fn route(&self) -> Route {
+        Route::Write
+    }
+
+    /// Returns which servers may be read from, where the handle's preference does not count.
+    fn read_preference(&self) -> Option<&ReadPreference> {
+        None
+    }
+
+    /// Writes the next command.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the arguments do not go together, or cannot be sent to this server. The error is
+    /// that of the operation, and has what came of the commands before: it is not for
+    /// [`failed`](Self::failed).
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error>;
+
+    /// Reads the reply to the command, which is empty but for `ok` if none was asked for.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it says that something has failed, and if it is not what the command promises.
+    fn reply(
+        &mut self,
+        scope: &Scope,
+        reply: &ReplyDocument,
+    ) -> Result<Progress<Self::Output>, Error>;
+
+    /// Judges the error that the command ended with; most operations end with it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the operation.
+    fn failed(&mut self, error: Error) -> Result<Progress<Self::Output>, Error> {
+        Err(error)
+    }
+}
+
+/// The outcome of an operation, or that there is more to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress<T> {
+    /// The operation has ended.
+    Done(T),
+    /// Another command is to be sent.
+    Next,
+}
+
+/// The servers that may answer an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Route {
+    /// One that takes writes.
+    Write,
+    /// One that the read preference of the handle asks for.
+    Read,
+    /// The primary of a replica set, for a read that no preference applies to (Enumerate
+    /// Collections, Enumerate Databases: "MUST run the command only on the primary").
+    ReadPrimary,
+    /// One that the read preference asks for if every server that is available speaks this wire
+    /// version, else one that takes writes (CRUD, "Read preferences and server selection").
+    ReadSince(i32),
+}
+
+/// The place that an operation is about, and the concerns of the handle that runs it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Scope {
+    /// The name of the database.
+    pub database: Arc<str>,
+    /// The name of the collection; empty for operations on databases.
+    pub collection: Arc<str>,
+    /// The data that reads may see.
+    pub read_concern: ReadConcern,
+    /// The condition of a successful write.
+    pub write_concern: WriteConcern,
+    /// True if `timeoutMS` limits the operation, so that `wtimeout` and `maxTimeMS` do not.
+    pub has_timeout: bool,
+}
+
+/// The facts about the server that commands depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Facts {
+    /// The newest wire version that it speaks.
+    pub max_wire_version: i32,
+    /// The maximum length of a message, in bytes.
+    pub max_message_size_bytes: usize,
+    /// The number of writes that a command may contain.
+    pub max_write_batch_size: usize,
+}
+
+impl Facts {
+    /// Takes the limits that every server of MongoDB 4.2 to 8.2 has.
+    pub const fn of_wire_version(max_wire_version: i32) -> Self {
+        Self { max_wire_version, max_message_size_bytes: 48_000_000, max_write_batch_size: 100_000 }
+    }
+}
+
+/// The wire version of MongoDB 4.4.
+pub(crate) const MONGODB_4_4: i32 = 9;
+/// The wire version of MongoDB 5.0.
+pub(crate) const MONGODB_5_0: i32 = 13;
+/// The wire version of MongoDB 8.2.
+pub(crate) const MONGODB_8_2: i32 = 27;
+
+/// A command as an operation writes it. What every command carries besides, such as a session, is
+/// added by whoever sends it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Command<'a> {
+    /// The name of the database that it is run on.
+    pub database: Arc<str>,
+    /// Its document.
+    pub body: RawDocumentBuf,
+    /// Its document sequences: names and documents. They are sent as such, also if no reply is
+    /// asked for: together they may be longer than a document.
+    pub sequences: Vec<(&'static str, Vec<&'a RawDocument>)>,
+    /// False if no reply is asked for.
+    pub acknowledged: bool,
+    /// True if it may be sent once more after an error that says so.
+    pub retryable: bool,
+    /// True if it takes the read concern of the handle.
+    pub takes_read_concern: bool,
+    /// True if it takes the time that a causally consistent session has seen, as the only part of a
+    /// read concern (Read and Write Concern, "`afterClusterTime`").
+    pub takes_cluster_time: bool,
+    /// True if it may open a cursor, which behind a load balancer keeps its connection.
+    pub opens_cursor: bool,
+}
+
+impl Command<'_> {
+    /// A command that reads, and may be repeated.
+    pub(crate) fn read(scope: &Scope, body: RawDocumentBuf) -> Self {
+        Self { retryable: true, takes_read_concern: true, ..Self::run(scope, body) }
+    }
+
+    /// A command that is neither repeated nor told any concern.
+    pub(crate) fn run(scope: &Scope, body: RawDocumentBuf) -> Self {
+        Self {
+            database: Arc::clone(&scope.database),
+            body,
+            sequences: Vec::new(),
+            acknowledged: true,
+            retryable: false,
+            takes_read_concern: false,
+            takes_cluster_time: false,
+            opens_cursor: false,
+        }
+    }
+
+    /// A command that writes: it is told the write concern, and not repeated unless `retryable`.
+    pub(crate) fn write(
+        scope: &Scope,
+        mut body: RawDocumentBuf,
+        retryable: bool,
+    ) -> Result<Self, Error> {
+        scope.declare_write_concern(&mut body)?;
+        let acknowledged = scope.is_acknowledged();
+        let (retryable, takes_cluster_time) = (retryable && acknowledged, true);
+        Ok(Self { acknowledged, retryable, takes_cluster_time, ..Self::run(scope, body) })
+    }
+
+    /// The same command, which may open a cursor.
+    pub(crate) fn opening(self) -> Self {
+        Self { opens_cursor: true, ..self }
+    }
+
+    /// Returns the read concern of the operation, to which a session adds its times; `None` if the
+    /// command takes none.
+    pub fn read_concern(&self, scope: &Scope) -> Option<ReadConcern> {
+        match self.takes_read_concern {
+            true => Some(scope.read_concern.clone()),
+            false => self.takes_cluster_time.then(ReadConcern::default),
+        }
+    }
+}
+
+impl Scope {
+    /// Returns whether writes are acknowledged.
+    pub fn is_acknowledged(&self) -> bool {
+        self.write_concern.is_acknowledged()
+    }
+
+    /// Adds the write concern to a command, unless the server is to decide (Read and Write Concern,
+    /// "Server's Default WriteConcern"). `wtimeout` is left out where `timeoutMS` counts (CSOT,
+    /// "wTimeoutMS").
+    pub(crate) fn declare_write_concern(&self, body: &mut RawDocumentBuf) -> Result<(), Error> {
+        let mut concern = self.write_concern.clone();
+        // "Drivers MUST raise an error when an inconsistent WriteConcern is specified": journaled,
+        // and not acknowledged.
+        if concern.w == Some(Acknowledgment::Servers(0)) && concern.journal == Some(true) {
+            return Err(ArgumentError::JournaledUnacknowledged.into());
+        }
+        if self.has_timeout {
+            concern = concern.with_timeout(None);
+        }
+        if !concern.is_server_default() {
+            body.append(cstr!("writeConcern"), concern.document());
+        }
+        Ok(())
+    }
+
+    /// The scope of the same handle with another collection.
+    pub(crate) fn at(&self, collection: &str) -> Self {
+        Self { collection: collection.into(), ..self.clone() }
+    }
+}
+
+/// Begins a command with its name and the name of the collection.
+pub(crate) fn on_collection(name: &'static CStr, scope: &Scope) -> RawDocumentBuf {
+    let mut body = RawDocumentBuf::new();
+    body.append(name, &*scope.collection);
+    body
+}
+
+/// Returns the names of options that are not to be sent to a server of this age or within
+/// `timeoutMS`, besides `others`.
+pub(crate) fn left_out(
+    scope: &Scope,
+    facts: &Facts,
+    others: &[&'static CStr],
+) -> Vec<&'static CStr> {
+    let mut names = others.to_vec();
+    // CSOT, "timeoutMS overrides deprecated timeout options": what is left of the time is written
+    // by whoever sends the command, if it is to be written at all.
+    names.extend(scope.has_timeout.then_some(cstr!("maxTimeMS")));
+    // "This option MUST NOT be sent when connected to pre-8.2 servers."
+    if facts.max_wire_version < MONGODB_8_2 {
+        names.push(cstr!("rawData"));
+    }
+    names
+}

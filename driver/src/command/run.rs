@@ -1,0 +1,313 @@
+//! Commands that the application writes itself (Run Command).
+
+use std::borrow::Cow;
+
+use bson::RawDocumentBuf;
+use sdam_core::config::ReadPreference;
+use sdam_core::operation::OperationKind;
+use sdam_core::wire::ReplyDocument;
+
+use super::aggregate::first_key;
+use super::fields::{Value, document, get};
+use super::{Command, Facts, Operation, Progress, Route, Scope};
+use crate::cursor::{CursorState, CursorStep, Settings, TimeoutMode, Timing};
+use crate::error::Error;
+use crate::value::IntoDocument;
+
+/// `runCommand`: a command as the application has written it.
+///
+/// It is neither inspected nor repeated, and no concern of the handle is added to it. It goes to
+/// the primary, unless [`read_preference`](Self::read_preference) says otherwise.
+///
+/// Fields that the driver adds, such as `lsid` and `$db`, take the place of the application's
+/// fields of the same name. A `maxTimeMS` in the command is sent as it is; with `timeoutMS`, what
+/// is left of that time takes its place, and is what counts.
+#[derive(Clone, Debug)]
+pub struct RunCommand {
+    command: Value,
+    read_preference: ReadPreference,
+}
+
+impl RunCommand {
+    /// Runs a command.
+    pub fn new(command: impl IntoDocument) -> Self {
+        Self { command: document(command), read_preference: ReadPreference::default() }
+    }
+
+    /// Sets which servers may run it.
+    #[must_use]
+    pub fn read_preference(mut self, preference: ReadPreference) -> Self {
+        self.read_preference = preference;
+        self
+    }
+}
+
+impl<D: IntoDocument> From<D> for RunCommand {
+    fn from(command: D) -> Self {
+        Self::new(command)
+    }
+}
+
+fn command_name(command: &Value) -> Cow<'static, str> {
+    let command = command.as_ref().ok().and_then(bson::RawBson::as_document);
+    command.and_then(first_key).unwrap_or_default().to_owned().into()
+}
+
+fn body(command: &Value) -> Result<RawDocumentBuf, Error> {
+    let body = get(command)?.as_document().map(ToOwned::to_owned);
+    Ok(body.unwrap_or_default())
+}
+
+impl Operation for RunCommand {
+    type Output = RawDocumentBuf;
+
+    fn name(&self) -> Cow<'static, str> {
+        command_name(&self.command)
+    }
+
+    fn kind(&self) -> OperationKind {
+        OperationKind::Command
+    }
+
+    fn is_retryable(&self) -> bool {
+        false
+    }
+
+    fn route(&self) -> Route {
+        Route::Read
+    }
+
+    /// "RunCommand MUST assume all commands are read operations", with mode primary by default.
+    fn read_preference(&self) -> Option<&ReadPreference> {
+        Some(&self.read_preference)
+    }
+
+    fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
+        Ok(Command::run(scope, body(&self.command)?))
+    }
+
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Self::Output>, Error> {
+        Ok(Progress::Done((**reply).to_owned()))
+    }
+}
+
+/// `runCursorCommand`: a command of the application's that opens a cursor.
+///
+/// The options are about getMore alone: what the first command says, the application has written.
+/// A `maxTimeMS` in it is sent as with [`RunCommand`]. Setting both [`max_time`](Self::max_time)
+/// and `timeoutMS` is not supported, except for cursors that await data; nor is calling a cursor
+/// [`tailable`](Self::tailable) that the command does not open as such.
+#[derive(Clone, Debug)]
+pub struct RunCursorCommand {
+    command: Value,
+    read_preference: ReadPreference,
+    timeout_mode: Option<TimeoutMode>,
+    settings: Settings,
+}
+
+impl RunCursorCommand {
+    /// Runs a command whose reply has a cursor.
+    pub fn new(command: impl IntoDocument) -> Self {
+        Self {
+            command: document(command),
+            read_preference: ReadPreference::default(),
+            timeout_mode: None,
+            settings: Settings::default(),
+        }
+    }
+
+    /// Sets which servers may run it.
+    #[must_use]
+    pub fn read_preference(mut self, preference: ReadPreference) -> Self {
+        self.read_preference = preference;
+        self
+    }
+
+    /// Sets what `timeoutMS` limits.
+    #[must_use]
+    pub const fn timeout_mode(mut self, mode: TimeoutMode) -> Self {
+        self.timeout_mode = Some(mode);
+        self
+    }
+
+    /// Sets how many documents the next batches have.
+    #[must_use]
+    pub const fn batch_size(mut self, batch_size: i64) -> Self {
+        self.settings.batch_size = batch_size;
+        self
+    }
+
+    /// Sets how long the server waits for new documents: `maxTimeMS` of each getMore.
+    #[must_use]
+    pub const fn max_time(mut self, time: std::time::Duration) -> Self {
+        self.settings.max_await_time = Some(time);
+        self.settings.await_data = true;
+        self
+    }
+
+    /// Adds a comment to each getMore.
+    #[must_use]
+    pub fn comment(mut self, comment: impl Into<bson::Bson>) -> Self {
+        match super::fields::value(comment) {
+            Ok(comment) => self.settings.comment = Some(comment),
+            Err(error) => self.command = Err(error),
+        }
+        self
+    }
+
+    /// Says that an empty batch is no end, as of a cursor that the command opens as tailable.
+    #[must_use]
+    pub const fn tailable(mut self) -> Self {
+        self.settings.tailable = true;
+        self
+    }
+}
+
+impl<D: IntoDocument> From<D> for RunCursorCommand {
+    fn from(command: D) -> Self {
+        Self::new(command)
+    }
+}
+
+impl Operation for RunCursorCommand {
+    type Output = CursorState;
+
+    fn timing(&self) -> Timing {
+        let Settings { tailable, await_data, max_await_time, .. } = self.settings;
+        Timing { mode: self.timeout_mode, tailable, await_data, max_await_time, writes: false }
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        command_name(&self.command)
+    }
+
+    fn kind(&self) -> OperationKind {
+        OperationKind::Command
+    }
+
+    fn is_retryable(&self) -> bool {
+        false
+    }
+
+    fn route(&self) -> Route {
+        Route::Read
+    }
+
+    fn read_preference(&self) -> Option<&ReadPreference> {
+        Some(&self.read_preference)
+    }
+
+    fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
+        Ok(Command::run(scope, body(&self.command)?).opening())
+    }
+
+    /// "if the server does not include a cursor field the driver MUST throw an error"
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
+        let settings = std::mem::take(&mut self.settings);
+        Ok(Progress::Done(CursorState::open("runCursorCommand", reply, settings)?))
+    }
+}
+
+/// An operation that lists what there is: it opens a cursor and reads all of it.
+///
+/// `O` opens the cursor, and `read` takes what is wanted of each document.
+#[derive(Debug)]
+pub struct Listing<O, T> {
+    open: O,
+    read: fn(&bson::RawDocument) -> Option<T>,
+    cursor: Option<CursorState>,
+    found: Vec<T>,
+}
+
+impl<O: Operation<Output = CursorState>, T> Listing<O, T> {
+    /// Returns what opens the cursor.
+    pub(super) const fn opening(&self) -> &O {
+        &self.open
+    }
+
+    /// Reads every document that a cursor has.
+    pub const fn new(open: O, read: fn(&bson::RawDocument) -> Option<T>) -> Self {
+        Self { open, read, cursor: None, found: Vec::new() }
+    }
+}
+
+impl<O: Operation<Output = CursorState>, T> Operation for Listing<O, T> {
+    type Output = Vec<T>;
+
+    fn name(&self) -> Cow<'static, str> {
+        match self.cursor {
+            Some(_) => "getMore".into(),
+            None => self.open.name(),
+        }
+    }
+
+    fn kind(&self) -> OperationKind {
+        self.open.kind()
+    }
+
+    fn is_retryable(&self) -> bool {
+        !self.continues_cursor() && self.open.is_retryable()
+    }
+
+    fn continues_cursor(&self) -> bool {
+        self.cursor.is_some()
+    }
+
+    fn route(&self) -> Route {
+        self.open.route()
+    }
+
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        let Some(cursor) = &mut self.cursor else { return self.open.command(scope, facts) };
+        let CursorStep::GetMore(database, body) = cursor.step() else {
+            unreachable!("the documents of the batch are read when it comes")
+        };
+        let scope = Scope { database, ..scope.clone() };
+        Ok(Command::run(&scope, body))
+    }
+
+    fn reply(
+        &mut self,
+        scope: &Scope,
+        reply: &ReplyDocument,
+    ) -> Result<Progress<Self::Output>, Error> {
+        match &mut self.cursor {
+            Some(cursor) => cursor.more(reply)?,
+            None => match self.open.reply(scope, reply)? {
+                Progress::Done(cursor) => self.cursor = Some(cursor),
+                Progress::Next => return Ok(Progress::Next),
+            },
+        }
+        let cursor = self.cursor.as_mut().expect("it was opened just now");
+        loop {
+            match cursor.step() {
+                CursorStep::Document(document) => self.found.extend((self.read)(document)),
+                CursorStep::GetMore(..) => return Ok(Progress::Next),
+                CursorStep::Exhausted => {
+                    return Ok(Progress::Done(std::mem::take(&mut self.found)));
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, error: Error) -> Result<Progress<Self::Output>, Error> {
+        if self.cursor.is_some() {
+            return Err(error);
+        }
+        // What opens the cursor may take an error for an empty one.
+        Ok(match self.open.failed(error)? {
+            Progress::Done(_) => Progress::Done(Vec::new()),
+            Progress::Next => Progress::Next,
+        })
+    }
+}
+
+/// Returns the `name` of a document.
+pub fn name(document: &bson::RawDocument) -> Option<String> {
+    document.get_str("name").ok().map(ToOwned::to_owned)
+}
+
+/// Returns a document itself.
+pub fn whole(document: &bson::RawDocument) -> Option<RawDocumentBuf> {
+    Some(document.to_owned())
+}

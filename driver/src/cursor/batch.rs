@@ -1,0 +1,113 @@
+//! A batch of documents, read where they lie in the reply.
+
+use bson::RawDocument;
+use sdam_core::wire::ReplyDocument;
+
+use crate::error::ReplyError;
+
+/// The documents of a reply, one after another, without a copy.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    reply: ReplyDocument,
+    /// The place of the next element within the reply, and of the end of the last one.
+    at: usize,
+    end: usize,
+}
+
+/// The type of an element that is a document.
+const DOCUMENT: u8 = 0x03;
+
+impl Batch {
+    /// Takes the documents of `cursor.firstBatch`, or of `cursor.nextBatch`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the reply has no such array, or if an element is no document.
+    pub fn in_reply(
+        command: &'static str,
+        field: &'static str,
+        reply: &ReplyDocument,
+    ) -> Result<Self, ReplyError> {
+        let missing = |_| ReplyError { command, field };
+        let cursor = reply.get_document("cursor").map_err(missing)?;
+        let array = cursor.get_array(field).map_err(missing)?;
+        for element in array {
+            element
+                .ok()
+                .and_then(bson::RawBsonRef::as_document)
+                .ok_or(ReplyError { command, field })?;
+        }
+        // Both point into the same bytes.
+        let start = array.as_bytes().as_ptr() as usize - reply.as_bytes().as_ptr() as usize;
+        let end = start + array.as_bytes().len() - 1;
+        Ok(Self { reply: reply.clone(), at: start + 4, end })
+    }
+
+    /// Returns the next document.
+    pub fn next_document(&mut self) -> Option<&RawDocument> {
+        let (start, end) = self.peek()?;
+        self.at = end;
+        RawDocument::from_bytes(&self.reply.as_bytes()[start..end]).ok()
+    }
+
+    /// Returns whether there is no further document.
+    pub fn is_empty(&self) -> bool {
+        self.peek().is_none()
+    }
+
+    /// Returns where the next document begins and ends.
+    fn peek(&self) -> Option<(usize, usize)> {
+        let bytes = &self.reply.as_bytes()[..self.end];
+        let element = bytes.get(self.at..)?;
+        if *element.first()? != DOCUMENT {
+            return None;
+        }
+        let name = element[1..].iter().position(|&byte| byte == 0)?;
+        let start = self.at + 1 + name + 1;
+        let length = bytes.get(start..)?.first_chunk::<4>()?;
+        let length = usize::try_from(i32::from_le_bytes(*length)).ok()?;
+        let end = start.checked_add(length).filter(|end| *end <= self.end)?;
+        Some((start, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+    use sdam_core::wire::ReplyDocument;
+
+    use super::Batch;
+    use crate::error::ReplyError;
+
+    fn batch(reply: bson::RawDocumentBuf) -> Result<Batch, ReplyError> {
+        Batch::in_reply("find", "firstBatch", &ReplyDocument::from(reply))
+    }
+
+    #[test]
+    fn documents_are_read_in_their_order() {
+        let documents =
+            vec![rawdoc! { "_id": 1 }, rawdoc! {}, rawdoc! { "_id": 3, "a": { "b": 1 } }];
+        let array: bson::RawArrayBuf = documents.iter().map(AsRef::as_ref).collect();
+        let mut read =
+            batch(rawdoc! { "ok": 1, "cursor": { "firstBatch": array, "id": 0 } }).unwrap();
+        for document in &documents {
+            assert!(!read.is_empty());
+            assert_eq!(read.next_document(), Some(&**document));
+        }
+        assert!(read.is_empty() && read.next_document().is_none());
+    }
+
+    #[test]
+    fn a_reply_that_is_no_cursors_is_an_error() {
+        for reply in [
+            rawdoc! { "ok": 1 },
+            rawdoc! { "cursor": 1 },
+            rawdoc! { "cursor": { "nextBatch": [] } },
+            rawdoc! { "cursor": { "firstBatch": {} } },
+            rawdoc! { "cursor": { "firstBatch": [{}, 1] } },
+        ] {
+            let error = batch(reply).unwrap_err();
+            assert_eq!(error.to_string(), "the server's reply to find has no firstBatch");
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The error of an operation, whichever way it was run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::results::{BulkWriteResult, ClientBulkWriteResult};
+
+/// The reason why an operation failed.
+///
+/// Clones share what is large.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No server, no connection or no reply in time, or the server replied with an error.
+    #[error(transparent)]
+    Client(#[from] sdam_host::Error),
+    /// An argument or an option that no server need be asked about.
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    /// A value of the application that cannot be written as BSON.
+    #[error("the value cannot be written as BSON: {0}")]
+    Serialize(bson::error::Error),
+    /// A document of the server that is not of the type which the application reads.
+    #[error("the server's document cannot be read as the application's type: {0}")]
+    Deserialize(bson::error::Error),
+    /// A reply without what the command promises.
+    #[error(transparent)]
+    Reply(#[from] ReplyError),
+    /// The server refused a single write (CRUD, "WriteError").
+    #[error(transparent)]
+    Write(Arc<WriteError>),
+    /// A write was done, but not to the extent that its write concern asks for.
+    #[error(transparent)]
+    WriteConcern(Arc<WriteConcernError>),
+    /// The server refused some of many writes to a collection, or all.
+    #[error(transparent)]
+    BulkWrite(Arc<BulkWriteError>),
+    /// The server refused some of many writes to several collections, or all.
+    #[error(transparent)]
+    ClientBulkWrite(Arc<ClientBulkWriteError>),
+}
+
+/// An argument or an option that is refused before anything is sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArgumentError {
+    /// A list of documents to insert that is empty (CRUD, `insertMany`).
+    #[error("there are no documents to insert")]
+    NoDocuments,
+    /// A list of writes that is empty (CRUD, `bulkWrite`).
+    #[error("there are no writes in the bulk")]
+    NoWrites,
+    /// A list of indexes that is empty.
+    #[error("there are no indexes to create")]
+    NoIndexes,
+    /// An update whose first field is no operator, or that has none (CRUD, "Update vs. Replace
+    /// Validation").
+    #[error("an update must begin with an operator, such as $set")]
+    UpdateWithoutOperator,
+    /// A replacement whose first field is an operator.
+    #[error("a replacement must not begin with an operator, as {0}")]
+    ReplacementWithOperator(String),
+    /// The index `*`, which stands for all of them (Index Management, `dropIndex`).
+    #[error("`*` would drop every index; use drop_indexes for that")]
+    DropEveryIndex,
+    /// An option that is not sent with unacknowledged writes to servers of this age, which would
+    /// leave it out unnoticed.
+    #[error("{0} needs an acknowledged write with this server")]
+    Unacknowledged(&'static str),
+    /// An option that servers of this age do not know.
+    #[error("{option} needs MongoDB {since}")]
+    ServerTooOld {
+        /// The option's name.
+        option: &'static str,
+        /// The version that brought it.
+        since: &'static str,
+    },
+    /// Results of each write without acknowledgment (Bulk Write).
+    #[error("Cannot request unacknowledged write concern and verbose results")]
+    VerboseUnacknowledged,
+    /// Order without acknowledgment (Bulk Write).
+    #[error("Cannot request unacknowledged write concern and ordered writes")]
+    OrderedUnacknowledged,
+    /// A write concern of `w: 0` and `journal: true` (Read and Write Concern, "Inconsistent
+    /// WriteConcern").
+    #[error("a write concern of w: 0 asks for no acknowledgment, and journal: true for one")]
+    JournaledUnacknowledged,
+    /// A write that does not fit into a message.
+    #[error("the write at index {index} has {length} bytes, of which {limit} fit into a message")]
+    TooLong {
+        /// The write's index.
+        index: usize,
+        /// Its length in bytes.
+        length: usize,
+        /// The length that fits.
+        limit: usize,
+    },
+    /// A session that another operation uses at this time.
+    #[error("the session is in use by another operation")]
+    SessionInUse,
+    /// A time that is no `$clusterTime` as a server gave it out.
+    #[error(transparent)]
+    ClusterTime(#[from] sdam_host::ClusterTimeError),
+    /// Times of a cursor that do not go together.
+    #[error(transparent)]
+    Timing(#[from] crate::cursor::TimingError),
+    /// A name of a collection or a database that is empty or has NUL in it.
+    #[error("{0:?} is no name of a collection or a database")]
+    Name(String),
+}
+
+/// A reply without what the command promises.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server's reply to {command} has no {field}")]
+#[non_exhaustive]
+pub struct ReplyError {
+    /// The command's name.
+    pub command: &'static str,
+    /// The field that is missing, or that is of another type.
+    pub field: &'static str,
+}
+
+/// A write that the server refused (CRUD, "WriteError").
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("the server refused the write at index {index}: {message} (code {code})")]
+#[non_exhaustive]
+pub struct WriteError {
+    /// The index of the write among those of the operation.
+    pub index: usize,
+    /// The error's number.
+    pub code: i32,
+    /// The error's message, empty if there is none.
+    pub message: String,
+    /// Further information (`errInfo`), as the server sent it.
+    pub details: Option<RawDocumentBuf>,
+}
+
+/// A write that was not acknowledged as its write concern asks for (CRUD, "WriteConcernError").
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("the write was done, but its write concern was not met: {message} (code {code})")]
+#[non_exhaustive]
+pub struct WriteConcernError {
+    /// The error's number.
+    pub code: i32,
+    /// The error's name, empty if there is none.
+    pub code_name: String,
+    /// The error's message, empty if there is none.
+    pub message: String,
+    /// Further information (`errInfo`), as the server sent it.
+    pub details: Option<RawDocumentBuf>,
+    /// The labels of the reply.
+    pub labels: Vec<String>,
+}
+
+/// Writes to a collection of which some failed (CRUD, "BulkWriteException").
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", summary(.write_errors.values(), .write_concern_error.as_ref(), .cause.as_deref()))]
+#[non_exhaustive]
+pub struct BulkWriteError {
+    /// The errors of single writes, by index.
+    pub write_errors: BTreeMap<usize, WriteError>,
+    /// The first error of a write concern.
+    pub write_concern_error: Option<WriteConcernError>,
+    /// The error that ended the operation, if it was no single write's.
+    pub cause: Option<Box<Error>>,
+    /// The results of the writes that were done.
+    pub partial_result: BulkWriteResult,
+}
+
+/// Writes to several collections of which some failed (Bulk Write, "Exception").
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", summary(.write_errors.values(), .write_concern_errors.first(), .cause.as_deref()))]
+#[non_exhaustive]
+pub struct ClientBulkWriteError {
+    /// The error that ended the operation, if it was no single write's.
+    pub cause: Option<Box<Error>>,
+    /// The errors of write concerns, one a command at most.
+    pub write_concern_errors: Vec<WriteConcernError>,
+    /// The errors of single writes, by index.
+    pub write_errors: BTreeMap<usize, WriteError>,
+    /// The results of the writes that were done; `None` if it is not known that any was.
+    pub partial_result: Option<ClientBulkWriteResult>,
+}
+
+/// Says what has gone wrong in a bulk of writes, in the order in which [`Error::code`] looks for a
+/// number.
+fn summary<'a>(
+    mut write_errors: impl Iterator<Item = &'a WriteError>,
+    write_concern: Option<&WriteConcernError>,
+    cause: Option<&Error>,
+) -> String {
+    let first = write_errors.next().map(|first| match write_errors.count() {
+        0 => first.to_string(),
+        more => format!("{first}, and {more} more"),
+    });
+    let parts = [first, write_concern.map(ToString::to_string), cause.map(ToString::to_string)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => "the bulk write failed".to_owned(),
+        false => parts.join("; "),
+    }
+}
+
+impl Error {
+    /// Returns the number of the error that the server replied with: that of the command, or of the
+    /// first write that failed, or of the write concern.
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            Self::Client(error) => error.code(),
+            Self::Write(error) => Some(error.code),
+            Self::WriteConcern(error) => Some(error.code),
+            Self::BulkWrite(error) => {
+                let write = error.write_errors.values().next().map(|error| error.code);
+                let concern = error.write_concern_error.as_ref().map(|error| error.code);
+                write.or(concern).or_else(|| error.cause.as_deref()?.code())
+            }
+            Self::ClientBulkWrite(error) => {
+                let write = error.write_errors.values().next().map(|error| error.code);
+                let concern = error.write_concern_errors.first().map(|error| error.code);
+                write.or(concern).or_else(|| error.cause.as_deref()?.code())
+            }
+            Self::Argument(_) | Self::Serialize(_) | Self::Deserialize(_) | Self::Reply(_) => None,
+        }
+    }
+
+    /// Returns the labels of the error, such as `RetryableWriteError`: those that the server gave
+    /// it, and those of the client. Of a bulk of writes, they are those of the error that has ended
+    /// it, and those of the errors of write concerns.
+    pub fn labels(&self) -> Vec<&str> {
+        match self {
+            Self::Client(error) => error.labels(),
+            Self::WriteConcern(error) => labels([&**error], None),
+            Self::BulkWrite(error) => labels(&error.write_concern_error, error.cause.as_deref()),
+            Self::ClientBulkWrite(error) => {
+                labels(&error.write_concern_errors, error.cause.as_deref())
+            }
+            Self::Argument(_)
+            | Self::Serialize(_)
+            | Self::Deserialize(_)
+            | Self::Reply(_)
+            | Self::Write(_) => Vec::new(),
+        }
+    }
+
+    /// Returns the error of the client below, be it the one that ended a bulk write.
+    pub fn as_client(&self) -> Option<&sdam_host::Error> {
+        match self {
+            Self::Client(error) => Some(error),
+            Self::BulkWrite(error) => error.cause.as_deref()?.as_client(),
+            Self::ClientBulkWrite(error) => error.cause.as_deref()?.as_client(),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the labels of these errors, each once.
+fn labels<'a>(
+    write_concern: impl IntoIterator<Item = &'a WriteConcernError>,
+    cause: Option<&'a Error>,
+) -> Vec<&'a str> {
+    let mut labels = cause.map_or_else(Vec::new, Error::labels);
+    for label in write_concern.into_iter().flat_map(|error| &error.labels) {
+        if !labels.contains(&label.as_str()) {
+            labels.push(label);
+        }
+    }
+    labels
+}
+
+impl WriteError {
+    /// Reads the fields that errors of writes have wherever they are.
+    pub(crate) fn of(element: &RawDocument) -> Self {
+        Self {
+            index: 0,
+            code: code(element),
+            message: message(element),
+            details: element.get_document("errInfo").ok().map(ToOwned::to_owned),
+        }
+    }
+}
+
+impl WriteConcernError {
+    /// Finds the error of the write concern in a reply.
+    pub(crate) fn in_reply(reply: &RawDocument) -> Option<Self> {
+        let error = reply.get_document("writeConcernError").ok()?;
+        let labels = reply.get_array("errorLabels").ok().into_iter().flatten();
+        let labels = labels.filter_map(|label| label.ok()?.as_str().map(ToOwned::to_owned));
+        Some(Self {
+            code: code(error),
+            code_name: error.get_str("codeName").unwrap_or_default().to_owned(),
+            message: message(error),
+            details: error.get_document("errInfo").ok().map(ToOwned::to_owned),
+            labels: labels.collect(),
+        })
+    }
+}
+
+fn code(error: &RawDocument) -> i32 {
+    number(error, "code").and_then(|code| i32::try_from(code).ok()).unwrap_or(0)
+}
+
+fn message(error: &RawDocument) -> String {
+    error.get_str("errmsg").unwrap_or_default().to_owned()
+}
+
+/// Reads a number that servers send as one type or another.
+pub(crate) fn number(document: &RawDocument, name: &str) -> Option<i64> {
+    match document.get(name).ok()?? {
+        bson::RawBsonRef::Int32(value) => Some(value.into()),
+        bson::RawBsonRef::Int64(value) => Some(value),
+        bson::RawBsonRef::Double(value) => Some(value as i64),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use bson::rawdoc;
+
+    use super::{ArgumentError, BulkWriteError, ClientBulkWriteError, Error};
+    use super::{WriteConcernError, WriteError};
+    use crate::results::BulkWriteResult;
+
+    fn refused(index: usize) -> (usize, WriteError) {
+        let refused = rawdoc! { "code": 11000, "errmsg": "duplicate" };
+        (index, WriteError { index, ..WriteError::of(&refused) })
+    }
+
+    fn late(label: &str) -> WriteConcernError {
+        let late = rawdoc! { "code": 64, "errmsg": "late" };
+        let reply = rawdoc! { "writeConcernError": late, "errorLabels": ["Both", label] };
+        WriteConcernError::in_reply(&reply).unwrap()
+    }
+
+    /// CRUD, "Error Handling": "Structure isn't important as long as the information is available."
+    #[test]
+    fn the_error_of_a_bulk_tells_of_all_that_went_wrong_the_first_first() {
+        let cause = || Some(Box::new(Error::from(ArgumentError::SessionInUse)));
+        let bulk = |write_errors: BTreeMap<_, _>, write_concern_error, cause| {
+            let partial_result = BulkWriteResult::default();
+            let error = BulkWriteError { write_errors, write_concern_error, cause, partial_result };
+            let error = Error::BulkWrite(error.into());
+            (error.to_string(), error.code())
+        };
+        let first = "the server refused the write at index 1: duplicate (code 11000)";
+        let second = "the write was done, but its write concern was not met: late (code 64)";
+        let third = "the session is in use by another operation";
+        let two = BTreeMap::from([refused(1), refused(4)]);
+        let all = format!("{first}, and 1 more; {second}; {third}");
+        assert_eq!(bulk(two, Some(late("")), cause()), (all, Some(11000)));
+        let some = format!("{second}; {third}");
+        assert_eq!(bulk(BTreeMap::new(), Some(late("")), cause()), (some, Some(64)));
+        assert_eq!(bulk(BTreeMap::from([refused(1)]), None, None), (first.into(), Some(11000)));
+        assert_eq!(bulk(BTreeMap::new(), None, cause()), (third.into(), None));
+    }
+
+    #[test]
+    fn the_labels_of_a_bulk_are_those_of_all_its_errors_once_each() {
+        let inner = Error::WriteConcern(Arc::new(late("A")));
+        assert_eq!(inner.labels(), ["Both", "A"]);
+        let error = ClientBulkWriteError {
+            cause: Some(inner.into()),
+            write_concern_errors: vec![late("B"), late("C")],
+            write_errors: BTreeMap::new(),
+            partial_result: None,
+        };
+        let error = Error::ClientBulkWrite(error.into());
+        assert_eq!(error.labels(), ["Both", "A", "B", "C"]);
+    }
+}

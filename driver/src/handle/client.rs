@@ -1,0 +1,130 @@
+//! The client, as far as operations are about no database.
+
+use std::time::Duration;
+
+use bson::{Document, RawDocumentBuf};
+use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
+use sdam_core::session::{SessionError, SessionOptions};
+use sdam_host::Runtime;
+
+use super::collection::read_all;
+use super::database::Database;
+use super::perform::Handle;
+use super::session::ClientSession;
+use crate::command::client_bulk_write::ClientBulkWrite;
+use crate::command::databases::{Databases, ListDatabases};
+use crate::error::Error;
+use crate::results::ClientBulkWriteResult;
+
+/// A client with typed operations: it makes databases, lists them, and writes to several
+/// collections at once.
+///
+/// It shares servers and connections with the client that it is made of. Its concerns, and those of
+/// the databases and collections made of it, are those of the options, until a handle with others
+/// is made.
+#[derive(Clone)]
+pub struct Client<R: Runtime> {
+    handle: Handle<R>,
+}
+
+impl<R: Runtime> Client<R> {
+    /// Adds typed operations to a client.
+    pub fn new(client: sdam_host::Client<R>) -> Self {
+        Self { handle: Handle::new(client) }
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) const fn of(handle: Handle<R>) -> Self {
+        Self { handle }
+    }
+
+    /// Returns the client below.
+    pub const fn client(&self) -> &sdam_host::Client<R> {
+        &self.handle.client
+    }
+
+    /// Returns a handle whose reads may use other servers.
+    #[must_use]
+    pub fn with_read_preference(&self, preference: ReadPreference) -> Self {
+        Self { handle: self.handle.with(|concerns| concerns.read_preference = preference) }
+    }
+
+    /// Returns a handle whose reads see other data.
+    #[must_use]
+    pub fn with_read_concern(&self, concern: ReadConcern) -> Self {
+        Self { handle: self.handle.with(|concerns| concerns.read_concern = concern) }
+    }
+
+    /// Returns a handle whose writes succeed under another condition.
+    #[must_use]
+    pub fn with_write_concern(&self, concern: WriteConcern) -> Self {
+        Self { handle: self.handle.with(|concerns| concerns.write_concern = concern) }
+    }
+
+    /// Returns a handle whose operations, each with its cursor, have another `timeoutMS`; zero
+    /// lifts the limit.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { handle: self.handle.with(|concerns| concerns.timeout = Some(timeout)) }
+    }
+
+    /// Returns a handle whose operations are run in a session.
+    #[must_use]
+    pub fn with_session(&self, session: &ClientSession<R>) -> Self {
+        Self { handle: self.handle.with_session(session) }
+    }
+
+    /// Starts a session of the application's.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the options exclude each other.
+    pub fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {
+        ClientSession::start(&self.handle.client, options)
+    }
+
+    /// Returns a database; nothing is sent.
+    pub fn database(&self, name: &str) -> Database<R> {
+        Database::new(self.handle.clone(), name)
+    }
+
+    /// Lists the databases: `name`, `sizeOnDisk` and `empty` of each.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn list_databases(&self, list: ListDatabases) -> Result<Vec<Document>, Error> {
+        let scope = self.handle.scope(&"admin".into(), &"".into());
+        let found: Vec<RawDocumentBuf> = self.handle.run(&scope, Databases::whole(list)).await?;
+        read_all(&found)
+    }
+
+    /// Lists the names of the databases.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn list_database_names(&self, list: ListDatabases) -> Result<Vec<String>, Error> {
+        let scope = self.handle.scope(&"admin".into(), &"".into());
+        self.handle.run(&scope, Databases::names(list)).await
+    }
+
+    /// Writes to several collections, in as few commands as their number and length allow (MongoDB
+    /// 8.0).
+    ///
+    /// # Errors
+    ///
+    /// Fails if an argument is invalid, before anything is sent; if no server answers in time, or
+    /// with an error; and if it refuses any of the writes, with
+    /// [`Error::ClientBulkWrite`], which tells what was done.
+    pub async fn bulk_write(&self, bulk: ClientBulkWrite) -> Result<ClientBulkWriteResult, Error> {
+        let scope = self.handle.scope(&"admin".into(), &"".into());
+        self.handle.run(&scope, bulk).await
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Client<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("concerns", &self.handle.concerns).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,459 @@
+//! Collections.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
+use sdam_host::Runtime;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::cursor::Cursor;
+use super::perform::Handle;
+use super::session::ClientSession;
+use crate::command::aggregate::Aggregate;
+use crate::command::bulk_write::BulkWrite;
+use crate::command::collections::{DropCollection, ModifyCollection, RenameCollection};
+use crate::command::count::{Count, CountDocuments, EstimatedDocumentCount};
+use crate::command::delete::Delete;
+use crate::command::distinct::Distinct;
+use crate::command::find::{Find, FindOne, OpenFind};
+use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
+use crate::command::indexes::{CreateIndexes, DropIndexes, ListIndexes};
+use crate::command::insert::{InsertMany, InsertOne};
+use crate::command::run::{Listing, name};
+use crate::command::search_indexes::{
+    CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, UpdateSearchIndex,
+};
+use crate::command::update::{Replace, Update};
+use crate::command::{Operation, Scope};
+use crate::error::Error;
+use crate::results::{
+    BulkWriteResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult,
+};
+
+/// A collection, whose documents the application reads and writes as a type of its own.
+///
+/// Each operation takes a value that says what it does and how; where nothing but a filter is
+/// needed, the filter itself will do.
+///
+/// Clones and handles with other concerns share servers and connections.
+pub struct Collection<R: Runtime, T = Document> {
+    handle: Handle<R>,
+    database: Arc<str>,
+    name: Arc<str>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<R: Runtime, T> Collection<R, T> {
+    pub(crate) fn new(handle: Handle<R>, database: Arc<str>, name: &str) -> Self {
+        Self { handle, database, name: name.into(), of: PhantomData }
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the name of its database, a dot, and its own.
+    pub fn namespace(&self) -> String {
+        format!("{}.{}", self.database, self.name)
+    }
+
+    /// Returns the same collection with documents of another type.
+    pub fn with_type<U>(&self) -> Collection<R, U> {
+        let (database, name) = (Arc::clone(&self.database), Arc::clone(&self.name));
+        Collection { handle: self.handle.clone(), database, name, of: PhantomData }
+    }
+
+    /// Returns a handle whose reads may use other servers.
+    #[must_use]
+    pub fn with_read_preference(&self, preference: ReadPreference) -> Self {
+        let handle = self.handle.with(|concerns| concerns.read_preference = preference);
+        Self { handle, ..self.clone() }
+    }
+
+    /// Returns a handle whose reads see other data.
+    #[must_use]
+    pub fn with_read_concern(&self, concern: ReadConcern) -> Self {
+        let handle = self.handle.with(|concerns| concerns.read_concern = concern);
+        Self { handle, ..self.clone() }
+    }
+
+    /// Returns a handle whose writes succeed under another condition.
+    #[must_use]
+    pub fn with_write_concern(&self, concern: WriteConcern) -> Self {
+        let handle = self.handle.with(|concerns| concerns.write_concern = concern);
+        Self { handle, ..self.clone() }
+    }
+
+    /// Returns a handle whose operations, each with its cursor, have another `timeoutMS`; zero
+    /// lifts the limit.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        let handle = self.handle.with(|concerns| concerns.timeout = Some(timeout));
+        Self { handle, ..self.clone() }
+    }
+
+    /// Returns a handle whose operations are run in a session.
+    #[must_use]
+    pub fn with_session(&self, session: &ClientSession<R>) -> Self {
+        Self { handle: self.handle.with_session(session), ..self.clone() }
+    }
+
+    /// Counts the documents that a filter matches.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn count_documents(&self, count: impl Into<CountDocuments>) -> Result<u64, Error> {
+        self.run(count.into()).await
+    }
+
+    /// Returns the number of documents as the collection's metadata have it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn estimated_document_count(
+        &self,
+        estimate: EstimatedDocumentCount,
+    ) -> Result<u64, Error> {
+        self.run(estimate).await
+    }
+
+    /// Counts the documents that a filter matches by the command `count`, which is deprecated.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn count(&self, count: impl Into<Count>) -> Result<u64, Error> {
+        self.run(count.into()).await
+    }
+
+    /// Returns the different values of a field.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn distinct(&self, distinct: Distinct) -> Result<Vec<Bson>, Error> {
+        self.run(distinct).await
+    }
+
+    /// Runs a pipeline, whose documents are of another type.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn aggregate<U: DeserializeOwned>(
+        &self,
+        aggregate: Aggregate,
+    ) -> Result<Cursor<R, U>, Error> {
+        Cursor::open(&self.handle, &self.scope(), aggregate).await
+    }
+
+    /// Updates the first document that matches.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the update has no operator, if no server answers in time, and if it refuses the
+    /// write.
+    pub async fn update_one(&self, update: Update) -> Result<UpdateResult, Error> {
+        self.run(update.into_operation(false)).await
+    }
+
+    /// Updates all documents that match.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`update_one`](Self::update_one) does.
+    pub async fn update_many(&self, update: Update) -> Result<UpdateResult, Error> {
+        self.run(update.into_operation(true)).await
+    }
+
+    /// Replaces the first document that matches.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the replacement begins with an operator, if no server answers in time, and if it
+    /// refuses the write.
+    pub async fn replace_one(&self, replace: Replace) -> Result<UpdateResult, Error> {
+        self.run(replace.into_operation()).await
+    }
+
+    /// Deletes the first document that matches.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, and if it refuses the write.
+    pub async fn delete_one(&self, delete: impl Into<Delete>) -> Result<DeleteResult, Error> {
+        self.run(delete.into().into_operation(false)).await
+    }
+
+    /// Deletes all documents that match.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, and if it refuses the write.
+    pub async fn delete_many(&self, delete: impl Into<Delete>) -> Result<DeleteResult, Error> {
+        self.run(delete.into().into_operation(true)).await
+    }
+
+    /// Does many writes, in as few commands as their kinds, number and length allow.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an argument is invalid, before anything is sent; if no server answers in time, or
+    /// with an error; and if it refuses any of the writes, with [`Error::BulkWrite`], which tells
+    /// what was done.
+    pub async fn bulk_write(&self, bulk: BulkWrite) -> Result<BulkWriteResult, Error> {
+        self.run(bulk).await
+    }
+
+    /// Drops the collection; it is no error if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn drop(&self, drop: DropCollection) -> Result<(), Error> {
+        self.run(drop).await
+    }
+
+    /// Gives the collection a new name; this handle keeps the old one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn rename(&self, rename: RenameCollection) -> Result<(), Error> {
+        self.run(rename).await
+    }
+
+    /// Changes options of the collection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn modify_collection(&self, modify: ModifyCollection) -> Result<(), Error> {
+        self.run(modify).await
+    }
+
+    /// Creates an index, and returns its name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn create_index(&self, create: impl Into<CreateIndexes>) -> Result<String, Error> {
+        let names = self.create_indexes(create.into()).await?;
+        Ok(names.into_iter().next().unwrap_or_default())
+    }
+
+    /// Creates indexes, and returns their names.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are none, if no server answers in time, or with an error.
+    pub async fn create_indexes(&self, create: CreateIndexes) -> Result<Vec<String>, Error> {
+        self.run(create).await
+    }
+
+    /// Drops an index.
+    ///
+    /// # Errors
+    ///
+    /// Fails if its name is `*`, if no server answers in time, or with an error, as where there is
+    /// no such index.
+    pub async fn drop_index(&self, drop: impl Into<DropIndexes>) -> Result<(), Error> {
+        self.run(drop.into()).await
+    }
+
+    /// Drops all indexes but that of `_id`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn drop_indexes(&self, drop: DropIndexes) -> Result<(), Error> {
+        self.run(drop).await
+    }
+
+    /// Lists the indexes; none if there is no such collection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn list_indexes(&self, list: ListIndexes) -> Result<Cursor<R, Document>, Error> {
+        Cursor::open(&self.handle, &self.scope(), list).await
+    }
+
+    /// Lists the names of the indexes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn list_index_names(&self, list: ListIndexes) -> Result<Vec<String>, Error> {
+        self.run(Listing::new(list, name)).await
+    }
+
+    /// Creates indexes for searches, and returns their names.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn create_search_indexes(
+        &self,
+        create: CreateSearchIndexes,
+    ) -> Result<Vec<String>, Error> {
+        self.run(create).await
+    }
+
+    /// Drops an index for searches; it is no error if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn drop_search_index(&self, drop: DropSearchIndex) -> Result<(), Error> {
+        self.run(drop).await
+    }
+
+    /// Gives an index for searches another definition.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn update_search_index(&self, update: UpdateSearchIndex) -> Result<(), Error> {
+        self.run(update).await
+    }
+
+    /// Lists the indexes for searches.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn list_search_indexes(
+        &self,
+        list: ListSearchIndexes,
+    ) -> Result<Cursor<R, Document>, Error> {
+        Cursor::open(&self.handle, &self.scope(), list).await
+    }
+
+    async fn run<O: Operation + Send>(&self, operation: O) -> Result<O::Output, Error> {
+        self.handle.run(&self.scope(), operation).await
+    }
+
+    fn scope(&self) -> Scope {
+        self.handle.scope(&self.database, &self.name)
+    }
+}
+
+impl<R: Runtime, T: Serialize> Collection<R, T> {
+    /// Inserts a document, with an `_id` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the document cannot be written as BSON, if no server answers in time, and if it
+    /// refuses the write.
+    pub async fn insert_one(
+        &self,
+        insert: impl Into<InsertOne<T>>,
+    ) -> Result<InsertOneResult, Error> {
+        self.run(insert.into()).await
+    }
+
+    /// Inserts documents, each with an `_id` if it has none, in as few commands as their number and
+    /// length allow.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are none, if one cannot be written as BSON, if no server answers in time, or
+    /// with an error; and if it refuses any of them, with [`Error::BulkWrite`], which tells what
+    /// was done.
+    pub async fn insert_many(
+        &self,
+        insert: impl Into<InsertMany<T>>,
+    ) -> Result<InsertManyResult, Error> {
+        self.run(insert.into()).await
+    }
+}
+
+impl<R: Runtime, T: DeserializeOwned> Collection<R, T> {
+    /// Looks for documents.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn find(&self, find: impl Into<Find>) -> Result<Cursor<R, T>, Error> {
+        Cursor::open(&self.handle, &self.scope(), OpenFind::from(find.into())).await
+    }
+
+    /// Returns the first document that matches, if any does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error, and if the document is of another
+    /// type.
+    pub async fn find_one(&self, find: impl Into<FindOne>) -> Result<Option<T>, Error> {
+        read_any(self.run(find.into()).await?)
+    }
+
+    /// Deletes the first document that matches, and returns it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`find_one`](Self::find_one) does.
+    pub async fn find_one_and_delete(
+        &self,
+        delete: impl Into<FindOneAndDelete>,
+    ) -> Result<Option<T>, Error> {
+        read_any(self.run(delete.into()).await?)
+    }
+
+    /// Replaces the first document that matches, and returns it: as it was, unless it is to be
+    /// returned as it is then.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`find_one`](Self::find_one) does, and if the replacement begins with an operator.
+    pub async fn find_one_and_replace(
+        &self,
+        replace: FindOneAndReplace,
+    ) -> Result<Option<T>, Error> {
+        read_any(self.run(replace).await?)
+    }
+
+    /// Updates the first document that matches, and returns it: as it was, unless it is to be
+    /// returned as it is then.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`find_one`](Self::find_one) does, and if the update has no operator.
+    pub async fn find_one_and_update(&self, update: FindOneAndUpdate) -> Result<Option<T>, Error> {
+        read_any(self.run(update).await?)
+    }
+}
+
+fn read_any<T: DeserializeOwned>(document: Option<RawDocumentBuf>) -> Result<Option<T>, Error> {
+    document.map(|document| read_as(&document)).transpose()
+}
+
+/// Reads a document as a type of the application's.
+pub(crate) fn read_as<T: DeserializeOwned>(document: &RawDocument) -> Result<T, Error> {
+    bson::deserialize_from_slice(document.as_bytes()).map_err(Error::Deserialize)
+}
+
+/// Reads many.
+pub(crate) fn read_all(documents: &[RawDocumentBuf]) -> Result<Vec<Document>, Error> {
+    documents.iter().map(|document| read_as(document)).collect()
+}
+
+impl<R: Runtime, T> Clone for Collection<R, T> {
+    fn clone(&self) -> Self {
+        self.with_type()
+    }
+}
+
+impl<R: Runtime, T> std::fmt::Debug for Collection<R, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collection").field("namespace", &self.namespace()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,265 @@
+//! Cursors.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bson::RawDocumentBuf;
+use futures_core::Stream;
+use sdam_core::operation::{MaxTime, Timeout};
+use sdam_core::wire::ReplyDocument;
+use sdam_host::Runtime;
+use serde::de::DeserializeOwned;
+
+use super::collection::read_as;
+use super::perform::{Dropped, Handle, Limits, Opened, Origin};
+use super::session::ClientSession;
+use crate::command::{Operation, Scope};
+use crate::cursor::{CursorState, CursorStep, TimeoutMode, Timing};
+use crate::error::Error;
+
+/// The documents that an operation has found, read batch by batch.
+///
+/// It is a [`Stream`]; [`next`](Self::next) does the same without one. A cursor that is dropped
+/// while it is open at its server is closed there by the next operation of the client that it came
+/// from: dropping waits for nothing. [`close`](Self::close) does it at once.
+pub struct Cursor<R: Runtime, T> {
+    handle: Handle<R>,
+    state: CursorState,
+    /// Where it was opened; while a batch is awaited, another way there, if there is one.
+    origin: Option<Origin<R>>,
+    /// The session that it was opened with, until the server has closed it.
+    session: Option<ClientSession<R>>,
+    timing: Timing,
+    /// The limit of its whole life.
+    lifetime: Timeout,
+    /// The limit of the call for the next document that is under way.
+    iteration: Option<Timeout>,
+    /// The batch that is awaited.
+    fetching: Option<Fetching<R>>,
+    of: PhantomData<fn() -> T>,
+}
+
+type Fetched<R> = (Origin<R>, Result<ReplyDocument, Error>);
+type Fetching<R> = Pin<Box<dyn Future<Output = Fetched<R>> + Send>>;
+
+/// The next step of a cursor, as far as it is known without waiting.
+enum Ready<T> {
+    Document(Result<T, Error>),
+    End,
+    Ask(Arc<str>, RawDocumentBuf),
+}
+
+impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
+    pub(crate) async fn open<O: Operation<Output = CursorState> + Send>(
+        handle: &Handle<R>,
+        scope: &Scope,
+        mut operation: O,
+    ) -> Result<Self, Error> {
+        let timing = operation.timing();
+        let Opened { outcome, origin, session, timeout } =
+            handle.open(scope, &mut operation).await?;
+        let mut cursor = Self {
+            handle: handle.clone(),
+            state: outcome,
+            origin,
+            session: Some(session),
+            timing,
+            lifetime: timeout,
+            iteration: None,
+            fetching: None,
+            of: PhantomData,
+        };
+        cursor.release_if_closed();
+        Ok(cursor)
+    }
+
+    /// Returns the next document, `None` at the end.
+    ///
+    /// A tailable cursor waits for documents that come later, and ends only if the server closes
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the next batch is not to be had, which ends the cursor, and if the document is of
+    /// another type.
+    pub async fn next(&mut self) -> Option<Result<T, Error>> {
+        self.iteration = None;
+        std::future::poll_fn(|cx| self.poll(cx, false)).await
+    }
+
+    /// As [`next`](Self::next), but returns `None`, too, if one further batch has no document, as
+    /// those of tailable cursors may; [`is_alive`](Self::is_alive) tells whether that is the end.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`next`](Self::next) does.
+    pub async fn try_next(&mut self) -> Option<Result<T, Error>> {
+        self.iteration = None;
+        std::future::poll_fn(|cx| self.poll(cx, true)).await
+    }
+
+    /// Returns all documents that are left.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first error of [`next`](Self::next).
+    pub async fn collect(mut self) -> Result<Vec<T>, Error> {
+        let mut documents = Vec::new();
+        while let Some(document) = self.next().await {
+            documents.push(document?);
+        }
+        Ok(documents)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, once: bool) -> Poll<Option<Result<T, Error>>> {
+        let next = ready!(self.poll_once(cx, once));
+        self.iteration = None;
+        Poll::Ready(next)
+    }
+
+    fn poll_once(&mut self, cx: &mut Context<'_>, once: bool) -> Poll<Option<Result<T, Error>>> {
+        let mut has_asked = false;
+        loop {
+            if let Some(fetching) = &mut self.fetching {
+                let (origin, answer) = ready!(fetching.as_mut().poll(cx));
+                (self.fetching, self.origin) = (None, Some(origin));
+                has_asked = true;
+                let read = answer.and_then(|reply| self.state.more(&reply).map_err(Error::from));
+                if let Err(error) = read {
+                    self.end();
+                    return Poll::Ready(Some(Err(error)));
+                }
+                self.release_if_closed();
+            }
+            match self.ready() {
+                Ready::Document(document) => return Poll::Ready(Some(document)),
+                Ready::End => {
+                    self.end();
+                    return Poll::Ready(None);
+                }
+                Ready::Ask(..) if once && has_asked => return Poll::Ready(None),
+                Ready::Ask(database, body) => match (self.origin.take(), &self.session) {
+                    (Some(origin), Some(session)) => {
+                        let session = session.clone();
+                        self.fetch(origin, session, (database, body));
+                    }
+                    _ => return Poll::Ready(None),
+                },
+            }
+        }
+    }
+
+    fn ready(&mut self) -> Ready<T> {
+        match self.state.step() {
+            CursorStep::Document(document) => Ready::Document(read_as(document)),
+            CursorStep::Exhausted => Ready::End,
+            CursorStep::GetMore(database, body) => Ready::Ask(database, body),
+        }
+    }
+}
+
+impl<R: Runtime, T> Cursor<R, T> {
+    /// Returns whether there may be further documents.
+    pub fn is_alive(&self) -> bool {
+        self.state.id() != 0 || self.state.has_documents()
+    }
+
+    /// Returns the cursor's number at its server; 0 if it is closed there.
+    pub const fn id(&self) -> i64 {
+        self.state.id()
+    }
+
+    /// Changes how many documents the next batches have.
+    pub const fn set_batch_size(&mut self, batch_size: i64) {
+        self.state.set_batch_size(batch_size);
+    }
+
+    /// Closes the cursor at its server, if it is open; whether that succeeds is not told.
+    ///
+    /// It has `timeoutMS` for that, anew.
+    pub async fn close(mut self) {
+        let timeout = self.handle.timeout();
+        self.close_by(timeout).await;
+    }
+
+    /// As [`close`](Self::close), but within this time; zero lifts the limit.
+    pub async fn close_within(mut self, time: Duration) {
+        let timeout = self.handle.client.timeout(Some(time));
+        self.close_by(timeout).await;
+    }
+
+    async fn close_by(&mut self, timeout: Timeout) {
+        if let Some(open) = self.take_open() {
+            self.handle.kill(open, Limits { timeout, max_time: MaxTime::Remaining }).await;
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        mut origin: Origin<R>,
+        session: ClientSession<R>,
+        (database, body): (Arc<str>, RawDocumentBuf),
+    ) {
+        self.origin = origin.other();
+        let (handle, limits) = (self.handle.clone(), self.limits());
+        self.fetching = Some(Box::pin(async move {
+            let answer = handle.go_on(&mut origin, &session, (&database, &body), limits).await;
+            (origin, answer)
+        }));
+    }
+
+    /// Returns the limits of the next getMore.
+    fn limits(&mut self) -> Limits {
+        let timeout = match self.timing.mode() {
+            TimeoutMode::CursorLifetime => self.lifetime,
+            TimeoutMode::Iteration => *self.iteration.get_or_insert_with(|| self.handle.timeout()),
+        };
+        Limits { timeout, max_time: self.timing.of_next() }
+    }
+
+    /// Gives back the connection and the session that nothing depends on any more.
+    fn release_if_closed(&mut self) {
+        if self.state.id() == 0 {
+            (self.origin, self.session) = (None, None);
+        }
+    }
+
+    /// Takes the cursor for closed; returns what closes it at its server, if it is open there.
+    fn take_open(&mut self) -> Option<Dropped<R>> {
+        self.fetching = None;
+        let (origin, session) = (self.origin.take(), self.session.take());
+        let (database, kill) = self.state.kill()?;
+        Some(Dropped { origin: origin?, session: session?, database, kill })
+    }
+
+    /// Has the cursor closed at its server by the next operation, if it is open there.
+    fn end(&mut self) {
+        if let Some(open) = self.take_open() {
+            self.handle.bury(open);
+        }
+    }
+}
+
+impl<R: Runtime, T: DeserializeOwned> Stream for Cursor<R, T> {
+    type Item = Result<T, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.get_mut().poll(cx, false)
+    }
+}
+
+impl<R: Runtime, T> Drop for Cursor<R, T> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<R: Runtime, T> std::fmt::Debug for Cursor<R, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor").field("id", &self.state.id()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,166 @@
+//! Databases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::Document;
+use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
+use sdam_host::Runtime;
+use serde::de::DeserializeOwned;
+
+use super::collection::{Collection, read_as};
+use super::cursor::Cursor;
+use super::perform::Handle;
+use super::session::ClientSession;
+use crate::command::aggregate::Aggregate;
+use crate::command::collections::{CreateCollection, ListCollections};
+use crate::command::databases::DropDatabase;
+use crate::command::run::{Listing, RunCommand, RunCursorCommand, name};
+use crate::error::Error;
+
+/// A database: it makes collections, lists and creates them, and runs commands.
+#[derive(Clone)]
+pub struct Database<R: Runtime> {
+    handle: Handle<R>,
+    name: Arc<str>,
+}
+
+impl<R: Runtime> Database<R> {
+    pub(crate) fn new(handle: Handle<R>, name: &str) -> Self {
+        Self { handle, name: name.into() }
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns a handle whose reads may use other servers.
+    #[must_use]
+    pub fn with_read_preference(&self, preference: ReadPreference) -> Self {
+        let handle = self.handle.with(|concerns| concerns.read_preference = preference);
+        Self { handle, name: Arc::clone(&self.name) }
+    }
+
+    /// Returns a handle whose reads see other data.
+    #[must_use]
+    pub fn with_read_concern(&self, concern: ReadConcern) -> Self {
+        let handle = self.handle.with(|concerns| concerns.read_concern = concern);
+        Self { handle, name: Arc::clone(&self.name) }
+    }
+
+    /// Returns a handle whose writes succeed under another condition.
+    #[must_use]
+    pub fn with_write_concern(&self, concern: WriteConcern) -> Self {
+        let handle = self.handle.with(|concerns| concerns.write_concern = concern);
+        Self { handle, name: Arc::clone(&self.name) }
+    }
+
+    /// Returns a handle whose operations, each with its cursor, have another `timeoutMS`; zero
+    /// lifts the limit.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        let handle = self.handle.with(|concerns| concerns.timeout = Some(timeout));
+        Self { handle, name: Arc::clone(&self.name) }
+    }
+
+    /// Returns a handle whose operations are run in a session.
+    #[must_use]
+    pub fn with_session(&self, session: &ClientSession<R>) -> Self {
+        let handle = self.handle.with_session(session);
+        Self { handle, name: Arc::clone(&self.name) }
+    }
+
+    /// Returns a collection whose documents are of a type of the application's; nothing is sent.
+    pub fn collection<T>(&self, name: &str) -> Collection<R, T> {
+        Collection::new(self.handle.clone(), Arc::clone(&self.name), name)
+    }
+
+    /// Runs a command as it is written, with no concern of this handle and never twice, on the
+    /// primary unless it says otherwise (Run Command).
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error; an error of a write concern is in the
+    /// reply.
+    pub async fn run_command(&self, command: impl Into<RunCommand>) -> Result<Document, Error> {
+        let reply = self.handle.run(&self.scope(), command.into()).await?;
+        read_as(&reply)
+    }
+
+    /// Runs a command that opens a cursor, as it is written.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`run_command`](Self::run_command) does, and if the reply has no cursor.
+    pub async fn run_cursor_command<T: DeserializeOwned>(
+        &self,
+        command: impl Into<RunCursorCommand>,
+    ) -> Result<Cursor<R, T>, Error> {
+        Cursor::open(&self.handle, &self.scope(), command.into()).await
+    }
+
+    /// Runs a pipeline that begins without a collection, as `$currentOp` does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn aggregate<T: DeserializeOwned>(
+        &self,
+        aggregate: Aggregate,
+    ) -> Result<Cursor<R, T>, Error> {
+        Cursor::open(&self.handle, &self.scope(), aggregate).await
+    }
+
+    /// Lists the collections, each with its options.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn list_collections(
+        &self,
+        list: ListCollections,
+    ) -> Result<Cursor<R, Document>, Error> {
+        Cursor::open(&self.handle, &self.scope(), list).await
+    }
+
+    /// Lists the names of the collections.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn list_collection_names(&self, list: ListCollections) -> Result<Vec<String>, Error> {
+        self.handle.run(&self.scope(), Listing::new(list.names(), name)).await
+    }
+
+    /// Creates a collection, or a view; writing to a collection creates it, too.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is one of that name, and if no server answers in time, or with an error.
+    pub async fn create_collection(
+        &self,
+        create: impl Into<CreateCollection>,
+    ) -> Result<(), Error> {
+        self.handle.run(&self.scope(), create.into()).await
+    }
+
+    /// Drops the database with all its collections.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn drop(&self, drop: DropDatabase) -> Result<(), Error> {
+        self.handle.run(&self.scope(), drop).await
+    }
+
+    fn scope(&self) -> crate::command::Scope {
+        self.handle.scope(&self.name, &"".into())
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Database<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,388 @@
+//! The one place where operations meet a client: each command of one is performed by the client's
+//! operation machine, with the session and within the time of the operation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{RawDocument, RawDocumentBuf};
+use concurrent_queue::ConcurrentQueue;
+use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, ServerAddress, WriteConcern};
+use sdam_core::description::TopologyType;
+use sdam_core::handshake::ConnectionDescription;
+use sdam_core::operation::{CommandMessage, MaxTime, OperationKind, OperationOptions, Timeout};
+use sdam_core::pool::Purpose;
+use sdam_core::selection::Criteria;
+use sdam_core::wire::ReplyDocument;
+use sdam_host::{CheckedOut, Message, OperationSpan, Request, Runtime, Target, WrittenCommand};
+
+use super::session::{ClientSession, Lent};
+use super::span;
+use crate::command::{Command, Facts, Operation, Progress, Route, Scope};
+use crate::error::{ArgumentError, Error};
+
+/// The part that all handles have: the client, and the concerns of their operations.
+pub(crate) struct Handle<R: Runtime> {
+    pub(crate) client: sdam_host::Client<R>,
+    pub(crate) concerns: Arc<Concerns>,
+    /// The session of the application's; without one, each operation has one for itself.
+    pub(crate) session: Option<ClientSession<R>>,
+    /// The cursors that were dropped while they were open at their server.
+    pub(crate) dropped: Arc<DroppedCursors<R>>,
+}
+
+/// Cursors that wait to be closed by the next operation.
+pub(crate) type DroppedCursors<R> = ConcurrentQueue<Dropped<R>>;
+
+/// The time that servers get to close a cursor that was dropped.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The concerns of a handle; each takes over those of the one it comes from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Concerns {
+    pub(crate) read_preference: ReadPreference,
+    pub(crate) read_concern: ReadConcern,
+    pub(crate) write_concern: WriteConcern,
+    /// `timeoutMS`, where it is not that of the client.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The place that a reply has come from, as far as a cursor needs to know.
+pub(crate) struct Origin<R: Runtime> {
+    server: ServerAddress,
+    /// The selection of the server, which may have to be told its read preference again.
+    criteria: Arc<Criteria>,
+    /// The very connection, behind a load balancer.
+    pinned: Option<CheckedOut<R>>,
+}
+
+/// The outcome of an operation, and what goes on with a cursor that it may have opened.
+pub(crate) struct Opened<R: Runtime, T> {
+    pub(crate) outcome: T,
+    /// Present if a command had a reply.
+    pub(crate) origin: Option<Origin<R>>,
+    pub(crate) session: ClientSession<R>,
+    pub(crate) timeout: Timeout,
+}
+
+/// A cursor that nobody reads any more, and the command that closes it.
+pub(crate) struct Dropped<R: Runtime> {
+    pub(crate) origin: Origin<R>,
+    pub(crate) session: ClientSession<R>,
+    pub(crate) database: Arc<str>,
+    pub(crate) kill: RawDocumentBuf,
+}
+
+/// The limits of a command that goes on with a cursor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) timeout: Timeout,
+    pub(crate) max_time: MaxTime,
+}
+
+/// The reason why a command of an operation has no reply.
+enum Unanswered {
+    /// It was not written.
+    NotWritten(Error),
+    Failed(Error),
+}
+
+impl<R: Runtime> Handle<R> {
+    pub(crate) fn new(client: sdam_host::Client<R>) -> Self {
+        let options = client.host().options();
+        let concerns = Concerns {
+            read_preference: options.read_preference().clone(),
+            read_concern: ReadConcern::default()
+                .with_level(options.read_concern_level().map(ToOwned::to_owned)),
+            write_concern: options.write_concern().clone(),
+            timeout: None,
+        };
+        let dropped = Arc::new(ConcurrentQueue::unbounded());
+        Self { client, concerns: Arc::new(concerns), session: None, dropped }
+    }
+
+    /// Returns a handle with other concerns.
+    pub(crate) fn with(&self, change: impl FnOnce(&mut Concerns)) -> Self {
+        let mut concerns = (*self.concerns).clone();
+        change(&mut concerns);
+        Self { concerns: Arc::new(concerns), ..self.clone() }
+    }
+
+    /// Returns a handle whose operations are run with a session.
+    pub(crate) fn with_session(&self, session: &ClientSession<R>) -> Self {
+        Self { session: Some(session.clone()), ..self.clone() }
+    }
+
+    /// Returns the scope of an operation on a collection, or on a database if `collection` is
+    /// empty.
+    pub(crate) fn scope(&self, database: &Arc<str>, collection: &Arc<str>) -> Scope {
+        Scope {
+            database: Arc::clone(database),
+            collection: Arc::clone(collection),
+            read_concern: self.concerns.read_concern.clone(),
+            write_concern: self.concerns.write_concern.clone(),
+            has_timeout: self.timeout().is_set(),
+        }
+    }
+
+    /// Returns the limit of an operation that begins now.
+    pub(crate) fn timeout(&self) -> Timeout {
+        self.client.timeout(self.concerns.timeout)
+    }
+
+    /// Runs an operation, and returns its outcome.
+    pub(crate) async fn run<O: Operation + Send>(
+        &self,
+        scope: &Scope,
+        mut operation: O,
+    ) -> Result<O::Output, Error> {
+        Ok(self.open(scope, &mut operation).await?.outcome)
+    }
+
+    /// As [`run`](Self::run); returns besides what a cursor needs that was opened.
+    ///
+    /// All commands have one session, and one limit of their time.
+    pub(crate) async fn open<O: Operation + Send>(
+        &self,
+        scope: &Scope,
+        operation: &mut O,
+    ) -> Result<Opened<R, O::Output>, Error> {
+        self.kill_dropped().await;
+        let span = span::begin(&self.client, scope, operation);
+        let outcome = self.perform(&span, scope, operation).await;
+        span::end(span, &outcome);
+        outcome
+    }
+
+    async fn perform<O: Operation + Send>(
+        &self,
+        span: &OperationSpan,
+        scope: &Scope,
+        operation: &mut O,
+    ) -> Result<Opened<R, O::Output>, Error> {
+        let timeout = self.timeout();
+        let limit = self.concerns.timeout.or(self.client.host().options().timeout());
+        operation.timing().check(limit).map_err(ArgumentError::from)?;
+        let implicit = || ClientSession::of(self.client.implicit_session());
+        let session = self.session.clone().unwrap_or_else(implicit);
+        let mut lent = session.lend()?;
+        let mut origin = None;
+        loop {
+            let with = (&mut lent, timeout, span);
+            let answer = self.exchange(scope, operation, with, &mut origin).await;
+            let progress = match answer {
+                Ok(reply) => operation.reply(scope, &reply)?,
+                Err(Unanswered::NotWritten(error)) => return Err(error),
+                Err(Unanswered::Failed(error)) => operation.failed(error)?,
+            };
+            if let Progress::Done(outcome) = progress {
+                drop(lent);
+                return Ok(Opened { outcome, origin, session, timeout });
+            }
+        }
+    }
+
+    /// Has the next command of an operation be written and performed, and returns its reply: an
+    /// empty one, if none was asked for.
+    async fn exchange<O: Operation + Send>(
+        &self,
+        scope: &Scope,
+        operation: &mut O,
+        (session, timeout, span): (&mut Lent<'_, R>, Timeout, &OperationSpan),
+        origin: &mut Option<Origin<R>>,
+    ) -> Result<ReplyDocument, Unanswered> {
+        if !operation.continues_cursor() {
+            *origin = None;
+        }
+        let (name, options) = (operation.name(), options(operation));
+        let criteria = Arc::new(self.criteria(operation));
+        let target = match origin {
+            Some(origin) => origin.target(),
+            None => Target::Select(Arc::clone(&criteria)),
+        };
+        let (mut opens_cursor, mut refused) = (false, None);
+        let (opens, refusal, rules) = (&mut opens_cursor, &mut refused, options.clone());
+        let write = move |connection: &ConnectionDescription| match operation
+            .command(scope, &Facts::of(connection))
+        {
+            Ok(command) => {
+                *opens = command.opens_cursor;
+                Some(written(scope, rules, command))
+            }
+            Err(error) => {
+                *refusal = Some(error);
+                None
+            }
+        };
+        let request = Request::new(Message::to_write(name, write), &options, target)
+            .with_session(Some(session))
+            .with_timeout(timeout)
+            .with_span(Some(span));
+        let answer = self.client.operate_and_keep(request).await;
+        match (answer, refused) {
+            (Ok((reply, kept)), _) => {
+                let kept = kept.filter(|_| opens_cursor);
+                origin.get_or_insert_with(|| Origin::new(reply.server(), criteria, kept));
+                Ok(reply.into_document())
+            }
+            (Err(_), Some(refused)) => Err(Unanswered::NotWritten(refused)),
+            (Err(error), None) => Err(Unanswered::Failed(error.into())),
+        }
+    }
+
+    /// Sends the next command of a cursor to where it was opened.
+    pub(crate) async fn go_on(
+        &self,
+        origin: &mut Origin<R>,
+        session: &ClientSession<R>,
+        (database, body): (&str, &RawDocument),
+        limits: Limits,
+    ) -> Result<ReplyDocument, Error> {
+        let mut lent = session.lend()?;
+        let options = continuing().with_max_time(limits.max_time);
+        let message = CommandMessage::new(database, body);
+        let request = Request::new(message, &options, origin.target())
+            .with_session(Some(&mut lent))
+            .with_timeout(limits.timeout);
+        Ok(self.client.operate(request).await?.into_document())
+    }
+
+    /// Keeps a cursor that was dropped until the next operation, which closes it: dropping waits
+    /// for nothing.
+    pub(crate) fn bury(&self, dropped: Dropped<R>) {
+        // The queue is never closed, and has no bound.
+        let _ = self.dropped.push(dropped);
+    }
+
+    /// Closes a cursor at its server; whether that succeeds is not told: "the result of the
+    /// operation SHOULD be ignored" (Run Command, "Iteration and Destruction").
+    pub(crate) async fn kill(&self, dropped: Dropped<R>, limits: Limits) {
+        let Dropped { mut origin, session, database, kill } = dropped;
+        let _ = self.go_on(&mut origin, &session, (&database, &kill), limits).await;
+    }
+
+    async fn kill_dropped(&self) {
+        for _ in 0..self.dropped.len() {
+            let Ok(dropped) = self.dropped.pop() else { return };
+            // A session of the application's may be about to be used by another thread.
+            if !dropped.session.is_last() && self.session.as_ref() != Some(&dropped.session) {
+                self.bury(dropped);
+                continue;
+            }
+            let timeout = Timeout::At(self.client.now() + KILL_TIMEOUT);
+            self.kill(dropped, Limits { timeout, max_time: MaxTime::Never }).await;
+        }
+    }
+
+    /// Returns which servers an operation may use.
+    fn criteria(&self, operation: &impl Operation) -> Criteria {
+        let preference = operation.read_preference();
+        let preference = preference.unwrap_or(&self.concerns.read_preference);
+        match operation.route() {
+            Route::Write => Criteria::write(),
+            Route::Read => Criteria::read(preference.clone()),
+            Route::ReadPrimary => Criteria::read(ReadPreference::new(ReadMode::Primary)),
+            Route::ReadSince(version) if self.all_speak(version) => {
+                Criteria::read(preference.clone())
+            }
+            Route::ReadSince(_) => Criteria::read(ReadPreference::new(ReadMode::Primary)),
+        }
+    }
+
+    /// Returns whether no server that is available is older ("or the topology type is
+    /// LoadBalanced").
+    fn all_speak(&self, version: i32) -> bool {
+        let view = self.client.view();
+        let mut servers = view.servers().iter();
+        let is_new_enough = |max: i32| max >= version;
+        view.topology_type == TopologyType::LoadBalanced
+            || servers.all(|server| {
+                !server.server_type.is_data_bearing() || is_new_enough(server.max_wire_version)
+            })
+    }
+}
+
+impl<R: Runtime> Origin<R> {
+    fn new(
+        server: &ServerAddress,
+        criteria: Arc<Criteria>,
+        connection: Option<CheckedOut<R>>,
+    ) -> Self {
+        let is_balanced =
+            |connection: &CheckedOut<R>| connection.connection_description().service.is_some();
+        let pinned = connection.filter(is_balanced);
+        if let Some(connection) = &pinned {
+            connection.pin(Purpose::Cursor);
+        }
+        Self { server: server.clone(), criteria, pinned }
+    }
+
+    fn target(&mut self) -> Target<'_, R> {
+        match &mut self.pinned {
+            Some(connection) => Target::Connection(connection),
+            None => Target::Member(&self.server, Arc::clone(&self.criteria)),
+        }
+    }
+
+    /// Returns another way to the server, unless it is the connection that matters.
+    pub(crate) fn other(&self) -> Option<Self> {
+        let (server, criteria) = (self.server.clone(), Arc::clone(&self.criteria));
+        self.pinned.is_none().then_some(Self { server, criteria, pinned: None })
+    }
+}
+
+/// Returns the rules by which the next command of an operation is sent, as far as they are known
+/// before it is written.
+fn options(operation: &impl Operation) -> OperationOptions {
+    let options = match operation.kind() {
+        OperationKind::Write => OperationOptions::write(),
+        OperationKind::Command => OperationOptions::command(),
+        _ => OperationOptions::read(),
+    };
+    match operation.continues_cursor() {
+        true => continuing(),
+        false => options
+            .with_retryable(operation.is_retryable())
+            .with_max_time(operation.timing().of_first()),
+    }
+}
+
+/// Returns the rules by which getMore and killCursors are sent.
+fn continuing() -> OperationOptions {
+    OperationOptions::read()
+        .with_retryable(false)
+        .with_read_concern(None)
+        .with_max_time(MaxTime::Never)
+}
+
+/// Hands a command over, with the rules by which it is sent.
+fn written<'a>(scope: &Scope, rules: OperationOptions, command: Command<'a>) -> WrittenCommand<'a> {
+    let read_concern = command.read_concern(scope);
+    let Command { database, body, sequences, acknowledged, retryable, .. } = command;
+    let options = rules
+        .with_acknowledged(acknowledged)
+        .with_retryable(retryable)
+        .with_read_concern(read_concern);
+    WrittenCommand::new(database, body, options).with_sequences(sequences)
+}
+
+impl Facts {
+    /// Takes what the server of a connection has said.
+    fn of(connection: &ConnectionDescription) -> Self {
+        Self {
+            max_message_size_bytes: connection.max_message_size_bytes,
+            max_write_batch_size: connection.max_write_batch_size,
+            ..Self::of_wire_version(connection.max_wire_version)
+        }
+    }
+}
+
+impl<R: Runtime> Clone for Handle<R> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            concerns: Arc::clone(&self.concerns),
+            session: self.session.clone(),
+            dropped: Arc::clone(&self.dropped),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Sessions, as handles of operations share them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bson::{RawDocument, RawDocumentBuf, Timestamp};
+use sdam_core::session::{SessionError, SessionOptions};
+use sdam_host::Runtime;
+
+use crate::error::{ArgumentError, Error};
+
+/// A session: operations that are run with it one after the other, and the times that they have
+/// seen (Driver Sessions).
+///
+/// [`Client::start_session`](crate::Client::start_session) starts one; handles that were made
+/// [with it](crate::Collection::with_session) run their operations in it, and so do the cursors
+/// that these open. One operation may use it at a time; another one that comes meanwhile fails with
+/// [`ArgumentError::SessionInUse`]. Clones are the same session.
+///
+/// Unless its options say otherwise, it is causally consistent: its reads see what it has written,
+/// and what it has read before. Writes that are not acknowledged cannot be run with it.
+///
+/// It ends when [`end`](Self::end) is called, or when the last clone, handle and cursor of it is
+/// dropped; both wait for nothing.
+pub struct ClientSession<R: Runtime> {
+    shared: Arc<Shared<R>>,
+}
+
+struct Shared<R: Runtime> {
+    id: Option<RawDocumentBuf>,
+    options: SessionOptions,
+    slot: Mutex<Slot<R>>,
+}
+
+struct Slot<R: Runtime> {
+    /// The session; `None` while an operation uses it.
+    session: Option<sdam_host::ClientSession<R>>,
+    /// True if it ends as soon as it comes back.
+    is_ending: bool,
+}
+
+/// A session that an operation uses; dropping it gives it back.
+pub(crate) struct Lent<'a, R: Runtime> {
+    /// Present until dropped.
+    session: Option<sdam_host::ClientSession<R>>,
+    home: &'a ClientSession<R>,
+}
+
+impl<R: Runtime> ClientSession<R> {
+    pub(crate) fn start(
+        client: &sdam_host::Client<R>,
+        options: SessionOptions,
+    ) -> Result<Self, SessionError> {
+        Ok(Self::of(client.start_session(options)?))
+    }
+
+    /// Has operations share a session.
+    pub(crate) fn of(session: sdam_host::ClientSession<R>) -> Self {
+        let id = session.id().map(ToOwned::to_owned);
+        let options = session.options().clone();
+        let slot = Mutex::new(Slot { session: Some(session), is_ending: false });
+        Self { shared: Arc::new(Shared { id, options, slot }) }
+    }
+
+    /// Returns whether nobody else has it.
+    pub(crate) fn is_last(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+
+    /// Takes the session for an operation.
+    pub(crate) fn lend(&self) -> Result<Lent<'_, R>, Error> {
+        let session = self.slot().session.take().ok_or(ArgumentError::SessionInUse)?;
+        Ok(Lent { session: Some(session), home: self })
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot<R>> {
+        self.shared.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the session unless an operation uses it.
+    fn look<T>(
+        &self,
+        look: impl FnOnce(&mut sdam_host::ClientSession<R>) -> T,
+    ) -> Result<T, Error> {
+        let mut slot = self.slot();
+        Ok(look(slot.session.as_mut().ok_or(ArgumentError::SessionInUse)?))
+    }
+}
+
+impl<R: Runtime> ClientSession<R> {
+    /// Returns the session's name, `{ id: <UUID> }`, that commands carry as `lsid`; `None` if it
+    /// was started in a process that has been forked off from that of its client.
+    pub fn id(&self) -> Option<&RawDocument> {
+        self.shared.id.as_deref()
+    }
+
+    /// Returns what the session was started with.
+    pub fn options(&self) -> &SessionOptions {
+        &self.shared.options
+    }
+
+    /// Returns the latest cluster time that the session has seen or was told.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn cluster_time(&self) -> Result<Option<RawDocumentBuf>, Error> {
+        self.look(|session| session.cluster_time().map(ToOwned::to_owned))
+    }
+
+    /// Has the session see at least what another has seen: its [`cluster_time`](Self::cluster_time)
+    /// (Driver Sessions, "advanceClusterTime").
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is no `$clusterTime` as a server gave it out, and if an operation uses the
+    /// session.
+    pub fn advance_cluster_time(&self, time: &RawDocument) -> Result<(), Error> {
+        let advanced = self.look(|session| session.advance_cluster_time(time))?;
+        advanced.map_err(|error| ArgumentError::ClusterTime(error).into())
+    }
+
+    /// Returns the time of the last operation, as its server has told it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn operation_time(&self) -> Result<Option<Timestamp>, Error> {
+        self.look(|session| session.operation_time())
+    }
+
+    /// Has reads of the session see at least what was done at this time, the
+    /// [`operation_time`](Self::operation_time) of another session.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn advance_operation_time(&self, time: Timestamp) -> Result<(), Error> {
+        self.look(|session| session.advance_operation_time(time))
+    }
+
+    /// Returns the time of the snapshot that reads see, once it is known.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn snapshot_time(&self) -> Result<Option<Timestamp>, Error> {
+        self.look(|session| session.snapshot_time())
+    }
+
+    /// Returns whether a network error came upon a command of the session, so that the servers'
+    /// session is not used again when this one has ended.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn is_dirty(&self) -> Result<bool, Error> {
+        self.look(|session| session.is_dirty())
+    }
+
+    /// Returns whether the session is one of this client's: operations of others refuse it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn belongs_to(&self, client: &sdam_host::Client<R>) -> Result<bool, Error> {
+        self.look(|session| session.belongs_to(client))
+    }
+
+    /// Ends the session, at the latest when the operation has ended that uses it; operations with
+    /// it fail from then on. Another call does nothing.
+    pub fn end(&self) {
+        let mut slot = self.slot();
+        slot.is_ending = true;
+        if let Some(session) = &mut slot.session {
+            session.end();
+        }
+    }
+}
+
+impl<R: Runtime> Drop for Lent<'_, R> {
+    fn drop(&mut self) {
+        let Some(mut session) = self.session.take() else { return };
+        let mut slot = self.home.slot();
+        if slot.is_ending {
+            session.end();
+        }
+        slot.session = Some(session);
+    }
+}
+
+impl<R: Runtime> Deref for Lent<'_, R> {
+    type Target = sdam_host::ClientSession<R>;
+
+    fn deref(&self) -> &Self::Target {
+        self.session.as_ref().expect("it is there until it is given back")
+    }
+}
+
+impl<R: Runtime> DerefMut for Lent<'_, R> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.session.as_mut().expect("it is there until it is given back")
+    }
+}
+
+impl<R: Runtime> Clone for ClientSession<R> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Two are equal if they are the same session.
+impl<R: Runtime> PartialEq for ClientSession<R> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl<R: Runtime> Eq for ClientSession<R> {}
+
+impl<R: Runtime> std::fmt::Debug for ClientSession<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientSession").field("id", &self.shared.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,3 @@
+//! Readers of replies that several commands share.
+
+pub(crate) mod write;

@@ -1,0 +1,197 @@
+//! The reply to insert, update and delete.
+
+use bson::raw::{CStr, cstr};
+use bson::{Bson, RawDocument};
+
+use crate::error::{Error, ReplyError, WriteConcernError, WriteError, number};
+use crate::results::UpdateResult;
+
+/// The kind of a statement, which decides about the command that it is sent with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Insert,
+    Update,
+    Delete,
+}
+
+impl Kind {
+    /// Returns the name of the command.
+    pub(crate) const fn command(self) -> &'static CStr {
+        match self {
+            Self::Insert => cstr!("insert"),
+            Self::Update => cstr!("update"),
+            Self::Delete => cstr!("delete"),
+        }
+    }
+}
+
+/// The reply to insert, update or delete; the default is what is known of an unacknowledged write.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WriteReply {
+    /// The number of documents that were inserted, matched or deleted; those that an update
+    /// inserted are among them.
+    pub(crate) n: u64,
+    /// The number of documents that updates changed.
+    pub(crate) modified: u64,
+    /// The documents that updates inserted: the index of the statement, and the `_id`.
+    pub(crate) upserted: Vec<(usize, Bson)>,
+    pub(crate) write_errors: Vec<WriteError>,
+    pub(crate) write_concern_error: Option<WriteConcernError>,
+}
+
+impl WriteReply {
+    /// Reads the reply to a command of this kind with so many statements.
+    ///
+    /// Errors of the server count more than what is missing beside them.
+    pub(crate) fn read(kind: Kind, reply: &RawDocument, sent: usize) -> Result<Self, ReplyError> {
+        let command = kind.command().as_str();
+        let mut write_errors = Vec::new();
+        for element in elements(command, reply, "writeErrors") {
+            let (index, error) = element.and_then(|element| indexed(command, element, sent))?;
+            write_errors.push(WriteError { index, ..WriteError::of(error) });
+        }
+        let mut upserted = Vec::new();
+        for element in elements(command, reply, "upserted") {
+            let (index, element) = element.and_then(|element| indexed(command, element, sent))?;
+            let id = element.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
+            upserted.push((index, id.ok_or(ReplyError { command, field: "upserted._id" })?));
+        }
+        let write_concern_error = WriteConcernError::in_reply(reply);
+        let has_failed = !write_errors.is_empty() || write_concern_error.is_some();
+        let number = |field| match count(command, reply, field) {
+            Err(_) if has_failed => Ok(0),
+            number => number,
+        };
+        let n = number("n")?;
+        let modified = if kind == Kind::Update { number("nModified")? } else { 0 };
+        Ok(Self { n, modified, upserted, write_errors, write_concern_error })
+    }
+
+    /// Returns the error of a single write: "Only one of writeConcernError or writeError will be
+    /// populated at a time".
+    pub(crate) fn single(self) -> Result<Self, Error> {
+        match (self.write_errors.first(), &self.write_concern_error) {
+            (Some(error), _) => Err(Error::Write(error.clone().into())),
+            (None, Some(error)) => Err(Error::WriteConcern(error.clone().into())),
+            (None, None) => Ok(self),
+        }
+    }
+
+    /// Returns the number of documents that updates matched.
+    pub(crate) fn matched(&self) -> u64 {
+        self.n.saturating_sub(self.upserted.len() as u64)
+    }
+
+    /// Returns the result of a single update.
+    pub(crate) fn into_update_result(self) -> UpdateResult {
+        UpdateResult {
+            acknowledged: true,
+            matched_count: self.matched(),
+            modified_count: self.modified,
+            upserted_count: self.upserted.len() as u64,
+            upserted_id: self.upserted.into_iter().next().map(|(_, id)| id),
+        }
+    }
+}
+
+/// Returns the documents of an array, none if there is no such array.
+fn elements<'a>(
+    command: &'static str,
+    reply: &'a RawDocument,
+    field: &'static str,
+) -> impl Iterator<Item = Result<&'a RawDocument, ReplyError>> {
+    let elements = reply.get_array(field).ok().into_iter().flatten();
+    elements.map(move |element| {
+        let document = element.ok().and_then(bson::RawBsonRef::as_document);
+        document.ok_or(ReplyError { command, field })
+    })
+}
+
+/// Returns the index of the statement that an element is about; of a single statement, there is
+/// but one.
+fn indexed<'a>(
+    command: &'static str,
+    element: &'a RawDocument,
+    sent: usize,
+) -> Result<(usize, &'a RawDocument), ReplyError> {
+    let index = number(element, "index").and_then(|index| usize::try_from(index).ok());
+    match index.filter(|index| *index < sent) {
+        Some(index) => Ok((index, element)),
+        None if sent == 1 => Ok((0, element)),
+        None => Err(ReplyError { command, field: "index" }),
+    }
+}
+
+/// Reads a number of documents.
+pub(crate) fn count(
+    command: &'static str,
+    reply: &RawDocument,
+    field: &'static str,
+) -> Result<u64, ReplyError> {
+    let count = number(reply, field).and_then(|count| u64::try_from(count).ok());
+    count.ok_or(ReplyError { command, field })
+}
+
+/// Adds a count that a server has told, which may be anything.
+pub(crate) const fn add(total: &mut u64, count: u64) {
+    *total = total.saturating_add(count);
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Bson, RawDocumentBuf, rawdoc};
+
+    use super::{Kind, WriteReply};
+    use crate::error::Error;
+
+    /// CRUD, "WriteError" and "WriteConcernError": code, message and details, which are not parsed.
+    #[test]
+    fn errors_of_writes_keep_their_details_and_their_index() {
+        let reply = rawdoc! {
+            "ok": 1,
+            "n": 0,
+            "writeErrors": [{ "index": 2, "code": 121, "errmsg": "no", "errInfo": { "a": 1 } }],
+            "writeConcernError": { "code": 64, "codeName": "WriteConcernFailed", "errmsg": "late" },
+        };
+        let read = WriteReply::read(Kind::Insert, &reply, 3).unwrap();
+        let error = &read.write_errors[0];
+        assert_eq!((error.index, error.code, &*error.message), (2, 121, "no"));
+        assert_eq!(error.details, Some(rawdoc! { "a": 1 }));
+        let concern = read.write_concern_error.as_ref().unwrap();
+        assert_eq!((concern.code, &*concern.code_name), (64, "WriteConcernFailed"));
+        // The error of the write is the offending one.
+        assert!(matches!(read.single(), Err(Error::Write(error)) if error.code == 121));
+    }
+
+    #[test]
+    fn what_was_upserted_does_not_count_as_matched() {
+        let reply =
+            rawdoc! { "ok": 1, "n": 1, "nModified": 0, "upserted": [{ "index": 0, "_id": null }] };
+        let read = WriteReply::read(Kind::Update, &reply, 1).unwrap();
+        let result = read.into_update_result();
+        assert_eq!((result.matched_count, result.upserted_count), (0, 1));
+        assert_eq!(result.upserted_id, Some(Bson::Null));
+    }
+
+    /// CRUD, "Write Results": no count is made up, unless an error tells more than it would.
+    #[test]
+    fn a_reply_without_its_counts_or_indexes_is_an_error() {
+        let refusal = |kind, reply: RawDocumentBuf, sent| {
+            WriteReply::read(kind, &reply, sent).err().map(|error| (error.command, error.field))
+        };
+        assert_eq!(refusal(Kind::Insert, rawdoc! { "ok": 1 }, 1), Some(("insert", "n")));
+        assert_eq!(refusal(Kind::Delete, rawdoc! { "n": -1 }, 1), Some(("delete", "n")));
+        assert_eq!(refusal(Kind::Update, rawdoc! { "n": 1 }, 1), Some(("update", "nModified")));
+        let upserted = rawdoc! { "n": 1, "nModified": 0, "upserted": [{ "index": 0 }] };
+        assert_eq!(refusal(Kind::Update, upserted, 1), Some(("update", "upserted._id")));
+        for errors in [rawdoc! { "code": 1 }, rawdoc! { "code": 1, "index": 2 }] {
+            let reply = || rawdoc! { "ok": 1, "writeErrors": [errors.clone()] };
+            assert_eq!(refusal(Kind::Insert, reply(), 2), Some(("insert", "index")));
+            assert_eq!(refusal(Kind::Insert, reply(), 1), None);
+        }
+        let elements = rawdoc! { "n": 0, "writeErrors": [1] };
+        assert_eq!(refusal(Kind::Insert, elements, 1), Some(("insert", "writeErrors")));
+        let late = rawdoc! { "writeConcernError": { "code": 64 } };
+        assert_eq!(refusal(Kind::Update, late, 1), None);
+    }
+}

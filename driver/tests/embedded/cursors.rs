@@ -1,0 +1,85 @@
+//! Cursors that are not read to their end.
+
+use bson::doc;
+use sdam_driver::Find;
+
+use super::{Fixture, name, names, session};
+
+/// find, getMore and killCursors: with the session of the cursor.
+#[tokio::test]
+async fn a_cursor_that_is_dropped_is_closed_by_the_next_operation() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let cursor = fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let id = cursor.id();
+    drop(cursor);
+    assert_eq!(names(&fixture.sent()), ["find"], "dropping waits for nothing");
+    fixture.things().count_documents(doc! {}).await.unwrap();
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["killCursors", "aggregate"]);
+    assert_eq!(sent[0].get_array("cursors").unwrap(), &vec![id.into()]);
+    // The session has come back in between.
+    assert_eq!(session(&sent[0]), session(&sent[1]));
+    let more = doc! { "getMore": id, "collection": "things" };
+    let error = fixture.client.database("app").run_command(more).await.unwrap_err();
+    assert_eq!(error.code(), Some(43), "CursorNotFound: {error}");
+}
+
+/// A cursor in a session of the application's is left to that session, while it lasts.
+#[tokio::test]
+async fn a_dropped_cursor_does_not_get_in_the_way_of_its_session() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let own = fixture.client.start_session(Default::default()).unwrap();
+    let things = fixture.things();
+    let find = || Find::new(doc! {}).batch_size(2);
+    drop(things.with_session(&own).find(find()).await.unwrap());
+    things.find_one(doc! {}).await.unwrap();
+    assert_eq!(names(&fixture.sent()), ["find", "find"]);
+    things.with_session(&own).find_one(doc! {}).await.unwrap();
+    assert_eq!(names(&fixture.sent()), ["killCursors", "find"]);
+    drop(things.with_session(&own).find(find()).await.unwrap());
+    drop(own);
+    things.find_one(doc! {}).await.unwrap();
+    assert_eq!(names(&fixture.sent()), ["find", "killCursors", "find"]);
+}
+
+#[tokio::test]
+async fn closing_a_cursor_closes_it_at_its_server() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let things = fixture.things().with_timeout(std::time::Duration::from_secs(3600));
+    let cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    cursor.close().await;
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["find", "killCursors"]);
+    assert_eq!(session(&sent[0]), session(&sent[1]));
+    assert!(sent.iter().all(|command| command.contains_key("maxTimeMS")), "each has its limit");
+    assert_eq!(sent.iter().filter(|command| name(command) == "killCursors").count(), 1);
+}
+
+/// Load Balancer Support, "Connection Pinning": a cursor is continued and closed over the very
+/// connection that it was opened over, which goes back when the cursor is exhausted.
+#[tokio::test]
+async fn behind_a_load_balancer_a_cursor_keeps_its_connection() {
+    let mut fixture = Fixture::load_balanced().await;
+    fixture.fill(5).await;
+    let things = fixture.things();
+    let find = || Find::new(doc! {}).batch_size(2);
+    let mut cursor = things.find(find()).await.unwrap();
+    things.find_one(doc! {}).await.unwrap();
+    for _ in 0..3 {
+        cursor.next().await.unwrap().unwrap();
+    }
+    drop(cursor);
+    things.find_one(doc! {}).await.unwrap();
+    let sent = fixture.sent_over();
+    let (commands, over): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
+    assert_eq!(names(&commands), ["find", "find", "getMore", "killCursors", "find"]);
+    assert_ne!(over[0], over[1], "the first is in use");
+    assert_eq!((over[2], over[3]), (over[0], over[0]));
+    let all = things.find(find()).await.unwrap().collect().await.unwrap();
+    assert_eq!(all.len(), 5);
+    let sent = fixture.sent_over();
+    assert!(sent.iter().all(|(_, over)| *over == sent[0].1), "it came back, and was used again");
+}

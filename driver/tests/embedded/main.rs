@@ -1,0 +1,104 @@
+//! Sessions, retries and times of operations, as the commands that reach the embedded deployment
+//! show them.
+
+mod cursors;
+mod sessions;
+mod timeouts;
+mod writes;
+
+use bson::{Document, doc};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_core::command::CommandEvent;
+use sdam_core::config::Options;
+use sdam_core::id::ConnectionId;
+use sdam_core::topology::{EventKind, Topics};
+use sdam_driver::{Client, Collection, InsertMany};
+use sdam_host::Events;
+use sdam_tokio::Tokio;
+
+/// A replica set of one member that keeps data, a client of it, and what the client sends.
+struct Fixture {
+    _cluster: EmbeddedCluster,
+    client: Client<Tokio>,
+    /// A client that nobody listens to.
+    quiet: Client<Tokio>,
+    events: Events,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let options = EmbeddedOptions::default().with_members(1).with_keeps_data(true);
+        let cluster = EmbeddedCluster::start(options).await.unwrap();
+        cluster.elected().await.unwrap();
+        let uri = cluster.uri();
+        Self::with(cluster, &uri)
+    }
+
+    /// A mongos that takes its clients for those of a load balancer.
+    async fn load_balanced() -> Self {
+        let options = EmbeddedOptions::load_balanced(1).with_keeps_data(true);
+        let cluster = EmbeddedCluster::start(options).await.unwrap();
+        let uri = format!("mongodb://{}/?loadBalanced=true", cluster.addresses()[0]);
+        Self::with(cluster, &uri)
+    }
+
+    fn with(cluster: EmbeddedCluster, uri: &str) -> Self {
+        let client = || sdam_tokio::Client::new(Options::parse(uri).unwrap()).unwrap();
+        let (client, quiet) = (client(), client());
+        let events = client.subscribe_to(Topics::COMMANDS);
+        Self { _cluster: cluster, client: Client::new(client), quiet: Client::new(quiet), events }
+    }
+
+    fn things(&self) -> Collection<Tokio> {
+        self.client.database("app").collection("things")
+    }
+
+    /// Inserts so many documents, unheard.
+    async fn fill(&self, count: i32) {
+        let documents: Vec<Document> = (0..count).map(|id| doc! { "_id": id }).collect();
+        let things = self.quiet.database("app").collection::<Document>("things");
+        things.insert_many(InsertMany::new(&documents)).await.unwrap();
+    }
+
+    /// Has commands fail, unheard.
+    async fn fail(&self, times: i32, data: Document) {
+        let mode = doc! { "times": times };
+        let fail = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data };
+        self.quiet.database("admin").run_command(fail).await.unwrap();
+    }
+
+    /// Returns the commands that were sent since the last call.
+    fn sent(&mut self) -> Vec<Document> {
+        self.sent_over().into_iter().map(|(command, _)| command).collect()
+    }
+
+    /// Returns the commands that were sent since the last call, each with its connection.
+    fn sent_over(&mut self) -> Vec<(Document, ConnectionId)> {
+        let mut sent = Vec::new();
+        while let Some(event) = self.events.try_next() {
+            if let EventKind::Command {
+                command: monitored,
+                event: CommandEvent::CommandStarted { command },
+                ..
+            } = event.kind
+            {
+                let command = Document::try_from(command).unwrap();
+                sent.push((command, monitored.driver_connection_id));
+            }
+        }
+        sent
+    }
+}
+
+/// The name of a command.
+fn name(command: &Document) -> &str {
+    command.keys().next().unwrap()
+}
+
+fn names(commands: &[Document]) -> Vec<&str> {
+    commands.iter().map(name).collect()
+}
+
+fn session(command: &Document) -> &Document {
+    command.get_document("lsid").unwrap()
+}

@@ -1,0 +1,112 @@
+//! Sessions of operations: those that they have for themselves, and those of the application.
+
+use bson::doc;
+use sdam_core::session::SessionOptions;
+use sdam_driver::{ArgumentError, Error, Find, ListCollections};
+
+use super::{Fixture, name, names, session};
+
+/// Driver Sessions, "Sessions and Cursors" and "Server Session Pool": whoever comes next uses the
+/// session that was used last.
+#[tokio::test]
+async fn the_session_of_an_operation_returns_to_the_pool() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(3).await;
+    let things = fixture.things();
+    things.insert_one(&doc! { "_id": 7 }).await.unwrap();
+    things.count_documents(doc! {}).await.unwrap();
+    // A cursor keeps its session while the server has it open, and no longer.
+    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    cursor.next().await.unwrap().unwrap();
+    things.count_documents(doc! {}).await.unwrap();
+    cursor.next().await.unwrap().unwrap();
+    cursor.next().await.unwrap().unwrap();
+    assert!(cursor.next().await.unwrap().is_ok() && cursor.next().await.is_none());
+    things.count_documents(doc! {}).await.unwrap();
+    let sent = fixture.sent();
+    let expected = ["insert", "aggregate", "find", "aggregate", "getMore", "aggregate"];
+    assert_eq!(names(&sent), expected);
+    let first = session(&sent[0]);
+    let is_first: Vec<bool> = sent.iter().map(|command| session(command) == first).collect();
+    // The cursor has given back the first after the second was given back: it is used first.
+    assert_eq!(is_first, [true, true, true, false, true, true]);
+}
+
+/// Causal Consistency: reads have the time of what was written before.
+#[tokio::test]
+async fn a_session_of_the_application_is_causally_consistent() {
+    let mut fixture = Fixture::new().await;
+    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let things = fixture.things().with_session(&own);
+    assert_eq!(own.operation_time().unwrap(), None);
+    things.insert_one(&doc! { "_id": 7 }).await.unwrap();
+    let written = own.operation_time().unwrap().unwrap();
+    assert_eq!(things.find_one(doc! {}).await.unwrap(), Some(doc! { "_id": 7 }));
+    let database = fixture.client.database("app").with_session(&own);
+    database.list_collection_names(ListCollections::new()).await.unwrap();
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["insert", "find", "listCollections"]);
+    let id = bson::Document::try_from(own.id().unwrap()).unwrap();
+    assert!(sent.iter().all(|command| *session(command) == id));
+    let concern = sent[1].get_document("readConcern").unwrap();
+    assert_eq!(concern.get_timestamp("afterClusterTime").unwrap(), written);
+    assert!(!sent[0].contains_key("readConcern") && !sent[2].contains_key("readConcern"));
+    assert!(own.cluster_time().unwrap().is_some());
+
+    own.end();
+    let error = things.find_one(doc! {}).await.unwrap_err();
+    assert!(error.to_string().contains("has ended"), "{error}");
+}
+
+/// "Drivers MUST report an error if sessions are used with another MongoClient"; one operation at a
+/// time.
+#[tokio::test]
+async fn a_session_is_of_one_client_and_of_one_operation_at_a_time() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(1).await;
+    let foreign = fixture.quiet.start_session(SessionOptions::default()).unwrap();
+    let error = fixture.things().with_session(&foreign).find_one(doc! {}).await.unwrap_err();
+    assert!(error.to_string().contains("another client"), "{error}");
+    assert!(fixture.sent().is_empty());
+
+    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let things = fixture.things().with_session(&own);
+    let block = doc! { "failCommands": ["find"], "blockConnection": true, "blockTimeMS": 1000 };
+    fixture.fail(1, block).await;
+    let mut first = std::pin::pin!(things.find_one(doc! {}));
+    assert!(futures_poll(first.as_mut()).await.is_none(), "it waits for a connection");
+    let second = things.find_one(doc! {}).await;
+    assert!(matches!(second, Err(Error::Argument(ArgumentError::SessionInUse))), "{second:?}");
+    assert!(own.operation_time().is_err());
+    own.end();
+    assert!(first.await.unwrap().is_some());
+    assert!(things.find_one(doc! {}).await.is_err(), "it has ended with its operation");
+    assert_eq!(fixture.sent().iter().map(name).collect::<Vec<_>>(), ["find"]);
+}
+
+/// Polls a future once.
+async fn futures_poll<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
+}
+
+/// Snapshot Reads: all reads see one time, and getMore says nothing of it.
+#[tokio::test]
+async fn a_cursor_of_a_snapshot_goes_on_without_a_read_concern() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(3).await;
+    let options = SessionOptions::default().with_snapshot(true);
+    let own = fixture.client.start_session(options).unwrap();
+    let things = fixture.things().with_session(&own);
+    let found = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    assert_eq!(found.collect().await.unwrap().len(), 3);
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["find", "getMore"]);
+    let concern = sent[0].get_document("readConcern").unwrap();
+    assert_eq!(concern.get_str("level").unwrap(), "snapshot");
+    assert!(!sent[1].contains_key("readConcern"));
+    assert_eq!(session(&sent[0]), session(&sent[1]));
+}

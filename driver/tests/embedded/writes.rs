@@ -1,0 +1,79 @@
+//! Writes that are sent again.
+
+use bson::doc;
+use sdam_core::config::{Acknowledgment, WriteConcern};
+use sdam_driver::{BulkWrite, DeleteModel, InsertModel, Update, UpdateModel, WriteModel};
+
+use super::{Fixture, names, session};
+
+/// Retryable Writes, "Executing Retryable Write Commands": the number is the same, so that a write
+/// whose reply was lost is done once.
+#[tokio::test]
+async fn a_write_that_is_sent_again_is_done_once() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(1).await;
+    let concern = doc! { "code": 91, "errmsg": "", "errorLabels": ["RetryableWriteError"] };
+    let data = doc! { "failCommands": ["update"], "writeConcernError": concern };
+    fixture.fail(1, data).await;
+    let increment = Update::new(doc! { "_id": 0 }, doc! { "$inc": { "n": 1 } });
+    let updated = fixture.things().update_one(increment).await.unwrap();
+    assert_eq!(updated.modified_count, 1);
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["update", "update"]);
+    assert_eq!(sent[0].get_i64("txnNumber").unwrap(), sent[1].get_i64("txnNumber").unwrap());
+    assert_eq!(session(&sent[0]), session(&sent[1]));
+    let found = fixture.things().find_one(doc! { "_id": 0 }).await.unwrap();
+    assert_eq!(found, Some(doc! { "_id": 0, "n": 1 }));
+}
+
+/// "Bulk Write": each batch is a command with a number of its own, and is sent again as it was.
+#[tokio::test]
+async fn each_batch_of_a_bulk_has_its_number_and_is_sent_again_by_itself() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(2).await;
+    fixture.fail(1, doc! { "failCommands": ["delete"], "closeConnection": true }).await;
+    let increment = doc! { "$inc": { "n": 1 } };
+    let many = UpdateModel::new(doc! {}, increment.clone());
+    let bulk = BulkWrite::new([
+        WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 7 })),
+        WriteModel::UpdateOne(UpdateModel::new(doc! { "_id": 0 }, increment)),
+        WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 1 })),
+        WriteModel::UpdateMany(many),
+    ]);
+    let done = fixture.things().bulk_write(bulk).await.unwrap();
+    assert_eq!((done.inserted_count, done.modified_count, done.deleted_count), (1, 3, 1));
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["insert", "update", "delete", "delete", "update"]);
+    let number = |index: usize| sent[index].get_i64("txnNumber").ok();
+    assert_eq!([0, 1, 2, 3, 4].map(number), [Some(1), Some(2), Some(3), Some(3), None]);
+    assert!(sent.iter().all(|command| session(command) == session(&sent[0])));
+    assert_eq!(sent[2].get("deletes"), sent[3].get("deletes"));
+}
+
+/// Retryable Reads: a read is sent again, too.
+#[tokio::test]
+async fn a_read_is_sent_again() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(3).await;
+    fixture.fail(1, doc! { "failCommands": ["find"], "closeConnection": true }).await;
+    let found = fixture.things().find(doc! {}).await.unwrap().collect().await.unwrap();
+    assert_eq!(found.len(), 3);
+    assert_eq!(names(&fixture.sent()), ["find", "find"]);
+}
+
+/// Driver Sessions, "When using unacknowledged writes".
+#[tokio::test]
+async fn writes_without_acknowledgment_have_no_session() {
+    let mut fixture = Fixture::new().await;
+    let concern = WriteConcern::default().with_w(Some(Acknowledgment::Servers(0)));
+    let things = fixture.things().with_write_concern(concern);
+    let insert = WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 7 }));
+    assert!(!things.bulk_write(BulkWrite::new([insert.clone()])).await.unwrap().acknowledged);
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["insert"]);
+    assert!(!sent[0].contains_key("lsid") && !sent[0].contains_key("txnNumber"));
+    let session = fixture.client.start_session(Default::default()).unwrap();
+    let refused = things.with_session(&session).bulk_write(BulkWrite::new([insert])).await;
+    assert!(refused.unwrap_err().to_string().contains("not acknowledged"));
+    assert!(fixture.sent().is_empty());
+}

@@ -1,0 +1,43 @@
+//! The metrics of a client, counted where things happen: nothing is queued for that.
+
+use std::sync::OnceLock;
+
+use sdam_core::config::ServerAddress;
+use sdam_core::metrics::{Metrics, Traffic};
+use sdam_core::topology::Event;
+
+use crate::sync::{Mutex, lock};
+
+/// The metrics of a client, from the moment at which somebody wants them.
+///
+/// Topology and pools note their events under their own locks; what happens for every operation is
+/// counted under the pool's lock, as [`Traffic`], until somebody looks. This lock comes after both,
+/// and calls nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Meter(OnceLock<Mutex<Metrics>>);
+
+impl Meter {
+    /// Counts from now on.
+    pub(crate) fn start(&self) -> &Mutex<Metrics> {
+        self.0.get_or_init(Mutex::default)
+    }
+
+    /// Returns whether anything is counted.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// Takes notice of an event, in the order in which they happen.
+    pub(crate) fn note(&self, event: &Event) {
+        if let Some(metrics) = self.0.get() {
+            lock(metrics).note(event);
+        }
+    }
+
+    /// Adds what a pool has counted.
+    pub(crate) fn add(&self, address: &ServerAddress, traffic: Option<Box<Traffic>>) {
+        if let (Some(metrics), Some(traffic)) = (self.0.get(), traffic) {
+            lock(metrics).add(address, *traffic);
+        }
+    }
+}

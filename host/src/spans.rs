@@ -1,0 +1,184 @@
+//! Spans of operations and of the commands within them, for whoever traces the application.
+//!
+//! Implements OpenTelemetry, "Instrumenting Driver Operations" and "Instrumenting Server Commands".
+
+use std::fmt;
+use std::sync::Arc;
+
+use sdam_core::command::MonitoredCommand;
+use sdam_core::config::ServerAddress;
+use sdam_core::operation::OperationError;
+use sdam_core::spans::{SpanEnd, SpanSettings, SpanStart};
+use sdam_core::wire::{OpMsg, ReplyDocument};
+
+use crate::error::Error;
+use crate::runtime::Runtime;
+use crate::shared::Shared;
+use crate::shared::commands::given_up;
+use crate::system;
+
+/// Whoever is told of spans, as [`OpenTelemetry`](crate::otel::OpenTelemetry) is with the feature
+/// `otel`.
+///
+/// It is called where operations run, and must not wait.
+pub trait Tracer: Send + Sync + 'static {
+    /// Begins a span within the one that the calling thread is in.
+    fn begin(&self, start: SpanStart) -> Arc<dyn Span>;
+}
+
+/// A span that has begun.
+pub trait Span: Send + Sync {
+    /// Begins a span within this one.
+    fn begin(&self, start: SpanStart) -> Arc<dyn Span>;
+
+    /// Ends the span; it is called once.
+    fn end(&self, end: SpanEnd);
+}
+
+/// The spans of one client.
+#[derive(Clone)]
+pub(crate) struct Spans {
+    tracer: Arc<dyn Tracer>,
+    query_text_max_length: usize,
+}
+
+impl Spans {
+    /// Finds out whether anybody is to be told of spans: a tracer of the application's, or that of
+    /// OpenTelemetry, if the settings or else the environment say so. Whoever names a tracer wants
+    /// spans, unless the settings say otherwise.
+    pub(crate) fn choose(
+        tracer: Option<Arc<dyn Tracer>>,
+        settings: Option<SpanSettings>,
+    ) -> Option<Self> {
+        let is_own = tracer.is_some();
+        let tracer = tracer.or_else(default_tracer)?;
+        let settings = settings.unwrap_or_else(|| {
+            let mut settings = system::span_settings();
+            settings.enabled |= is_own;
+            settings
+        });
+        let query_text_max_length = settings.query_text_max_length;
+        settings.enabled.then_some(Self { tracer, query_text_max_length })
+    }
+
+    /// Begins the span of a command within that of its operation, if it has one; `None` if nobody
+    /// is to be told of it.
+    pub(crate) fn command(
+        &self,
+        operation: Option<&dyn Span>,
+        address: &ServerAddress,
+        command: &MonitoredCommand,
+        message: &OpMsg<'_>,
+    ) -> Option<CommandSpan> {
+        let longest = self.query_text_max_length;
+        let start = SpanStart::of_command(address, command, message, longest)?;
+        let span = match operation {
+            Some(operation) => operation.begin(start),
+            None => self.tracer.begin(start),
+        };
+        Some(CommandSpan(Some(span)))
+    }
+}
+
+#[cfg(feature = "otel")]
+fn default_tracer() -> Option<Arc<dyn Tracer>> {
+    Some(Arc::new(crate::otel::OpenTelemetry::global()))
+}
+
+#[cfg(not(feature = "otel"))]
+fn default_tracer() -> Option<Arc<dyn Tracer>> {
+    None
+}
+
+impl fmt::Debug for Spans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spans")
+            .field("query_text_max_length", &self.query_text_max_length)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The span of a command that was sent. Dropped before its end was told, it is given up.
+pub(crate) struct CommandSpan(Option<Arc<dyn Span>>);
+
+impl CommandSpan {
+    /// Ends it with the reply, or with an error.
+    pub(crate) fn end(mut self, outcome: Result<&ReplyDocument, &OperationError>) {
+        self.end_once(outcome);
+    }
+
+    /// Ends it: the command was sent, to which there is no reply.
+    pub(crate) fn end_unacknowledged(mut self) {
+        if let Some(span) = self.0.take() {
+            span.end(SpanEnd::default());
+        }
+    }
+
+    fn end_once(&mut self, outcome: Result<&ReplyDocument, &OperationError>) {
+        if let Some(span) = self.0.take() {
+            span.end(match outcome {
+                Ok(reply) => SpanEnd::of_reply(reply),
+                Err(error) => SpanEnd::of_error(error),
+            });
+        }
+    }
+}
+
+impl Drop for CommandSpan {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            self.end_once(Err(&given_up("nobody waited for the reply any more")));
+        }
+    }
+}
+
+/// The span of an operation while it runs; of none, if nobody is to be told of spans.
+///
+/// [`Client::operation_span`](crate::Client::operation_span) begins one for an operation of more
+/// than one command. Dropped before it has ended, the operation is given up.
+pub struct OperationSpan(Option<Arc<dyn Span>>);
+
+impl OperationSpan {
+    /// The span of an operation that nobody is told of.
+    pub const NONE: Self = Self(None);
+
+    /// Begins it, if anybody is to be told.
+    pub(crate) fn begin<R: Runtime>(shared: &Shared<R>, start: impl FnOnce() -> SpanStart) -> Self {
+        // In a process that was forked off, a lock of the tracer's may be held by a thread that is
+        // not there.
+        let spans = shared.spans.get().filter(|_| shared.process.is_current());
+        Self(spans.map(|spans| spans.tracer.begin(start())))
+    }
+
+    /// Ends it with the outcome of the operation.
+    pub fn end<T>(self, outcome: &Result<T, Error>) {
+        self.end_with(|| outcome.as_ref().map_or_else(Error::span_end, |_| SpanEnd::default()));
+    }
+
+    /// Ends it as `end` says, which is asked only if anybody is told.
+    pub fn end_with(mut self, end: impl FnOnce() -> SpanEnd) {
+        if let Some(span) = self.0.take() {
+            span.end(end());
+        }
+    }
+
+    /// Returns what commands are to be nested in.
+    pub(crate) fn shared(&self) -> Option<Arc<dyn Span>> {
+        self.0.clone()
+    }
+}
+
+impl Drop for OperationSpan {
+    fn drop(&mut self) {
+        if let Some(span) = self.0.take() {
+            let error = given_up("nobody waited for the operation any more");
+            span.end(SpanEnd::of_error(&error));
+        }
+    }
+}
+
+impl fmt::Debug for OperationSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OperationSpan").field("is_told", &self.0.is_some()).finish()
+    }
+}

@@ -1,0 +1,352 @@
+//! Operations: their sessions, the attempts that are made, and the time they have.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use bson::{RawDocument, RawDocumentBuf, Timestamp, rawdoc};
+use sdam_core::command::CommandEvent;
+use sdam_core::handshake::ConnectionDescription;
+use sdam_core::operation::{CommandMessage, OperationOptions, Timeout};
+use sdam_core::selection::Criteria;
+use sdam_core::session::SessionOptions;
+use sdam_core::topology::{EventKind, Topics};
+
+use super::fixture::{Fixture, Task};
+use super::forks::in_child;
+use super::{Puppet, lock};
+use crate::client::Client;
+use crate::connection::exchange::Reply;
+use crate::error::{Error, ErrorKind};
+use crate::operate::{Message, Request, Target, WrittenCommand};
+use crate::session::ClientSession;
+
+/// The commands that the server has received over connections that are established.
+fn received(fixture: &Fixture) -> Vec<RawDocumentBuf> {
+    let mut commands = lock(&fixture.server.commands);
+    let opening = |command: &RawDocumentBuf| command.get("client").unwrap().is_none();
+    std::mem::take(&mut *commands).into_iter().filter(opening).collect()
+}
+
+async fn operate(
+    fixture: &Fixture,
+    options: &OperationOptions,
+    session: Option<&mut ClientSession<Puppet>>,
+    timeout: Timeout,
+) -> Result<Reply, Error> {
+    let command = rawdoc! { "insert": "things" };
+    let message = CommandMessage::new("db", &command);
+    let target = Target::Select(Arc::new(Criteria::write()));
+    let request = Request::new(message, options, target).with_session(session);
+    fixture.host.operate(request.with_timeout(timeout)).await
+}
+
+fn run(fixture: &Fixture, options: &OperationOptions) -> Result<Reply, Error> {
+    let mut session = ClientSession::implicit(&fixture.host);
+    fixture.run(operate(fixture, options, Some(&mut session), Timeout::Unset))
+}
+
+fn insert_one() -> OperationOptions {
+    OperationOptions::write().with_retryable(true)
+}
+
+fn answers(fixture: &Fixture, replies: impl IntoIterator<Item = Option<RawDocumentBuf>>) {
+    lock(&fixture.server.replies).extend(replies);
+}
+
+fn refusal(code: i32, labels: &[&str]) -> Option<RawDocumentBuf> {
+    let labels: bson::RawArrayBuf = labels.iter().copied().collect();
+    Some(rawdoc! { "ok": 0, "code": code, "errmsg": "no", "errorLabels": labels })
+}
+
+/// Driver Sessions: implicit sessions are used again, one operation at a time ("An implicit session
+/// MUST be returned to the pool immediately following the completion of an operation").
+#[test]
+fn implicit_sessions_are_taken_when_they_are_sent_and_used_again() {
+    let fixture = Fixture::with_sessions("");
+    run(&fixture, &insert_one()).unwrap();
+    run(&fixture, &insert_one()).unwrap();
+    let [first, second] = &received(&fixture)[..] else { panic!("two commands") };
+    assert_eq!(first.get_document("lsid").unwrap(), second.get_document("lsid").unwrap());
+    assert_eq!(first.get_i64("txnNumber").unwrap(), 1);
+    assert_eq!(second.get_i64("txnNumber").unwrap(), 2, "the number goes on");
+    let unacknowledged = insert_one().with_acknowledged(false);
+    let reply = run(&fixture, &unacknowledged).unwrap();
+    assert_eq!(&*reply, &*rawdoc! { "ok": 1 });
+    let [command] = &received(&fixture)[..] else { panic!("one command") };
+    assert_eq!(command, &rawdoc! { "insert": "things", "$db": "db" });
+}
+
+/// Bulk Write: the limits of the server decide about a command, and every attempt sends the same.
+#[test]
+fn a_command_that_is_written_for_its_server_is_sent_again_as_it_was() {
+    let fixture = Fixture::with_sessions("");
+    answers(&fixture, [refusal(6, &["RetryableWriteError"])]);
+    let mut limits = Vec::new();
+    let options = OperationOptions::write();
+    let write = |connection: &ConnectionDescription| {
+        limits.push(connection.max_write_batch_size);
+        Some(WrittenCommand {
+            database: "db".into(),
+            body: rawdoc! { "insert": "things" },
+            sequences: vec![("documents", vec![RawDocument::from_bytes(b"\x05\0\0\0\0").unwrap()])],
+            options: insert_one(),
+        })
+    };
+    let target = || Target::Select(Arc::new(Criteria::write()));
+    let mut session = ClientSession::implicit(&fixture.host);
+    let request = Request::new(Message::to_write("insert", write), &options, target());
+    fixture.run(fixture.host.operate(request.with_session(Some(&mut session)))).unwrap();
+    assert_eq!(limits.len(), 1);
+    let [first, second] = &received(&fixture)[..] else { panic!("two commands") };
+    assert_eq!(first, second, "with its number");
+    assert_eq!(first.get_i64("txnNumber").unwrap(), 1);
+
+    let refusing = Message::to_write("insert", |_: &ConnectionDescription| None);
+    let error = fixture.run(fixture.host.operate(Request::new(refusing, &options, target())));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
+    assert!(received(&fixture).is_empty());
+    assert_eq!(fixture.pool().counts().available, 1, "the connection is as good as before");
+}
+
+/// "the driver MUST raise an error" in the case of an explicit session, and ignore an implicit one.
+#[test]
+fn servers_without_sessions_are_sent_none() {
+    let fixture = Fixture::mongos();
+    run(&fixture, &insert_one()).unwrap();
+    let [command] = &received(&fixture)[..] else { panic!("one command") };
+    assert_eq!(command, &rawdoc! { "insert": "things", "$db": "db" });
+    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    let options = OperationOptions::write();
+    let refused = operate(&fixture, &options, Some(&mut session), Timeout::Unset);
+    let error = fixture.run(refused).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let text = "the command was not sent: the server does not support sessions; 0 ms";
+    assert!(error.to_string().starts_with(text), "{error}");
+    assert!(received(&fixture).is_empty());
+    run(&fixture, &options).unwrap();
+    assert_eq!(fixture.pool().counts().available, 1, "the connection is as good as before");
+}
+
+/// A thread that is not there may hold the lock of the pool of sessions.
+#[test]
+fn a_process_that_was_forked_off_takes_no_session() {
+    let fixture = Fixture::with_sessions("");
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
+    let mut session = ClientSession::implicit(&fixture.host);
+    let (command, options) = (rawdoc! { "insert": "things" }, insert_one());
+    let message = CommandMessage::new("db", &command);
+    let request = Request::new(message, &options, Target::Connection(&mut checked_out));
+    let mut task = Task::new(fixture.host.operate(request.with_session(Some(&mut session))));
+    let Poll::Ready(Err(error)) = in_child(|| task.poll()) else { panic!("an answer") };
+    assert_eq!(error.kind(), ErrorKind::Forked);
+    drop(task);
+    assert!(session.id().is_none());
+    assert!(received(&fixture).is_empty());
+}
+
+/// The log and events call an operation by one number, however often it is sent, and the next one
+/// by another, be it over the same connection.
+#[test]
+fn an_operation_that_is_sent_again_keeps_its_number() {
+    let fixture = Fixture::with_sessions("");
+    let mut events = fixture.host.subscribe_to(Topics::COMMANDS);
+    let overloaded = refusal(462, &["SystemOverloadedError", "RetryableError"]);
+    answers(&fixture, [overloaded]);
+    let (insert, command) = (insert_one(), rawdoc! { "insert": "things" });
+    let mut task = Task::new(operate(&fixture, &insert, None, Timeout::Unset));
+    while task.poll().is_pending() {
+        if !fixture.establish() && !task.was_woken() {
+            fixture.pass(Duration::from_millis(200));
+        }
+    }
+    drop(task);
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
+    for _ in 0..2 {
+        let message = CommandMessage::new("db", &command);
+        let request = Request::new(message, &insert, Target::Connection(&mut checked_out));
+        fixture.run(fixture.host.operate(request)).unwrap();
+    }
+    let numbers: Vec<i64> = std::iter::from_fn(|| events.try_next())
+        .filter_map(|event| match event.kind {
+            EventKind::Command { command, event: CommandEvent::CommandStarted { .. }, .. } => {
+                Some(command.operation_id)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(numbers, [1, 1, 2, 3]);
+}
+
+/// Causal Consistency: the times of replies, be they errors, travel with what follows.
+#[test]
+fn an_explicit_session_hears_the_times_of_its_replies() {
+    let fixture = Fixture::with_sessions("");
+    let at = |time| Timestamp { time, increment: 1 };
+    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    let lsid = session.id().unwrap().to_owned();
+    let own = rawdoc! { "clusterTime": at(9) };
+    session.advance_cluster_time(&own).unwrap();
+    let refused = rawdoc! { "ok": 0, "code": 11, "errmsg": "no", "operationTime": at(5) };
+    answers(&fixture, [Some(refused)]);
+    for _ in 0..2 {
+        let read = OperationOptions::read();
+        let _ = fixture.run(operate(&fixture, &read, Some(&mut session), Timeout::Unset));
+    }
+    let [first, second] = &received(&fixture)[..] else { panic!("two commands") };
+    let expected = rawdoc! {
+        "insert": "things", "$db": "db", "lsid": lsid.clone(), "$clusterTime": own.clone(),
+    };
+    assert_eq!(first, &expected);
+    let expected = rawdoc! {
+        "insert": "things", "$db": "db", "lsid": lsid,
+        "readConcern": { "afterClusterTime": at(5) }, "$clusterTime": own,
+    };
+    assert_eq!(second, &expected);
+    assert_eq!(session.operation_time(), Some(at(5)));
+    session.end();
+    let read = OperationOptions::read();
+    let ended = operate(&fixture, &read, Some(&mut session), Timeout::Unset);
+    assert_eq!(fixture.run(ended).unwrap_err().kind(), ErrorKind::Invalid);
+    let other = Fixture::with_sessions("");
+    let mut foreign = ClientSession::start(&other.host, SessionOptions::default()).unwrap();
+    let foreign = operate(&fixture, &read, Some(&mut foreign), Timeout::Unset);
+    assert_eq!(fixture.run(foreign).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+/// Retryable Writes: "drivers MUST resend the command with the same transaction ID"; Driver
+/// Sessions: a network error makes the session dirty.
+#[test]
+fn a_write_whose_connection_breaks_is_sent_again_with_its_number() {
+    let fixture = Fixture::with_sessions("");
+    answers(&fixture, [None]);
+    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    let options = insert_one();
+    let mut task = Task::new(operate(&fixture, &options, Some(&mut session), Timeout::Unset));
+    while task.poll().is_pending() {
+        if !fixture.establish() && !task.was_woken() {
+            // The monitor has to find the server again.
+            fixture.pass(Duration::from_millis(500));
+            fixture.check_again();
+        }
+    }
+    drop(task);
+    let [first, second] = &received(&fixture)[..] else { panic!("two commands") };
+    assert_eq!(first, second);
+    assert!(session.is_dirty());
+    let lsid = session.id().unwrap().to_owned();
+    drop(session);
+    run(&fixture, &insert_one()).unwrap();
+    let [command] = &received(&fixture)[..] else { panic!("one command") };
+    assert_ne!(command.get_document("lsid").unwrap(), &*lsid, "it is not used again");
+}
+
+/// Driver Sessions: a command that was given up may still be carried out with its session.
+#[test]
+fn a_session_whose_operation_was_given_up_is_not_used_again() {
+    let fixture = Fixture::with_sessions("");
+    run(&fixture, &insert_one()).unwrap();
+    let options = insert_one();
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    let mut session = ClientSession::implicit(&fixture.host);
+    let mut task = Task::new(operate(&fixture, &options, Some(&mut session), Timeout::Unset));
+    assert!(task.poll().is_pending());
+    drop(task);
+    fixture.server.mute.store(false, Ordering::Relaxed);
+    let lsid = session.id().unwrap().to_owned();
+    assert!(session.is_dirty());
+    drop(session);
+    received(&fixture);
+    run(&fixture, &insert_one()).unwrap();
+    let [command] = &received(&fixture)[..] else { panic!("one command") };
+    assert_ne!(command.get_document("lsid").unwrap(), &*lsid);
+}
+
+/// Retryable Writes: code 20 "MUST be re-raised with an actionable error message".
+#[test]
+fn a_deployment_that_takes_no_numbers_says_what_to_do() {
+    let fixture = Fixture::with_sessions("");
+    let errmsg = "Transaction numbers are only allowed on a replica set member or mongos";
+    answers(&fixture, [Some(rawdoc! { "ok": 0, "code": 20, "errmsg": errmsg })]);
+    let error = run(&fixture, &insert_one()).unwrap_err();
+    assert!(error.to_string().contains("retryWrites=false"), "{error}");
+    assert_eq!(error.reply_document().unwrap().get_str("errmsg").unwrap(), errmsg);
+}
+
+/// Client Backpressure: the connection is back in the pool while the operation waits, and whoever
+/// closes the client ends the wait.
+#[test]
+fn overload_is_waited_for_without_a_connection() {
+    let fixture = Fixture::with_sessions("maxAdaptiveRetries=1");
+    let overloaded = refusal(462, &["SystemOverloadedError", "RetryableError"]);
+    let command = OperationOptions::command();
+    for closes in [false, true] {
+        answers(&fixture, [overloaded.clone()]);
+        let mut task = Task::new(operate(&fixture, &command, None, Timeout::Unset));
+        while received_count(&fixture) == 0 {
+            assert!(task.poll().is_pending());
+            fixture.establish();
+        }
+        assert!(task.poll().is_pending());
+        assert_eq!(fixture.pool().counts().in_use, 0);
+        assert_eq!(received(&fixture).len(), 1);
+        assert!(!task.was_woken());
+        if closes {
+            fixture.host.close();
+            assert!(task.was_woken());
+            let Poll::Ready(Err(error)) = task.poll() else { panic!("an answer") };
+            assert_eq!(error.code(), Some(462), "the error that tells of an attempt");
+        } else {
+            fixture.pass(Duration::from_millis(200));
+            assert!(task.was_woken());
+            assert!(matches!(task.poll(), Poll::Ready(Ok(_))));
+            assert_eq!(received(&fixture).len(), 1);
+        }
+    }
+}
+
+fn received_count(fixture: &Fixture) -> usize {
+    let commands = lock(&fixture.server.commands);
+    commands.iter().filter(|command| command.get("client").unwrap().is_none()).count()
+}
+
+/// CSOT, "Command Execution" and "Errors".
+#[test]
+fn a_time_out_is_told_to_the_server_and_to_the_caller() {
+    let fixture = Fixture::with_sessions("");
+    let timeout = Timeout::At(fixture.now() + Duration::from_millis(500));
+    let command = OperationOptions::command();
+    fixture.run(operate(&fixture, &command, None, timeout)).unwrap();
+    let [sent] = &received(&fixture)[..] else { panic!("one command") };
+    assert_eq!(sent.get_i64("maxTimeMS").unwrap(), 500);
+    answers(&fixture, [refusal(50, &[])]);
+    let error = fixture.run(operate(&fixture, &command, None, timeout)).unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Timeout, Some(50)));
+    answers(&fixture, [refusal(50, &[])]);
+    let error = fixture.run(operate(&fixture, &command, None, Timeout::Unset)).unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Command, Some(50)));
+    let late = Timeout::At(fixture.now());
+    received(&fixture);
+    let error = fixture.run(operate(&fixture, &command, None, late)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(received(&fixture).is_empty());
+}
+
+/// Driver Sessions, "endSessions": "MUST be run once when the MongoClient instance is shut down".
+#[test]
+fn sessions_are_ended_when_the_client_is_closed() {
+    let fixture = Fixture::with_sessions("");
+    run(&fixture, &insert_one()).unwrap();
+    let [command] = &received(&fixture)[..] else { panic!("one command") };
+    let lsid = command.get_document("lsid").unwrap().to_owned();
+    let client = Client::from_host(Arc::clone(&fixture.host));
+    fixture.run(client.end_sessions());
+    let [command] = &received(&fixture)[..] else { panic!("one command") };
+    let ended = command.get_array("endSessions").unwrap();
+    assert_eq!(ended.get_document(0).unwrap(), &*lsid);
+    assert!(command.get("lsid").unwrap().is_none(), "it is no operation of a session");
+    fixture.run(client.end_sessions());
+    assert!(received(&fixture).is_empty(), "once");
+    assert_eq!(fixture.server.open.load(Ordering::Relaxed), 1);
+}

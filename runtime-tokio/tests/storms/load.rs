@@ -12,7 +12,7 @@ use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::rng::Rng;
 use sdam_core::selection::Criteria;
-use sdam_host::{Error, Reply};
+use sdam_host::{Error, ErrorKind, Reply};
 use sdam_tokio::Client;
 use tokio::task::JoinSet;
 
@@ -160,7 +160,12 @@ fn class(error: &Error) -> Option<String> {
             Some(format!("connect {}", kind(error)?))
         }
         Some(error) => Some(format!("check out {}", name(error))),
-        None => Some(format!("operate {}", kind(error.as_operation()?)?)),
+        None => match error.as_operation() {
+            Some(error) => Some(format!("operate {}", kind(error)?)),
+            // A connection that was had just before the deadline leaves no time to send.
+            None if error.kind() == ErrorKind::Timeout => Some("not sent in time".to_owned()),
+            None => None,
+        },
     }
 }
 

@@ -185,6 +185,10 @@ impl Topic {
     }
 }
 
+/// The time within which two answers may have come in either order, as they are read one after the
+/// other.
+const TOGETHER: Duration = Duration::from_millis(200);
+
 /// The reason why a command says nothing of the server that is refused for want of rights.
 const NO_RIGHT: &str = "it needs a login, or more rights";
 
@@ -329,15 +333,27 @@ impl Evidence {
     /// Returns whether an answer seems to have come only because a hello on another connection
     /// waited no longer.
     pub(super) fn is_blocked(&self) -> bool {
+        self.both_answered().is_some_and(|(waiting, ended, beside, came)| {
+            let took = came.saturating_sub(beside.sent);
+            came + TOGETHER >= ended && beside.sent < ended && took > waiting.max_await() / 2
+        })
+    }
+
+    /// Returns whether an answer has come for certain while a hello on another connection waited.
+    pub(super) fn is_unblocked(&self) -> bool {
+        self.both_answered().is_some_and(|(_, ended, _, came)| came + TOGETHER < ended)
+    }
+
+    /// Returns a hello that waits and one beside it that was asked later, each with the time of its
+    /// answer.
+    fn both_answered(&self) -> Option<(&Exchange, Duration, &Exchange, Duration)> {
         let answered = |topic| {
             let exchange = self.exchanges.get(&topic)?;
             Some((exchange, exchange.answers.first()?.came))
         };
-        let both = answered(Topic::AwaitUnchanged).zip(answered(Topic::Beside));
-        both.is_some_and(|((waiting, ended), (beside, came))| {
-            let took = came.saturating_sub(beside.sent);
-            came >= ended && beside.sent < ended && took > waiting.max_await() / 2
-        })
+        let (waiting, ended) = answered(Topic::AwaitUnchanged)?;
+        let (beside, came) = answered(Topic::Beside)?;
+        (beside.sent > waiting.sent).then_some((waiting, ended, beside, came))
     }
 
     /// Returns what was said on a topic.

@@ -189,6 +189,38 @@ fn a_stream_has_to_wait_after_each_reply() {
     assert_eq!(judged(&[(1700, 6), (2000, 6)]), "kept", "the first was read late");
 }
 
+/// A hello that waits for 2 s and ends then, and one beside it that was sent and answered at these
+/// times, in microseconds.
+fn beside(sent: u64, came: u64) -> Evidence {
+    let mut told = awaited(Topic::AwaitUnchanged, &[(2000, 6)]);
+    let waiting = told.exchanges.get_mut(&Topic::AwaitUnchanged).expect("it was asked");
+    waiting.request.insert("maxAwaitTimeMS", 2000_i64);
+    let mut beside = exchange(doc! { "isMaster": 1 }, &[(0, primary())]);
+    beside.sent = Duration::from_micros(sent);
+    beside.answers[0].came = Duration::from_micros(came);
+    told.exchanges.insert(Topic::Beside, beside);
+    told
+}
+
+#[test]
+fn whether_a_hello_blocks_is_known_of_a_question_well_before_its_end_only() {
+    let looks = [
+        ("answered meanwhile", (250_000, 251_000), (false, true)),
+        ("answered just then, and read first", (250_000, 1_999_999), (true, false)),
+        ("answered just then, and read later", (250_000, 2_000_001), (true, false)),
+        ("sent late", (1_200_000, 2_000_001), (false, false)),
+        ("sent after the end", (2_000_100, 2_000_200), (false, false)),
+        ("sent after the end, and answered late", (2_000_100, 3_900_000), (false, false)),
+        ("sent before it waits", (0, 1_900_000), (false, false)),
+    ];
+    for (what, (sent, came), expected) in looks {
+        let told = beside(sent, came);
+        assert_eq!((told.is_blocked(), told.is_unblocked()), expected, "{what}");
+        let rule = if expected.0 { "broken" } else { "kept" };
+        assert_eq!(judged("await-blocks", &told), rule, "{what}");
+    }
+}
+
 #[test]
 fn silence_is_named_with_its_reason() {
     let mut told = awaited(Topic::AwaitUnchanged, &[]);

@@ -35,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const STAYED: Duration = Duration::from_secs(60);
 
 /// The time that its last words may take to come when it has ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The maximum length of a line of its, in bytes.
 const MAX_LINE_LEN: u64 = 1024;

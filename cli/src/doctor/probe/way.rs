@@ -73,7 +73,7 @@ pub(super) async fn go(
 }
 
 /// The time that a server has to answer a line of text.
-const TEXT: Duration = Duration::from_secs(1);
+const TEXT: Duration = Duration::from_secs(3);
 
 /// Returns the protocol of a server that has answered neither hello nor the opening of TLS, if it
 /// is one of those made of text, whose servers wait for the end of a line.

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::doc;
 use sdam_cluster::certificates::Authority;
@@ -11,7 +12,8 @@ use sdam_conformance::proxy::Proxy;
 
 use crate::fakes;
 use crate::support::{
-    Cluster, Failure, Fixture, Report, SDAM, doctor, finish, port, start, with_fail_point,
+    Cluster, Failure, Fixture, Report, SDAM, TIMES, all_is_well, doctor, finish, port, start,
+    with_fail_point,
 };
 
 /// A name, whether it takes a network of its own, and the test.
@@ -57,7 +59,7 @@ fn a_server_that_wants_a_certificate(fixture: &Fixture) -> Result<(), Failure> {
             return Err(format!("{said:?}").into());
         }
         let uri = format!("{uri}&tlsCertificateKeyFile={client}");
-        doctor(&["--for", "60s", &uri])?.healthy()?;
+        all_is_well(|| doctor(&["--for", "60s", &uri]))?;
     }
     Ok(())
 }
@@ -66,7 +68,8 @@ fn a_proxy_that_refuses(fixture: &Fixture) -> Result<(), Failure> {
     let (address, proxy) = (fixture.standalone()?.address(), Proxy::start(Some(("me", "secret")))?);
     let uri = format!("mongodb://{address}/?proxyHost=127.0.0.1&proxyPort={}", proxy.port());
     doctor(&[&uri])?.first("proxyFailed")?;
-    doctor(&["--for", "60s", &format!("{uri}&proxyUsername=me&proxyPassword=secret")])?.healthy()
+    let uri = format!("{uri}&proxyUsername=me&proxyPassword=secret");
+    all_is_well(|| doctor(&["--for", "60s", &uri])).map(drop)
 }
 
 fn a_member_that_others_do_not_reach(_: &Fixture) -> Result<(), Failure> {
@@ -110,7 +113,7 @@ fn options_that_do_nothing(fixture: &Fixture) -> Result<(), Failure> {
     let report = doctor(&[&format!("mongodb://{address}/?maxPoolSize=many&nonsense=1")])?;
     let causes: Vec<String> = report.findings().into_iter().map(|it| it.cause).collect();
     let is_told = |option: &str| causes.iter().any(|cause| cause.contains(option));
-    report.first("invalidOptions")?;
+    report.any("invalidOptions")?;
     match is_told("maxPoolSize") && is_told("nonsense") {
         true => Ok(()),
         false => Err(format!("{causes:?}").into()),
@@ -131,13 +134,24 @@ fn a_wrong_password_beside_a_silent_server(fixture: &Fixture) -> Result<(), Fail
 fn a_server_that_hangs(fixture: &Fixture) -> Result<(), Failure> {
     let server = fixture.server(Config::default())?;
     server.command(&doc! { "fsync": 1, "lock": true }, crate::GENEROUS)?;
-    let report = doctor(&["--for", "20s", &format!("mongodb://{}/", server.address())]);
-    server.command(&doc! { "fsyncUnlock": 1 }, crate::GENEROUS)?;
-    let said = report?.first("operationFailed")?;
-    match said.cause.contains("delete") && said.cause.contains("not answered") {
-        true => Ok(()),
-        false => Err(format!("{said:?}").into()),
+    let uri = format!("mongodb://{}/", server.address());
+    let look = || -> Result<(), Failure> {
+        let said = doctor(&["--for", "20s", &uri])?.first("operationFailed")?;
+        match said.cause.contains("delete") && said.cause.contains("not answered") {
+            true => Ok(()),
+            false => Err(format!("{said:?}").into()),
+        }
+    };
+    // A machine that is busy may leave no time for a delete, but not each time.
+    let mut looked = look();
+    for _ in 1..TIMES {
+        if looked.is_ok() {
+            break;
+        }
+        looked = look();
     }
+    server.command(&doc! { "fsyncUnlock": 1 }, crate::GENEROUS)?;
+    looked
 }
 
 fn a_server_that_fails_all_writes(fixture: &Fixture) -> Result<(), Failure> {
@@ -165,8 +179,10 @@ fn a_primary_that_steps_down_meanwhile(fixture: &Fixture) -> Result<(), Failure>
     let gateway = fakes::before_a_delete(target, steps_down)?;
     let map = format!("{known}={gateway}");
     let uri = format!("mongodb://{known}/?replicaSet=rs");
-    let report = doctor(&["--for", "5s", "--map", &map, &uri])?;
-    let verdicts: Vec<String> = report.findings().into_iter().map(|it| it.verdict).collect();
+    let report = doctor(&["--for", "12s", "--map", &map, &uri])?;
+    let mut findings = report.findings();
+    findings.retain(|said| !said.is_of_time());
+    let verdicts: Vec<String> = findings.into_iter().map(|it| it.verdict).collect();
     match verdicts.as_slice() {
         [only] if only == "noPrimary" => Ok(()),
         _ => Err(format!("{verdicts:?}: {}", report.json).into()),
@@ -207,7 +223,7 @@ fn an_address_without_a_route(_: &Fixture) -> Result<(), Failure> {
 fn other_protocols(_: &Fixture) -> Result<(), Failure> {
     for (address, protocol) in [(fakes::ssh()?, "SSH"), (fakes::redis()?, "Redis")] {
         let uri = format!("mongodb://{address}/");
-        let said = doctor(&["--for", "10s", &uri])?.first("notMongo")?;
+        let said = doctor(&["--for", "20s", &uri])?.first("notMongo")?;
         if !said.cause.contains(protocol) {
             return Err(format!("{said:?}").into());
         }
@@ -221,17 +237,19 @@ fn tags_that_no_member_has(_: &Fixture) -> Result<(), Failure> {
         let tags = format!("readPreference=secondary&readPreferenceTags=dc:{place}");
         doctor(&["--for", "60s", &format!("{}&{tags}", cluster.uri)])
     };
-    read("paris")?.healthy()?;
+    all_is_well(|| read("paris"))?;
     read("rome")?.first("noTagMatch").map(drop)
 }
 
 fn a_stale_primary_that_notices(_: &Fixture) -> Result<(), Failure> {
-    // By itself the old one notices five seconds after that at the earliest.
-    let mut cluster = Cluster::start(&["--election-timeout", "16s", "--seed", "1"])?;
+    // By itself the old one notices eight seconds after that at the earliest.
+    let mut cluster = Cluster::start(&["--election-timeout", "24s", "--seed", "1"])?;
     cluster.take("cut primary from the rest")?;
     while cluster.wait_for("elected")?["term"] != 2 {}
-    let watching = start(Command::new(SDAM), &["--watch", "--for", "12s", &cluster.uri])?;
+    let watching = start(Command::new(SDAM), &["--watch", "--for", "20s", &cluster.uri])?;
     cluster.wait_for("greeted")?;
+    // The client has seen both of them by then.
+    std::thread::sleep(Duration::from_secs(3));
     cluster.take("heal")?;
     let report = finish(watching)?;
     report.first("stalePrimary")?;
@@ -239,8 +257,8 @@ fn a_stale_primary_that_notices(_: &Fixture) -> Result<(), Failure> {
 }
 
 fn a_time_without_a_primary(_: &Fixture) -> Result<(), Failure> {
-    let mut cluster = Cluster::start(&["--election-timeout", "2s", "--seed", "1"])?;
-    let watching = start(Command::new(SDAM), &["--watch", "--for", "15s", &cluster.uri])?;
+    let mut cluster = Cluster::start(&["--election-timeout", "6s", "--seed", "1"])?;
+    let watching = start(Command::new(SDAM), &["--watch", "--for", "25s", &cluster.uri])?;
     cluster.wait_for("greeted")?;
     cluster.take("kill primary")?;
     let report = finish(watching)?;
@@ -273,7 +291,7 @@ fn a_frozen_member(_: &Fixture) -> Result<(), Failure> {
 
 fn a_user_who_may_not_write(_: &Fixture) -> Result<(), Failure> {
     let address = fakes::shared_tier()?;
-    doctor(&["--for", "60s", &format!("mongodb://{address}/")])?.healthy()
+    all_is_well(|| doctor(&["--for", "60s", &format!("mongodb://{address}/")])).map(drop)
 }
 
 /// It answers later than the client waits; the doctor waits longer.

@@ -94,6 +94,28 @@ pub(crate) fn doctor(arguments: &[&str]) -> Result<Report, Failure> {
     run(Command::new(SDAM), arguments)
 }
 
+/// The findings that a busy machine brings about, as they are about lengths of time: a second to
+/// connect, two to look up a name, and the time that the doctor itself has.
+const OF_TIME: [&str; 3] = ["establishmentSlow", "lookupSlow", "notCheckedYet"];
+
+/// The words about a command whose reply has not come in time.
+const NOT_ANSWERED: &str = "not answered within";
+
+/// Expects that nothing is wrong, and returns the report. What was slow once is looked at again: a
+/// deployment that is well is not slow each time, whatever else the machine does.
+pub(crate) fn all_is_well(look: impl Fn() -> Result<Report, Failure>) -> Result<Report, Failure> {
+    let mut report = look()?;
+    for _ in 1..TIMES {
+        let findings = report.findings();
+        if findings.is_empty() || !findings.iter().all(Said::is_of_time) {
+            break;
+        }
+        report = look()?;
+    }
+    report.healthy()?;
+    Ok(report)
+}
+
 /// One finding.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
@@ -101,6 +123,14 @@ pub(crate) struct Said {
     pub(crate) cause: String,
     pub(crate) advice: String,
     pub(crate) lines: Vec<String>,
+}
+
+impl Said {
+    /// Returns whether it is about lengths of time, which a busy machine makes.
+    pub(crate) fn is_of_time(&self) -> bool {
+        let is_late = self.verdict == "operationFailed" && self.cause.contains(NOT_ANSWERED);
+        is_late || OF_TIME.contains(&&*self.verdict)
+    }
 }
 
 impl Report {

@@ -181,7 +181,18 @@ impl Tab<'_> {
         if let Some(error) = gone.get("errorText") {
             return Err(format!("{url}: {error}").into());
         }
-        self.chromium.wait(&self.session.clone(), "Page.loadEventFired")
+        self.chromium.wait(&self.session.clone(), "Page.loadEventFired")?;
+        // That may have been the end of the page before; while one goes, nothing is evaluated.
+        let url = json!(url);
+        let is_there = format!("location.href === {url} && document.readyState === 'complete'");
+        let deadline = Instant::now() + GENEROUS;
+        while !self.value(&is_there).is_ok_and(|value| value == true) {
+            if Instant::now() > deadline {
+                return Err(format!("never there: {url}").into());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Makes the window this large.

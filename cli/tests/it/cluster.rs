@@ -230,7 +230,7 @@ fn the_first_line_is_the_connection_string() {
 
 #[test]
 fn a_scenario_is_played_and_told() {
-    let path = file("good.scenario", "0ms list\n3s kill primary\n12s quit\n");
+    let path = file("good.scenario", "0ms list\n8s kill primary\n25s quit\n");
     let mut running = Running::start(&["--scenario", path.to_str().expect("text")]);
     assert_eq!(running.next()["event"], "ready");
     let first = running.wait_for("elected");

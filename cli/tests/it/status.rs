@@ -63,7 +63,7 @@ impl Cluster {
 
     fn take(&mut self, step: &str) {
         writeln!(self.process.stdin.as_mut().expect("a pipe"), "{step}").expect("it reads");
-        self.wait_for("done");
+        while self.wait_for("done")["step"] != step {}
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sdam_cluster::certificates::Authority;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberOptions, TlsIdentity, User};
@@ -172,7 +172,13 @@ async fn a_client_sees_the_whole_set_at_local_ports_and_nothing_else() {
     cluster.kill(primary).await.expect("it dies");
     let next = tunnel.expect("primary");
     assert_ne!(next["address"], *before);
-    assert_eq!(writable().await, next["address"].as_str().expect("text"));
+    let next = next["address"].as_str().expect("text");
+    // The client may not have read yet that the old one is gone.
+    let deadline = Instant::now() + GENEROUS;
+    while writable().await != next {
+        assert!(Instant::now() < deadline, "the client does not follow to {next}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     let insert = rawdoc! { "insert": "things", "documents": [{ "a": 1 }] };
     let reply = client.within(GENEROUS).run_command("app", &insert).await.expect("a reply");
     assert_eq!(reply.get_i32("n").expect("a count"), 1);

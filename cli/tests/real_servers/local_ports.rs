@@ -9,7 +9,7 @@ use sdam_conformance::ssh_server::{ALIAS, SshServer};
 use serde_json::Value;
 
 use crate::Outcome;
-use crate::watch::Watch;
+use crate::watch::{GENEROUS, Watch};
 
 const WHOLE: &[&str] = &["RSPrimary", "RSSecondary", "RSSecondary"];
 
@@ -114,14 +114,14 @@ pub(crate) fn members_at_local_ports(binary: &Binary, all: bool) -> Outcome {
     let ways = Ways::open(all)?;
     let mut through = ways.through(&uri)?;
 
-    let old = set.primary()?;
+    let old = set.wait_for_primary(GENEROUS)?;
     set.step_down()?;
     for it in &mut through {
         let old = it.local(&set.members()[old]);
         it.watch.expect_change(&old, "RSSecondary")?;
         it.watch.expect_types("ReplicaSetWithPrimary", WHOLE)?;
     }
-    let primary = set.primary()?;
+    let primary = set.wait_for_primary(GENEROUS)?;
     set.kill(primary)?;
     for it in &mut through {
         let old = it.local(&set.members()[primary]);
@@ -136,7 +136,7 @@ pub(crate) fn members_at_local_ports(binary: &Binary, all: bool) -> Outcome {
         it.tunnel.expect("its return", |event| event["event"] == "reachable")?;
     }
     if all {
-        set.wait_until_settled(crate::watch::GENEROUS)?;
+        set.wait_until_settled(GENEROUS)?;
         set.add_member(&Member::default())?;
         let more = &["RSPrimary", "RSSecondary", "RSSecondary", "RSSecondary"];
         for it in &mut through {

@@ -74,8 +74,8 @@ fn main() -> ExitCode {
             trials.push(Trial::test(name, move || report(scenario(&binary))));
         }
     }
-    if let Some((binary, shared)) = sets.last() {
-        trials.extend(lint::trials(binary, shared));
+    if let Some((binary, _)) = sets.last() {
+        trials.extend(lint::trials(binary));
     }
     let private_names = private_names_work();
     for (binary, _) in &sets {

@@ -118,14 +118,14 @@ pub(crate) fn recordings_replay_exactly(set: &mut ReplicaSet) -> Outcome {
 }
 
 fn step_down(set: &mut ReplicaSet, tape: &Tape) -> Outcome {
-    let old = address(set, set.primary()?);
+    let old = address(set, set.wait_for_primary(GENEROUS)?);
     set.step_down()?;
     let was_primary = format!("{old} RSSecondary");
     tape.wait("another primary", |_, view| is_whole(view) && view.contains(&was_primary))
 }
 
 fn kill(set: &mut ReplicaSet, tape: &Tape) -> Outcome {
-    let primary = set.primary()?;
+    let primary = set.wait_for_primary(GENEROUS)?;
     let gone = format!("{} Unknown", address(set, primary));
     set.kill(primary)?;
     tape.wait("a failover", |_, view| view.contains("WithPrimary") && view.contains(&gone))?;
@@ -134,7 +134,7 @@ fn kill(set: &mut ReplicaSet, tape: &Tape) -> Outcome {
 }
 
 fn freeze(set: &mut ReplicaSet, tape: &Tape) -> Outcome {
-    let primary = set.primary()?;
+    let primary = set.wait_for_primary(GENEROUS)?;
     let gone = format!("{} Unknown", address(set, primary));
     set.freeze(primary)?;
     tape.wait("a time-out and a failover", |text, view| {
@@ -149,8 +149,8 @@ fn reconfig(set: &mut ReplicaSet, tape: &Tape) -> Outcome {
     set.add_member(&Member::default())?;
     let new = format!("{} RSSecondary", address(set, set.members().len() - 1));
     tape.wait("a new member", |_, view| view.contains(&new))?;
-    let removed = (0..3).find(|&index| set.primary().is_ok_and(|primary| primary != index));
-    let removed = set.remove_member(removed.ok_or("a member that is not primary")?)?;
+    let removed = usize::from(set.wait_for_primary(GENEROUS)? == 0);
+    let removed = set.remove_member(removed)?;
     let gone = format!(r#""address":"{}"}}"#, removed.address());
     tape.wait("a member that has left", |text, _| {
         text.lines().any(|line| line.contains(r#""serverClosed""#) && line.contains(&gone))

@@ -10,7 +10,7 @@ use sdam_conformance::mongod::{Binary, Options, ReplicaSet, Server};
 use serde_json::Value;
 
 use crate::Outcome;
-use crate::watch::Watch;
+use crate::watch::{GENEROUS, Watch};
 
 const WHOLE: &[&str] = &["RSPrimary", "RSSecondary", "RSSecondary"];
 
@@ -109,15 +109,15 @@ pub(crate) fn a_set_behind_tunnels(binary: &Binary) -> Outcome {
     advertised.sort_unstable();
     assert_eq!(addresses(&view), advertised, "known by what they advertise");
 
-    let old = text(&set.members()[set.primary()?]);
+    let old = text(&set.members()[set.wait_for_primary(GENEROUS)?]);
     set.step_down()?;
     watch.expect_change(&old, "RSSecondary")?;
     watch.expect_types("ReplicaSetWithPrimary", WHOLE)?;
 
-    let primary = set.primary()?;
+    let primary = set.wait_for_primary(GENEROUS)?;
     let old = text(&set.members()[primary]);
     set.kill(primary)?;
-    let unknown = watch.expect_change(&old, "Unknown")?;
+    let unknown = watch.expect_loss(&old)?;
     let detail = unknown["newDescription"]["error"]["detail"].as_str().unwrap_or_default();
     let both = format!("dialled as {}: ", tunnels[primary].from);
     assert!(detail.starts_with(&both), "{detail}");

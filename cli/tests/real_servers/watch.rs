@@ -136,6 +136,19 @@ impl Watch {
         })
     }
 
+    /// Waits until the server at `address` is unknown because its connections end, and not because
+    /// another one says that it is primary.
+    pub(crate) fn expect_loss(&mut self, address: &str) -> Result<Value, Missing> {
+        self.expect(format!("the loss of {address}"), |event| {
+            let description = &event["newDescription"];
+            let cause = description["error"]["cause"].as_str();
+            event["event"] == "serverDescriptionChanged"
+                && event["address"].as_str().or(description["address"].as_str()) == Some(address)
+                && description["type"] == "Unknown"
+                && cause.is_some_and(|cause| ["closed", "refused", "io"].contains(&cause))
+        })
+    }
+
     /// Returns the events so far of one kind that concern the server at `address`.
     pub(crate) fn all(&self, kind: &str, address: &str) -> Vec<Value> {
         let of_kind = |event: &&Value| event["event"] == kind && event["address"] == address;

@@ -25,7 +25,7 @@ use crate::watch::GENEROUS;
 
 /// Operations that do not wait as long as an election takes; and monitors that ask only now and
 /// then, so that operations are the first to meet what has happened.
-const OPTIONS: &str = "heartbeatFrequencyMS=1000&serverMonitoringMode=poll&connectTimeoutMS=1000\
+const OPTIONS: &str = "heartbeatFrequencyMS=1000&serverMonitoringMode=poll&connectTimeoutMS=20000\
                        &serverSelectionTimeoutMS=700";
 
 /// The number of operations at a time, and the pause between those of one task.
@@ -34,6 +34,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The number of writes that succeed before anything happens, and after another was elected.
 const ENOUGH: u32 = 60;
+
+/// The number of times that a failover is recorded: on a busy machine there may be more reigns than
+/// were made, and a page names no primary of more than a few.
+const TRIES: usize = 3;
 
 /// The numbers of writes that have gone well, and that have not.
 #[derive(Debug, Default)]
@@ -46,6 +50,23 @@ struct Counts {
 /// A failover under writes becomes a page that says who was primary when, how long there was none,
 /// and how the operations of the application fared.
 pub(crate) fn a_failover_under_writes_becomes_a_page(set: &mut ReplicaSet) -> Outcome {
+    let mut told = record_and_check(set);
+    for _ in 1..TRIES {
+        if told.is_ok() {
+            break;
+        }
+        for index in 0..set.members().len() {
+            if !set.members()[index].is_running() {
+                set.restart(index)?;
+            }
+        }
+        set.wait_until_settled(GENEROUS)?;
+        told = record_and_check(set);
+    }
+    told
+}
+
+fn record_and_check(set: &mut ReplicaSet) -> Outcome {
     let build = set.members()[0].command(&bson::doc! { "buildInfo": 1 }, GENEROUS)?;
     let version = build.get_str("version")?;
     let series = version.rsplit_once('.').map_or(version, |(series, _)| series).to_owned();
@@ -91,11 +112,11 @@ fn record(set: &mut ReplicaSet) -> Result<(String, [String; 2]), Box<dyn std::er
         primary().ok_or_else(|| "a primary that is lost again".into())
     };
     enough()?;
-    let first = set.members()[set.primary()?].address().to_string();
+    let first = set.members()[set.wait_for_primary(GENEROUS)?].address().to_string();
     set.step_down()?;
     let old = another(&first)?;
     enough()?;
-    let killed = set.primary()?;
+    let killed = set.wait_for_primary(GENEROUS)?;
     set.kill(killed)?;
     let new = another(&old)?;
     enough()?;

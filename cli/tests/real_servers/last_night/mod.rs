@@ -141,7 +141,7 @@ impl Shop {
         self.wait("a write", |client| {
             client.now().since_origin() >= KILLED_AT && self.written.load(Ordering::Relaxed) > 0
         })?;
-        let killed = set.primary()?;
+        let killed = set.wait_for_primary(GENEROUS)?;
         let old = set.members()[killed].address().to_string();
         set.kill(killed)?;
         let primary =

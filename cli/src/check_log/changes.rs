@@ -61,6 +61,8 @@ pub(super) struct Changes<'a> {
     /// Servers that an operation's error has made Unknown: by its topologyVersion, which is not
     /// logged, the driver may ignore replies that are older.
     unsure: BTreeSet<ServerAddress>,
+    /// True for servers of which a check is in progress, false for those of which one has ended.
+    checks: BTreeMap<&'a ServerAddress, bool>,
     /// Lines of heartbeats that have explained a change which was logged before them.
     foreseen: BTreeSet<usize>,
     /// The number of records that there were.
@@ -85,6 +87,11 @@ impl<'a> Changes<'a> {
         tells_errors: bool,
     ) -> Self {
         Self { topology, is_whole, set_name, tells_errors, ..Self::default() }
+    }
+
+    /// Forgets everything, as messages are missing: what follows is like a log of its own.
+    pub(super) fn lose(&mut self) {
+        *self = Self::new(self.topology, false, self.set_name.take(), self.tells_errors);
     }
 
     /// Returns the last description that was reported.
@@ -112,6 +119,11 @@ impl<'a> Changes<'a> {
     pub(super) fn advance(&mut self, record: &'a Record) -> Vec<Finding> {
         self.number += 1;
         self.first.get_or_insert(record);
+        match &record.what {
+            What::Started { address, .. } => _ = self.checks.insert(address, true),
+            What::Ended { address, .. } => _ = self.checks.insert(address, false),
+            _ => {}
+        }
         let mut findings = Vec::new();
         while let Some(oldest) = self.pending.front() {
             let since = self.number - oldest.number;
@@ -179,7 +191,8 @@ impl<'a> Changes<'a> {
             if self.is_closing {
                 (self.model, self.pending) = (None, VecDeque::new());
             } else if self.model.is_some() && !self.explain(record, reported, new, ahead, counts) {
-                let cause_is_missing = self.has_just_begun(record);
+                let cause_is_missing =
+                    self.has_just_begun(record) || self.is_to_be_explained(record, new, ahead);
                 findings
                     .extend((!cause_is_missing).then(|| self.unexplained(record, reported, new)));
                 (self.model, self.before) = (None, self.number);
@@ -192,6 +205,7 @@ impl<'a> Changes<'a> {
         }
         if self.reported.replace(new).is_none() {
             self.before = self.number;
+            self.doubt_unknown(new);
         }
         if self.model.is_none() && !self.is_closing {
             self.model = Model::reported(new, self.set_name.as_deref(), &self.replies);
@@ -205,6 +219,13 @@ impl<'a> Changes<'a> {
         findings
     }
 
+    /// An operation's error may have made servers Unknown before this log begins.
+    fn doubt_unknown(&mut self, new: &Shape) {
+        let unknown = new.types().filter(|(_, known)| *known == ServerType::Unknown);
+        let unknown = unknown.filter(|_| !self.is_whole).map(|(address, _)| address.clone());
+        self.unsure.extend(unknown);
+    }
+
     /// Returns whether what has caused a change may have been logged before this log begins.
     fn has_just_begun(&self, record: &Record) -> bool {
         match (self.first.and_then(|first| first.at), record.at) {
@@ -212,6 +233,24 @@ impl<'a> Changes<'a> {
             (Some(first), Some(now)) => now <= first + REORDERING,
             _ => self.number <= REORDERED_RECORDS,
         }
+    }
+
+    /// Returns whether the log ends before it tells the end of a check which may explain a change.
+    fn is_to_be_explained(&self, record: &Record, new: &Shape, ahead: &[&Record]) -> bool {
+        let (Some(model), None) = (&self.model, near(record, ahead)) else { return false };
+        let ended = ahead.iter().filter_map(|later| match &later.what {
+            What::Ended { address, .. } => Some(address),
+            _ => None,
+        });
+        let ended: BTreeSet<&ServerAddress> = ended.collect();
+        let goes_on = |address: &&ServerAddress| {
+            self.checks.get(address).copied().unwrap_or(!self.is_whole) && !ended.contains(address)
+        };
+        let explains = |address: &ServerAddress| {
+            model.after(address, &Found::UnseenReply, new).agrees_with(new)
+                || model.after_error(address).agrees_with(new)
+        };
+        model.addresses().filter(goes_on).any(explains)
     }
 
     /// Judges what an event about a server says of it.

@@ -46,6 +46,9 @@ struct Monitor {
     last: Option<Mark>,
     /// True if it was found to be stuck and has not moved since.
     stuck: bool,
+    /// True if the log tells that its server is to be checked; the end of a check alone may be that
+    /// of one whose server has left before the log begins.
+    is_told: bool,
 }
 
 /// The monitors of a topology.
@@ -76,7 +79,9 @@ impl Heartbeats {
         address: &ServerAddress,
     ) {
         let mark = Mark { line: record.line, at: record.at, awake };
-        self.monitors.entry(address.clone()).or_default().last.get_or_insert(mark);
+        let monitor = self.monitors.entry(address.clone()).or_default();
+        monitor.last.get_or_insert(mark);
+        monitor.is_told = true;
     }
 
     /// A server has left, or all have.
@@ -96,6 +101,7 @@ impl Heartbeats {
         let monitor = self.monitors.entry(address.clone()).or_default();
         let (before, ended) = (monitor.in_progress.replace(mark), monitor.ended);
         (monitor.last, monitor.stuck, monitor.awaited) = (Some(mark), false, awaited);
+        monitor.is_told = true;
         if let Some(before) = before {
             // Which of the two ends next is not told.
             monitor.awaited = None;
@@ -181,7 +187,8 @@ impl Heartbeats {
         let longest = limits.longest_silence();
         let (topology, mut findings) = (self.topology, Vec::new());
         for (address, monitor) in &mut self.monitors {
-            let Some(last) = monitor.last.filter(|_| !monitor.stuck) else { continue };
+            let is_due = monitor.is_told && !monitor.stuck;
+            let Some(last) = monitor.last.filter(|_| is_due) else { continue };
             let Some(silence) = last.awake.map(|last| awake.saturating_sub(last)) else { continue };
             if silence <= longest {
                 continue;

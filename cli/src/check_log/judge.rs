@@ -53,8 +53,18 @@ pub(super) fn judge(log: &Log, limits: &Limits) -> (Vec<Finding>, Counts) {
     let mut topologies: Vec<_> = topologies.map(|(it, own)| Topology::new(it, own, told)).collect();
     let (mut clock, mut findings, mut awake) = (Clock::default(), Vec::new(), None);
     let mut looked = None;
-    for record in &log.records {
+    for (index, record) in log.records.iter().enumerate() {
         awake = clock.advance(record, limits);
+        let topology = &mut topologies[record.topology];
+        if is_loss(record) {
+            topology.lose();
+            continue;
+        }
+        // More may have been lost while that message was written, before this record.
+        if log.records.get(index + 1).is_some_and(is_loss) {
+            topology.record(record, awake, &mut counts);
+            continue;
+        }
         if let Some(now) = awake.filter(|now| looked.is_none_or(|then| *now >= then + LOOK)) {
             looked = awake;
             for topology in topologies.iter_mut().filter(|topology| topology.closed.is_none()) {
@@ -85,6 +95,23 @@ impl<'a> Topology<'a> {
         Finding { line, at, topology, rule, expected, found: found.to_owned() }
     }
 
+    /// Forgets all that messages which are missing may have changed.
+    fn lose(&mut self) {
+        self.judged += 1;
+        self.changes.lose();
+        self.heartbeats = Heartbeats::new(self.number, false);
+        self.members.clear();
+        self.types.clear();
+    }
+
+    /// Returns what follows, as far as nothing is missing in between.
+    fn ahead(&self) -> &[&'a Record] {
+        let ahead = &self.records[self.judged..];
+        let loss = ahead.iter().position(|record| is_loss(record));
+        // The one before the message may come after what is missing.
+        &ahead[..loss.map_or(ahead.len(), |loss| loss.saturating_sub(1))]
+    }
+
     /// Judges a record.
     fn record(
         &mut self,
@@ -109,8 +136,8 @@ impl<'a> Topology<'a> {
             What::TopologyClosed => self.closed = Some(record),
             What::TopologyChanged { previous, new } => {
                 let descriptions = (previous.as_deref(), new.as_deref());
-                let ahead = &self.records[self.judged..];
-                findings.extend(self.changes.changed(record, descriptions, ahead, counts));
+                let ahead = self.ahead().to_vec();
+                findings.extend(self.changes.changed(record, descriptions, &ahead, counts));
                 self.follow(record, awake);
             }
             What::ServerOpening { address } => self.join(record, awake, address),
@@ -121,9 +148,8 @@ impl<'a> Topology<'a> {
                 let type_of = |it: Option<&ServerShape>| it.map(|server| server.server_type);
                 let types = (type_of(previous), type_of(new));
                 findings.extend(self.server_changed(record, address, types));
-                let ahead = &self.records[self.judged..];
                 findings.extend(new.into_iter().flat_map(|new| {
-                    self.changes.server_changed(record, (address, previous, new), ahead)
+                    self.changes.server_changed(record, (address, previous, new), self.ahead())
                 }));
             }
             What::Started { address, awaited } => {
@@ -135,6 +161,7 @@ impl<'a> Topology<'a> {
                 findings.extend(self.heartbeats.awaited_otherwise(record, address, *awaited));
                 findings.extend(self.ended(record, awake, (address, found), counts));
             }
+            What::Lost => {}
         }
         findings
     }
@@ -223,6 +250,10 @@ impl<'a> Topology<'a> {
     }
 }
 
+const fn is_loss(record: &Record) -> bool {
+    matches!(record.what, What::Lost)
+}
+
 /// Returns whether a line says of a server that it has an error, or none.
 fn tells_errors(record: &Record) -> bool {
     let told = |server: &ServerShape| server.tells_error;
@@ -279,5 +310,6 @@ const fn said(what: &What) -> &'static str {
         What::Started { .. } => "a heartbeat starts",
         What::Ended { found: Found::Failure(_), .. } => "a heartbeat fails",
         What::Ended { .. } => "a heartbeat succeeds",
+        What::Lost => "messages are missing",
     }
 }

@@ -72,6 +72,11 @@ impl Model {
         Shape::of(&self.known)
     }
 
+    /// Lists the servers.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &ServerAddress> {
+        self.known.servers().iter().map(|server| &server.address)
+    }
+
     /// Returns whether a log that reports `shape` says the same, as far as it says anything.
     pub(super) fn agrees_with(&self, shape: &Shape) -> bool {
         let (name, told) = (self.known.set_name.as_deref(), shape.set_name.as_deref());

@@ -51,6 +51,8 @@ pub(crate) enum What {
         /// As its start should have said.
         awaited: Option<bool>,
     },
+    /// Messages are missing about here: before the next record, or before the one that comes first.
+    Lost,
 }
 
 /// The finding of a heartbeat.

@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
+use sdam_core::bson::DateTime;
+use sdam_core::logging::{Component, LogMessage};
 use serde_json::{Value, json};
 
 use super::clock::Limits;
@@ -312,12 +315,14 @@ fn changes_may_lag_behind_many_replies() {
 const KNOWN: [Rule; 4] =
     [Rule::AfterClosed, Rule::HeartbeatNotStarted, Rule::HeartbeatNotEnded, Rule::WrongAwaited];
 
+/// The logs in which nothing else is found.
+const CLEAN: [&str; 5] =
+    ["node-6.0", "pymongo-4.4", "pymongo-6.0", "node-messages-6.0", "sdam-6.0"];
+
 #[test]
 fn every_part_of_a_real_log_is_as_clean_as_the_whole() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/logs");
-    for name in ["node-6.0", "pymongo-4.4", "pymongo-6.0", "node-messages-6.0", "sdam-6.0"] {
-        let text = fs::read_to_string(folder.join(format!("{name}.jsonl"))).expect("a log");
-        let lines: Vec<&str> = text.lines().collect();
+    for name in CLEAN {
+        let lines = golden(name);
         let parts = (0..lines.len()).step_by(11).flat_map(|cut| [&lines[cut..], &lines[..cut]]);
         for part in parts {
             let (mut findings, _) = judged(&part.join("\n"));
@@ -327,14 +332,131 @@ fn every_part_of_a_real_log_is_as_clean_as_the_whole() {
     }
 }
 
+/// Returns a real log, in lines.
+fn golden(name: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/logs");
+    let text = fs::read_to_string(folder.join(format!("{name}.jsonl"))).expect("a log");
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Returns what is found in a log and not known of its driver.
+fn unknown(log: &Log) -> Vec<Finding> {
+    let (mut findings, _) = judge(log, &LIMITS);
+    findings.retain(|finding| !KNOWN.contains(&finding.rule));
+    findings
+}
+
+/// A driver may tell a change before the end of the check that has caused it, and end in between.
+#[test]
+fn a_log_may_end_after_any_line() {
+    for name in CLEAN {
+        let mut log = Log::read(&golden(name).join("\n")).expect("no ambiguity");
+        while log.records.pop().is_some() {
+            let findings = unknown(&log);
+            assert!(findings.is_empty(), "{name}, {} records: {findings:?}", log.records.len());
+        }
+    }
+}
+
+#[test]
+fn a_change_at_the_end_may_still_be_explained_by_a_check_that_goes_on() {
+    let election = json!({ "$oid": format!("{:024x}", 2) });
+    let change = json!({
+        "event": "topologyDescriptionChanged",
+        "newDescription": { "type": "ReplicaSetWithPrimary", "servers": [
+            { "address": "a:1", "type": "Unknown", "error": "an error" },
+            { "address": "b:1", "type": "RSPrimary", "electionId": election, "setVersion": 1 },
+        ] },
+    });
+    let mut story = known_set();
+    story.start("b:1").line(change.clone());
+    assert_eq!(found(&story.text), [], "b may have replied");
+    story.start("a:1");
+    assert_eq!(found(&story.text), [], "it may still");
+    story.start("a:1").pause(500).start("a:1");
+    assert_eq!(found(&story.text)[0], (10, Rule::UnexplainedChange), "that is too late");
+    let mut story = known_set();
+    story.start("a:1").line(change.clone());
+    assert_eq!(found(&story.text), [(10, Rule::UnexplainedChange)], "a does not tell that of b");
+    let mut story = known_set();
+    story.start("b:1").line(change).reply("b:1", secondary());
+    assert_eq!(found(&story.text)[0], (10, Rule::UnexplainedChange), "b has said something else");
+}
+
+/// Returns what sdam writes into its log where messages are missing.
+fn loss(count: u64) -> String {
+    let count = NonZeroU64::new(count).expect("some");
+    // Of the time of its neighbours, which take all forms, nothing is known here.
+    let line = LogMessage::lost(Component::Topology, count).line(DateTime::MIN);
+    let mut line: Value = serde_json::from_str(&line).expect("an object");
+    line.as_object_mut().expect("an object").remove("time");
+    line.to_string()
+}
+
+#[test]
+fn messages_that_a_log_says_are_lost_are_not_missed() {
+    for name in CLEAN {
+        let lines = golden(name);
+        for (from, count) in (0..lines.len()).step_by(29).zip([1, 3, 17, 80].into_iter().cycle()) {
+            let rest = lines.get(from + count..).unwrap_or_default();
+            // A message may come between those that are missing and the one about them.
+            for before in [0, 1.min(rest.len())] {
+                let parts = [&lines[..from], &rest[..before], &[loss(3)], &rest[before..]];
+                let log = Log::read(&parts.concat().join("\n")).expect("no ambiguity");
+                let findings = unknown(&log);
+                assert!(findings.is_empty(), "{name}, {count} after {from}: {findings:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_that_has_lost_messages_is_judged_from_there_on() {
+    let backwards = |story: &mut Story| {
+        story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary"), ("b:1", "RSSecondary")]);
+        story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary"), ("b:1", "RSPrimary")]);
+        found(&story.text)
+    };
+    for line in ["Log messages were lost", "none"] {
+        let mut story = known_set();
+        story.line(json!({ "message": line, "event": "eventsDropped" }));
+        assert_eq!(backwards(&mut story)[0], (11, Rule::TwoPrimaries), "{line}");
+    }
+    let mut story = known_set();
+    story.start("a:1").start("b:1").line(json!({ "message": "Log messages were lost" }));
+    story.start("a:1").reply("a:1", primary(1));
+    assert_eq!(found(&story.text), []);
+    story.start("a:1").start("a:1");
+    assert_eq!(found(&story.text), [(15, Rule::TwoHeartbeats)]);
+}
+
+#[test]
+fn messages_of_one_client_may_be_lost_and_another_is_judged_on() {
+    let line = |client: &str, event: Value| {
+        let mut line = event;
+        line["clientId"] = json!(client);
+        format!("{line}\n")
+    };
+    let mut text = String::new();
+    for client in ["one", "two"] {
+        text += &line(client, json!({ "event": "topologyOpening" }));
+        for _ in 0..2 {
+            let start = json!({ "event": "serverHeartbeatStarted", "address": "a:1" });
+            text += &line(client, start);
+            if client == "one" {
+                text += &line(client, json!({ "message": "Log messages were lost", "lost": 1 }));
+            }
+        }
+    }
+    assert_eq!(found(&text), [(8, Rule::TwoHeartbeats)]);
+}
+
 #[test]
 fn whatever_is_lost_or_doubled_nothing_panics() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/logs");
-    let text = fs::read_to_string(folder.join("node-4.4.jsonl")).expect("a log");
-    let lines: Vec<&str> = text.lines().collect();
+    let lines = golden("node-4.4");
     for step in 2..9 {
         let kept = lines.iter().enumerate().filter(|(index, _)| index % step != 0);
-        let kept: Vec<&str> = kept.map(|(_, line)| *line).collect();
+        let kept: Vec<&str> = kept.map(|(_, line)| line.as_str()).collect();
         assert!(!judged(&kept.join("\n")).0.is_empty(), "every {step}th line is missing");
         let cut = lines.iter().map(|line| &line[..line.floor_char_boundary(line.len() - step)]);
         assert!(Log::read(&cut.collect::<Vec<_>>().join("\n")).is_ok_and(|log| log.unreadable > 9));

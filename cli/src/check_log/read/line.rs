@@ -29,7 +29,7 @@ impl LineError {
 }
 
 /// The kinds of messages and events: the message of the log, and the event.
-const KINDS: [(&str, &str, Kind); 9] = [
+const KINDS: [(&str, &str, Kind); 10] = [
     ("starting topology monitoring", "topologyOpening", Kind::TopologyOpening),
     ("stopped topology monitoring", "topologyClosed", Kind::TopologyClosed),
     ("topology description changed", "topologyDescriptionChanged", Kind::TopologyChanged),
@@ -39,6 +39,8 @@ const KINDS: [(&str, &str, Kind); 9] = [
     ("server heartbeat started", "serverHeartbeatStarted", Kind::Started),
     ("server heartbeat succeeded", "serverHeartbeatSucceeded", Kind::Succeeded),
     ("server heartbeat failed", "serverHeartbeatFailed", Kind::Failed),
+    // Of no specification: what sdam says in its log, and `sdam watch`.
+    ("log messages were lost", "eventsDropped", Kind::Lost),
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,7 @@ enum Kind {
     Started,
     Succeeded,
     Failed,
+    Lost,
 }
 
 /// Reads an object. A logger may have put something before it, or the driver's message into its
@@ -121,6 +124,7 @@ pub(super) fn what(object: &Map<String, Value>) -> Result<Option<What>, LineErro
             };
             What::Ended { address: address()?, found, awaited }
         }
+        Kind::Lost => What::Lost,
     }))
 }
 

@@ -91,6 +91,7 @@ impl Log {
                 latest = latest.max(Some(since));
             }
             match line::what(&object) {
+                Ok(Some(What::Lost)) => log.lose((number, latest), &attribution, &object),
                 Ok(Some(what)) => {
                     let topology = log.attribute(&mut attribution, &object, &what);
                     let topology = topology.ok_or(Ambiguous(number))?;
@@ -123,6 +124,21 @@ impl Log {
         };
         self.heartbeat_frequency = self.heartbeat_frequency.or(millis("heartbeatFrequencyMS"));
         self.connect_timeout = self.connect_timeout.or(millis("connectTimeoutMS"));
+    }
+
+    /// Notes that messages are missing, of any topology that is open; of one, if a client is named.
+    fn lose(
+        &mut self,
+        (line, at): (usize, Option<Duration>),
+        attribution: &Attribution,
+        object: &Map<String, Value>,
+    ) {
+        let client = object.get("clientId").and_then(name);
+        let only = client.map(|client| attribution.by_client.get(&client).copied());
+        let open = attribution.open.iter().copied();
+        let open = open.filter(|open| only.is_none_or(|only| only == Some(*open)));
+        let lost = |topology| Record { line, at, topology, what: What::Lost };
+        self.records.extend(open.map(lost));
     }
 
     /// Returns the number of the topology that a line belongs to.

@@ -125,7 +125,8 @@ fn closing(records: &[&Record]) -> usize {
         What::TopologyOpening
         | What::TopologyClosed
         | What::ServerOpening { .. }
-        | What::Started { .. } => false,
+        | What::Started { .. }
+        | What::Lost => false,
     };
     let before = records[..end].iter().rposition(|record| !is_of_end(record));
     let from = before.map_or(0, |before| before + 1);
@@ -170,6 +171,11 @@ impl Reader {
             }
             What::Ended { address, found, awaited } => {
                 self.checked(moment, (address, awaited.unwrap_or_default()), found);
+            }
+            What::Lost => {
+                self.started.clear();
+                let text = "messages of the log were lost".to_owned();
+                self.builder.tell(Event::new(moment, Tone::Bad, "topology", text));
             }
             What::TopologyOpening
             | What::TopologyClosed

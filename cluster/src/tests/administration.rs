@@ -9,7 +9,7 @@ use sdam_core::description::ServerType;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::is;
+use super::{SECOND, is};
 use crate::{
     Change, EmbeddedCluster, EmbeddedOptions, MemberId, MemberOptions, ReconfigError, Truth,
 };
@@ -18,7 +18,10 @@ use crate::{
 const DEADLINE: Duration = Duration::from_secs(60);
 
 async fn start() -> (EmbeddedCluster, MemberId) {
-    let election_timeout = Duration::from_millis(100);
+    start_with(Duration::from_millis(100)).await
+}
+
+async fn start_with(election_timeout: Duration) -> (EmbeddedCluster, MemberId) {
     let options = EmbeddedOptions { election_timeout, ..EmbeddedOptions::default() };
     let cluster = EmbeddedCluster::start_with(options, |member, options| {
         options.hidden = member == MemberId(2);
@@ -74,7 +77,8 @@ async fn a_refused_change_says_why_and_leaves_no_port_open() {
 
 #[tokio::test]
 async fn a_member_that_is_shut_down_says_so_and_then_refuses_and_can_be_started_again() {
-    let (cluster, primary) = start().await;
+    // It says so for one and a half of these.
+    let (cluster, primary) = start_with(4 * SECOND).await;
     cluster.shutdown(primary).await.unwrap();
     let farewell = cluster.run_command(primary, hello()).await.unwrap_err();
     assert_eq!(farewell.to_string(), "the server is shutting down");

@@ -87,7 +87,19 @@ async fn a_plain_client_discovers_the_set_and_sees_its_primary_die_and_return() 
 async fn a_stream_tells_of_a_step_down() {
     let cluster = EmbeddedCluster::start(hasty()).await.unwrap();
     let primary = timeout(DEADLINE, cluster.elected()).await.unwrap().unwrap();
-    let mut client = TcpStream::connect(cluster.addresses()[primary.0]).await.unwrap();
+    let address = cluster.addresses()[primary.0];
+    let named = address.to_string();
+    // Before the others know it, none of them is up to date, and it would be elected again at once.
+    for follower in cluster.addresses() {
+        let mut client = TcpStream::connect(follower).await.unwrap();
+        let follows = async {
+            while hello(&mut client).await.get_str("primary").ok() != Some(&*named) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(DEADLINE, follows).await.expect("it must hear of the primary");
+    }
+    let mut client = TcpStream::connect(address).await.unwrap();
     let seen = hello(&mut client).await;
     send(&mut client, Flags::EXHAUST_ALLOWED, &awaitable(&seen, 600 * SECOND)).await;
     cluster.step_down(primary).await.unwrap();

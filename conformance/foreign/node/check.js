@@ -78,16 +78,20 @@ async function followsFailovers() {
   const client = new MongoClient(`mongodb://${cluster.members.a}/?replicaSet=demo`, options);
   const seen = [];
   let known = [];
+  // A primary that steps down before a member has heard of it is elected again.
+  let followed = false;
   client.on("topologyDescriptionChanged", ({ newDescription: { servers } }) => {
     known = [...servers.keys()];
     for (const [address, server] of servers) {
       if (server.type === "RSPrimary" && seen.at(-1) !== address) seen.push(address);
     }
+    followed = [...servers.values()].every((it) => it.primary === seen.at(-1));
   });
   const admin = client.db("admin");
   assert.equal((await admin.command({ ping: 1 })).ok, 1);
   await waitFor("discovery of all", () => known.length === 3);
   console.log("discovered", known.toSorted());
+  await waitFor("followers of the primary", () => followed);
   for (const steps of FAILOVERS) {
     const before = seen.length;
     for (const step of steps) await cluster.tell(step);

@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 
 import { MongoClient } from "mongodb";
 
@@ -59,8 +60,10 @@ assert.deepEqual(await waitFor("read from a secondary", read), { _id: 0 });
 await client.withSession((session) =>
   session.withTransaction(() => things.insertOne({ _id: "in a transaction" }, { session })),
 );
-const hello = await client.db("admin").command({ hello: 1 });
-assert.deepEqual([hello.me, hello.hosts.toSorted()], [primary, members.toSorted()]);
+await waitFor("hello of the primary", async () => {
+  const { me, hosts } = await client.db("admin").command({ hello: 1 });
+  return isDeepStrictEqual([me, hosts.toSorted()], [primary, members.toSorted()]);
+});
 console.log("ready");
 let before = primary;
 for await (const _ of createInterface({ input: process.stdin })) {

@@ -48,7 +48,9 @@ fn compare(binary: &mongod::Binary) -> Outcome {
     let mut members = vec![Member::default(); 4];
     members[ARBITER].arbiter_only = true;
     (members[HIDDEN].hidden, members[HIDDEN].priority) = (true, 0.0);
-    let real = ReplicaSet::start_with(binary, &members, &Options::default())?;
+    // The primary is to be the same for all that is asked.
+    let calm = Options { election_timeout: Duration::from_secs(30), ..Options::default() };
+    let real = ReplicaSet::start_with(binary, &members, &calm)?;
     real.wait_until_settled(LIMIT)?;
     let addresses: Vec<_> = real.members().iter().map(mongod::Server::address).collect();
     let real = Set { primary: real.primary()?, addresses };

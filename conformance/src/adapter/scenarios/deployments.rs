@@ -75,7 +75,10 @@ fn failover<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     })?;
     let gone = old.and_then(|old| view.server(&old).and_then(|server| server.error.clone()));
     let cause = gone.map(|failure| failure.cause);
-    ensure!(matches!(cause, Some(Cause::Refused | Cause::Closed | Cause::Io)), "{cause:?}");
+    // The last one if the new primary was heard of first.
+    let is_gone =
+        matches!(cause, Some(Cause::Refused | Cause::Closed | Cause::Io | Cause::StalePrimary));
+    ensure!(is_gone, "{cause:?}");
     fixture.ping(&client)?;
     world().block_on(cluster.restart(killed))?;
     client.request_check();

@@ -54,7 +54,7 @@ fn command<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         }
         reply(name)
     })?;
-    let time = SUSPENSION / 2;
+    let time = SUSPENSION - Duration::from_secs(1);
     let watcher = Watcher::start(&*fixture.adapter, &server.uri(), Some(time))?;
     server.wait_for(COMMAND);
     watcher.stop()?;

@@ -1,6 +1,7 @@
 //! Servers for tests: real ones, and the embedded deployment where it takes mongos.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
@@ -69,6 +70,8 @@ impl Kind {
 /// Says which server does not start.
 pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
     let name = kind.name();
+    // No test elects a primary, and members that miss each other on a busy machine are not to.
+    let calm = Options { election_timeout: Duration::from_secs(30), ..Options::default() };
     match kind {
         Kind::Single(binary) => {
             let server = Server::start(binary, Config::default())?;
@@ -80,7 +83,7 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
             Ok(single(name, server, Some((USER.to_owned(), USER.to_owned()))))
         }
         Kind::Set(binary, members) => {
-            let set = ReplicaSet::start(binary, *members, &Options::default())?;
+            let set = ReplicaSet::start(binary, *members, &calm)?;
             let hosts: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();
             Ok(Deployment {
                 name,

@@ -170,7 +170,7 @@ async fn those_that_say_nothing_make_room_for_whoever_does() {
     silent[0].write_all(GET.as_bytes()).await.expect("it is still served");
 }
 
-/// Where all of them wait for what they have asked for, one more waits for the first that has it.
+/// One more than all that wait for what they have asked for waits for the first that has it.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_being_answered_is_not_cut_off() {
     let (mut connections, mut busy) = (Connections::default(), Vec::new());

@@ -7,6 +7,7 @@
 mod last_night;
 mod lint;
 mod local_ports;
+mod own_log;
 mod recordings;
 mod scenarios;
 mod tunnels;

@@ -6,6 +6,7 @@ use sdam_conformance::mongod::{Binary, Config, Member, Options, ReplicaSet, Serv
 
 use crate::Outcome;
 use crate::lint;
+use crate::own_log::the_own_log_of_a_step_down_and_a_kill_is_innocent;
 use crate::recordings::recordings_replay_exactly;
 use crate::watch::{GENEROUS, Watch};
 
@@ -21,6 +22,7 @@ pub(crate) const ON_A_SHARED_SET: &[(&str, OnASet)] = &[
     ("step_down", step_down),
     ("kill_and_restart_of_the_primary", kill_and_restart_of_the_primary),
     ("freeze_and_thaw_of_the_primary", freeze_and_thaw_of_the_primary),
+    ("own_log", the_own_log_of_a_step_down_and_a_kill_is_innocent),
     ("wrong_set_name", wrong_set_name),
     ("a_member_added_and_one_removed", a_member_added_and_one_removed),
     ("recordings_replay_exactly", recordings_replay_exactly),

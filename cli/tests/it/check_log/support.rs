@@ -19,7 +19,7 @@ pub(crate) const RUST: &[&str] = &["unexplained-change"];
 
 pub(crate) const GO: &[&str] = &["not-checked", "unexplained-change", "wrong-awaited"];
 
-pub(crate) const GOLDEN: [(&str, &[&str]); 10] = [
+pub(crate) const GOLDEN: [(&str, &[&str]); 11] = [
     ("pymongo-4.4", PYMONGO),
     ("pymongo-6.0", PYMONGO),
     ("node-4.4", NODE),
@@ -30,6 +30,7 @@ pub(crate) const GOLDEN: [(&str, &[&str]); 10] = [
     ("rust-messages-6.0", RUST),
     ("go-6.0", GO),
     ("sdam-6.0", &[]),
+    ("sdam-messages-6.0", &[]),
 ];
 
 pub(crate) fn golden(name: &str) -> String {

@@ -107,8 +107,8 @@ impl Logged {
     }
 }
 
-/// Command Logging and Monitoring, prose tests 1 and 2: "Default truncation limit" and "Explicitly
-/// configured truncation limit".
+/// Command Logging and Monitoring, prose tests 1 (LOG-P1), but for its `find`, and 2 (LOG-P2):
+/// "Default truncation limit" and "Explicitly configured truncation limit".
 #[tokio::test]
 async fn documents_are_cut_after_a_thousand_characters_or_as_many_as_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ async fn documents_are_cut_after_a_thousand_characters_or_as_many_as_are_asked_f
     assert!(logged.length("Command failed", "failure") > 8);
 }
 
-/// Command Logging and Monitoring, prose test 3: "Truncation with multi-byte codepoints".
+/// Command Logging and Monitoring, prose test 3 (LOG-P3): "Truncation with multi-byte codepoints".
 #[tokio::test]
 async fn no_character_is_cut() {
     let folder = tempfile::tempdir().unwrap();

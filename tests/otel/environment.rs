@@ -18,7 +18,7 @@ use crate::collector::{Collector, HttpOnLoopback};
 
 crate::scenarios![the_environment_enables_spans, the_environment_asks_for_the_text_of_commands,];
 
-/// Where the application is to find the collector and the deployment.
+/// The variables that tell the application of the collector and the deployment.
 const COLLECTOR: &str = "SDAM_TEST_COLLECTOR";
 const DEPLOYMENT: &str = "SDAM_TEST_DEPLOYMENT";
 

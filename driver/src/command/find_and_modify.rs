@@ -14,7 +14,7 @@ use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Scope, left_out};
 use crate::error::{ArgumentError, Error, ReplyError, WriteConcernError};
 use crate::value::{IntoDocument, Modifications};
 
-/// Which document is returned (CRUD, `returnDocument`).
+/// The document that is returned (CRUD, `returnDocument`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReturnDocument {

@@ -256,16 +256,17 @@ pub fn judge(
     let overload_retryable = is_overload && fault.has_label(RETRYABLE) && allows(situation);
     let attempt = situation.retries.saturating_add(1);
     let most = match (situation.overloaded || is_overload, situation.has_timeout) {
-        (true, _) => situation.policy.max_adaptive_retries,
-        (false, true) => u32::MAX,
-        (false, false) => 1,
+        (true, _) => Some(situation.policy.max_adaptive_retries),
+        (false, true) => None,
+        (false, false) => Some(1),
     };
-    let retry = match (retryable || overload_retryable) && attempt <= most {
+    let retry = match (retryable || overload_retryable) && most.is_none_or(|most| attempt <= most) {
         false => Retry::No,
         true if is_overload => Retry::After(backoff(attempt, base.unwrap_or(BASE_BACKOFF), random)),
-        // With a time-out nothing counts the attempts, and a load balancer that cannot be found is
-        // never Unknown, for which the next attempt would wait.
-        true if matches!(fault, Fault::Establishing(_)) && situation.retries > 0 => {
+        // Where nothing counts the attempts: not every server that fails them is Unknown, for which
+        // the next one would wait. A load balancer never is, nor is a secondary to which a client
+        // connects directly and sends writes.
+        true if most.is_none() && situation.retries > 0 => {
             let pause = backoff(attempt, BASE_BACKOFF, random);
             Retry::After(pause.min(MIN_HEARTBEAT_FREQUENCY))
         }

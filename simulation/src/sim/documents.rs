@@ -40,8 +40,13 @@ impl World {
             self.cluster.log(*member).last().map(|entry| (entry.term, entry.index))
         };
         let newest = members().max_by_key(last).unwrap_or(MemberId(0));
-        let committed = self.cluster.committed_documents(newest, DATABASE, COLLECTION);
-        let committed: BTreeSet<i64> = committed.iter().map(id).collect();
+        // "w: majority" is of those who vote when a write is acknowledged. Who joins later has
+        // nothing at first, and may be one too many for those who have it to be a majority still.
+        let kept = match self.has_grown() {
+            true => self.cluster.documents(newest, DATABASE, COLLECTION),
+            false => self.cluster.committed_documents(newest, DATABASE, COLLECTION),
+        };
+        let committed: BTreeSet<i64> = kept.iter().map(id).collect();
         for (index, client) in self.clients.iter().enumerate() {
             let book = client.book();
             let mut lasting = book.documents.lasting();
@@ -52,6 +57,13 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether there are members now that did not belong to the set in the beginning.
+    fn has_grown(&self) -> bool {
+        let first = self.plan.cluster.members.len();
+        let mut joined = self.truth.current.members.iter().filter(|(id, _)| id.0 >= first);
+        joined.any(|(_, member)| member.options.is_some())
     }
 
     /// A session finds what it has written, unless that was rolled back: which it was not if a
@@ -90,10 +102,11 @@ mod tests {
 
     use super::*;
     use crate::sim::client::Write;
+    use crate::sim::deployment::member;
     use crate::sim::network::StreamId;
     use crate::sim::quiet::{PLAIN, quiet_world_with};
     use crate::sim::request::message;
-    use sdam_cluster::Input;
+    use sdam_cluster::{Change, Input, ServerVersion};
 
     /// A minute of a world whose applications do nothing but to write and read documents.
     fn writing_world() -> World {
@@ -132,6 +145,33 @@ mod tests {
         let write = lasting(&world)[0].1;
         world.clients[0].book().documents.writes.insert(-1, write);
         assert_eq!(check(&world), Some("what a majority has acknowledged lasts"));
+    }
+
+    /// The set of three has two who have a write, of whom one votes as one of four from then on.
+    #[test]
+    fn a_write_of_a_majority_lasts_where_a_member_joins_that_has_it_not_yet() {
+        let mut world = quiet_world_with(PLAIN, |plan| {
+            plan.cluster.keeps_data = true;
+            plan.cluster.version = ServerVersion::V4_4;
+        });
+        let primary = world.cluster.primary().unwrap();
+        let other = (0..3).map(MemberId).find(|it| *it != primary).unwrap();
+        world.tell(Input::Kill { member: other });
+        let (document, connection) = (1_i64, StreamId(u64::MAX));
+        let write = rawdoc! { "insert": COLLECTION, "documents": [{ "_id": document, "n": 1 }] };
+        world.tell(Input::Accepted { connection, member: primary });
+        world.tell(Input::Trusted { connection });
+        world.tell(Input::Received { connection, bytes: &message(1, &write) });
+        let (began, acknowledged) = (world.network.now, Acknowledged::ByMajority);
+        let write = Write { began, acknowledged };
+        world.clients[0].book().documents.writes.insert(document, write);
+        assert_eq!(check(&world), None);
+        let joins = Change::Add(member(3, false));
+        world.tell(Input::Reconfig { changes: &[joins] });
+        world.tell(Input::Kill { member: MemberId(3) });
+        let committed = world.cluster.committed_documents(primary, DATABASE, COLLECTION);
+        assert!(!committed.iter().any(|it| id(it) == document), "two of four are no majority");
+        assert_eq!(check(&world), None);
     }
 
     #[test]

@@ -416,30 +416,32 @@ fn selections_and_check_outs_have_their_deadlines() {
 /// CSOT, "Retryability": as many times as possible, and then an error of lack of time.
 #[test]
 fn with_a_time_out_attempts_are_not_counted() {
-    let mut scene = Scene::new(timed(&retryable_write(), SessionUse::Implicit, 100));
+    let mut scene = Scene::new(timed(&retryable_write(), SessionUse::Implicit, 20_000));
     for number in 1..=20 {
         scene.exchange(lost(number));
     }
     scene.sending();
-    scene.now = Instant::from_millis(100);
+    scene.now = Instant::from_millis(20_000);
     scene.end(lost(21));
     let Action::Done { outcome, timed_out } = scene.until_sent() else { panic!() };
     assert_eq!((outcome, timed_out), (labelled(lost(21)), true));
 }
 
-/// A load balancer that cannot be found is never Unknown: nothing but a pause keeps from trying without
-/// end.
+/// A load balancer that cannot be found is never Unknown, nor is a secondary to which a client
+/// connects directly: nothing but a pause keeps from trying without end.
 #[test]
-fn who_gets_no_connection_again_and_again_pauses_until_the_time_is_up() {
+fn further_attempts_pause_until_the_time_is_up() {
     let failure = Failure::new(Stage::Resolve, Cause::NotResolved, "no such host");
-    let unconnected = || Outcome::Unconnected(OperationError::Stream(failure.clone()));
-    let mut scene = Scene::new(timed(&retryable_write(), SessionUse::Implicit, 250));
-    scene.exchange(unconnected());
-    scene.exchange(unconnected());
-    assert_eq!(scene.now, Instant::ZERO, "the first further attempt is made at once");
-    scene.exchange(unconnected());
-    assert_eq!(scene.now, Instant::from_millis(200));
-    assert!(scene.timed_out(), "the next pause is longer than what is left");
+    let unconnected = Outcome::Unconnected(OperationError::Stream(failure));
+    for outcome in [unconnected, refused(1, 10107, &["RetryableWriteError"])] {
+        let mut scene = Scene::new(timed(&retryable_write(), SessionUse::Implicit, 250));
+        scene.exchange(outcome.clone());
+        scene.exchange(outcome.clone());
+        assert_eq!(scene.now, Instant::ZERO, "the first further attempt is made at once");
+        scene.exchange(outcome);
+        assert_eq!(scene.now, Instant::from_millis(200));
+        assert!(scene.timed_out(), "the next pause is longer than what is left");
+    }
 }
 
 /// CSOT, "Error Transformations": `MaxTimeMSExpired`, but only if timeoutMS is set.

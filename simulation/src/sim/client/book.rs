@@ -339,11 +339,9 @@ impl Book {
             true => (since, attempts + 1),
             false => (now, 0),
         };
-        // A load balancer is found however often it fails: only time limits how often an operation
-        // is sent again.
-        let may = operation.is_retried && self.options.load_balanced();
-        // One that was found, and had no connection in the end, is not found again before a check.
-        if operation.attempts.1 > most_wake_ups(servers) && !may {
+        // One that was found, and had no connection in the end, is not found again before a check,
+        // or a pause.
+        if operation.attempts.1 > most_wake_ups(servers) {
             self.checks.fail("no busy loop", || format!("{id:?} selects on and on"));
         }
     }

@@ -10,6 +10,7 @@ mod compressed;
 mod dns;
 mod frames;
 mod hello;
+mod operations;
 mod pool;
 mod relay;
 mod scram;
@@ -24,6 +25,7 @@ pub use compressed::compressed;
 pub use dns::dns;
 pub use frames::frames;
 pub use hello::hello;
+pub use operations::operations;
 pub use pool::pool;
 pub use relay::relay;
 pub use scram::scram;
@@ -149,6 +151,14 @@ pub const TARGETS: &[Target] = &[
         max_len: MAX_INPUT_LEN,
         body: pool,
         seeds: seeds::pool,
+    },
+    Target {
+        name: "operations",
+        protects: "operations: laws of machines, and a naive model of when they are sent again, \
+                   where, with which number, and by when they end",
+        max_len: MAX_INPUT_LEN,
+        body: operations,
+        seeds: seeds::operations,
     },
     Target {
         name: "selection",

@@ -28,6 +28,10 @@ pub(in crate::fuzz) fn pool() -> Vec<Seed> {
     seeds
 }
 
+pub(in crate::fuzz) fn operations() -> Vec<Seed> {
+    drawn(4)
+}
+
 fn drawn(stream: u64) -> Vec<Seed> {
     (0..COUNT)
         .zip(LENGTHS.into_iter().cycle())

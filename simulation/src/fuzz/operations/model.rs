@@ -1,0 +1,488 @@
+//! The naive model: an operation, all that was ever asked of it and told to it, and what the rules
+//! make of that.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sdam_core::config::ServerAddress;
+use sdam_core::machine::{Lawful, Machine};
+use sdam_core::operation::{
+    Action, ConnectionFacts, Input, MaxTime, NotSent, Operation, OperationKind, OperationOptions,
+    Plan, RetryPolicy, SelectedFacts, Sending, SessionUse, Timeout,
+};
+use sdam_core::time::Instant;
+
+use super::outcome::{Outcome, What};
+
+/// The number of further selections after pools that were cleared.
+const CLEARED: usize = 2;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// All that decides about an operation besides what it meets.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) options: OperationOptions,
+    pub(super) policy: RetryPolicy,
+    pub(super) session: SessionUse,
+    pub(super) timeout: Timeout,
+    pub(super) selection: Option<Duration>,
+}
+
+impl Rules {
+    /// Returns whether the operation is a write that has a number wherever that is understood.
+    fn wants_number(&self) -> bool {
+        let OperationOptions { kind, retryable, acknowledged, .. } = self.options;
+        let numbered = kind == OperationKind::Write && retryable && acknowledged;
+        numbered && self.policy.writes && self.session != SessionUse::None
+    }
+
+    /// "The command is a write and retryWrites is enabled or the command is a read and retryReads
+    /// is enabled. To retry `runCommand`, both [...] MUST be enabled."
+    fn allows(&self) -> bool {
+        let RetryPolicy { reads, writes, .. } = self.policy;
+        match self.options.kind {
+            OperationKind::Read => reads,
+            OperationKind::Write => writes,
+            _ => reads && writes,
+        }
+    }
+}
+
+/// The next thing that the operation has asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Asked {
+    /// It waits.
+    Nothing,
+    Select,
+    CheckOut,
+    Send,
+    Refuse(NotSent),
+    /// It has ended.
+    Told,
+}
+
+/// The consequence that the rules want of the end of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wanted {
+    /// The selection is repeated, within its time.
+    SelectAgain,
+    /// Another attempt begins after this time.
+    Retry(Duration),
+    /// The caller is told the outcome of this number.
+    Tell { number: usize, timed_out: bool },
+}
+
+/// The operation, and all that is known about it from outside.
+#[derive(Debug)]
+pub(super) struct Model {
+    operation: Lawful<Operation<Outcome>>,
+    rules: Rules,
+    now: Instant,
+    asked: Asked,
+    /// The actions so far, for another run to do, too.
+    done: Vec<String>,
+    server: SelectedFacts,
+    address: Option<ServerAddress>,
+    /// By when the selections of this attempt are to end.
+    selection: Option<Instant>,
+    is_unwritten: bool,
+    outcomes: usize,
+    /// The outcome that the caller would be told now.
+    told: Option<usize>,
+    retries: u32,
+    overloaded: bool,
+    cleared: usize,
+    found_dead: bool,
+    avoided: BTreeSet<ServerAddress>,
+    /// The commands that were sent: whether each had a number, and whether it was shed.
+    sent: Vec<(bool, bool)>,
+}
+
+impl Model {
+    pub(super) fn new(rules: Rules) -> Self {
+        let plan = Plan::new(&rules.options, rules.policy)
+            .with_session(rules.session)
+            .with_timeouts(rules.timeout, rules.selection);
+        Self {
+            operation: Lawful::new(Operation::new(plan)),
+            rules,
+            now: Instant::ZERO,
+            asked: Asked::Nothing,
+            done: Vec::new(),
+            server: SelectedFacts {
+                min_round_trip_time: Duration::ZERO,
+                sharded: false,
+                retryable_writes: false,
+                max_wire_version: 0,
+            },
+            address: None,
+            selection: None,
+            is_unwritten: true,
+            outcomes: 0,
+            told: None,
+            retries: 0,
+            overloaded: false,
+            cleared: 0,
+            found_dead: false,
+            avoided: BTreeSet::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    pub(super) const fn asked(&self) -> Asked {
+        self.asked
+    }
+
+    /// Returns whether the command may still be written for its server.
+    pub(super) const fn is_unwritten(&self) -> bool {
+        self.is_unwritten
+    }
+
+    /// The first attempt begins.
+    pub(super) fn begin(&mut self) {
+        let refused = match self.rules.session {
+            SessionUse::Ended => Some(NotSent::SessionEnded),
+            SessionUse::Explicit { .. } if !self.rules.options.acknowledged => {
+                Some(NotSent::Unacknowledged)
+            }
+            _ => None,
+        };
+        let action = self.tick();
+        match refused {
+            Some(reason) => self.refuses(action.as_ref(), reason),
+            None => self.attempts(action.as_ref()),
+        }
+    }
+
+    /// Time passes; the alarm rings when it should, or late.
+    pub(super) fn pass(&mut self, time: Duration, in_time: bool) {
+        let until = self.now + time;
+        if let Some(due) = self.operation.deadline() {
+            assert_eq!(self.asked, Asked::Nothing, "only who waits is due");
+            if due > until {
+                self.now = until;
+                assert!(self.tick().is_none());
+                return;
+            }
+            self.now = if in_time { due } else { until };
+            let action = self.tick();
+            self.attempts(action.as_ref());
+        }
+        self.now = until;
+        assert!(self.tick().is_none(), "nothing happens but by an input, or a deadline");
+    }
+
+    /// Inputs that answer nothing are ignored (law 5).
+    pub(super) fn stray(&mut self, selected: SelectedFacts, connection: ConnectionFacts) {
+        if self.asked != Asked::Select {
+            assert!(self.tell(Input::Selected(selected)).is_none(), "{:?}", self.asked);
+        }
+        if self.asked != Asked::CheckOut {
+            assert!(self.tell(Input::CheckedOut(connection)).is_none(), "{:?}", self.asked);
+        }
+        if matches!(self.asked, Asked::Nothing | Asked::Told) {
+            let outcome = Outcome { number: 0, what: What::Reply, base: None, is_labelled: false };
+            assert!(self.tell(Input::Ended { outcome, server: None, random: 0 }).is_none());
+        }
+    }
+
+    pub(super) fn selected(&mut self, facts: SelectedFacts, host: &str) {
+        (self.server, self.address) = (facts, Some(host.parse().expect("an address")));
+        let action = self.tell(Input::Selected(facts));
+        let Some(Action::CheckOut { deadline }) = action else { panic!("{action:?}") };
+        // "drivers MUST use the remaining computedServerSelectionTimeout value as the timeout for
+        // connection checkout", if timeoutMS is set.
+        let is_set = self.rules.timeout != Timeout::Unset;
+        assert_eq!(deadline, self.selection.filter(|_| is_set));
+        self.asked = Asked::CheckOut;
+    }
+
+    /// The command is written for its server, which decides about all but its kind.
+    pub(super) fn write(&mut self, mut options: OperationOptions) {
+        options.kind = self.rules.options.kind;
+        self.operation.get_mut().set_options(&options);
+        self.rules.options = options;
+    }
+
+    pub(super) fn checked_out(&mut self, facts: ConnectionFacts) {
+        self.is_unwritten = false;
+        self.server.max_wire_version = facts.max_wire_version;
+        self.server.retryable_writes = facts.retryable_writes;
+        let action = self.tell(Input::CheckedOut(facts));
+        let wants_number = self.rules.wants_number();
+        // "retrying is not possible and drivers MUST raise the retryable error from the previous
+        // attempt"
+        if self.retries > 0 && wants_number && !facts.retryable_writes {
+            let number = self.told.expect("an attempt has failed");
+            self.tells(action, Wanted::Tell { number, timed_out: false });
+            return;
+        }
+        match self.refusal(facts) {
+            Some(reason) => self.refuses(action.as_ref(), reason),
+            None => self.sends(action.as_ref(), facts),
+        }
+    }
+
+    /// Returns why nothing is sent over such a connection, if so.
+    fn refusal(&self, facts: ConnectionFacts) -> Option<NotSent> {
+        let acknowledged = self.rules.options.acknowledged;
+        let is_late = self.rest().is_some_and(|rest| rest < MILLISECOND);
+        match self.rules.session {
+            SessionUse::Explicit { .. } if !acknowledged => Some(NotSent::Unacknowledged),
+            SessionUse::Explicit { .. } if !facts.sessions => Some(NotSent::SessionsUnsupported),
+            SessionUse::Explicit { snapshot: true } if facts.max_wire_version < 13 => {
+                Some(NotSent::SnapshotsUnsupported)
+            }
+            _ => is_late.then_some(NotSent::Expired),
+        }
+    }
+
+    /// Returns "`remaining timeoutMS - minRoundTripTime`", if there is a limit.
+    fn rest(&self) -> Option<Duration> {
+        let Timeout::At(deadline) = self.rules.timeout else { return None };
+        Some((deadline - self.now).saturating_sub(self.server.min_round_trip_time))
+    }
+
+    /// A command is sent: by all that was done before, it may be.
+    fn sends(&mut self, action: Option<&Action<Outcome>>, facts: ConnectionFacts) {
+        let Some(Action::Send(sending)) = action else { panic!("{action:?}, and {facts:?}") };
+        let Rules { options, session, timeout, .. } = &self.rules;
+        let has_number = self.rules.wants_number() && facts.retryable_writes;
+        let max_time = match (options.max_time, self.rest()) {
+            (MaxTime::Remaining, rest) => rest,
+            (MaxTime::AtMost(time), Some(rest)) => Some(time.min(rest)),
+            (MaxTime::AtMost(time), None) => Some(time),
+            _ => None,
+        };
+        let expected = Sending {
+            session: *session != SessionUse::None && facts.sessions && options.acknowledged,
+            transaction_number: has_number,
+            max_time,
+            deadline: timeout.deadline(),
+        };
+        assert_eq!(*sending, expected);
+        assert!(!has_number || sending.session, "a number is a session's");
+        if let Timeout::At(deadline) = timeout {
+            assert!(self.now < *deadline, "nothing is sent after the deadline");
+        }
+        if let Some((had_number, was_shed)) = self.sent.last() {
+            let is_read = options.kind == OperationKind::Read;
+            let is_safe = *was_shed || is_read || (*had_number && has_number);
+            assert!(is_safe, "what may have been carried out is sent again: {:?}", self.sent);
+        }
+        assert!(has_number || self.sent.iter().all(|it| !it.0), "another attempt has no number");
+        self.sent.push((has_number, false));
+        let most = match (self.overloaded, timeout) {
+            (true, _) => 1 + self.rules.policy.max_adaptive_retries.max(1) as usize,
+            (false, Timeout::Unset) => 2,
+            (false, _) => usize::MAX,
+        };
+        assert!(self.sent.len() <= most, "{} commands are sent", self.sent.len());
+        self.asked = Asked::Send;
+    }
+
+    /// An attempt ends.
+    pub(super) fn ended(&mut self, what: What, base: Option<Duration>, quarters: u64) {
+        self.outcomes += 1;
+        let outcome = Outcome { number: self.outcomes, what, base, is_labelled: false };
+        if let (Asked::Send, Some(sent)) = (self.asked, self.sent.last_mut()) {
+            sent.1 = outcome.what.is_overload();
+        }
+        let wanted = self.want(&outcome, quarters as u32);
+        let server = self.address.clone();
+        let random = quarters << 62;
+        let input = Input::Ended { outcome, server: server.as_ref(), random };
+        let action = self.tell(input);
+        match wanted {
+            Wanted::SelectAgain => self.selects(action.as_ref()),
+            Wanted::Retry(Duration::ZERO) => self.attempts(action.as_ref()),
+            Wanted::Retry(wait) => {
+                assert!(action.is_none(), "{action:?}, and it was to wait for {wait:?}");
+                assert_eq!(self.operation.deadline(), Some(self.now + wait));
+                let limit = self.rules.timeout.deadline();
+                assert!(limit.is_none_or(|limit| self.now + wait < limit), "it waits in vain");
+                self.asked = Asked::Nothing;
+            }
+            Wanted::Tell { .. } => self.tells(action, wanted),
+        }
+        let avoided = self.operation.get().deprioritized().iter().cloned();
+        assert_eq!(avoided.collect::<BTreeSet<_>>(), self.avoided);
+        assert_eq!(self.operation.get().retries(), self.retries);
+    }
+
+    /// Returns what the rules want after this end of an attempt.
+    fn want(&mut self, outcome: &Outcome, quarters: u32) -> Wanted {
+        let (what, number) = (&outcome.what, outcome.number);
+        if *what == What::Reply {
+            return Wanted::Tell { number, timed_out: false };
+        }
+        if self.selects_again(what) {
+            self.avoid(self.server.sharded && self.is_retryable_kind());
+            return Wanted::SelectAgain;
+        }
+        // "the most recently encountered error which indicates a write attempt occurred", or else
+        // the first one.
+        if self.told.is_none() || what.tells_of_attempt() {
+            self.told = Some(number);
+        }
+        self.overloaded |= what.is_overload();
+        let is_set = self.rules.timeout != Timeout::Unset;
+        let told = self.told.unwrap_or_default();
+        let tell = |timed_out| Wanted::Tell { number: told, timed_out: timed_out && is_set };
+        let most = match self.overloaded {
+            true => self.rules.policy.max_adaptive_retries,
+            false if is_set => u32::MAX,
+            false => 1,
+        };
+        if !self.is_to_be_sent_again(what) || self.retries >= most {
+            return tell(what.is_timeout());
+        }
+        let wait = self.backoff(what, outcome.base, quarters);
+        if self.rules.timeout.deadline().is_some_and(|limit| limit <= self.now + wait) {
+            return tell(what.is_timeout() || !what.is_overload());
+        }
+        self.retries += 1;
+        self.avoid(
+            self.server.sharded || (what.is_overload() && self.rules.policy.overload_retargeting),
+        );
+        Wanted::Retry(wait)
+    }
+
+    fn avoid(&mut self, is_wanted: bool) {
+        self.avoided.extend(self.address.clone().filter(|_| is_wanted));
+    }
+
+    /// Nothing was sent: another selection may help, within the time of this one.
+    fn selects_again(&mut self, what: &What) -> bool {
+        if self.selection.is_some_and(|until| until <= self.now) {
+            return false;
+        }
+        match what {
+            What::Cleared => {
+                self.cleared += 1;
+                self.cleared <= CLEARED
+            }
+            What::Dead(_) => !std::mem::replace(&mut self.found_dead, true),
+            _ => false,
+        }
+    }
+
+    /// Returns whether Retryable Reads or Retryable Writes support the operation as it is sent.
+    fn is_retryable_kind(&self) -> bool {
+        let OperationOptions { kind, retryable, acknowledged, .. } = self.rules.options;
+        match kind {
+            OperationKind::Read => retryable && acknowledged && self.rules.policy.reads,
+            _ => self.rules.wants_number() && self.server.retryable_writes,
+        }
+    }
+
+    fn is_to_be_sent_again(&self, what: &What) -> bool {
+        let is_shed = what.is_overload() && what.is_labelled_retryable() && self.rules.allows();
+        let again = match self.rules.options.kind {
+            OperationKind::Read => what.is_of_network() || what.code().is_some_and(is_for_reads),
+            OperationKind::Write => what.is_labelled_retryable_write() || self.is_labelled(what),
+            _ => false,
+        };
+        is_shed || (again && self.is_retryable_kind())
+    }
+
+    /// Returns whether the client gives an error of a retryable write its label.
+    fn is_labelled(&self, what: &What) -> bool {
+        // "a pre-4.4 server"
+        let is_old = self.server.max_wire_version < 9;
+        let by_code = match what {
+            What::WriteConcern(error) => error.code.filter(|_| is_old && !self.server.sharded),
+            What::Unconnected(_) => what.code(),
+            _ => what.code().filter(|_| is_old),
+        };
+        what.is_of_network() || by_code.is_some_and(is_for_writes)
+    }
+
+    /// "`backoff = jitter * min(MAX_BACKOFF, BASE_BACKOFF * 2^attempt)`"
+    fn backoff(&self, what: &What, base: Option<Duration>, quarters: u32) -> Duration {
+        let doubled = |base: Duration| base * 2_u32.pow((self.retries + 1).min(16));
+        let most = |base: Duration| doubled(base).min(Duration::from_secs(10)) / 4 * quarters;
+        let hundred = MILLISECOND * 100;
+        match what {
+            _ if what.is_overload() => most(base.unwrap_or(hundred)),
+            _ if self.retries > 0 && !self.overloaded => most(hundred).min(MILLISECOND * 500),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+impl Model {
+    /// Whatever it has met, the operation ends when it should; returns what was done.
+    pub(super) fn end(mut self) -> Vec<String> {
+        // An hour is later than any deadline, and a pause.
+        self.pass(Duration::from_secs(3600), true);
+        match self.asked {
+            Asked::Told => {}
+            Asked::Nothing => panic!("it waits for ever"),
+            Asked::Refuse(reason) => self.ended(What::Refused(reason), None, 0),
+            Asked::Select | Asked::CheckOut | Asked::Send => {
+                self.ended(What::NoConnection(false), None, 0);
+            }
+        }
+        assert_eq!(self.asked, Asked::Told, "an error that does not come of itself is the last");
+        assert_eq!(self.operation.deadline(), None);
+        self.done
+    }
+
+    fn tick(&mut self) -> Option<Action<Outcome>> {
+        let mut out = Vec::new();
+        self.operation.tick(self.now.into(), &mut out);
+        self.only(out)
+    }
+
+    fn tell(&mut self, input: Input<'_, Outcome>) -> Option<Action<Outcome>> {
+        let mut out = Vec::new();
+        self.operation.handle(self.now.into(), input, &mut out);
+        self.only(out)
+    }
+
+    fn only(&mut self, mut out: Vec<Action<Outcome>>) -> Option<Action<Outcome>> {
+        assert!(out.len() < 2, "one action answers one input: {out:?}");
+        let action = out.pop();
+        self.done.extend(action.iter().map(|action| format!("{:?}: {action:?}", self.now)));
+        action
+    }
+
+    /// A new attempt begins, with its own time for selections.
+    fn attempts(&mut self, action: Option<&Action<Outcome>>) {
+        let own = self.rules.selection.map(|time| self.now + time);
+        self.selection = own.into_iter().chain(self.rules.timeout.deadline()).min();
+        self.selects(action);
+    }
+
+    fn selects(&mut self, action: Option<&Action<Outcome>>) {
+        let Some(Action::Select { deadline }) = action else { panic!("{action:?}") };
+        assert_eq!(*deadline, self.selection);
+        self.asked = Asked::Select;
+    }
+
+    fn refuses(&mut self, action: Option<&Action<Outcome>>, reason: NotSent) {
+        let Some(Action::Refuse(why)) = action else { panic!("{action:?}, and not {reason:?}") };
+        assert_eq!(*why, reason);
+        self.asked = Asked::Refuse(reason);
+    }
+
+    fn tells(&mut self, action: Option<Action<Outcome>>, wanted: Wanted) {
+        let Some(Action::Done { outcome, timed_out }) = action else { panic!("{action:?}") };
+        assert_eq!(Wanted::Tell { number: outcome.number, timed_out }, wanted);
+        let is_write = self.rules.options.kind == OperationKind::Write;
+        assert!(!outcome.is_labelled || is_write, "the label is for writes");
+        self.asked = Asked::Told;
+    }
+}
+
+/// "Determining Retryable Write Errors", for servers before 4.4.
+const fn is_for_writes(code: i32) -> bool {
+    matches!(code, 11600 | 11602 | 10107 | 13435 | 13436 | 189 | 91 | 7 | 6 | 89 | 9001 | 262)
+}
+
+/// Retryable Reads, "Retryable Error".
+const fn is_for_reads(code: i32) -> bool {
+    is_for_writes(code) || code == 134
+}

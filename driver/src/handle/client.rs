@@ -22,7 +22,6 @@ use crate::results::ClientBulkWriteResult;
 /// It shares servers and connections with the client that it is made of. Its concerns, and those of
 /// the databases and collections made of it, are those of the options, until a handle with others
 /// is made.
-#[derive(Clone)]
 pub struct Client<R: Runtime> {
     handle: Handle<R>,
 }
@@ -120,6 +119,12 @@ impl<R: Runtime> Client<R> {
     pub async fn bulk_write(&self, bulk: ClientBulkWrite) -> Result<ClientBulkWriteResult, Error> {
         let scope = self.handle.scope(&"admin".into(), &"".into());
         self.handle.run(&scope, bulk).await
+    }
+}
+
+impl<R: Runtime> Clone for Client<R> {
+    fn clone(&self) -> Self {
+        Self { handle: self.handle.clone() }
     }
 }
 

@@ -106,11 +106,20 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     ///
     /// # Errors
     ///
-    /// Fails with the first error of [`next`](Self::next).
+    /// Fails with the first error of [`next`](Self::next), after the cursor was closed at its
+    /// server.
     pub async fn collect(mut self) -> Result<Vec<T>, Error> {
         let mut documents = Vec::new();
         while let Some(document) = self.next().await {
-            documents.push(document?);
+            match document {
+                Ok(document) => documents.push(document),
+                Err(error) => {
+                    let handle = self.handle.clone();
+                    drop(self);
+                    handle.kill_dropped().await;
+                    return Err(error);
+                }
+            }
         }
         Ok(documents)
     }

@@ -19,7 +19,6 @@ use crate::command::run::{Listing, RunCommand, RunCursorCommand, name};
 use crate::error::Error;
 
 /// A database: it makes collections, lists and creates them, and runs commands.
-#[derive(Clone)]
 pub struct Database<R: Runtime> {
     handle: Handle<R>,
     name: Arc<str>,
@@ -156,6 +155,12 @@ impl<R: Runtime> Database<R> {
 
     fn scope(&self) -> crate::command::Scope {
         self.handle.scope(&self.name, &"".into())
+    }
+}
+
+impl<R: Runtime> Clone for Database<R> {
+    fn clone(&self) -> Self {
+        Self { handle: self.handle.clone(), name: Arc::clone(&self.name) }
     }
 }
 

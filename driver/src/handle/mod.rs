@@ -16,3 +16,24 @@ pub use database::Database;
 #[cfg(feature = "blocking")]
 pub(crate) use perform::{Concerns, DroppedCursors, Handle};
 pub use session::ClientSession;
+
+#[cfg(test)]
+mod tests {
+    use sdam_host::Runtime;
+
+    use super::{Client, ClientSession, Collection, Database};
+
+    const fn is_clone<T: Clone>() {}
+
+    /// Runtimes need not be `Clone` for the handles of their clients to be.
+    #[test]
+    fn handles_are_clones_with_any_runtime() {
+        const fn of<R: Runtime>() {
+            is_clone::<Client<R>>();
+            is_clone::<Database<R>>();
+            is_clone::<Collection<R>>();
+            is_clone::<ClientSession<R>>();
+        }
+        of::<sdam_tokio::Tokio>();
+    }
+}

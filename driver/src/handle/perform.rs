@@ -260,7 +260,7 @@ impl<R: Runtime> Handle<R> {
         let _ = self.go_on(&mut origin, &session, (&database, &kill), limits).await;
     }
 
-    async fn kill_dropped(&self) {
+    pub(crate) async fn kill_dropped(&self) {
         for _ in 0..self.dropped.len() {
             let Ok(dropped) = self.dropped.pop() else { return };
             // A session of the application's may be about to be used by another thread.

@@ -58,6 +58,18 @@ async fn closing_a_cursor_closes_it_at_its_server() {
     assert_eq!(sent.iter().filter(|command| name(command) == "killCursors").count(), 1);
 }
 
+/// Client Backpressure, "getMores are retried": a cursor that cannot be read any more is closed,
+/// and nothing is left to do for an operation that may never come.
+#[tokio::test]
+async fn collecting_closes_a_cursor_that_fails_before_its_error_is_returned() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    fixture.fail(1, doc! { "failCommands": ["getMore"], "errorCode": 2 }).await;
+    let cursor = fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    assert_eq!(cursor.collect().await.unwrap_err().code(), Some(2));
+    assert_eq!(names(&fixture.sent()), ["find", "getMore", "killCursors"]);
+}
+
 /// Load Balancer Support, "Connection Pinning": a cursor is continued and closed over the very
 /// connection that it was opened over, which goes back when the cursor is exhausted.
 #[tokio::test]

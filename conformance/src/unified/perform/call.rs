@@ -2,39 +2,20 @@
 
 use std::time::Duration;
 
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::{Bson, Document, RawDocumentBuf};
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{ReadMode, ReadPreference, TagSet};
-use sdam_core::selection::Criteria;
 use sdam_host::{Client, Error, ErrorKind, Reply, Runtime};
 
 use crate::unified::play::{Command, Ended, Failed};
 
-/// Runs a command as an application would, with a limit of its own in place of the
-/// client's, if it has one.
+/// Runs a command that sets a fail point, and tells the server that has it.
 pub(super) async fn run<R: Runtime>(
     client: Client<R>,
-    (timeout, limit): (Option<Duration>, Option<Duration>),
     database: String,
     command: Document,
-    read_preference: Option<Document>,
 ) -> Result<Ended, Box<Failed>> {
-    let command = raw(&command)?;
-    let (begun, limit) = (client.now(), timeout.or(limit));
-    let client = timeout.map_or_else(|| client.clone(), |time| client.within(time));
-    let reply = match read_preference {
-        None => client.run_command(&database, &command).await,
-        Some(preference) => {
-            let criteria = Criteria::read(preference_of(&preference)?);
-            client.run_command_on(criteria, &database, &command).await
-        }
-    };
-    let is_over = limit.is_some_and(|limit| client.now() - begun >= limit);
-    ended(reply).map_err(|mut failed| {
-        // Other limits, as that of connecting, are over at other times.
-        failed.is_timeout &= is_over;
-        failed
-    })
+    ended(client.run_command(&database, &raw(&command)?).await)
 }
 
 /// Runs a command of the runner itself: by each client, or on the member that it names, over a
@@ -98,19 +79,10 @@ pub(super) fn invalid(message: &str) -> Box<Failed> {
 
 /// Takes from an error what the client's interface tells of it.
 pub(super) fn failed(error: &Error) -> Failed {
-    let reply = error.reply().map(|refused| {
-        let mut reply = doc! {
-            "ok": 0,
-            "errmsg": &refused.message,
-            "codeName": &refused.code_name,
-            "errorLabels": refused.labels.clone(),
-        };
-        reply.extend(refused.code.map(|code| ("code".to_owned(), Bson::Int32(code))));
-        reply
-    });
+    let reply = error.reply_document().and_then(|reply| Document::try_from(reply).ok());
     Failed {
         message: error.to_string(),
-        is_timeout: matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Selection),
+        is_timeout: error.kind() == ErrorKind::Timeout,
         labels: error.labels().into_iter().map(str::to_owned).collect(),
         reply,
         ..Failed::default()

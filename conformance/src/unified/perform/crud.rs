@@ -3,97 +3,17 @@
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
-use sdam_core::config::{Acknowledgment, ReadConcern, WriteConcern};
 use sdam_driver::{
-    Aggregate, BulkWrite, BulkWriteResult, Client, Collection, Count, CountDocuments, Delete,
-    DeleteModel, DeleteResult, Distinct, Error, EstimatedDocumentCount, Find, FindOne,
-    FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate, Hint, InsertMany, InsertModel,
-    InsertOne, Modifications, Replace, ReplaceModel, ReturnDocument, Update, UpdateModel,
-    UpdateResult, WriteModel,
+    Aggregate, BulkWrite, BulkWriteResult, Collection, Count, CountDocuments, CursorType, Delete,
+    DeleteModel, DeleteResult, Distinct, EstimatedDocumentCount, Find, FindOne, FindOneAndDelete,
+    FindOneAndReplace, FindOneAndUpdate, Hint, InsertMany, InsertModel, InsertOne, Modifications,
+    Replace, ReplaceModel, ReturnDocument, TimeoutMode, Update, UpdateModel, UpdateResult,
+    WriteModel,
 };
 use sdam_host::Runtime;
 
-use super::call::{failed, invalid, preference_of};
-use crate::unified::format::{CollectionOptions, FormatError, Node, Object};
-use crate::unified::play::{Ended, Failed, Operate};
-
-type Result<T, E = FormatError> = std::result::Result<T, E>;
-
-/// The reason why an operation has no result.
-enum Reason {
-    Malformed(FormatError),
-    Driver(Box<Error>),
-}
-
-impl From<FormatError> for Reason {
-    fn from(error: FormatError) -> Self {
-        Self::Malformed(error)
-    }
-}
-
-impl From<Error> for Reason {
-    fn from(error: Error) -> Self {
-        Self::Driver(Box::new(error))
-    }
-}
-
-/// Runs an operation on a collection.
-pub(super) async fn operate<R: Runtime>(
-    client: sdam_host::Client<R>,
-    operate: Operate,
-) -> Result<Ended, Box<Failed>> {
-    let Operate { database, collection, options, name, arguments, .. } = operate;
-    let database = Client::new(client).database(&database);
-    let collection = with_options(database.collection(&collection), &options)?;
-    let node = Node::at("arguments", Bson::Document(arguments));
-    let object = node.object().map_err(|error| malformed(&error))?;
-    match run(&collection, &name, object).await {
-        Ok(result) => Ok(Ended { result, server: None }),
-        Err(Reason::Malformed(error)) => Err(malformed(&error)),
-        Err(Reason::Driver(error)) => Err(Box::new(of_driver(&error))),
-    }
-}
-
-fn malformed(error: &FormatError) -> Box<Failed> {
-    Box::new(Failed { is_malformed: true, message: error.to_string(), ..Failed::default() })
-}
-
-/// Takes over the options of a collection (Unified Test Format, "collectionOrDatabaseOptions").
-fn with_options<R: Runtime>(
-    mut collection: Collection<R>,
-    options: &CollectionOptions,
-) -> Result<Collection<R>, Box<Failed>> {
-    if let Some(preference) = &options.read_preference {
-        collection = collection.with_read_preference(preference_of(preference)?);
-    }
-    if let Some(concern) = &options.read_concern {
-        let level = concern.get_str("level").ok().map(str::to_owned);
-        collection = collection.with_read_concern(ReadConcern::default().with_level(level));
-    }
-    if let Some(concern) = &options.write_concern {
-        collection = collection.with_write_concern(write_concern(concern)?);
-    }
-    Ok(collection)
-}
-
-fn write_concern(document: &Document) -> Result<WriteConcern, Box<Failed>> {
-    let mut concern = WriteConcern::default();
-    for (name, value) in document {
-        match (name.as_str(), value) {
-            ("w", Bson::Int32(members)) => {
-                let members = u32::try_from(*members).map_err(|error| invalid(&error.to_string()));
-                concern.w = Some(Acknowledgment::Servers(members?));
-            }
-            ("w", Bson::String(name)) => concern.w = Some(Acknowledgment::Named(name.clone())),
-            ("journal" | "j", Bson::Boolean(journal)) => concern.journal = Some(*journal),
-            ("wtimeoutMS" | "wtimeout", Bson::Int32(time)) => {
-                concern.timeout = Some(Duration::from_millis(time.unsigned_abs().into()));
-            }
-            _ => return Err(invalid(&format!("{name}: {value} is no part of a write concern"))),
-        }
-    }
-    Ok(concern)
-}
+use super::operate::{Reason, Result, all};
+use crate::unified::format::{Node, Object};
 
 /// Sets those options of an operation that its arguments have.
 macro_rules! set {
@@ -106,31 +26,46 @@ macro_rules! set {
     };
 }
 
-async fn run<R: Runtime>(
+pub(super) use set;
+
+/// Runs an operation on a collection.
+pub(super) async fn run<R: Runtime>(
     collection: &Collection<R>,
     name: &str,
     arguments: Object,
 ) -> Result<Option<Bson>, Reason> {
-    let documents =
-        |documents: Vec<Document>| Bson::Array(documents.into_iter().map(Bson::Document).collect());
     let any = |document: Option<Document>| document.map_or(Bson::Null, Bson::Document);
     let number = |count: u64| Bson::Int64(count.cast_signed());
     Ok(Some(match name {
-        "find" => {
-            let cursor = collection.find(find(arguments)?).await?;
-            documents(cursor.collect().await?)
-        }
+        "find" => all(collection.find(find(arguments)?).await?).await?,
         "findOne" => any(collection.find_one(find_one(arguments)?).await?),
-        "aggregate" => {
-            let cursor = collection.aggregate::<Document>(aggregate(arguments)?).await?;
-            documents(cursor.collect().await?)
-        }
+        "aggregate" => all(collection.aggregate::<Document>(aggregate(arguments)?).await?).await?,
         "countDocuments" => number(collection.count_documents(count(arguments)?).await?),
         "count" => number(collection.count(old_count(arguments)?).await?),
         "estimatedDocumentCount" => {
             number(collection.estimated_document_count(estimate(arguments)?).await?)
         }
         "distinct" => Bson::Array(collection.distinct(distinct(arguments)?).await?),
+        "findOneAndDelete" => {
+            any(collection.find_one_and_delete(find_one_and_delete(arguments)?).await?)
+        }
+        "findOneAndReplace" => {
+            any(collection.find_one_and_replace(find_one_and_replace(arguments)?).await?)
+        }
+        "findOneAndUpdate" => {
+            any(collection.find_one_and_update(find_one_and_update(arguments)?).await?)
+        }
+        _ => return write(collection, name, arguments).await,
+    }))
+}
+
+/// Runs an operation that writes.
+async fn write<R: Runtime>(
+    collection: &Collection<R>,
+    name: &str,
+    arguments: Object,
+) -> Result<Option<Bson>, Reason> {
+    Ok(Some(match name {
         "insertOne" => {
             let result = collection.insert_one(insert_one(arguments)?).await?;
             let id = doc! { "insertedId": result.inserted_id };
@@ -146,37 +81,26 @@ async fn run<R: Runtime>(
         "replaceOne" => updated(collection.replace_one(replace(arguments)?).await?),
         "deleteOne" => deleted(&collection.delete_one(delete(arguments)?).await?),
         "deleteMany" => deleted(&collection.delete_many(delete(arguments)?).await?),
-        "findOneAndDelete" => {
-            any(collection.find_one_and_delete(find_one_and_delete(arguments)?).await?)
-        }
-        "findOneAndReplace" => {
-            any(collection.find_one_and_replace(find_one_and_replace(arguments)?).await?)
-        }
-        "findOneAndUpdate" => {
-            any(collection.find_one_and_update(find_one_and_update(arguments)?).await?)
-        }
         "bulkWrite" => {
             Bson::Document(written(&collection.bulk_write(bulk_write(arguments)?).await?))
         }
-        other => {
-            return Err(arguments
-                .broken(format!("is of {other}, which is not called here"))
-                .into());
-        }
+        _ => return super::administer::on_collection(collection, name, arguments).await,
     }))
 }
 
-fn find(mut of: Object) -> Result<Find> {
+pub(super) fn find(mut of: Object) -> Result<Find> {
     let mut find = Find::new(of.required("filter", Node::document)?);
     set!(of, find: allow_disk_use "allowDiskUse" Node::boolean,
         allow_partial_results "allowPartialResults" Node::boolean, batch_size "batchSize" int,
-        collation "collation" Node::document, comment "comment" Node::any, hint "hint" hint,
-        let_vars "let" Node::document, limit "limit" Node::integer, max "max" Node::document,
-        max_time "maxTimeMS" millis, min "min" Node::document,
+        collation "collation" Node::document, comment "comment" Node::any,
+        cursor_type "cursorType" cursor_type, hint "hint" hint, let_vars "let" Node::document,
+        limit "limit" Node::integer, max "max" Node::document,
+        max_await_time "maxAwaitTimeMS" millis, max_time "maxTimeMS" millis,
+        min "min" Node::document,
         no_cursor_timeout "noCursorTimeout" Node::boolean, projection "projection" Node::document,
         raw_data "rawData" Node::boolean, return_key "returnKey" Node::boolean,
         show_record_id "showRecordId" Node::boolean, skip "skip" Node::integer,
-        sort "sort" Node::document);
+        sort "sort" Node::document, timeout_mode "timeoutMode" timeout_mode);
     of.finish().map(|()| find)
 }
 
@@ -190,14 +114,15 @@ fn find_one(mut of: Object) -> Result<FindOne> {
     of.finish().map(|()| find)
 }
 
-fn aggregate(mut of: Object) -> Result<Aggregate> {
+pub(super) fn aggregate(mut of: Object) -> Result<Aggregate> {
     let pipeline = of.required("pipeline", |node| node.list(Node::document))?;
     let mut aggregate = Aggregate::new(pipeline);
     set!(of, aggregate: allow_disk_use "allowDiskUse" Node::boolean, batch_size "batchSize" int,
         bypass_document_validation "bypassDocumentValidation" Node::boolean,
         collation "collation" Node::document, comment "comment" Node::any, hint "hint" hint,
-        let_vars "let" Node::document, max_time "maxTimeMS" millis,
-        raw_data "rawData" Node::boolean);
+        let_vars "let" Node::document, max_await_time "maxAwaitTimeMS" millis,
+        max_time "maxTimeMS" millis, raw_data "rawData" Node::boolean,
+        timeout_mode "timeoutMode" timeout_mode);
     of.finish().map(|()| aggregate)
 }
 
@@ -357,13 +282,28 @@ fn model(node: Node) -> Result<WriteModel> {
     of.finish().map(|()| model)
 }
 
-fn int(node: Node) -> Result<i32> {
+pub(super) fn int(node: Node) -> Result<i32> {
     let refused = node.refuse("must be a number of 32 bits");
     i32::try_from(node.integer()?).map_err(|_| refused)
 }
 
-fn millis(node: Node) -> Result<Duration> {
+pub(super) fn millis(node: Node) -> Result<Duration> {
     node.count().map(Duration::from_millis)
+}
+
+pub(super) fn timeout_mode(node: Node) -> Result<TimeoutMode> {
+    node.one_of(&[
+        ("cursorLifetime", TimeoutMode::CursorLifetime),
+        ("iteration", TimeoutMode::Iteration),
+    ])
+}
+
+pub(super) fn cursor_type(node: Node) -> Result<CursorType> {
+    node.one_of(&[
+        ("nonTailable", CursorType::NonTailable),
+        ("tailable", CursorType::Tailable),
+        ("tailableAwait", CursorType::TailableAwait),
+    ])
 }
 
 fn hint(node: Node) -> Result<Hint> {
@@ -375,7 +315,7 @@ fn hint(node: Node) -> Result<Hint> {
     }
 }
 
-fn documents(node: Node) -> Result<Vec<Document>> {
+pub(super) fn documents(node: Node) -> Result<Vec<Document>> {
     node.list(Node::document)
 }
 
@@ -416,7 +356,7 @@ fn deleted(result: &DeleteResult) -> Bson {
     Bson::Document(if_acknowledged(result.acknowledged, count))
 }
 
-fn written(result: &BulkWriteResult) -> Document {
+pub(super) fn written(result: &BulkWriteResult) -> Document {
     let counts = doc! {
         "insertedCount": result.inserted_count.cast_signed(),
         "insertedIds": by_index(&result.inserted_ids),
@@ -427,38 +367,4 @@ fn written(result: &BulkWriteResult) -> Document {
         "upsertedIds": by_index(&result.upserted_ids),
     };
     if_acknowledged(result.acknowledged, counts)
-}
-
-/// Takes from an error of the driver what its interface tells of it.
-fn of_driver(error: &Error) -> Failed {
-    let mut found = match error.as_client() {
-        Some(client) => failed(client),
-        None => Failed::default(),
-    };
-    found.message = error.to_string();
-    found.labels = error.labels().into_iter().map(str::to_owned).collect();
-    let of_write = |code: i32, message: &str| doc! { "code": code, "errmsg": message };
-    match error {
-        Error::Write(write) => {
-            let mut reply = of_write(write.code, &write.message);
-            let details = write.details.as_ref().and_then(|raw| Document::try_from(raw).ok());
-            reply.extend(details.map(|info| ("errInfo".to_owned(), Bson::Document(info))));
-            found.reply = Some(reply);
-        }
-        Error::WriteConcern(concern) => {
-            let mut reply = of_write(concern.code, &concern.message);
-            reply.insert("codeName", concern.code_name.clone());
-            found.reply = Some(reply);
-        }
-        Error::BulkWrite(bulk) => {
-            found.result = Some(Bson::Document(written(&bulk.partial_result)));
-            let first = bulk.write_errors.values().next();
-            let concern = bulk.write_concern_error.as_ref();
-            let reply = first.map(|error| of_write(error.code, &error.message));
-            let reply = reply.or_else(|| concern.map(|error| of_write(error.code, &error.message)));
-            found.reply = reply.or(found.reply);
-        }
-        _ => {}
-    }
-    found
 }

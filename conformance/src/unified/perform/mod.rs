@@ -3,6 +3,7 @@
 //! One thread reads all events, and calls have threads of their own. When a call has ended, what
 //! its client has told until then is told before its end.
 
+mod administer;
 mod alarm;
 mod aside;
 mod call;
@@ -10,6 +11,7 @@ mod crud;
 mod defect;
 mod deployment;
 mod log;
+mod operate;
 mod servers;
 mod spans;
 
@@ -20,10 +22,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant as Clock};
 
+use bson::Document;
 use sdam_core::config::Options;
 use sdam_core::machine::Machine;
+use sdam_core::session::SessionOptions;
 use sdam_core::time::Instant;
 use sdam_core::topology::{EventKind, Topics};
+use sdam_driver::ClientSession;
 use sdam_host::{Client, Events};
 use tracing::dispatcher::with_default;
 
@@ -38,6 +43,7 @@ use alarm::Alarm;
 use aside::Aside;
 pub use deployment::{Deployment, Facts, Obstacle};
 use log::Log;
+use operate::Cursors;
 pub use servers::{Kind, StartError, start};
 use spans::Spans;
 
@@ -94,6 +100,8 @@ impl<'a, A: Adapter> Internal<'a, A> {
             began: Clock::now(),
             alarm: Alarm::start(),
             clients: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            cursors: Cursors::default(),
             calls: Vec::new(),
         };
         stage.play(Play::new(file, test))
@@ -106,14 +114,14 @@ struct Stage<'a, A: Adapter> {
     began: Clock,
     alarm: Alarm,
     clients: BTreeMap<String, Opened<A>>,
+    sessions: BTreeMap<String, ClientSession<A::Runtime>>,
+    cursors: Cursors<A::Runtime>,
     calls: Vec<(Token, Aside<CallResult>)>,
 }
 
 /// A client, and what it tells: without commands from the very first event on, and its commands.
 struct Opened<A: Adapter> {
-    client: Client<A::Runtime>,
-    /// Its timeoutMS.
-    limit: Option<Duration>,
+    client: sdam_driver::Client<A::Runtime>,
     events: [Events; 2],
     log: Log,
     spans: Spans,
@@ -133,18 +141,25 @@ impl<A: Adapter> Stage<'_, A> {
     }
 
     fn play(mut self, mut play: Play) -> Result<(), Fault> {
-        let (mut out, mut opened) = (Vec::new(), Vec::new());
+        let (mut out, mut opened, mut started) = (Vec::new(), Vec::new(), Vec::new());
         play.tick(self.now().into(), &mut out);
         loop {
             for action in std::mem::take(&mut out) {
                 match action {
                     Action::Finished(result) => return result,
                     Action::Open(client) => opened.push(self.open(client)),
+                    Action::Start { session, client, options } => {
+                        started.extend(self.start(session, &client, options));
+                    }
                     action => self.calls.extend(self.call(action)),
                 }
             }
             for (client, result) in opened.drain(..) {
                 let input = Input::Opened { client: &client, result };
+                play.handle(self.now().into(), input, &mut out);
+            }
+            for (session, result) in started.drain(..) {
+                let input = Input::Started { session: &session, result };
                 play.handle(self.now().into(), input, &mut out);
             }
             if !out.is_empty() {
@@ -186,7 +201,6 @@ impl<A: Adapter> Stage<'_, A> {
     fn open(&mut self, client: OpenClient) -> (String, Result<(), Fault>) {
         let (log, spans) = (Log::default(), Spans::default());
         let opened = self.internal.deployment.options(&client).and_then(|options| {
-            let limit = options.timeout();
             let adapter = self.internal.adapter;
             let opened = match (client.spans, client.log_messages.is_empty()) {
                 (Some(with_commands), _) => {
@@ -198,21 +212,42 @@ impl<A: Adapter> Stage<'_, A> {
                 }),
             };
             let (opened, events) = opened.map_err(|error| refused(&client.name, error))?;
-            Ok((opened, events, limit))
+            Ok((opened, events))
         });
-        let opened = opened.map(|(opened, events, limit)| {
+        let opened = opened.map(|(opened, events)| {
             // Nobody has run a command yet.
             let commands = opened.subscribe_to(Topics::COMMANDS);
             let events = [events, commands];
-            let opened = Opened { client: opened, limit, events, log, spans };
+            let client_of = sdam_driver::Client::new(opened);
+            let opened = Opened { client: client_of, events, log, spans };
             self.clients.insert(client.name.clone(), opened);
         });
         (client.name, opened)
     }
 
+    /// Starts a session; returns its name, and what came of it: nothing, if the client could not be
+    /// opened, which has ended the test.
+    fn start(
+        &mut self,
+        session: String,
+        client: &str,
+        options: SessionOptions,
+    ) -> Option<(String, Result<Document, Fault>)> {
+        let started = self.clients.get(client)?.client.start_session(options);
+        let started = started.map_err(|error| refused(&session, error)).and_then(|started| {
+            let id = started.id().map(Document::try_from);
+            let id = id.ok_or_else(|| Broken::new(&session, "it has no lsid"))?;
+            let id = id.map_err(|error| Broken::new(&session, error))?;
+            self.sessions.insert(session.clone(), started);
+            Ok(id)
+        });
+        Some((session, started))
+    }
+
     /// Begins a call; none if the client could not be opened, which has ended the test.
     fn call(&self, action: Action) -> Option<(Token, Aside<CallResult>)> {
-        let client = |name: &str| self.clients.get(name).map(|opened| opened.client.clone());
+        let driver = |name: &str| self.clients.get(name).map(|opened| opened.client.clone());
+        let client = |name: &str| driver(name).map(|driver| driver.client().clone());
         match action {
             Action::Internal(token, command) => {
                 // Clients of several mongos may have had any of them do what this one undoes.
@@ -224,15 +259,22 @@ impl<A: Adapter> Stage<'_, A> {
                 let call = move || call::internal(clients, everywhere, command);
                 Some((token, self.aside(call)))
             }
-            Action::Run { token, client: name, database, command, read_preference, timeout } => {
+            Action::Run { token, client: name, database, command } => {
                 let client = client(&name)?;
-                let limits = (timeout, self.clients.get(&name)?.limit);
-                let call = move || call::run(client, limits, database, command, read_preference);
-                Some((token, self.aside(call)))
+                Some((token, self.aside(move || call::run(client, database, command))))
             }
             Action::Operate(token, operate) => {
-                let client = client(&operate.client)?;
-                Some((token, self.aside(move || crud::operate(client, *operate))))
+                let (client, cursors) = (driver(&operate.client)?, self.cursors.clone());
+                let session = match &operate.session {
+                    Some(name) => Some(self.sessions.get(name)?.clone()),
+                    None => None,
+                };
+                let call = move || operate::operate(client, session, cursors, *operate);
+                Some((token, self.aside(call)))
+            }
+            Action::Session(token, name, call) => {
+                let session = self.sessions.get(&name)?.clone();
+                Some((token, self.aside(move || operate::of_session(session, call))))
             }
             Action::Append { token, client: name, name: library, version, platform } => {
                 let client = client(&name)?;
@@ -243,7 +285,7 @@ impl<A: Adapter> Stage<'_, A> {
                 let client = client(&name)?;
                 Some((token, self.aside(move || call::close(client))))
             }
-            Action::Open(_) | Action::Finished(_) => None,
+            Action::Open(_) | Action::Start { .. } | Action::Finished(_) => None,
         }
     }
 

@@ -98,7 +98,8 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
             })
         }
         Kind::Sharded => {
-            let cluster = world().block_on(EmbeddedCluster::start(EmbeddedOptions::sharded(2)))?;
+            let options = EmbeddedOptions::sharded(2).with_keeps_data(true);
+            let cluster = world().block_on(EmbeddedCluster::start(options))?;
             let hosts: Vec<String> = cluster.addresses().iter().map(ToString::to_string).collect();
             Ok(Deployment {
                 name,
@@ -132,7 +133,7 @@ fn single(name: String, server: Server, login: Option<(String, String)>) -> Depl
 }
 
 fn load_balanced(name: String) -> Result<Deployment, StartError> {
-    let options = EmbeddedOptions::load_balanced(2);
+    let options = EmbeddedOptions::load_balanced(2).with_keeps_data(true);
     let cluster = world().block_on(EmbeddedCluster::start(options))?;
     let _entered = world().enter();
     let balancer = |targets: &[SocketAddr]| Forwarder::start(targets.to_vec());

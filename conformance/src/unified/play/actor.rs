@@ -35,6 +35,8 @@ pub(super) enum Wait {
     FailPoint { token: Token, name: String },
     /// The reply to an internal command, which is then looked at.
     Look { token: Token, look: Look, command: Box<Command> },
+    /// The answer whether a session is dirty.
+    Dirty { token: Token, wanted: bool },
     /// So many events of a client that match.
     Event { client: String, event: Box<ExpectedEvent>, count: usize, until: Instant },
     /// Another primary than this, as a client sees it.
@@ -71,9 +73,10 @@ impl Wait {
     /// Returns the call that this waits for.
     pub(super) const fn token(&self) -> Option<Token> {
         match self {
-            Self::Call(token) | Self::FailPoint { token, .. } | Self::Look { token, .. } => {
-                Some(*token)
-            }
+            Self::Call(token)
+            | Self::FailPoint { token, .. }
+            | Self::Look { token, .. }
+            | Self::Dirty { token, .. } => Some(*token),
             Self::Event { .. } | Self::Primary { .. } | Self::Thread { .. } | Self::Moment(_) => {
                 None
             }
@@ -87,7 +90,7 @@ impl Wait {
             | Self::Primary { until, .. }
             | Self::Thread { until, .. }
             | Self::Moment(until) => Some(*until),
-            Self::Call(_) | Self::FailPoint { .. } | Self::Look { .. } => None,
+            Self::Call(_) | Self::FailPoint { .. } | Self::Look { .. } | Self::Dirty { .. } => None,
         }
     }
 }

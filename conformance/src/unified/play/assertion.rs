@@ -41,6 +41,14 @@ pub(super) fn check(
             let found = play.entities.client(place, &client)?.checked_out;
             ensure(found == wanted, place, format!("{wanted} connections checked out"), found)?;
         }
+        "assertSameLsidOnLastTwoCommands" | "assertDifferentLsidOnLastTwoCommands" => {
+            let client = arguments::read(place, given, |it| it.required("client", Node::string))?;
+            let is_same = operation.name == "assertSameLsidOnLastTwoCommands";
+            let found = play.entities.client(place, &client)?.has_same_lsid();
+            let words = |is_same: bool| format!("{} lsid", if is_same { "one" } else { "another" });
+            let found_words = found.map_or_else(|| "no two commands with lsid".to_owned(), words);
+            ensure(found == Some(is_same), place, words(is_same), found_words)?;
+        }
         "recordTopologyDescription" => {
             let (client, id) = arguments::read(place, given, |arguments| {
                 let client = arguments.required("client", Node::string)?;

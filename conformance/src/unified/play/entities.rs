@@ -16,7 +16,7 @@ use super::observed::Observed;
 use super::traced::Traced;
 use super::wrong;
 use crate::spec::Difference;
-use crate::unified::format::{ClientEntity, CollectionOptions};
+use crate::unified::format::{ClientEntity, CollectionOptions, EventKind as Kind};
 use crate::unified::matching;
 
 /// An entity.
@@ -25,6 +25,10 @@ pub(super) enum Entity {
     Client(Box<Client>),
     Database(Box<Database>),
     Collection(Box<Collection>),
+    /// A session, by its logical session id once it has started.
+    Session(Option<Document>),
+    /// A cursor of a client.
+    Cursor(String),
     /// An entity that the client has no interface for; operations that name it are not played.
     Unavailable,
     /// A thread, by its place among the actors.
@@ -139,6 +143,17 @@ impl Client {
         is_ignored
     }
 
+    /// Returns whether the last two commands that were told had the same logical session id; `None`
+    /// if fewer were told, or if one had none.
+    pub(super) fn has_same_lsid(&self) -> Option<bool> {
+        let started = |event: &&Observed| event.kind == Kind::CommandStarted;
+        let mut ids = self.observed.iter().rev().filter(started).map(|event| {
+            let command = event.fields.get_document("command").ok();
+            command.and_then(|command| command.get_document("lsid").ok())
+        });
+        Some(ids.next()?? == ids.next()??)
+    }
+
     /// Returns whether the pools of all servers with data have minPoolSize connections, once it is
     /// known of every server whether it has data.
     pub(super) fn is_populated(&self) -> bool {
@@ -179,6 +194,8 @@ impl Entity {
             Self::Client(_) => "a client",
             Self::Database(_) => "a database",
             Self::Collection(_) => "a collection",
+            Self::Session(_) => "a session",
+            Self::Cursor(_) => "a cursor",
             Self::Unavailable => "an entity without an interface",
             Self::Thread(_) => "a thread",
             Self::Topology(_) => "a topology description",
@@ -226,6 +243,29 @@ impl Entities {
         }
     }
 
+    /// Returns the name of the client of a database or a collection.
+    pub(super) fn client_of(&self, place: &str, name: &str) -> Result<&str, Difference> {
+        match self.0.get(name) {
+            Some(Entity::Database(database)) => Ok(&database.client),
+            Some(Entity::Collection(collection)) => Ok(&collection.database.client),
+            other => Err(missing(place, "a database or a collection", name, other)),
+        }
+    }
+
+    pub(super) fn session(&self, place: &str, name: &str) -> Result<(), Difference> {
+        match self.0.get(name) {
+            Some(Entity::Session(_)) => Ok(()),
+            other => Err(missing(place, "a session", name, other)),
+        }
+    }
+
+    /// Takes the logical session id of a session.
+    pub(super) fn started(&mut self, name: &str, id: Document) {
+        if let Some(Entity::Session(known)) = self.0.get_mut(name) {
+            *known = Some(id);
+        }
+    }
+
     pub(super) fn thread(&self, place: &str, name: &str) -> Result<usize, Difference> {
         match self.0.get(name) {
             Some(Entity::Thread(index)) => Ok(*index),
@@ -261,8 +301,41 @@ impl matching::Entities for Entities {
         }
     }
 
-    // There are no sessions yet.
-    fn session_id(&self, _: &str) -> Option<Document> {
-        None
+    fn session_id(&self, name: &str) -> Option<Document> {
+        match self.0.get(name) {
+            Some(Entity::Session(id)) => id.clone(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Document, doc};
+
+    use super::{Client, Kind, Observed};
+    use crate::unified::format::{Entity, Node};
+
+    fn has_same_lsid(events: &[(Kind, Document)]) -> Option<bool> {
+        let node = Node::at("entity", doc! { "client": { "id": "client0" } });
+        let Ok(Entity::Client(entity)) = Entity::read(node) else { panic!("a client") };
+        let mut client = Client::new(*entity);
+        let observed = events.iter().map(|(kind, command)| Observed {
+            kind: *kind,
+            fields: doc! { "command": command.clone() },
+        });
+        client.observed.extend(observed);
+        client.has_same_lsid()
+    }
+
+    #[test]
+    fn the_last_two_commands_have_one_session_or_two() {
+        let with = |id| (Kind::CommandStarted, doc! { "ping": 1, "lsid": { "id": id } });
+        let done = || (Kind::CommandSucceeded, doc! {});
+        assert_eq!(has_same_lsid(&[with(2), with(1), done(), with(1), done()]), Some(true));
+        assert_eq!(has_same_lsid(&[with(1), with(1), with(2)]), Some(false));
+        assert_eq!(has_same_lsid(&[with(1), done()]), None);
+        let without = (Kind::CommandStarted, doc! { "ping": 1 });
+        assert_eq!(has_same_lsid(&[with(1), without, with(1)]), None);
     }
 }

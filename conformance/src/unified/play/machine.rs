@@ -6,6 +6,7 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use sdam_core::config::ServerAddress;
 use sdam_core::machine::Machine;
+use sdam_core::session::SessionOptions;
 use sdam_core::time::{Instant, Time};
 use sdam_core::topology::EventKind as Told;
 
@@ -57,21 +58,53 @@ pub struct Command {
     pub tolerated: Option<i32>,
 }
 
-/// An operation on a collection, to be called as applications call it.
+/// An operation, to be called as applications call it.
 #[derive(Clone, Debug)]
 pub struct Operate {
     /// The client.
     pub client: String,
-    /// The database.
-    pub database: String,
-    /// The collection.
-    pub collection: String,
-    /// The options of the collection, and of the database where it has none.
+    /// The thing that has the operation.
+    pub subject: Subject,
+    /// The options of the operation, of the collection where it has none, and of the database where
+    /// neither has any.
     pub options: CollectionOptions,
+    /// The session, by its name in the test.
+    pub session: Option<String>,
     /// The name of the operation.
     pub name: String,
-    /// Its arguments, which the caller reads strictly.
+    /// Its other arguments, which the caller reads strictly.
     pub arguments: Document,
+    /// The name under which a cursor is kept that it opens.
+    pub save_as: Option<String>,
+}
+
+/// The thing that an operation is called on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The client.
+    Client,
+    /// A database of this name.
+    Database(String),
+    /// A collection.
+    Collection {
+        /// The name of its database.
+        database: String,
+        /// Its own.
+        name: String,
+    },
+    /// A cursor that was kept under this name.
+    Cursor(String),
+}
+
+/// A call of a session's interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfSession {
+    /// End it.
+    End,
+    /// Return whether a network error came upon one of its commands.
+    IsDirty,
+    /// Return the time of its snapshot.
+    SnapshotTime,
 }
 
 /// A request to the caller.
@@ -82,7 +115,16 @@ pub enum Action {
     Open(OpenClient),
     /// Have the internal client run a command.
     Internal(Token, Command),
-    /// Have a client run a command.
+    /// Start a session of a client; [`Input::Started`] says what came of it.
+    Start {
+        /// Its name.
+        session: String,
+        /// The client.
+        client: String,
+        /// Its options.
+        options: SessionOptions,
+    },
+    /// Have a client run a command that sets a fail point, and tell the server that has replied.
     Run {
         /// The call.
         token: Token,
@@ -92,13 +134,11 @@ pub enum Action {
         database: String,
         /// The command.
         command: Document,
-        /// The read preference.
-        read_preference: Option<Document>,
-        /// The limit of all of it.
-        timeout: Option<Duration>,
     },
-    /// Call an operation on a collection.
+    /// Call an operation.
     Operate(Token, Box<Operate>),
+    /// Call a session.
+    Session(Token, String, OfSession),
     /// Have a client append the name of a library, its version and its platform.
     Append {
         /// The call.
@@ -141,6 +181,13 @@ pub enum Input<'a> {
         client: &'a str,
         /// The reason why it cannot be opened, if it cannot.
         result: Result<(), Fault>,
+    },
+    /// A session was started, or cannot be.
+    Started {
+        /// Its name.
+        session: &'a str,
+        /// Its logical session id, or the reason why it cannot be started.
+        result: Result<Document, Fault>,
     },
     /// A client tells of an event. What it has told before a call has ended is told before that.
     Told {
@@ -458,7 +505,9 @@ impl Play {
                 (self.actors[*index].is_idle(), "the end of the thread".to_owned())
             }
             Wait::Moment(_) => return Ok(is_late),
-            Wait::Call(_) | Wait::FailPoint { .. } | Wait::Look { .. } => return Ok(false),
+            Wait::Call(_) | Wait::FailPoint { .. } | Wait::Look { .. } | Wait::Dirty { .. } => {
+                return Ok(false);
+            }
         };
         match (is_met, is_late) {
             (false, true) => Err(wrong(place, wanted, "nothing of the kind in time")),
@@ -580,6 +629,7 @@ impl Play {
         let settled = match current.wait {
             Wait::FailPoint { name, .. } => self.fail_point_set(&current.place, name, result),
             Wait::Look { look, command, .. } => looked(&current.place, &look, &command, result),
+            Wait::Dirty { wanted, .. } => is_dirty(&current.place, wanted, result),
             _ => operation::settle(self, &current.place, &current.operation, result)
                 .map_err(Fault::from),
         };
@@ -634,6 +684,16 @@ fn looked(
     }
 }
 
+/// Compares whether a session is dirty with what was wanted.
+fn is_dirty(place: &str, wanted: bool, result: Result<Ended, Box<Failed>>) -> Result<(), Fault> {
+    let words = |is: bool| format!("a session that is {}dirty", if is { "" } else { "not " });
+    match result {
+        Ok(Ended { result: Some(Bson::Boolean(found)), .. }) if found == wanted => Ok(()),
+        Ok(_) => Err(wrong(place, words(wanted), words(!wanted)).into()),
+        Err(failed) => Err(wrong(place, words(wanted), failed.message).into()),
+    }
+}
+
 impl Machine for Play {
     type Input<'a> = Input<'a>;
     type Action = Action;
@@ -642,6 +702,14 @@ impl Machine for Play {
         self.tick(now, out);
         match input {
             Input::Opened { client, result } => self.opened(client, result, now, out),
+            Input::Started { session, result } => match result {
+                Ok(id) => {
+                    self.entities.started(session, id);
+                    self.advance(now, out);
+                }
+                Err(fault) if matches!(self.phase, Phase::Running) => self.fail(fault, now, out),
+                Err(_) => {}
+            },
             Input::Told { client, event } => {
                 if let Some(client) = self.entities.teller(client) {
                     client.told(event);

@@ -20,6 +20,7 @@ mod need;
 mod observed;
 mod operation;
 mod runner;
+mod session;
 #[cfg(test)]
 mod tests;
 mod traced;
@@ -27,7 +28,9 @@ mod traced;
 pub use failed::Failed;
 pub use fault::{Broken, Fault};
 pub use logged::Logged;
-pub use machine::{Action, Command, Ended, Input, OpenClient, Operate, Play, Token};
+pub use machine::{
+    Action, Command, Ended, Input, OfSession, OpenClient, Operate, Play, Subject, Token,
+};
 pub use need::needs;
 pub use observed::Observed;
 pub use traced::Traced;

@@ -10,7 +10,7 @@ use crate::unified::format::{Entity, File, Node, Operation, Test};
 
 /// The kind of an entity that operations are called on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Client,
     ClientEncryption,
     Database,
@@ -20,64 +20,22 @@ enum Kind {
     Thread,
 }
 
-/// The operations that call the client's interface.
-const OURS: &[(Kind, &str)] =
-    &[(Kind::Client, "appendMetadata"), (Kind::Client, "close"), (Kind::Database, "runCommand")];
-
-/// The operations on collections that call the driver's interface.
-pub(super) const ON_COLLECTIONS: &[&str] = &[
-    "aggregate",
-    "bulkWrite",
-    "count",
-    "countDocuments",
-    "deleteMany",
-    "deleteOne",
-    "distinct",
-    "estimatedDocumentCount",
-    "find",
-    "findOne",
-    "findOneAndDelete",
-    "findOneAndReplace",
-    "findOneAndUpdate",
-    "insertMany",
-    "insertOne",
-    "replaceOne",
-    "updateMany",
-    "updateOne",
-];
-
-/// The suites that call them: the others come when operations have sessions and are retried.
-const SUITES_ON_COLLECTIONS: &[&str] =
-    &["command-logging-and-monitoring", "crud/unified", "open-telemetry"];
-
-/// The operations that specifications define, and that the client has no interface for yet.
-const LACKING: &[(Kind, &[&str])] = &[
-    (
-        Kind::Client,
-        &[
-            "clientBulkWrite",
-            "createChangeStream",
-            "dropDatabase",
-            "listDatabaseNames",
-            "listDatabaseObjects",
-            "listDatabases",
-            "watch",
-        ],
-    ),
+/// The operations that call the driver's interface.
+pub(super) const OPERATIONS: &[(Kind, &[&str])] = &[
+    (Kind::Client, &["dropDatabase", "listDatabaseNames", "listDatabases"]),
     (
         Kind::Database,
         &[
             "aggregate",
-            "createChangeStream",
             "createCollection",
             "createCommandCursor",
             "dropCollection",
+            "dropDatabase",
             "listCollectionNames",
-            "listCollectionObjects",
             "listCollections",
             "modifyCollection",
+            "runCommand",
             "runCursorCommand",
-            "watch",
         ],
     ),
     (
@@ -87,17 +45,13 @@ const LACKING: &[(Kind, &[&str])] = &[
             "bulkWrite",
             "count",
             "countDocuments",
-            "createChangeStream",
             "createFindCursor",
             "createIndex",
-            "createSearchIndex",
-            "createSearchIndexes",
             "deleteMany",
             "deleteOne",
             "distinct",
             "dropIndex",
             "dropIndexes",
-            "dropSearchIndex",
             "estimatedDocumentCount",
             "find",
             "findOne",
@@ -108,54 +62,101 @@ const LACKING: &[(Kind, &[&str])] = &[
             "insertOne",
             "listIndexNames",
             "listIndexes",
-            "listSearchIndexes",
-            "mapReduce",
             "rename",
             "replaceOne",
             "updateMany",
             "updateOne",
+        ],
+    ),
+];
+
+/// The suites that call them, whole or by what their names begin with: the others come when their
+/// tests are judged with them.
+const SUITES: &[&str] = &[
+    "causal-consistency",
+    "client-backpressure",
+    "command-logging-and-monitoring",
+    "crud/unified",
+    "open-telemetry",
+    "run-command",
+    "runner",
+    "sessions",
+];
+
+/// The operation that every suite calls.
+const RUN_COMMAND: &str = "runCommand";
+
+/// The operations on cursors.
+pub(super) const ON_CURSORS: &[&str] = &["close", "iterateOnce", "iterateUntilDocumentOrError"];
+
+/// The operations that specifications define, and that the driver has no interface for yet, or the
+/// runner no call.
+const LACKING: &[(Kind, &[&str])] = &[
+    (Kind::Client, &["clientBulkWrite", "createChangeStream", "listDatabaseObjects", "watch"]),
+    (Kind::Database, &["createChangeStream", "listCollectionObjects", "watch"]),
+    (
+        Kind::Collection,
+        &[
+            "createChangeStream",
+            "createSearchIndex",
+            "createSearchIndexes",
+            "dropSearchIndex",
+            "listSearchIndexes",
+            "mapReduce",
             "updateSearchIndex",
             "watch",
         ],
     ),
 ];
 
-/// The special operations that are about sessions.
+/// The operations of sessions and of the runner that are about transactions.
+const OF_TRANSACTIONS: &[&str] = &[
+    "abortTransaction",
+    "assertSessionPinned",
+    "assertSessionTransactionState",
+    "assertSessionUnpinned",
+    "commitTransaction",
+    "startTransaction",
+    "targetedFailPoint",
+    "withTransaction",
+];
+
+/// The operations of the runner that are about other sessions, too.
 const OF_SESSIONS: &[&str] = &[
     "assertDifferentLsidOnLastTwoCommands",
     "assertSameLsidOnLastTwoCommands",
     "assertSessionDirty",
     "assertSessionNotDirty",
-    "assertSessionPinned",
-    "assertSessionTransactionState",
-    "assertSessionUnpinned",
-    "targetedFailPoint",
 ];
 
 /// Options that a driver need not have (CMAP, "Pool Options").
 const WAIT_QUEUE: &[&str] = &["waitQueueSize", "waitQueueMultiple"];
 
 const SESSIONS: &str = "sessions";
+const TRANSACTIONS: &str = "transactions";
 const ENCRYPTION: &str = "client-side encryption";
 
 /// Returns what the client lacks for a test, in the order in which the test asks for it: the names
-/// of operations, and of what stands above one command. None if it can be played.
+/// of operations, and of what stands above them. None if it can be played.
 pub fn needs(suite: &str, file: &File, test: &Test) -> Vec<String> {
-    let has_collections = SUITES_ON_COLLECTIONS.iter().any(|it| suite.starts_with(it));
-    let mut needs = Needs { has_collections, ..Needs::default() };
+    let calls_all = SUITES.iter().any(|it| suite.starts_with(it));
+    let mut needs = Needs { calls_all, ..Needs::default() };
     for entity in &file.entities {
         needs.entity(entity);
     }
     for operation in &test.operations {
         needs.operation(operation);
     }
-    asked(file, test).into_iter().for_each(|need| needs.add(need));
+    if !calls_all {
+        asked(file, test).into_iter().for_each(|need| needs.add(need));
+    }
     needs.found
 }
 
 #[derive(Debug, Default)]
 struct Needs {
-    has_collections: bool,
+    /// True if the suite calls whatever there is.
+    calls_all: bool,
     kinds: BTreeMap<String, Kind>,
     found: Vec<String>,
     /// Those that are in `found`.
@@ -185,7 +186,12 @@ impl Needs {
             }
             Entity::Database { .. } => Kind::Database,
             Entity::Collection { .. } => Kind::Collection,
-            Entity::Session { .. } => Kind::Session,
+            Entity::Session { options, .. } => {
+                if options.contains_key("defaultTransactionOptions") {
+                    self.add(TRANSACTIONS);
+                }
+                Kind::Session
+            }
             Entity::Bucket { .. } => Kind::Bucket,
             Entity::Thread { .. } => Kind::Thread,
         };
@@ -198,22 +204,24 @@ impl Needs {
         }
         let name = operation.name.as_str();
         match self.kinds.get(&operation.object).copied() {
-            Some(Kind::Session) => self.add(SESSIONS),
+            Some(Kind::Session) if !self.calls_all => self.add(SESSIONS),
+            Some(Kind::Session) if OF_TRANSACTIONS.contains(&name) => self.add(TRANSACTIONS),
             Some(Kind::Bucket) => self.add("GridFS"),
             Some(Kind::ClientEncryption) => self.add(ENCRYPTION),
-            Some(kind) if OURS.contains(&(kind, name)) => {}
-            Some(Kind::Collection) if self.has_collections && ON_COLLECTIONS.contains(&name) => {}
             // One that no specification defines fails its test, and is nothing to wait for.
             Some(kind) => {
-                let mut lacking = LACKING.iter().filter(|(of, _)| *of == kind);
-                if lacking.any(|(_, names)| names.contains(&name)) {
+                let has = |table: &[(Kind, &[&str])]| {
+                    table.iter().any(|(of, names)| *of == kind && names.contains(&name))
+                };
+                let is_left = !self.calls_all && name != RUN_COMMAND && has(OPERATIONS);
+                if is_left || has(LACKING) {
                     self.add(name);
                 }
             }
             // What saves its result, such as a cursor, is needed itself.
             None => {}
         }
-        if operation.arguments.contains_key("session") {
+        if !self.calls_all && operation.arguments.contains_key("session") {
             self.add(SESSIONS);
         }
     }
@@ -221,7 +229,8 @@ impl Needs {
     /// A malformed argument is none of this: the test fails for it when it is played.
     fn special(&mut self, name: &str, arguments: &Document) {
         match name {
-            name if OF_SESSIONS.contains(&name) => self.add(SESSIONS),
+            name if OF_TRANSACTIONS.contains(&name) => self.add(TRANSACTIONS),
+            name if OF_SESSIONS.contains(&name) && !self.calls_all => self.add(SESSIONS),
             "createEntities" => {
                 for entity in entities("", arguments).unwrap_or_default() {
                     self.entity(&entity);

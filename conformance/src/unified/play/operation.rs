@@ -1,20 +1,21 @@
 //! Operations on entities: each one call of the client's interface (Unified Test Format, "Entity
 //! Test Operations").
 
-use std::time::Duration;
-
-use bson::Bson;
+use bson::{Bson, Document};
 
 use super::actor::Wait;
 use super::arguments;
 use super::entities::{Collection, Database, Entity};
 use super::failed::Failed;
-use super::machine::{Action, Ended, Operate, Play};
-use super::need;
+use super::machine::{Action, Ended, OfSession, Operate, Play, Subject, Token};
+use super::need::{self, Kind};
 use super::wrong;
 use crate::spec::Difference;
 use crate::unified::format::{CollectionOptions, Expectation, Node, Operation};
 use crate::unified::matching::Matcher;
+
+/// The operations whose result is a cursor.
+const OPENING: [&str; 2] = ["createCommandCursor", "createFindCursor"];
 
 /// Calls the client's interface for an operation.
 pub(super) fn start(
@@ -24,48 +25,34 @@ pub(super) fn start(
     out: &mut Vec<Action>,
 ) -> Result<Wait, Difference> {
     let token = play.token();
-    let (name, client) = (operation.name.as_str(), operation.object.clone());
+    let (name, object) = (operation.name.as_str(), operation.object.clone());
+    let none = |arguments| arguments::read(place, arguments, |_| Ok(()));
+    let is_ours =
+        |kind| need::OPERATIONS.iter().any(|(of, ours)| *of == kind && ours.contains(&name));
     let action = match (play.entities.any(place, &operation.object)?, name) {
         (Entity::Client(_), "close") => {
-            arguments::read(place, &operation.arguments, |_| Ok(()))?;
-            Action::Close { token, client }
+            none(&operation.arguments)?;
+            Action::Close { token, client: object }
         }
-        (Entity::Client(_), "appendMetadata") => {
-            let info = arguments::read(place, &operation.arguments, |arguments| {
-                arguments.required("driverInfoOptions", |node| {
-                    let mut info = node.object()?;
-                    let name = info.required("name", Node::string)?;
-                    let version = info.optional("version", Node::string)?;
-                    let platform = info.optional("platform", Node::string)?;
-                    info.finish()?;
-                    Ok((name, version, platform))
-                })
-            })?;
-            let (name, version, platform) = info;
-            Action::Append { token, client, name, version, platform }
+        (Entity::Client(_), "appendMetadata") => append(place, operation, token)?,
+        (Entity::Session(_), "endSession") => {
+            none(&operation.arguments)?;
+            Action::Session(token, object, OfSession::End)
         }
-        (Entity::Database(database), "runCommand") => {
-            let (command, read_preference, timeout) =
-                arguments::read(place, &operation.arguments, |arguments| {
-                    arguments.required("commandName", Node::string)?;
-                    let command = arguments.required("command", Node::document)?;
-                    let preference = arguments.optional("readPreference", Node::document)?;
-                    let timeout = arguments.optional("timeoutMS", Node::integer)?;
-                    Ok((command, preference, timeout))
-                })?;
-            let timeout = timeout.or(database.options.timeout_ms);
-            let timeout = timeout.and_then(|millis| u64::try_from(millis).ok());
-            Action::Run {
-                token,
-                client: database.client.clone(),
-                database: database.name.clone(),
-                command,
-                read_preference,
-                timeout: timeout.map(Duration::from_millis),
-            }
+        (Entity::Session(_), "getSnapshotTime") => {
+            none(&operation.arguments)?;
+            Action::Session(token, object, OfSession::SnapshotTime)
         }
-        (Entity::Collection(collection), name) if need::ON_COLLECTIONS.contains(&name) => {
-            let Collection { database, name: collection, options } = (**collection).clone();
+        (Entity::Client(_), _) if is_ours(Kind::Client) => {
+            let of = (object, Subject::Client, CollectionOptions::default());
+            operate(play, place, operation, token, of)?
+        }
+        (Entity::Database(database), _) if is_ours(Kind::Database) => {
+            let Database { client, name, options } = (**database).clone();
+            operate(play, place, operation, token, (client, Subject::Database(name), options))?
+        }
+        (Entity::Collection(collection), _) if is_ours(Kind::Collection) => {
+            let Collection { database, name, options } = (**collection).clone();
             let Database { client, name: database, options: defaults } = database;
             let options = CollectionOptions {
                 read_concern: options.read_concern.or(defaults.read_concern),
@@ -73,9 +60,12 @@ pub(super) fn start(
                 write_concern: options.write_concern.or(defaults.write_concern),
                 timeout_ms: options.timeout_ms.or(defaults.timeout_ms),
             };
-            let (name, arguments) = (name.to_owned(), operation.arguments.clone());
-            let operate = Operate { client, database, collection, options, name, arguments };
-            Action::Operate(token, Box::new(operate))
+            let of = (client, Subject::Collection { database, name }, options);
+            operate(play, place, operation, token, of)?
+        }
+        (Entity::Cursor(client), _) if need::ON_CURSORS.contains(&name) => {
+            let of = (client.clone(), Subject::Cursor(object), CollectionOptions::default());
+            operate(play, place, operation, token, of)?
         }
         _ => {
             let wanted = format!("an operation that {} has", operation.object);
@@ -86,6 +76,55 @@ pub(super) fn start(
     Ok(Wait::Call(token))
 }
 
+fn append(place: &str, operation: &Operation, token: Token) -> Result<Action, Difference> {
+    let (name, version, platform) = arguments::read(place, &operation.arguments, |arguments| {
+        arguments.required("driverInfoOptions", |node| {
+            let mut info = node.object()?;
+            let name = info.required("name", Node::string)?;
+            let version = info.optional("version", Node::string)?;
+            let platform = info.optional("platform", Node::string)?;
+            info.finish()?;
+            Ok((name, version, platform))
+        })
+    })?;
+    Ok(Action::Append { token, client: operation.object.clone(), name, version, platform })
+}
+
+/// Takes out the arguments that all operations have in common, and leaves the others to the caller.
+fn operate(
+    play: &Play,
+    place: &str,
+    operation: &Operation,
+    token: Token,
+    (client, subject, mut options): (String, Subject, CollectionOptions),
+) -> Result<Action, Difference> {
+    let mut arguments = operation.arguments.clone();
+    let (session, limit) = arguments::read(place, &common(&mut arguments), |common| {
+        let session = common.optional("session", Node::string)?;
+        Ok((session, common.optional("timeoutMS", Node::integer)?))
+    })?;
+    if let Some(session) = &session {
+        play.entities.session(place, session)?;
+    }
+    options.timeout_ms = limit.or(options.timeout_ms);
+    let save_as = operation.save_result_as.clone().filter(|_| opens(operation));
+    let name = operation.name.clone();
+    let operate = Operate { client, subject, options, session, name, arguments, save_as };
+    Ok(Action::Operate(token, Box::new(operate)))
+}
+
+fn common(arguments: &mut Document) -> Document {
+    let mut common = Document::new();
+    for name in ["session", "timeoutMS"] {
+        common.extend(arguments.remove(name).map(|value| (name.to_owned(), value)));
+    }
+    common
+}
+
+fn opens(operation: &Operation) -> bool {
+    OPENING.contains(&operation.name.as_str())
+}
+
 /// Compares the end of a call with what is expected of it, and saves its result.
 pub(super) fn settle(
     play: &mut Play,
@@ -93,6 +132,18 @@ pub(super) fn settle(
     operation: &Operation,
     result: Result<Ended, Box<Failed>>,
 ) -> Result<(), Difference> {
+    if let (Ok(_), Some(name), true) = (&result, &operation.save_result_as, opens(operation)) {
+        let client = play.entities.client_of(place, &operation.object)?.to_owned();
+        return play.entities.add(place, name, Entity::Cursor(client));
+    }
+    if let (Ok(_), Some(id), "createCollection") =
+        (&result, &operation.save_result_as, operation.name.as_str())
+    {
+        let database = play.entities.database(place, &operation.object)?.clone();
+        let name = operation.arguments.get_str("collection").unwrap_or_default().to_owned();
+        let collection = Collection { database, name, options: CollectionOptions::default() };
+        return play.entities.add(place, id, Entity::Collection(Box::new(collection)));
+    }
     let matcher = Matcher::new(&play.entities);
     let result = match (&operation.expectation, result) {
         (_, Err(failed)) if failed.is_malformed => {

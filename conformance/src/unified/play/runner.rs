@@ -9,8 +9,8 @@ use super::actor::{Actor, Look, Wait};
 use super::assertion::{self, Checked, event_arguments};
 use super::data::NAMESPACE_NOT_FOUND;
 use super::entities::{self, Client, Collection, Database};
-use super::machine::{Action, Command, OpenClient, Opening, Play};
-use super::{arguments, wrong};
+use super::machine::{Action, Command, OfSession, OpenClient, Opening, Play};
+use super::{arguments, session, wrong};
 use crate::spec::Difference;
 use crate::unified::format::{Entity, Node, Operation};
 
@@ -65,6 +65,14 @@ pub(super) fn start(
             let place = format!("{place}.arguments.operation");
             play.actors[index].queue.push_back((place, operation));
             Ok(None)
+        }
+        name @ ("assertSessionDirty" | "assertSessionNotDirty") => {
+            let wanted = name == "assertSessionDirty";
+            let session = arguments::read(place, given, |it| it.required("session", Node::string))?;
+            play.entities.session(place, &session)?;
+            let token = play.token();
+            out.push(Action::Session(token, session, OfSession::IsDirty));
+            Ok(Some(Wait::Dirty { token, wanted }))
         }
         "waitForThread" => {
             let thread = arguments::read(place, given, |it| it.required("thread", Node::string))?;
@@ -126,9 +134,11 @@ pub(super) fn make(
             let collection = Collection { database, name, options };
             entities::Entity::Collection(Box::new(collection))
         }
-        Entity::Session { client, .. } => {
+        Entity::Session { client, options, .. } => {
             play.entities.client(place, &client)?;
-            entities::Entity::Unavailable
+            let options = session::options(&play.entities, place, options)?;
+            out.push(Action::Start { session: id.clone(), client, options });
+            entities::Entity::Session(None)
         }
         Entity::Bucket { database, .. } => {
             play.entities.database(place, &database)?;
@@ -163,8 +173,7 @@ fn fail_point(
     };
     let token = play.token();
     let database = "admin".to_owned();
-    let (read_preference, timeout) = (None, None);
-    out.push(Action::Run { token, client, database, command, read_preference, timeout });
+    out.push(Action::Run { token, client, database, command });
     Ok(Wait::FailPoint { token, name })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bson::{Bson, Document, doc, rawdoc};
+use bson::{Bson, Document, Timestamp, doc, rawdoc};
 use sdam_core::config::PoolOptions;
 use sdam_core::description::ServerDescription;
 use sdam_core::harness::{Answer, Harness};
@@ -11,9 +11,12 @@ use sdam_core::pool::{CloseReason, Pool, PoolConfig, PoolEvent};
 use sdam_core::time::{Instant, Time};
 use sdam_core::topology::EventKind as Told;
 
-use super::{Action, Broken, Ended, Failed, Fault, Input, Logged, Play, Token, Traced, needs};
+use super::{
+    Action, Broken, Ended, Failed, Fault, Input, Logged, OfSession, Play, Subject, Token, Traced,
+    needs,
+};
 use crate::spec::Difference;
-use crate::unified::format::{Component, File, Level, parse};
+use crate::unified::format::{Component, Entity, File, Level, parse};
 
 /// A client and a database, before operations as JSON.
 fn file(operations: &str, more: &str) -> File {
@@ -80,6 +83,10 @@ impl Caller {
         let actions: Vec<Action> = self.out.drain(..).collect();
         let mut runs = actions.into_iter().filter_map(|action| match action {
             Action::Run { token, client, command, .. } => Some((token, client, command)),
+            Action::Operate(token, operate) => {
+                let command = operate.arguments.get_document("command").cloned();
+                Some((token, operate.client, command.unwrap_or(operate.arguments)))
+            }
             Action::Internal(token, command) => Some((token, "internal".into(), command.command)),
             _ => None,
         });
@@ -257,7 +264,7 @@ fn a_thread_works_beside_the_test_and_its_failure_is_that_of_the_test() {
     );
     let two = |caller: &mut Caller| {
         let tokens = caller.out.drain(..).filter_map(|action| match action {
-            Action::Run { token, .. } => Some(token),
+            Action::Operate(token, _) => Some(token),
             _ => None,
         });
         let tokens: Vec<Token> = tokens.collect();
@@ -639,15 +646,177 @@ fn needs_are_named_once_each_in_the_order_of_the_test() {
             { "collection": { "id": "c", "database": "database0", "collectionName": "c" } },
             { "session": { "id": "session0", "client": "client0" } } ] } },
         { "name": "find", "object": "c", "arguments": { "filter": {}, "session": "session0" } },
-        { "name": "find", "object": "c", "arguments": { "filter": {} } },
+        { "name": "watch", "object": "c" },
+        { "name": "startTransaction", "object": "session0" },
+        { "name": "watch", "object": "c" },
         { "name": "runOnThread", "object": "testRunner", "arguments": { "thread": "thread0",
-            "operation": { "name": "insertOne", "object": "c" } } },
+            "operation": { "name": "mapReduce", "object": "c" } } },
         { "name": "fly", "object": "c" }"#;
     let spans = r#", "expectTracingMessages": [{ "client": "client0", "spans": [] }]"#;
     let file = file(operations, spans);
-    assert_eq!(needs("", &file, &file.tests[0]), ["find", "sessions", "insertOne"]);
+    let of = |suite| needs(suite, &file, &file.tests[0]);
+    assert_eq!(of("sessions"), ["watch", "transactions", "mapReduce"]);
+    assert_eq!(of("other"), ["find", "sessions", "watch", "mapReduce"]);
     let ping = self::file(&format!("{{ {PING} }}"), "");
-    assert_eq!(needs("", &ping, &ping.tests[0]), Vec::<String>::new());
+    assert_eq!(needs("other", &ping, &ping.tests[0]), Vec::<String>::new());
+}
+
+/// A test with a session of these options, whose operations are called with it.
+fn with_session(options: &str, operations: &str) -> Caller {
+    let operations = format!(
+        r#"{{ "name": "createEntities", "object": "testRunner", "arguments": {{ "entities": [
+            {{ "session": {{ "id": "session0", "client": "client0",
+                "sessionOptions": {{ {options} }} }} }} ] }} }}, {operations}"#
+    );
+    Caller::begin(&operations, "")
+}
+
+fn called(caller: &mut Caller) -> (Token, String, OfSession) {
+    let mut calls = caller.out.drain(..).filter_map(|action| match action {
+        Action::Session(token, session, call) => Some((token, session, call)),
+        _ => None,
+    });
+    calls.next().expect("the session is called")
+}
+
+fn answer(caller: &mut Caller, token: Token, result: Option<Bson>) {
+    caller.input(Input::Ended { token, result: Ok(Ended { result, server: None }) });
+}
+
+#[test]
+fn a_session_is_started_with_its_options_and_matches_by_its_id() {
+    let ping = PING.replace(r#""commandName""#, r#""session": "session0", "commandName""#);
+    let expected = r#""expectResult": { "lsid": { "$$sessionLsid": "session0" } }"#;
+    let operations = format!("{{ {ping}, {expected} }}");
+    for (id, is_met) in [(1, true), (2, false)] {
+        let mut caller = with_session(r#""snapshot": true"#, &operations);
+        let started = caller.out.iter().find_map(|action| match action {
+            Action::Start { session, client, options } => Some((session, client, options)),
+            _ => None,
+        });
+        let (session, client, options) = started.expect("a session is to be started");
+        assert_eq!((session.as_str(), client.as_str()), ("session0", "client0"));
+        assert!(options.snapshot && options.causal_consistency.is_none());
+        let called = caller.out.iter().find_map(|action| match action {
+            Action::Operate(token, operate) => Some((*token, operate.clone())),
+            _ => None,
+        });
+        let (token, operate) = called.expect("an operation is called");
+        assert_eq!(operate.session.as_deref(), Some("session0"));
+        assert!(!operate.arguments.contains_key("session"), "the caller need not read it");
+        caller.input(Input::Started { session: "session0", result: Ok(doc! { "id": 1 }) });
+        caller.reply(token, doc! { "lsid": { "id": id } });
+        assert_eq!(caller.result().is_some_and(|result| result.is_ok()), is_met, "{id}");
+    }
+}
+
+#[test]
+fn a_session_that_cannot_be_started_or_has_other_options_fails_its_test() {
+    let operations = format!("{{ {PING} }}");
+    let mut caller = with_session("", &operations);
+    let refusal = Difference::from(Broken::new("session0", "no"));
+    let result = Err(Fault::Differs(refusal.clone()));
+    caller.input(Input::Started { session: "session0", result });
+    assert_eq!(caller.failure(), refusal);
+    for options in [r#""fast": true"#, r#""snapshotTime": "never""#, r#""snapshot": 1"#] {
+        let place = with_session(options, &operations).failure().place;
+        assert_eq!(place, "operations[0].sessionOptions", "{options}");
+    }
+    let ping = PING.replace(r#""commandName""#, r#""session": "database0", "commandName""#);
+    let caller = Caller::begin(&format!("{{ {ping} }}"), "");
+    assert_eq!(caller.failure().found, "a database");
+}
+
+#[test]
+fn a_session_is_asked_whether_it_is_dirty() {
+    for (name, wanted) in [("assertSessionDirty", true), ("assertSessionNotDirty", false)] {
+        for found in [true, false] {
+            let operation = format!(
+                r#"{{ "name": "{name}", "object": "testRunner",
+                      "arguments": {{ "session": "session0" }} }}"#
+            );
+            let mut caller = with_session("", &operation);
+            let (token, session, call) = called(&mut caller);
+            assert_eq!((session.as_str(), call), ("session0", OfSession::IsDirty));
+            answer(&mut caller, token, Some(Bson::Boolean(found)));
+            let is_good = caller.result().is_some_and(|result| result.is_ok());
+            assert_eq!(is_good, wanted == found, "{name} {found}");
+        }
+    }
+}
+
+#[test]
+fn the_time_of_a_snapshot_is_saved_for_another_session() {
+    let mut caller = with_session(
+        "",
+        r#"{ "name": "getSnapshotTime", "object": "session0", "saveResultAsEntity": "time" },
+           { "name": "createEntities", "object": "testRunner", "arguments": { "entities": [
+               { "session": { "id": "session1", "client": "client0",
+                   "sessionOptions": { "snapshot": true, "snapshotTime": "time" } } } ] } },
+           { "name": "endSession", "object": "session0" }"#,
+    );
+    let (token, _, call) = called(&mut caller);
+    assert_eq!(call, OfSession::SnapshotTime);
+    let time = Timestamp { time: 7, increment: 1 };
+    answer(&mut caller, token, Some(Bson::Timestamp(time)));
+    let given = caller.out.iter().find_map(|action| match action {
+        Action::Start { options, .. } => Some(options.snapshot_time),
+        _ => None,
+    });
+    assert_eq!(given, Some(Some(time)));
+    let (token, session, call) = called(&mut caller);
+    assert_eq!((session.as_str(), call), ("session0", OfSession::End));
+    answer(&mut caller, token, None);
+    assert_eq!(caller.result(), Some(Ok(())));
+}
+
+#[test]
+fn the_limit_of_an_operation_prevails_over_that_of_its_database() {
+    let begin = |more: &str| {
+        let ping = PING.replace(r#""commandName""#, &format!(r#"{more} "commandName""#));
+        let mut file = file(&format!("{{ {ping} }}"), "");
+        for entity in &mut file.entities {
+            if let Entity::Database { options, .. } = entity {
+                options.timeout_ms = Some(50);
+            }
+        }
+        let mut caller = Caller::of(&file);
+        caller.open("client0");
+        caller.out.into_iter().find_map(|action| match action {
+            Action::Operate(_, operate) => Some((operate.options.timeout_ms, operate.arguments)),
+            _ => None,
+        })
+    };
+    let (limit, _) = begin("").expect("a call");
+    assert_eq!(limit, Some(50));
+    let (limit, arguments) = begin(r#""timeoutMS": 0,"#).expect("a call");
+    assert_eq!(limit, Some(0));
+    assert!(!arguments.contains_key("timeoutMS"), "{arguments}");
+}
+
+#[test]
+fn a_cursor_is_kept_by_its_name_and_goes_on() {
+    let operations = r#"
+        { "name": "createCommandCursor", "object": "database0", "saveResultAsEntity": "cursor0",
+          "arguments": { "commandName": "ping", "command": { "ping": 1 } } },
+        { "name": "iterateUntilDocumentOrError", "object": "cursor0", "expectResult": { "a": 1 } },
+        { "name": "fly", "object": "cursor0" }"#;
+    let mut caller = Caller::begin(operations, "");
+    let call = |caller: &mut Caller| {
+        let mut calls = caller.out.drain(..).filter_map(|action| match action {
+            Action::Operate(token, operate) => Some((token, operate)),
+            _ => None,
+        });
+        calls.next().expect("a call")
+    };
+    let (token, operate) = call(&mut caller);
+    assert_eq!(operate.save_as.as_deref(), Some("cursor0"));
+    answer(&mut caller, token, None);
+    let (token, operate) = call(&mut caller);
+    assert_eq!(operate.subject, Subject::Cursor("cursor0".to_owned()));
+    assert_eq!(operate.client, "client0");
+    caller.reply(token, doc! { "a": 1 });
+    assert_eq!(caller.failure().place, "operations[2]");
 }
 
 #[test]

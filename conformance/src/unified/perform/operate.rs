@@ -1,0 +1,257 @@
+//! Operations as calls of the driver's interface: what they are called on, and what comes of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use sdam_core::config::{Acknowledgment, ReadConcern, WriteConcern};
+use sdam_driver::{Client, ClientSession, Cursor, Error};
+use sdam_host::Runtime;
+
+use super::call::{failed, invalid, preference_of};
+use super::{administer, crud};
+use crate::unified::format::{CollectionOptions, FormatError, Node, Object};
+use crate::unified::play::{Ended, Failed, OfSession, Operate, Subject};
+
+pub(super) type Result<T, E = FormatError> = std::result::Result<T, E>;
+
+/// The reason why an operation has no result.
+pub(super) enum Reason {
+    Malformed(FormatError),
+    Driver(Box<Error>),
+}
+
+impl From<FormatError> for Reason {
+    fn from(error: FormatError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+impl From<Error> for Reason {
+    fn from(error: Error) -> Self {
+        Self::Driver(Box::new(error))
+    }
+}
+
+/// The cursors that tests keep, by name. Clones are the same ones.
+pub(super) struct Cursors<R: Runtime>(Arc<Mutex<BTreeMap<String, Cursor<R, Document>>>>);
+
+impl<R: Runtime> Cursors<R> {
+    fn keep(&self, name: String, cursor: Cursor<R, Document>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, cursor);
+    }
+
+    fn take(&self, name: &str) -> Option<Cursor<R, Document>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name)
+    }
+}
+
+impl<R: Runtime> Default for Cursors<R> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<R: Runtime> Clone for Cursors<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// Calls an operation.
+pub(super) async fn operate<R: Runtime>(
+    client: Client<R>,
+    session: Option<ClientSession<R>>,
+    cursors: Cursors<R>,
+    operate: Operate,
+) -> Result<Ended, Box<Failed>> {
+    let Operate { subject, options, name, arguments, save_as, .. } = operate;
+    let limit = options.timeout_ms.map(milliseconds).transpose()?;
+    let mut client = with_options(client, &options)?;
+    if let Some(session) = &session {
+        client = client.with_session(session);
+    }
+    if let Some(limit) = limit {
+        client = client.with_timeout(limit);
+    }
+    let node = Node::at("arguments", Bson::Document(arguments));
+    let of = node.object().map_err(|error| malformed(&error))?;
+    let opened = matches!(name.as_str(), "createFindCursor" | "createCommandCursor");
+    let result = match (&subject, opened) {
+        (_, true) => open(&client, &subject, of).await.map(|cursor| {
+            if let Some(name) = save_as {
+                cursors.keep(name, cursor);
+            }
+            None
+        }),
+        (Subject::Client, _) => administer::on_client(&client, &name, of).await,
+        (Subject::Database(database), _) => {
+            administer::on_database(&client.database(database), &name, of).await
+        }
+        (Subject::Collection { database, name: collection }, _) => {
+            let collection = client.database(database).collection(collection);
+            crud::run(&collection, &name, of).await
+        }
+        (Subject::Cursor(cursor), _) => on_cursor(&cursors, cursor, &name, limit, of).await,
+    };
+    match result {
+        Ok(result) => Ok(Ended { result, server: None }),
+        Err(Reason::Malformed(error)) => Err(malformed(&error)),
+        Err(Reason::Driver(error)) => Err(Box::new(of_driver(&error))),
+    }
+}
+
+/// Calls a session.
+pub(super) async fn of_session<R: Runtime>(
+    session: ClientSession<R>,
+    call: OfSession,
+) -> Result<Ended, Box<Failed>> {
+    let result = match call {
+        OfSession::End => {
+            session.end();
+            None
+        }
+        OfSession::IsDirty => {
+            Some(session.is_dirty().map(Bson::Boolean).map_err(|error| of_driver(&error))?)
+        }
+        OfSession::SnapshotTime => {
+            session.snapshot_time().map_err(|error| of_driver(&error))?.map(Bson::Timestamp)
+        }
+    };
+    Ok(Ended { result, server: None })
+}
+
+/// Opens a cursor that the test keeps.
+async fn open<R: Runtime>(
+    client: &Client<R>,
+    subject: &Subject,
+    of: Object,
+) -> Result<Cursor<R, Document>, Reason> {
+    Ok(match subject {
+        Subject::Database(database) => {
+            let command = administer::run_cursor_command(of)?;
+            client.database(database).run_cursor_command(command).await?
+        }
+        Subject::Collection { database, name } => {
+            client.database(database).collection(name).find(crud::find(of)?).await?
+        }
+        Subject::Client | Subject::Cursor(_) => {
+            return Err(of.broken("is of what opens no cursor").into());
+        }
+    })
+}
+
+/// Goes on with a cursor. Of none that is kept, as one that was closed, there is nothing more.
+async fn on_cursor<R: Runtime>(
+    cursors: &Cursors<R>,
+    cursor: &str,
+    name: &str,
+    limit: Option<Duration>,
+    of: Object,
+) -> Result<Option<Bson>, Reason> {
+    of.finish()?;
+    let Some(mut open) = cursors.take(cursor) else {
+        return Ok(None);
+    };
+    let next = match (name, limit) {
+        ("close", None) => {
+            open.close().await;
+            return Ok(None);
+        }
+        ("close", Some(limit)) => {
+            open.close_within(limit).await;
+            return Ok(None);
+        }
+        ("iterateOnce", _) => open.try_next().await,
+        _ => open.next().await,
+    };
+    cursors.keep(cursor.to_owned(), open);
+    Ok(next.transpose()?.map(Bson::Document))
+}
+
+/// Reads all documents of a cursor.
+pub(super) async fn all<R: Runtime>(cursor: Cursor<R, Document>) -> Result<Bson, Reason> {
+    let documents = cursor.collect().await?;
+    Ok(Bson::Array(documents.into_iter().map(Bson::Document).collect()))
+}
+
+fn malformed(error: &FormatError) -> Box<Failed> {
+    Box::new(Failed { is_malformed: true, message: error.to_string(), ..Failed::default() })
+}
+
+fn milliseconds(limit: i64) -> Result<Duration, Box<Failed>> {
+    let millis = u64::try_from(limit);
+    millis.map(Duration::from_millis).map_err(|error| invalid(&error.to_string()))
+}
+
+/// Takes over the options of a collection (Unified Test Format, "collectionOrDatabaseOptions").
+fn with_options<R: Runtime>(
+    mut client: Client<R>,
+    options: &CollectionOptions,
+) -> Result<Client<R>, Box<Failed>> {
+    if let Some(preference) = &options.read_preference {
+        client = client.with_read_preference(preference_of(preference)?);
+    }
+    if let Some(concern) = &options.read_concern {
+        let level = concern.get_str("level").ok().map(str::to_owned);
+        client = client.with_read_concern(ReadConcern::default().with_level(level));
+    }
+    if let Some(concern) = &options.write_concern {
+        client = client.with_write_concern(write_concern(concern)?);
+    }
+    Ok(client)
+}
+
+fn write_concern(document: &Document) -> Result<WriteConcern, Box<Failed>> {
+    let mut concern = WriteConcern::default();
+    for (name, value) in document {
+        match (name.as_str(), value) {
+            ("w", Bson::Int32(members)) => {
+                let members = u32::try_from(*members).map_err(|error| invalid(&error.to_string()));
+                concern.w = Some(Acknowledgment::Servers(members?));
+            }
+            ("w", Bson::String(name)) => concern.w = Some(Acknowledgment::Named(name.clone())),
+            ("journal" | "j", Bson::Boolean(journal)) => concern.journal = Some(*journal),
+            ("wtimeoutMS" | "wtimeout", Bson::Int32(time)) => {
+                concern.timeout = Some(Duration::from_millis(time.unsigned_abs().into()));
+            }
+            _ => return Err(invalid(&format!("{name}: {value} is no part of a write concern"))),
+        }
+    }
+    Ok(concern)
+}
+
+/// Takes from an error of the driver what its interface tells of it.
+fn of_driver(error: &Error) -> Failed {
+    let mut found = match error.as_client() {
+        Some(client) => failed(client),
+        None => Failed::default(),
+    };
+    found.message = error.to_string();
+    found.labels = error.labels().into_iter().map(str::to_owned).collect();
+    let of_write = |code: i32, message: &str| doc! { "code": code, "errmsg": message };
+    match error {
+        Error::Write(write) => {
+            let mut reply = of_write(write.code, &write.message);
+            let details = write.details.as_ref().and_then(|raw| Document::try_from(raw).ok());
+            reply.extend(details.map(|info| ("errInfo".to_owned(), Bson::Document(info))));
+            found.reply = Some(reply);
+        }
+        Error::WriteConcern(concern) => {
+            let mut reply = of_write(concern.code, &concern.message);
+            reply.insert("codeName", concern.code_name.clone());
+            found.reply = Some(reply);
+        }
+        Error::BulkWrite(bulk) => {
+            found.result = Some(Bson::Document(crud::written(&bulk.partial_result)));
+            let first = bulk.write_errors.values().next();
+            let concern = bulk.write_concern_error.as_ref();
+            let reply = first.map(|error| of_write(error.code, &error.message));
+            let reply = reply.or_else(|| concern.map(|error| of_write(error.code, &error.message)));
+            found.reply = reply.or(found.reply);
+        }
+        _ => {}
+    }
+    found
+}

@@ -107,12 +107,18 @@ impl Logged {
     }
 }
 
-/// Command Logging and Monitoring, prose tests 1 (LOG-P1), but for its `find`, and 2 (LOG-P2):
-/// "Default truncation limit" and "Explicitly configured truncation limit".
+/// A deployment whose members keep what is inserted.
+async fn with_data() -> EmbeddedCluster {
+    let options = EmbeddedOptions::default().with_keeps_data(true);
+    EmbeddedCluster::start(options).await.unwrap()
+}
+
+/// Command Logging and Monitoring, prose tests 1 (LOG-P1) and 2 (LOG-P2): "Default truncation
+/// limit" and "Explicitly configured truncation limit".
 #[tokio::test]
 async fn documents_are_cut_after_a_thousand_characters_or_as_many_as_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
-    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
+    let cluster = with_data().await;
     let logged = Logged::new(&cluster, folder.path(), None);
     let mut documents = RawArrayBuf::new();
     (0..100).for_each(|_| documents.push(rawdoc! { "x": "y" }));
@@ -121,8 +127,8 @@ async fn documents_are_cut_after_a_thousand_characters_or_as_many_as_are_asked_f
     logged.run(&insert).await.unwrap();
     assert_eq!(logged.length("Command started", "command"), 1003);
     assert!(logged.length("Command succeeded", "reply") <= 1003);
-    logged.run(&rawdoc! { "hello": 1 }).await.unwrap();
-    assert!(logged.length("Command succeeded", "reply") <= 1003);
+    logged.run(&rawdoc! { "find": "things" }).await.unwrap();
+    assert_eq!(logged.length("Command succeeded", "reply"), 1003);
 
     let logged = Logged::new(&cluster, folder.path(), Some("5"));
     logged.run(&rawdoc! { "hello": true }).await.unwrap();
@@ -133,11 +139,12 @@ async fn documents_are_cut_after_a_thousand_characters_or_as_many_as_are_asked_f
     assert!(logged.length("Command failed", "failure") > 8);
 }
 
-/// Command Logging and Monitoring, prose test 3 (LOG-P3): "Truncation with multi-byte codepoints".
+/// Command Logging and Monitoring, prose test 3 (LOG-P3): "Truncation with multi-byte codepoints";
+/// of commands and of replies, as no reply is within the text of an error.
 #[tokio::test]
 async fn no_character_is_cut() {
     let folder = tempfile::tempdir().unwrap();
-    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
+    let cluster = with_data().await;
     let logged = Logged::new(&cluster, folder.path(), Some("17"));
     let mut insert = rawdoc! { "insert": "ÄÖÜ🦀🦀🦀🦀" };
     insert.append(cstr!("documents"), RawArrayBuf::from_iter([rawdoc! { "x": 1 }]));
@@ -145,4 +152,15 @@ async fn no_character_is_cut() {
     let lines = lines(&logged.file);
     let command = lines[0]["command"].as_str().unwrap();
     assert_eq!(command, "{\"insert\": \"ÄÖÜ🦀🦀...");
+
+    let logged = Logged::new(&cluster, folder.path(), Some("200"));
+    let documents = RawArrayBuf::from_iter([rawdoc! { "_id": "🦀".repeat(300) }]);
+    let mut insert = rawdoc! { "insert": "things" };
+    insert.append(cstr!("documents"), documents);
+    logged.run(&insert).await.unwrap();
+    logged.run(&rawdoc! { "find": "things" }).await.unwrap();
+    let lines = self::lines(&logged.file);
+    let reply = lines.last().unwrap()["reply"].as_str().unwrap();
+    assert_eq!(reply.chars().count(), 203);
+    assert!(reply.ends_with("🦀🦀..."), "{reply}");
 }

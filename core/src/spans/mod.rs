@@ -1,7 +1,7 @@
 //! Spans: operations and the commands within them, as values for whoever traces an application.
 //!
 //! Implements the OpenTelemetry specification of drivers: the names and the attributes of spans.
-//! Who begins and ends them when is up to the host; [`SpanSettings`] are those of the environment.
+//! The host begins and ends them; [`SpanSettings`] are those of the environment.
 
 mod about;
 mod command;

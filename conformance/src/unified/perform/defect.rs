@@ -14,13 +14,11 @@ const FIRST_HELLO: Version = Version { major: 4, minor: 4, patch: 7 };
 
 /// The gaps of the embedded deployment's store, by parts of the descriptions of the tests that fall
 /// into them.
-const GAPS: [(&str, &str); 6] = [
+const GAPS: [(&str, &str); 4] = [
     ("sort option unsupported (server-side error)", "it sorts before it updates at any version"),
     ("showRecordId and returnKey", "it ignores showRecordId and returnKey"),
     ("readConcern linearizable with out stage", "it writes by $out with any read concern"),
     ("Failed bulk write command log message", "it does updates that servers refuse"),
-    ("findOneAndUpdate DuplicateKey error", "its errors have no keyPattern and no errInfo"),
-    ("findOneAndUpdate document validation", "its errors have no keyPattern and no errInfo"),
 ];
 
 /// Returns why the embedded deployment cannot do what a test asks of it, which real servers can.

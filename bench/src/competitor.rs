@@ -94,7 +94,7 @@ fn message() -> Vec<u8> {
     message
 }
 
-/// Where the bare competitors read a reply: long enough for that of `ping`.
+/// The buffer in which bare competitors read a reply: long enough for that of `ping`.
 type Reply = [u8; 1024];
 
 /// Returns whether a whole reply has been read.

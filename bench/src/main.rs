@@ -20,7 +20,7 @@ use sdam_conformance::mongod::{Availability, Config, Server};
 use crate::competitor::Competitor;
 use crate::sample::Sample;
 
-/// Whatever went wrong; it ends the run.
+/// Any error; it ends the run.
 type Failure = Box<dyn Error + Send + Sync>;
 
 #[cfg(feature = "allocations")]

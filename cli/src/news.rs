@@ -36,7 +36,7 @@ struct Timed<'a, N> {
 pub(crate) struct Report<W> {
     out: W,
     json: bool,
-    /// Where a line ends; a terminal that reads single keys wants to be told to go left, too.
+    /// The end of a line; a terminal that reads single keys has to be told to go left, too.
     end: &'static str,
 }
 

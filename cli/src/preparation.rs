@@ -18,7 +18,7 @@ use crate::{complain, duration};
 /// The interval at which a slow lookup is reported.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// Which deployment, and for how long.
+/// The deployment, and the time for which it is observed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Observation {
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(crate) enum PreparationError {
         duration::precise(*limit)
     )]
     NotLookedUp {
-        /// Whose records.
+        /// The name that was looked up.
         host: String,
         /// The time that it was allowed to take.
         limit: Duration,

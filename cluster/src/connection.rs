@@ -35,7 +35,7 @@ pub const UNREAD_SHARE: usize = 1 << 20;
 /// longer one nothing is kept.
 const MAX_APP_NAME_LEN: usize = 128;
 
-/// Where the header of a message says what it is.
+/// The bytes of a message's header that say what it is.
 const OP_CODE: std::ops::Range<usize> = 12..16;
 
 /// A client's connection to a member.
@@ -53,7 +53,7 @@ pub(super) struct Connection {
     pub(super) pending: Option<Pending>,
     /// The name of the client's application, once its hello has said it.
     pub(super) app_name: Option<String>,
-    /// Where the client is, if it came from outside.
+    /// The address of the client, if it came from outside.
     pub(super) peer: Option<SocketAddr>,
     /// By which host name the client knows the member, if it has said so.
     pub(super) server_name: Option<String>,

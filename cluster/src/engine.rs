@@ -78,7 +78,7 @@ struct Socket {
     greeted: bool,
 }
 
-/// Where the tasks of all connections report.
+/// The channel on which the tasks of all connections report.
 type Reports = mpsc::Sender<(ConnectionId, Report)>;
 
 pub(super) struct Engine {
@@ -90,7 +90,7 @@ pub(super) struct Engine {
     listeners: Vec<Option<TcpListener>>,
     /// Holds the port of a member that is down, so that the system gives it to nobody else.
     reserved: Vec<Option<TcpSocket>>,
-    /// Which members are frozen, for connections on which TLS is being opened.
+    /// The members that are frozen, for connections on which TLS is being opened.
     frozen: Vec<watch::Sender<bool>>,
     sockets: BTreeMap<ConnectionId, Socket>,
     last_connection: u64,

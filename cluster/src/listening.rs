@@ -1,4 +1,4 @@
-//! Where members listen: addresses, ports, and new connections.
+//! Listeners of members: addresses, ports, and new connections.
 
 use std::future::poll_fn;
 use std::io;

@@ -65,7 +65,7 @@ pub(super) struct OpTime {
 /// The state of a member that survives a restart of the server process.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
-    /// Where it listens, also if it does not belong to the set any more.
+    /// The address it listens on, also if it does not belong to the set any more.
     pub(super) address: ServerAddress,
     /// The version that its next process will have.
     pub(super) version: ServerVersion,

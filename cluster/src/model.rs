@@ -33,7 +33,7 @@ pub enum Input<'a> {
     Accepted {
         /// The new connection.
         connection: ConnectionId,
-        /// Whom it leads to.
+        /// The member that it leads to.
         member: MemberId,
     },
     /// A client says, in the opening of TLS, by which host name it knows the member, which chooses
@@ -44,7 +44,7 @@ pub enum Input<'a> {
         /// The host name, without a port.
         name: &'a str,
     },
-    /// Where a connection comes from, for whoever asks.
+    /// The address that a connection comes from, for commands that ask.
     Peer {
         /// On this connection.
         connection: ConnectionId,

@@ -153,7 +153,7 @@ impl Deployment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemberOptions {
-    /// Where clients reach the member.
+    /// The address at which clients reach the member.
     pub address: ServerAddress,
     /// Its tags, in order; none by default.
     pub tags: Vec<(String, String)>,
@@ -443,7 +443,7 @@ pub enum OptionsError {
         "{address} has priority {priority}; up to {MAX_PRIORITY} is allowed, and 0 if it is hidden"
     )]
     Priority {
-        /// Whose priority it is.
+        /// The member that has it.
         address: ServerAddress,
         /// The priority.
         priority: u16,

@@ -41,7 +41,7 @@ pub enum Condition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemberTruth {
-    /// Where clients reach it.
+    /// The address at which clients reach it.
     pub address: ServerAddress,
     /// The condition of its process.
     pub condition: Condition,

@@ -78,7 +78,7 @@ impl Sub for Instant {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Time {
-    /// Which deadlines count as passed: those up to here.
+    /// The last moment whose deadlines count as passed.
     pub judged: Instant,
     /// The time of the clock: this one, or later. What begins, begins then, and has all of its
     /// time.

@@ -40,9 +40,9 @@ pub struct Settings {
     pub records: Records,
     /// The provider of tokens and credentials of AWS in place of `sources`.
     pub provider: Option<Arc<dyn CredentialProvider>>,
-    /// Where tokens and credentials of AWS come from without a provider.
+    /// The sources of tokens and credentials of AWS without a provider.
     pub sources: CredentialSources,
-    /// Where what happens is recorded.
+    /// The recording of what happens, if there is one.
     pub recording: Option<Recording>,
     /// The topics of the events that a client is made with.
     pub topics: Topics,

@@ -17,8 +17,8 @@ use crate::client::ClientError;
 use crate::stream::Connected;
 use crate::sync::before;
 
-/// Where the streams of one client lead to: through the address map, and to the proxy if the
-/// options name one.
+/// The way of one client's streams: through the address map, and to the proxy if the options name
+/// one.
 #[derive(Clone, Debug)]
 pub struct Connector {
     map: AddressMap,

@@ -17,8 +17,7 @@ use crate::shared::Shared;
 use crate::shared::commands::given_up;
 use crate::system;
 
-/// Whoever is told of spans, as [`OpenTelemetry`](crate::otel::OpenTelemetry) is with the feature
-/// `otel`.
+/// A receiver of spans; [`OpenTelemetry`](crate::otel::OpenTelemetry) is one (feature `otel`).
 ///
 /// It is called where operations run, and must not wait.
 pub trait Tracer: Send + Sync + 'static {

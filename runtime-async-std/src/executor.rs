@@ -1,4 +1,4 @@
-//! Where the tasks of a client run.
+//! Executors, on which the tasks of a client run.
 
 use std::future::Future;
 use std::pin::Pin;

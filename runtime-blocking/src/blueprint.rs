@@ -108,7 +108,7 @@ fn own(client: host::Client<Blocking>) -> Own<host::Client<Blocking>> {
     Own::new(client, &engine)
 }
 
-/// Where the callers are who runs the tasks, nobody would after this.
+/// Ends the client, if callers run its tasks: none of them will do so after this.
 impl Drop for Everywhere {
     fn drop(&mut self) {
         if let (Driver::Callers, Some((client, engine))) =

@@ -1,4 +1,4 @@
-//! Where what blocks is done: on threads that live as long as there is something to do.
+//! Threads for what blocks, which live as long as there is something to do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::engine::Task;
 /// The maximum number of threads of a client for blocking work.
 pub(crate) const MAX_THREADS: usize = 8;
 
-/// Where what blocks is done.
+/// The place where what blocks is done.
 #[derive(Clone, Debug)]
 pub(crate) enum Helper {
     /// On threads, which are started when needed, and for whose end nobody waits.
@@ -186,7 +186,7 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// Where a result is handed over.
+/// The place where a result is handed over.
 struct Desk<T>(Mutex<Handover<T>>);
 
 enum Handover<T> {

@@ -24,7 +24,7 @@ use crate::dialer::ByteStream;
 #[derive(Debug)]
 pub struct Socket {
     stream: Stream,
-    /// Whose timer is used, whoever polls.
+    /// The runtime whose timer is used, in every task.
     handle: Handle,
     /// The origin of the client's clock.
     epoch: time::Instant,
@@ -202,7 +202,7 @@ impl host::Socket for Socket {
         }
     }
 
-    /// Whatever is read, nobody will miss it: the connection is not used again.
+    /// A byte that is read here is missed by none: the connection is not used again.
     fn is_quiet(&mut self) -> bool {
         match &mut self.stream {
             // Not by polling: a task that has done much is told to wait, whatever there is to read.

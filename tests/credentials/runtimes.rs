@@ -22,7 +22,7 @@ pub(crate) enum Runtime {
     SingleThreaded,
 }
 
-/// Whom a client asks for tokens and credentials.
+/// The place where a client gets tokens and credentials.
 pub(crate) enum Asked<P> {
     Sources(CredentialSources),
     Provider(P),

@@ -16,7 +16,7 @@ use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
 use crate::competitor::Competitor;
 
-/// Whatever went wrong; it ends the run.
+/// Any error; it ends the run.
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// The time that a client that knows all servers is left alone before it is measured: streams

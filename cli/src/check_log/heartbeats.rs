@@ -16,7 +16,7 @@ const FLOOR: Duration = Duration::from_millis(500);
 /// By how much that may seem less, as lines are written later than things happen.
 const FLOOR_TOLERANCE: Duration = Duration::from_millis(100);
 
-/// Where and when something was logged.
+/// The place and time at which something was logged.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     line: usize,

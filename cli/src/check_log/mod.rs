@@ -100,7 +100,7 @@ pub(crate) enum CheckError {
     Ambiguous {
         /// The file.
         path: PathBuf,
-        /// Which line.
+        /// The line, and the topologies that it may be about.
         error: Ambiguous,
     },
     /// There is nothing to judge.

@@ -14,7 +14,7 @@ pub(crate) struct Record {
     pub(crate) line: usize,
     /// The time when it was written, since the first line with a time; never less than before.
     pub(crate) at: Option<Duration>,
-    /// Which topology of the log it speaks of.
+    /// The topology of the log that it speaks of.
     pub(crate) topology: usize,
     pub(crate) what: What,
 }

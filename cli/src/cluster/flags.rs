@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// The name of the replica set
     #[arg(long, value_name = "NAME", default_value = "demo")]
     set: String,
-    /// Which server they imitate: 4.2, 4.4, 5.0, 6.0, 7.0 or 8.0
+    /// The server version that they imitate: 4.2, 4.4, 5.0, 6.0, 7.0 or 8.0
     #[arg(long, default_value = "6.0", value_parser = version)]
     version: ServerVersion,
     /// A member that votes but holds no data; may be repeated
@@ -131,7 +131,7 @@ pub(crate) enum FlagError {
     NoMember {
         /// The flag.
         flag: &'static str,
-        /// Whom it names.
+        /// The member that it names.
         name: String,
         /// The last one that there is.
         last: String,
@@ -147,7 +147,7 @@ pub(crate) enum FlagError {
     /// Two tags of a member with the same key.
     #[error("--tag {name}={key}:…: {name} has two tags {key:?}; each key is allowed once")]
     SameTag {
-        /// Whose they are.
+        /// The member that has them.
         name: String,
         /// The key of both.
         key: String,

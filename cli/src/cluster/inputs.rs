@@ -33,7 +33,7 @@ pub(super) enum Input {
     Help,
 }
 
-/// Where inputs come from; dropping it restores the terminal.
+/// The source of inputs; dropping it restores the terminal.
 #[derive(Debug)]
 pub(super) struct Inputs {
     received: mpsc::Receiver<Input>,

@@ -1,4 +1,4 @@
-//! Where steps are taken: the embedded deployment, with names for its members.
+//! The embedded deployment, with names for its members, on which steps are taken.
 
 use std::collections::BTreeMap;
 use std::io;

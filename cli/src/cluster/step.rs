@@ -73,11 +73,11 @@ impl Serialize for Name {
     }
 }
 
-/// Whom a step concerns.
+/// The members that a step concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Named(Name),
-    /// Whoever is primary then.
+    /// The member that is primary then.
     Primary,
 }
 

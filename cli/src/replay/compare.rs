@@ -1,4 +1,4 @@
-//! Where two traces part: what happened, whenever it did.
+//! The first difference of two traces: what happened, whenever it did.
 
 use std::io::Write;
 use std::path::Path;

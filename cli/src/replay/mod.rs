@@ -89,7 +89,7 @@ pub(crate) enum ReplayError {
     Gap {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The number of the line.
         line: usize,
     },
     /// The trace ends before the time that was asked for.
@@ -121,7 +121,7 @@ pub(crate) enum ReplayError {
     Differs {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The first difference.
         difference: Difference,
     },
     /// Two traces differ.

@@ -32,7 +32,7 @@ pub(crate) enum DoorError {
     /// All ports are taken.
     #[error("no port from {first} to 65535 is free at {address}")]
     NoPort {
-        /// Where.
+        /// The address.
         address: IpAddr,
         /// From which port on.
         first: u16,

@@ -1,4 +1,4 @@
-//! Whose a listening socket is, as far as the system tells.
+//! The owner of a listening socket, as far as the system tells.
 
 #[cfg(target_os = "linux")]
 use std::{fs, io};

@@ -25,7 +25,7 @@ const READ_LEN: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct Way {
     connector: Connector,
-    /// Whom to trust, if TLS to the members begins here.
+    /// The certificates to trust, if TLS to the members begins here.
     certificates: Option<Certificates>,
     map: AddressMap,
     /// The ssh that stands for the proxy of the options.

@@ -253,7 +253,7 @@ pub(crate) fn paper_shows_all_of_it(browser: &mut Chromium) -> Outcome<()> {
     check(zoom == "16", || format!("the zoom is {zoom} again"))
 }
 
-/// Whoever runs no script sees lanes and tables, and nothing that would not work.
+/// A browser without scripts shows lanes and tables, and nothing that would not work.
 pub(crate) fn without_a_script_it_can_be_read(browser: &mut Chromium) -> Outcome<()> {
     let page = Page::of_failover()?;
     let mut tab = browser.blank(USUAL)?;

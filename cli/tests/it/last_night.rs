@@ -63,7 +63,7 @@ fn every_command_of_the_page_prints_what_it_says() {
     assert_eq!(made, page, "UPDATE_PAGE=1 makes the page anew");
 }
 
-/// Whoever reads the page finds the files.
+/// A reader of the page finds the files.
 #[test]
 fn the_files_of_the_page_are_there() {
     for name in ["before.txt", "after.txt", "shop.log", "shop.trace", "dashboard.svg"] {

@@ -97,7 +97,7 @@ impl Credential {
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     pub(super) user: User,
-    /// Whoever has begun to log in goes on with those of that moment.
+    /// The credentials that were last set; a login goes on with those of the moment when it began.
     pub(super) credentials: BTreeMap<ScramMechanism, Arc<Credential>>,
 }
 

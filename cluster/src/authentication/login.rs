@@ -18,7 +18,7 @@ use crate::options::ServerVersion;
 /// The number of random bytes that a server adds to the nonce of a client.
 const NONCE_LEN: usize = 24;
 
-/// Whom a connection belongs to.
+/// The user that a connection belongs to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Login {
     /// The deployment itself: nobody has to log in.

@@ -15,7 +15,7 @@ pub(super) struct ClientFirst<'a> {
     /// The header before the bare message, which is confirmed in the final one.
     gs2_header: &'a str,
     bare: &'a str,
-    /// Whom the client wants to be.
+    /// The name of the user that the client wants to be.
     pub(super) username: String,
     nonce: &'a str,
 }

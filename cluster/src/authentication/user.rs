@@ -171,7 +171,7 @@ pub enum UserError {
          are allowed"
     )]
     Iterations {
-        /// Whose password it is.
+        /// The user.
         name: String,
         /// Their number.
         iterations: u32,

@@ -31,7 +31,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(60);
 /// The time to wait between two looks at something that tells nobody of its changes.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Where the embedded deployment and everything in front of it run, whatever the adapter does.
+/// The runtime of the embedded deployment and of what is in front of it, whatever the adapter does.
 pub(crate) fn world() -> &'static tokio::runtime::Runtime {
     static WORLD: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
         let mut builder = tokio::runtime::Builder::new_multi_thread();

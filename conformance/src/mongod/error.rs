@@ -22,7 +22,7 @@ pub enum HarnessError {
     /// A file that should be a mongod does not act like one.
     #[error("{} is no usable mongod: {reason}", path.display())]
     Binary {
-        /// Where the file is.
+        /// The path of the file.
         path: PathBuf,
         /// The reason why `mongod --version` failed.
         reason: String,

@@ -69,7 +69,7 @@ pub struct Server {
     port: u16,
     child: Child,
     state: State,
-    /// Where data, log and socket are; short, as the path of a socket has at most 107 bytes.
+    /// The folder of data, log and socket; short, as the path of a socket has at most 107 bytes.
     folder: TempDir,
 }
 
@@ -336,7 +336,7 @@ fn spawn(
     process::spawn(command).map_err(HarnessError::io("start mongod"))
 }
 
-/// Where the folders of servers go: `TMPDIR`, unless that leaves no room for the path of a socket.
+/// The folder for those of servers: `TMPDIR`, unless the path of a socket has no room there.
 fn temporary_folder() -> PathBuf {
     const MAX_LEN: usize = 60;
     let folder = env::temp_dir();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// One thing that a case expected and that came out differently.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Where in the case, as in `phase 2, server a:27017, type`.
+    /// The place in the case, as in `phase 2, server a:27017, type`.
     pub place: String,
     /// The expected value.
     pub expected: String,

@@ -20,7 +20,7 @@ pub enum FolderError {
     /// The folder, or one in it, cannot be read.
     #[error("{} cannot be read: {error}", path.display())]
     Unreadable {
-        /// Which.
+        /// The path of the folder or file.
         path: PathBuf,
         /// The cause.
         error: io::Error,
@@ -76,7 +76,7 @@ pub struct FoundSuite {
 pub struct FoundFile {
     /// Its path below the folder of the specifications, with slashes.
     pub name: String,
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
 }
 

@@ -45,7 +45,7 @@ const MAX_FILE_LEN: u64 = 16 << 20;
 pub struct Suite {
     /// The suite's name in reports.
     pub name: &'static str,
-    /// Where its files are, folders within it included, below the folder of the specifications.
+    /// The folder of its files, folders within it included, below the folder of the specifications.
     pub folder: &'static str,
     run: fn(&str) -> Result<Vec<CaseReport>, CaseError>,
 }

@@ -29,7 +29,7 @@ pub struct Structure {
 pub struct Package {
     /// Its name in manifests.
     pub name: String,
-    /// Where its manifest is.
+    /// The folder of its manifest.
     pub folder: PathBuf,
     /// The crates of the workspace that it is built with, tests aside.
     pub needs: BTreeSet<String>,
@@ -38,7 +38,7 @@ pub struct Package {
     sources: Vec<Source>,
 }
 
-/// Which folder uses which others: those next to each other within one folder.
+/// The folders that each folder uses: those next to each other within one folder.
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// The reason why the structure of a workspace cannot be read.

@@ -65,7 +65,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AwsCredentials {
-    /// Whose they are; no secret.
+    /// The id of the access key; no secret.
     pub access_key_id: String,
     /// The key that signs.
     pub secret_access_key: Secret,

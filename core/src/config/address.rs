@@ -1,4 +1,4 @@
-//! Where a server is: a host name with a port, or the path of a Unix domain socket.
+//! The address of a server: a host name with a port, or the path of a Unix domain socket.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Where the bytes for a server go, when not to the address it advertises: the address map.
+//! Address maps: where the bytes for a server go, when not to the address it advertises.
 //!
 //! The advertised address stays the key of everything that SDAM knows, and the name that TLS
 //! checks; a map decides nothing but which socket is opened. No specification mentions it.

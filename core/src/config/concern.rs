@@ -28,7 +28,7 @@ pub struct WriteConcern {
     pub timeout: Option<Duration>,
 }
 
-/// Which data reads may see: `readConcernLevel`; what is absent is not sent.
+/// The data that reads may see: `readConcernLevel`; what is absent is not sent.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ReadConcern {

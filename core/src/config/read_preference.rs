@@ -1,4 +1,4 @@
-//! Which servers a read may use.
+//! Read preferences: the servers that a read may use.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The tags that a server must have, all of them; an empty set matches every server.
 pub type TagSet = BTreeMap<String, String>;
 
-/// Which types of servers a read may use.
+/// The types of servers that a read may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ReadMode {
     /// The primary only.
@@ -53,7 +53,7 @@ impl fmt::Display for ReadMode {
     }
 }
 
-/// Which servers a read may use (Server Selection, "Read Preference").
+/// The servers that a read may use (Server Selection, "Read Preference").
 ///
 /// ```
 /// use sdam_core::config::{ReadMode, ReadPreference, TagSet};

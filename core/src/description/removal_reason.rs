@@ -109,7 +109,7 @@ impl fmt::Display for RemovalReason {
     }
 }
 
-/// Which server has left a topology, and why.
+/// A server that has left a topology, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Removal {

@@ -36,7 +36,7 @@ pub enum Verdict {
     /// The client and a server share no version of the wire protocol.
     #[error("{}", incompatibility.to_string().trim_end_matches('.'))]
     IncompatibleWireVersion {
-        /// Which server, and which versions.
+        /// The server, and the versions of both.
         incompatibility: Incompatibility,
     },
     /// The maximum of staleness is too small for this deployment.
@@ -111,7 +111,7 @@ pub enum Verdict {
         reason.as_deref().unwrap_or("no host name can be looked up: the name servers do not answer")
     )]
     LookupFailed {
-        /// Which name server said what, if that is known.
+        /// The answer of a name server, if it is known.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -374,7 +374,7 @@ pub enum Verdict {
         removal.as_ref().map(|removal| format!(": {removal}")).unwrap_or_default()
     )]
     NoServersLeft {
-        /// Which was the last one, and why it was removed.
+        /// The server that was removed last, and the reason.
         removal: Option<Removal>,
     },
     /// A server answered, but its replica set lists other addresses only, and none of them leads to

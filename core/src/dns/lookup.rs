@@ -62,7 +62,7 @@ pub enum Action {
     Ask {
         /// The exchange's name from now on.
         exchange: ExchangeId,
-        /// Whom to ask.
+        /// The name server to ask.
         server: SocketAddr,
         /// The transport.
         transport: Transport,

@@ -41,7 +41,7 @@ pub const fn any_address_for(server: SocketAddr) -> SocketAddr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RecordType {
-    /// Where a service is: hosts and ports.
+    /// The place of a service: hosts and ports.
     Srv,
     /// Free text: the default options of a deployment.
     Txt,

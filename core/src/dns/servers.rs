@@ -1,4 +1,4 @@
-//! Which name servers to ask, and for how long.
+//! The name servers to ask, and the time for each.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
@@ -16,7 +16,7 @@ const PORT: u16 = 53;
 const MAX_ATTEMPTS: u32 = 5;
 const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which name servers to ask in turn, and for how long.
+/// The name servers to ask in turn, and the time for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameServers {
     addresses: Vec<SocketAddr>,

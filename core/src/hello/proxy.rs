@@ -426,7 +426,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever reads the reply describes the member as the view does.
+        /// A reader of the reply describes the member as the view does.
         #[test]
         fn a_member_is_read_as_the_view_describes_it(server in member()) {
             let view = view(&["a:1"], |_, place| *place = server.clone());

@@ -1,5 +1,5 @@
-//! Where a pool keeps its established connections: those that are available, and what it knows of
-//! those in use.
+//! The established connections of a pool: those that are available, and what it knows of those in
+//! use.
 
 use std::collections::VecDeque;
 

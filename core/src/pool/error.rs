@@ -98,7 +98,7 @@ pub enum CheckOutError {
     Forked {
         /// The server.
         address: ServerAddress,
-        /// Which process it is, and which has asked.
+        /// The process of the client, and the one that has asked.
         forked: Forked,
     },
 }

@@ -117,7 +117,7 @@ impl<C> Pool<C> {
         })
     }
 
-    /// Whoever the connection was created for waits for nothing but its error now.
+    /// Makes the operation for which the connection was created wait for nothing but its error.
     pub(super) fn failing(&mut self, id: ConnectionId) {
         if let Some(pending) = self.pending.find_mut(id)
             && let Some(waiter) = pending.ticket.and_then(|ticket| self.queue.leave(ticket))

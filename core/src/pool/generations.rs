@@ -1,4 +1,4 @@
-//! Which connections of a pool are stale.
+//! Generations: which connections of a pool are stale.
 
 use std::collections::BTreeMap;
 

@@ -147,7 +147,7 @@ pub enum Action<C> {
         /// The awaited connection, or the reason why there is none.
         outcome: Result<(CheckOut, C), Box<CheckOutError>>,
     },
-    /// Whoever has the connection in use is to stop using it at once, and to check it in.
+    /// The holder of the connection is to stop using it at once, and to check it in.
     Interrupt {
         /// The connection.
         connection: ConnectionId,
@@ -186,7 +186,7 @@ pub struct CheckOut {
     pub generation: Generation,
     /// Behind a load balancer, the service that it leads to.
     pub service: Option<ObjectId>,
-    /// Where the pool keeps what it knows of the connection.
+    /// The place where the pool keeps what it knows of the connection.
     pub(crate) slot: u32,
     /// Tells the check-out from others of the same connection.
     pub(crate) number: u64,

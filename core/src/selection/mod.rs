@@ -1,4 +1,4 @@
-//! Which server an operation uses, and why.
+//! Server selection: the server that an operation uses, and the reason.
 //!
 //! Implements the Server Selection and Max Staleness specifications for multi-threaded and
 //! asynchronous clients. A [`Snapshot`] is an immutable view, and [`Snapshot::select`] a pure

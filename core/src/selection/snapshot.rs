@@ -169,7 +169,7 @@ impl Snapshot {
         }
     }
 
-    /// Whatever decides: servers are looked at one by one.
+    /// Selects by looking at servers one by one, for any criteria.
     fn select_any(
         &self,
         criteria: &Criteria,

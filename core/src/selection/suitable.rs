@@ -16,7 +16,7 @@ pub(super) const SMALLEST_MAX_STALENESS: Duration = Duration::from_secs(90);
 /// The types of servers that are candidates in one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Whatever is available: a direct connection, mongos, or a load balancer.
+    /// Any server that is available: a direct connection, mongos, or a load balancer.
     Any,
     Primary,
     Secondaries,
@@ -34,7 +34,7 @@ impl Class {
         }
     }
 
-    /// Which classes are tried, in order, for a mode with a type of topology.
+    /// Returns the classes to try, in order, for a mode with a type of topology.
     pub(super) const fn in_order(topology: TopologyType, mode: ReadMode) -> &'static [Self] {
         match (topology, mode) {
             (TopologyType::Unknown, _) => &[],

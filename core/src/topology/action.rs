@@ -23,7 +23,7 @@ pub enum Action {
     Open {
         /// The stream's name from now on.
         link: LinkId,
-        /// Where it leads.
+        /// The server that it leads to.
         address: ServerAddress,
     },
     /// Write these bytes, which are plain, after those already sent.

@@ -97,7 +97,7 @@ pub enum EventKind {
         address: ServerAddress,
         /// True if the server replies only when its state changes or a time has passed.
         awaited: bool,
-        /// Which of its monitoring connections the server is asked over.
+        /// The monitoring connection over which the server is asked.
         #[serde(flatten)]
         connection: MonitoringConnection,
     },
@@ -110,7 +110,7 @@ pub enum EventKind {
         address: ServerAddress,
         /// True if the server replied only when its state changed or a time had passed.
         awaited: bool,
-        /// Which of its monitoring connections the server has replied over.
+        /// The monitoring connection over which the server has replied.
         #[serde(flatten)]
         connection: MonitoringConnection,
         /// From hello to its reply; a sample of the round trip time unless `awaited`.
@@ -130,7 +130,7 @@ pub enum EventKind {
         address: ServerAddress,
         /// True if the server was to reply only when its state changed or a time had passed.
         awaited: bool,
-        /// Which of its monitoring connections the server was asked over.
+        /// The monitoring connection over which the server was asked.
         #[serde(flatten)]
         connection: MonitoringConnection,
         /// From the start of the check to its failure.
@@ -142,7 +142,7 @@ pub enum EventKind {
     /// DNS names a host of the deployment that may not be used; it is passed over (Polling SRV
     /// Records).
     SrvHostRefused {
-        /// Which, and why.
+        /// The host, and the reason.
         #[serde(serialize_with = "as_text")]
         error: SrvError,
     },

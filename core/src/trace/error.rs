@@ -69,7 +69,7 @@ pub enum LineError {
     /// A value is malformed.
     #[error("{what} is malformed: {reason}")]
     Malformed {
-        /// Which value.
+        /// The value.
         what: &'static str,
         /// The error.
         reason: String,

@@ -36,7 +36,7 @@ use tls::Tls;
 /// Plaintext goes to where there is room for all of it.
 const TAKES_ALL: &str = "memory takes everything";
 
-/// Which filters a stream has.
+/// The filters of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct TransportConfig {
     /// The proxy that streams go through.
@@ -72,7 +72,7 @@ impl TransportConfig {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProxyConfig {
-    /// Whom it knows the client as, if it asks.
+    /// The login that it is given, if it asks.
     pub login: Option<Login>,
 }
 

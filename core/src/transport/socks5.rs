@@ -79,7 +79,7 @@ pub(super) struct Socks5 {
     answer: Vec<u8>,
 }
 
-/// Which answer is due.
+/// The answer that is due.
 #[derive(Clone, Copy, Debug)]
 enum Awaiting {
     Method,

@@ -191,7 +191,7 @@ pub(crate) struct Scram {
     pub(crate) hash: Hash,
 }
 
-/// Which hash the client has chosen.
+/// The hash that the client has chosen.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Hash {
     Sha1,

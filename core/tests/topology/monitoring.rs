@@ -397,7 +397,7 @@ fn a_server_that_has_left_is_not_monitored_any_more() {
     assert_eq!(fixture.log(), [""; 0], "its late reply is ignored");
 }
 
-/// Whoever expects TLS hangs up on those who greet it without.
+/// A server that expects TLS hangs up on clients that greet it without.
 #[test]
 fn a_server_that_hangs_up_when_it_is_greeted_may_expect_tls_unless_it_has_answered() {
     let detail = |fixture: &Fixture| fixture.server("a").error.as_ref().unwrap().detail.to_string();

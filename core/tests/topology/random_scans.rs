@@ -100,7 +100,7 @@ fn happen(fixture: &mut Fixture, id: u64, try_once: bool, now: &mut u64, what: &
 }
 
 proptest! {
-    /// Whatever happens, one server is checked at a time at most, and every operation is answered,
+    /// At most one server is checked at a time, whatever happens, and every operation is answered,
     /// once, unless it was abandoned.
     #[test]
     fn whatever_happens_one_server_is_checked_at_a_time_and_every_operation_is_answered(

@@ -1,4 +1,4 @@
-//! Whom the scan of a single-threaded client checks, and in which order (Server Monitoring,
+//! The order in which the scan of a single-threaded client checks servers (Server Monitoring,
 //! "Scanning order", "cooldownMS").
 
 use std::collections::BTreeSet;

@@ -217,7 +217,7 @@ fn a_deadline_ends_the_wait_for_a_scan_which_the_next_operation_goes_on_with() {
     assert_eq!(story(&mut fixture), ["wake 2"]);
 }
 
-/// Whoever asks again asks the server again: when the first reply came, nobody knows.
+/// A second question is put to the server again: when the first reply came is unknown.
 #[test]
 fn a_reply_that_nobody_waited_for_says_nothing_of_the_round_trip_time() {
     let mut fixture = single("mongodb://a/?serverSelectionTryOnce=false&connectTimeoutMS=1000");

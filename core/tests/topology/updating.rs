@@ -385,7 +385,7 @@ fn the_first_round_trip_to_a_primary_that_was_rejected_as_stale_is_the_average_a
     assert_eq!(fixture.server("a").round_trip_time, Some(ms(30)));
 }
 
-/// Whoever comes back in time keeps its 500 ms; what does not matter any more is forgotten.
+/// A server that comes back in time keeps its 500 ms; what does not matter any more is forgotten.
 #[test]
 fn servers_that_have_left_are_remembered_for_500_ms_after_their_last_check() {
     let mut fixture = Fixture::new("mongodb://a,b,c,d/?replicaSet=rs");

@@ -11,7 +11,7 @@ use crate::error::Error;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Documents {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The place where each ends.
     ends: Vec<usize>,
 }
 

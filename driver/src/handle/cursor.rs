@@ -29,7 +29,7 @@ use crate::error::Error;
 pub struct Cursor<R: Runtime, T> {
     handle: Handle<R>,
     state: CursorState,
-    /// Where it was opened; while a batch is awaited, another way there, if there is one.
+    /// The server it was opened on; while a batch is awaited, another way there, if there is one.
     origin: Option<Origin<R>>,
     /// The session that it was opened with, until the server has closed it.
     session: Option<ClientSession<R>>,

@@ -1,4 +1,4 @@
-//! Where tokens and temporary credentials come from if the application has no provider.
+//! Sources of tokens and temporary credentials if the application has no provider.
 
 use std::fmt;
 use std::sync::Arc;
@@ -159,7 +159,7 @@ fn failure(detail: impl Into<Arc<str>>) -> Failure {
     Failure::new(Stage::Authenticate, Cause::Configuration, detail)
 }
 
-/// Where Kubernetes puts a pod's token.
+/// The file in which Kubernetes puts a pod's token.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// Returns the file that holds the token of an environment (Authentication, "Built-in OIDC

@@ -311,8 +311,8 @@ impl<R: Runtime> Drop for Sweep<R> {
     }
 }
 
-/// Where a runtime puts the deadlines that [`Runtime::alarm`] asks for; dropping it, with the
-/// runtime, ends its [`Timekeeper`].
+/// The place where a runtime puts the deadlines that [`Runtime::alarm`] asks for; dropping it, with
+/// the runtime, ends its [`Timekeeper`].
 #[derive(Debug)]
 pub struct Deadlines(Arc<Channel<Option<Instant>>>);
 

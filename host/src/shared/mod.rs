@@ -91,11 +91,11 @@ pub(crate) struct Shared<R: Runtime> {
     pub(crate) clock: LatestClusterTime,
     /// The credential cache of all connections.
     pub(crate) credential_cache: Mutex<CredentialCache>,
-    /// Whose turn it is to ask for a token.
+    /// The turn to ask for a token.
     pub(crate) oidc: AsyncMutex,
     /// The metadata that new connections send.
     pub(crate) metadata: Mutex<Arc<RawDocumentBuf>>,
-    /// Where the next selection's random bits come from.
+    /// The source of the next selection's random bits.
     pub(crate) random: AtomicU64,
     /// The name of the next pool.
     pub(crate) next_pool: AtomicU64,
@@ -436,8 +436,8 @@ impl<R: Runtime> std::fmt::Debug for Host<R> {
     }
 }
 
-/// Whatever waits for the locks to be free: runtimes, those who are woken and what is dropped may
-/// come back at once, to the very pool or topology, or end the client.
+/// Work that waits for the locks to be free: runtimes, wakers and what is dropped may come back at
+/// once, to the very pool or topology, or end the client.
 ///
 /// It is collected under the locks, and settled by whoever has let go of the outermost.
 #[must_use]

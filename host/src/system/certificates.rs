@@ -17,7 +17,7 @@ use sdam_core::transport::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors}
 use contents::{Contents, Digest, Pem};
 use store::{Reading, Store};
 
-/// Where the configuration of TLS comes from.
+/// The source of the configuration of TLS.
 #[derive(Clone, Debug)]
 pub struct Certificates(Source);
 

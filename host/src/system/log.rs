@@ -14,7 +14,7 @@ use crate::system;
 #[derive(Debug)]
 pub(crate) struct LogSink {
     settings: LogSettings,
-    /// Where messages go that the settings want.
+    /// The output for the messages that the settings want.
     output: Option<Output>,
     /// The subscriber of the thread that has made the client, for all of its messages.
     collector: Dispatch,

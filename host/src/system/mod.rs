@@ -35,7 +35,7 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::logging::LogSettings;
 use sdam_core::spans::SpanSettings;
 
-/// Where the name servers of this machine are listed.
+/// The file that lists the name servers of this machine.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Looks at what this process runs in, for the metadata of a handshake.

@@ -209,7 +209,7 @@ fn a_command_has_at_most_as_many_sequences_as_a_message_may_have() {
     fixture.run(checked_out.command_with_sequences("db", &insert, &all[1..])).unwrap();
 }
 
-/// Whoever prints an error and all its sources reads nothing twice.
+/// An error that is printed with all its sources says nothing twice.
 #[test]
 fn no_source_of_an_error_says_what_its_text_has_said() {
     let fixture = Fixture::new("&maxPoolSize=1");

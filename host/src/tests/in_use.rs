@@ -351,8 +351,8 @@ fn checking_out_and_in_again_allocates_nothing_and_sets_no_alarm() {
     }
 }
 
-/// Whoever listens, and to whatever: its events are told without an allocation and without
-/// another lock, also when it falls behind.
+/// Events are told to any subscriber without an allocation and without another lock, also when it
+/// falls behind.
 #[test]
 fn checking_out_and_in_again_allocates_nothing_while_others_listen() {
     let fixture = Fixture::new("");
@@ -627,7 +627,7 @@ fn a_connection_aside_is_nobodys_business_and_is_forgotten_when_it_is_gone() {
     assert_eq!(fixture.host.view().servers()[0].server_type, ServerType::Standalone);
 }
 
-/// Whoever stops to wait for a connection of its own ends what establishes it.
+/// An operation that stops to wait for its connection ends what establishes it.
 #[test]
 fn establishing_a_connection_aside_ends_with_the_wait_for_it() {
     let fixture = Fixture::new("");

@@ -72,7 +72,7 @@ fn a_stream_that_is_up_at_once_tells_no_more_than_that() {
     assert!(!text.contains(" reached "), "{text}");
 }
 
-/// Whoever looks at the topology keeps others from telling it something meanwhile.
+/// A call that looks at the topology keeps others from telling it something meanwhile.
 #[test]
 fn what_comes_up_while_somebody_diagnoses_is_told_afterwards() {
     let host = host(URI, false);

@@ -231,7 +231,7 @@ fn a_connection_that_is_closed_because_of_an_error_is_told_of_with_that() {
     assert!(told.starts_with("Error: the server hung up, or sent something"), "{told}");
 }
 
-/// Whoever counts requests that are pending hears of the end of each.
+/// A subscriber that counts pending requests hears of the end of each.
 #[test]
 fn a_check_out_that_is_given_up_is_told_to_have_ended() {
     let fixture = Fixture::new("");

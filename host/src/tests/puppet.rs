@@ -45,7 +45,7 @@ pub(super) struct Puppet {
     pub(super) opener: Option<Box<dyn Fn(Link<Self>) + Send + Sync>>,
     /// The deadlines, if the test does not keep time.
     pub(super) deadlines: Option<Deadlines>,
-    /// Where tokens come from, if there are any.
+    /// The source of tokens, if there is one.
     pub(super) provider: Option<Box<dyn CredentialProvider>>,
     /// True if long work is left to the test.
     pub(super) leaves_work: bool,

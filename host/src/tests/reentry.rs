@@ -1,5 +1,5 @@
-//! Whoever is woken, dropped or told by the client comes back at once, to the very place that it
-//! was kept in.
+//! Wakers, values and runtimes that come back as soon as they are woken, dropped or told, to the
+//! very place that they were kept in.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -14,7 +14,7 @@ use polling::Events;
 use super::{Driver, Engine};
 use crate::block_on::{block_on, block_on_until};
 
-/// Whose turn it is to drive; whoever has it drives for all who wait.
+/// The turn to drive; the caller that has it drives for all who wait.
 #[derive(Default)]
 pub(super) struct EngineMutex(Mutex<State>);
 

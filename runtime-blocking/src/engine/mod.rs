@@ -30,7 +30,7 @@ pub(crate) use sleep::Sleep;
 /// A task of a client.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Whose thread runs the tasks.
+/// The thread that runs the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Driver {
     /// One in the background.
@@ -50,7 +50,7 @@ pub(crate) struct Engine {
     /// The poller of sockets; absent if the system had none left.
     poller: Option<Poller>,
     state: Mutex<State>,
-    /// Whose turn it is to drive, where callers do.
+    /// The turn to drive, if callers do.
     turns: EngineMutex,
 }
 
@@ -80,7 +80,7 @@ struct Entry {
 }
 
 thread_local! {
-    /// Whose task this thread is running.
+    /// The engine whose task this thread is running.
     static CURRENT: RefCell<Option<Arc<Engine>>> = const { RefCell::new(None) };
 }
 
@@ -312,7 +312,7 @@ impl Drop for Running {
     }
 }
 
-/// Where the thread is ending, nothing is kept any more, and tasks go without.
+/// Replaces the engine of this thread. A thread that is ending keeps none, and tasks go without.
 fn replace_current(engine: Option<Arc<Engine>>) -> Option<Arc<Engine>> {
     CURRENT.try_with(|current| current.replace(engine)).ok().flatten()
 }

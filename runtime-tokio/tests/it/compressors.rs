@@ -1,4 +1,4 @@
-//! Which compressor a client uses for what it sends.
+//! The compressor that a client uses for what it sends.
 
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// Where OP_COMPRESSED says how it was compressed: after the header, an opcode and a length.
+/// The place where OP_COMPRESSED names its compressor: after the header, an opcode and a length.
 const COMPRESSOR: usize = 16 + 4 + 4;
 
 /// The numbers of Wire Compression.

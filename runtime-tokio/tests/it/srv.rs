@@ -301,8 +301,7 @@ async fn name_servers_that_do_not_help_are_named_in_the_error() {
     assert!(!error.is_absence(), "{error}");
 }
 
-/// Where the zones are; `None` leaves a test out, which in CI is an error.
-/// The kernel tells so at once, and says nothing more.
+/// The kernel says at once that no socket has that port.
 #[tokio::test]
 async fn a_name_server_that_is_not_there_is_not_waited_for() {
     // A port that nobody else can have, and whose socket hears only one address.
@@ -316,6 +315,7 @@ async fn a_name_server_that_is_not_there_is_not_waited_for() {
     assert!(error.to_string().contains("Connection refused"), "{error}");
 }
 
+/// Returns the folder of the zones; `None` leaves a test out, which in CI is an error.
 fn zones() -> Option<PathBuf> {
     let zones = std::env::var_os(ZONES).map(PathBuf::from);
     let in_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");

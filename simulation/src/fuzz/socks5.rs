@@ -57,7 +57,7 @@ fn converse(has_login: bool, stream: &[u8], part: usize) -> Conversation {
     Conversation { sent, plain, is_ready: transport.is_ready(), failure: None }
 }
 
-/// Where the proxy's last answer ends.
+/// The end of the proxy's last answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Opening {
     At(usize),

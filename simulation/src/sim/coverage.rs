@@ -14,7 +14,7 @@ pub enum Sign {
     Rejoined,
     /// A server replied because its state had changed, or a time had passed.
     Streamed,
-    /// Whoever wanted one of the nearest had a server to choose from that is too far away.
+    /// An operation that wanted one of the nearest also had a suitable server that is too far away.
     ToldApart,
     /// The stream that only measures round trips was broken.
     MeasuringBroken,

@@ -82,7 +82,7 @@ pub enum FaultKind {
     Upgrade,
     /// The configuration of the replica set is changed, and changed back.
     Reconfig,
-    /// Whoever logs in is refused.
+    /// Logins are refused.
     LoginRefused,
     /// A member, or something in front of it, answers once on each connection and hangs up.
     OneReply,
@@ -218,7 +218,7 @@ pub(super) struct Fault {
     pub(super) ends: Instant,
     pub(super) clients: Vec<usize>,
     pub(super) members: Vec<usize>,
-    /// Whatever else is to be drawn.
+    /// Bits for anything else that is to be drawn.
     pub(super) bits: u64,
 }
 

@@ -12,11 +12,11 @@ const MESSAGES: u64 = 8;
 /// The longest pause between two packets, in milliseconds.
 const GAP: u64 = 5;
 
-/// Where the header of a message has its own number, and that of the message that it answers.
+/// The bytes of a message's header with its own number, and with that of the message it answers.
 const REQUEST_ID: std::ops::Range<usize> = 4..8;
 const RESPONSE_TO: std::ops::Range<usize> = 8..12;
 
-/// Where a message of OP_MSG has its flags.
+/// The place of the flags in a message of OP_MSG.
 const FLAGS: usize = 16;
 
 /// Draws what follows a reply, and how long each packet waits for the one before: copies of it, of

@@ -241,7 +241,7 @@ impl Effect {
     ];
 }
 
-/// Which commands fail: those of monitors, of writers, of applications, or all.
+/// The commands that fail: those of monitors, of writers, of applications, or all.
 const COMMANDS: [&[&str]; 4] = [
     &["hello", "isMaster"],
     &["insert"],

@@ -82,7 +82,7 @@ pub(super) struct Incident {
     /// From when to when, in seconds.
     pub(super) during: (u64, u64),
     pub(super) members: &'static [usize],
-    /// Which commands fail, and how.
+    /// The commands that fail, and their errors.
     pub(super) bits: u64,
 }
 

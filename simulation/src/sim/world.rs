@@ -55,7 +55,7 @@ pub(super) enum Event {
         client: usize,
         waker: Waker,
     },
-    /// Whoever reads a stream is to look at the clock.
+    /// The reader of a stream is to look at the clock.
     Ripen {
         client: usize,
         end: Arc<End>,

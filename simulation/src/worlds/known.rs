@@ -1,4 +1,4 @@
-//! Which worlds are known, and with how much of what is limited they were reached.
+//! Worlds that are known, and with how much of what is limited they were reached.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -23,7 +23,7 @@ use crate::watch::{State, Tone};
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// Where it was read.
+    /// The file that it was read from.
     pub(super) origin: Origin,
     /// The time when it ends.
     #[serde(rename = "endMS", serialize_with = "millis")]

@@ -206,7 +206,7 @@ pub(crate) fn a_standalone_breaks_no_rule(binary: &Binary) -> Outcome {
     })
 }
 
-/// Whatever ends it, nothing stays of what was written, not even in a transaction.
+/// An end at any time leaves nothing of what was written, not even in a transaction.
 pub(crate) fn an_end_at_any_time_leaves_nothing(set: &mut ReplicaSet) -> Outcome {
     let runtime = tokio::runtime::Runtime::new()?;
     // The transaction stays open while its beginner waits for the reply.

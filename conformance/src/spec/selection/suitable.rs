@@ -1,4 +1,4 @@
-//! Which servers are suitable for an operation, and which of them are in the latency window.
+//! Servers that are suitable for an operation, and those of them in the latency window.
 
 use std::collections::BTreeSet;
 

@@ -212,7 +212,7 @@ pub enum Input<'a> {
     },
     /// A call has ended.
     Ended {
-        /// Which.
+        /// The operation's token.
         token: Token,
         /// Its result.
         result: Result<Ended, Box<Failed>>,

@@ -14,13 +14,13 @@ const MAX_HEADERS: usize = 64;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpRequest {
-    /// Where to connect to.
+    /// The endpoint to connect to.
     pub endpoint: Endpoint,
     /// The bytes to send.
     pub bytes: Zeroizing<Vec<u8>>,
 }
 
-/// Where to connect to.
+/// An endpoint to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Endpoint {

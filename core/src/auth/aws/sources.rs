@@ -1,4 +1,4 @@
-//! Where the credentials of AWS come from where the application gives none: the environment, or the
+//! Sources of the credentials of AWS where the application gives none: the environment, or the
 //! services of AWS that the environment points at (Authentication, "Obtaining Credentials").
 
 mod container;
@@ -17,13 +17,13 @@ pub use container::{Authorization, Container};
 /// The time that the token is valid by which the metadata of EC2 are read, in seconds.
 const METADATA_TOKEN_SECONDS: u32 = 30;
 
-/// Where EC2 tells the name of an instance's role, and the role's credentials behind it.
+/// The path at which EC2 tells the name of an instance's role, and below it the role's credentials.
 const EC2_ROLES: &str = "/latest/meta-data/iam/security-credentials/";
 
 /// The maximum length of the name of a role, a token or a path, in bytes.
 const MAX_TEXT_LEN: usize = 32 * 1024;
 
-/// Where the credentials of AWS come from.
+/// A source of credentials of AWS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AwsSource {
     /// The environment variables themselves.
@@ -62,7 +62,7 @@ impl WebIdentity {
     }
 }
 
-/// Where the services of AWS are.
+/// The endpoints of the services of AWS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AwsEndpoints {

@@ -96,7 +96,7 @@ pub struct ProxyOptions {
     pub host: String,
     /// Its port: `proxyPort`.
     pub port: u16,
-    /// Whom it knows the client as: `proxyUsername`. Never without a password, nor empty.
+    /// The user name for it: `proxyUsername`. Never without a password, nor empty.
     pub username: Option<String>,
     /// The proof: `proxyPassword`. Never without a user name, nor empty.
     pub password: Option<Secret>,
@@ -157,7 +157,7 @@ impl ProxyOptions {
     }
 }
 
-/// Where the seed list comes from: what `mongodb+srv://` names.
+/// The source of the seed list: what `mongodb+srv://` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SrvOptions {

@@ -80,7 +80,7 @@ pub enum OptionsError {
     /// A user name or password that SOCKS5 cannot carry.
     #[error("{option} is {length} bytes long; from 1 to 255 are allowed")]
     ProxyLogin {
-        /// Which of them.
+        /// The option.
         option: &'static str,
         /// Its length in bytes.
         length: usize,

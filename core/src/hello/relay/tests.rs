@@ -188,7 +188,7 @@ proptest! {
         prop_assert_eq!(relayed(&exchanges, &cuts).unwrap(), heard(&exchanges));
     }
 
-    /// Whatever comes, there is no panic, and nothing passes that was not sent.
+    /// Random bytes cause no panic, and nothing passes that was not sent.
     #[test]
     fn bytes_of_any_kind_pass_or_are_refused(
         bytes in prop::collection::vec(any::<u8>(), 0..200),

@@ -181,9 +181,9 @@ fn an_operation_is_sent_again_once_or_until_its_time_is_up() {
     assert!(matches!(judged(&timed, &lost()).retry, Retry::After(_)));
 }
 
-/// Where a server that fails is not Unknown, retrying "as many times as possible" would keep both
-/// sides busy: a load balancer whose name cannot be resolved, and a secondary to which a client
-/// connects directly and that refuses its writes.
+/// A server that fails and is not Unknown would keep both sides busy if it were retried "as many
+/// times as possible": a load balancer whose name cannot be resolved, and a secondary to which a
+/// client connects directly and that refuses its writes.
 #[test]
 fn further_attempts_pause() {
     let error = network(Stage::Resolve, Cause::NotResolved);

@@ -91,7 +91,7 @@ fn a_connection_that_could_not_be_established_keeps_nobody_from_the_next_one() {
     assert_eq!(fixture.counts(), [0, 0, 1, 0]);
 }
 
-/// Whose connection went to another waits for the next, which a failure of others' does not end.
+/// An operation whose connection went to another waits for the next; other failures do not end it.
 #[test]
 fn the_failure_of_another_operations_connection_does_not_end_the_wait() {
     let mut fixture = Fixture::ready(|_| {});

@@ -185,7 +185,7 @@ fn idle_connections_are_not_handed_out_when_the_alarm_is_late() {
     assert_eq!(fixture.notes(), expected);
 }
 
-/// Where nobody rings between two operations, in the single-threaded mode.
+/// An alarm is due between two operations, and rings late, as in the single-threaded mode.
 #[test]
 fn idle_connections_are_not_handed_out_before_the_alarm_was_heard() {
     let mut fixture = Fixture::lending(1, |options| options.max_idle_time = millis(100));

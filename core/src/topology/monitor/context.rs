@@ -76,7 +76,7 @@ impl Context<'_> {
     }
 }
 
-/// Whose monitor this is, and the source of its links' ids.
+/// The server whose monitor this is, and the source of its links' ids.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Identity {
     pub(super) server: ServerId,

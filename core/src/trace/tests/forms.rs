@@ -234,7 +234,7 @@ fn an_error_names_the_line_and_what_is_allowed() {
     }
 }
 
-/// Whoever knows format 1 only does not know `reached`, and is told by the first line.
+/// A reader of format 1 does not know `reached`, and is told by the first line.
 #[test]
 fn a_trace_is_of_the_newest_format_and_one_of_an_older_is_read_as_well() {
     let mut world = World::new(URI);

@@ -1,6 +1,5 @@
-//! Whatever one operation meets and whenever, against the rules for sending it again, written
-//! naively: Retryable Reads, Retryable Writes, Client Backpressure and Client Side Operations
-//! Timeout.
+//! Random inputs of one operation, against the rules for sending it again, written naively:
+//! Retryable Reads, Retryable Writes, Client Backpressure and Client Side Operations Timeout.
 
 mod model;
 mod outcome;

@@ -413,7 +413,7 @@ impl Model {
 }
 
 impl Model {
-    /// Whatever it has met, the operation ends when it should; returns what was done.
+    /// Ends the operation, whatever it has met, when it should; returns what was done.
     pub(super) fn end(mut self) -> Vec<String> {
         // An hour is later than any deadline, and a pause.
         self.pass(Duration::from_secs(3600), true);

@@ -1,4 +1,4 @@
-//! Whatever a pool is told and whenever, against a naive model of what it may do.
+//! Random inputs of a pool at any time, against a naive model of what it may do.
 
 mod model;
 #[cfg(test)]

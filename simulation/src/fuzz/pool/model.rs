@@ -21,7 +21,7 @@ const FORGED: u64 = 1 << 32;
 
 type Service = Option<ObjectId>;
 
-/// Where a connection is.
+/// The place of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
     Available { since: Instant, generation: u32, service: Service },
@@ -242,7 +242,7 @@ impl Model {
         }
     }
 
-    /// Whatever has ended stays so; what is made up is disposed of.
+    /// Checks in twice: a check-out that has ended stays so, and the connection is disposed of.
     fn return_twice(&mut self, choice: u8) {
         let Some(check_out) = pick(choice, self.dead.iter().copied()) else { return };
         self.forged += 1;

@@ -1,4 +1,4 @@
-//! Which server an operation gets, against the rules of the specification written naively.
+//! The server that an operation gets, against the rules of the specification written naively.
 
 mod deployment;
 mod model;

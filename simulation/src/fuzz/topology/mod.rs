@@ -1,5 +1,5 @@
-//! Whatever a topology is told and whenever: servers that say anything, and operations that wait,
-//! fail and give up at any time.
+//! Random inputs of a topology: servers that say anything, and operations that wait, fail and give
+//! up at any time.
 
 mod replies;
 mod world;

@@ -508,7 +508,7 @@ impl Worker {
         book.plan.retries && !book.closed && in_time
     }
 
-    /// Whoever has a name logs in, but to arbiters; returns whether nobody has.
+    /// Checks that a client with a user logs in, but to arbiters; returns whether it is anonymous.
     fn check_login(&self, checked_out: &CheckedOut<Virtual<Shared>>) -> bool {
         let connection_description = checked_out.connection_description();
         let is_anonymous = self.host.options().credential().is_some()

@@ -61,13 +61,13 @@ pub(in crate::sim) enum Call {
     Close { end: Arc<End> },
     /// A task waits for a time.
     Wake { at: Instant, waker: Waker },
-    /// Whoever reads a stream is to look at the clock.
+    /// The reader of a stream is to look at the clock.
     Ripen { at: Instant, end: Arc<End> },
     /// The records of the deployment are to be looked up.
     Resolve { lookup: Arc<Lookup> },
 }
 
-/// Where a client leaves what it asks for.
+/// The place where a client leaves what it asks for.
 #[derive(Debug)]
 pub(in crate::sim) struct Desk {
     clock: Arc<Clock>,

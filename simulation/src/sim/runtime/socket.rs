@@ -99,7 +99,7 @@ impl End {
         }
     }
 
-    /// Whoever reads looks at the clock.
+    /// Makes the reader look at the clock.
     pub(in crate::sim) fn ripen(&self) {
         self.change(|state| state.armed = None);
     }

@@ -20,7 +20,7 @@ const AGENTS: [IpAddr; 3] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Container {
-    /// Where it is: [`AwsEndpoints::ecs`](super::AwsEndpoints::ecs) if the environment names only
+    /// Its endpoint: [`AwsEndpoints::ecs`](super::AwsEndpoints::ecs) if the environment names only
     /// a path.
     pub endpoint: Option<Endpoint>,
     /// The path, with the query if there is one.

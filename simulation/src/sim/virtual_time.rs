@@ -31,6 +31,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use bson::raw::cstr;
+use bson::{RawDocument, RawDocumentBuf};
 use sdam_cluster::{Action, Cluster, ClusterOptions, Input, MemberId, OptionsError, Truth};
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::id::ServerId;
@@ -38,6 +40,7 @@ use sdam_core::machine::Machine;
 use sdam_core::pool::PoolEvent;
 use sdam_core::time::{Instant, Time};
 use sdam_core::topology::EventKind;
+use sdam_core::wire::{Flags, Frames, write_op_msg};
 use sdam_host::{ClientError, Events, Host, PoolStep, TopologyStep};
 
 use super::deployment::{SET_NAME, address};
@@ -49,8 +52,11 @@ use super::world::Event;
 /// The number of members that the replica set of [`Simulation::new`] has.
 const MEMBERS: usize = 3;
 
+/// The runtime of clients in virtual time.
+pub type Runtime = Virtual<Unobserved>;
+
 /// A client in virtual time, with all that clients have on any runtime.
-pub type Client = sdam_host::Client<Virtual<Unobserved>>;
+pub type Client = sdam_host::Client<Runtime>;
 
 /// Nobody, who looks at no step of a machine.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +135,8 @@ pub struct Simulation {
     executor: Executor,
     log: Log,
     random: Random,
+    /// The number of commands that were run at members.
+    commands: u64,
 }
 
 impl Simulation {
@@ -171,6 +179,7 @@ impl Simulation {
             log: Log::default(),
             random,
             clock,
+            commands: 0,
         })
     }
 
@@ -226,6 +235,63 @@ impl Simulation {
         self.log.say(self.network.now, "deployment", format_args!("{input:?}"));
         self.tell(input);
         self.settle();
+    }
+
+    /// Runs a command at a member at once, over a connection of the member's own machine that needs no
+    /// login: sets a fail point, or reads what is stored there. Returns the reply, or `None` if the
+    /// member is down or has to wait for something.
+    ///
+    /// ```
+    /// use sdam_cluster::MemberId;
+    /// use sdam_core::bson::rawdoc;
+    /// use sdam_simulation::virtual_time::Simulation;
+    ///
+    /// let mut simulation = Simulation::new(7);
+    /// let reply = simulation.command(MemberId(0), "admin", &rawdoc! { "ping": 1 });
+    /// assert_eq!(reply.unwrap().get_f64("ok")?, 1.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn command(
+        &mut self,
+        member: MemberId,
+        database: &str,
+        command: &RawDocument,
+    ) -> Option<RawDocumentBuf> {
+        if !self.cluster.is_running(member) {
+            return None;
+        }
+        let mut body = command.to_owned();
+        body.append(cstr!("$db"), database);
+        let mut bytes = Vec::new();
+        write_op_msg(&mut bytes, 1, 0, Flags::NONE, &body);
+        // Those of clients are counted from the other end.
+        let connection = StreamId(u64::MAX - self.commands);
+        self.commands += 1;
+        let inputs = [
+            Input::Accepted { connection, member },
+            Input::Trusted { connection },
+            Input::Received { connection, bytes: &bytes },
+            Input::Disconnected { connection },
+        ];
+        let (mut frames, mut reply) = (Frames::new(), None);
+        for input in inputs {
+            let mut actions = Vec::new();
+            self.cluster.handle(self.network.now.into(), input, &mut actions);
+            for action in actions {
+                match action {
+                    Action::Send { connection: to, bytes } if to == connection => {
+                        frames.extend(&bytes);
+                        let message = frames.next().ok().flatten();
+                        reply = message.and_then(|it| Some(it.op_msg().ok()?.body.to_owned()));
+                    }
+                    Action::Close { connection: closed } if closed == connection => {}
+                    action => self.perform_action(action),
+                }
+            }
+        }
+        self.cluster_deadline = self.cluster.deadline();
+        self.settle();
+        reply
     }
 
     /// Has the primary step down, so that another member is elected; returns who was primary.
@@ -340,14 +406,16 @@ impl Simulation {
         let mut actions = Vec::new();
         act(&mut self.cluster, self.network.now.into(), &mut actions);
         self.cluster_deadline = self.cluster.deadline();
-        for action in actions {
-            match action {
-                Action::Send { connection, bytes } => {
-                    self.network.send(connection, Side::Client, Packet::Bytes(bytes));
-                }
-                Action::Close { connection } => self.network.close_server(connection),
-                _ => {}
+        actions.into_iter().for_each(|action| self.perform_action(action));
+    }
+
+    fn perform_action(&mut self, action: Action) {
+        match action {
+            Action::Send { connection, bytes } => {
+                self.network.send(connection, Side::Client, Packet::Bytes(bytes));
             }
+            Action::Close { connection } => self.network.close_server(connection),
+            _ => {}
         }
     }
 

@@ -1,8 +1,10 @@
-//! Seeds, small worlds, planted bugs, the inputs of fuzz targets, and applications in virtual time.
+//! Seeds, small worlds, planted bugs, the inputs of fuzz targets, applications in virtual time, and
+//! the specifications' prose tests in it.
 
 #[cfg(feature = "fuzz")]
 mod fuzz_corpora;
 mod planted;
+mod prose;
 #[cfg(feature = "runner")]
 mod sim;
 mod virtual_time;

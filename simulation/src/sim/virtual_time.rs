@@ -237,9 +237,9 @@ impl Simulation {
         self.settle();
     }
 
-    /// Runs a command at a member at once, over a connection of the member's own machine that needs no
-    /// login: sets a fail point, or reads what is stored there. Returns the reply, or `None` if the
-    /// member is down or has to wait for something.
+    /// Runs a command at a member at once, over a connection of the member's own machine that needs
+    /// no login: sets a fail point, or reads what is stored there. Returns the reply, or `None` if
+    /// the member is down or has to wait for something.
     ///
     /// ```
     /// use sdam_cluster::MemberId;

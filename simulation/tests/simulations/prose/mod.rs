@@ -28,7 +28,7 @@ struct Fixture {
     simulation: Simulation,
     client: Client<Runtime>,
     events: Events,
-    /// What the client has told, with the times.
+    /// Events of the client, with their times.
     heard: Vec<(Duration, EventKind)>,
 }
 

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
+use sdam_host::ErrorKind;
 
 use crate::results::{BulkWriteResult, ClientBulkWriteResult};
+
+/// The code of MaxTimeMSExpired.
+const MAX_TIME_EXPIRED: i32 = 50;
 
 /// The reason why an operation failed.
 ///
@@ -244,6 +248,31 @@ impl Error {
         }
     }
 
+    /// Returns whether the time of the operation was over: its `timeoutMS`, or that of a write or
+    /// of its write concern at the server (code 50; Client Side Operations Timeout, "Error
+    /// Transformations").
+    pub fn is_timeout(&self) -> bool {
+        let is_expired = |code: i32| code == MAX_TIME_EXPIRED;
+        let of_cause = |cause: &Option<Box<Self>>| cause.as_deref().is_some_and(Self::is_timeout);
+        match self {
+            Self::Client(error) => error.kind() == ErrorKind::Timeout,
+            Self::Write(error) => is_expired(error.code),
+            Self::WriteConcern(error) => is_expired(error.code),
+            Self::BulkWrite(error) => {
+                let concern = error.write_concern_error.as_ref();
+                of_cause(&error.cause)
+                    || error.write_errors.values().any(|error| is_expired(error.code))
+                    || concern.is_some_and(|error| is_expired(error.code))
+            }
+            Self::ClientBulkWrite(error) => {
+                of_cause(&error.cause)
+                    || error.write_errors.values().any(|error| is_expired(error.code))
+                    || error.write_concern_errors.iter().any(|error| is_expired(error.code))
+            }
+            Self::Argument(_) | Self::Serialize(_) | Self::Deserialize(_) | Self::Reply(_) => false,
+        }
+    }
+
     /// Returns the error of the client below, be it the one that ended a bulk write.
     pub fn as_client(&self) -> Option<&sdam_host::Error> {
         match self {
@@ -357,6 +386,28 @@ mod tests {
         assert_eq!(bulk(BTreeMap::new(), Some(late("")), cause()), (some, Some(64)));
         assert_eq!(bulk(BTreeMap::from([refused(1)]), None, None), (first.into(), Some(11000)));
         assert_eq!(bulk(BTreeMap::new(), None, cause()), (third.into(), None));
+    }
+
+    /// CSOT, "Error Transformations": the error of a write or of a write concern may be one, too.
+    #[test]
+    fn time_that_was_over_at_the_server_is_a_timeout_wherever_the_reply_tells_of_it() {
+        let expired = rawdoc! { "code": 50, "errmsg": "over" };
+        let reply = rawdoc! { "writeConcernError": expired.clone() };
+        let concern = WriteConcernError::in_reply(&reply).unwrap();
+        let write = WriteError { index: 0, ..WriteError::of(&expired) };
+        let bulk = |write_errors, write_concern_error, cause| {
+            let partial_result = BulkWriteResult::default();
+            let error = BulkWriteError { write_errors, write_concern_error, cause, partial_result };
+            Error::BulkWrite(error.into())
+        };
+        let of_write = Error::Write(write.clone().into());
+        assert!(of_write.is_timeout() && Error::WriteConcern(concern.clone().into()).is_timeout());
+        assert!(bulk(BTreeMap::from([(0, write)]), None, None).is_timeout());
+        assert!(bulk(BTreeMap::new(), Some(concern), None).is_timeout());
+        assert!(bulk(BTreeMap::new(), None, Some(of_write.into())).is_timeout());
+        let (_, duplicate) = refused(1);
+        assert!(!Error::Write(duplicate.into()).is_timeout());
+        assert!(!bulk(BTreeMap::from([refused(1)]), Some(late("")), None).is_timeout());
     }
 
     #[test]

@@ -119,7 +119,13 @@ impl Operation for Aggregate {
     }
 
     fn timing(&self) -> Timing {
-        Timing { mode: self.timeout_mode, writes: self.writes(), ..Timing::default() }
+        Timing {
+            mode: self.timeout_mode,
+            await_data: self.max_await_time.is_some(),
+            max_await_time: self.max_await_time,
+            writes: self.writes(),
+            ..Timing::default()
+        }
     }
 
     fn route(&self) -> Route {

@@ -40,6 +40,9 @@ pub struct Cursor<R: Runtime, T> {
     iteration: Option<Timeout>,
     /// The batch that is awaited.
     fetching: Option<Fetching<R>>,
+    /// True once a batch was not to be had: there is nothing further, but the cursor may still be
+    /// open at its server.
+    has_failed: bool,
     of: PhantomData<fn() -> T>,
 }
 
@@ -71,6 +74,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
             lifetime: timeout,
             iteration: None,
             fetching: None,
+            has_failed: false,
             of: PhantomData,
         };
         cursor.release_if_closed();
@@ -132,6 +136,9 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
 
     fn poll_once(&mut self, cx: &mut Context<'_>, once: bool) -> Poll<Option<Result<T, Error>>> {
         let mut has_asked = false;
+        if self.has_failed {
+            return Poll::Ready(None);
+        }
         loop {
             if let Some(fetching) = &mut self.fetching {
                 let (origin, answer) = ready!(fetching.as_mut().poll(cx));
@@ -139,7 +146,9 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                 has_asked = true;
                 let read = answer.and_then(|reply| self.state.more(&reply).map_err(Error::from));
                 if let Err(error) = read {
-                    self.end();
+                    // Its connection stays pinned until it is closed (Load Balancers, "Behaviour
+                    // With Cursors").
+                    self.has_failed = true;
                     return Poll::Ready(Some(Err(error)));
                 }
                 self.release_if_closed();
@@ -174,7 +183,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
 impl<R: Runtime, T> Cursor<R, T> {
     /// Returns whether there may be further documents.
     pub fn is_alive(&self) -> bool {
-        self.state.id() != 0 || self.state.has_documents()
+        !self.has_failed && (self.state.id() != 0 || self.state.has_documents())
     }
 
     /// Returns the cursor's number at its server; 0 if it is closed there.

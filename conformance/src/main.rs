@@ -52,7 +52,8 @@ enum Command {
         /// Use only this runtime: tokio, smol, async-std or blocking.
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
-        /// The version of mongod, as in 6.0; by default the newest that there is.
+        /// The servers: a version of mongod, as in 6.0; the embedded deployment as a server of a
+        /// version, as in embedded-8.0; all; or by default the newest of both.
         #[arg(long, value_name = "VERSION", default_value = "")]
         server: String,
         /// Print the report as JSON.
@@ -197,13 +198,12 @@ fn unified(
     runtime: Option<&str>,
     server: &str,
 ) -> Result<sdam_conformance::unified::Report, Box<dyn std::error::Error>> {
-    use sdam_conformance::unified::run::{Runner, embedded, load, real};
+    use sdam_conformance::unified::run::{Runner, load, servers};
 
     let files = load(dir, suite)?;
     let runner = match runtime {
         None => Runner::all(),
         Some(runtime) => Runner::all().only(runtime)?,
     };
-    let kinds = [real(&binary(server)?), embedded()].concat();
-    Ok(runner.run(&files, &kinds))
+    Ok(runner.run(&files, &servers(server)?))
 }

@@ -10,6 +10,7 @@
 pub mod format;
 mod kept;
 pub mod matching;
+mod page;
 #[cfg(feature = "adapter")]
 pub mod perform;
 pub mod play;

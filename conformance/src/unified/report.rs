@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use crate::spec::Difference;
 
+/// The server and the runtime of a file that was judged by its form.
+pub(super) const NONE: &str = "none";
+
 /// The verdict on each test, on each deployment, with each runtime.
 ///
 /// It displays as a table by suite, server and runtime; then what is needed, by how many tests;
@@ -48,7 +51,7 @@ pub enum Verdict {
 }
 
 /// The number of tests by verdict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Counts([usize; 4]);
 
 impl Counts {
@@ -74,38 +77,6 @@ impl Report {
         self.rows.extend(other.rows);
     }
 
-    /// Returns the table as a page has it; rows of runtimes that fared alike are one.
-    pub fn page(&self) -> String {
-        let mut page = "| suite | server | runtime | passed | failed | needs | cannot run |\n\
-                        | --- | --- | --- | --- | --- | --- | --- |\n"
-            .to_owned();
-        for ((suite, server), runtimes) in self.counts() {
-            let mut alike: BTreeMap<Counts, Vec<&str>> = BTreeMap::new();
-            for (runtime, counts) in runtimes {
-                alike.entry(counts).or_default().push(runtime);
-            }
-            for (Counts([passed, failed, needs, cannot]), runtimes) in alike {
-                let where_to = format!("| {suite} | {server} | {} |", runtimes.join(", "));
-                page += &format!("{where_to} {passed} | {failed} | {needs} | {cannot} |\n");
-            }
-        }
-        page
-    }
-
-    /// Returns what is needed, and by how many tests, as a page has it; the most wanted first.
-    pub fn needs_page(&self) -> String {
-        table("needs", &self.needs())
-    }
-
-    /// Returns why tests cannot run, and how many, on whichever deployments, as a page has it.
-    pub fn obstacles_page(&self) -> String {
-        let reasons = self.reasons(|verdict| match verdict {
-            Verdict::CannotRun(reason) => std::slice::from_ref(reason),
-            _ => &[],
-        });
-        table("cannot run on some deployment", &reasons)
-    }
-
     /// Counts by suite and server, and then by runtime.
     fn counts(&self) -> BTreeMap<(&str, &str), BTreeMap<&str, Counts>> {
         let mut counts: BTreeMap<_, BTreeMap<&str, Counts>> = BTreeMap::new();
@@ -116,31 +87,20 @@ impl Report {
         counts
     }
 
-    /// Counts the tests by reason, each once on whichever deployments; the most frequent first.
-    fn reasons(&self, reasons: fn(&Verdict) -> &[String]) -> Vec<(&str, usize)> {
+    /// Counts the tests by what they need, each once on whichever deployments; the most frequent
+    /// first.
+    fn needs(&self) -> Vec<(&str, usize)> {
         let mut tests: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
         for row in &self.rows {
-            for reason in reasons(&row.verdict) {
-                tests.entry(reason).or_default().insert((&row.suite, &row.test));
+            let Verdict::Needs(names) = &row.verdict else { continue };
+            for name in names {
+                tests.entry(name).or_default().insert((&row.suite, &row.test));
             }
         }
-        let mut tests: Vec<_> = tests.into_iter().map(|(reason, of)| (reason, of.len())).collect();
+        let mut tests: Vec<_> = tests.into_iter().map(|(name, of)| (name, of.len())).collect();
         tests.sort_by_key(|(_, tests)| std::cmp::Reverse(*tests));
         tests
     }
-
-    fn needs(&self) -> Vec<(&str, usize)> {
-        self.reasons(|verdict| match verdict {
-            Verdict::Needs(names) => names,
-            _ => &[],
-        })
-    }
-}
-
-/// Writes reasons and numbers of tests as a page has them.
-fn table(headline: &str, reasons: &[(&str, usize)]) -> String {
-    let rows = reasons.iter().map(|(reason, tests)| format!("| {reason} | {tests} |\n"));
-    format!("| {headline} | tests |\n| --- | --- |\n{}", rows.collect::<String>())
 }
 
 impl fmt::Display for Report {

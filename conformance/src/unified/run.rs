@@ -1,15 +1,17 @@
 //! A run of the official suites in the unified format, on deployments and runtimes.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+
+use sdam_cluster::ServerVersion;
 
 use super::format::{self, File, FormatError};
 use super::perform::{self, Deployment, Internal, Kind};
 use super::play::{self, Fault};
-use super::report::{Report, Row, Verdict};
+use super::report::{NONE, Report, Row, Verdict};
 use crate::adapter::Adapter;
-use crate::mongod::Binary;
+use crate::mongod::{Availability, Binary, Version};
 use crate::spec::{self, Difference, FolderError};
 
 /// The suites whose files are refused.
@@ -20,13 +22,24 @@ const FAILING: &str = "unified-test-format/valid-fail";
 
 /// The number of times that a test is played which fails and has times of its own: those of the
 /// files are short, and a machine that is busy does not always do in them what is expected.
-const TIMES: usize = 3;
+const TIMES: usize = 5;
 
 /// The parts of names of arguments and options that are such times.
 const OWN_TIMES: [&str; 2] = ["blockTimeMS", "imeoutMS"];
 
-/// The members of the replica set that tests are played on.
+/// The number of deployments that are played on at once: tests wait most of their time.
+const AT_ONCE: usize = 7;
+
+/// The members of the larger replica set that tests are played on.
 const MEMBERS: usize = 3;
+
+/// The versions that the embedded deployment imitates, the newest last: that of the newest real
+/// server, and those that no real server here has.
+const IMITATED: [ServerVersion; 3] =
+    [ServerVersion::V6_0, ServerVersion::V7_0, ServerVersion::V8_0];
+
+/// The first version to which clients can declare a version of the API.
+const DECLARING: Version = Version { major: 5, minor: 0, patch: 0 };
 
 /// A file of a suite, read.
 #[derive(Debug)]
@@ -61,6 +74,14 @@ pub enum RunError {
 #[derive(Debug, thiserror::Error)]
 #[error("there is no runtime {name:?}; known are {known}")]
 pub struct UnknownRuntime {
+    name: String,
+    known: String,
+}
+
+/// A name that no server has.
+#[derive(Debug, thiserror::Error)]
+#[error("there are no servers {name:?}; known are {known}, and all")]
+pub struct UnknownServer {
     name: String,
     known: String,
 }
@@ -120,10 +141,11 @@ impl Runner {
         self
     }
 
-    /// Returns the files that a runtime plays.
-    fn files_of<'a>(&self, runtime: usize, files: &'a [Loaded]) -> Vec<&'a Loaded> {
+    /// Returns the files that a runtime plays on a deployment of this kind.
+    fn files_of<'a>(&self, runtime: usize, files: &'a [Loaded], kind: &Kind) -> Vec<&'a Loaded> {
         let is_its = |index: usize| !self.takes_turns || index % self.runtimes.len() == runtime;
-        let files = files.iter().enumerate().filter(|(index, _)| is_its(*index));
+        let files = files.iter().enumerate();
+        let files = files.filter(|(index, loaded)| is_its(*index) && is_wanted(loaded, kind));
         files.map(|(_, file)| file).collect()
     }
 
@@ -131,9 +153,17 @@ impl Runner {
     /// own in the report.
     pub fn run(&self, files: &[Loaded], kinds: &[Kind]) -> Report {
         let mut rows: Vec<Row> = files.iter().filter_map(refused).collect();
+        let left = Mutex::new(kinds.iter());
+        let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let play = || {
+            let mut rows = Vec::new();
+            while let Some(kind) = next() {
+                rows.extend(self.run_on(files, kind));
+            }
+            rows
+        };
         let played = thread::scope(|scope| {
-            let threads: Vec<_> =
-                kinds.iter().map(|kind| scope.spawn(|| self.run_on(files, kind))).collect();
+            let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(play)).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, Vec<Row>>| match thread.join() {
                 Ok(rows) => rows,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -152,27 +182,71 @@ impl Runner {
             test: "it starts and answers".to_owned(),
             verdict: failed("the deployment", "answers", found),
         };
+        if !files.iter().any(|loaded| is_wanted(loaded, kind)) {
+            return Vec::new();
+        }
         let deployment = match perform::start(kind) {
             Ok(deployment) => deployment,
             Err(error) => return vec![broken("all", error.to_string())],
         };
         let play = |(index, (name, play)): (usize, &(String, PlayAll))| {
-            let files = self.files_of(index, files);
+            let files = self.files_of(index, files, kind);
             play(&deployment, &files).unwrap_or_else(|reason| vec![broken(name, reason)])
         };
         self.runtimes.iter().enumerate().flat_map(play).collect()
     }
 }
 
-/// The deployments of real servers of a version that tests are played on.
-pub fn real(binary: &Binary) -> Vec<Kind> {
-    let binary = || binary.clone();
-    vec![Kind::Single(binary()), Kind::SingleWithAuth(binary()), Kind::Set(binary(), MEMBERS)]
+/// Returns the deployments that tests are played on: those of a version of mongod, as in `6.0`; the
+/// embedded ones as servers of a version, as in `embedded-8.0`; `all` that there are; or without a
+/// name those of the newest mongod, if there is one, and the embedded ones of the newest version.
+///
+/// # Errors
+///
+/// Lists those that there are if none has this name.
+pub fn servers(wanted: &str) -> Result<Vec<Kind>, UnknownServer> {
+    let availability = Availability::look();
+    let binaries = availability.binaries();
+    let name = |binary: &Binary| format!("{}.{}", binary.version().major, binary.version().minor);
+    let mut named: Vec<(String, Vec<Kind>)> =
+        binaries.iter().map(|binary| (name(binary), real(binary))).collect();
+    named.extend(IMITATED.map(|version| {
+        let (major, minor) = version.number();
+        (format!("embedded-{major}.{minor}"), embedded(version))
+    }));
+    let newest_real = binaries.last().map(name);
+    let is_wanted = |index: usize, name: &String| match wanted {
+        "all" => true,
+        "" => index + 1 == binaries.len() + IMITATED.len() || newest_real.as_ref() == Some(name),
+        wanted => name == wanted,
+    };
+    let known = named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let kinds = named.into_iter().enumerate().filter(|(index, (name, _))| is_wanted(*index, name));
+    let kinds: Vec<Kind> = kinds.flat_map(|(_, (_, kinds))| kinds).collect();
+    match kinds.is_empty() {
+        true => Err(UnknownServer { name: wanted.to_owned(), known }),
+        false => Ok(kinds),
+    }
 }
 
-/// The embedded deployments that tests are played on, where it takes mongos.
-pub fn embedded() -> Vec<Kind> {
-    vec![Kind::Sharded, Kind::LoadBalanced]
+/// The deployments of real servers of a version.
+fn real(binary: &Binary) -> Vec<Kind> {
+    let binary = || binary.clone();
+    let mut kinds = vec![
+        Kind::Set(binary(), MEMBERS),
+        Kind::Set(binary(), 1),
+        Kind::Single(binary()),
+        Kind::SingleWithAuth(binary()),
+    ];
+    if binary().version() >= DECLARING {
+        kinds.push(Kind::SingleWithApiVersion2(binary()));
+    }
+    kinds
+}
+
+/// The embedded deployments, where it takes mongos, or a version that no real server here has.
+fn embedded(version: ServerVersion) -> Vec<Kind> {
+    vec![Kind::Sharded(version), Kind::LoadBalanced(version)]
 }
 
 /// Reads the files below the folder of the specifications, all or those of a suite, or of a group
@@ -206,6 +280,11 @@ pub fn load(root: &Path, suite: Option<&str>) -> Result<Vec<Loaded>, RunError> {
     }
 }
 
+/// Returns whether a file is played on a deployment of this kind.
+fn is_wanted(loaded: &Loaded, kind: &Kind) -> bool {
+    loaded.file.as_ref().is_ok_and(|file| kind.wants(file))
+}
+
 /// Judges a file by its form: one that is refused, and one that had to be.
 fn refused(loaded: &Loaded) -> Option<Row> {
     let (has_to_be, is_failing) = (loaded.suite == INVALID, loaded.suite == FAILING);
@@ -218,8 +297,8 @@ fn refused(loaded: &Loaded) -> Option<Row> {
     };
     Some(Row {
         suite: loaded.suite.clone(),
-        server: "none".to_owned(),
-        runtime: "none".to_owned(),
+        server: NONE.to_owned(),
+        runtime: NONE.to_owned(),
         test: loaded.name.clone(),
         verdict,
     })
@@ -249,7 +328,7 @@ fn play_all<A: Adapter>(
             let play = || verdict(internal.play(file, test), has_to_fail);
             let verdict = match facts.obstacle(file, test) {
                 Some(obstacle) => Verdict::CannotRun(obstacle.to_string()),
-                None => match play::needs(&loaded.suite, file, test) {
+                None => match play::needs(file, test) {
                     needs if !needs.is_empty() => Verdict::Needs(needs),
                     _ => best_of(times, play),
                 },

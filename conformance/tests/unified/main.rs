@@ -1,9 +1,11 @@
 //! The official suites in the unified test format, and the table of their results, which no run may
 //! be worse than.
 //!
-//! `SDAM_SPECIFICATIONS` names the folder `source` of the MongoDB specifications. Each file is played
-//! with one runtime, on the newest mongod that there is; with every runtime, on all of them, if
-//! `SDAM_UNIFIED` is `all`, and with `UPDATE_PAGE=1`, which rewrites the table.
+//! `SDAM_SPECIFICATIONS` names the folder `source` of the MongoDB specifications. Each file is
+//! played with one runtime, on the newest servers that there are; with every runtime, on all of
+//! them, if `SDAM_UNIFIED` is `all`. `UPDATE_PAGE=1` plays as much, and rewrites the table. Both
+//! take `SDAM_UNIFIED_SUITE`, `SDAM_UNIFIED_SERVER` and `SDAM_UNIFIED_RUNTIME`, for a part of it,
+//! as the tool has them as options.
 
 use std::env;
 use std::error::Error;
@@ -11,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sdam_conformance::mongod::Availability;
-use sdam_conformance::unified::run::{Runner, embedded, load, real};
+use sdam_conformance::unified::run::{Runner, load, servers};
 use sdam_conformance::unified::{Kept, Report, Verdict};
 
 /// The environment variable that names the folder.
@@ -29,35 +31,38 @@ fn is(variable: &str, wanted: &str) -> bool {
     env::var_os(variable).is_some_and(|value| value == wanted)
 }
 
-/// Plays each file with one runtime on the newest server, or with every runtime on all.
+fn chosen(variable: &str) -> Option<String> {
+    env::var(variable).ok().filter(|value| !value.is_empty())
+}
+
+/// Plays each file with one runtime on the newest servers, or with every runtime on all, or on
+/// those that were chosen.
 fn play(folder: &Path, all: bool) -> Result<Report, Box<dyn Error>> {
-    let files = load(folder, None)?;
-    let availability = Availability::look();
-    let binaries = availability.binaries();
-    assert!(!is("CI", "true") || availability.left_out().is_empty(), "in CI there is a mongod");
-    let Some((newest, older)) = binaries.split_last() else {
-        return Ok(Runner::all().in_turn().run(&files, &embedded()));
+    let files = load(folder, chosen("SDAM_UNIFIED_SUITE").as_deref())?;
+    let left_out = Availability::look().left_out().to_vec();
+    assert!(!is("CI", "true") || left_out.is_empty(), "in CI there is a mongod: {left_out:?}");
+    let server = chosen("SDAM_UNIFIED_SERVER");
+    let default = if all { "all" } else { "" };
+    let servers = servers(server.as_deref().unwrap_or(default))?;
+    let runner = match chosen("SDAM_UNIFIED_RUNTIME") {
+        Some(runtime) => Runner::all().only(&runtime)?,
+        None if all => Runner::all(),
+        None => Runner::all().in_turn(),
     };
-    let deployments = [embedded(), real(newest)].concat();
-    if !all {
-        return Ok(Runner::all().in_turn().run(&files, &deployments));
-    }
-    let runner = Runner::all();
-    let mut report = runner.run(&files, &deployments);
-    for binary in older {
-        // Files that are judged by their form were judged already.
-        let mut rows = runner.run(&files, &real(binary)).rows;
-        rows.retain(|row| row.server != "none");
-        report.extend(Report { rows });
-    }
-    Ok(report)
+    Ok(runner.run(&files, &servers))
+}
+
+/// Returns whether nothing was left out of what there is to play.
+fn is_whole() -> bool {
+    let parts = ["SDAM_UNIFIED_SUITE", "SDAM_UNIFIED_SERVER", "SDAM_UNIFIED_RUNTIME"];
+    parts.into_iter().all(|variable| chosen(variable).is_none())
 }
 
 /// The files of this repository: what the official ones do not show of the runner.
 #[test]
 fn the_runners_own_files_pass() -> Result<(), Box<dyn Error>> {
     let files = load(&path("tests/unified/own"), None)?;
-    let report = Runner::all().run(&files, &embedded());
+    let report = Runner::all().run(&files, &servers("embedded-8.0")?);
     assert!(!report.has_failures(), "{report}");
     let passed = report.rows.iter().filter(|row| row.verdict == Verdict::Passed).count();
     assert_eq!(passed, report.rows.len(), "{report}");
@@ -77,13 +82,17 @@ fn no_run_is_worse_than_the_table() -> Result<(), Box<dyn Error>> {
     let page = fs::read_to_string(path("UNIFIED.md"))?;
     let (before, rest) = page.split_once(BEGIN).ok_or("UNIFIED.md has lost its tables")?;
     let (_, after) = rest.split_once(END).ok_or("the tables of UNIFIED.md have no end")?;
+    let kept = fs::read_to_string(path("unified.json"))?;
+    let mut kept: Kept = serde_json::from_str(&kept)?;
     if is_update {
-        let tables = [report.page(), report.needs_page(), report.obstacles_page()].join("\n");
-        fs::write(path("UNIFIED.md"), [before, BEGIN, &tables, END, after].concat())?;
-        let kept = serde_json::to_string_pretty(&Kept::of(&report))?;
-        fs::write(path("unified.json"), kept + "\n")?;
+        let run = Kept::of(&report);
+        match is_whole() {
+            true => kept = run,
+            false => kept.update(run),
+        }
+        fs::write(path("UNIFIED.md"), [before, BEGIN, &kept.page(), END, after].concat())?;
+        fs::write(path("unified.json"), serde_json::to_string_pretty(&kept)? + "\n")?;
     }
-    let kept: Kept = serde_json::from_str(&fs::read_to_string(path("unified.json"))?)?;
     let lost = kept.lost(&report);
     assert!(lost.is_empty(), "passed once, and pass no more:\n{}", lost.join("\n"));
     assert!(!report.has_failures(), "tests fail; the report above says how");

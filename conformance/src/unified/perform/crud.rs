@@ -115,8 +115,12 @@ fn find_one(mut of: Object) -> Result<FindOne> {
 }
 
 pub(super) fn aggregate(mut of: Object) -> Result<Aggregate> {
-    let pipeline = of.required("pipeline", |node| node.list(Node::document))?;
-    let mut aggregate = Aggregate::new(pipeline);
+    let pipeline = of.required("pipeline", documents)?;
+    aggregate_of(Aggregate::new(pipeline), of)
+}
+
+/// Sets the options of an aggregation.
+pub(super) fn aggregate_of(mut aggregate: Aggregate, mut of: Object) -> Result<Aggregate> {
     set!(of, aggregate: allow_disk_use "allowDiskUse" Node::boolean, batch_size "batchSize" int,
         bypass_document_validation "bypassDocumentValidation" Node::boolean,
         collation "collation" Node::document, comment "comment" Node::any, hint "hint" hint,
@@ -245,8 +249,12 @@ fn bulk_write(mut of: Object) -> Result<BulkWrite> {
 
 fn model(node: Node) -> Result<WriteModel> {
     let (name, node) = node.single()?;
-    let mut of = node.object()?;
-    let model = match name.as_str() {
+    model_of(&name, node.object()?)
+}
+
+/// Reads the write of this name, all of whose other parts are read.
+pub(super) fn model_of(name: &str, mut of: Object) -> Result<WriteModel> {
+    let model = match name {
         "insertOne" => {
             WriteModel::InsertOne(InsertModel::new(&of.required("document", Node::document)?))
         }
@@ -256,7 +264,7 @@ fn model(node: Node) -> Result<WriteModel> {
             set!(of, update: array_filters "arrayFilters" documents, hint "hint" hint,
                 collation "collation" Node::document, sort "sort" Node::document,
                 upsert "upsert" Node::boolean);
-            match name.as_str() {
+            match name {
                 "updateOne" => WriteModel::UpdateOne(update),
                 _ => WriteModel::UpdateMany(update),
             }
@@ -272,7 +280,7 @@ fn model(node: Node) -> Result<WriteModel> {
         "deleteOne" | "deleteMany" => {
             let mut delete = DeleteModel::new(of.required("filter", Node::document)?);
             set!(of, delete: collation "collation" Node::document, hint "hint" hint);
-            match name.as_str() {
+            match name {
                 "deleteOne" => WriteModel::DeleteOne(delete),
                 _ => WriteModel::DeleteMany(delete),
             }

@@ -9,6 +9,7 @@ use sdam_core::config::{Options, OptionsError, ServerApi, ServerApiVersion};
 use sdam_host::{Client, Runtime};
 
 use super::defect::{defect, of_embedded};
+use super::{gap, oddity};
 use crate::mongod::Version;
 use crate::unified::format::{Csfle, File, Requirement, Serverless, Test, Topology};
 use crate::unified::matching::{Entities, Matcher};
@@ -45,6 +46,8 @@ pub struct Facts {
     version: Version,
     topology: Topology,
     is_embedded: bool,
+    /// True if it is a replica set of one.
+    has_one_member: bool,
     has_auth: bool,
     parameters: Document,
 }
@@ -68,6 +71,10 @@ pub enum Obstacle {
     Serverless,
     /// Its file says that nobody runs it.
     Skipped,
+    /// Its deployment has one member, and it is about several.
+    Members,
+    /// Nothing can pass it: it expects more than it brings about.
+    Contradiction(&'static str),
     /// It asks for what this version of the server cannot do.
     Defect(&'static str),
 }
@@ -83,6 +90,8 @@ impl fmt::Display for Obstacle {
             Self::Encryption => "it needs client-side encryption",
             Self::Serverless => "it needs a serverless deployment",
             Self::Skipped => "its file says that nobody runs it",
+            Self::Members => "it is about several members",
+            Self::Contradiction(reason) => return write!(f, "of the test: {reason}"),
             Self::Defect(defect) => return write!(f, "of the server: {defect}"),
         })
     }
@@ -128,9 +137,10 @@ impl Deployment {
         };
         let is_direct = is("directConnection", "true");
         if !client.uri_options.keys().any(|name| name.eq_ignore_ascii_case(HEARTBEAT_FREQUENCY)) {
-            // A waiting hello is over before a test's wait for its failure is, which takes as long
-            // as hello does by default.
-            options.push((HEARTBEAT_FREQUENCY.to_owned(), "5000".to_owned()));
+            // The least that clients take. A fail point that tells of another primary marks a
+            // server as unknown until the hello that is under way is answered, as no topology
+            // version has changed: hundreds of tests wait for that once each.
+            options.push((HEARTBEAT_FREQUENCY.to_owned(), "500".to_owned()));
         }
         if is_direct {
             options.retain(|(name, _)| name != "replicaSet");
@@ -211,6 +221,8 @@ impl Facts {
             version,
             topology: deployment.topology,
             is_embedded: deployment.is_embedded,
+            has_one_member: deployment.topology == Topology::ReplicaSet
+                && deployment.hosts.len() == 1,
             has_auth,
             parameters,
         })
@@ -227,9 +239,13 @@ impl Facts {
             let obstacles: Option<Vec<Obstacle>> = obstacles.collect();
             obstacles.and_then(|obstacles| obstacles.into_iter().max())
         });
-        unmet.or_else(|| {
+        if unmet.is_none() && self.has_one_member && oddity::is_about_members(file, test) {
+            return Some(Obstacle::Members);
+        }
+        let contradiction = || oddity::contradiction(test).map(Obstacle::Contradiction);
+        unmet.or_else(contradiction).or_else(|| {
             let defect = match self.is_embedded {
-                true => of_embedded(file, test),
+                true => gap::gap(test).or_else(|| of_embedded(file, test)),
                 false => defect(self.version, file, test),
             };
             defect.map(Obstacle::Defect)

@@ -6,12 +6,16 @@
 mod administer;
 mod alarm;
 mod aside;
+mod bulk;
 mod call;
 mod crud;
 mod defect;
 mod deployment;
+mod gap;
 mod log;
+mod oddity;
 mod operate;
+mod search;
 mod servers;
 mod spans;
 

@@ -10,7 +10,7 @@ use sdam_driver::{Client, ClientSession, Cursor, Error};
 use sdam_host::Runtime;
 
 use super::call::{failed, invalid, preference_of};
-use super::{administer, crud};
+use super::{administer, bulk, crud};
 use crate::unified::format::{CollectionOptions, FormatError, Node, Object};
 use crate::unified::play::{Ended, Failed, OfSession, Operate, Subject};
 
@@ -203,7 +203,7 @@ fn with_options<R: Runtime>(
     Ok(client)
 }
 
-fn write_concern(document: &Document) -> Result<WriteConcern, Box<Failed>> {
+pub(super) fn write_concern(document: &Document) -> Result<WriteConcern, Box<Failed>> {
     let mut concern = WriteConcern::default();
     for (name, value) in document {
         match (name.as_str(), value) {
@@ -229,6 +229,7 @@ fn of_driver(error: &Error) -> Failed {
         None => Failed::default(),
     };
     found.message = error.to_string();
+    found.is_timeout = error.is_timeout();
     found.labels = error.labels().into_iter().map(str::to_owned).collect();
     let of_write = |code: i32, message: &str| doc! { "code": code, "errmsg": message };
     match error {
@@ -242,6 +243,14 @@ fn of_driver(error: &Error) -> Failed {
             let mut reply = of_write(concern.code, &concern.message);
             reply.insert("codeName", concern.code_name.clone());
             found.reply = Some(reply);
+        }
+        Error::ClientBulkWrite(error) => {
+            found.result = error.partial_result.as_ref().map(bulk::written).map(Bson::Document);
+            let errors = error.write_errors.iter();
+            let errors = errors.map(|(index, error)| (index.to_string(), bulk::write_error(error)));
+            found.write_errors = errors.collect();
+            let concerns = error.write_concern_errors.iter();
+            found.write_concern_errors = concerns.map(bulk::write_concern_error).collect();
         }
         Error::BulkWrite(bulk) => {
             found.result = Some(Bson::Document(crud::written(&bulk.partial_result)));

@@ -3,16 +3,19 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 
 use super::deployment::Deployment;
 use crate::adapter::world;
 use crate::forwarder::Forwarder;
 use crate::mongod::{Binary, Config, HarnessError, Options, ReplicaSet, Server, User};
-use crate::unified::format::Topology;
+use crate::unified::format::{File, Topology};
 
 /// The user of servers that demand a login, and the password.
 const USER: &str = "sdam";
+
+/// The parameter of servers that accept version 2 of the API.
+const API_VERSION_2: &str = "acceptApiVersion2";
 
 /// The kind of a deployment that tests are played on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +24,15 @@ pub enum Kind {
     Single(Binary),
     /// The same, which demands a login.
     SingleWithAuth(Binary),
+    /// A real server of its own that accepts version 2 of the API, which servers know for tests
+    /// only: for the files that ask for that.
+    SingleWithApiVersion2(Binary),
     /// A real replica set of so many members.
     Set(Binary, usize),
-    /// Two embedded mongos.
-    Sharded,
-    /// Two embedded mongos behind load balancers: one that leads to both, and one for each.
-    LoadBalanced,
+    /// Two embedded mongos that imitate a version.
+    Sharded(ServerVersion),
+    /// The same behind load balancers: one that leads to both, and one for each.
+    LoadBalanced(ServerVersion),
 }
 
 /// The reason why a deployment does not start.
@@ -53,13 +59,27 @@ impl Kind {
             let version = binary.version();
             format!("{}.{} {what}", version.major, version.minor)
         };
+        let imitated = |version: ServerVersion, what: &str| {
+            let (major, minor) = version.number();
+            format!("{major}.{minor} embedded {what}")
+        };
         match self {
             Self::Single(binary) => of(binary, "single"),
             Self::SingleWithAuth(binary) => of(binary, "single, auth"),
+            Self::SingleWithApiVersion2(binary) => of(binary, &format!("single, {API_VERSION_2}")),
             Self::Set(binary, members) => of(binary, &format!("set of {members}")),
-            Self::Sharded => "embedded sharded".to_owned(),
-            Self::LoadBalanced => "embedded load-balanced".to_owned(),
+            Self::Sharded(version) => imitated(*version, "sharded"),
+            Self::LoadBalanced(version) => imitated(*version, "load-balanced"),
         }
+    }
+
+    /// Returns whether a file is played on it: on a server with parameters of its own, only one
+    /// that asks for them.
+    pub fn wants(&self, file: &File) -> bool {
+        let Self::SingleWithApiVersion2(_) = self else { return true };
+        let of_tests = file.tests.iter().flat_map(|test| &test.requirements);
+        let mut requirements = file.requirements.iter().chain(of_tests);
+        requirements.any(|it| it.server_parameters.contains_key(API_VERSION_2))
     }
 }
 
@@ -82,6 +102,11 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
             server.enable_auth(&[User::new(USER, USER)])?;
             Ok(single(name, server, Some((USER.to_owned(), USER.to_owned()))))
         }
+        Kind::SingleWithApiVersion2(binary) => {
+            let mut config = Config::default();
+            config.arguments.extend(["--setParameter".to_owned(), format!("{API_VERSION_2}=1")]);
+            Ok(single(name, Server::start(binary, config)?, None))
+        }
         Kind::Set(binary, members) => {
             let set = ReplicaSet::start(binary, *members, &calm)?;
             let hosts: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();
@@ -97,8 +122,8 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
                 _servers: Box::new(set),
             })
         }
-        Kind::Sharded => {
-            let options = EmbeddedOptions::sharded(2).with_keeps_data(true);
+        Kind::Sharded(version) => {
+            let options = EmbeddedOptions::sharded(2).with_keeps_data(true).with_version(*version);
             let cluster = world().block_on(EmbeddedCluster::start(options))?;
             let hosts: Vec<String> = cluster.addresses().iter().map(ToString::to_string).collect();
             Ok(Deployment {
@@ -113,7 +138,7 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
                 _servers: Box::new(cluster),
             })
         }
-        Kind::LoadBalanced => load_balanced(name),
+        Kind::LoadBalanced(version) => load_balanced(name, *version),
     }
 }
 
@@ -132,8 +157,8 @@ fn single(name: String, server: Server, login: Option<(String, String)>) -> Depl
     }
 }
 
-fn load_balanced(name: String) -> Result<Deployment, StartError> {
-    let options = EmbeddedOptions::load_balanced(2).with_keeps_data(true);
+fn load_balanced(name: String, version: ServerVersion) -> Result<Deployment, StartError> {
+    let options = EmbeddedOptions::load_balanced(2).with_keeps_data(true).with_version(version);
     let cluster = world().block_on(EmbeddedCluster::start(options))?;
     let _entered = world().enter();
     let balancer = |targets: &[SocketAddr]| Forwarder::start(targets.to_vec());

@@ -22,6 +22,10 @@ pub struct Failed {
     pub result: Option<Bson>,
     /// The server's reply; `None` if the error comes from the client.
     pub reply: Option<Document>,
+    /// The errors of single writes to several collections, by the index of the write.
+    pub write_errors: Document,
+    /// The errors of write concerns of such writes.
+    pub write_concern_errors: Vec<Bson>,
 }
 
 impl Failed {
@@ -34,6 +38,7 @@ impl Failed {
     ) -> Result<(), Difference> {
         self.compare_kind(place, expected)?;
         self.compare_reply(place, expected)?;
+        self.compare_writes(place, expected, matcher)?;
         if let Some(response) = &expected.response {
             let (response, reply) =
                 (Bson::Document(response.clone()), self.reply.clone().map(Bson::Document));
@@ -87,9 +92,32 @@ impl Failed {
                 return Err(wrong(place, format!("{not}label {label:?}"), found));
             }
         }
-        match (&expected.write_errors, &expected.write_concern_errors) {
-            (None, None) => Ok(()),
-            _ => Err(wrong(place, "an error of several writes", &self.message)),
+        Ok(())
+    }
+
+    /// Compares the errors of writes to several collections: none may be missing, and none be more.
+    fn compare_writes(
+        &self,
+        place: &str,
+        expected: &ExpectedError,
+        matcher: Matcher<'_>,
+    ) -> Result<(), Difference> {
+        if let Some(wanted) = &expected.write_errors {
+            let place = format!("{place}.writeErrors");
+            if !wanted.keys().eq(self.write_errors.keys()) {
+                return Err(wrong(place, wanted.to_string(), &self.write_errors));
+            }
+            for (index, wanted) in wanted {
+                let place = format!("{place}.{index}");
+                matcher.root(&place, wanted, self.write_errors.get(index))?;
+            }
         }
+        if let Some(wanted) = &expected.write_concern_errors {
+            let wanted = wanted.iter().cloned().map(Bson::Document).collect();
+            let found = Bson::Array(self.write_concern_errors.clone());
+            let place = format!("{place}.writeConcernErrors");
+            matcher.roots(&place, &Bson::Array(wanted), Some(&found))?;
+        }
+        Ok(())
     }
 }

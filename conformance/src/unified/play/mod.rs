@@ -7,7 +7,6 @@
 
 mod actor;
 mod arguments;
-mod asked;
 mod assertion;
 mod data;
 mod entities;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bson::{Bson, Document};
 
-use super::asked::asked;
 use super::runner::entities;
 use crate::unified::format::{Entity, File, Node, Operation, Test};
 
@@ -22,7 +21,16 @@ pub(super) enum Kind {
 
 /// The operations that call the driver's interface.
 pub(super) const OPERATIONS: &[(Kind, &[&str])] = &[
-    (Kind::Client, &["dropDatabase", "listDatabaseNames", "listDatabases"]),
+    (
+        Kind::Client,
+        &[
+            "clientBulkWrite",
+            "dropDatabase",
+            "listDatabaseNames",
+            "listDatabaseObjects",
+            "listDatabases",
+        ],
+    ),
     (
         Kind::Database,
         &[
@@ -32,6 +40,7 @@ pub(super) const OPERATIONS: &[(Kind, &[&str])] = &[
             "dropCollection",
             "dropDatabase",
             "listCollectionNames",
+            "listCollectionObjects",
             "listCollections",
             "modifyCollection",
             "runCommand",
@@ -47,11 +56,14 @@ pub(super) const OPERATIONS: &[(Kind, &[&str])] = &[
             "countDocuments",
             "createFindCursor",
             "createIndex",
+            "createSearchIndex",
+            "createSearchIndexes",
             "deleteMany",
             "deleteOne",
             "distinct",
             "dropIndex",
             "dropIndexes",
+            "dropSearchIndex",
             "estimatedDocumentCount",
             "find",
             "findOne",
@@ -62,51 +74,24 @@ pub(super) const OPERATIONS: &[(Kind, &[&str])] = &[
             "insertOne",
             "listIndexNames",
             "listIndexes",
+            "listSearchIndexes",
             "rename",
             "replaceOne",
             "updateMany",
             "updateOne",
+            "updateSearchIndex",
         ],
     ),
 ];
-
-/// The suites that call them, whole or by what their names begin with: the others come when their
-/// tests are judged with them.
-const SUITES: &[&str] = &[
-    "causal-consistency",
-    "client-backpressure",
-    "command-logging-and-monitoring",
-    "crud/unified",
-    "open-telemetry",
-    "run-command",
-    "runner",
-    "sessions",
-];
-
-/// The operation that every suite calls.
-const RUN_COMMAND: &str = "runCommand";
 
 /// The operations on cursors.
 pub(super) const ON_CURSORS: &[&str] = &["close", "iterateOnce", "iterateUntilDocumentOrError"];
 
-/// The operations that specifications define, and that the driver has no interface for yet, or the
-/// runner no call.
+/// The operations that specifications define, and that the driver has no interface for.
 const LACKING: &[(Kind, &[&str])] = &[
-    (Kind::Client, &["clientBulkWrite", "createChangeStream", "listDatabaseObjects", "watch"]),
-    (Kind::Database, &["createChangeStream", "listCollectionObjects", "watch"]),
-    (
-        Kind::Collection,
-        &[
-            "createChangeStream",
-            "createSearchIndex",
-            "createSearchIndexes",
-            "dropSearchIndex",
-            "listSearchIndexes",
-            "mapReduce",
-            "updateSearchIndex",
-            "watch",
-        ],
-    ),
+    (Kind::Client, &["createChangeStream", "watch"]),
+    (Kind::Database, &["createChangeStream", "watch"]),
+    (Kind::Collection, &["createChangeStream", "mapReduce", "watch"]),
 ];
 
 /// The operations of sessions and of the runner that are about transactions.
@@ -121,42 +106,27 @@ const OF_TRANSACTIONS: &[&str] = &[
     "withTransaction",
 ];
 
-/// The operations of the runner that are about other sessions, too.
-const OF_SESSIONS: &[&str] = &[
-    "assertDifferentLsidOnLastTwoCommands",
-    "assertSameLsidOnLastTwoCommands",
-    "assertSessionDirty",
-    "assertSessionNotDirty",
-];
-
 /// Options that a driver need not have (CMAP, "Pool Options").
 const WAIT_QUEUE: &[&str] = &["waitQueueSize", "waitQueueMultiple"];
 
-const SESSIONS: &str = "sessions";
 const TRANSACTIONS: &str = "transactions";
 const ENCRYPTION: &str = "client-side encryption";
 
 /// Returns what the client lacks for a test, in the order in which the test asks for it: the names
 /// of operations, and of what stands above them. None if it can be played.
-pub fn needs(suite: &str, file: &File, test: &Test) -> Vec<String> {
-    let calls_all = SUITES.iter().any(|it| suite.starts_with(it));
-    let mut needs = Needs { calls_all, ..Needs::default() };
+pub fn needs(file: &File, test: &Test) -> Vec<String> {
+    let mut needs = Needs::default();
     for entity in &file.entities {
         needs.entity(entity);
     }
     for operation in &test.operations {
         needs.operation(operation);
     }
-    if !calls_all {
-        asked(file, test).into_iter().for_each(|need| needs.add(need));
-    }
     needs.found
 }
 
 #[derive(Debug, Default)]
 struct Needs {
-    /// True if the suite calls whatever there is.
-    calls_all: bool,
     kinds: BTreeMap<String, Kind>,
     found: Vec<String>,
     /// Those that are in `found`.
@@ -204,7 +174,6 @@ impl Needs {
         }
         let name = operation.name.as_str();
         match self.kinds.get(&operation.object).copied() {
-            Some(Kind::Session) if !self.calls_all => self.add(SESSIONS),
             Some(Kind::Session) if OF_TRANSACTIONS.contains(&name) => self.add(TRANSACTIONS),
             Some(Kind::Bucket) => self.add("GridFS"),
             Some(Kind::ClientEncryption) => self.add(ENCRYPTION),
@@ -213,16 +182,12 @@ impl Needs {
                 let has = |table: &[(Kind, &[&str])]| {
                     table.iter().any(|(of, names)| *of == kind && names.contains(&name))
                 };
-                let is_left = !self.calls_all && name != RUN_COMMAND && has(OPERATIONS);
-                if is_left || has(LACKING) {
+                if has(LACKING) {
                     self.add(name);
                 }
             }
             // What saves its result, such as a cursor, is needed itself.
             None => {}
-        }
-        if !self.calls_all && operation.arguments.contains_key("session") {
-            self.add(SESSIONS);
         }
     }
 
@@ -230,7 +195,6 @@ impl Needs {
     fn special(&mut self, name: &str, arguments: &Document) {
         match name {
             name if OF_TRANSACTIONS.contains(&name) => self.add(TRANSACTIONS),
-            name if OF_SESSIONS.contains(&name) && !self.calls_all => self.add(SESSIONS),
             "createEntities" => {
                 for entity in entities("", arguments).unwrap_or_default() {
                     self.entity(&entity);

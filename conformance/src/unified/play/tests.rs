@@ -197,6 +197,11 @@ fn an_expected_error_is_looked_at_in_all_its_parts() {
         ..Failed::default()
     };
     let of_client = Failed { is_timeout: true, reply: None, ..of_server.clone() };
+    let of_writes = Failed {
+        write_errors: doc! { "1": { "code": 7, "message": "" } },
+        write_concern_errors: vec![Bson::Document(doc! { "code": 91, "message": "" })],
+        ..Failed::default()
+    };
     for (expected, failed, is_met) in [
         (r#""isClientError": false"#, &of_server, true),
         (r#""isClientError": true"#, &of_server, false),
@@ -218,7 +223,14 @@ fn an_expected_error_is_looked_at_in_all_its_parts() {
         (r#""errorResponse": { "code": 59 }"#, &of_client, false),
         (r#""expectResult": { "$$unsetOrMatches": {} }"#, &of_server, true),
         (r#""expectResult": {}"#, &of_server, false),
-        (r#""writeErrors": {}"#, &of_server, false),
+        (r#""writeErrors": {}"#, &of_server, true),
+        (r#""writeErrors": { "1": { "code": 7 } }"#, &of_writes, true),
+        (r#""writeErrors": { "1": { "code": 8 } }"#, &of_writes, false),
+        (r#""writeErrors": { "0": { "code": 7 }, "1": {} }"#, &of_writes, false),
+        (r#""writeErrors": {}"#, &of_writes, false),
+        (r#""writeConcernErrors": [{ "code": 91 }]"#, &of_writes, true),
+        (r#""writeConcernErrors": [{ "code": 90 }]"#, &of_writes, false),
+        (r#""writeConcernErrors": [{ "code": 91 }, {}]"#, &of_writes, false),
     ] {
         let operation = format!(r#"{{ {PING}, "expectError": {{ {expected} }} }}"#);
         let mut caller = Caller::begin(&operation, "");
@@ -654,11 +666,9 @@ fn needs_are_named_once_each_in_the_order_of_the_test() {
         { "name": "fly", "object": "c" }"#;
     let spans = r#", "expectTracingMessages": [{ "client": "client0", "spans": [] }]"#;
     let file = file(operations, spans);
-    let of = |suite| needs(suite, &file, &file.tests[0]);
-    assert_eq!(of("sessions"), ["watch", "transactions", "mapReduce"]);
-    assert_eq!(of("other"), ["find", "sessions", "watch", "mapReduce"]);
+    assert_eq!(needs(&file, &file.tests[0]), ["watch", "transactions", "mapReduce"]);
     let ping = self::file(&format!("{{ {PING} }}"), "");
-    assert_eq!(needs("other", &ping, &ping.tests[0]), Vec::<String>::new());
+    assert_eq!(needs(&ping, &ping.tests[0]), Vec::<String>::new());
 }
 
 /// A test with a session of these options, whose operations are called with it.
@@ -817,27 +827,4 @@ fn a_cursor_is_kept_by_its_name_and_goes_on() {
     assert_eq!(operate.client, "client0");
     caller.reply(token, doc! { "a": 1 });
     assert_eq!(caller.failure().place, "operations[2]");
-}
-
-#[test]
-fn commands_and_limits_ask_for_what_stands_above_a_command() {
-    let expecting = |command: &str| {
-        format!(
-            r#", "expectEvents": [{{ "client": "client0", "events": [
-                {{ "commandStartedEvent": {{ "command": {{ {command} }} }} }}] }}]"#
-        )
-    };
-    let ping = format!("{{ {PING} }}");
-    let of = |operations: &str, more: &str| {
-        let file = file(operations, more);
-        needs("", &file, &file.tests[0])
-    };
-    assert_eq!(of(&ping, &expecting(r#""lsid": { "$$exists": true }"#)), ["sessions"]);
-    assert_eq!(of(&ping, &expecting(r#""lsid": { "$$exists": false }"#)), Vec::<String>::new());
-    assert_eq!(of(&ping, &expecting(r#""maxTimeMS": { "$$type": "int" }"#)), ["timeoutMS"]);
-    let unlimited = PING.replace(r#""commandName""#, r#""timeoutMS": 0, "commandName""#);
-    assert_eq!(of(&format!("{{ {unlimited} }}"), ""), ["timeoutMS"]);
-    let overloaded = r#"{ "name": "failPoint", "object": "testRunner", "arguments": {
-        "client": "client0", "failPoint": { "data": { "errorLabels": ["RetryableError"] } } } }"#;
-    assert_eq!(of(overloaded, ""), ["retries"]);
 }

@@ -1,0 +1,89 @@
+//! Writes to several collections at once, as a call of the driver's interface.
+
+use bson::{Bson, Document, doc};
+use sdam_driver::{
+    Client, ClientBulkWrite, ClientBulkWriteResult, VerboseResults, WriteConcernError, WriteError,
+    WriteModel,
+};
+use sdam_host::Runtime;
+
+use super::crud::{self, set};
+use super::operate::{Reason, Result, write_concern};
+use crate::unified::format::{Node, Object};
+
+/// Runs the operation.
+pub(super) async fn run<R: Runtime>(
+    client: &Client<R>,
+    mut of: Object,
+) -> Result<Option<Bson>, Reason> {
+    let mut client = client.clone();
+    if let Some(concern) = of.optional("writeConcern", Node::document)? {
+        let concern = write_concern(&concern).map_err(|failed| of.broken(failed.message))?;
+        client = client.with_write_concern(concern);
+    }
+    Ok(Some(Bson::Document(written(&client.bulk_write(bulk_write(of)?).await?))))
+}
+
+fn bulk_write(mut of: Object) -> Result<ClientBulkWrite> {
+    let mut bulk = ClientBulkWrite::new(of.required("models", |node| node.list(model))?);
+    set!(of, bulk: bypass_document_validation "bypassDocumentValidation" Node::boolean,
+        comment "comment" Node::any, let_vars "let" Node::document, ordered "ordered" Node::boolean,
+        raw_data "rawData" Node::boolean, verbose_results "verboseResults" Node::boolean);
+    of.finish().map(|()| bulk)
+}
+
+fn model(node: Node) -> Result<(String, WriteModel)> {
+    let (name, node) = node.single()?;
+    let mut of = node.object()?;
+    let namespace = of.required("namespace", Node::string)?;
+    crud::model_of(&name, of).map(|model| (namespace, model))
+}
+
+/// Writes a result as tests have it.
+pub(super) fn written(result: &ClientBulkWriteResult) -> Document {
+    if !result.acknowledged {
+        return doc! { "acknowledged": false };
+    }
+    let mut written = doc! {
+        "insertedCount": result.inserted_count.cast_signed(),
+        "upsertedCount": result.upserted_count.cast_signed(),
+        "matchedCount": result.matched_count.cast_signed(),
+        "modifiedCount": result.modified_count.cast_signed(),
+        "deletedCount": result.deleted_count.cast_signed(),
+    };
+    written.extend(result.verbose.iter().flat_map(verbose));
+    written
+}
+
+fn verbose(results: &VerboseResults) -> Document {
+    let inserted = results.insert_results.iter().map(|(index, result)| {
+        (index.to_string(), Bson::Document(doc! { "insertedId": result.inserted_id.clone() }))
+    });
+    let updated = results.update_results.iter().map(|(index, result)| {
+        let mut updated = doc! {
+            "matchedCount": result.matched_count.cast_signed(),
+            "modifiedCount": result.modified_count.cast_signed(),
+        };
+        updated.extend(result.upserted_id.clone().map(|id| ("upsertedId".to_owned(), id)));
+        (index.to_string(), Bson::Document(updated))
+    });
+    let deleted = results.delete_results.iter().map(|(index, result)| {
+        let count = result.deleted_count.cast_signed();
+        (index.to_string(), Bson::Document(doc! { "deletedCount": count }))
+    });
+    doc! {
+        "insertResults": inserted.collect::<Document>(),
+        "updateResults": updated.collect::<Document>(),
+        "deleteResults": deleted.collect::<Document>(),
+    }
+}
+
+/// Writes the error of a single write as tests have it.
+pub(super) fn write_error(error: &WriteError) -> Bson {
+    Bson::Document(doc! { "code": error.code, "message": error.message.clone() })
+}
+
+/// Writes the error of a write concern as tests have it.
+pub(super) fn write_concern_error(error: &WriteConcernError) -> Bson {
+    Bson::Document(doc! { "code": error.code, "message": error.message.clone() })
+}

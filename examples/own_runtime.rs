@@ -8,7 +8,7 @@ use std::{future::Future, io, pin::Pin, sync::Arc, thread};
 use sdam::core::failure::{Failure, Stage};
 use sdam::core::time::Instant;
 use sdam::host::{self, Client, ClientError, Connected, Connector, Deadlines, Events, Host, Link};
-use sdam::host::{PendingConnection, Rescan, Route, dial, system};
+use sdam::host::{PendingConnection, Rescan, Route, Task, dial, system};
 use sdam::{Options, ServerAddress};
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::{Async, Timer, block_on};
@@ -66,6 +66,10 @@ impl host::Runtime for Threads {
 
     // A lookup that is dropped was given up: this runtime does without mongodb+srv://.
     fn resolve(&self, _: Rescan<Self>) {}
+
+    fn spawn(&self, task: Task) {
+        spawn(task);
+    }
 
     fn alarm(&self, deadline: Option<Instant>) {
         self.2.set(deadline);

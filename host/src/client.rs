@@ -1,6 +1,9 @@
 //! The handle that applications hold: one for every runtime that waits with futures.
 
+use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bson::RawDocument;
@@ -31,6 +34,7 @@ use crate::shared::Host;
 use crate::shared::subscription::{Events, Views};
 use crate::socket_runtime::SocketRuntime;
 use crate::spans::OperationSpan;
+use crate::sync::Gate;
 use crate::system::WallClock;
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
@@ -42,9 +46,35 @@ use crate::system::WallClock;
 /// at once, and says so ([`Forked`](sdam_core::process::Forked)); subscriptions end at once,
 /// closing is done at once, and dropping leaves everything to the parent.
 pub struct Client<R: Runtime> {
-    host: Own<Arc<Host<R>>>,
+    host: Own<Arc<Held<R>>>,
     /// By when each operation is to end at the latest.
     deadline: Option<Instant>,
+}
+
+/// A host that clones of a client hold; when the last one lets go, tasks end that hold it, too.
+struct Held<R: Runtime> {
+    host: Arc<Host<R>>,
+    is_released: Arc<Gate<bool>>,
+}
+
+impl<R: Runtime> Held<R> {
+    fn release(&self) {
+        self.is_released.change(|released| !std::mem::replace(released, true));
+    }
+}
+
+impl<R: Runtime> Deref for Held<R> {
+    type Target = Host<R>;
+
+    fn deref(&self) -> &Host<R> {
+        &self.host
+    }
+}
+
+impl<R: Runtime> Drop for Held<R> {
+    fn drop(&mut self) {
+        self.release();
+    }
 }
 
 /// The time that servers get to be told which sessions are of no more use.
@@ -110,12 +140,13 @@ impl<R: Runtime> Client<R> {
     /// Takes the host that a runtime has created; applications [connect](Self::connect).
     pub fn from_host(host: Arc<Host<R>>) -> Self {
         let process = host.shared.process;
-        Self { host: Own::new(host, process), deadline: None }
+        let held = Arc::new(Held { host, is_released: Arc::default() });
+        Self { host: Own::new(held, process), deadline: None }
     }
 
     /// Returns what all clones share.
     pub fn host(&self) -> &Arc<Host<R>> {
-        &self.host
+        &self.host.host
     }
 
     /// Returns what is known now; it waits for nothing and takes no lock.
@@ -218,6 +249,7 @@ impl<R: Runtime> Client<R> {
     pub async fn close(&self) {
         self.end_sessions().await;
         self.host.close();
+        self.host.release();
         self.host.ended().await;
     }
 
@@ -394,6 +426,33 @@ impl<R: Runtime> Client<R> {
         OperationSpan::begin(&self.host.shared, start)
     }
 
+    /// Has a task of the runtime's do something with the client that no caller waits for, such as to
+    /// close a cursor at its server.
+    ///
+    /// The client that `task` is given keeps none alive: the task is dropped, wherever it waits,
+    /// when the client is closed, be it because the last of the others is dropped. In a process
+    /// that was forked off, nothing is done.
+    pub fn spawn<F>(&self, task: impl FnOnce(Self) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let shared = &self.host.shared;
+        if !shared.process.is_current() {
+            return;
+        }
+        let (running, is_released) = (shared.activity.begin(), Arc::clone(&self.host.is_released));
+        let mut work = Box::pin(task(Self::from_host(Arc::clone(self.host()))));
+        self.host.runtime().spawn(Box::pin(async move {
+            let mut released = pin!(is_released.wait(|released| released.then_some(())));
+            let ends = |cx: &mut Context<'_>| match released.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => work.as_mut().poll(cx),
+            };
+            std::future::poll_fn(ends).await;
+            drop((work, running));
+        }));
+    }
+
     /// Returns the limit of an operation that begins now: its own `timeoutMS`, where zero lifts it,
     /// or else that of [`by`](Self::by), or else that of the options.
     pub fn timeout(&self, of_operation: Option<Duration>) -> Timeout {
@@ -483,7 +542,7 @@ impl<R: Runtime> Clone for Client<R> {
 impl<R: Runtime> std::fmt::Debug for Client<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client")
-            .field("host", &self.host)
+            .field("host", self.host())
             .field("deadline", &self.deadline)
             .finish()
     }

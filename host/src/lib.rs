@@ -59,7 +59,7 @@ pub use error::{Error, ErrorKind, Spent};
 pub use operate::{Message, Request, Target, ToWrite, WrittenCommand};
 pub use process::Process;
 pub use reactor::{CurrentReactor, DialWith, Dialed, Lane, Reactor};
-pub use runtime::{Answering, Interrupter, Offloaded, Runtime, Socket, Work};
+pub use runtime::{Answering, Interrupter, Offloaded, Runtime, Socket, Task, Work};
 pub use sdam_core::session::ClusterTimeError;
 pub use selected_server::SelectedServer;
 pub use session::ClientSession;

@@ -35,6 +35,10 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// Starts to look up what `rescan` asks for.
     fn resolve(&self, rescan: Rescan<Self>);
 
+    /// Starts a task of a client's that no application waits for, as one that closes a cursor which
+    /// was dropped. It ends soon, and at the latest with the client.
+    fn spawn(&self, task: Task);
+
     /// Arranges for [`Host::ring`](crate::Host::ring) at `deadline`, replacing any earlier request.
     /// A ring that comes too early or twice does no harm: this is called anew after each.
     fn alarm(&self, deadline: Option<Instant>);
@@ -87,6 +91,9 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// For simulations, as [`on_topology`](Self::on_topology) is.
     fn on_pool<C: std::fmt::Debug>(&self, _: ServerId, _: PoolStep<'_, C>) {}
 }
+
+/// A task for [`Runtime::spawn`].
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The work for [`Runtime::offload`].
 pub type Work = Box<dyn FnOnce() + Send>;

@@ -12,7 +12,7 @@ use crate::credentials::ask_provider;
 use crate::credentials::sources::Provider;
 use crate::dns::{Records, srv_records};
 use crate::reactor::{Lane, Reactor};
-use crate::runtime::{Answering, Offloaded, Runtime, Work};
+use crate::runtime::{Answering, Offloaded, Runtime, Task, Work};
 use crate::shared::alarm::Deadlines;
 use crate::shared::tasks::{Link, PendingConnection, Rescan};
 use crate::streams::Streams;
@@ -69,6 +69,10 @@ impl<R: Reactor> Runtime for SocketRuntime<R> {
             let found = srv_records(question, lookup, |time| reactor.sleep(time)).await;
             rescan.ended(found);
         });
+    }
+
+    fn spawn(&self, task: Task) {
+        self.reactor.spawn(task);
     }
 
     fn alarm(&self, deadline: Option<Instant>) {

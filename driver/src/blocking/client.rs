@@ -13,7 +13,7 @@ use super::database::Database;
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
 use crate::error::Error;
-use crate::handle::{Client as Futures, Concerns, DroppedCursors, Handle};
+use crate::handle::{Client as Futures, Concerns, Handle};
 use crate::results::ClientBulkWriteResult;
 
 /// A client with typed operations, each of which has its thread wait.
@@ -31,7 +31,6 @@ pub(super) struct Shared {
     pub(super) client: sdam_blocking::Client,
     concerns: Arc<Concerns>,
     session: Option<ClientSession>,
-    dropped: Arc<DroppedCursors<Blocking>>,
 }
 
 impl Shared {
@@ -41,7 +40,6 @@ impl Shared {
             client: self.client.host_client(),
             concerns: Arc::clone(&self.concerns),
             session: self.session.clone(),
-            dropped: Arc::clone(&self.dropped),
         }
     }
 
@@ -72,8 +70,8 @@ impl std::fmt::Debug for Shared {
 impl Client {
     /// Adds typed operations to a client.
     pub fn new(client: sdam_blocking::Client) -> Self {
-        let Handle { concerns, session, dropped, .. } = Handle::new(client.host_client());
-        Self { shared: Shared { client, concerns, session, dropped } }
+        let Handle { concerns, session, .. } = Handle::new(client.host_client());
+        Self { shared: Shared { client, concerns, session } }
     }
 
     /// Returns the client below.

@@ -12,8 +12,9 @@ use crate::handle::Cursor as Futures;
 /// The documents that an operation has found, read batch by batch: an iterator, whose thread waits
 /// for the next batch.
 ///
-/// A cursor that is dropped while it is open at its server is closed there by the next operation of
-/// the client that it came from; [`close`](Self::close) does it at once.
+/// A cursor that is dropped while it is open at its server is closed there in the background:
+/// dropping waits for nothing. In the single-threaded mode that is when the client is used next.
+/// [`close`](Self::close) waits until it is done.
 #[derive(Debug)]
 pub struct Cursor<T> {
     cursor: Futures<Blocking, T>,

@@ -11,7 +11,7 @@ use bson::RawDocumentBuf;
 use futures_core::Stream;
 use sdam_core::operation::{MaxTime, Timeout};
 use sdam_core::wire::ReplyDocument;
-use sdam_host::Runtime;
+use sdam_host::{ErrorKind, Runtime};
 use serde::de::DeserializeOwned;
 
 use super::collection::read_as;
@@ -24,8 +24,8 @@ use crate::error::Error;
 /// The documents that an operation has found, read batch by batch.
 ///
 /// It is a [`Stream`]; [`next`](Self::next) does the same without one. A cursor that is dropped
-/// while it is open at its server is closed there by the next operation of the client that it came
-/// from: dropping waits for nothing. [`close`](Self::close) does it at once.
+/// while it is open at its server is closed there by a task of the runtime's: dropping waits for
+/// nothing. [`close`](Self::close) waits until it is done.
 pub struct Cursor<R: Runtime, T> {
     handle: Handle<R>,
     state: CursorState,
@@ -88,7 +88,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     ///
     /// # Errors
     ///
-    /// Fails if the next batch is not to be had, which ends the cursor, and if the document is of
+    /// Fails if the next batch is not to be had, after which there is nothing but to close or drop
+    /// the cursor, and if the document is of
     /// another type.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         self.iteration = None;
@@ -114,18 +115,20 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     /// server.
     pub async fn collect(mut self) -> Result<Vec<T>, Error> {
         let mut documents = Vec::new();
-        while let Some(document) = self.next().await {
-            match document {
-                Ok(document) => documents.push(document),
-                Err(error) => {
-                    let handle = self.handle.clone();
-                    drop(self);
-                    handle.kill_dropped().await;
+        loop {
+            self.iteration = None;
+            match std::future::poll_fn(|cx| self.poll_once(cx, false)).await {
+                Some(Ok(document)) => documents.push(document),
+                Some(Err(error)) => {
+                    if let Some(open) = self.take_open() {
+                        let client = &self.handle.client;
+                        open.kill(client, Limits::of_kill(client, self.handle.timeout())).await;
+                    }
                     return Err(error);
                 }
+                None => return Ok(documents),
             }
         }
-        Ok(documents)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, once: bool) -> Poll<Option<Result<T, Error>>> {
@@ -148,6 +151,9 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                 if let Err(error) = read {
                     // Its connection stays pinned until it is closed (Load Balancers, "Behaviour
                     // With Cursors").
+                    if is_gone(&error) {
+                        self.state.forget();
+                    }
                     self.has_failed = true;
                     return Poll::Ready(Some(Err(error)));
                 }
@@ -178,6 +184,16 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
             CursorStep::GetMore(database, body) => Ready::Ask(database, body),
         }
     }
+}
+
+/// Returns whether an error of getMore says that the cursor is not open any more: the server does
+/// not know it, has given it up, or has gone away with it.
+fn is_gone(error: &Error) -> bool {
+    /// CursorNotFound, QueryPlanKilled, CursorKilled.
+    const CLOSED: [i32; 3] = [43, 175, 237];
+    let is_lost = |error: &sdam_host::Error| error.kind() == ErrorKind::Network;
+    error.code().is_some_and(|code| CLOSED.contains(&code))
+        || error.as_client().is_some_and(is_lost)
 }
 
 impl<R: Runtime, T> Cursor<R, T> {
@@ -212,7 +228,8 @@ impl<R: Runtime, T> Cursor<R, T> {
 
     async fn close_by(&mut self, timeout: Timeout) {
         if let Some(open) = self.take_open() {
-            self.handle.kill(open, Limits { timeout, max_time: MaxTime::Remaining }).await;
+            let limits = Limits { timeout, max_time: MaxTime::Remaining };
+            open.kill(&self.handle.client, limits).await;
         }
     }
 
@@ -254,10 +271,11 @@ impl<R: Runtime, T> Cursor<R, T> {
         Some(Dropped { origin: origin?, session: session?, database, kill })
     }
 
-    /// Has the cursor closed at its server by the next operation, if it is open there.
+    /// Has the cursor closed at its server, if it is open there; nothing waits for that.
     fn end(&mut self) {
         if let Some(open) = self.take_open() {
-            self.handle.bury(open);
+            let client = &self.handle.client;
+            open.bury(client, Limits::of_kill(client, self.handle.timeout()));
         }
     }
 }

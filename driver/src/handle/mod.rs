@@ -14,7 +14,7 @@ pub use collection::Collection;
 pub use cursor::Cursor;
 pub use database::Database;
 #[cfg(feature = "blocking")]
-pub(crate) use perform::{Concerns, DroppedCursors, Handle};
+pub(crate) use perform::{Concerns, Handle};
 pub use session::ClientSession;
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
-use concurrent_queue::ConcurrentQueue;
 use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, ServerAddress, WriteConcern};
 use sdam_core::description::TopologyType;
 use sdam_core::handshake::ConnectionDescription;
@@ -26,14 +26,9 @@ pub(crate) struct Handle<R: Runtime> {
     pub(crate) concerns: Arc<Concerns>,
     /// The session of the application's; without one, each operation has one for itself.
     pub(crate) session: Option<ClientSession<R>>,
-    /// The cursors that were dropped while they were open at their server.
-    pub(crate) dropped: Arc<DroppedCursors<R>>,
 }
 
-/// Cursors that wait to be closed by the next operation.
-pub(crate) type DroppedCursors<R> = ConcurrentQueue<Dropped<R>>;
-
-/// The time that servers get to close a cursor that was dropped.
+/// The time that servers get to close a cursor that was dropped, where `timeoutMS` says nothing.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The concerns of a handle; each takes over those of the one it comes from.
@@ -96,8 +91,7 @@ impl<R: Runtime> Handle<R> {
             write_concern: options.write_concern().clone(),
             timeout: None,
         };
-        let dropped = Arc::new(ConcurrentQueue::unbounded());
-        Self { client, concerns: Arc::new(concerns), session: None, dropped }
+        Self { client, concerns: Arc::new(concerns), session: None }
     }
 
     /// Returns a handle with other concerns.
@@ -146,7 +140,6 @@ impl<R: Runtime> Handle<R> {
         scope: &Scope,
         operation: &mut O,
     ) -> Result<Opened<R, O::Output>, Error> {
-        self.kill_dropped().await;
         let span = span::begin(&self.client, scope, operation);
         let outcome = self.perform(&span, scope, operation).await;
         span::end(span, &outcome);
@@ -246,33 +239,6 @@ impl<R: Runtime> Handle<R> {
         Ok(self.client.operate(request).await?.into_document())
     }
 
-    /// Keeps a cursor that was dropped until the next operation, which closes it: dropping waits
-    /// for nothing.
-    pub(crate) fn bury(&self, dropped: Dropped<R>) {
-        // The queue is never closed, and has no bound.
-        let _ = self.dropped.push(dropped);
-    }
-
-    /// Closes a cursor at its server; whether that succeeds is not told: "the result of the
-    /// operation SHOULD be ignored" (Run Command, "Iteration and Destruction").
-    pub(crate) async fn kill(&self, dropped: Dropped<R>, limits: Limits) {
-        let Dropped { mut origin, session, database, kill } = dropped;
-        let _ = self.go_on(&mut origin, &session, (&database, &kill), limits).await;
-    }
-
-    pub(crate) async fn kill_dropped(&self) {
-        for _ in 0..self.dropped.len() {
-            let Ok(dropped) = self.dropped.pop() else { return };
-            // A session of the application's may be about to be used by another thread.
-            if !dropped.session.is_last() && self.session.as_ref() != Some(&dropped.session) {
-                self.bury(dropped);
-                continue;
-            }
-            let timeout = Timeout::At(self.client.now() + KILL_TIMEOUT);
-            self.kill(dropped, Limits { timeout, max_time: MaxTime::Never }).await;
-        }
-    }
-
     /// Returns which servers an operation may use.
     fn criteria(&self, operation: &impl Operation) -> Criteria {
         let preference = operation.read_preference();
@@ -330,6 +296,47 @@ impl<R: Runtime> Origin<R> {
     }
 }
 
+impl<R: Runtime> Dropped<R> {
+    /// Closes the cursor at its server; whether that succeeds is not told: "the result of the
+    /// operation SHOULD be ignored" (Run Command, "Iteration and Destruction").
+    pub(crate) async fn kill(self, client: &sdam_host::Client<R>, limits: Limits) {
+        let Self { mut origin, session, database, mut kill } = self;
+        // An operation of the application's may use its session at any time.
+        let mut lent = match session.id().filter(|_| !session.is_last()) {
+            Some(id) => {
+                kill.append(cstr!("lsid"), id);
+                None
+            }
+            None => session.lend().ok(),
+        };
+        let options = continuing().with_max_time(limits.max_time);
+        let request =
+            Request::new(CommandMessage::new(&database, &kill), &options, origin.target())
+                .with_session(lent.as_deref_mut())
+                .with_timeout(limits.timeout);
+        let _ = client.operate(request).await;
+    }
+
+    /// Has a task of the runtime's close the cursor; nothing waits for that.
+    pub(crate) fn bury(self, client: &sdam_host::Client<R>, limits: Limits) {
+        client.spawn(move |client| async move { self.kill(&client, limits).await });
+    }
+}
+
+impl Limits {
+    /// Limits the closing of a cursor that the application has not asked for: with `timeoutMS`, it
+    /// has that time anew (CSOT, "Cursors").
+    pub(crate) fn of_kill<R: Runtime>(client: &sdam_host::Client<R>, timeout: Timeout) -> Self {
+        match timeout {
+            Timeout::At(_) => Self { timeout, max_time: MaxTime::Remaining },
+            _ => {
+                let timeout = Timeout::At(client.now() + KILL_TIMEOUT);
+                Self { timeout, max_time: MaxTime::Never }
+            }
+        }
+    }
+}
+
 /// Returns the rules by which the next command of an operation is sent, as far as they are known
 /// before it is written.
 fn options(operation: &impl Operation) -> OperationOptions {
@@ -382,7 +389,6 @@ impl<R: Runtime> Clone for Handle<R> {
             client: self.client.clone(),
             concerns: Arc::clone(&self.concerns),
             session: self.session.clone(),
-            dropped: Arc::clone(&self.dropped),
         }
     }
 }

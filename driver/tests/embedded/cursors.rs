@@ -7,41 +7,56 @@ use super::{Fixture, name, names, session};
 
 /// find, getMore and killCursors: with the session of the cursor.
 #[tokio::test]
-async fn a_cursor_that_is_dropped_is_closed_by_the_next_operation() {
+async fn a_cursor_that_is_dropped_is_closed_without_another_operation() {
     let mut fixture = Fixture::new().await;
     fixture.fill(5).await;
     let cursor = fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap();
     let id = cursor.id();
     drop(cursor);
-    assert_eq!(names(&fixture.sent()), ["find"], "dropping waits for nothing");
-    fixture.things().count_documents(doc! {}).await.unwrap();
-    let sent = fixture.sent();
-    assert_eq!(names(&sent), ["killCursors", "aggregate"]);
-    assert_eq!(sent[0].get_array("cursors").unwrap(), &vec![id.into()]);
-    // The session has come back in between.
+    let sent = fixture.sent_until("killCursors").await;
+    assert_eq!(names(&sent), ["find", "killCursors"]);
+    assert_eq!(sent[1].get_array("cursors").unwrap(), &vec![id.into()]);
     assert_eq!(session(&sent[0]), session(&sent[1]));
     let more = doc! { "getMore": id, "collection": "things" };
     let error = fixture.client.database("app").run_command(more).await.unwrap_err();
     assert_eq!(error.code(), Some(43), "CursorNotFound: {error}");
 }
 
-/// A cursor in a session of the application's is left to that session, while it lasts.
+/// Operations of the application do not wait for a server that is slow to close a cursor.
+#[tokio::test]
+async fn nothing_waits_for_a_cursor_that_is_dropped() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let block = doc! {
+        "failCommands": ["killCursors"], "blockConnection": true, "blockTimeMS": 3_600_000_i64,
+    };
+    fixture.fail(1, block).await;
+    drop(fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+    fixture.sent_until("killCursors").await;
+    fixture.things().find_one(doc! {}).await.unwrap();
+    assert_eq!(names(&fixture.sent()), ["find"]);
+    // The task that closes the cursor keeps no client alive, and closing waits for none.
+    fixture.client.client().close().await;
+}
+
+/// A cursor in a session of the application's is closed with the name of that session, which the
+/// application may use meanwhile.
 #[tokio::test]
 async fn a_dropped_cursor_does_not_get_in_the_way_of_its_session() {
     let mut fixture = Fixture::new().await;
     fixture.fill(5).await;
     let own = fixture.client.start_session(Default::default()).unwrap();
-    let things = fixture.things();
-    let find = || Find::new(doc! {}).batch_size(2);
-    drop(things.with_session(&own).find(find()).await.unwrap());
-    things.find_one(doc! {}).await.unwrap();
-    assert_eq!(names(&fixture.sent()), ["find", "find"]);
-    things.with_session(&own).find_one(doc! {}).await.unwrap();
-    assert_eq!(names(&fixture.sent()), ["killCursors", "find"]);
-    drop(things.with_session(&own).find(find()).await.unwrap());
-    drop(own);
-    things.find_one(doc! {}).await.unwrap();
-    assert_eq!(names(&fixture.sent()), ["find", "killCursors", "find"]);
+    let things = fixture.things().with_session(&own);
+    for _ in 0..10 {
+        drop(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+        things.find_one(doc! {}).await.unwrap();
+        fixture.sent_until("killCursors").await;
+    }
+    drop(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+    let sent = fixture.sent_until("killCursors").await;
+    let id = bson::Document::try_from(own.id().unwrap()).unwrap();
+    assert!(sent.iter().all(|command| *session(command) == id));
+    assert_eq!(name(sent.last().unwrap()), "killCursors");
 }
 
 #[tokio::test]
@@ -70,6 +85,26 @@ async fn collecting_closes_a_cursor_that_fails_before_its_error_is_returned() {
     assert_eq!(names(&fixture.sent()), ["find", "getMore", "killCursors"]);
 }
 
+/// A server that does not know a cursor any more, or that has gone away, is not told to close it.
+#[tokio::test]
+async fn a_cursor_that_is_gone_is_not_closed() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let lost = doc! { "failCommands": ["getMore"], "closeConnection": true };
+    let unknown = doc! { "failCommands": ["getMore"], "errorCode": 43 };
+    for failure in [lost, unknown] {
+        fixture.fail(1, failure).await;
+        let mut cursor = fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+        for _ in 0..2 {
+            cursor.next().await.unwrap().unwrap();
+        }
+        cursor.next().await.unwrap().unwrap_err();
+        assert!(cursor.next().await.is_none() && !cursor.is_alive());
+        cursor.close().await;
+        assert_eq!(names(&fixture.sent()), ["find", "getMore"]);
+    }
+}
+
 /// Load Balancer Support, "Connection Pinning": a cursor is continued and closed over the very
 /// connection that it was opened over, which goes back when the cursor is exhausted.
 #[tokio::test]
@@ -84,8 +119,9 @@ async fn behind_a_load_balancer_a_cursor_keeps_its_connection() {
         cursor.next().await.unwrap().unwrap();
     }
     drop(cursor);
+    let mut sent = fixture.sent_over_until("killCursors").await;
     things.find_one(doc! {}).await.unwrap();
-    let sent = fixture.sent_over();
+    sent.extend(fixture.sent_over());
     let (commands, over): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
     assert_eq!(names(&commands), ["find", "find", "getMore", "killCursors", "find"]);
     assert_ne!(over[0], over[1], "the first is in use");

@@ -11,7 +11,7 @@ use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::Options;
 use sdam_core::id::ConnectionId;
-use sdam_core::topology::{EventKind, Topics};
+use sdam_core::topology::{Event, EventKind, Topics};
 use sdam_driver::{Client, Collection, InsertMany};
 use sdam_host::Events;
 use sdam_tokio::Tokio;
@@ -76,17 +76,37 @@ impl Fixture {
     fn sent_over(&mut self) -> Vec<(Document, ConnectionId)> {
         let mut sent = Vec::new();
         while let Some(event) = self.events.try_next() {
-            if let EventKind::Command {
-                command: monitored,
-                event: CommandEvent::CommandStarted { command },
-                ..
-            } = event.kind
-            {
-                let command = Document::try_from(command).unwrap();
-                sent.push((command, monitored.driver_connection_id));
-            }
+            sent.extend(started(event));
         }
         sent
+    }
+
+    /// Waits until a command of that name is sent.
+    async fn sent_until(&mut self, last: &str) -> Vec<Document> {
+        let sent = self.sent_over_until(last).await;
+        sent.into_iter().map(|(command, _)| command).collect()
+    }
+
+    /// As [`sent_until`](Self::sent_until), each with its connection.
+    async fn sent_over_until(&mut self, last: &str) -> Vec<(Document, ConnectionId)> {
+        let mut sent: Vec<(Document, ConnectionId)> = Vec::new();
+        while sent.last().is_none_or(|(command, _)| name(command) != last) {
+            let event = self.events.next().await.expect("the client is open");
+            sent.extend(started(event));
+        }
+        sent
+    }
+}
+
+/// A command that was started, and its connection.
+fn started(event: Event) -> Option<(Document, ConnectionId)> {
+    match event.kind {
+        EventKind::Command {
+            command: monitored,
+            event: CommandEvent::CommandStarted { command },
+            ..
+        } => Some((Document::try_from(command).unwrap(), monitored.driver_connection_id)),
+        _ => None,
     }
 }
 

@@ -143,3 +143,33 @@ fn errors_of_commands_have_the_labels_of_what_went_wrong() {
     let std::task::Poll::Ready(Err(error)) = asked.poll() else { panic!("it is told so") };
     assert!(error.labels().is_empty(), "{error}");
 }
+
+/// Invariant: no task keeps a dropped client alive.
+#[test]
+fn a_task_of_a_client_ends_when_the_last_of_the_others_is_dropped_or_closed() {
+    for closes in [false, true] {
+        let host = host("mongodb://a", false);
+        let (client, weak) = (Client::from_host(Arc::clone(&host)), Arc::downgrade(&host));
+        client.clone().spawn(|client| async move {
+            let _client = client;
+            std::future::pending::<()>().await;
+        });
+        let work = lock(&host.runtime().tasks).pop().expect("it was started");
+        let mut task = Task::new(work);
+        drop(host);
+        assert!(task.poll().is_pending() && task.poll().is_pending());
+        match closes {
+            true => {
+                let mut closing = Task::new(client.close());
+                assert!(closing.poll().is_pending() && task.was_woken());
+                assert!(task.poll().is_ready());
+            }
+            false => {
+                drop(client);
+                assert!(task.was_woken());
+                assert!(task.poll().is_ready());
+                assert!(weak.upgrade().is_none(), "nothing keeps the client");
+            }
+        }
+    }
+}

@@ -9,7 +9,7 @@ use bson::DateTime;
 
 use super::fixture::Wire;
 use crate::credentials::CredentialProvider;
-use crate::runtime::{Answering, Offloaded, Runtime, Work};
+use crate::runtime::{Answering, Offloaded, Runtime, Task, Work};
 use crate::shared::Host;
 use crate::shared::alarm::Deadlines;
 use crate::shared::tasks::Link;
@@ -45,6 +45,8 @@ pub(super) struct Puppet {
     pub(super) opener: Option<Box<dyn Fn(Link<Self>) + Send + Sync>>,
     /// The deadlines, if the test does not keep time.
     pub(super) deadlines: Option<Deadlines>,
+    /// The tasks that the test is to poll.
+    pub(super) tasks: Mutex<Vec<Task>>,
     /// The source of tokens, if there is one.
     pub(super) provider: Option<Box<dyn CredentialProvider>>,
     /// True if long work is left to the test.
@@ -86,6 +88,10 @@ impl Runtime for Puppet {
         if !self.dying {
             lock(&self.rescans).push(rescan);
         }
+    }
+
+    fn spawn(&self, task: Task) {
+        lock(&self.tasks).push(task);
     }
 
     fn offload(&self, work: Work) -> Offloaded {

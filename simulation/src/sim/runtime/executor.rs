@@ -21,6 +21,8 @@ pub(in crate::sim) enum Kind {
     PendingConnection,
     /// It looks records up.
     Rescan,
+    /// It does something for a client that no application waits for.
+    Background,
     /// It is the application's, by this number.
     Application(u64),
 }
@@ -93,7 +95,7 @@ impl Executor {
         match kind {
             Kind::PendingConnection => Some(&mut self.slots),
             Kind::Link => Some(&mut self.links),
-            Kind::Rescan | Kind::Application(_) => None,
+            Kind::Rescan | Kind::Background | Kind::Application(_) => None,
         }
     }
 

@@ -259,6 +259,10 @@ impl<O: Observer> Runtime for Virtual<O> {
         self.desk.spawn(Kind::Rescan, async move { rescan.ended(lookup.answered().await) });
     }
 
+    fn spawn(&self, task: Task) {
+        self.desk.spawn(Kind::Background, task);
+    }
+
     fn alarm(&self, deadline: Option<Instant>) {
         self.desk.lock().alarm = Some(deadline);
     }

@@ -25,6 +25,10 @@ const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// "`BASE_BACKOFF` is constant 100ms."
 const BASE_BACKOFF: Duration = Duration::from_millis(100);
 
+/// The time from which the pauses grow where nothing but time limits the attempts: short beside the
+/// shortest time-outs, so that an error or two which pass cost no operation its time.
+const BASE_PAUSE: Duration = Duration::from_millis(5);
+
 /// The first wire version whose servers say themselves which errors are retryable: 4.4.
 const LABELS_ERRORS_WIRE_VERSION: i32 = 9;
 
@@ -267,7 +271,7 @@ pub fn judge(
         // the next one would wait. A load balancer never is, nor is a secondary to which a client
         // connects directly and sends writes.
         true if most.is_none() && situation.retries > 0 => {
-            let pause = backoff(attempt, BASE_BACKOFF, random);
+            let pause = backoff(attempt, BASE_PAUSE, random);
             Retry::After(pause.min(MIN_HEARTBEAT_FREQUENCY))
         }
         true => Retry::Now,

@@ -434,12 +434,14 @@ fn further_attempts_pause_until_the_time_is_up() {
     let failure = Failure::new(Stage::Resolve, Cause::NotResolved, "no such host");
     let unconnected = Outcome::Unconnected(OperationError::Stream(failure));
     for outcome in [unconnected, refused(1, 10107, &["RetryableWriteError"])] {
-        let mut scene = Scene::new(timed(&retryable_write(), SessionUse::Implicit, 250));
+        let mut scene = Scene::new(timed(&retryable_write(), SessionUse::Implicit, 45));
         scene.exchange(outcome.clone());
         scene.exchange(outcome.clone());
         assert_eq!(scene.now, Instant::ZERO, "the first further attempt is made at once");
+        scene.exchange(outcome.clone());
+        assert_eq!(scene.now, Instant::from_millis(10));
         scene.exchange(outcome);
-        assert_eq!(scene.now, Instant::from_millis(200));
+        assert_eq!(scene.now, Instant::from_millis(30));
         assert!(scene.timed_out(), "the next pause is longer than what is left");
     }
 }

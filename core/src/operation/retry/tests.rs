@@ -192,8 +192,9 @@ fn further_attempts_pause() {
     for fault in [Fault::Establishing(&error), Fault::Exchange(&refusal), Fault::PoolCleared] {
         let retry = |retries| judge(&Situation { retries, ..timed }, &fault, None, HALF).retry;
         assert_eq!(retry(0), Retry::Now);
-        assert_eq!(retry(1), Retry::After(Duration::from_millis(200)), "half of 400 ms");
-        assert_eq!(retry(2), Retry::After(Duration::from_millis(400)));
+        assert_eq!(retry(1), Retry::After(Duration::from_millis(10)), "half of 20 ms");
+        assert_eq!(retry(2), Retry::After(Duration::from_millis(20)));
+        assert_eq!(retry(6), Retry::After(Duration::from_millis(320)));
         assert_eq!(retry(1000), Retry::After(Duration::from_millis(500)), "as between two checks");
         let once = situation(OperationKind::Write);
         let twice = Situation { retries: 1, ..once };

@@ -406,7 +406,9 @@ impl Model {
         let hundred = MILLISECOND * 100;
         match what {
             _ if what.is_overload() => most(base.unwrap_or(hundred)),
-            _ if self.retries > 0 && !self.overloaded => most(hundred).min(MILLISECOND * 500),
+            _ if self.retries > 0 && !self.overloaded => {
+                most(MILLISECOND * 5).min(MILLISECOND * 500)
+            }
             _ => Duration::ZERO,
         }
     }

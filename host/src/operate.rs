@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -23,6 +24,7 @@ use sdam_core::session::{ClusterTime, Session};
 use sdam_core::spans::SpanStart;
 use sdam_core::time::Instant;
 use sdam_core::topology;
+use sdam_core::trace::AttemptComment;
 
 use crate::connection::checked_out::CheckedOut;
 use crate::connection::exchange::{Addition, Reply};
@@ -298,7 +300,9 @@ impl<R: Runtime> Host<R> {
                     let now = self.runtime().now();
                     match input {
                         Performed::Input(input) => operation.step(now, input),
-                        Performed::Ended(outcome) => operation.step(now, performer.ended(outcome)),
+                        Performed::Ended(outcome) => {
+                            performer.end_attempt(now, outcome, &mut operation)
+                        }
                     }
                 }
                 None => {
@@ -562,6 +566,28 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             let numbered = sending.transaction_number;
             checked_out.error(explained(error, numbered)).with_reply(refusal)
         })
+    }
+
+    /// Has the machine judge an attempt, and a recording tell of one that has failed.
+    fn end_attempt(
+        &mut self,
+        now: Instant,
+        outcome: Attempt,
+        operation: &mut Operation<Attempt>,
+    ) -> Option<Action<Attempt>> {
+        let host = self.host;
+        let recording = host.shared.tracing.recording();
+        let told = recording.and_then(|recording| {
+            let (name, server) = (self.request.message.name(), self.selected.as_ref());
+            let server = server.map(SelectedServer::address);
+            Some((recording, AttemptComment::new(now, (name, server), &outcome.fault()?)))
+        });
+        let next = operation.step(now, self.ended(outcome));
+        if let Some((recording, comment)) = told {
+            recording.put(&comment.followed_by(next.as_ref(), operation.deadline()));
+            recording.take_wakers().into_iter().for_each(Waker::wake);
+        }
+        next
     }
 
     /// Ends an attempt: one that has failed lets go of its connection at once, before anything is

@@ -38,6 +38,12 @@
 //! replay goes on, and does not compare those. And of calls that bring a part of a message, and
 //! change nothing, there are only those with which twice as much of it has come.
 //!
+//! # Operations
+//!
+//! What a topology does not decide is told in comments, for readers alone: what happened to pools,
+//! and each attempt of an operation that has failed, with where and how, and what its machine made
+//! of it.
+//!
 //! # Redaction
 //!
 //! What a trace says of the options is put together from the few that the machine looks at. There
@@ -77,7 +83,7 @@ mod tests;
 mod time;
 mod withheld;
 
-pub use comment::{description_comment, pool_comment};
+pub use comment::{AttemptComment, description_comment, pool_comment};
 pub use error::{LineError, TraceError};
 #[cfg(feature = "export")]
 pub use export::{ExportError, Inexpressible, export};

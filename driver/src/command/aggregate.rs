@@ -183,12 +183,13 @@ mod tests {
     use std::time::Duration;
 
     use bson::{Document, doc, rawdoc};
+    use sdam_core::operation::MaxTime;
     use sdam_core::wire::ReplyDocument;
 
     use super::super::testing::{NEW, majority, written, written_in};
     use super::super::{Operation, Progress, Route, Scope};
     use super::Aggregate;
-    use crate::cursor::CursorStep;
+    use crate::cursor::{CursorStep, TimingError};
 
     #[test]
     fn aggregate_has_its_pipeline_and_a_cursor() {
@@ -216,6 +217,20 @@ mod tests {
         let Ok(Progress::Done(mut cursor)) = operation.reply(&majority(), &reply) else { panic!() };
         let CursorStep::GetMore(_, more) = cursor.step() else { panic!() };
         assert_eq!(more.get_i64("maxTimeMS").ok(), Some(9));
+    }
+
+    /// CSOT, "Tailable awaitData Cursors": "Drivers MUST error if this option is set, timeoutMS is
+    /// set to a non-zero value, and maxAwaitTimeMS is greater than or equal to timeoutMS".
+    #[test]
+    fn the_server_may_not_wait_longer_than_the_client() {
+        let second = Duration::from_secs(1);
+        let changes = Aggregate::new([doc! { "$changeStream": {} }]).max_await_time(second);
+        let timing = changes.timing();
+        assert_eq!(timing.check(Some(second)), Err(TimingError::AwaitTooLong));
+        assert_eq!(timing.check(Some(2 * second)), Ok(()));
+        assert_eq!(timing.of_next(), MaxTime::AtMost(second));
+        let plain = Aggregate::new([doc! { "$match": {} }]).timing();
+        assert_eq!((plain.check(Some(second)), plain.of_next()), (Ok(()), MaxTime::Never));
     }
 
     /// CRUD, "Database-level aggregation".

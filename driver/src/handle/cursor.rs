@@ -88,9 +88,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     ///
     /// # Errors
     ///
-    /// Fails if the next batch is not to be had, after which there is nothing but to close or drop
-    /// the cursor, and if the document is of
-    /// another type.
+    /// Fails if the next batch is not to be had, after which there is nothing further, and if the
+    /// document is of another type.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         self.iteration = None;
         std::future::poll_fn(|cx| self.poll(cx, false)).await

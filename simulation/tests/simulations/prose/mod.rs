@@ -4,6 +4,8 @@
 mod backpressure;
 mod retryable_reads;
 mod retryable_writes;
+mod sessions;
+mod timeouts;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -105,6 +107,16 @@ impl Fixture {
         result
     }
 
+    /// As [`begin`](Self::begin); the result has how long the operation took.
+    fn begin_timed<T: Send + 'static>(
+        &mut self,
+        operation: impl Future<Output = T> + Send + 'static,
+    ) -> Arc<Mutex<Option<(T, Duration)>>> {
+        let time = self.simulation.time();
+        let begun = time.elapsed();
+        self.begin(async move { (operation.await, time.elapsed() - begun) })
+    }
+
     /// Runs an operation to its end; returns its result, and how long it took.
     fn run<T: Send + 'static>(
         &mut self,
@@ -120,9 +132,8 @@ impl Fixture {
         operation: impl Future<Output = T> + Send + 'static,
         mut react: impl FnMut(&mut Self, &EventKind),
     ) -> (T, Duration) {
-        let time = self.simulation.time();
-        let begun = time.elapsed();
-        let result = self.begin(async move { (operation.await, time.elapsed() - begun) });
+        let begun = self.simulation.time().elapsed();
+        let result = self.begin_timed(operation);
         // Steps that are shorter than any way through the network.
         while !self.simulation.run(Duration::ZERO) {
             self.simulation.run_for(Duration::from_micros(10));

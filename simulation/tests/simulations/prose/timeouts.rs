@@ -1,0 +1,258 @@
+//! Client Side Operations Timeout, the prose and unit tests that are about neither encryption,
+//! GridFS, transactions nor change streams. Their times are a hundred times as long, so that the
+//! ways through the simulated network do not count.
+
+use std::time::Duration;
+
+use bson::{Document, doc};
+use sdam_cluster::{ClusterOptions, User};
+use sdam_core::command::CommandEvent;
+use sdam_core::config::Options;
+use sdam_core::pool::PoolEvent;
+use sdam_core::topology::{EventKind, Topics};
+use sdam_driver::{
+    BulkWrite, Client, ClientBulkWrite, CreateCollection, CursorType, DeleteModel, Error, Find,
+    InsertModel, WriteModel,
+};
+use sdam_host::{ErrorKind, Recording};
+
+use super::{Fixture, address};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The ways through the network that come on top of a time.
+const WAYS: Duration = Duration::from_millis(400);
+
+fn blocks(command: &str, time: Duration) -> Document {
+    let millis = i64::try_from(time.as_millis()).unwrap();
+    doc! { "failCommands": [command], "blockConnection": true, "blockTimeMS": millis }
+}
+
+fn insert(id: i32) -> InsertModel {
+    InsertModel::new(&doc! { "_id": id })
+}
+
+fn kind(error: &Error) -> ErrorKind {
+    error.as_client().unwrap_or_else(|| panic!("{error}")).kind()
+}
+
+fn is_timeout<T: std::fmt::Debug>(result: &Result<T, Error>) -> bool {
+    let error = result.as_ref().unwrap_err();
+    match error {
+        Error::BulkWrite(error) => kind(error.cause.as_deref().unwrap()) == ErrorKind::Timeout,
+        Error::ClientBulkWrite(error) => {
+            kind(error.cause.as_deref().unwrap()) == ErrorKind::Timeout
+        }
+        error => kind(error) == ErrorKind::Timeout,
+    }
+}
+
+/// 1: the batches of an insertion have one limit, here of a bulk whose kinds make them.
+#[test]
+fn batches_have_one_limit() {
+    let mut fixture = Fixture::new("timeoutMS=20000");
+    fixture.fail(fixture.primary(), doc! { "times": 2 }, blocks("insert", 10 * SECOND + WAYS));
+    let delete = WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 0 }));
+    let [first, last] = [1, 2].map(|id| WriteModel::InsertOne(insert(id)));
+    let things = fixture.things();
+    let bulk = BulkWrite::new([first, delete, last]);
+    let (done, took) = fixture.run(async move { things.bulk_write(bulk).await });
+    assert!(is_timeout(&done), "{done:?}");
+    assert!(took <= 20 * SECOND, "{took:?}");
+    assert_eq!(fixture.started("insert").len(), 2);
+}
+
+/// 11: so have those of a bulk of the client's.
+#[test]
+fn batches_of_a_bulk_of_the_client_have_one_limit() {
+    let mut fixture = Fixture::new("timeoutMS=20000");
+    fixture.fail(fixture.primary(), doc! { "times": 2 }, blocks("bulkWrite", 10 * SECOND + WAYS));
+    let text = "b".repeat(900_000);
+    let insert = InsertModel::new(&doc! { "a": text });
+    let writes = (0..54).map(|_| ("app.things", WriteModel::InsertOne(insert.clone())));
+    let (client, bulk) = (fixture.client.clone(), ClientBulkWrite::new(writes));
+    let (done, took) = fixture.run(async move { client.bulk_write(bulk).await });
+    assert!(is_timeout(&done), "{done:?}");
+    assert!(took <= 20 * SECOND, "{took:?}");
+    assert_eq!(fixture.started("bulkWrite").len(), 2);
+}
+
+/// A set whose clients log in, and a client with these options that has begun.
+fn with_users(options: &str, fail: &str, time: Duration, times: Option<i32>) -> Fixture {
+    let cluster = ClusterOptions::new("rs", (0..1).map(address));
+    let users = vec![User::new("me", "pass")];
+    let mut fixture = Fixture::of(cluster.with_users(users), "", 7);
+    let mut data = blocks(fail, time);
+    data.insert("appName", "test");
+    match times {
+        Some(times) => fixture.fail(fixture.primary(), doc! { "times": times }, data),
+        None => fixture.fail(fixture.primary(), "alwaysOn", data),
+    }
+    let at = fixture.simulation.uri().replace("mongodb://", "mongodb://me:pass@");
+    let options = Options::parse(&format!("{at}&appName=test&{options}")).unwrap();
+    let client = fixture.simulation.client(options).unwrap();
+    fixture.events = client.subscribe_to(Topics::COMMANDS.with(Topics::POOLS));
+    fixture.client = Client::new(client);
+    fixture.heard.clear();
+    fixture
+}
+
+/// The names of the events of connections, in their order.
+fn connections(fixture: &mut Fixture) -> Vec<&'static str> {
+    let mut told = Vec::new();
+    while let Some(event) = fixture.events.try_next() {
+        if let EventKind::Pool {
+            event:
+                event @ (PoolEvent::ConnectionCreated { .. }
+                | PoolEvent::ConnectionReady { .. }
+                | PoolEvent::ConnectionClosed { .. }),
+            ..
+        } = event.kind
+        {
+            told.push(event.name());
+        }
+    }
+    told
+}
+
+/// 4, its second part: timeoutMS is no limit of all that a connection in the background takes. Of
+/// the first part, docs/deviations.md says why connectTimeoutMS counts there.
+#[test]
+fn a_connection_in_the_background_may_take_longer_than_the_time_of_an_operation() {
+    let options = "minPoolSize=1&timeoutMS=1000";
+    let mut fixture = with_users(options, "saslContinue", 3 * SECOND / 2, None);
+    fixture.simulation.run_for(10 * SECOND);
+    let told = connections(&mut fixture);
+    assert_eq!(told, ["connectionCreated", "connectionReady"]);
+}
+
+/// 5: a call for the next document has one limit for all of its getMores.
+#[test]
+fn a_tailable_cursor_has_one_limit_for_each_call() {
+    let mut fixture = Fixture::new("");
+    let app = fixture.client.database("app");
+    let create = CreateCollection::new("things").capped(true).size(100_000);
+    let things = fixture.things();
+    fixture.run(async move {
+        app.create_collection(create).await.unwrap();
+        things.insert_one(&doc! { "x": 1 }).await.unwrap();
+    });
+    fixture.fail(fixture.primary(), "alwaysOn", blocks("getMore", 3 * SECOND / 2));
+    let things = fixture.things().with_timeout(2 * SECOND);
+    let (result, took) = fixture.run(async move {
+        let find = Find::new(doc! {}).cursor_type(CursorType::Tailable);
+        let mut cursor = things.find(find).await.unwrap();
+        assert_ne!(cursor.id(), 0);
+        assert_eq!(cursor.next().await.unwrap().unwrap().get_i32("x").unwrap(), 1);
+        cursor.next().await.unwrap()
+    });
+    assert!(is_timeout(&result), "{result:?}");
+    assert!(took <= 2 * SECOND + WAYS, "{took:?}");
+    assert_eq!((fixture.started("find").len(), fixture.started("getMore").len()), (1, 2));
+}
+
+/// 8: the lesser of serverSelectionTimeoutMS and timeoutMS is the limit of a selection.
+#[test]
+fn selections_have_the_lesser_of_two_limits() {
+    for options in [
+        "serverSelectionTimeoutMS=1000",
+        "timeoutMS=1000&serverSelectionTimeoutMS=2000",
+        "timeoutMS=2000&serverSelectionTimeoutMS=1000",
+        "timeoutMS=0&serverSelectionTimeoutMS=1000",
+    ] {
+        let mut fixture = Fixture::new("");
+        let options = Options::parse(&format!("mongodb://invalid/?{options}")).unwrap();
+        let client = Client::new(fixture.simulation.client(options).unwrap());
+        let admin = client.database("admin");
+        let (done, took) = fixture.run(async move { admin.run_command(doc! { "ping": 1 }).await });
+        let error = done.unwrap_err();
+        assert!(matches!(kind(&error), ErrorKind::Selection | ErrorKind::Timeout), "{error}");
+        assert!(error.to_string().contains("invalid"), "{error}");
+        assert_eq!(took, SECOND);
+    }
+}
+
+/// 8: and of the commands of a new connection's login.
+#[test]
+fn logins_have_the_lesser_of_two_limits() {
+    for options in [
+        "timeoutMS=1000&serverSelectionTimeoutMS=2000",
+        "timeoutMS=2000&serverSelectionTimeoutMS=1000",
+    ] {
+        let mut fixture = with_users(options, "saslContinue", 3 * SECOND / 2, Some(1));
+        fixture.simulation.run_for(SECOND);
+        let things = fixture.things();
+        let (done, took) = fixture.run(async move { things.insert_one(&doc! { "x": 1 }).await });
+        assert!(is_timeout(&done), "{done:?}");
+        assert!(took <= SECOND, "{options}: {took:?}");
+    }
+}
+
+/// "Operations should ignore waitQueueTimeoutMS if timeoutMS is also set"; without it,
+/// "waitQueueTimeoutMS should apply to connection checkout".
+#[test]
+fn check_outs_have_the_time_that_is_left_or_that_of_the_queue() {
+    for (options, expected) in
+        [("timeoutMS=3000", 3 * SECOND), ("timeoutMS=0&serverSelectionTimeoutMS=5000", 5 * SECOND)]
+    {
+        let took = waits(&format!("maxPoolSize=1&waitQueueTimeoutMS=1000&{options}"));
+        assert_eq!(took, expected, "{options}");
+    }
+    assert_eq!(waits("maxPoolSize=1&waitQueueTimeoutMS=1000"), SECOND);
+}
+
+/// How long an operation waits for a connection that another one has for an hour.
+fn waits(options: &str) -> Duration {
+    let mut fixture = Fixture::new(options);
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, blocks("find", 3600 * SECOND));
+    let first = fixture.things().with_timeout(3600 * SECOND);
+    let first = fixture.begin(async move { first.find_one(doc! {}).await.map(drop) });
+    fixture.simulation.run_for(SECOND);
+    let things = fixture.things();
+    let second = fixture.begin_timed(async move { things.find_one(doc! {}).await });
+    fixture.simulation.run_for(10 * SECOND);
+    assert!(first.lock().unwrap().is_none());
+    let (done, took) = second.lock().unwrap().take().expect("it has ended");
+    assert!(matches!(kind(&done.unwrap_err()), ErrorKind::Timeout), "{options}");
+    took
+}
+
+/// "Command Execution": what is sent says what is left, less the least round trip time.
+#[test]
+fn a_command_says_how_long_the_server_may_take() {
+    let mut fixture = Fixture::new("timeoutMS=5000");
+    let things = fixture.things();
+    fixture.run(async move { things.find_one(doc! {}).await }).0.unwrap();
+    let started = fixture.heard.iter().find_map(|(_, kind)| match kind {
+        EventKind::Command { event: CommandEvent::CommandStarted { command }, .. } => {
+            Some(command.get_i64("maxTimeMS").unwrap())
+        }
+        _ => None,
+    });
+    let view = fixture.client.client().view();
+    let round_trip = view.servers().iter().map(|it| it.min_round_trip_time).max().unwrap();
+    let least = i64::try_from((5 * SECOND - round_trip).as_millis()).unwrap();
+    let said = started.unwrap();
+    assert!(said <= 5000 && said >= least - 400, "{said}");
+}
+
+/// Traces tell of attempts that have failed, and of nothing that was said.
+#[test]
+fn a_recording_tells_of_attempts_that_have_failed() {
+    let mut fixture = Fixture::new("");
+    let mut recording = Recording::everything();
+    fixture.client.client().host().record(&recording);
+    let data = doc! { "failCommands": ["find"], "errorCode": 91 };
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, data);
+    let things = fixture.things();
+    fixture.run(async move { things.find_one(doc! { "a": "secret" }).await }).0.unwrap();
+    let mut trace = String::new();
+    while let Some(lines) = recording.try_next() {
+        trace.push_str(&lines);
+    }
+    let comments = trace.lines().filter(|line| line.contains("has failed: "));
+    let [comment] = comments.collect::<Vec<_>>()[..] else { panic!("{trace}") };
+    assert!(comment.contains("find at m"), "{comment}");
+    assert!(comment.contains("operate, code 91; it is tried again"), "{comment}");
+    assert!(!trace.contains("secret"));
+}

@@ -426,8 +426,8 @@ impl<R: Runtime> Client<R> {
         OperationSpan::begin(&self.host.shared, start)
     }
 
-    /// Has a task of the runtime's do something with the client that no caller waits for, such as to
-    /// close a cursor at its server.
+    /// Has a task of the runtime's do something with the client that no caller waits for, such as
+    /// to close a cursor at its server.
     ///
     /// The client that `task` is given keeps none alive: the task is dropped, wherever it waits,
     /// when the client is closed, be it because the last of the others is dropped. In a process

@@ -40,9 +40,8 @@
 //!
 //! # Operations
 //!
-//! What a topology does not decide is told in comments, for readers alone: what happened to pools,
-//! and each attempt of an operation that has failed, with where and how, and what its machine made
-//! of it.
+//! Comments tell readers of more than a topology decides: of what happened to pools, and of each
+//! attempt of an operation that has failed, with where and how, and what its machine made of it.
 //!
 //! # Redaction
 //!

@@ -149,8 +149,8 @@ fn operations() -> Vec<Named> {
     first.iter().chain(&reads).chain(last).copied().collect()
 }
 
-/// 1 and 21: options that contradict each other. 22 and 23: a session that reads no snapshots has no
-/// time of one, and no method sets it.
+/// 1 and 21: options that contradict each other. 22 and 23: a session that reads no snapshots has
+/// no time of one, and no method sets it.
 #[test]
 fn sessions_whose_options_contradict_each_other_are_not_started() {
     let fixture = Fixture::new("");

@@ -201,7 +201,7 @@ fn check_outs_have_the_time_that_is_left_or_that_of_the_queue() {
     assert_eq!(waits("maxPoolSize=1&waitQueueTimeoutMS=1000"), SECOND);
 }
 
-/// How long an operation waits for a connection that another one has for an hour.
+/// Returns how long an operation waits for a connection that another one has for an hour.
 fn waits(options: &str) -> Duration {
     let mut fixture = Fixture::new(options);
     fixture.fail(fixture.primary(), doc! { "times": 1 }, blocks("find", 3600 * SECOND));

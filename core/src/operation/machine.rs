@@ -64,7 +64,7 @@ pub enum NotSent {
     #[error("the command was not sent: the server does not support sessions")]
     SessionsUnsupported,
     /// The session reads from a snapshot, and the server is older than 5.0.
-    #[error("the command was not sent: snapshot reads need MongoDB 5.0 or newer")]
+    #[error("the command was not sent: snapshot reads require MongoDB 5.0 or later")]
     SnapshotsUnsupported,
     /// The session is explicit, and the command asks for no reply.
     #[error(

@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bson::{RawDocument, cstr, rawdoc};
-use subtle::ConstantTimeEq as _;
+use ctutils::CtEq as _;
 
 use super::keys::{Derivation, Hash, Keys, SecretBytes};
 use super::sasl::Sasl;
@@ -143,7 +143,7 @@ impl Scram {
         let signature = BASE64_STANDARD
             .decode(signature)
             .map_err(|_| self.malformed("has a signature not in base64"))?;
-        match bool::from(signature.ct_eq(&proof.server_signature)) {
+        match signature.ct_eq(&proof.server_signature).to_bool() {
             true => Ok(()),
             false => Err(AuthError::Signature),
         }

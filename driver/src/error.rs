@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
+use sdam_core::session::SessionError;
 use sdam_host::ErrorKind;
 
 use crate::results::{BulkWriteResult, ClientBulkWriteResult};
@@ -107,6 +108,9 @@ pub enum ArgumentError {
     /// A time that is no `$clusterTime` as a server gave it out.
     #[error(transparent)]
     ClusterTime(#[from] sdam_host::ClusterTimeError),
+    /// Options that no session can have.
+    #[error(transparent)]
+    Session(#[from] SessionError),
     /// Times of a cursor that do not go together.
     #[error(transparent)]
     Timing(#[from] crate::cursor::TimingError),
@@ -281,6 +285,12 @@ impl Error {
             Self::ClientBulkWrite(error) => error.cause.as_deref()?.as_client(),
             _ => None,
         }
+    }
+}
+
+impl From<SessionError> for Error {
+    fn from(error: SessionError) -> Self {
+        ArgumentError::from(error).into()
     }
 }
 

@@ -14,6 +14,7 @@ use sdam_core::operation::{
     CommandError, InvalidCommand, NotSent, OperationError, OperationFailure, RETRYABLE_WRITE,
 };
 use sdam_core::pool::CheckOutError;
+use sdam_core::session::{ClusterTimeError, SessionError};
 use sdam_core::spans::SpanEnd;
 use sdam_core::wire::ReplyDocument;
 
@@ -69,6 +70,17 @@ pub(crate) enum Particular {
     Operation(OperationError),
     #[error(transparent)]
     NotSent(NotSent),
+    #[error(transparent)]
+    Argument(Argument),
+}
+
+/// An argument of a call that sends nothing, which is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Argument {
+    #[error(transparent)]
+    ClusterTime(ClusterTimeError),
+    #[error(transparent)]
+    Session(SessionError),
 }
 
 impl Particular {
@@ -80,7 +92,11 @@ impl Particular {
             | Self::Operation(OperationError::Invalid(InvalidCommand::Forked(forked))) => {
                 Some(Verdict::Forked(*forked))
             }
-            Self::Selection(_) | Self::CheckOut(_) | Self::Operation(_) | Self::NotSent(_) => None,
+            Self::Selection(_)
+            | Self::CheckOut(_)
+            | Self::Operation(_)
+            | Self::NotSent(_)
+            | Self::Argument(_) => None,
         }
     }
 
@@ -89,7 +105,7 @@ impl Particular {
     fn addition(&self, verdict: &Verdict) -> Option<String> {
         match (self, verdict) {
             // Their texts say it.
-            (Self::Client(_) | Self::Selection(_) | Self::NotSent(_), _)
+            (Self::Client(_) | Self::Selection(_) | Self::NotSent(_) | Self::Argument(_), _)
             | (_, Verdict::Forked(_)) => None,
             (
                 Self::CheckOut(_) | Self::Operation(_),
@@ -147,7 +163,8 @@ pub enum ErrorKind {
     Authentication,
     /// The server replied with an error: [`Error::code`], [`Error::labels`], [`Error::reply`].
     Command,
-    /// The command cannot be sent as it is, or not over this connection; nothing was sent.
+    /// The command cannot be sent as it is, or not over this connection, or an argument is refused;
+    /// nothing was sent.
     Invalid,
     /// The client was closed.
     Closed,
@@ -355,7 +372,7 @@ impl Error {
         }
         match &self.0.cause {
             Particular::NotSent(NotSent::Expired) => ErrorKind::Timeout,
-            Particular::NotSent(_) => ErrorKind::Invalid,
+            Particular::NotSent(_) | Particular::Argument(_) => ErrorKind::Invalid,
             Particular::Client(error) => ErrorKind::of_client(error),
             Particular::Selection(error) => match error.verdict {
                 Verdict::Closed => ErrorKind::Closed,
@@ -374,14 +391,18 @@ impl Error {
             Particular::Client(_)
             | Particular::Selection(_)
             | Particular::Operation(_)
-            | Particular::NotSent(_) => self.0.server.as_ref(),
+            | Particular::NotSent(_)
+            | Particular::Argument(_) => self.0.server.as_ref(),
         }
     }
 
     /// Returns the labels: those that the server gave its error, or that the client gave its own.
     pub fn labels(&self) -> Vec<&str> {
         let mut labels = match &self.0.cause {
-            Particular::Client(_) | Particular::Selection(_) | Particular::NotSent(_) => Vec::new(),
+            Particular::Client(_)
+            | Particular::Selection(_)
+            | Particular::NotSent(_)
+            | Particular::Argument(_) => Vec::new(),
             Particular::CheckOut(error) => error.labels(),
             Particular::Operation(error) => error.labels(),
         };
@@ -433,7 +454,8 @@ impl Error {
             Particular::Client(_)
             | Particular::CheckOut(_)
             | Particular::Operation(_)
-            | Particular::NotSent(_) => self.0.verdict.as_deref(),
+            | Particular::NotSent(_)
+            | Particular::Argument(_) => self.0.verdict.as_deref(),
         }
     }
 
@@ -450,7 +472,10 @@ impl Error {
             Particular::CheckOut(error) => {
                 error.waited().map(|checking_out| Spent { checking_out, ..Spent::default() })
             }
-            Particular::Client(_) | Particular::Operation(_) | Particular::NotSent(_) => None,
+            Particular::Client(_)
+            | Particular::Operation(_)
+            | Particular::NotSent(_)
+            | Particular::Argument(_) => None,
         })
     }
 
@@ -595,6 +620,18 @@ impl From<OperationFailure> for Error {
 impl From<InvalidCommand> for Error {
     fn from(error: InvalidCommand) -> Self {
         OperationError::from(error).into()
+    }
+}
+
+impl From<ClusterTimeError> for Error {
+    fn from(error: ClusterTimeError) -> Self {
+        Particular::Argument(Argument::ClusterTime(error)).into()
+    }
+}
+
+impl From<SessionError> for Error {
+    fn from(error: SessionError) -> Self {
+        Particular::Argument(Argument::Session(error)).into()
     }
 }
 

@@ -214,7 +214,7 @@ impl AttemptOutcome for Attempt {
             Err(error) => error,
         };
         Some(match error.particular() {
-            Particular::Client(_) => Fault::Refused(false),
+            Particular::Client(_) | Particular::Argument(_) => Fault::Refused(false),
             Particular::NotSent(reason) => Fault::Refused(*reason == NotSent::Expired),
             Particular::Selection(_) => Fault::Selection(self.late),
             Particular::Operation(error) => Fault::Exchange(error),

@@ -13,6 +13,7 @@ use sdam_core::operation::{CommandError, InvalidCommand, OperationError, Operati
 use sdam_core::pool::CheckOutError;
 use sdam_core::process::Forked;
 use sdam_core::selection::Criteria;
+use sdam_core::session::{ClusterTimeError, SessionError};
 
 use super::puppet::Puppet;
 use crate::client::ClientError;
@@ -48,7 +49,7 @@ fn an_error_can_be_sent_shared_and_cloned() {
 fn each_kind_is_that_of_what_has_failed() {
     let forked = Forked::new(1, 2);
     let options = Options::parse("mongodb://a:0").unwrap_err();
-    let table: [(Error, ErrorKind); 21] = [
+    let table: [(Error, ErrorKind); 23] = [
         (options.clone().into(), ErrorKind::Configuration),
         (ClientError::TlsNotAskedFor.into(), ErrorKind::Configuration),
         (ClientError::Unresolved("a".into()).into(), ErrorKind::Configuration),
@@ -70,6 +71,8 @@ fn each_kind_is_that_of_what_has_failed() {
         (replied(Stage::Operate).into(), ErrorKind::Command),
         (InvalidCommand::Empty.into(), ErrorKind::Invalid),
         (InvalidCommand::Forked(forked).into(), ErrorKind::Forked),
+        (ClusterTimeError::TooLong(9000).into(), ErrorKind::Invalid),
+        (SessionError::CausalAndSnapshot.into(), ErrorKind::Invalid),
     ];
     for (error, kind) in table {
         assert_eq!(error.kind(), kind, "{error:?}");

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::ValueEnum;
 
-/// The time when to use colour.
+/// The use of colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorChoice {
     /// On a terminal, unless the variable NO_COLOR is set

@@ -15,7 +15,7 @@ Examples:
 
 Exit codes:
   0  the test is written, and has passed here
-  2  the arguments make no sense, or the trace has what the format cannot say";
+  2  the arguments are invalid, or the trace has what the format cannot say";
 
 /// Writes a trace as a test in the official JSON format of Server Discovery And Monitoring, which
 /// the maintainers of any driver can run.

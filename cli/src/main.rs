@@ -60,15 +60,15 @@ Variables:
 Exit codes:
   0    it was done
   1    it was done and the answer is bad, or it cannot be done here and now
-  2    the arguments, the connection string or a file make no sense
-       (of status: no server is available; there, what makes no sense is 3)
+  2    the arguments, the connection string or a file are invalid
+       (of status: no server is available; there, what is invalid is 3)
   130  SIGINT came before it was done (143: SIGTERM); a second one always ends it at once";
 
 /// Discovers MongoDB deployments and monitors them.
 #[derive(Debug, Parser)]
 #[command(name = "sdam", version, after_long_help = MORE)]
 struct Cli {
-    /// The time when to use colour
+    /// Use colour
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
     color: ColorChoice,
     #[command(subcommand)]

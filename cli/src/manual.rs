@@ -19,7 +19,7 @@ Examples:
 Exit codes:
   0  the script is printed
   1  it cannot be printed
-  2  the arguments make no sense";
+  2  the arguments are invalid";
 
 /// Examples and exit codes.
 const MORE_OF_MAN: &str = "\
@@ -31,7 +31,7 @@ Examples:
 Exit codes:
   0  the pages are written
   1  they cannot be written
-  2  the arguments make no sense";
+  2  the arguments are invalid";
 
 /// The end of each page.
 const SOURCE: &str = concat!("sdam ", env!("CARGO_PKG_VERSION"));

@@ -22,7 +22,7 @@ Examples:
 Exit codes:
   0    the trace is written, up to the end of --for or to a signal
   1    nothing can be recorded or written
-  2    the arguments or the connection string make no sense, or the file exists
+  2    the arguments or the connection string are invalid, or the file exists
   130  SIGINT came before any server was known (143: SIGTERM)";
 
 /// Records all that is found out about a deployment, as a trace that `sdam replay` reads.

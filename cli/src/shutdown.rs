@@ -122,7 +122,7 @@ impl Shutdown {
                 }
                 () = tokio::time::sleep(grace) => {
                     screen::restore();
-                    complain(&"ended before everything was written, because nobody reads it");
+                    complain(&"ended before everything was written, because it is not read");
                     1
                 }
             };

@@ -20,7 +20,7 @@ pub(crate) struct Target {
     /// The connection string, mongodb://… or mongodb+srv://…; without it, that of --uri-file, or
     /// else of the variable SDAM_URI
     ///
-    /// Everybody who lists the processes of this machine reads what stands here: a string with a
+    /// Anyone who lists the processes of this machine can read this argument: a string with a
     /// password belongs in a file or in the variable.
     #[arg(conflicts_with = "uri_file")]
     uri: Option<String>,

@@ -126,7 +126,7 @@ impl CommandSpan {
 impl Drop for CommandSpan {
     fn drop(&mut self) {
         if self.0.is_some() {
-            self.end_once(Err(&given_up("nobody waited for the reply any more")));
+            self.end_once(Err(&given_up("the wait for the reply was abandoned")));
         }
     }
 }
@@ -170,7 +170,7 @@ impl OperationSpan {
 impl Drop for OperationSpan {
     fn drop(&mut self) {
         if let Some(span) = self.0.take() {
-            let error = given_up("nobody waited for the operation any more");
+            let error = given_up("the operation was abandoned");
             span.end(SpanEnd::of_error(&error));
         }
     }

@@ -57,7 +57,7 @@ Examples:
 Exit codes:
   0  nothing illegal was found
   1  a step is illegal or stuck
-  2  the arguments make no sense, the log says nothing of any topology, or too much of it cannot be
+  2  the arguments are invalid, the log says nothing of any topology, or too much of it cannot be
      read: more than one in 20 of the lines about topologies, or most descriptions";
 
 /// Checks what another driver has logged of its topologies, and names the first step that is

@@ -26,9 +26,9 @@ Examples:
   sdam cluster --user app --password-file app.password --tls-self-signed ca.pem --for 10m
 
 Exit codes:
-  0  somebody has ended it, or its time is over
+  0  it was stopped, or its time is over
   1  it cannot start, or has ended by itself
-  2  the arguments or the scenario make no sense";
+  2  the arguments or the scenario are invalid";
 
 /// Runs a deployment on loopback, for drivers and people: the servers store no data, but elect,
 /// fail, demand logins and speak TLS as real ones do.
@@ -73,9 +73,9 @@ pub(crate) struct Args {
     /// Determines who wins the elections
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// A user that may log in; may be repeated. Without users, nobody has to log in
+    /// A user that may log in; may be repeated. Without users, no login is needed
     ///
-    /// A password that stands here is seen by whoever can list processes; --password-file is not.
+    /// A password given here can be read by anyone who lists processes: prefer --password-file.
     #[arg(long, value_name = "NAME[:PASSWORD]", value_parser = user)]
     user: Vec<UserFlag>,
     /// A file whose first line is the password of the users without one

@@ -47,11 +47,11 @@ Examples:
 Exit codes:
   0    nothing is wrong
   1    something is wrong, be it that nothing can be reached
-  2    the arguments, the connection string or a file that it names make no sense, or nothing can be
+  2    the arguments, the connection string or a file that it names are invalid, or nothing can be
        printed
   130  SIGINT came before it was over (143: SIGTERM)";
 
-/// Says why applications cannot reach a deployment, or will not for long, and what to do.
+/// Finds out why applications cannot reach a deployment, or may soon lose it, and what to do.
 ///
 /// It goes the whole way: options, DNS, routes, proxy, TLS, hello, login, the members as they see
 /// each other, clocks and load. The first true cause comes first, in one sentence, then what to do,

@@ -30,9 +30,9 @@ Examples:
   SDAM_URI='mongodb+srv://me:secret@cluster0.example.net' sdam exporter --listen 0.0.0.0:9216
 
 Exit codes:
-  0    --for is over, or somebody has ended it
+  0    --for is over, or it was stopped
   1    it cannot listen, or the hosts cannot be looked up
-  2    the arguments or the connection string make no sense
+  2    the arguments or the connection string are invalid
   130  SIGINT came before the hosts were looked up (143: SIGTERM)";
 
 /// Serves metrics of a deployment to Prometheus: servers, primaries, elections, checks.
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     observation: Observation,
     /// Listen at this address
     ///
-    /// Whoever reaches it reads which servers there are and how they are.
+    /// Anyone who reaches it can read which servers there are, and their states.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9216")]
     listen: SocketAddr,
 }

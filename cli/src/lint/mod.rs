@@ -61,7 +61,7 @@ Examples:
 Exit codes:
   0    no rule of severity error is broken
   1    one is, or a server cannot be asked
-  2    the arguments, the connection string or a file make no sense
+  2    the arguments, the connection string or a file are invalid
   130  SIGINT came before it was done (143: SIGTERM)";
 
 /// Finds out whether servers keep the promises that drivers rely on: greetings, topologyVersion,
@@ -91,7 +91,7 @@ pub(crate) struct Args {
     /// Count what breaks this rule, and do not complain; may be repeated
     #[arg(long, value_name = "RULE", value_parser = rule::named)]
     allow: Vec<&'static Rule>,
-    /// Print every rule, and ask nobody
+    /// Print every rule, and ask no server
     #[arg(long)]
     list: bool,
     /// Print lines of JSON, as LINT.md describes them

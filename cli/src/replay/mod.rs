@@ -40,7 +40,7 @@ Examples:
 Exit codes:
   0  the replay is the same as the trace, or was shown
   1  the replay differs, or the traces of --diff do
-  2  the arguments make no sense, or the trace cannot be replayed";
+  2  the arguments are invalid, or the trace cannot be replayed";
 
 /// Replays a trace, and says at which line it differs, if it does.
 #[derive(Debug, clap::Args)]

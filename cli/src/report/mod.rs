@@ -38,10 +38,10 @@ Examples:
 Exit codes:
   0    the report is written, whatever it tells
   1    it cannot be written, or nothing can be recorded
-  2    the arguments, the connection string, the trace or the log make no sense, or the file exists
+  2    the arguments, the connection string, the trace or the log are invalid, or the file exists
   130  SIGINT came before any server was known (143: SIGTERM)";
 
-/// Makes a page of a trace, of a log of any driver, or of what is seen of a deployment meanwhile.
+/// Makes a page of a trace, of a log of any driver, or of a deployment that is watched for a while.
 ///
 /// The page shows who was primary when, what each server was and how its checks went, and why
 /// operations would have found no server; it is one file, which loads nothing. A deployment is
@@ -58,7 +58,7 @@ Exit codes:
              describes it; - for one of them on standard input; or a connection string, \
              mongodb://… or mongodb+srv://…, of a deployment to look at\n\n\
              Without it, the connection string is that of --uri-file, or else of the variable \
-             SDAM_URI. Everybody who lists the processes of this machine reads what stands here: \
+             SDAM_URI. Anyone who lists the processes of this machine can read this argument: \
              a string with a password belongs in a file or in the variable."
         ))
 )]

@@ -28,10 +28,10 @@ Examples:
 
 Exit codes:
   0  the smaller trace is written
-  2  the arguments make no sense, the trace cannot be replayed, or what is to stay is not so";
+  2  the arguments are invalid, the trace cannot be replayed, or does not end as it is said to";
 
-/// Makes a trace small: leaves out all that servers said and operations did, but for what it takes
-/// to come to the same end.
+/// Makes a trace smaller: of what servers said and operations did, it keeps only what leads to the
+/// same end.
 ///
 /// Say what is to stay as it is: `--fails write` where writes failed in the end and you want to
 /// know why. The result replays exactly, with `sdam replay`; what is left in it is as it was, times

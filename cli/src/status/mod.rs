@@ -41,7 +41,7 @@ Exit codes:
   0    writes find a server, and so do reads
   1    only reads find a server: there is no primary
   2    neither does, or the hosts cannot be looked up
-  3    nothing can be said: the arguments or the connection string make no sense, a file cannot be
+  3    nothing can be said: the arguments or the connection string are invalid, a file cannot be
        read, or nothing can be printed
   130  SIGINT came before the look was over (143: SIGTERM)
 They are those of monitoring plugins: OK, WARNING, CRITICAL and UNKNOWN.";

@@ -51,12 +51,12 @@ Examples:
   sdam tunnel 'mongodb://db1.internal/?replicaSet=rs0' --map '*.internal=*.example.com'
 
 Exit codes:
-  0    --for is over, or somebody has ended it
+  0    --for is over, or it was stopped
   1    no server was found, or it cannot listen, or ssh fails
-  2    the arguments or the connection string make no sense
+  2    the arguments or the connection string are invalid
   130  SIGINT came before any server was found (143: SIGTERM)";
 
-/// Leads clients of any kind to a deployment that cannot be reached from here as it is.
+/// Forwards clients of any kind to a deployment that cannot be reached from here directly.
 ///
 /// Each member gets a local port, and the members call each other by these: a driver or a program
 /// with a window sees the whole deployment, follows its failovers and reads from secondaries. The
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     ssh_config: Option<PathBuf>,
     /// Listen at this address; by default 127.0.0.1, with --tls-passthrough 127.0.0.2 and further
     ///
-    /// Whoever reaches it reaches the deployment.
+    /// Anyone who reaches it reaches the deployment.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<IpAddr>,
     /// The port of the first member, those of the others following it as far as they are free;

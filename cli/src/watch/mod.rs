@@ -52,9 +52,9 @@ Examples:
   sdam watch --uri-file production.uri --json --for 10m > events.jsonl
 
 Exit codes:
-  0    --for is over and a server was available at some time, or somebody has ended it
+  0    --for is over and a server was available at some time, or it was stopped
   1    no server was available in all the time of --for, or nothing can be watched
-  2    the arguments or the connection string make no sense
+  2    the arguments or the connection string are invalid
   130  SIGINT came before any server was known (143: SIGTERM)";
 
 /// Watches a deployment: what it is now, and what happens to it.

@@ -62,7 +62,7 @@ pub(crate) const ALL: &[Signature] = &[
     signature(
         3,
         "a_resolver_that_fails",
-        "`resolv.conf` names nobody; a name server without the records, and `--name-server` one that \
+        "`resolv.conf` names no server; a name server without the records, and `--name-server` one that \
          has them; a black hole",
         a_resolver_that_fails,
     )
@@ -86,7 +86,7 @@ pub(crate) const ALL: &[Signature] = &[
     signature(
         7,
         "a_set_not_initiated",
-        "a `mongod --replSet` that nobody has initiated",
+        "a `mongod --replSet` that was never initiated",
         a_set_not_initiated,
     ),
     signature(8, "another_set_name", "a set `rs`, and `replicaSet=prod`", another_set_name),

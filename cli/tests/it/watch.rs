@@ -312,5 +312,5 @@ fn sigterm_ends_even_a_watch_that_nobody_reads() {
     let mut complaint = String::new();
     let mut stderr = watch.stderr.take().expect("a pipe");
     stderr.read_to_string(&mut complaint).expect("text");
-    assert!(complaint.contains("because nobody reads it"), "{complaint}");
+    assert!(complaint.contains("because it is not read"), "{complaint}");
 }

@@ -190,7 +190,7 @@ fn check(report: &Value, [old, new]: &[String; 2]) -> Outcome {
         "there was none, and writes failed".to_owned(),
         format!("{new} is primary from +"),
         " operations failed, from +".to_owned(),
-        " in vain.".to_owned(),
+        " without finding one.".to_owned(),
     ] {
         if !sentences.contains(&said) {
             return Err(format!("{said:?} is not said").into());

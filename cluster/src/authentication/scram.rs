@@ -43,7 +43,7 @@ impl<'a> ClientFirst<'a> {
             malformed("a user's name is not empty, and writes ',' as =2C and '=' as =3D")
         })?;
         if !identity.is_empty() && identity.strip_prefix("a=") != Some(name) {
-            return Err(malformed("nobody may act for another user"));
+            return Err(malformed("a user may not act for another one"));
         }
         let gs2_header = &message[..message.len() - bare.len()];
         Ok(Self { gs2_header, bare, username, nonce })

@@ -179,7 +179,7 @@ impl<R: Runtime> CheckedOut<R> {
     fn why_broken(&mut self) -> Box<OperationError> {
         let given_up = || {
             let detail = match self.state {
-                State::Unreported => "nobody has reported the outcome of an exchange of messages",
+                State::Unreported => "the outcome of an exchange of messages was not reported",
                 State::Broken => "the connection was not to be used again",
                 _ => "an exchange was given up before its end",
             };
@@ -230,7 +230,8 @@ impl<R: Runtime> Server<R> {
             }
             // The peer has closed it or talks unasked, and nobody need find out the hard way.
             newest.get_or_insert_with(|| lock(&self.state).pool.newest());
-            let detail = "the server hung up, or sent something, while nobody used the connection";
+            let detail =
+                "the server hung up, or sent something, while the connection was not in use";
             let failure = Failure::new(Stage::Operate, Cause::Closed, detail);
             let error = Box::new(OperationError::Stream(failure));
             self.check_in(check_out, Err(error), None);

@@ -52,7 +52,7 @@ impl<'a, R: Runtime> TimedCommand<'a, R> {
 impl<R: Runtime> Drop for TimedCommand<'_, R> {
     fn drop(&mut self) {
         if self.server.is_some() {
-            let detail = "nobody waited for the reply any more";
+            let detail = "the wait for the reply was abandoned";
             let failure = Failure::new(Stage::Operate, Cause::Canceled, detail);
             self.count(Some(&OperationError::Stream(failure)));
         }

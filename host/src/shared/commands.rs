@@ -154,7 +154,7 @@ impl<R: Runtime> ToldCommand<R> {
 
 impl<R: Runtime> Drop for ToldCommand<R> {
     fn drop(&mut self) {
-        let error = || given_up("nobody waited for the reply any more");
+        let error = || given_up("the wait for the reply was abandoned");
         self.end_once(|command, time| command.failed(time, error()));
     }
 }

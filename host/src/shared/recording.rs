@@ -176,7 +176,7 @@ impl Recording {
         }
         match state.unread.len() + lines.len() > MAX_UNREAD_LEN {
             true => {
-                let end = state.seal.seal("# the recording ends here, as nobody reads it\n");
+                let end = state.seal.seal("# the recording ends here, as it is not read\n");
                 state.unread.push_str(&end);
                 state.closed = true;
             }

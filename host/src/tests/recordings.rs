@@ -134,7 +134,7 @@ fn a_recording_that_nobody_reads_ends_early_and_says_so() {
     let text = read_all(&mut recording);
     assert!(text.len() <= (1 << 24) + 1000, "{}", text.len());
     let last = text.lines().last().unwrap();
-    assert!(last.starts_with("# the recording ends here, as nobody reads it ~"), "{last}");
+    assert!(last.starts_with("# the recording ends here, as it is not read ~"), "{last}");
     let trace = Trace::parse(&text).unwrap();
     assert_eq!(Replay::new(&trace).unwrap().finish(), Ok(()), "what there is is a trace");
     assert_eq!(read_all(&mut recording), "");

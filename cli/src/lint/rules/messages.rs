@@ -61,7 +61,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         needs: Needs::Nothing,
         text: "a reply has the flag moreToCome only if the request has exhaustAllowed",
         source: (OP_MSG, "exhaustAllowed"),
-        breaks: "drivers wait for a further reply that nobody has asked for, or close the \
+        breaks: "drivers wait for a further reply that they have not asked for, or close the \
                  connection",
         judge: unasked_more_to_come,
     },
@@ -172,7 +172,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         needs: Needs::Nothing,
         text: "a message that claims to exceed maxMessageSizeBytes ends its connection",
         source: (OP_MSG, "OP_MSG"),
-        breaks: "whoever sends one hangs, or fills the server's memory",
+        breaks: "a client that sends one hangs, or fills the server's memory",
         judge: too_large_message,
     },
     Rule {

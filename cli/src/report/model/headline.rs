@@ -162,7 +162,10 @@ fn of_operations(waits: &[Wait], errors: &[Mark]) -> Option<String> {
         let longest = lasting(longest);
         clauses.push(match failed {
             0 => format!("{} waited for a server, {longest} at most", operations(waits.len())),
-            _ => format!("{} waited for a server, {failed} in vain", operations(waits.len())),
+            _ => format!(
+                "{} waited for a server, {failed} without finding one",
+                operations(waits.len())
+            ),
         });
     }
     let (first, rest) = clauses.split_first()?;

@@ -276,8 +276,8 @@ fn operations_are_told_by_how_they_fared() {
     builder.error(Mark { at: moment, line, subject, text });
     let report = finished(builder, 5000);
     let last = report.headline.sentences.last().map(String::as_str);
-    let wanted = "1 operation failed at +2.001 s: closed; 2 operations waited for a server, 1 in \
-                  vain.";
+    let wanted = "1 operation failed at +2.001 s: closed; 2 operations waited for a server, 1 \
+                  without finding one.";
     assert_eq!(last, Some(wanted));
     assert_eq!(report.waits[0].to, at(3500).0);
 }

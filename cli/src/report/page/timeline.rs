@@ -224,7 +224,7 @@ impl Drawing<'_> {
         for wait in waits {
             let (class, label) = match &wait.end {
                 WaitEnd::Found => ("waited", "waited for a server".to_owned()),
-                WaitEnd::Failed(error) => ("fails", format!("waited in vain: {error}")),
+                WaitEnd::Failed(error) => ("fails", format!("found no server: {error}")),
                 WaitEnd::Abandoned => ("waited", "gave up waiting for a server".to_owned()),
                 WaitEnd::Open => ("waited", "waits for a server".to_owned()),
             };

@@ -40,7 +40,7 @@ pub enum ExportError {
     #[error("line {}: the replay differs, so that the trace does not say what follows", .0.line)]
     Differs(Difference),
     /// Nothing in the trace can be a part of a case.
-    #[error("no server answers in the trace, and no operation tells of an error")]
+    #[error("no server answers in the trace, and no operation reports an error")]
     Nothing,
     /// Something in the trace cannot be a part of a case.
     #[error("the format of the official tests cannot say this:{}", lines(.0))]

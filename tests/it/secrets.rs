@@ -1,21 +1,27 @@
-//! Secrets, which are found nowhere: not in logs, events, spans, metrics, views, errors or
-//! recordings.
+//! Secrets, which are found nowhere under any runtime: not in logs, events, spans, metrics, views,
+//! errors or recordings.
 
+use std::convert::Infallible;
 use std::fmt::{Debug, Display, Write};
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sdam::core::bson::{RawDocumentBuf, rawdoc};
+use sdam::core::auth::{Answer, AwsCredentials, OidcToken, Question};
+use sdam::core::bson::{DateTime, RawDocumentBuf, rawdoc};
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::metrics::Exposition;
 use sdam::core::spans::{SpanEnd, SpanSettings, SpanStart};
 use sdam::core::topology::Topics;
 use sdam::host::{Recording, Span, Tracer};
-use sdam::tokio::Client;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, User};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 /// The part that every secret here has.
 const MARK: &str = "planted";
@@ -47,9 +53,107 @@ impl Span for Spans {
     }
 }
 
+/// The lines of the log that the application collects, with their fields.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<String>>);
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("mongodb::") || metadata.target().starts_with("sdam")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        writeln!(self.0.lock().unwrap(), "collected {event:?}").unwrap();
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// What a client is made of and does.
+#[derive(Clone)]
+struct Case {
+    uri: String,
+    commands: Vec<RawDocumentBuf>,
+    /// The number of seconds in which all that takes place.
+    time: u64,
+}
+
+/// Answers with secrets.
+async fn answer(question: Question) -> Result<Answer, Infallible> {
+    Ok(match question {
+        Question::Oidc(_) => Answer::Oidc(OidcToken::new("planted-oidc")),
+        _ => {
+            let credentials = AwsCredentials::new("AKIA", "planted-secret");
+            let credentials = credentials.with_session_token(Some("planted-session".into()));
+            Answer::Aws { credentials, now: DateTime::from_millis(0) }
+        }
+    })
+}
+
 /// All that a client lets be seen.
 #[derive(Default)]
 struct Seen(String);
+
+/// Runs a case with a client of a runtime: what its `close` takes, and how its futures are waited
+/// for, if it has any.
+macro_rules! run {
+    ($seen:ident, $case:ident, $folder:ident, $client:ty, ($($time:expr)?), [$($wait:tt)*]) => {{
+        let file = $folder.join("log");
+        let (settings, _) = LogSettings::from_variables(|name| match name {
+            "MONGODB_LOG_ALL" => Some("trace".to_owned()),
+            "MONGODB_LOG_MAX_DOCUMENT_LENGTH" => Some("100000".to_owned()),
+            "MONGODB_LOG_PATH" => file.to_str().map(str::to_owned),
+            _ => None,
+        });
+        let is_asked = $case.uri.contains("MONGODB-OIDC");
+        let options = Options::builder().uri(&$case.uri);
+        let options = options.and_then(|options| options.oidc_callback(is_asked).build());
+        let options = match options {
+            Ok(options) => options,
+            Err(error) => return $seen.error(&error),
+        };
+        writeln!($seen.0, "{options}").unwrap();
+        $seen.show(&options);
+        let (mut recording, spans) = (Recording::everything(), Spans::default());
+        let with_text = SpanSettings::enabled().with_query_text_max_length(100_000);
+        let builder = <$client>::builder(options).log(settings).metrics().record(&recording);
+        let builder = builder.tracer(spans.clone()).spans(with_text).credential_provider(answer);
+        let (client, mut events) = match builder.topics(Topics::ALL).build_with_events() {
+            Ok(both) => both,
+            Err(error) => return $seen.error(&error),
+        };
+        let hurried = client.within(Duration::from_secs($case.time));
+        for command in &$case.commands {
+            match hurried.run_command("admin", command)$($wait)* {
+                Ok(reply) => $seen.show(&reply),
+                Err(error) => $seen.error(&error),
+            }
+        }
+        $seen.show(&client);
+        $seen.show(&client.view());
+        write!($seen.0, "{}", Exposition::new(&client.metrics())).unwrap();
+        client.close($($time)?)$($wait)*;
+        while let Some(event) = events.try_next() {
+            $seen.show(&event);
+            writeln!($seen.0, "{}", serde_json::to_string(&event).unwrap()).unwrap();
+        }
+        while let Some(line) = recording.try_next() {
+            $seen.0.push_str(&line);
+        }
+        $seen.0.push_str(&spans.0.lock().unwrap());
+        $seen.0.push_str(&fs::read_to_string(file).unwrap_or_default());
+    }};
+}
 
 impl Seen {
     fn show(&mut self, value: &impl Debug) {
@@ -61,116 +165,150 @@ impl Seen {
         self.show(error);
     }
 
-    /// Runs commands with a client, and looks at everything.
-    async fn run(&mut self, uri: &str, commands: &[RawDocumentBuf], time: u64, folder: &Path) {
-        let file = folder.join("log");
-        let (settings, _) = LogSettings::from_variables(|name| match name {
-            "MONGODB_LOG_ALL" => Some("trace".to_owned()),
-            "MONGODB_LOG_PATH" => file.to_str().map(str::to_owned),
-            _ => None,
-        });
-        let options = match Options::parse(uri) {
-            Ok(options) => options,
-            Err(error) => return self.error(&error),
-        };
-        writeln!(self.0, "{options}").unwrap();
-        self.show(&options);
-        let (mut recording, spans) = (Recording::everything(), Spans::default());
-        let with_text = SpanSettings::enabled().with_query_text_max_length(100_000);
-        let builder = Client::builder(options).log(settings).metrics().record(&recording);
-        let builder = builder.tracer(spans.clone()).spans(with_text);
-        let (client, mut events) = match builder.topics(Topics::ALL).build_with_events() {
-            Ok(both) => both,
-            Err(error) => return self.error(&error),
-        };
-        let hurried = client.within(Duration::from_secs(time));
-        for command in commands {
-            match hurried.run_command("admin", command).await {
-                Ok(reply) => self.show(&reply),
-                Err(error) => self.error(&error),
-            }
+    /// Looks at everything that comes of a case under a runtime.
+    fn run(&mut self, runtime: &str, case: &Case, folder: &Path) {
+        let lines = Lines::default();
+        let collecting = tracing::subscriber::set_default(lines.clone());
+        self.run_by(runtime, case, folder);
+        drop(collecting);
+        self.0.push_str(&lines.0.lock().unwrap());
+    }
+
+    fn run_by(&mut self, runtime: &str, case: &Case, folder: &Path) {
+        match runtime {
+            "tokio" => tokio::runtime::Handle::current().block_on(async {
+                run!(self, case, folder, sdam::tokio::Client, (), [.await]);
+            }),
+            "smol" => smol::block_on(async {
+                run!(self, case, folder, sdam::smol::Client, (), [.await]);
+            }),
+            "async-std" => async_std::task::block_on(async {
+                run!(self, case, folder, sdam::async_std::Client, (), [.await]);
+            }),
+            _ => run!(self, case, folder, sdam::blocking::Client, (Duration::from_secs(9)), []),
         }
-        self.show(&client);
-        self.show(&client.view());
-        write!(self.0, "{}", Exposition::new(&client.metrics())).unwrap();
-        client.close().await;
-        while let Some(event) = events.try_next() {
-            self.show(&event);
-        }
-        while let Some(line) = recording.try_next() {
-            self.0.push_str(&line);
-        }
-        self.0.push_str(&spans.0.lock().unwrap());
-        self.0.push_str(&fs::read_to_string(file).unwrap_or_default());
     }
 }
 
-/// Command Logging and Monitoring, "Security"; Logging, "Security": what is sensitive is left out.
-#[tokio::test]
-async fn a_secret_is_found_in_nothing_that_a_client_shows() {
-    let mut described = EmbeddedOptions::default();
-    described.users = vec![User::new("ann", "planted-password")];
-    let cluster = EmbeddedCluster::start(described).await.unwrap();
-    let uri = cluster.uri();
-    let with = |login: &str, options: &str| {
-        let separator = if uri.contains('?') { '&' } else { '?' };
-        format!("{}{separator}{options}", uri.replacen("://", &format!("://{login}@"), 1))
-    };
-    let sensitive = [
+/// A proxy that wants a password, and refuses whichever it is given.
+async fn refusing_proxy() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut offer = [0; 64];
+                let _ = stream.read(&mut offer).await;
+                let _ = stream.write_all(&[5, 2]).await;
+                let _ = stream.read(&mut offer).await;
+                let _ = stream.write_all(&[1, 1]).await;
+            });
+        }
+    });
+    port
+}
+
+/// The commands that are sensitive, with secrets in them.
+fn sensitive() -> Vec<RawDocumentBuf> {
+    vec![
         rawdoc! { "ping": 1 },
         rawdoc! { "authenticate": 1, "key": "planted-key" },
         rawdoc! { "saslStart": 1, "mechanism": "PLAIN", "payload": "planted-payload" },
         rawdoc! { "saslContinue": 1, "conversationId": 1, "payload": "planted-payload" },
         rawdoc! { "getnonce": 1, "comment": "planted-comment" },
         rawdoc! { "createUser": "bob", "pwd": "planted-new", "roles": [] },
-        rawdoc! { "updateUser": "ann", "pwd": "planted-newer" },
+        rawdoc! { "updateUser": "eve", "pwd": "planted-newer" },
         rawdoc! { "copydbgetnonce": 1, "fromhost": "planted-host" },
         rawdoc! { "copydbsaslstart": 1, "payload": "planted-payload" },
         rawdoc! { "copydb": 1, "key": "planted-key" },
         rawdoc! { "hello": 1, "speculativeAuthenticate": { "saslStart": 1, "payload": "planted" } },
         rawdoc! { "isMaster": 1, "speculativeAuthenticate": { "payload": "planted-speculation" } },
-    ];
-    let ping = [rawdoc! { "ping": 1 }];
-    let mut seen = Seen::default();
-    let folder = tempfile::tempdir().unwrap();
-    seen.run(&with("ann:planted-password", "maxPoolSize=5"), &sensitive, 90, folder.path()).await;
-    for name in ["ping", "saslStart", "createUser", "copydb"] {
-        assert!(seen.0.contains(&format!("\"{name}\"")), "{name}: {}", seen.0);
-    }
-    for (login, options) in [
-        ("ann:planted-mistake", "w=majority"),
-        ("ann:planted-plain", "authMechanism=PLAIN&authSource=$external"),
-        (
-            "AKIA:planted-aws",
-            "authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:planted-token",
-        ),
-        (
-            "ann:planted-password",
-            "proxyHost=127.0.0.1&proxyPort=1&proxyUsername=eve&proxyPassword=planted-proxy",
-        ),
-        (
-            "ann:planted-password",
-            "tls=true&tlsCertificateKeyFile=/nowhere.pem&\
-             tlsCertificateKeyFilePassword=planted-key-password",
-        ),
+    ]
+}
+
+/// Returns cases with a secret in every place that may have one.
+fn cases(uri: &str, proxy: u16, key_file: &str) -> Vec<Case> {
+    let with = |login: &str, options: &str| {
+        let separator = if uri.contains('?') { '&' } else { '?' };
+        format!("{}{separator}{options}", uri.replacen("://", &format!("://{login}"), 1))
+    };
+    let proxied = format!("proxyHost=127.0.0.1&proxyPort={proxy}&proxyUsername=eve");
+    let proxied = format!("{proxied}&proxyPassword=planted-proxy");
+    let files = format!("tls=true&tlsCertificateKeyFile={key_file}");
+    let unread = "tls=true&tlsCertificateKeyFile=/nowhere.pem";
+    let key_password = "&tlsCertificateKeyFilePassword=planted-key-password";
+    let token = "authMechanismProperties=AWS_SESSION_TOKEN:planted-token";
+    let failing = [
+        ("ann:planted-mistake@", "w=majority".to_owned()),
+        ("ann:planted-plain@", "authMechanism=PLAIN&authSource=$external".to_owned()),
+        ("ann:planted-sha@", "authMechanism=SCRAM-SHA-1".to_owned()),
+        ("AKIA:planted-aws@", format!("authMechanism=MONGODB-AWS&{token}")),
+        ("", "authMechanism=MONGODB-AWS".to_owned()),
+        ("", "authMechanism=MONGODB-OIDC".to_owned()),
+        ("ann:planted-password@", proxied),
+        ("ann:planted-password@", format!("{files}{key_password}")),
+        ("ann:planted-password@", format!("{unread}{key_password}")),
         // Options that nobody understands are told, and by the name only.
-        ("ann:planted-password", "authMechanismProperties=planted-property&w=majority"),
-        ("ann:planted-password", "authMechanism=planted-mechanism"),
-    ] {
-        // Whatever fails only when time is over, fails soon.
-        seen.run(&with(login, options), &ping, 1, folder.path()).await;
+        ("ann:planted-password@", "authMechanismProperties=planted-property&w=1".to_owned()),
+        ("ann:planted-password@", "authMechanism=planted-mechanism".to_owned()),
+    ];
+    let (logged_in, ping) = (with("ann:planted-password@", "maxPoolSize=5"), rawdoc! { "ping": 1 });
+    let succeeding = Case { uri: logged_in, commands: sensitive(), time: 90 };
+    // Whatever fails only when time is over, fails soon.
+    let failing = failing.iter().map(|(login, options)| Case {
+        uri: with(login, options),
+        commands: vec![ping.clone()],
+        time: 1,
+    });
+    [succeeding].into_iter().chain(failing).collect()
+}
+
+/// Command Logging and Monitoring, "Security"; Logging, "Security"; OpenTelemetry, "Security
+/// Implication": what is sensitive is left out.
+#[tokio::test]
+async fn a_secret_is_found_in_nothing_that_a_client_of_any_runtime_shows() {
+    let mut described = EmbeddedOptions::default();
+    described.users = vec![User::new("ann", "planted-password")];
+    let cluster = EmbeddedCluster::start(described).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let key_file = folder.path().join("key.pem");
+    let kind = "ENCRYPTED PRIVATE KEY";
+    fs::write(&key_file, format!("-----BEGIN {kind}-----\nplanted+key\n-----END {kind}-----\n"))
+        .unwrap();
+    let cases = cases(&cluster.uri(), refusing_proxy().await, key_file.to_str().unwrap());
+    let run = |runtime| {
+        let (cases, folder) = (cases.clone(), folder.path().join(runtime));
+        fs::create_dir(&folder).unwrap();
+        spawn_blocking(move || {
+            let mut seen = Seen::default();
+            cases.iter().for_each(|case| seen.run(runtime, case, &folder));
+            shows_all_but_secrets(runtime, &seen.0);
+        })
+    };
+    for task in ["tokio", "smol", "async-std", "blocking"].map(run) {
+        task.await.unwrap();
     }
+}
+
+/// Looks for secrets, and for what proves that each kind of text is looked at.
+fn shows_all_but_secrets(runtime: &str, seen: &str) {
     for shown in [
-        "Command started",
+        "\"ping\"",
+        "\"saslStart\"",
+        "\"createUser\"",
+        "\"copydb\"",
+        "\"message\":\"Command started\"",
+        "collected Event",
         "Server selection failed",
         "Connection pool created",
         "ConnectionCheckedOut",
+        "\"event\":\"serverHeartbeatSucceeded\"",
         "db_client_connection",
         "db.query.text",
         "ReplicaSetWithPrimary",
     ] {
-        assert!(seen.0.contains(shown), "{shown} is not among what is looked at");
+        assert!(seen.contains(shown), "{runtime}: {shown} is not among what is looked at");
     }
-    let found: Vec<_> = seen.0.lines().filter(|line| line.contains(MARK)).collect();
-    assert!(found.is_empty(), "{found:#?}");
+    let found: Vec<_> = seen.lines().filter(|line| line.contains(MARK)).collect();
+    assert!(found.is_empty(), "{runtime}: {found:#?}");
 }

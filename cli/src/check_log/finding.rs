@@ -12,7 +12,7 @@ use super::rule::Rule;
 pub(super) struct Finding {
     /// The line of the step; of one that is stuck, that where it stands still.
     pub(super) line: usize,
-    /// The time when that was written, since the first line with a time.
+    /// The time when that was written, since the earliest of the log.
     pub(super) at: Option<Duration>,
     /// The number of the topology.
     pub(super) topology: usize,

@@ -12,7 +12,8 @@ use super::shape::{ServerShape, Shape};
 pub(crate) struct Record {
     /// The number of the line, from 1.
     pub(crate) line: usize,
-    /// The time when it was written, since the first line with a time; never less than before.
+    /// The time that the line tells, since the earliest of the log; never less than before in the
+    /// same topology.
     pub(crate) at: Option<Duration>,
     /// The topology of the log that it speaks of.
     pub(crate) topology: usize,

@@ -127,6 +127,20 @@ fn a_primary_brings_its_hosts() {
     assert_eq!(findings[0].found, "ReplicaSetWithPrimary: a:1 RSPrimary");
 }
 
+/// A thread that is held up writes its lines later than others, which tell when they were.
+#[test]
+fn times_are_compared_within_one_topology_whatever_others_have_told_before() {
+    for other in [
+        json!({ "message": "Server selection started", "elapsedMs": 90_000 }),
+        json!({ "message": "Starting topology monitoring", "topologyId": "u", "elapsedMs": 90_000 }),
+    ] {
+        let mut story = known_set();
+        writeln!(story.text, "{other}").expect("a text");
+        story.start("b:1").reply("b:1", secondary()).start("b:1").reply("b:1", secondary());
+        assert_eq!(found(&story.text), [], "{other}");
+    }
+}
+
 #[test]
 fn an_operations_error_makes_one_server_unknown_and_says_why() {
     let lost = [("a:1", "Unknown!"), ("b:1", "RSSecondary")];

@@ -6,8 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
+use bson::DateTime;
 use sdam_core::logging::{Component, LogMessage, SelectionLog};
 use sdam_core::selection::Criteria;
+use sdam_core::time::Instant;
 use sdam_core::topology::{Event, Topics};
 
 use crate::process::Process;
@@ -16,6 +18,7 @@ use crate::shared::Shared;
 use crate::shared::subscription::{EVENT_LIMIT, Subscribers, Subscription};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, Running, lock};
+use crate::system;
 use crate::system::log::LogSink;
 
 /// The number of messages that one thread writes in a turn before it leaves the rest to others:
@@ -48,13 +51,15 @@ struct Unread {
     events: Subscription<Event>,
     /// The number of lost events that the log has told of.
     lost: u64,
+    /// The time of the event that was read last.
+    last: Instant,
     /// Present until the last event was written.
     running: Option<Running>,
 }
 
 /// The next thing that a reader of the log finds.
 enum Next {
-    Message(LogMessage),
+    Message(Instant, LogMessage),
     /// An event without a message.
     Nothing,
     /// All was read, and whoever tells the next event comes by.
@@ -68,6 +73,7 @@ impl Logger {
         sink: LogSink,
         process: Process,
         running: Running,
+        last: Instant,
     ) -> Self {
         let wanted = OF_EVENTS.iter().filter(|(component, _)| sink.wants(*component));
         let topics = wanted.clone().flat_map(|(_, topics)| *topics);
@@ -80,7 +86,7 @@ impl Logger {
             sink,
             process,
             component: component.unwrap_or(Component::Topology),
-            unread: Mutex::new(Unread { events, lost: 0, running: Some(running) }),
+            unread: Mutex::new(Unread { events, lost: 0, last, running: Some(running) }),
             wakes: AtomicUsize::new(0),
         }
     }
@@ -103,7 +109,8 @@ impl Logger {
             return;
         };
         let waker = Waker::from(Arc::new(LogReader(Arc::downgrade(shared))));
-        while logger.read(&waker) {
+        let date = |at| date(&shared.runtime, at);
+        while logger.read(&waker, &date) {
             // Closed in between, when there is no ring any more: nothing may be left unread.
             if !lock(&logger.unread).events.is_closed() {
                 shared.alarm.set_log(shared.runtime.now());
@@ -112,9 +119,9 @@ impl Logger {
         }
     }
 
-    /// Writes unread events, and arranges for a wake-up by the next one. Returns whether a turn has
-    /// left some unread.
-    fn read(&self, waker: &Waker) -> bool {
+    /// Writes unread events with their dates, and arranges for a wake-up by the next one. Returns
+    /// whether a turn has left some unread.
+    fn read(&self, waker: &Waker, date: &dyn Fn(Instant) -> DateTime) -> bool {
         if self.wakes.fetch_add(1, Ordering::AcqRel) > 0 {
             // Another thread reads, or this one does further up, and will come by again.
             return false;
@@ -127,8 +134,8 @@ impl Logger {
                 match self.next(&cx) {
                     Next::End => break,
                     Next::Nothing => {}
-                    Next::Message(message) => {
-                        self.write(&message);
+                    Next::Message(at, message) => {
+                        self.write(&message, date(at));
                         written += 1;
                     }
                 }
@@ -150,13 +157,14 @@ impl Logger {
         let lost = unread.events.dropped();
         if let Some(more) = NonZeroU64::new(lost - unread.lost) {
             unread.lost = lost;
-            return Next::Message(LogMessage::lost(self.component, more));
+            return Next::Message(unread.last, LogMessage::lost(self.component, more));
         }
         match unread.events.poll_next(cx) {
             Poll::Ready(Some(event)) => {
+                unread.last = event.at;
                 drop(unread);
                 let message = LogMessage::of_event(&event, self.sink.longest_document());
-                message.map_or(Next::Nothing, Next::Message)
+                message.map_or(Next::Nothing, |message| Next::Message(event.at, message))
             }
             Poll::Ready(None) => {
                 let running = unread.running.take();
@@ -171,9 +179,16 @@ impl Logger {
 
     /// Writes a message. If whoever collects the log panics, which the hook for panics has told,
     /// that message is lost, and the thread goes on: it has more to do than to write a log.
-    fn write(&self, message: &LogMessage) {
-        _ = catch_unwind(AssertUnwindSafe(|| self.sink.write(message)));
+    fn write(&self, message: &LogMessage, date: DateTime) {
+        _ = catch_unwind(AssertUnwindSafe(|| self.sink.write(message, date)));
     }
+}
+
+/// Returns the time of day at which something was told, however late it is now.
+fn date<R: Runtime>(runtime: &R, at: Instant) -> DateTime {
+    let late = i64::try_from((runtime.now() - at).as_millis()).unwrap_or(i64::MAX);
+    let now = runtime.wall_clock().unwrap_or_else(system::wall_clock);
+    now.saturating_add_millis(-late)
 }
 
 /// Reads the log of a client when it is woken; it does not keep it alive.
@@ -206,7 +221,7 @@ impl SelectionLogger<'_> {
     pub(crate) fn write(&self, message: impl FnOnce(SelectionLog<'_>) -> LogMessage) {
         if self.log.process.is_current() {
             let log = SelectionLog::new(self.operation, Some(self.number), self.criteria);
-            self.log.write(&message(log));
+            self.log.write(&message(log), system::wall_clock());
         }
     }
 }

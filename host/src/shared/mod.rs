@@ -260,7 +260,8 @@ impl<R: Runtime> Host<R> {
         let shared = &self.shared;
         if let Some(sink) = system::log::LogSink::new(settings) {
             let running = shared.activity.begin();
-            let new = || Logger::new(&shared.events, sink, shared.process, running);
+            let now = shared.runtime.now();
+            let new = || Logger::new(&shared.events, sink, shared.process, running, now);
             shared.logger.get_or_init(new);
             // Arranges for the first wake-up.
             Logger::read_for(shared);

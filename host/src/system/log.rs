@@ -4,11 +4,11 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 
+use bson::DateTime;
 use sdam_core::logging::{Component, LogDestination, LogMessage, LogSettings, Severity, Value};
 use tracing::{Dispatch, Level};
 
 use crate::sync::{Mutex, lock};
-use crate::system;
 
 /// The places that the messages of one client go to.
 #[derive(Debug)]
@@ -53,17 +53,19 @@ impl LogSink {
         self.settings.max_document_length
     }
 
-    /// Writes a message; what cannot be written is lost, as there is nobody to tell.
-    pub(crate) fn write(&self, message: &LogMessage) {
+    /// Writes a message about something that was at that time; what cannot be written is lost, as
+    /// there is nobody to tell.
+    pub(crate) fn write(&self, message: &LogMessage, date: DateTime) {
         if let Some(output) = &self.output
             && self.settings.wants(message.component(), message.severity())
         {
-            let mut line = message.line(system::wall_clock());
+            let mut line = message.line(date);
             line.push('\n');
             _ = output.write(line.as_bytes());
         }
         if self.collected[message.component() as usize] {
-            tracing::dispatcher::with_default(&self.collector, || collect(message));
+            let time = date.try_to_rfc3339_string().unwrap_or_default();
+            tracing::dispatcher::with_default(&self.collector, || collect(message, &time));
         }
     }
 }
@@ -116,13 +118,14 @@ fn is_collected(component: Component) -> bool {
 }
 
 /// Hands a message to the subscriber of this thread, with the fields that it has: targets, levels
-/// and names are constants there.
-fn collect(message: &LogMessage) {
+/// and names are constants there. A subscriber has its own time, that of writing.
+fn collect(message: &LogMessage, time: &str) {
     macro_rules! event {
         ($target:literal, $level:expr, $($kind:ident $($field:ident)+;)+) => {
             tracing::event!(
                 target: $target,
                 $level,
+                time,
                 $($($field = $kind(message, stringify!($field)),)+)+
                 message = message.message()
             )

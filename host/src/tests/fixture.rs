@@ -358,6 +358,14 @@ impl Fixture {
         Self::begin(host)
     }
 
+    /// The same of another runtime.
+    pub(super) fn of(runtime: Puppet) -> Self {
+        let options = Options::parse("mongodb://a/?directConnection=true").unwrap();
+        let host = Host::new(Arc::new(options), 1, runtime);
+        host.ring();
+        Self::begin(host)
+    }
+
     /// The same in the single-threaded mode, where an operation has waited for the check.
     pub(super) fn single_threaded(options: &str) -> Self {
         let uri = format!("mongodb://a/?directConnection=true{options}");

@@ -2,14 +2,14 @@
 //! word, and a client that is closed has told everything.
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use bson::rawdoc;
+use bson::{DateTime, rawdoc};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
@@ -39,6 +39,7 @@ struct Collected {
 #[derive(Clone, Debug, Default)]
 struct Message {
     text: String,
+    time: String,
     lost: usize,
     operation: Option<i64>,
 }
@@ -53,8 +54,10 @@ impl Visit for Message {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "message" {
-            self.text = value.to_owned();
+        match field.name() {
+            "message" => self.text = value.to_owned(),
+            "time" => self.time = value.to_owned(),
+            _ => {}
         }
     }
 
@@ -123,6 +126,44 @@ impl Collector {
         let lost = messages.iter().filter(|message| message.lost > 0);
         (messages.len() - lost.clone().count(), lost.map(|message| message.lost).sum())
     }
+}
+
+/// A message has the time of its event, not that at which a thread that was held up came to write
+/// it: a log is judged by its times.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the log that was written is read by nobody else")]
+fn messages_have_the_times_of_their_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log");
+    let (settings, _) = LogSettings::from_variables(|name| match name {
+        "MONGODB_LOG_CONNECTION" => Some("debug".to_owned()),
+        "MONGODB_LOG_PATH" => file.to_str().map(str::to_owned),
+        _ => None,
+    });
+    let time_of_day = Some(DateTime::from_millis(0));
+    let fixture = Fixture::of(Puppet { time_of_day, ..Puppet::default() });
+    drop([(); 2].map(|()| fixture.run(fixture.pool().check_out()).unwrap()));
+    let collector = Collector::new("mongodb::connection");
+    tracing::subscriber::with_default(collector.clone(), || fixture.host.log(settings));
+    let (others, host) = (fixture.pool(), Arc::clone(&fixture.host));
+    let is_held_up = AtomicBool::new(true);
+    collector.react(move |_| {
+        if is_held_up.swap(false, Ordering::Relaxed) {
+            // What is told now is written afterwards.
+            use_connection(&others);
+            let mut now = lock(&host.runtime().now);
+            *now = *now + Duration::from_secs(10);
+        }
+    });
+    use_connection(&fixture.pool());
+    let told = lock(&collector.0.messages).clone();
+    let told: Vec<_> = told.iter().map(|message| message.time.clone()).collect();
+    let (then, later) = ("1970-01-01T00:00:00Z", "1970-01-01T00:00:10Z");
+    assert_eq!(told, [then, then, then, then, then, later]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let time = |line: &str| line.split('"').nth(3).map(str::to_owned);
+    let written: Vec<_> = text.lines().filter_map(time).collect();
+    assert_eq!(written, told);
 }
 
 /// Checks a connection out and in again: three messages.

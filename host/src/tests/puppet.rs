@@ -32,7 +32,7 @@ pub(super) struct Puppet {
     pub(super) pending: Mutex<Vec<PendingConnection<Self>>>,
     pub(super) rescans: Mutex<Vec<Rescan<Self>>>,
     pub(super) alarm: Mutex<Option<Instant>>,
-    /// The time of day, if it is known.
+    /// The time of day at the origin of its clock, if it is known.
     pub(super) time_of_day: Option<DateTime>,
     /// True if streams are given up the moment they are asked for, as a runtime that is shutting
     /// down does.
@@ -65,7 +65,9 @@ impl Runtime for Puppet {
     }
 
     fn wall_clock(&self) -> Option<DateTime> {
-        self.time_of_day
+        let since = lock(&self.now).since_origin().as_millis();
+        let millis = |at: DateTime| at.timestamp_millis() + i64::try_from(since).unwrap();
+        self.time_of_day.map(|at| DateTime::from_millis(millis(at)))
     }
 
     fn open(&self, link: Link<Self>, _: ServerAddress) {

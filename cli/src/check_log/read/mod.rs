@@ -26,6 +26,8 @@ pub(crate) struct Log {
     pub(crate) records: Vec<Record>,
     /// The names of the topologies, by their numbers.
     pub(crate) topologies: Vec<String>,
+    /// The times of their latest records.
+    latest: Vec<Option<Duration>>,
     /// The number of lines that there are that are not empty.
     pub(crate) lines: usize,
     /// The number of them that speak of something else.
@@ -40,7 +42,7 @@ pub(crate) struct Log {
     pub(crate) heartbeat_frequency: Option<Duration>,
     /// connectTimeoutMS, if a line tells it.
     pub(crate) connect_timeout: Option<Duration>,
-    /// The time of the first line with one, since 1970 or since the log's own beginning.
+    /// The earliest time in it, since 1970 or since the log's own beginning.
     pub(crate) origin: Option<Duration>,
 }
 
@@ -73,7 +75,6 @@ impl Log {
     /// Reads a log.
     pub(super) fn read(text: &str) -> Result<Self, Ambiguous> {
         let (mut log, mut attribution) = (Self::default(), Attribution::default());
-        let mut latest = None;
         for (number, text) in (1..).zip(text.lines()) {
             if text.trim().is_empty() {
                 continue;
@@ -86,22 +87,33 @@ impl Log {
                     continue;
                 }
             };
-            if let Some(at) = time::written_at(&object) {
-                let since = at.saturating_sub(*log.origin.get_or_insert(at));
-                latest = latest.max(Some(since));
-            }
+            let at = time::written_at(&object);
+            log.origin = log.origin.into_iter().chain(at).min();
             match line::what(&object) {
-                Ok(Some(What::Lost)) => log.lose((number, latest), &attribution, &object),
+                Ok(Some(What::Lost)) => log.lose((number, at), &attribution, &object),
                 Ok(Some(what)) => {
                     let topology = log.attribute(&mut attribution, &object, &what);
                     let topology = topology.ok_or(Ambiguous(number))?;
-                    log.records.push(Record { line: number, at: latest, topology, what });
+                    log.add(Record { line: number, at, topology, what });
                 }
                 Ok(None) => log.pass_over(&object),
                 Err(error) => log.complain(number, error),
             }
         }
+        let origin = log.origin.unwrap_or_default();
+        for at in log.records.iter_mut().filter_map(|record| record.at.as_mut()) {
+            *at = at.saturating_sub(origin);
+        }
         Ok(log)
+    }
+
+    /// Adds a record, no earlier than the last one of its topology: lines of others, and of other
+    /// kinds, may have been written before earlier ones of this.
+    fn add(&mut self, mut record: Record) {
+        let last = &mut self.latest[record.topology];
+        *last = record.at.max(*last);
+        record.at = *last;
+        self.records.push(record);
     }
 
     fn complain(&mut self, line: usize, error: line::LineError) {
@@ -137,8 +149,7 @@ impl Log {
         let only = client.map(|client| attribution.by_client.get(&client).copied());
         let open = attribution.open.iter().copied();
         let open = open.filter(|open| only.is_none_or(|only| only == Some(*open)));
-        let lost = |topology| Record { line, at, topology, what: What::Lost };
-        self.records.extend(open.map(lost));
+        open.for_each(|topology| self.add(Record { line, at, topology, what: What::Lost }));
     }
 
     /// Returns the number of the topology that a line belongs to.
@@ -193,6 +204,7 @@ impl Log {
         }
         let topology = self.topologies.len();
         self.topologies.push(name.to_owned());
+        self.latest.push(None);
         attribution.by_name.insert(name.to_owned(), topology);
         attribution.open.push(topology);
         topology

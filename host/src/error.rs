@@ -10,6 +10,7 @@ use bson::RawDocument;
 use sdam_core::config::{OptionsError, ServerAddress};
 use sdam_core::diagnosis::{SelectionError, Verdict};
 use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::metrics::ErrorType;
 use sdam_core::operation::{
     CommandError, InvalidCommand, NotSent, OperationError, OperationFailure, RETRYABLE_WRITE,
 };
@@ -325,6 +326,14 @@ impl Error {
         match self.particular() {
             Particular::Operation(OperationError::Reply { .. }) => SpanEnd::failed(),
             _ => SpanEnd::exception("sdam_host::Error", self.to_string()),
+        }
+    }
+
+    /// Returns what metrics call it.
+    pub(crate) fn error_type(&self) -> ErrorType {
+        match self.particular() {
+            Particular::Operation(error) if !self.0.timed_out => error.into(),
+            _ => ErrorType::Named(self.kind().name()),
         }
     }
 

@@ -10,9 +10,11 @@ use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ServerAddress};
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::diagnosis::SelectionError;
+use sdam_core::failure::Cause;
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
+use sdam_core::metrics::ErrorType;
 use sdam_core::operation::{
     Action, AttemptOutcome, CommandMessage, ConnectionFacts, Fault, Input, InvalidCommand, NotSent,
     Operation, OperationError, OperationOptions, Overlay, Plan, RetryPolicy, SelectedFacts,
@@ -39,6 +41,7 @@ use crate::shared::topology::Deferred;
 use crate::spans::OperationSpan;
 use crate::sync::atomic::Ordering;
 use crate::sync::channel::{Answers, Channel, Wait};
+use crate::sync::lock;
 
 /// An operation that is to be performed: its command, and what is to be known of it.
 #[derive(Debug)]
@@ -361,12 +364,15 @@ struct Performer<'a, 'b, R: Runtime> {
     checked_out: Option<CheckedOut<R>>,
     /// True while a command is with a server, and names the session.
     is_underway: bool,
+    /// The time of its beginning, if it is to be counted and is not yet.
+    counted_since: Option<Instant>,
 }
 
 /// A command that its caller has given up may still be carried out, as after a network error, and
 /// its session is then one that no other operation may have (Driver Sessions).
 impl<R: Runtime> Drop for Performer<'_, '_, R> {
     fn drop(&mut self) {
+        self.count(Some(ErrorType::Named(Cause::Canceled.name())));
         if let Some(session) = self.request.session.as_deref_mut().filter(|_| self.is_underway) {
             session.session.mark_dirty();
         }
@@ -379,6 +385,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let (told, transaction_number) = (ToldOperation::default(), None);
         let (selected, checked_out) = (None, None);
         let is_underway = false;
+        let counted_since = host.shared.meter.is_on().then_some(clock.at);
         Self {
             host,
             request,
@@ -389,7 +396,24 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             selected,
             checked_out,
             is_underway,
+            counted_since,
         }
+    }
+
+    /// Counts the operation by the server that it went to last, once; not in a process that was
+    /// forked off, where a lock may be held by a thread that is not there.
+    fn count(&mut self, error: Option<ErrorType>) {
+        let shared = &self.host.shared;
+        let Some(since) = self.counted_since.take().filter(|_| shared.process.is_current()) else {
+            return;
+        };
+        let (name, time) = (self.request.message.name(), self.host.runtime().now() - since);
+        let server = match (&self.request.target, &self.selected) {
+            (Target::Connection(checked_out), _) => checked_out.pool(),
+            (_, Some(selected)) => &selected.server,
+            (_, None) => return shared.meter.operation_ended(name, time, error),
+        };
+        lock(&server.state).traffic().operation_ended(name, time, error);
     }
 
     async fn perform(
@@ -608,10 +632,15 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         timed_out: bool,
     ) -> Result<(Reply, Option<CheckedOut<R>>), Error> {
         match outcome.result {
-            Ok(reply) => Ok((reply, self.checked_out.take())),
+            Ok(reply) => {
+                self.count(None);
+                Ok((reply, self.checked_out.take()))
+            }
             Err(error) => {
                 let error = self.clock.stop(error);
-                Err(if timed_out { error.timed_out() } else { error })
+                let error = if timed_out { error.timed_out() } else { error };
+                self.count(Some(error.error_type()));
+                Err(error)
             }
         }
     }

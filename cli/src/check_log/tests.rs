@@ -130,10 +130,11 @@ fn a_primary_brings_its_hosts() {
 /// A thread that is held up writes its lines later than others, which tell when they were.
 #[test]
 fn times_are_compared_within_one_topology_whatever_others_have_told_before() {
-    for other in [
-        json!({ "message": "Server selection started", "elapsedMs": 90_000 }),
-        json!({ "message": "Starting topology monitoring", "topologyId": "u", "elapsedMs": 90_000 }),
+    for mut other in [
+        json!({ "message": "Server selection started" }),
+        json!({ "message": "Starting topology monitoring", "topologyId": "u" }),
     ] {
+        other["elapsedMs"] = json!(90_000);
         let mut story = known_set();
         writeln!(story.text, "{other}").expect("a text");
         story.start("b:1").reply("b:1", secondary()).start("b:1").reply("b:1", secondary());

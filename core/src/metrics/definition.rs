@@ -42,7 +42,7 @@ pub(super) const SYSTEM: &str = "db.system.name";
 pub(super) const ADDRESS: &str = "server.address";
 /// The label for the port of a server.
 pub(super) const PORT: &str = "server.port";
-/// The label for the name of a command.
+/// The label for the name of a command, or of the operation that sends it.
 pub(super) const OPERATION: &str = "db.operation.name";
 /// The label for the cause of a failure.
 pub(super) const ERROR: &str = "error.type";
@@ -85,6 +85,9 @@ macro_rules! definitions {
 definitions! {
     OPERATION_DURATION = MILLISECONDS
         "db.client.operation.duration" "db_client_operation_duration_seconds" "s"
+        "Time from the beginning of an operation to its outcome, with all of its attempts.";
+    COMMAND_DURATION = MILLISECONDS
+        "sdam.command.duration" "sdam_command_duration_seconds" "s"
         "Time from sending a command to its reply or its failure.";
     // Prometheus keeps the ending `_count` to histograms.
     CONNECTION_COUNT = GAUGE

@@ -13,7 +13,8 @@
 //! told apart, and [`MAX_ERRORS`] errors of each on one server, and all others count as [`OTHER`].
 //!
 //! Clients of `sdam-host` keep such a value themselves. What happens for every operation they count
-//! in place, as [`Traffic`].
+//! in place, as [`Traffic`]; so they alone know how long operations took, which events do not tell:
+//! `db.client.operation.duration` is from the call to its outcome, retries and waiting included.
 
 mod definition;
 mod exposition;
@@ -35,7 +36,8 @@ pub use self::exposition::{Exposition, MEDIA_TYPE};
 use self::family::Families;
 pub use self::family::{Family, Labels, Sample, Value};
 pub use self::histogram::Distribution;
-use self::operations::Names;
+pub use self::operations::ErrorType;
+use self::operations::{Names, Operations};
 use self::server::ServerMetrics;
 use self::topology::TopologyMetrics;
 pub use self::traffic::Traffic;
@@ -92,6 +94,8 @@ pub struct Metrics {
     servers: BTreeMap<ServerAddress, ServerMetrics>,
     /// The servers that have left, the first of them first.
     departed: BTreeSet<(Instant, ServerAddress)>,
+    /// The operations that found no server.
+    without_server: Operations,
     names: Names,
     dropped: u64,
 }
@@ -109,6 +113,7 @@ impl Metrics {
             topology: TopologyMetrics::new(),
             servers: BTreeMap::new(),
             departed: BTreeSet::new(),
+            without_server: Operations::default(),
             names: Names::default(),
             dropped: 0,
         }
@@ -145,7 +150,7 @@ impl Metrics {
             }
             EventKind::Command { address, command, event, .. } => {
                 let name = self.names.label(&command.command_name);
-                self.server(address).operations.note(&name, event);
+                self.server(address).commands.note(&name, event);
             }
             EventKind::TopologyOpening
             | EventKind::TopologyClosed
@@ -187,6 +192,13 @@ impl Metrics {
         let server = self.servers.get_mut(address).expect("it is there now");
         server.pool.add(&traffic);
         server.operations.add(traffic.operations, &mut self.names);
+        server.commands.add(traffic.commands, &mut self.names);
+    }
+
+    /// Counts an operation that has ended after that time without a server.
+    pub fn operation_ended(&mut self, name: &str, time: Duration, error: Option<ErrorType>) {
+        let name = self.names.label(name);
+        self.without_server.observe(&name, time, error);
     }
 
     /// Takes notice of how many events were dropped so far, before they could be
@@ -206,6 +218,8 @@ impl Metrics {
     pub fn snapshot(&self, now: Instant) -> Vec<Family> {
         let mut families = Families::new();
         self.topology.collect(now, &mut families);
+        let none = Labels::new();
+        self.without_server.collect(&definition::OPERATION_DURATION, &none, &mut families);
         for (address, server) in &self.servers {
             if server.left.is_none_or(|left| now - left <= RETENTION) {
                 server.collect(address, &mut families);

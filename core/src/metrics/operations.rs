@@ -1,10 +1,10 @@
-//! Metrics of the commands that one server was sent.
+//! Metrics of operations and of the commands that they send.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::definition::{self, ERROR, OPERATION, SYSTEM};
+use super::definition::{self, Definition, ERROR, OPERATION, SYSTEM};
 use super::family::{Families, Labels};
 use super::histogram::Histogram;
 use super::{MAX_ERRORS, MAX_OPERATIONS, OTHER};
@@ -22,7 +22,7 @@ pub(super) struct Names {
     other: Arc<str>,
 }
 
-/// The times that commands took, by name and outcome.
+/// The times that operations took, or the commands that they sent, by name and outcome.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Operations {
     outcomes: BTreeMap<Arc<str>, Outcomes>,
@@ -35,9 +35,10 @@ struct Outcomes {
     failed: BTreeMap<ErrorType, Histogram>,
 }
 
-/// The cause of a command's failure, as far as labels tell causes apart.
+/// The cause of a failure, as far as labels tell causes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum ErrorType {
+#[non_exhaustive]
+pub enum ErrorType {
     /// The cause has this name.
     Named(&'static str),
     /// The server has replied with this number.
@@ -79,17 +80,17 @@ impl Operations {
             CommandEvent::CommandStarted { .. } => {}
             CommandEvent::CommandSucceeded { duration, .. } => self.observe(name, *duration, None),
             CommandEvent::CommandFailed { duration, failure } => {
-                self.observe(name, *duration, Some(failure));
+                self.observe(name, *duration, Some((&**failure).into()));
             }
         }
     }
 
-    /// Counts a command that took this time.
-    pub(super) fn observe(&mut self, name: &str, time: Duration, error: Option<&OperationError>) {
+    /// Counts one that took this time.
+    pub(super) fn observe(&mut self, name: &str, time: Duration, error: Option<ErrorType>) {
         let outcomes = self.outcomes(name);
         match error {
             None => outcomes.succeeded.observe(time),
-            Some(error) => outcomes.of(ErrorType::of(error)).observe(time),
+            Some(error) => outcomes.of(error).observe(time),
         }
     }
 
@@ -119,11 +120,16 @@ impl Operations {
         self.outcomes.len() - others < MAX_OPERATIONS && is_label(name)
     }
 
-    /// Adds what there is to tell of commands sent to a server with these labels.
-    pub(super) fn collect(&self, server: &Labels, out: &mut Families) {
+    /// Adds what there is to tell of those that a server with these labels was sent.
+    pub(super) fn collect(
+        &self,
+        definition: &'static Definition,
+        server: &Labels,
+        out: &mut Families,
+    ) {
         for (name, outcomes) in &self.outcomes {
             let own = [(OPERATION, name.to_string()), (SYSTEM, "mongodb".to_owned())];
-            outcomes.collect(&[&own, &server[..]].concat(), out);
+            outcomes.collect(definition, &[&own, &server[..]].concat(), out);
         }
     }
 }
@@ -143,8 +149,7 @@ impl Outcomes {
         self.failed.entry(error).or_insert_with(times)
     }
 
-    fn collect(&self, labels: &Labels, out: &mut Families) {
-        let definition = &definition::OPERATION_DURATION;
+    fn collect(&self, definition: &'static Definition, labels: &Labels, out: &mut Families) {
         if self.succeeded.count() > 0 {
             out.distribution(definition, labels, self.succeeded.distribution());
         }
@@ -155,8 +160,8 @@ impl Outcomes {
     }
 }
 
-impl ErrorType {
-    fn of(error: &OperationError) -> Self {
+impl From<&OperationError> for ErrorType {
+    fn from(error: &OperationError) -> Self {
         match error {
             OperationError::Stream(failure) => Self::Named(failure.cause.name()),
             OperationError::Reply { error, .. } => {
@@ -165,7 +170,9 @@ impl ErrorType {
             OperationError::Invalid(_) => Self::Named("invalid"),
         }
     }
+}
 
+impl ErrorType {
     fn text(self) -> String {
         match self {
             Self::Named(name) => name.to_owned(),

@@ -19,6 +19,7 @@ pub(super) struct ServerMetrics {
     pub(super) left: Option<Instant>,
     pub(super) pool: PoolMetrics,
     pub(super) operations: Operations,
+    pub(super) commands: Operations,
     server_type: ServerType,
     /// True if the last check was answered; `None` if none has ended, as far as events have told.
     answered: Option<bool>,
@@ -35,6 +36,7 @@ impl ServerMetrics {
             left: None,
             pool: PoolMetrics::new(),
             operations: Operations::default(),
+            commands: Operations::default(),
             server_type: ServerType::Unknown,
             answered: None,
             round_trip_time: None,
@@ -87,7 +89,8 @@ impl ServerMetrics {
         out.counts(&definition::HEARTBEATS_FAILED, &labels, ERROR, named(&self.failed));
         out.counts(&definition::POOL_CLEARS, &labels, ERROR, named(&self.clears));
         self.pool.collect(address, self.left.is_none(), out);
-        self.operations.collect(&labels, out);
+        self.operations.collect(&definition::OPERATION_DURATION, &labels, out);
+        self.commands.collect(&definition::COMMAND_DURATION, &labels, out);
     }
 
     /// Adds what is so now.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::definition;
 use super::histogram::Histogram;
-use super::operations::Operations;
+use super::operations::{ErrorType, Operations};
 use crate::operation::OperationError;
 
-/// The check-outs of one pool and the commands over its connections, as counted where they happen,
-/// for clients that are too busy to tell each as an event.
+/// The check-outs of one pool, the commands over its connections and the operations that ended at
+/// its server, as counted where they happen: clients are too busy to tell each as an event.
 ///
 /// [`Metrics::add`](super::Metrics::add) takes it in. Whoever does so now and then puts an empty
 /// one in its place.
@@ -17,6 +17,7 @@ pub struct Traffic {
     pub(super) wait_time: Histogram,
     pub(super) use_time: Histogram,
     pub(super) operations: Operations,
+    pub(super) commands: Operations,
 }
 
 impl Default for Traffic {
@@ -25,6 +26,7 @@ impl Default for Traffic {
             wait_time: Histogram::new(&definition::WAIT_TIME),
             use_time: Histogram::new(&definition::USE_TIME),
             operations: Operations::default(),
+            commands: Operations::default(),
         }
     }
 }
@@ -42,6 +44,12 @@ impl Traffic {
 
     /// Counts a command that has ended, successfully or with an error, after that time.
     pub fn command_ended(&mut self, name: &str, time: Duration, error: Option<&OperationError>) {
+        self.commands.observe(name, time, error.map(ErrorType::from));
+    }
+
+    /// Counts an operation that has ended, successfully or with an error, after that time: once,
+    /// whatever number of commands it has sent.
+    pub fn operation_ended(&mut self, name: &str, time: Duration, error: Option<ErrorType>) {
         self.operations.observe(name, time, error);
     }
 }

@@ -1,9 +1,10 @@
 //! The metrics of a client, counted where things happen: nothing is queued for that.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use sdam_core::config::ServerAddress;
-use sdam_core::metrics::{Metrics, Traffic};
+use sdam_core::metrics::{ErrorType, Metrics, Traffic};
 use sdam_core::topology::Event;
 
 use crate::sync::{Mutex, lock};
@@ -31,6 +32,13 @@ impl Meter {
     pub(crate) fn note(&self, event: &Event) {
         if let Some(metrics) = self.0.get() {
             lock(metrics).note(event);
+        }
+    }
+
+    /// Counts an operation that has ended without a server.
+    pub(crate) fn operation_ended(&self, name: &str, time: Duration, error: Option<ErrorType>) {
+        if let Some(metrics) = self.0.get() {
+            lock(metrics).operation_ended(name, time, error);
         }
     }
 

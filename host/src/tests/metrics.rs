@@ -8,6 +8,7 @@ use bson::rawdoc;
 use super::fixture::{Fixture, Task};
 use super::forks::in_child;
 use super::lock;
+use super::operations::{insert_one, run};
 use sdam_core::metrics::{Exposition, Family, Metrics};
 use sdam_core::topology::Topics;
 
@@ -63,7 +64,9 @@ fn what_is_counted_in_place_is_what_events_tell() {
         let counted = fixture.host.metrics();
         told.see(fixture.now(), &fixture.host.view());
         let told = told.snapshot(fixture.now());
-        let is_counted_alone = |line: &String| !line.contains("_pending_requests{");
+        // Events do not tell how long operations took, nor those that have given up to wait.
+        let alone = ["_pending_requests{", "_operation_duration_"];
+        let is_counted_alone = |line: &String| !alone.iter().any(|name| line.contains(name));
         for beginning in ["db_client", "sdam"] {
             let mut counted = lines(&counted, beginning);
             counted.retain(is_counted_alone);
@@ -72,6 +75,30 @@ fn what_is_counted_in_place_is_what_events_tell() {
     }
     let waited = lines(&fixture.host.metrics(), "db_client_connection_wait_time_seconds_sum");
     assert!(waited[0].ends_with(" 0.9"), "{waited:?}");
+}
+
+/// OpenTelemetry's conventions for database clients, `db.client.operation.duration`: the operation
+/// as its caller observes it, with all of its attempts; and once.
+#[test]
+fn an_operation_is_counted_once_whatever_it_sends() {
+    let fixture = Fixture::with_sessions("");
+    fixture.host.count();
+    let refusal = rawdoc! { "ok": 0, "code": 6, "errorLabels": ["RetryableWriteError"] };
+    lock(&fixture.server.replies).push_back(Some(refusal));
+    run(&fixture, &insert_one()).unwrap();
+    let count = |name: &str| lines(&fixture.host.metrics(), &format!("{name}_seconds_count"));
+    let [operation] = &count("db_client_operation_duration")[..] else { panic!("one line") };
+    assert!(operation.contains("=\"insert\"") && operation.ends_with("} 1"), "{operation}");
+    assert!(operation.contains("server_address") && !operation.contains("error_type"));
+    let commands = count("sdam_command_duration");
+    assert!(commands.len() == 2 && commands[1].contains("error_type=\"6\""), "{commands:?}");
+    // One that finds no server is of none.
+    fixture.host.close();
+    run(&fixture, &insert_one()).unwrap_err();
+    let operations = count("db_client_operation_duration");
+    let closed = operations.iter().find(|line| line.contains("error_type=\"closed\""));
+    assert!(closed.is_some_and(|line| !line.contains("server_address")), "{operations:?}");
+    assert_eq!(operations.len(), 2);
 }
 
 #[test]

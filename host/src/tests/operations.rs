@@ -42,12 +42,12 @@ async fn operate(
     fixture.host.operate(request.with_timeout(timeout)).await
 }
 
-fn run(fixture: &Fixture, options: &OperationOptions) -> Result<Reply, Error> {
+pub(super) fn run(fixture: &Fixture, options: &OperationOptions) -> Result<Reply, Error> {
     let mut session = ClientSession::implicit(&fixture.host);
     fixture.run(operate(fixture, options, Some(&mut session), Timeout::Unset))
 }
 
-fn insert_one() -> OperationOptions {
+pub(super) fn insert_one() -> OperationOptions {
     OperationOptions::write().with_retryable(true)
 }
 

@@ -14,7 +14,7 @@ use crate::operation::{CommandError, InvalidCommand, OperationError};
 use crate::topology::EventKind;
 use crate::wire::{CommandWriter, Flags, OpMsg, ReplyDocument};
 
-const FAMILY: &str = "db_client_operation_duration_seconds";
+const FAMILY: &str = "sdam_command_duration_seconds";
 
 /// A command, and how it has ended after 20 ms.
 fn note(metrics: &mut Metrics, command: &RawDocument, error: Option<OperationError>) {

@@ -26,7 +26,7 @@ const CIRCLES: &[&str] = &[];
 
 /// Crates that are no library for others.
 const NO_LIBRARIES: &[&str] =
-    &["rust-driver-log", "sdam-bench", "sdam-cli", "sdam-conformance", "sdam-fuzz"];
+    &["rust-driver-log", "sdam-bench", "sdam-budget", "sdam-cli", "sdam-conformance", "sdam-fuzz"];
 
 /// Public types that will never have other fields or variants, and why.
 const EXHAUSTIVE: &[(&str, &str)] = &[

@@ -315,9 +315,31 @@ impl<R: Runtime> Client<R> {
         &self,
         criteria: impl Into<Arc<Criteria>>,
     ) -> Result<SelectedServer<R>, Error> {
-        let (criteria, deadline) = (criteria.into(), self.operation_deadline());
+        let criteria = match self.select_now(criteria) {
+            Ok(selected) => return Ok(selected),
+            Err(criteria) => criteria,
+        };
+        let deadline = self.operation_deadline();
         let selected = self.host.select(&criteria, self.selection_deadline(deadline)).await?;
         Ok(selected.by(deadline))
+    }
+
+    /// As [`select`](Self::select), from what is known already and without a wait.
+    ///
+    /// # Errors
+    ///
+    /// Returns the criteria if there is no suitable server now, and where a selection is more than
+    /// a look at what is known: see [`Host::select_now`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn select_now(
+        &self,
+        criteria: impl Into<Arc<Criteria>>,
+    ) -> Result<SelectedServer<R>, Arc<Criteria>> {
+        let selected = self.host.select_now(criteria.into())?;
+        Ok(selected.by(self.operation_deadline()))
     }
 
     /// Runs a command on a database of a server that takes writes: selects the server, checks out a

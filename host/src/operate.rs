@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use arc_swap::Guard;
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ServerAddress};
 use sdam_core::description::{ServerType, TopologyType};
@@ -34,10 +35,10 @@ use crate::error::{Error, Particular, Spent};
 use crate::runtime::Runtime;
 use crate::selected_server::SelectedServer;
 use crate::session::{ClientSession, take_session};
-use crate::shared::Host;
 use crate::shared::log::SelectionLogger;
 use crate::shared::sleep::sleep_until;
 use crate::shared::topology::Deferred;
+use crate::shared::{Host, View};
 use crate::spans::OperationSpan;
 use crate::sync::atomic::Ordering;
 use crate::sync::channel::{Answers, Channel, Wait};
@@ -485,7 +486,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             (_, Some(selected)) => selected
                 .check_out_by(deadline)
                 .await
-                .map_err(|error| selected.server.check_out_error(*error)),
+                .map_err(|error| selected.server().check_out_error(*error)),
             (_, None) => unreachable!("a server is selected first"),
         };
         self.clock.lap(self.host.runtime().now(), |spent| &mut spent.checking_out);
@@ -927,41 +928,55 @@ impl<R: Runtime> Host<R> {
         })
     }
 
-    /// Selects a server from the view of now, which takes no lock.
+    /// Selects a server from the view of now, if nothing else is to be done for that; it takes no
+    /// lock, and asks neither the clock nor the system.
+    ///
+    /// # Errors
+    ///
+    /// Returns the criteria if there is no suitable server now, and if a selection is more than a
+    /// look at the view: in the single-threaded mode, with a log, and in a process that was forked
+    /// off. [`select`](Self::select) knows what to do then.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn select_now(&self, criteria: Arc<Criteria>) -> Result<SelectedServer<R>, Arc<Criteria>> {
+        let shared = &self.shared;
+        let is_plain = !shared.options.is_single_threaded()
+            && shared.logger.get().is_none()
+            && shared.process.is_current();
+        let view = is_plain.then(|| self.view.load());
+        match view.and_then(|view| Some((self.choose(&view, &criteria)?, view))) {
+            Some((chosen, view)) => {
+                Ok(SelectedServer::new(Guard::into_inner(view), chosen, Some(criteria)))
+            }
+            None => Err(criteria),
+        }
+    }
+
+    /// As [`select_now`](Self::select_now), whatever else is to be done.
     fn try_select(&self, criteria: &Arc<Criteria>) -> Option<SelectedServer<R>> {
         let view = self.view.load();
+        let chosen = self.choose(&view, criteria)?;
+        Some(SelectedServer::new(Guard::into_inner(view), chosen, Some(Arc::clone(criteria))))
+    }
+
+    /// Returns the place of a suitable server in a view.
+    fn choose(&self, view: &View<R>, criteria: &Criteria) -> Option<usize> {
         let servers = &view.servers;
         let load = |index: usize| servers.get(index).map_or(0, |server| server.operation_count());
         // The machine has the better error, so that a refusal is left to it too.
         let chosen = view.snapshot.select(criteria, load, self.shared.random_bits()).ok()??;
-        let description = view.snapshot.description();
-        Some(SelectedServer {
-            server: Arc::clone(servers.get(chosen)?),
-            description: Arc::clone(&description.servers()[chosen]),
-            topology_type: description.topology_type,
-            criteria: Some(Arc::clone(criteria)),
-            deadline: None,
-            number: 0,
-        })
+        (chosen < servers.len()).then_some(chosen)
     }
 
     /// Returns every server of the deployment, those included that are never selected. As nothing
     /// was selected, commands to them may be answered in any role, see
     /// [`CheckedOut::command`](crate::connection::checked_out::CheckedOut::command).
     pub fn members(&self) -> Vec<SelectedServer<R>> {
-        let view = self.view.load();
-        let description = view.snapshot.description();
-        let known = description.servers().iter().zip(view.servers.iter());
-        known
-            .map(|(description_of, server)| SelectedServer {
-                server: Arc::clone(server),
-                description: Arc::clone(description_of),
-                topology_type: description.topology_type,
-                criteria: None,
-                deadline: None,
-                number: 0,
-            })
-            .collect()
+        let view = self.view.load_full();
+        let count = view.snapshot.description().servers().len().min(view.servers.len());
+        (0..count).map(|index| SelectedServer::new(Arc::clone(&view), index, None)).collect()
     }
 }
 

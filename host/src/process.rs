@@ -8,10 +8,13 @@ use std::task::{Context, Poll};
 #[cfg(test)]
 use crate::tests::forks::number;
 use sdam_core::process::Forked;
-#[cfg(not(test))]
-use std::process::id as number;
 
 /// A process, as told by its number.
+///
+/// It is asked for several times in every operation, and the C library asks the kernel each time:
+/// so a thread remembers the number, until the process has been forked off from another one. A
+/// process that is made by a system call of its own, and not by `fork` of the C library, takes
+/// itself for its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
 
@@ -36,6 +39,36 @@ impl Process {
             current if current == self => Ok(()),
             current => Err(Forked::new(self.0, current.0)),
         }
+    }
+}
+
+#[cfg(not(test))]
+use here::number;
+
+pub(crate) mod here {
+    use std::cell::RefCell;
+
+    struct Here {
+        /// Tells whether the process was forked off since it was asked last.
+        guard: forkguard::Guard,
+        number: u32,
+    }
+
+    thread_local! {
+        static HERE: RefCell<Here> = RefCell::new(Here {
+            guard: forkguard::new(),
+            number: std::process::id(),
+        });
+    }
+
+    /// Returns the number of this process, mostly without asking the kernel.
+    pub(crate) fn number() -> u32 {
+        HERE.with_borrow_mut(|here| {
+            if here.guard.detected_fork() {
+                here.number = std::process::id();
+            }
+            here.number
+        })
     }
 }
 

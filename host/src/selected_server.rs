@@ -13,6 +13,7 @@ use sdam_core::time::Instant;
 use crate::connection::checked_out::CheckedOut;
 use crate::error::Error;
 use crate::runtime::Runtime;
+use crate::shared::View;
 use crate::shared::server::Server;
 
 /// A server that was selected: what for, what was known of it then, and its pool of connections.
@@ -21,11 +22,11 @@ use crate::shared::server::Server;
 ///
 /// It may be kept for as long as one likes: once the server has left the deployment, its pool is
 /// closed, and says so.
-#[derive(Debug)]
 pub struct SelectedServer<R: Runtime> {
-    pub(crate) server: Arc<Server<R>>,
-    pub(crate) description: Arc<ServerDescription>,
-    pub(crate) topology_type: TopologyType,
+    /// The view that it was selected from: one reference for all that is in it.
+    view: Arc<View<R>>,
+    /// Its place in the view.
+    index: usize,
     /// `None` if the application has named the server.
     pub(crate) criteria: Option<Arc<Criteria>>,
     pub(crate) deadline: Option<Instant>,
@@ -50,36 +51,50 @@ impl Selection {
 }
 
 impl<R: Runtime> SelectedServer<R> {
+    /// Takes a server of a view by its place, which must be one.
+    pub(crate) fn new(view: Arc<View<R>>, index: usize, criteria: Option<Arc<Criteria>>) -> Self {
+        Self { view, index, criteria, deadline: None, number: 0 }
+    }
+
+    pub(crate) fn server(&self) -> &Arc<Server<R>> {
+        &self.view.servers[self.index]
+    }
+
+    /// Returns the runtime of the client.
+    pub fn runtime(&self) -> &R {
+        &self.server().shared().runtime
+    }
+
     /// Returns the address that the server advertises.
     pub fn address(&self) -> &ServerAddress {
-        self.server.address()
+        self.server().address()
     }
 
     /// Returns the server's membership, which is another one when it has left and come back.
     pub fn id(&self) -> ServerId {
-        self.server.id()
+        self.server().id()
     }
 
     /// Returns what was known of the server when it was selected.
-    pub const fn description(&self) -> &Arc<ServerDescription> {
-        &self.description
+    pub fn description(&self) -> &Arc<ServerDescription> {
+        &self.view.snapshot.description().servers()[self.index]
     }
 
     /// Returns what the deployment was when the server was selected.
-    pub const fn topology_type(&self) -> TopologyType {
-        self.topology_type
+    pub fn topology_type(&self) -> TopologyType {
+        self.view.snapshot.description().topology_type
     }
 
     /// Returns how many connections the server's pool has now, and how many operations wait for
     /// one; in a process that was forked off, none.
     pub fn counts(&self) -> Counts {
-        self.server.counts()
+        self.server().counts()
     }
 
     /// Returns how many operations wait for a connection of the pool or have one now: what
     /// selection compares as `operationCount`.
     pub fn operation_count(&self) -> u32 {
-        self.server.operation_count()
+        self.server().operation_count()
     }
 
     /// Sets by when connections are to be checked out at the latest; check-outs take it over.
@@ -105,14 +120,14 @@ impl<R: Runtime> SelectedServer<R> {
     /// [`CheckOutError::IdleConnection`].
     pub async fn check_out(&self) -> Result<CheckedOut<R>, Error> {
         let checked_out = self.check_out_by(self.deadline).await;
-        checked_out.map_err(|error| self.server.check_out_error(*error))
+        checked_out.map_err(|error| self.server().check_out_error(*error))
     }
 
     pub(crate) async fn check_out_by(
         &self,
         deadline: Option<Instant>,
     ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        let checked_out = self.server.check_out(self.selection(), deadline).await?;
+        let checked_out = self.server().check_out(self.selection(), deadline).await?;
         Ok(self.numbered(checked_out))
     }
 
@@ -131,25 +146,36 @@ impl<R: Runtime> SelectedServer<R> {
     ///
     /// Fails if the connection cannot be established, and at the deadline.
     pub async fn connect(&self) -> Result<CheckedOut<R>, Error> {
-        self.server.unless_forked()?;
-        let checked_out = self.server.aside().check_out(self.selection(), self.deadline).await;
+        self.server().unless_forked()?;
+        let checked_out = self.server().aside().check_out(self.selection(), self.deadline).await;
         checked_out
             .map(|checked_out| self.numbered(checked_out))
-            .map_err(|error| self.server.check_out_error(*error))
+            .map_err(|error| self.server().check_out_error(*error))
     }
 
     fn selection(&self) -> Option<Selection> {
         self.criteria.clone().map(|criteria| Selection {
             criteria,
-            topology_type: self.topology_type,
-            server_type: self.description.server_type,
+            topology_type: self.topology_type(),
+            server_type: self.description().server_type,
         })
     }
 }
 
 impl<R: Runtime> Clone for SelectedServer<R> {
     fn clone(&self) -> Self {
-        let (server, description) = (Arc::clone(&self.server), Arc::clone(&self.description));
-        Self { server, description, criteria: self.criteria.clone(), ..*self }
+        Self { view: Arc::clone(&self.view), criteria: self.criteria.clone(), ..*self }
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for SelectedServer<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SelectedServer")
+            .field("server", self.server())
+            .field("description", self.description())
+            .field("topology_type", &self.topology_type())
+            .field("criteria", &self.criteria)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bson::rawdoc;
 
 use super::fixture::{Fixture, Task};
+use super::forks::in_child;
 use super::puppet::Puppet;
 use super::{host, pass, polling_host};
 use crate::client::{Client, ClientError};
@@ -42,6 +43,36 @@ fn a_client_tells_what_is_known_and_leads_to_its_members() {
     assert_eq!(unknown.view().servers()[0].server_type, ServerType::Unknown);
     let error = unknown.diagnose(&Criteria::write()).expect("nothing is known yet");
     assert!(error.to_string().contains("a:27017"), "{error}");
+}
+
+/// The locks are taken here, so that whoever takes one would wait for ever.
+#[test]
+fn selecting_from_what_is_known_takes_no_lock_no_memory_and_no_look_at_the_clock() {
+    let fixture = Fixture::new("");
+    let (client, criteria) = (client(&fixture), Arc::new(Criteria::write()));
+    let server = client.members().remove(0);
+    let (driver, pool) = (lock(&fixture.host.driver), lock(&server.server().state));
+    // The process would be stopped when somebody asks for the time.
+    *lock(&fixture.host.runtime().stops) = Some(Duration::from_secs(1));
+    let mut selected = None;
+    let allocated = allocation_counter::measure(|| {
+        selected = client.select_now(Arc::clone(&criteria)).ok();
+    });
+    assert_eq!(allocated.count_total, 0);
+    assert_eq!(selected.unwrap().address(), server.address());
+    let mut selecting = Task::new(client.select(Arc::clone(&criteria)));
+    assert!(selecting.poll().is_ready(), "it begins with that");
+    assert!(lock(&fixture.host.runtime().stops).is_some());
+    drop((driver, pool));
+
+    let secondary = ReadPreference::new(ReadMode::Secondary);
+    let unknown = Client::from_host(host("mongodb://a", false));
+    let returned = unknown.select_now(Criteria::read(secondary.clone())).unwrap_err();
+    assert_eq!(returned.read_preference(), Some(&secondary));
+    let one = Fixture::single_threaded("");
+    let scans = Client::from_host(Arc::clone(&one.host));
+    scans.select_now(Arc::clone(&criteria)).expect_err("a scan may be due");
+    in_child(|| client.select_now(criteria).expect_err("it is of no use in a fork"));
 }
 
 /// Server Monitoring, "Requesting an immediate check": not within minHeartbeatFrequencyMS.

@@ -257,7 +257,7 @@ pub(super) fn all_out() -> (Fixture, CheckedOut<Puppet>) {
 /// Another operation finds the server to be of no use, which clears the pool once more.
 pub(super) fn lose(fixture: &Fixture, generation: u32) {
     let failure = Failure::new(Step::Operate, Cause::Closed, "gone");
-    fixture.pool().server.operation_failed(OperationFailure::new(
+    fixture.pool().server().operation_failed(OperationFailure::new(
         Generation::new(generation),
         17,
         OperationError::Stream(failure),

@@ -13,7 +13,7 @@ use super::fixture::{Fixture, Task, connect};
 use super::lock;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind};
-use crate::process::{Own, Process};
+use crate::process::{Own, Process, here};
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::diagnosis::Verdict;
 use sdam_core::operation::{InvalidCommand, OperationError};
@@ -28,7 +28,7 @@ thread_local! {
 
 /// Returns the number of the process that this thread is in.
 pub(in super::super) fn number() -> u32 {
-    std::process::id().wrapping_add(IN_CHILD.get().into())
+    here::number().wrapping_add(IN_CHILD.get().into())
 }
 
 /// Does something as in a process that was forked off.

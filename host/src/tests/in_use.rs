@@ -431,7 +431,7 @@ fn whatever_interrupts_a_thread_may_look_at_the_pool() {
     unless_deadlocked(|| {
         let fixture = Fixture::new("");
         fixture.server.blocks.store(true, Ordering::Relaxed);
-        let (pool, seen) = (Arc::downgrade(&fixture.pool().server), Arc::<AtomicU32>::default());
+        let (pool, seen) = (Arc::downgrade(fixture.pool().server()), Arc::<AtomicU32>::default());
         let looked = Arc::clone(&seen);
         *super::lock(&fixture.server.when_interrupted) = Some(Box::new(move || {
             pool.upgrade().expect("a pool").counts();

@@ -9,6 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use crate::engine::Engine;
+
 thread_local! {
     /// The waker of this thread, unless it is in use: kept, so that a call allocates nothing.
     static PARKER: Cell<Option<Arc<Parker>>> = const { Cell::new(None) };
@@ -16,7 +18,12 @@ thread_local! {
 
 /// Has this thread wait for a future of one of this crate's clients, such as those of
 /// [`Client::host_client`](crate::Client::host_client).
+///
+/// Called by whoever is woken on the thread of the clients, it does their work meanwhile.
 pub fn block_on<F: Future>(future: F) -> F::Output {
+    if let Some(engine) = Engine::current() {
+        return engine.block_on(future);
+    }
     let mut future = pin!(future);
     loop {
         if let Some(output) = wait(future.as_mut(), None) {

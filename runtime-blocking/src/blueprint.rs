@@ -1,18 +1,19 @@
 //! The material of a client, in this process and in those that are forked off.
 
 use std::fmt;
+use std::ops::Deref;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime};
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwapOption;
 use sdam_core::description::TopologyDescription;
 use sdam_core::topology::Topics;
 use sdam_host as host;
 
 use crate::dialer::Dialer;
-use crate::engine::{Driver, Engine};
+use crate::engine::{Driver, Engine, Joining};
 use crate::helper::Helper;
 use crate::process::Own;
 use crate::runtime::{Blocking, BlockingReactor};
@@ -50,11 +51,11 @@ impl Blueprint {
 
     /// Makes the client of a process that was forked off, which begins with what its parent knew.
     fn heir(&self, known: &TopologyDescription) -> host::Client<Blocking> {
-        let engine = Engine::new(self.driver()).unwrap_or_else(|_| Engine::exhausted());
+        let joining = Joining::new(self.driver());
+        // If the system gives no thread, all tasks are given up, and with them the client.
+        let engine = joining.as_ref().map_or_else(|_| Engine::exhausted(), |it| Arc::clone(it));
         let shared = self.shared.heir(known, process::id());
         let (client, _) = shared.client(self.reactor(&engine), Topics::NONE);
-        // If the system gives no thread, all tasks were given up, and with them the client.
-        let _ = engine.start();
         client
     }
 }
@@ -62,44 +63,78 @@ impl Blueprint {
 /// A client in whichever process it is used, shared by its clones.
 pub(crate) struct Everywhere {
     pub(crate) blueprint: Blueprint,
-    /// The client of the process that used it last.
-    current: ArcSwap<Own<host::Client<Blocking>>>,
+    /// The client of the process that made it.
+    first: Own<host::Client<Blocking>>,
+    /// The client of the process that used it last, of those that were forked off.
+    heir: ArcSwapOption<Own<host::Client<Blocking>>>,
     closed: AtomicBool,
+}
+
+/// The client of this process.
+pub(crate) enum Here<'a> {
+    First(&'a host::Client<Blocking>),
+    Heir(Arc<Own<host::Client<Blocking>>>),
+    /// One with a deadline.
+    Limited(host::Client<Blocking>),
+}
+
+impl Deref for Here<'_> {
+    type Target = host::Client<Blocking>;
+
+    fn deref(&self) -> &host::Client<Blocking> {
+        match self {
+            Self::First(client) => client,
+            Self::Heir(client) => client.anyones(),
+            Self::Limited(client) => client,
+        }
+    }
+}
+
+impl Here<'_> {
+    /// Returns what waits for its futures.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.host().runtime().reactor().engine
+    }
 }
 
 impl Everywhere {
     pub(crate) fn new(blueprint: Blueprint, client: host::Client<Blocking>) -> Self {
-        let current = ArcSwap::from_pointee(own(client));
-        Self { blueprint, current, closed: AtomicBool::new(false) }
+        let (first, heir) = (own(client), ArcSwapOption::empty());
+        Self { blueprint, first, heir, closed: AtomicBool::new(false) }
     }
 
     /// Returns the client of this process, which may be a new one.
-    pub(crate) fn here(&self) -> host::Client<Blocking> {
-        let current = self.current.load();
-        match current.ours() {
-            Some((client, _)) => client.clone(),
-            None => self.succeed(&current),
+    pub(crate) fn here(&self) -> Here<'_> {
+        match self.first.ours() {
+            Some((client, _)) => Here::First(client),
+            None => Here::Heir(self.heir()),
         }
     }
 
     /// Closes the client in this process, and in those that will be forked off.
-    pub(crate) fn close(&self) -> host::Client<Blocking> {
+    pub(crate) fn close(&self) -> Here<'_> {
         self.closed.store(true, Ordering::Release);
         let client = self.here();
         client.host().close();
         client
     }
 
-    /// Replaces the client of the process that this one was forked from, without a lock, which
-    /// some thread could have held that does not exist here.
-    fn succeed(&self, current: &Guard<Arc<Own<host::Client<Blocking>>>>) -> host::Client<Blocking> {
-        let heir = self.blueprint.heir(&current.anyones().view());
-        if self.closed.load(Ordering::Acquire) {
-            heir.host().close();
+    /// Returns the client of a process that was forked off. A new one takes the place of that of
+    /// the parent without a lock, which some thread could have held that does not exist here.
+    fn heir(&self) -> Arc<Own<host::Client<Blocking>>> {
+        loop {
+            let last = self.heir.load_full();
+            if let Some(heir) = last.as_ref().filter(|heir| heir.is_ours()) {
+                return Arc::clone(heir);
+            }
+            let parents = last.as_ref().map_or(&self.first, |heir| heir);
+            let heir = self.blueprint.heir(&parents.anyones().view());
+            if self.closed.load(Ordering::Acquire) {
+                heir.host().close();
+            }
+            // If another thread was faster, it is that one's which counts.
+            self.heir.compare_and_swap(&last, Some(Arc::new(own(heir))));
         }
-        // If another thread was faster, it is that one's which counts.
-        self.current.compare_and_swap(current, Arc::new(own(heir)));
-        self.current.load().anyones().clone()
     }
 }
 
@@ -111,9 +146,9 @@ fn own(client: host::Client<Blocking>) -> Own<host::Client<Blocking>> {
 /// Ends the client, if callers run its tasks: none of them will do so after this.
 impl Drop for Everywhere {
     fn drop(&mut self) {
-        if let (Driver::Callers, Some((client, engine))) =
-            (self.blueprint.driver(), self.current.load().ours())
-        {
+        let heir = self.heir.load();
+        let ours = self.first.ours().or_else(|| heir.as_ref()?.ours());
+        if let (Driver::Callers, Some((client, engine))) = (self.blueprint.driver(), ours) {
             client.host().close();
             engine.give_up();
         }
@@ -122,6 +157,9 @@ impl Drop for Everywhere {
 
 impl fmt::Debug for Everywhere {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Everywhere").field("current", &self.current.load()).finish_non_exhaustive()
+        f.debug_struct("Everywhere")
+            .field("first", &self.first)
+            .field("heir", &self.heir.load())
+            .finish_non_exhaustive()
     }
 }

@@ -20,7 +20,7 @@ use sdam_host::{
 use crate::blueprint::Blueprint;
 use crate::client::Client;
 use crate::dialer::Dialer;
-use crate::engine::{Driver, Engine};
+use crate::engine::{Driver, Engine, Joining};
 use crate::helper::Helper;
 use crate::runtime::BlockingReactor;
 use crate::subscription::Events;
@@ -171,10 +171,9 @@ impl ClientBuilder {
             origin: SystemTime::now(),
             dialer: self.dialer,
         };
-        let engine = Engine::new(blueprint.driver()).map_err(no_thread)?;
+        let engine = Joining::new(blueprint.driver()).map_err(no_thread)?;
         let (client, events) = blueprint.shared.client(blueprint.reactor(&engine), topics);
         let events = Events::new(events, client.host().runtime());
-        engine.start().map_err(no_thread)?;
         Ok((Client::made(blueprint, client), events))
     }
 

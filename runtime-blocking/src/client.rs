@@ -13,7 +13,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
 use sdam_host::{self as host, ClusterTimeError, Error, Reply};
 
-use crate::blueprint::{Blueprint, Everywhere};
+use crate::blueprint::{Blueprint, Everywhere, Here};
 use crate::builder::ClientBuilder;
 use crate::runtime::Blocking;
 use crate::selected_server::SelectedServer;
@@ -79,9 +79,14 @@ impl Client {
     ///
     /// In a process that is forked off later it is of no use, see [`host::Client`].
     pub fn host_client(&self) -> host::Client<Blocking> {
+        self.here().clone()
+    }
+
+    /// As [`host_client`](Self::host_client), without a clone.
+    fn here(&self) -> Here<'_> {
         let client = self.everywhere.here();
         match self.deadline {
-            Some(deadline) => client.by(deadline),
+            Some(deadline) => Here::Limited(client.by(deadline)),
             None => client,
         }
     }
@@ -145,12 +150,10 @@ impl Client {
     /// clone closes a client, too, and waits for nothing.
     pub fn close(&self, time: Duration) -> bool {
         let end = time::Instant::now().checked_add(time);
-        let open = self.host_client();
-        let engine = &open.host().runtime().reactor().engine;
-        engine.wait_until(open.end_sessions(), end);
+        let open = self.here();
+        open.engine().wait_until(open.end_sessions(), end);
         let closed = self.everywhere.close();
-        let host = closed.host();
-        host.runtime().reactor().engine.wait_until(host.ended(), end).is_some()
+        closed.engine().wait_until(closed.host().ended(), end).is_some()
     }
 
     /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
@@ -175,9 +178,12 @@ impl Client {
     ///
     /// Fails as [`host::Client::select`] does.
     pub fn select(&self, criteria: impl Into<Arc<Criteria>>) -> Result<SelectedServer, Error> {
-        let client = self.host_client();
-        let engine = &client.host().runtime().reactor().engine;
-        engine.wait(client.select(criteria)).map(|selected| SelectedServer::new(selected, engine))
+        let client = self.here();
+        let selected = match client.select_now(criteria) {
+            Ok(selected) => Ok(selected),
+            Err(criteria) => client.engine().wait(client.select(criteria)),
+        };
+        selected.map(SelectedServer::new)
     }
 
     /// Runs a command on a database of a server that takes writes: selects the server, checks out a
@@ -187,8 +193,8 @@ impl Client {
     ///
     /// Fails as [`host::Client::run_command`] does.
     pub fn run_command(&self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
-        let client = self.host_client();
-        client.host().runtime().reactor().engine.wait(client.run_command(database, command))
+        let client = self.here();
+        client.engine().wait(client.run_command(database, command))
     }
 
     /// As [`run_command`](Self::run_command), on a server of the caller's choice, which is told the
@@ -203,23 +209,20 @@ impl Client {
         database: &str,
         command: &RawDocument,
     ) -> Result<Reply, Error> {
-        let client = self.host_client();
-        let engine = &client.host().runtime().reactor().engine;
-        engine.wait(client.run_command_on(criteria, database, command))
+        let client = self.here();
+        client.engine().wait(client.run_command_on(criteria, database, command))
     }
 
     /// Waits for a future of [`host_client`](Self::host_client): an operation, for one. Where
     /// nobody but this client's callers does the work, it is done meanwhile.
     pub fn wait<F: Future>(&self, future: F) -> F::Output {
-        self.host_client().host().runtime().reactor().engine.wait(future)
+        self.here().engine().wait(future)
     }
 
     /// Returns every member of the deployment, those included that are never selected, as arbiters:
     /// [`SelectedServer::connect`] leads to that very one.
     pub fn members(&self) -> Vec<SelectedServer> {
-        let client = self.host_client();
-        let engine = &client.host().runtime().reactor().engine;
-        client.members().into_iter().map(|member| SelectedServer::new(member, engine)).collect()
+        self.here().members().into_iter().map(SelectedServer::new).collect()
     }
 
     /// Returns the member at an address, see [`host::Client::member`].
@@ -233,7 +236,7 @@ impl Client {
     ///
     /// Fails if it is no `$clusterTime` as a server gave it out.
     pub fn advance_cluster_time(&self, cluster_time: &RawDocument) -> Result<(), ClusterTimeError> {
-        self.host_client().advance_cluster_time(cluster_time)
+        self.here().advance_cluster_time(cluster_time)
     }
 
     fn epoch(&self) -> time::Instant {

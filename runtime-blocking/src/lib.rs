@@ -14,12 +14,18 @@
 //!
 //! # Threads
 //!
-//! A client has one thread in the background, however many servers there are: it waits for the
-//! sockets of all monitors at once, and establishes connections. Others come and go when something
-//! blocks, as the system's resolver and a dialer do: one at most for each server, for reading
-//! certificates, for looking servers up in DNS, for asking a provider of credentials and for
-//! deriving keys from passwords, and 8 in all. What hangs there holds up nobody else, until 8 of
-//! them hang. A connection in use is used by the thread that has it, with plain reads and writes.
+//! All clients of a process have one thread in the background, however many servers there are: it
+//! waits for the sockets of all monitors at once, and establishes connections. It starts with the
+//! first client, and ends with the last. Others come and go when something blocks, as the system's
+//! resolver and a dialer do: for each client one at most for each server, for reading certificates,
+//! for looking servers up in DNS, for asking a provider of credentials and for deriving keys from
+//! passwords, and 8 in all. What hangs there holds up nobody else, until 8 of them hang, and no
+//! other client ever. A connection in use is used by the thread that has it, with plain reads and
+//! writes.
+//!
+//! What belongs to an application and is called on that one thread must not block, for all clients
+//! would wait: the predicate of [`Criteria`](sdam_core::selection::Criteria), the subscriber of
+//! `tracing`, and wakers of the application's own.
 //!
 //! # Without any thread
 //!

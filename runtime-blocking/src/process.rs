@@ -6,33 +6,42 @@ use sdam_host::Process;
 
 use crate::engine::Engine;
 
-/// A value of the process that made it, and the engine by which one waits for it.
+/// A value of the process that made it, and how one waits for it: by an engine, unless the value
+/// knows that.
 ///
 /// In a process that was forked off, threads are missing that may have held its locks, and its
 /// sockets are the parent's: it is not used there, and when it is dropped, it is left as it is.
 #[derive(Debug)]
-pub(crate) struct Own<T> {
+pub(crate) struct Own<T, E = Arc<Engine>> {
     process: Process,
     /// Present until dropped.
-    value: Option<(T, Arc<Engine>)>,
+    value: Option<(T, E)>,
 }
 
 impl<T> Own<T> {
     pub(crate) fn new(value: T, engine: &Arc<Engine>) -> Self {
         Self { process: Process::current(), value: Some((value, Arc::clone(engine))) }
     }
+}
 
+impl<T> Own<T, ()> {
+    pub(crate) fn alone(value: T) -> Self {
+        Self { process: Process::current(), value: Some((value, ())) }
+    }
+}
+
+impl<T, E> Own<T, E> {
     pub(crate) fn is_ours(&self) -> bool {
         self.process.is_current()
     }
 
     /// Returns it, and its engine, if it is this process's.
-    pub(crate) fn ours(&self) -> Option<(&T, &Arc<Engine>)> {
+    pub(crate) fn ours(&self) -> Option<(&T, &E)> {
         self.value.as_ref().filter(|_| self.is_ours()).map(|(value, engine)| (value, engine))
     }
 
     /// Returns it, and its engine, if it is this process's.
-    pub(crate) fn ours_mut(&mut self) -> Option<(&mut T, &Arc<Engine>)> {
+    pub(crate) fn ours_mut(&mut self) -> Option<(&mut T, &E)> {
         match self.is_ours() {
             true => self.value.as_mut().map(|(value, engine)| (value, &*engine)),
             false => None,
@@ -64,7 +73,7 @@ impl<T> Own<T> {
     }
 }
 
-impl<T: Clone> Clone for Own<T> {
+impl<T: Clone, E: Clone> Clone for Own<T, E> {
     fn clone(&self) -> Self {
         Self { process: self.process, value: self.value.clone() }
     }
@@ -72,7 +81,7 @@ impl<T: Clone> Clone for Own<T> {
 
 const PRESENT: &str = "it is present until it is dropped";
 
-impl<T> Drop for Own<T> {
+impl<T, E> Drop for Own<T, E> {
     fn drop(&mut self) {
         if !self.is_ours() {
             std::mem::forget(self.value.take());

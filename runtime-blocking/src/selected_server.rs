@@ -18,11 +18,11 @@ use crate::runtime::Blocking;
 ///
 /// In a process that was forked off, its pool is the parent's, and not to be asked anything.
 #[derive(Debug)]
-pub struct SelectedServer(Own<host::SelectedServer<Blocking>>);
+pub struct SelectedServer(Own<host::SelectedServer<Blocking>, ()>);
 
 impl SelectedServer {
-    pub(crate) fn new(selected: host::SelectedServer<Blocking>, engine: &Arc<Engine>) -> Self {
-        Self(Own::new(selected, engine))
+    pub(crate) fn new(selected: host::SelectedServer<Blocking>) -> Self {
+        Self(Own::alone(selected))
     }
 
     /// Returns the address that the server advertises.
@@ -86,10 +86,13 @@ impl SelectedServer {
 
     /// The pools of its parent are closed to a process that was forked off.
     fn ours(&self) -> Result<(&host::SelectedServer<Blocking>, &Arc<Engine>), Error> {
-        self.0.ours().ok_or_else(|| {
-            let address = self.address().clone();
-            CheckOutError::PoolClosed { address }.into()
-        })
+        match self.0.ours() {
+            Some((server, ())) => Ok((server, &server.runtime().reactor().engine)),
+            None => {
+                let address = self.address().clone();
+                Err(CheckOutError::PoolClosed { address }.into())
+            }
+        }
     }
 }
 

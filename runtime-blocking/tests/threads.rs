@@ -1,4 +1,4 @@
-//! The number of threads that a client has, and that they end wherever it is dropped.
+//! The number of threads that clients have, and that they end wherever a client is dropped.
 //!
 //! One test after another in a process of its own, as threads are counted.
 
@@ -39,6 +39,8 @@ fn no_thread_is_left() {
 #[test]
 fn threads_are_few_and_end() {
     their_number_does_not_grow_with_that_of_servers();
+    nor_with_that_of_clients();
+    one_client_that_panics_or_hangs_is_no_other_clients_business();
     closing_ends_them_while_the_client_is_still_there();
     dropping_ends_them_while_a_loan_is_still_there();
     dropping_waits_for_nothing();
@@ -68,6 +70,83 @@ fn their_number_does_not_grow_with_that_of_servers() {
         assert!((1..=2).contains(&most), "{most} threads for {count} servers");
         drop((views, client));
         no_thread_is_left();
+    }
+}
+
+fn nor_with_that_of_clients() {
+    let deployment = Deployment::start(EmbeddedOptions::default());
+    let clients: Vec<Client> = (0..50).map(|_| deployment.client("")).collect();
+    for client in &clients {
+        client.within(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+    }
+    assert_eq!(threads(), ["sdam-poller"]);
+    // Those that are left go on when others end, and so does one that comes later.
+    let mut clients = clients.into_iter();
+    let last = clients.next_back().unwrap();
+    assert!(clients.all(|client| client.close(SOON)));
+    let later = deployment.client("");
+    for client in [&last, &later] {
+        client.within(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+    }
+    assert_eq!(threads(), ["sdam-poller"]);
+    drop((last, later));
+    no_thread_is_left();
+}
+
+fn one_client_that_panics_or_hangs_is_no_other_clients_business() {
+    struct Panics;
+
+    impl std::task::Wake for Panics {
+        fn wake(self: std::sync::Arc<Self>) {
+            panic!("as it should, in this test");
+        }
+    }
+
+    let deployment = Deployment::start(EmbeddedOptions::default());
+    let (end, ended) = mpsc::channel::<()>();
+    let ended = std::sync::Mutex::new(ended);
+    let hangs = Client::builder(Options::parse("mongodb://nowhere.invalid").unwrap())
+        .dialer(move |_| -> std::io::Result<TcpStream> {
+            ended.lock().unwrap().recv().unwrap_err();
+            Err(std::io::ErrorKind::NotConnected.into())
+        })
+        .build()
+        .unwrap();
+    let panics = deployment.client("");
+    let mut views = panics.host_client().watch_topology();
+    let waker = std::task::Waker::from(std::sync::Arc::new(Panics));
+    let mut cx = std::task::Context::from_waker(&waker);
+    while std::pin::pin!(views.next()).poll(&mut cx).is_ready() {}
+    let other = deployment.client("");
+    view(&other, is_whole);
+    other.within(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+    // On the thread of the clients, too, one client can wait for another.
+    let (sender, receiver) = mpsc::channel();
+    let (asked, asker) = (other.host_client(), other.clone());
+    let woken = Waits { asked, asker, sender };
+    let waiting = deployment.client("");
+    let mut views = waiting.host_client().watch_topology();
+    let waker = std::task::Waker::from(std::sync::Arc::new(woken));
+    let mut cx = std::task::Context::from_waker(&waker);
+    while std::pin::pin!(views.next()).poll(&mut cx).is_ready() {}
+    assert!(receiver.recv_timeout(SOON).unwrap(), "both have their answers");
+    drop((end, hangs, panics, other, waiting, waker));
+    no_thread_is_left();
+}
+
+/// Waits for a client when it is woken.
+struct Waits {
+    asked: sdam_host::Client<sdam_blocking::Blocking>,
+    asker: Client,
+    sender: mpsc::Sender<bool>,
+}
+
+impl std::task::Wake for Waits {
+    fn wake(self: std::sync::Arc<Self>) {
+        assert_eq!(thread::current().name(), Some("sdam-poller"));
+        let (ping, asker) = (rawdoc! { "ping": 1 }, self.asker.within(SOON));
+        let answered = block_on(self.asked.within(SOON).run_command("admin", &ping)).is_ok();
+        let _ = self.sender.send(answered && asker.run_command("admin", &ping).is_ok());
     }
 }
 

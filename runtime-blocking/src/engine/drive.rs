@@ -9,8 +9,6 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use polling::Events;
-
 use super::{Driver, Engine};
 use crate::block_on::{block_on, block_on_until};
 
@@ -59,7 +57,7 @@ impl Engine {
         future: impl Future<Output = T>,
         end: Option<Instant>,
     ) -> Option<T> {
-        if self.driver == Driver::Thread {
+        if self.driver == Driver::Thread && !self.is_current() {
             return block_on_until(future, end);
         }
         let (mut future, mut sleep) = (pin!(future), pin!(self.sleep_until(end)));
@@ -73,12 +71,12 @@ impl Engine {
     pub(crate) fn block_on<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
         let caller = Caller::new(self);
         let (waker, mut future) = (Waker::from(Arc::clone(&caller)), pin!(future));
-        let mut events = Events::new();
+        let mut fired = Vec::new();
         loop {
             if let Some(output) = caller.poll(future.as_mut(), &waker) {
                 return output;
             }
-            self.turn(&mut events, &caller.woken);
+            self.turn(&mut fired, &caller.woken);
         }
     }
 
@@ -87,7 +85,7 @@ impl Engine {
     fn take_turns<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
         let caller = Caller::new(self);
         let (waker, mut future) = (Waker::from(Arc::clone(&caller)), pin!(future));
-        let mut events = None;
+        let mut fired = Vec::new();
         let mut place = Place { turns: &self.turns, caller: &caller, has_turn: false };
         loop {
             if let Some(output) = caller.poll(future.as_mut(), &waker) {
@@ -97,9 +95,8 @@ impl Engine {
                 caller.park();
                 continue;
             }
-            let events = events.get_or_insert_with(Events::new);
             while !caller.woken.load(Ordering::Acquire) {
-                self.turn(events, &caller.woken);
+                self.turn(&mut fired, &caller.woken);
             }
             place.leave();
         }

@@ -1,7 +1,10 @@
-//! Runs the tasks of a client on whichever thread drives it: one in the background, or the caller.
+//! Runs the tasks of clients on whichever thread drives them: one in the background for all clients
+//! of the process, or the caller's.
 
 mod drive;
+mod poller;
 mod registration;
+mod share;
 mod sleep;
 
 #[cfg(all(test, unix))]
@@ -12,19 +15,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
 use std::time::Instant;
 
-use polling::{Events, Poller};
 use sdam_host::Process;
 
 use drive::EngineMutex;
+use poller::{Fired, Poller};
 use registration::Source;
 pub(crate) use registration::{Interest, Registration};
+pub(crate) use share::Joining;
 pub(crate) use sleep::Sleep;
 
 /// A task of a client.
@@ -33,13 +37,13 @@ pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The thread that runs the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Driver {
-    /// One in the background.
+    /// One in the background, for all clients of the process.
     Thread,
     /// Those that wait, while they wait.
     Callers,
 }
 
-/// Runs the tasks of a client on whichever thread drives it, one thread at a time.
+/// Runs the tasks of clients on whichever thread drives it, one thread at a time.
 ///
 /// Its lock is the innermost of all: nothing is polled, woken or dropped under it that could call
 /// anybody.
@@ -63,6 +67,8 @@ struct State {
     ready: VecDeque<usize>,
     timers: BTreeMap<(Instant, usize), Waker>,
     sources: BTreeMap<usize, Source>,
+    /// The number of clients that are about to start their tasks.
+    joining: usize,
     /// True if the thread that drives this waits, or is about to.
     sleeping: bool,
     /// The waker of the wait for the last task.
@@ -105,17 +111,6 @@ impl Engine {
         })
     }
 
-    /// Starts a thread that drives this until the last task has ended, unless callers do; if that
-    /// fails, all tasks are given up.
-    pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
-        if self.driver == Driver::Callers {
-            return Ok(());
-        }
-        let given_up = GiveUp(Arc::clone(self));
-        let run = move || given_up.0.block_on(given_up.0.end());
-        thread::Builder::new().name("sdam-poller".to_owned()).spawn(run).map(drop)
-    }
-
     /// Starts a task.
     pub(crate) fn spawn(self: &Arc<Self>, task: Task) {
         let mut state = self.lock();
@@ -130,11 +125,12 @@ impl Engine {
         self.rouse(state);
     }
 
-    /// Waits for the last task to end; those that are spawned later are given up.
+    /// Waits for the last task to end, and for nobody to be about to start one; those that are
+    /// spawned later are given up.
     pub(crate) fn end(&self) -> impl Future<Output = ()> {
         std::future::poll_fn(|cx| {
             let mut state = self.lock();
-            state.ended = state.tasks.is_empty();
+            state.ended = state.is_idle();
             state.waits_for_end = Some(cx.waker().clone());
             if state.ended { Poll::Ready(()) } else { Poll::Pending }
         })
@@ -152,7 +148,7 @@ impl Engine {
 
     /// Waits for something to do unless there is, and does it: first what has come is looked at,
     /// and only then it is said to be late.
-    fn turn(self: &Arc<Self>, events: &mut Events, woken: &AtomicBool) {
+    fn turn(self: &Arc<Self>, fired: &mut Vec<Fired>, woken: &AtomicBool) {
         // What is due later than this is left to the next turn, for what comes until then counts.
         let now = Instant::now();
         let mut state = self.lock();
@@ -162,7 +158,7 @@ impl Engine {
             && due.is_none_or(|due| due > now);
         let until = if state.sleeping { due } else { Some(now) };
         drop(state);
-        self.look(events, until);
+        self.look(fired, until);
         self.run_ready();
         let due = self.lock().take_due(now);
         due.into_iter().for_each(Waker::wake);
@@ -170,25 +166,22 @@ impl Engine {
     }
 
     /// Waits for sockets, and wakes who waits for them.
-    fn look(&self, events: &mut Events, until: Option<Instant>) {
+    fn look(&self, fired: &mut Vec<Fired>, until: Option<Instant>) {
         // Without one, there never was a task to run.
         let Some(poller) = &self.poller else { return };
         let mut until = until;
         loop {
-            events.clear();
-            let looked = match until {
-                Some(until) => poller.wait_deadline(events, until),
-                None => poller.wait(events, None),
-            };
+            fired.clear();
+            let looked = poller.wait(fired, until);
             let mut state = self.lock();
             state.sleeping = false;
-            let woken: Vec<Waker> = events.iter().filter_map(|event| state.fired(event)).collect();
+            let woken: Vec<Waker> = fired.drain(..).filter_map(|it| state.fired(it)).collect();
             drop(state);
             woken.into_iter().for_each(Waker::wake);
             match looked {
                 // There may be more; each tells only once, so that this ends.
-                Ok(count) if count == events.capacity().get() => until = Some(Instant::now()),
-                Ok(_) => return,
+                Ok(true) => until = Some(Instant::now()),
+                Ok(false) => return,
                 // Nothing that waits for a socket would ever learn of it.
                 Err(_) => return self.give_up(),
             }
@@ -204,7 +197,7 @@ impl Engine {
             let mut state = self.lock();
             let Some((key, mut task, waker)) = state.next_ready() else { return };
             drop(state);
-            let poll = task.as_mut().poll(&mut Context::from_waker(&waker));
+            let poll = self.poll(&mut task, &waker);
             let mut state = self.lock();
             let mut waits_for_end = None;
             match (poll, state.tasks.get_mut(&key)) {
@@ -215,7 +208,7 @@ impl Engine {
                 // It has ended, or was given up meanwhile.
                 _ => {
                     let entry = state.tasks.remove(&key);
-                    if state.tasks.is_empty() {
+                    if state.is_idle() {
                         waits_for_end = state.waits_for_end.take();
                     }
                     drop(state);
@@ -224,6 +217,21 @@ impl Engine {
             }
             waits_for_end.into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// Polls a task. One that panics, be it because whoever it wakes does, has ended, and no other
+    /// client's tasks with it; among callers, it is the caller who panics.
+    fn poll(&self, task: &mut Task, waker: &Waker) -> Poll<()> {
+        let mut poll = || task.as_mut().poll(&mut Context::from_waker(waker));
+        match self.driver {
+            Driver::Callers => poll(),
+            Driver::Thread => catch_unwind(AssertUnwindSafe(poll)).unwrap_or(Poll::Ready(())),
+        }
+    }
+
+    /// Returns the engine whose task this thread runs, if it runs one.
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
     }
 
     /// Returns whether this thread runs one of its tasks.
@@ -248,8 +256,7 @@ impl Engine {
         let sleeping = std::mem::take(&mut state.sleeping);
         drop(state);
         if sleeping && let Some(poller) = &self.poller {
-            // It fails only if the poller is gone, and whoever waits for it, too.
-            let _ = poller.notify();
+            poller.notify();
         }
     }
 
@@ -262,6 +269,11 @@ impl State {
     fn new_key(&mut self) -> usize {
         self.last_key += 1;
         self.last_key
+    }
+
+    /// Returns whether nobody runs a task, nor is about to.
+    fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && self.joining == 0
     }
 
     fn next_ready(&mut self) -> Option<(usize, Task, Waker)> {
@@ -285,15 +297,6 @@ impl State {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").field("process", &self.process).finish_non_exhaustive()
-    }
-}
-
-/// Gives up what is left when the thread ends, be it by a panic.
-struct GiveUp(Arc<Engine>);
-
-impl Drop for GiveUp {
-    fn drop(&mut self) {
-        self.0.give_up();
     }
 }
 

@@ -5,25 +5,32 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use polling::Event;
 use socket2::Socket;
 
+use super::poller::Fired;
 use super::{Engine, State};
 
 /// The events that are waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interest {
-    readable: bool,
-    writable: bool,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
 }
 
 impl Interest {
     pub(crate) const READABLE: Self = Self { readable: true, writable: false };
     pub(crate) const WRITABLE: Self = Self { readable: false, writable: true };
 
+    const NONE: Self = Self { readable: false, writable: false };
+
     const fn union(self, other: Self) -> Self {
         let readable = self.readable || other.readable;
         Self { readable, writable: self.writable || other.writable }
+    }
+
+    const fn without(self, other: Self) -> Self {
+        let readable = self.readable && !other.readable;
+        Self { readable, writable: self.writable && !other.writable }
     }
 }
 
@@ -31,6 +38,10 @@ impl Interest {
 #[derive(Default)]
 pub(super) struct Source {
     armed: Interest,
+    /// The readiness that was told since somebody waited for it last, and that may have passed.
+    told: Interest,
+    /// True if the peer sends nothing more: a read finds that at once.
+    closed: bool,
     waker: Option<Waker>,
 }
 
@@ -54,32 +65,32 @@ impl Registration {
         Ok(registration)
     }
 
-    #[expect(unsafe_code, reason = "the poller wants to be promised that sockets are removed")]
     fn add(&self) -> io::Result<()> {
         let poller = self.engine.poller.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        // SAFETY: the socket must be removed from the poller before it is closed. It cannot be
-        // closed before, because `self` has a reference to it until after `drop`, which removes it.
-        // (If `self` is leaked, so is the socket. A process that was forked off removes nothing,
-        // as the poller's list is its parent's, and closes nothing but its own number for the
-        // socket, which stays open in the parent.)
-        unsafe { poller.add(&*self.socket, Event::none(self.key)) }
+        poller.add(&self.socket, self.key)
     }
 
-    /// Has `cx` woken once, when the socket is what is waited for; which is added to what was.
-    pub(crate) fn arm(&self, cx: &Context<'_>, interest: Interest) -> io::Result<()> {
+    /// Has `cx` woken once, when the socket is what is waited for, which is added to what was;
+    /// returns false if the socket has become that since somebody waited for it last, so that there
+    /// is perhaps nothing to wait for.
+    pub(crate) fn arm(&self, cx: &Context<'_>, interest: Interest) -> io::Result<bool> {
         let mut state = self.engine.lock();
         let source = state.sources.entry(self.key).or_default();
+        let told = source.told;
+        source.told = told.without(interest);
+        if source.told != told || (source.closed && interest.readable) {
+            return Ok(false);
+        }
         let armed = source.armed.union(interest);
         let known = std::mem::replace(&mut source.armed, armed) == armed;
         let waker = source.waker.replace(cx.waker().clone());
         drop(state);
         drop(waker);
         match &self.engine.poller {
-            Some(poller) if !known => {
-                poller.modify(&*self.socket, Event::new(self.key, armed.readable, armed.writable))
-            }
+            Some(poller) if !known => poller.expect(&self.socket, self.key, armed),
             _ => Ok(()),
-        }
+        }?;
+        Ok(true)
     }
 
     /// Waits until the socket is what is waited for.
@@ -91,7 +102,8 @@ impl Registration {
                 return Poll::Ready(Ok(()));
             }
             match self.arm(cx, interest) {
-                Ok(()) => Poll::Pending,
+                Ok(true) => Poll::Pending,
+                Ok(false) => Poll::Ready(Ok(())),
                 Err(error) => Poll::Ready(Err(error)),
             }
         })
@@ -100,16 +112,21 @@ impl Registration {
 
 impl Source {
     fn waits(&self) -> bool {
-        self.armed != Interest::default()
+        self.armed != Interest::NONE
     }
 }
 
 impl State {
     /// Returns who waits for a socket that has become ready.
-    pub(super) fn fired(&mut self, event: Event) -> Option<Waker> {
-        let source = self.sources.get_mut(&event.key)?;
+    pub(super) fn fired(&mut self, Fired { key, interest, closed }: Fired) -> Option<Waker> {
+        let source = self.sources.get_mut(&key)?;
+        source.closed |= closed;
+        source.told = source.told.union(interest.without(source.armed));
+        if source.armed.without(interest) == source.armed {
+            return None;
+        }
         // It tells only once.
-        source.armed = Interest::default();
+        source.armed = Interest::NONE;
         source.waker.take()
     }
 }
@@ -120,8 +137,7 @@ impl Drop for Registration {
             return;
         }
         if let Some(poller) = &self.engine.poller {
-            // It fails only if it was not added.
-            let _ = poller.delete(&*self.socket);
+            poller.delete(&self.socket);
         }
         let source = self.engine.lock().sources.remove(&self.key);
         drop(source);

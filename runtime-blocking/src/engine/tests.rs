@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
-use super::{Driver, Engine, Interest, Registration, Sleep};
+use super::share::start;
+use super::{Driver, Engine, Interest, Joining, Registration, Sleep};
 
 fn sleep(engine: &Arc<Engine>, time: Duration) -> Sleep {
     engine.sleep_until(Some(Instant::now() + time))
@@ -95,7 +96,7 @@ fn another_thread_wakes_a_task_while_the_engine_sleeps() {
         sender.send(cx.waker().clone()).unwrap();
         if seen.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     })));
-    engine.start().unwrap();
+    start(&engine).unwrap();
     let waker = receiver.recv().unwrap();
     thread::sleep(Duration::from_millis(10));
     woken.store(true, Ordering::Release);
@@ -125,18 +126,48 @@ fn tasks_are_given_up_when_nobody_drives_the_engine_any_more() {
     assert_eq!(Arc::strong_count(&held), 1);
 }
 
+/// It may be another client's.
 #[test]
-fn a_task_that_panics_takes_the_others_with_it() {
+fn a_task_that_panics_ends_alone() {
     let engine = Engine::new(Driver::Thread).unwrap();
-    let (sender, receiver) = mpsc::channel::<()>();
+    let (sender, receiver) = mpsc::channel();
+    let held = sender.clone();
     engine.spawn(Box::pin(async move {
-        pending::<()>().await;
-        drop(sender);
+        let _held = held;
+        panic!("as it should, in this test");
     }));
-    engine.spawn(Box::pin(async { panic!("as it should, in this test") }));
-    engine.start().unwrap();
+    let driven = Arc::clone(&engine);
+    engine.spawn(Box::pin(async move {
+        sleep(&driven, Duration::from_millis(1)).await;
+        sender.send(()).unwrap();
+    }));
+    start(&engine).unwrap();
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(()));
     let ended = receiver.recv_timeout(Duration::from_secs(30));
-    assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected));
+    assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected), "both have ended");
+}
+
+#[test]
+fn whoever_joins_has_an_engine_that_goes_on_until_its_tasks_have_ended() {
+    let (sender, receiver) = mpsc::channel();
+    let first = Joining::new(Driver::Thread).unwrap();
+    let second = Joining::new(Driver::Thread).unwrap();
+    assert!(Arc::ptr_eq(&first, &second), "it is shared");
+    drop(first);
+    second.spawn(Box::pin(async move { sender.send(()).unwrap() }));
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(()));
+    let engine = Arc::clone(&second);
+    assert!(!engine.lock().ended);
+    drop(second);
+    let end = Instant::now() + Duration::from_secs(30);
+    while !engine.lock().ended {
+        assert!(Instant::now() < end, "it ends");
+        thread::yield_now();
+    }
+    let third = Joining::new(Driver::Thread).unwrap();
+    assert!(!Arc::ptr_eq(&engine, &third), "one that has ended is not joined");
+    let callers = Joining::new(Driver::Callers).unwrap();
+    assert!(!Arc::ptr_eq(&callers, &third), "callers drive their own");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::io;
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{self, Duration};
 
 use sdam_core::time::Instant;
@@ -31,6 +31,10 @@ pub struct Socket {
     epoch: time::Instant,
     /// The registration of a task, once there was something to wait for.
     registration: Option<Registration>,
+    /// True if a task has just read all that there was.
+    drained: bool,
+    /// The time when a thread has read all that there was.
+    quiet_since: Option<time::Instant>,
     /// The alarm that tells a task that it is too late.
     alarm: Option<(Instant, Pin<Box<Sleep>>)>,
     /// After how long a read and a write that block give up.
@@ -48,6 +52,11 @@ enum Direction {
 /// costs nothing once it is set, but is late by some milliseconds.
 const COARSE: Duration = Duration::from_millis(32);
 
+/// The time for which a connection is taken to be as it was after the last reply: who uses it again
+/// at once, as busy threads do, need not ask the system. Other runtimes learn of what has come a
+/// little later, too.
+const FRESH: Duration = Duration::from_millis(1);
+
 impl Socket {
     pub(crate) fn new(
         stream: Arc<Stream>,
@@ -57,7 +66,8 @@ impl Socket {
         // Tasks say with each call that they do not want to wait.
         stream.set_nonblocking(false)?;
         let (registration, alarm) = (None, None);
-        Ok(Self { stream, engine, epoch, registration, alarm, patience: [None; 2] })
+        let (drained, quiet_since, patience) = (false, None, [None; 2]);
+        Ok(Self { stream, engine, epoch, registration, drained, quiet_since, alarm, patience })
     }
 
     fn poll(
@@ -70,39 +80,53 @@ impl Socket {
         if !self.engine.is_current() {
             return Poll::Ready(self.block(direction, deadline, work));
         }
+        // Spares the system call that would say so.
+        if matches!(direction, Direction::Read)
+            && std::mem::take(&mut self.drained)
+            && let Some(waits) = self.poll_wait(cx, direction, deadline)?
+        {
+            return waits.map(Err);
+        }
         loop {
             match work(&self.stream, Waiting::Refused) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return self.poll_wait(cx, direction, deadline);
+                    if let Some(waits) = self.poll_wait(cx, direction, deadline)? {
+                        return waits.map(Err);
+                    }
                 }
                 done => return Poll::Ready(done),
             }
         }
     }
 
-    /// Has the task woken when there is something to do; fails at the deadline.
+    /// Has the task woken when there is something to do, unless that may be so now; fails at the
+    /// deadline.
     fn poll_wait(
         &mut self,
         cx: &mut Context<'_>,
         direction: Direction,
         deadline: Option<Instant>,
-    ) -> Poll<io::Result<usize>> {
+    ) -> io::Result<Option<Poll<io::Error>>> {
         let registration = match &mut self.registration {
             Some(registration) => registration,
             none => none.insert(Registration::new(&self.engine, &self.stream)?),
         };
-        registration.arm(cx, direction.interest())?;
-        let Some(deadline) = deadline else { return Poll::Pending };
+        if !registration.arm(cx, direction.interest())? {
+            return Ok(None);
+        }
+        let Some(deadline) = deadline else { return Ok(Some(Poll::Pending)) };
         if self.alarm.as_ref().is_none_or(|(armed, _)| *armed != deadline) {
             let until = self.epoch.checked_add(deadline.since_origin());
             self.alarm = Some((deadline, Box::pin(self.engine.sleep_until(until))));
         }
-        if let Some((_, sleep)) = &mut self.alarm {
-            ready!(sleep.as_mut().poll(cx));
+        if let Some((_, sleep)) = &mut self.alarm
+            && sleep.as_mut().poll(cx).is_pending()
+        {
+            return Ok(Some(Poll::Pending));
         }
         self.alarm = None;
-        Poll::Ready(Err(too_late()))
+        Ok(Some(Poll::Ready(too_late())))
     }
 
     /// Has this thread wait.
@@ -196,7 +220,12 @@ impl host::Socket for Socket {
         buffer: &mut [u8],
         deadline: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
-        self.poll(cx, Direction::Read, deadline, |stream, waiting| receive(stream, buffer, waiting))
+        let length = buffer.len();
+        let read = |stream: &Stream, waiting| receive(stream, buffer, waiting);
+        let poll = self.poll(cx, Direction::Read, deadline, read);
+        self.drained = matches!(poll, Poll::Ready(Ok(count)) if 0 < count && count < length);
+        self.quiet_since = self.drained.then(time::Instant::now);
+        poll
     }
 
     fn poll_write(
@@ -208,9 +237,10 @@ impl host::Socket for Socket {
         self.poll(cx, Direction::Write, deadline, |stream, waiting| send(stream, bytes, waiting))
     }
 
-    /// Costs a system call, unlike in other runtimes: nobody has watched the socket meanwhile.
+    /// Costs a system call, unlike in other runtimes, where somebody has watched the socket
+    /// meanwhile; but not within [`FRESH`] of the last reply.
     fn is_quiet(&mut self) -> bool {
-        is_quiet(&self.stream)
+        self.quiet_since.is_some_and(|since| since.elapsed() < FRESH) || is_quiet(&self.stream)
     }
 
     fn interrupter(&self) -> Option<Interrupter> {

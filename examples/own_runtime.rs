@@ -43,7 +43,7 @@ async fn open(to: Try<Route>, clock: Clock, at: impl Fn(Stage)) -> Try<Connected
     let (name, port) = (route.dial().host(), route.dial().port().unwrap_or_default());
     let addresses = (name, port).to_socket_addrs().map(Iterator::collect);
     let stream = dial(name, addresses, at, Async::<TcpStream>::connect, Timer::after).await;
-    let configured = stream.inspect(system::configure_tcp);
+    let configured = stream.inspect(|stream| system::configure_tcp(stream, route.tcp()));
     route.opened(configured.map(|stream| Socket(stream, Timer::never(), clock)))
 }
 

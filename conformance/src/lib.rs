@@ -7,6 +7,7 @@
 //! - [`forwarder`]: a network between a client and servers that tests can disturb.
 //! - [`mongod`]: real servers, started, disturbed and stopped by tests.
 //! - [`name_server`]: a real name server, for seed lists in DNS.
+//! - [`network`]: a network of a test's own, and a machine at the other end of a wire.
 //! - [`proxy`]: a real SOCKS5 proxy.
 //! - [`refusal`]: a port that refuses connections, and that nobody else can take.
 //! - [`ssh_server`]: a real SSH server.
@@ -17,6 +18,7 @@ pub mod adapter;
 pub mod forwarder;
 pub mod mongod;
 pub mod name_server;
+pub mod network;
 pub mod proxy;
 pub mod refusal;
 #[cfg(feature = "runtimes")]

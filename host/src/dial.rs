@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sdam_core::config::address_map::AddressMap;
-use sdam_core::config::{Options, Secret, ServerAddress};
+use sdam_core::config::{Options, Secret, ServerAddress, TcpOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::transport::{Login, ProxyConfig, Transport, TransportConfig};
 
@@ -23,6 +23,7 @@ use crate::sync::before;
 pub struct Connector {
     map: AddressMap,
     proxy: Option<(ServerAddress, ProxyConfig)>,
+    tcp: TcpOptions,
 }
 
 /// One stream that is to be opened, and whose filters have begun.
@@ -33,6 +34,7 @@ pub struct Route {
     is_proxy: bool,
     transport: Transport,
     wire: Vec<u8>,
+    tcp: TcpOptions,
 }
 
 impl Connector {
@@ -50,7 +52,7 @@ impl Connector {
                 Some((proxy.address(), ProxyConfig::new(login.transpose()?)))
             }
         };
-        Ok(Self { map: options.address_map().clone(), proxy })
+        Ok(Self { map: options.address_map().clone(), proxy, tcp: options.tcp() })
     }
 
     /// Returns which filters streams have, but for TLS, whose configuration is the runtime's
@@ -79,7 +81,7 @@ impl Connector {
             (Some((proxy, _)), ServerAddress::Tcp { .. }) => (proxy.clone(), true),
             _ => (target, false),
         };
-        Ok(Route { dial, is_proxy, transport, wire })
+        Ok(Route { dial, is_proxy, transport, wire, tcp: self.tcp })
     }
 }
 
@@ -87,6 +89,12 @@ impl Route {
     /// Returns what the stream is to be opened to.
     pub const fn dial(&self) -> &ServerAddress {
         &self.dial
+    }
+
+    /// Returns the options that a socket of TCP is to have, which
+    /// [`configure_tcp`](crate::system::configure_tcp) sets.
+    pub const fn tcp(&self) -> TcpOptions {
+        self.tcp
     }
 
     /// Returns the stage with which opening the stream begins: that of a name is to resolve it.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
-use sdam_core::config::Options;
+use sdam_core::config::{Options, TcpOptions};
 use sdam_core::diagnosis::{SLOW_LOOKUP, Verdict};
 use sdam_core::dns::srv::{self, SrvError, SrvRecord};
 use sdam_core::dns::{
@@ -176,7 +176,7 @@ impl<S: Socket> Exchange<S> {
             none => {
                 let mut socket = match self.transport {
                     Transport::Udp => reactor.open_udp(self.server).await?,
-                    Transport::Tcp => reactor.open_tcp(self.server).await?,
+                    Transport::Tcp => reactor.open_tcp(self.server, TcpOptions::default()).await?,
                 };
                 write_all(&mut socket, &self.query, None).await?;
                 none.insert(socket)

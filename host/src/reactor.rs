@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sdam_core::config::ServerAddress;
+use sdam_core::config::{ServerAddress, TcpOptions};
 use sdam_core::time::Instant;
 
 use crate::client::ClientError;
@@ -62,7 +62,8 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
         async { Ok(work.await) }
     }
 
-    /// Opens a stream of TCP, whose options [`configure_tcp`](super::system::configure_tcp) sets.
+    /// Opens a stream of TCP with these options, which
+    /// [`configure_tcp`](super::system::configure_tcp) sets.
     ///
     /// # Errors
     ///
@@ -70,6 +71,7 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
     fn open_tcp(
         &self,
         address: SocketAddr,
+        options: TcpOptions,
     ) -> impl Future<Output = io::Result<Self::Socket>> + Send;
 
     /// Opens a socket that exchanges datagrams with `address`: each write sends one, and each read

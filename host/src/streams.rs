@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use sdam_core::config::ServerAddress;
+use sdam_core::config::{ServerAddress, TcpOptions};
 #[cfg(any(feature = "tls", not(unix)))]
 use sdam_core::failure::Cause;
 use sdam_core::failure::{Failure, Stage};
@@ -39,7 +39,7 @@ impl Streams {
         let dialed = reactor.dial(&lane, &dial);
         reached(if dialed.is_none() { route.first_stage() } else { Stage::Connect });
         let socket = match dialed {
-            None => connect(reactor, lane, &dial, reached).await,
+            None => connect(reactor, lane, &dial, route.tcp(), reached).await,
             Some(stream) => stream.await.map_err(|error| Failure::from_io(Stage::Connect, &error)),
         };
         route.opened(socket)
@@ -88,12 +88,13 @@ pub(crate) async fn connect<R: Reactor>(
     reactor: &R,
     lane: Lane,
     address: &ServerAddress,
+    tcp: TcpOptions,
     reached: impl FnOnce(Stage) + Send,
 ) -> Result<R::Socket, Failure> {
     let host = address.host();
     let Some(port) = address.port() else { return connect_unix(reactor, host).await };
     let addresses = resolve(reactor, lane, host, port).await;
-    let open = |address| reactor.open_tcp(address);
+    let open = |address| reactor.open_tcp(address, tcp);
     dial(host, addresses, reached, open, |time| reactor.sleep(time)).await
 }
 

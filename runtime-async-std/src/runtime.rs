@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time;
 
 use async_io::{Async, Timer};
-use sdam_core::config::{Options, ServerAddress};
+use sdam_core::config::{Options, ServerAddress, TcpOptions};
 use sdam_core::dns::any_address_for;
 use sdam_core::time::Instant;
 use sdam_host::system::configure_tcp;
@@ -118,9 +118,9 @@ impl<E: Executor> Reactor for AsyncIoReactor<E> {
         Ok(blocking::unblock(work).await)
     }
 
-    async fn open_tcp(&self, address: SocketAddr) -> io::Result<Socket> {
+    async fn open_tcp(&self, address: SocketAddr, options: TcpOptions) -> io::Result<Socket> {
         let stream = Async::<TcpStream>::connect(address).await?;
-        configure_tcp(&stream);
+        configure_tcp(&stream, options);
         Ok(self.socket(stream))
     }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time;
 
-use sdam_core::config::ServerAddress;
+use sdam_core::config::{ServerAddress, TcpOptions};
 use sdam_core::dns::any_address_for;
 use sdam_core::time::Instant;
 use sdam_host::system::configure_tcp;
@@ -68,9 +68,9 @@ impl Reactor for BlockingReactor {
         self.helper.run(lane, work).await
     }
 
-    async fn open_tcp(&self, address: SocketAddr) -> io::Result<Socket> {
+    async fn open_tcp(&self, address: SocketAddr, options: TcpOptions) -> io::Result<Socket> {
         let stream = open(&self.engine, address.into()).await?;
-        configure_tcp(&*stream);
+        configure_tcp(&*stream, options);
         self.socket(stream)
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sdam_core::config::ServerAddress;
+use sdam_core::config::{ServerAddress, TcpOptions};
 use sdam_core::dns::any_address_for;
 use sdam_core::time::Instant;
 use sdam_host::system::configure_tcp;
@@ -95,9 +95,9 @@ impl Reactor for TokioReactor {
         })
     }
 
-    async fn open_tcp(&self, address: SocketAddr) -> io::Result<Socket> {
+    async fn open_tcp(&self, address: SocketAddr, options: TcpOptions) -> io::Result<Socket> {
         let stream = TcpStream::connect(address).await?;
-        configure_tcp(&stream);
+        configure_tcp(&stream, options);
         Ok(self.socket(Stream::Tcp(stream)))
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sdam_core::bson::{Document, RawDocumentBuf};
 use sdam_core::bytes::Bytes;
-use sdam_core::config::{Options, ServerAddress};
+use sdam_core::config::{Options, ServerAddress, TcpOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
 use sdam_core::transport::{Transport, TransportConfig};
@@ -167,7 +167,7 @@ async fn connect(target: &ServerAddress) -> Result<Box<dyn Stream>, Failure> {
         |_| {},
         |address| async move {
             let socket = TcpStream::connect(address).await?;
-            system::configure_tcp(&socket);
+            system::configure_tcp(&socket, TcpOptions::default());
             Ok(socket)
         },
         tokio::time::sleep,

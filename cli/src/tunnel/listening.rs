@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sdam_cluster::TlsIdentity;
-use sdam_core::config::ServerAddress;
+use sdam_core::config::{ServerAddress, TcpOptions};
 use sdam_core::hello::Relay;
 use sdam_host::system::configure_tcp;
 use tokio::net::{TcpListener, TcpStream};
@@ -132,7 +132,7 @@ impl Tunnel {
 
     /// Leads one client to a member, until either of them ends it.
     async fn serve(self: Arc<Self>, member: ServerAddress, client: TcpStream, peer: SocketAddr) {
-        configure_tcp(&client);
+        configure_tcp(&client, TcpOptions::default());
         let Ok(by) = client.local_addr() else { return };
         let opened = match unless_gone(&client, self.way.open(&member)).await {
             Some(Ok(opened)) => opened,

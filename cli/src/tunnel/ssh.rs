@@ -8,7 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sdam_core::config::ProxyOptions;
+use sdam_core::config::{ProxyOptions, TcpOptions};
 use sdam_host::system::configure_tcp;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::TcpStream;
@@ -111,7 +111,7 @@ impl Place {
         if self.get() != Some(port) {
             return Err(gone());
         }
-        configure_tcp(&stream);
+        configure_tcp(&stream, TcpOptions::default());
         Ok(stream)
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use sdam_core::config::address_map::AddressMap;
-use sdam_core::config::{Options, ServerAddress};
+use sdam_core::config::{Options, ServerAddress, TcpOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::transport::{Transport, TransportConfig};
 use sdam_host::system::{Certificates, configure_tcp};
@@ -137,7 +137,7 @@ async fn connect(address: &ServerAddress) -> Result<Box<dyn ByteStream>, Failure
     let addresses = lookup_host((host, port)).await.map(Iterator::collect);
     let open = |address| async move {
         let stream = TcpStream::connect(address).await?;
-        configure_tcp(&stream);
+        configure_tcp(&stream, TcpOptions::default());
         Ok(stream)
     };
     let stream = dial(host, addresses, |_| {}, open, sleep).await?;

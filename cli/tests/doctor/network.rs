@@ -1,74 +1,19 @@
-//! A network of our own: ports, name servers, host names and black holes that nobody else sees.
+//! A network of our own: host names, name servers and ways that nobody else sees.
 //!
-//! The whole process runs in a network namespace (Linux), in which it may do all that root may;
-//! single commands see another `/etc/hosts` or `/etc/resolv.conf`, or are on a machine of their
+//! Single commands see another `/etc/hosts` or `/etc/resolv.conf`, or are on a machine of their
 //! own.
 
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
+pub(crate) use sdam_conformance::network::{BLACK_HOLE, HERE, Machine, enter, is_own};
 use tempfile::TempDir;
 
 use crate::support::{Failure, until};
-
-/// Says that this process is in its network already.
-const INSIDE: &str = "SDAM_TEST_NETWORK";
-
-/// Names that resolve to nobody's machine: packets to it vanish.
-pub(crate) const BLACK_HOLE: &str = "10.9.9.2";
-
-/// The machine of its own, and this one as it sees it.
-pub(crate) const HERE: Ipv4Addr = Ipv4Addr::new(10, 8, 8, 1);
-const THERE: &str = "10.8.8.2";
-
-/// Brings the network up, then becomes what the arguments say. Where the credentials of a virtual
-/// machine of AWS would be is a black hole, too.
-const SCRIPT: &str = "
-ip link set lo up &&
-ip link add hole type veth peer name holepeer &&
-ip addr add 10.9.9.1/24 dev hole &&
-ip link set hole up && ip link set holepeer up &&
-ip neigh add 10.9.9.2 lladdr 02:00:00:00:00:02 dev hole &&
-ip route add 169.254.169.254/32 dev hole &&
-ip neigh add 169.254.169.254 lladdr 02:00:00:00:00:02 dev hole &&
-exec \"$@\"";
-
-fn unshared(program: &Path) -> Command {
-    let mut command = Command::new("unshare");
-    command.args(["--map-root-user", "--net", "--mount", "sh", "-c", SCRIPT, "sh"]).arg(program);
-    command
-}
-
-/// Runs this process again in a network of its own, and returns how that ended; `None` if this is
-/// it already.
-///
-/// # Errors
-///
-/// The reason, in words, why there can be none here.
-pub(crate) fn enter() -> Result<Option<ExitCode>, String> {
-    if std::env::var_os(INSIDE).is_some() {
-        return Ok(None);
-    }
-    let tried = unshared(Path::new("true")).stderr(Stdio::piped()).output();
-    let tried = tried.map_err(|error| format!("unshare cannot be run: {error}"))?;
-    if !tried.status.success() {
-        let complaint = String::from_utf8_lossy(&tried.stderr).trim().to_owned();
-        return Err(format!("no network of our own can be made: {complaint}"));
-    }
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let status = unshared(&program).args(std::env::args_os().skip(1)).env(INSIDE, "1").status();
-    let code = status.map_err(|error| error.to_string())?.code().unwrap_or(1);
-    Ok(Some(ExitCode::from(u8::try_from(code).unwrap_or(1))))
-}
-
-/// Returns whether this process is in a network of its own.
-pub(crate) fn is_own() -> bool {
-    std::env::var_os(INSIDE).is_some()
-}
 
 /// The files that a command sees in place of the system's.
 #[derive(Debug)]
@@ -97,54 +42,6 @@ impl Sight {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script]).arg(self.folder.path()).arg(program);
         command
-    }
-}
-
-/// A machine of its own, with a loopback interface of its own.
-pub(crate) struct Machine {
-    holder: Child,
-}
-
-impl Machine {
-    /// Starts one that reaches this machine at [`HERE`].
-    pub(crate) fn start() -> io::Result<Self> {
-        let mut holder = Command::new("unshare");
-        holder.args(["--net", "sh", "-c", "ip link set lo up && echo up && exec sleep 3600"]);
-        let mut holder = holder.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut byte = [0];
-        io::Read::read_exact(holder.stdout.as_mut().expect("a pipe"), &mut byte)?;
-        let machine = Self { holder };
-        let pid = machine.holder.id().to_string();
-        run("ip", &["link", "add", "wire", "type", "veth", "peer", "name", "plug", "netns", &pid])?;
-        run("ip", &["addr", "add", &format!("{HERE}/24"), "dev", "wire"])?;
-        run("ip", &["link", "set", "wire", "up"])?;
-        let inside = |arguments: &[&str]| machine.command("ip").args(arguments).status().map(drop);
-        inside(&["addr", "add", &format!("{THERE}/24"), "dev", "plug"])?;
-        inside(&["link", "set", "plug", "up"])?;
-        Ok(machine)
-    }
-
-    /// Returns a command that runs `program` there.
-    pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--net", "--target", &self.holder.id().to_string(), program]);
-        command
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // It may have ended with the test before.
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
-    }
-}
-
-fn run(program: &str, arguments: &[&str]) -> io::Result<()> {
-    let status = Command::new(program).args(arguments).status()?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("{program} {arguments:?} ends with {status}"))),
     }
 }
 

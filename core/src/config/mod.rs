@@ -26,7 +26,7 @@ pub use credential::{AuthMechanism, Credential, CredentialError};
 pub use options::{
     MAX_SEEDS, MIN_HEARTBEAT_FREQUENCY, MIN_RESCAN_INTERVAL, MonitoringMode, Notice, OpeningHello,
     Options, OptionsBuilder, OptionsError, PoolOptions, ProxyOptions, ServerApi, ServerApiVersion,
-    SrvOptions, TlsOptions, Warning,
+    SrvOptions, TcpOptions, TlsOptions, Warning,
 };
 pub use read_preference::{ReadMode, ReadPreference, ReadPreferenceError, TagSet};
 pub use secret::Secret;

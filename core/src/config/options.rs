@@ -31,7 +31,7 @@ use crate::config::{Credential, Secret, ServerAddress};
 use crate::wire::Compressor;
 
 pub use builder::OptionsBuilder;
-pub use connection::{PoolOptions, ProxyOptions, SrvOptions, TlsOptions};
+pub use connection::{PoolOptions, ProxyOptions, SrvOptions, TcpOptions, TlsOptions};
 pub use error::OptionsError;
 pub use notice::Notice;
 use print::Printer;

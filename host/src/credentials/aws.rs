@@ -8,7 +8,7 @@ use sdam_core::auth::{
     Authorization, AwsCredentials, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep,
     Container, Endpoint, HttpRequest,
 };
-use sdam_core::config::{Secret, ServerAddress, TlsOptions};
+use sdam_core::config::{Secret, ServerAddress, TcpOptions, TlsOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::time::Instant;
 use sdam_core::transport::{Transport, TransportConfig};
@@ -133,7 +133,7 @@ impl Services {
             config = config.with_tls(load(reactor, &self.authorities).await?);
         }
         let mut transport = Transport::start(&config, &address, &address, &mut wire)?;
-        let opening = connect(reactor, Lane::Credentials, &address, |_| {});
+        let opening = connect(reactor, Lane::Credentials, &address, TcpOptions::default(), |_| {});
         let Some(socket) = before(reactor.sleep(CONNECT_TIME), opening).await else {
             return Err(late("no connection", CONNECT_TIME));
         };

@@ -22,7 +22,7 @@ use std::path::Path;
 
 #[cfg(feature = "tls")]
 pub use certificates::Certificates;
-pub use sockets::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, configure_tcp};
+pub use sockets::configure_tcp;
 pub(crate) use token::read_token;
 
 use crate::ClientError;

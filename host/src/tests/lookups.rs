@@ -13,6 +13,7 @@ use crate::credentials::sources::{CredentialSources, Provider};
 use crate::dns::{Records, Resolver as _};
 use crate::reactor::{Lane, Reactor};
 use crate::runtime::Socket;
+use sdam_core::config::TcpOptions;
 use sdam_core::dns::{NameServers, Question};
 use sdam_core::time::Instant;
 
@@ -51,7 +52,7 @@ impl Reactor for Babble {
         Ok(work())
     }
 
-    async fn open_tcp(&self, _: SocketAddr) -> io::Result<Self> {
+    async fn open_tcp(&self, _: SocketAddr, _: TcpOptions) -> io::Result<Self> {
         Ok(self.clone())
     }
 

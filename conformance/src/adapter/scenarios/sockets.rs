@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use sdam_core::config::{self, TcpOptions};
 use socket2::Socket;
 
 use super::Test;
@@ -21,16 +22,18 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
         Test::new("sockets::peers_are_asked_for_signs_of_life", signs_of_life),
         Test::new("sockets::proxies_are_asked_for_signs_of_life", through_a_proxy)
             .with(Part::Microsocks),
+        Test::new("sockets::peers_are_given_up_as_soon_as_the_options_say", given_up),
     ]
 }
 
 /// The options of a socket that leads to a server.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Options {
     keepalive: bool,
     idle: Duration,
     interval: Duration,
     probes: u32,
+    user_timeout: Option<Duration>,
     nodelay: bool,
 }
 
@@ -40,6 +43,7 @@ const EXPECTED: Options = Options {
     idle: Duration::from_secs(120),
     interval: Duration::from_secs(10),
     probes: 9,
+    user_timeout: None,
     nodelay: true,
 };
 
@@ -49,24 +53,47 @@ const STREAMS: usize = 3;
 fn signs_of_life<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let deployment = Deployment::start(1)?;
     let server = deployment.0.addresses()[0];
-    configured(fixture, &direct(server), server)
+    configured(fixture, &direct(server), server, TcpOptions::default(), EXPECTED)
 }
 
 fn through_a_proxy<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let (deployment, proxy) = (Deployment::start(1)?, Proxy::start(None)?);
     let server = deployment.0.addresses()[0];
     let uri = format!("{}&proxyHost=127.0.0.1&proxyPort={}", direct(server), proxy.port());
-    configured(fixture, &uri, SocketAddr::from(([127, 0, 0, 1], proxy.port())))
+    let peer = SocketAddr::from(([127, 0, 0, 1], proxy.port()));
+    configured(fixture, &uri, peer, TcpOptions::default(), EXPECTED)
 }
 
-fn configured<A: Adapter>(fixture: &Fixture<A>, uri: &str, peer: SocketAddr) -> Outcome {
-    let client = fixture.client(&format!("{uri}&heartbeatFrequencyMS=500"))?;
+fn given_up<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let deployment = Deployment::start(1)?;
+    let server = deployment.0.addresses()[0];
+    let tcp = TcpOptions::noticing_within(Duration::from_secs(4));
+    let expected = Options {
+        idle: Duration::from_secs(2),
+        interval: Duration::from_secs(1),
+        probes: 2,
+        user_timeout: Some(Duration::from_secs(4)),
+        ..EXPECTED
+    };
+    configured(fixture, &direct(server), server, tcp, expected)
+}
+
+fn configured<A: Adapter>(
+    fixture: &Fixture<A>,
+    uri: &str,
+    peer: SocketAddr,
+    tcp: TcpOptions,
+    expected: Options,
+) -> Outcome {
+    let uri = format!("{uri}&heartbeatFrequencyMS=500");
+    let asked = config::Options::builder().uri(&uri)?.tcp(tcp).build()?;
+    let (client, _events) = fixture.adapter.client(asked)?;
     fixture.ping(&client)?;
     // One that has just been connected has none of them yet.
     let end = Instant::now() + 2 * GRACE;
     loop {
         let found = sockets(peer)?.iter().map(options).collect::<io::Result<Vec<_>>>()?;
-        let other = found.iter().find(|options| **options != EXPECTED);
+        let other = found.iter().find(|options| **options != expected);
         if found.len() >= STREAMS && other.is_none() {
             break;
         }
@@ -110,6 +137,7 @@ fn options(socket: &Socket) -> io::Result<Options> {
         idle: socket.tcp_keepalive_time()?,
         interval: socket.tcp_keepalive_interval()?,
         probes: socket.tcp_keepalive_retries()?,
+        user_timeout: socket.tcp_user_timeout()?,
         nodelay: socket.tcp_nodelay()?,
     })
 }

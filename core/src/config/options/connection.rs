@@ -157,6 +157,134 @@ impl ProxyOptions {
     }
 }
 
+/// The patience of TCP sockets with a peer, a server or a proxy, of which nothing comes any more.
+///
+/// A partition that swallows every packet says nothing to either end. The operating system finds it
+/// in two ways: it probes a connection over which nothing comes (keepalive), and it sends again
+/// what was not acknowledged. Both are as patient by default as drivers agree to be, so that
+/// the monitors find such a partition first, by the time limit of their checks. With
+/// [`noticing_within`](Self::noticing_within), connections of monitors and pools break sooner.
+///
+/// No connection string has these options, as no specification names them. Linux and Android have
+/// all of them; other systems have those of keepalive only. Sockets that a dialer of the
+/// application opens have none.
+///
+/// ```
+/// use std::time::Duration;
+/// use sdam_core::config::{Options, TcpOptions};
+///
+/// let tcp = TcpOptions::noticing_within(Duration::from_secs(4));
+/// let options = Options::builder().uri("mongodb://a.example")?.tcp(tcp).build()?;
+/// assert_eq!(options.tcp().user_timeout, Some(Duration::from_secs(4)));
+/// # Ok::<(), sdam_core::config::OptionsError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpOptions {
+    /// The time that nothing comes over a connection before its peer is probed, in whole seconds
+    /// from 1 to 32,767; by default 120 s, as load balancers and firewalls forget a connection
+    /// after some minutes of silence.
+    pub keepalive_idle: Duration,
+    /// The time from one probe to the next, in whole seconds from 1 to 32,767; by default 10 s.
+    pub keepalive_interval: Duration,
+    /// The number of unanswered probes after which the connection breaks, from 1 to 127; by default
+    /// 9.
+    pub keepalive_probes: u32,
+    /// The time that sent bytes, or probes, may stay unacknowledged before the connection breaks
+    /// (`TCP_USER_TIMEOUT`), from 1 s to 2,147,483 s; by default the system decides, which takes a
+    /// quarter of an hour on Linux. It takes the place of the number of probes.
+    pub user_timeout: Option<Duration>,
+}
+
+/// The most that Linux takes for both times of keepalive, in seconds.
+const MAX_KEEPALIVE: Duration = Duration::from_secs(32_767);
+
+/// The shortest and the longest `TCP_USER_TIMEOUT`: the system counts in milliseconds, in 31 bits.
+const USER_TIMEOUTS: (Duration, Duration) =
+    (Duration::from_secs(1), Duration::from_secs(2_147_483));
+
+impl Default for TcpOptions {
+    fn default() -> Self {
+        Self {
+            keepalive_idle: Duration::from_secs(120),
+            keepalive_interval: Duration::from_secs(10),
+            keepalive_probes: 9,
+            user_timeout: None,
+        }
+    }
+}
+
+impl TcpOptions {
+    /// Returns options with which a connection breaks when nothing has come for about `limit`,
+    /// whether something was sent meanwhile or not.
+    ///
+    /// Probes begin after half of that time, and cost one small packet each way per second or per
+    /// eighth of `limit`. A limit of 4 s suits a data centre; one shorter than pauses that the
+    /// network or a suspended machine may have breaks connections that were well. Limits below 2 s
+    /// are taken for 2 s, as systems count probes in seconds, and those above 32,767 s for that.
+    pub fn noticing_within(limit: Duration) -> Self {
+        let limit = limit.clamp(Duration::from_secs(2), MAX_KEEPALIVE);
+        let idle = limit.as_secs() / 2;
+        let interval = (limit.as_secs() / 8).max(1);
+        let probes = (limit.as_secs() - idle) / interval;
+        Self {
+            keepalive_idle: Duration::from_secs(idle),
+            keepalive_interval: Duration::from_secs(interval),
+            keepalive_probes: u32::try_from(probes).unwrap_or(u32::MAX),
+            user_timeout: Some(limit),
+        }
+    }
+
+    /// Replaces [`keepalive_idle`](Self::keepalive_idle).
+    #[must_use]
+    pub const fn with_keepalive_idle(mut self, keepalive_idle: Duration) -> Self {
+        self.keepalive_idle = keepalive_idle;
+        self
+    }
+
+    /// Replaces [`keepalive_interval`](Self::keepalive_interval).
+    #[must_use]
+    pub const fn with_keepalive_interval(mut self, keepalive_interval: Duration) -> Self {
+        self.keepalive_interval = keepalive_interval;
+        self
+    }
+
+    /// Replaces [`keepalive_probes`](Self::keepalive_probes).
+    #[must_use]
+    pub const fn with_keepalive_probes(mut self, keepalive_probes: u32) -> Self {
+        self.keepalive_probes = keepalive_probes;
+        self
+    }
+
+    /// Replaces [`user_timeout`](Self::user_timeout).
+    #[must_use]
+    pub const fn with_user_timeout(mut self, user_timeout: Option<Duration>) -> Self {
+        self.user_timeout = user_timeout;
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), OptionsError> {
+        let keepalive = |option, time: Duration| {
+            let (least, most) = (Duration::from_secs(1), MAX_KEEPALIVE);
+            match time.subsec_nanos() == 0 && (least..=most).contains(&time) {
+                true => Ok(()),
+                false => Err(OptionsError::Keepalive { option, time }),
+            }
+        };
+        keepalive("the idle time of TCP keepalive", self.keepalive_idle)?;
+        keepalive("the interval of TCP keepalive", self.keepalive_interval)?;
+        if !(1..=127).contains(&self.keepalive_probes) {
+            return Err(OptionsError::KeepaliveProbes(self.keepalive_probes));
+        }
+        match self.user_timeout {
+            Some(time) if !(USER_TIMEOUTS.0..=USER_TIMEOUTS.1).contains(&time) => {
+                Err(OptionsError::UserTimeout(time))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The source of the seed list: what `mongodb+srv://` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -85,6 +85,20 @@ pub enum OptionsError {
         /// Its length in bytes.
         length: usize,
     },
+    /// A time of TCP keepalive that systems do not take.
+    #[error("{option} is {time:?}; it must be a whole number of seconds from 1 to 32767")]
+    Keepalive {
+        /// Which of them.
+        option: &'static str,
+        /// Its value.
+        time: Duration,
+    },
+    /// A number of probes that systems do not take.
+    #[error("the number of probes of TCP keepalive is {0}; it must be from 1 to 127")]
+    KeepaliveProbes(u32),
+    /// A `TCP_USER_TIMEOUT` that breaks connections that are well, or that systems do not take.
+    #[error("the user timeout of TCP is {0:?}; it must be from 1 s to 2147483 s, or be left out")]
+    UserTimeout(Duration),
     /// A pool that would keep more connections than it may have.
     #[error("minPoolSize is {min}; at most maxPoolSize, which is {max}, is allowed")]
     MinPoolSize {

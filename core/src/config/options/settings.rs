@@ -66,6 +66,7 @@ impl Settings {
         }
         self.tls_options.as_ref().map_or(Ok(()), TlsOptions::check)?;
         self.proxy.as_ref().map_or(Ok(()), ProxyOptions::check)?;
+        self.tcp.check()?;
         self.pool.check()?;
         self.write_concern.check()
     }

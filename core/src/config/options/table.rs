@@ -20,7 +20,7 @@ use super::value::{
 };
 use super::{
     MonitoringMode, OpeningHello, Options, OptionsBuilder, PoolOptions, ProxyOptions, ServerApi,
-    SrvOptions, TlsOptions, meaning,
+    SrvOptions, TcpOptions, TlsOptions, meaning,
 };
 use crate::config::metadata::MAX_APPLICATION_NAME_LEN;
 use crate::config::{
@@ -269,6 +269,9 @@ options! {
         "proxyUsername" => value!(TEXT, proxy: username),
         "proxyPassword" => value!(TEXT, proxy: password).in_form(Form::Secret),
     }
+
+    /// the patience of TCP sockets with a peer that falls silent.
+    tcp: TcpOptions = TcpOptions::default() => get copy, set copy {}
 
     /// the size and patience of each server's pool.
     pool: PoolOptions = PoolOptions::default() => get whole, set whole {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     MAX_SEEDS, MonitoringMode, Notice, OpeningHello, Options, OptionsBuilder, OptionsError,
-    ServerApi, ServerApiVersion, Warning,
+    ServerApi, ServerApiVersion, TcpOptions, Warning,
 };
 use crate::config::ServerAddress;
 use crate::config::metadata::{DriverInfo, Environment, MetadataError, Os};
@@ -180,6 +180,37 @@ fn values_out_of_range_are_refused_by_name() {
     assert_eq!(empty, Err(OptionsError::EmptyReplicaSet));
     let name = with_seeds(&["a"]).app_name("x".repeat(129)).build();
     assert_eq!(name, Err(MetadataError::ApplicationName(129).into()));
+}
+
+#[test]
+fn options_of_tcp_are_those_that_systems_take() {
+    let built = |tcp| with_seeds(&["a"]).tcp(tcp).build();
+    let seconds = Duration::from_secs;
+    let tcp = with_seeds(&["a"]).build().unwrap().tcp();
+    assert_eq!((tcp.keepalive_idle, tcp.keepalive_interval), (seconds(120), seconds(10)));
+    assert_eq!((tcp.keepalive_probes, tcp.user_timeout), (9, None));
+    for limit in [0, 1999, 2000, 4999, 25_000, 210_000, 32_767_000, u64::MAX] {
+        let limit = Duration::from_millis(limit);
+        let tcp = built(TcpOptions::noticing_within(limit)).unwrap().tcp();
+        let probing = tcp.keepalive_interval * tcp.keepalive_probes;
+        let least = tcp.keepalive_idle + tcp.keepalive_interval;
+        assert!(least <= tcp.user_timeout.unwrap(), "there is time for a probe: {tcp:?}");
+        assert!(tcp.keepalive_idle + probing <= tcp.user_timeout.unwrap(), "{tcp:?}");
+    }
+    for idle in [Duration::ZERO, Duration::from_millis(1500), seconds(32_768)] {
+        let error = built(tcp.with_keepalive_idle(idle)).unwrap_err().to_string();
+        let must = "must be a whole number of seconds from 1 to 32767";
+        assert_eq!(error, format!("the idle time of TCP keepalive is {idle:?}; it {must}"));
+        assert!(built(tcp.with_keepalive_interval(idle)).is_err());
+    }
+    for probes in [0, 128] {
+        let error = built(tcp.with_keepalive_probes(probes)).unwrap_err();
+        assert_eq!(error, OptionsError::KeepaliveProbes(probes));
+    }
+    for time in [Duration::from_millis(999), seconds(2_147_484)] {
+        let error = built(tcp.with_user_timeout(Some(time))).unwrap_err();
+        assert_eq!(error, OptionsError::UserTimeout(time));
+    }
 }
 
 /// URI Options, "connectTimeoutMS": 0 means no timeout.

@@ -119,8 +119,8 @@ impl Topology {
         }
         self.clear_pool(server, failure, cause, out);
         // "Drivers cancel in-progress monitor checks"; the next one is not hastened, unless an
-        // operation waits.
-        let needed = !self.waiters.is_empty();
+        // operation waits, or checks are eager.
+        let needed = !self.waiters.is_empty() || self.options.eager_checks();
         let cancelled = self.with_monitor(server, out, |monitor, ctx| {
             let is_checking = !monitor.is_sleeping();
             monitor.cancel_check(ctx);

@@ -25,6 +25,7 @@ impl Topology {
                 (Arc::new(current.failed(self.now.judged, failure.clone())), Some(failure))
             }
         };
+        let is_news = !current.same_as(&server);
         if let Some(member) = self.members.get_mut(&id) {
             member.checked(failure.is_none(), self.now.judged);
         }
@@ -34,6 +35,9 @@ impl Topology {
         {
             self.publish(update, out);
             self.note_possible_primary(&server);
+            if is_news {
+                self.follow_hints(&server, out);
+            }
         }
         // It answers, but is of no use: of another set than asked for, or a stale primary.
         let is_refused = failure.is_none()
@@ -58,6 +62,25 @@ impl Topology {
                 monitor.request_check(ctx.now.judged);
             }
         });
+    }
+
+    /// Checks Unknown servers that another member names soon, if checks are eager: what it knows
+    /// of them may be newer than what their monitors do.
+    fn follow_hints(&mut self, member: &ServerDescription, out: &mut Vec<Action>) {
+        if !self.options.eager_checks() || self.scans() {
+            return;
+        }
+        let named = |server: &ServerDescription| {
+            server.server_type == ServerType::Unknown
+                && server.address != member.address
+                && member.members().chain(&member.primary).any(|it| *it == server.address)
+        };
+        let servers = self.description.servers();
+        let hinted: Vec<_> =
+            servers.iter().filter(|server| named(server)).map(|server| server.id).collect();
+        for id in hinted {
+            self.with_monitor(id, out, |monitor, ctx| monitor.request_check(ctx.now.judged));
+        }
     }
 
     /// Publishes an updated description, tells what has changed, and starts and stops monitors.

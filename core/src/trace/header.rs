@@ -34,6 +34,8 @@ struct Besides {
     rescan_interval: Option<Duration>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     single_threaded: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    eager_checks: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     server_api: Option<Api>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -130,6 +132,7 @@ impl Besides {
             },
             rescan_interval: is_srv.then(|| options.rescan_interval()),
             single_threaded: options.is_single_threaded(),
+            eager_checks: options.eager_checks(),
             server_api: options.server_api().map(|api| {
                 let ServerApi { version: ServerApiVersion::V1, strict, deprecation_errors } = api;
                 Api { strict, deprecation_errors }
@@ -147,7 +150,7 @@ impl Besides {
         let map = rules.and_then(AddressMap::new);
         let map = map.map_err(|error| LineError::malformed("the address map", &error))?;
         let mut builder = Options::builder().uri(uri)?.address_map(map);
-        builder = builder.single_threaded(self.single_threaded);
+        builder = builder.single_threaded(self.single_threaded).eager_checks(self.eager_checks);
         if let Some(Api { strict, deprecation_errors }) = self.server_api {
             let version = ServerApiVersion::V1;
             builder = builder.server_api(ServerApi { version, strict, deprecation_errors });

@@ -1,5 +1,6 @@
 //! The topology machine, driven through its public interface in virtual time.
 
+mod eager;
 mod extremes;
 mod findings;
 mod fixture;

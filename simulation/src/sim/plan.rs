@@ -175,6 +175,8 @@ impl ClientPlan {
             .direct_connection(direct.is_some())
             .heartbeat_frequency(Duration::from_millis(heartbeat))
             .connect_timeout(Duration::from_millis(connect))
+            // Not drawn, so that seeds show what they have shown before there was this option.
+            .eager_checks(connect == 5_000)
             .monitoring_mode(random.pick(&modes))
             .opening_hello(random.pick(&[OpeningHello::OpMsg, OpeningHello::OpQuery]))
             .retry_writes(documents.retry_writes)

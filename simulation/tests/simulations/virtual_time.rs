@@ -11,6 +11,7 @@ use std::time::Duration;
 use failover::failover;
 use sdam_cluster::{Input, MemberId};
 use sdam_core::config::{Options, ReadMode, ReadPreference};
+use sdam_core::description::ServerType;
 use sdam_core::selection::Criteria;
 use sdam_simulation::virtual_time::Simulation;
 
@@ -69,4 +70,47 @@ fn a_read_finds_another_member_when_all_but_one_are_down() {
     assert!(simulation.run(Duration::from_secs(60)));
     assert_eq!(found.load(Ordering::Relaxed), 1);
     drop(client);
+}
+
+/// Returns how long after its restart a killed member is used again, in many simulations.
+fn found_again(eager: bool) -> Vec<Duration> {
+    let mut found = Vec::new();
+    for seed in 0..60 {
+        let mut simulation = Simulation::new(seed);
+        let options = Options::builder().uri(simulation.uri()).unwrap().eager_checks(eager);
+        let client = simulation.client(options.build().unwrap()).unwrap();
+        simulation.run_for(Duration::from_secs(30));
+        let member = MemberId(usize::try_from(seed % 3).unwrap());
+        simulation.inject(Input::Kill { member });
+        // mongod takes some seconds to be there again, and never the same time.
+        simulation.run_for(Duration::from_millis(1500 + seed * 97));
+        simulation.inject(Input::Start { member });
+        let (time, restarted) = (simulation.time(), simulation.time().elapsed());
+        let (told, seen) = (Arc::new(std::sync::Mutex::new(None)), client.clone());
+        let tell = Arc::clone(&told);
+        simulation.spawn(async move {
+            let mut views = seen.watch_topology();
+            while let Some(view) = views.next().await {
+                if view.servers().iter().all(|it| it.server_type != ServerType::Unknown) {
+                    *tell.lock().unwrap() = Some(time.elapsed() - restarted);
+                    return;
+                }
+            }
+        });
+        assert!(simulation.run(Duration::from_secs(60)));
+        found.push(told.lock().unwrap().unwrap());
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_member_that_restarts_is_used_again_within_600_ms_by_eager_checks() {
+    let (eager, default) = (found_again(true), found_again(false));
+    let median = |found: &[Duration]| found[found.len() / 2];
+    println!("eager {:?}, default {:?}", median(&eager), median(&default));
+    assert!(median(&eager) < Duration::from_millis(600), "{eager:?}");
+    assert!(median(&default) > Duration::from_secs(2), "the option makes no difference");
+    // A pause is an eighth of at most 9 s, and a quarter of that.
+    assert!(*eager.last().unwrap() < Duration::from_millis(1600), "{eager:?}");
 }

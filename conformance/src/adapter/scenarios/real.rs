@@ -4,7 +4,11 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
+use sdam_core::config::{Options, ServerAddress};
+use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Stage as At};
+use sdam_core::pool::PoolEvent;
+use sdam_core::topology::EventKind;
 use sdam_host::{Client, ErrorKind};
 
 use super::Test;
@@ -20,7 +24,12 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
         Test::new("real::servers_are_known_by_their_certificates", tls).of(Feature::Tls),
         Test::new("real::a_server_is_reached_over_its_unix_socket", unix).of(Feature::UnixSockets),
         Test::new("real::a_step_down_is_followed", step_down),
+        Test::new(
+            "real::a_write_waits_for_the_news_of_an_election_and_for_nothing_else",
+            first_write,
+        ),
         Test::new("real::a_primary_that_is_killed_is_replaced_and_returns", kill),
+        Test::new("real::a_member_that_restarts_is_found_by_eager_checks", restart),
     ];
     tests.into_iter().map(|test| test.with(Part::Mongod)).collect()
 }
@@ -105,6 +114,15 @@ fn step_down<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let real = real(fixture)?;
     let client = fixture.client(&real.uri(""))?;
     let old = primary_of(&*fixture.view(&client, is_whole)?);
+    ask_to_step_down(fixture, &client)?;
+    fixture.view(&client, |view| {
+        let new = primary_of(view);
+        new.is_some() && new != old
+    })?;
+    list(fixture, &client)
+}
+
+fn ask_to_step_down<A: Adapter>(fixture: &Fixture<A>, client: &Client<A::Runtime>) -> Outcome {
     // A member that has not caught up may keep the primary from it, so that it is forced.
     // It stays away for as long as another election may take on a machine that is busy.
     let command = rawdoc! { "replSetStepDown": 20, "secondaryCatchUpPeriodSecs": 2, "force": true };
@@ -114,11 +132,51 @@ fn step_down<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         let is_none = error.code().is_some_and(|code| [189, 10107, 11602].contains(&code));
         ensure!(is_none || error.kind() == ErrorKind::Network, "{error:?}");
     }
-    fixture.view(&client, |view| {
-        let new = primary_of(view);
-        new.is_some() && new != old
-    })?;
-    list(fixture, &client)
+    Ok(())
+}
+
+/// The new primary tells that it is one without being asked, and the write that waits takes a
+/// connection to it then: it waits neither for a check of its own nor for a pause.
+fn first_write<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let real = real(fixture)?;
+    let uri = real.uri("").replace("&heartbeatFrequencyMS=500", "");
+    let (client, mut events) = fixture.subject(&uri)?;
+    fixture.view(&client, is_whole)?;
+    while events.try_next().is_some() {}
+    ask_to_step_down(fixture, &client)?;
+    let insert = rawdoc! { "insert": "first", "documents": [{ "at": 1 }] };
+    let end = client.now() + GRACE;
+    // The old primary may be tried once more, and says that it is none.
+    while let Err(error) = fixture.block_on(client.run_command("app", &insert)) {
+        ensure!(client.now() < end, "{error:?}");
+    }
+    let mut told: Option<(ServerAddress, bool)> = None;
+    let (mut last_heartbeat, mut is_checked_out) = (None, false);
+    while let Some(event) = events.try_next() {
+        match event.kind {
+            EventKind::ServerHeartbeatSucceeded { address, awaited, .. } => {
+                last_heartbeat = Some((address, awaited));
+            }
+            EventKind::ServerDescriptionChanged { new, .. }
+                if new.server_type == ServerType::RsPrimary =>
+            {
+                (told, is_checked_out) = (last_heartbeat.take(), false);
+                let by = told.as_ref().map(|(address, _)| address);
+                ensure!(by == Some(&new.address), "{by:?} has told of {}", new.address);
+            }
+            EventKind::Pool { address, event: PoolEvent::ConnectionCheckOutStarted, .. }
+                if told.as_ref().is_some_and(|(primary, _)| *primary == address) =>
+            {
+                is_checked_out = true;
+            }
+            _ => {}
+        }
+    }
+    let (primary, awaited) = told.ok_or("no new primary was told of")?;
+    ensure!(awaited, "{primary} was asked, and did not tell by itself");
+    ensure!(is_checked_out, "nothing was checked out of {primary}");
+    fixture.block_on(client.close());
+    Ok(())
 }
 
 fn kill<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
@@ -134,4 +192,37 @@ fn kill<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     real.set.restart(index)?;
     client.request_check();
     fixture.view(&client, is_whole).map(drop)
+}
+
+/// A server that is down is checked four times before any other has been silent for two heartbeats
+/// of 10 s, and is used again when it is back.
+fn restart<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let mut real = real(fixture)?;
+    let uri = real.uri("").replace("&heartbeatFrequencyMS=500", "");
+    let options = Options::builder().uri(&uri)?.eager_checks(true).build()?;
+    let (client, mut events) = fixture.adapter.client(options)?;
+    fixture.view(&client, is_whole)?;
+    let index = (real.set.wait_for_primary(ELECTION_LIMIT)? + 1) % real.set.members().len();
+    let killed = real.set.members()[index].advertised();
+    while events.try_next().is_some() {}
+    real.set.kill(index)?;
+    let (mut failed, mut heartbeats) = (0, 0);
+    while failed < 4 {
+        match fixture.block_on(events.next()).ok_or("the client was closed")?.kind {
+            EventKind::ServerHeartbeatFailed { address, .. } if address == killed => failed += 1,
+            EventKind::ServerHeartbeatSucceeded { .. } => heartbeats += 1,
+            _ => {}
+        }
+    }
+    // Without the option, 20 s pass before the fourth check: two heartbeats of each other member.
+    ensure!(heartbeats < 4, "{heartbeats} heartbeats of others came first");
+    real.set.restart(index)?;
+    let restarted = client.now();
+    fixture.view(&client, |view| {
+        let server = view.server(&killed);
+        server.is_some_and(|server| server.server_type != ServerType::Unknown)
+    })?;
+    println!("{}: used again after {:?}", fixture.adapter.name(), client.now() - restarted);
+    fixture.block_on(client.close());
+    Ok(())
 }

@@ -217,6 +217,19 @@ options! {
         "serverMonitoringMode" => value!(Allowed::any("auto, stream or poll"), monitoring_mode),
     }
 
+    /// whether a server that is Unknown is checked before heartbeatFrequencyMS has passed if
+    /// something hints that it is back, by default not; it counts outside the single-threaded mode
+    /// only.
+    ///
+    /// Hints are a connection that was refused, which says that the machine is there and the server
+    /// will be; a reply of another member that is news and names the server; and an operation that
+    /// has found its connection broken. There are 500 ms and up to a fourth more between two
+    /// checks of a server, and as an outage lasts, an eighth of its length, up to
+    /// heartbeatFrequencyMS. A server that restarts is used again a few hundred milliseconds after
+    /// it listens, in place of 5 s on average with the default frequency. Each client asks a machine
+    /// whose server is down for that many connections more: some 30 in the first minute.
+    eager_checks: bool = false => get copy, set copy, traced {}
+
     /// the Stable API that every command declares.
     server_api: Option<ServerApi> = None => get copy, set some<ServerApi>, traced {}
 

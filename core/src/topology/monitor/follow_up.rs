@@ -5,11 +5,21 @@
 //! depart from that where a retry lies less than minHeartbeatFrequencyMS back: a server, or
 //! something in between, that answers one hello per connection and hangs up is known again each
 //! time, and would be connected to without end.
+//!
+//! [`Options::eager_checks`](crate::config::Options::eager_checks) is our own: a server whose
+//! connections are refused is checked again sooner than heartbeatFrequencyMS says, and never sooner
+//! than minHeartbeatFrequencyMS does.
 
-use super::{Context, Monitor, Phase};
+use std::time::Duration;
+
+use super::{Context, Identity, Monitor, Phase};
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::description::TopologyVersion;
+use crate::rng::Rng;
 use crate::time::Instant;
+
+/// The share of an outage that passes until the next eager check: an eighth.
+const EAGER_SHARE: u32 = 8;
 
 /// The step that follows the end of a check.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -64,8 +74,26 @@ impl Monitor {
 
     pub(super) fn pause(&mut self, ctx: &Context<'_>) {
         let options = ctx.options;
-        let until =
-            (!options.is_single_threaded()).then(|| ctx.now.clock + options.heartbeat_frequency());
+        let frequency = options.heartbeat_frequency();
+        let until = (!options.is_single_threaded()).then(|| {
+            let pause = self.eager_pause(ctx).map_or(frequency, |pause| pause.min(frequency));
+            ctx.now.clock + pause
+        });
         self.phase = Phase::Sleeping { until };
+    }
+
+    /// The time to the next check of a server that refuses connections, if checks are eager: in
+    /// proportion to how long it has done so, so that an outage seems longer than it was by a
+    /// share that stays the same, and checks become rare while it lasts. All clients of a server
+    /// are refused at the same moment; that they ask again at different ones is what the random
+    /// part is for.
+    fn eager_pause(&self, ctx: &Context<'_>) -> Option<Duration> {
+        let since = self.refused.filter(|_| ctx.options.eager_checks())?;
+        let pause = MIN_HEARTBEAT_FREQUENCY.max((ctx.now.clock - since) / EAGER_SHARE);
+        let Identity { server, .. } = self.identity;
+        let seed =
+            ctx.topology.0 ^ server.0 ^ u64::from(ctx.now.clock.since_origin().subsec_nanos());
+        let part = u32::try_from(Rng::new(seed).next_u64() % 256).unwrap_or_default();
+        Some(pause + pause * part / 1024)
     }
 }

@@ -60,6 +60,9 @@ pub(crate) struct Monitor {
     ended: Option<Instant>,
     /// The time when a network error was last followed by another check at once, or will be.
     retried: Option<Instant>,
+    /// Since when every connection was refused, if the last one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<Instant>,
     #[serde(skip)]
     cuts: Cuts,
 }
@@ -98,6 +101,7 @@ impl Monitor {
             last: None,
             ended: checked,
             retried: None,
+            refused: None,
             cuts: Cuts::default(),
         }
     }
@@ -362,6 +366,7 @@ impl Monitor {
             Some(_) | None => Next::Pause,
         };
         self.ended = Some(ctx.now.clock);
+        self.refused = None;
         self.phase = Phase::Ended { next };
         let Identity { server, ref address, .. } = self.identity;
         ctx.emit(EventKind::ServerHeartbeatSucceeded {
@@ -395,6 +400,10 @@ impl Monitor {
             _ => self.cuts = Cuts::default(),
         }
         self.ended = Some(ctx.now.clock);
+        self.refused = match (failure.stage, &failure.cause) {
+            (Stage::Connect, Cause::Refused) => self.refused.or(self.ended),
+            _ => None,
+        };
         let next = if failure.is_network_error() { Next::RetryIfKnown } else { Next::Pause };
         self.phase = Phase::Ended { next };
         let Identity { server, ref address, .. } = self.identity;

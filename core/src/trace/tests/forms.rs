@@ -174,6 +174,7 @@ fn options_are_read_as_far_as_a_topology_looks_at_them() {
         plain("mongodb://a/?tls=true&serverMonitoringMode=poll&connectTimeoutMS=0").server_api(api),
         plain("mongodb://[::1]/?directConnection=true").single_threaded(true),
         plain("mongodb://a/?loadBalanced=true"),
+        plain("mongodb://a,b/?replicaSet=rs").eager_checks(true),
         plain("mongodb://a").opening_hello(OpeningHello::OpQuery),
         plain("mongodb://a").heartbeat_frequency(Duration::from_micros(700_001)),
     ];

@@ -1,6 +1,7 @@
 //! `sdam`: watches a MongoDB deployment from the command line, records it, replays that, makes it
 //! small, a page and a test of it; checks what other drivers log of one; finds the promises that a
-//! server does not keep; leads clients to one, or plays one; tells Prometheus of one.
+//! server does not keep; leads clients to one, or plays one; tells Prometheus of one; says what a fleet
+//! of clients costs one.
 
 mod check_log;
 mod cluster;
@@ -14,6 +15,7 @@ mod file;
 mod finding;
 #[cfg(test)]
 mod fixture;
+mod footprint;
 mod lint;
 mod manual;
 mod news;
@@ -90,6 +92,7 @@ enum Command {
     Cluster(Box<cluster::Args>),
     Tunnel(Box<tunnel::Args>),
     Exporter(exporter::Args),
+    Footprint(footprint::Args),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
 }
@@ -143,6 +146,9 @@ fn main() -> ExitCode {
         }
         Command::Exporter(args) => {
             conclude(exporter::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
+        }
+        Command::Footprint(args) => {
+            conclude(footprint::run(&args).map_err(|error| (error.exit_code(), error.to_string())))
         }
         Command::Completions(args) => conclude(
             manual::complete(&args).map_err(|error| (error.exit_code(), error.to_string())),

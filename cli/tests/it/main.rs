@@ -4,6 +4,7 @@ mod arguments;
 mod check_log;
 mod cluster;
 mod exporter;
+mod footprint;
 mod last_night;
 mod lint;
 mod status;

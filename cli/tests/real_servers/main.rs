@@ -4,6 +4,7 @@
 //! Scenarios on a replica set share one set for each version, one after the other, as starting a
 //! set takes longer than most scenarios; a scenario that fails takes its set with it.
 
+mod footprint;
 mod last_night;
 mod lint;
 mod local_ports;
@@ -67,6 +68,10 @@ fn main() -> ExitCode {
     if let Some((binary, _)) = sets.last() {
         let (name, binary) = (format!("{}::last_night", binary.version()), binary.clone());
         trials.push(Trial::test(name, move || report(last_night::last_night(&binary))));
+    }
+    if let Some((binary, _)) = sets.last() {
+        let (name, binary) = (format!("{}::what_clients_cost", binary.version()), binary.clone());
+        trials.push(Trial::test(name, move || report(footprint::what_clients_cost(&binary))));
     }
     for (name, scenario) in scenarios::ON_THEIR_OWN {
         for (binary, _) in &sets {

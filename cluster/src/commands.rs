@@ -8,6 +8,7 @@ use sdam_core::wire::{Flags, Message};
 
 use super::command_error::CommandError;
 use super::connection::Then;
+use super::data::read_concern;
 use super::fail_point::{FailPoint, Injection, Name};
 use super::member::Role;
 use super::model::{Action, Cluster, ConnectionId};
@@ -175,10 +176,12 @@ impl Cluster {
         request: &Request<'_>,
         out: &mut Vec<Action>,
     ) -> Result<Vec<RawDocumentBuf>, CommandError> {
-        if self.options.keeps_data
-            && let Some(replies) = self.keep(now, member, request)
-        {
-            return replies;
+        if self.options.keeps_data {
+            let version = self.process(member).map_or(self.options.version, |it| it.version);
+            read_concern::check(request.command_name(), request.body, version)?;
+            if let Some(replies) = self.keep(now, member, request) {
+                return replies;
+            }
         }
         let Some(process) = self.process_mut(member) else {
             return Ok(Vec::new());

@@ -14,9 +14,9 @@ use super::event::ClientName;
 use super::fail_point::Injection;
 use super::model::{Action, Cluster, ConnectionId};
 use super::options::MemberId;
-use super::protocol::{Hello, ReplyForm, ReplyTo, Request};
+use super::protocol::{Hello, ReplyForm, ReplyTo, Request, check_length};
 use super::rate_limit::Admission;
-use super::server::MAX_PENDING_OUTPUT;
+use super::reply;
 
 /// The number of bytes that a client may send that are not answered yet: an unfinished request, or
 /// requests behind one that waits. Who sends more is disconnected.
@@ -370,10 +370,9 @@ impl Cluster {
         };
         let request_id = process.next_request_id();
         self.append_times(now, &mut document);
-        if document.as_bytes().len() > MAX_PENDING_OUTPUT {
-            // It repeats what the client has said, of which there is too much to be sent at all.
-            self.close(id, out);
-            return 0;
+        if let Err(error) = check_length(&document) {
+            document = reply::error(&error);
+            self.append_times(now, &mut document);
         }
         let mut bytes = Vec::new();
         match reply_to.form {

@@ -23,7 +23,7 @@ use super::listening::{BACKLOG, accept, bind, socket_address};
 use super::model::{Action, Cluster, ConnectionId, Input};
 use super::options::{MemberId, MemberOptions};
 use super::reconfig::Change;
-use super::server::MAX_PENDING_OUTPUT;
+use super::server::{MAX_PENDING_IN_ALL, MAX_PENDING_OUTPUT, PENDING_SHARE};
 use super::socket::{Conversation, Report};
 use super::truth::Truth;
 
@@ -286,8 +286,13 @@ impl Engine {
             return;
         };
         let length = bytes.len();
-        let before = socket.pending.fetch_add(length, Ordering::Relaxed);
-        if before + length > MAX_PENDING_OUTPUT {
+        let pending = socket.pending.fetch_add(length, Ordering::Relaxed) + length;
+        let in_all = || -> usize {
+            self.sockets.values().map(|it| it.pending.load(Ordering::Relaxed)).sum()
+        };
+        let is_too_much = pending > MAX_PENDING_OUTPUT
+            || (pending > PENDING_SHARE && in_all() > MAX_PENDING_IN_ALL);
+        if is_too_much {
             socket.task.abort();
             self.ended(connection);
         } else {

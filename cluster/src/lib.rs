@@ -74,6 +74,9 @@ pub use options::{
     MIN_ELECTION_TIMEOUT, MemberId, MemberOptions, OptionsError, ServerVersion,
 };
 pub use reconfig::{Change, MAX_SERVERS, ReconfigError};
-pub use server::{EmbeddedCluster, EmbeddedOptions, MAX_PENDING_OUTPUT, encoded};
+pub use server::{
+    EmbeddedCluster, EmbeddedOptions, MAX_PENDING_IN_ALL, MAX_PENDING_OUTPUT, PENDING_SHARE,
+    encoded,
+};
 pub use tls::{MAX_PEM_LEN, TlsIdentity, TlsIdentityError};
 pub use truth::{Condition, MemberTruth, Truth};

@@ -106,12 +106,15 @@ impl<'a> Request<'a> {
     /// Fails if one of them is malformed.
     pub(super) fn whole(&self) -> Result<Document, CommandError> {
         let wrong = |error: bson::error::Error| CommandError::coded(22, error.to_string());
+        check_length(self.body)?;
         let mut whole = Document::try_from(self.body).map_err(wrong)?;
         if let Came::Msg(message) = self.came {
             for sequence in message.sequences() {
                 let documents = sequence.documents().map(|document| {
                     let torn = |error: WireError| CommandError::coded(22, error.to_string());
-                    Document::try_from(document.map_err(torn)?).map_err(wrong)
+                    let document = document.map_err(torn)?;
+                    check_length(document)?;
+                    Document::try_from(document).map_err(wrong)
                 });
                 let documents: Vec<Document> = documents.collect::<Result<_, _>>()?;
                 whole.insert(sequence.identifier, documents);
@@ -190,6 +193,23 @@ impl<'a> Request<'a> {
     /// Returns whether the client takes several replies.
     pub(super) const fn allows_exhaust(&self) -> bool {
         matches!(self.reply_to.form, ReplyForm::Msg { exhaust: true, .. })
+    }
+}
+
+/// The largest document of a message: servers leave room around one that is stored.
+pub(super) const MAX_INTERNAL_LEN: usize = (16 << 20) + (16 << 10);
+
+/// Checks that a document of a message is not too large.
+pub(super) fn check_length(document: &RawDocument) -> Result<(), CommandError> {
+    let length = document.as_bytes().len();
+    match length > MAX_INTERNAL_LEN {
+        true => {
+            let reason = format!(
+                "BSONObj size: {length} is invalid. Size must be between 0 and {MAX_INTERNAL_LEN}"
+            );
+            Err(CommandError::coded(10334, reason))
+        }
+        false => Ok(()),
     }
 }
 

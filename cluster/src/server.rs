@@ -20,7 +20,16 @@ use super::options::{
 use super::tls::TlsIdentity;
 
 /// The number of bytes that a connection holds for a client that does not read them; more close it.
-pub const MAX_PENDING_OUTPUT: usize = 1 << 20;
+///
+/// It is as much as a message may have, as the members say in hello.
+pub const MAX_PENDING_OUTPUT: usize = 48_000_000;
+
+/// The number of bytes that all connections together hold for clients that do not read them; one
+/// that then has more than [`PENDING_SHARE`] is closed.
+pub const MAX_PENDING_IN_ALL: usize = 128 << 20;
+
+/// The number of bytes that each connection may hold in any case.
+pub const PENDING_SHARE: usize = 1 << 20;
 
 /// The number of connections that each member takes at least, however few files may be open.
 const MIN_CONNECTIONS: usize = 16;

@@ -72,6 +72,7 @@ impl Cluster {
                 "the 'size' field is required when 'capped' is true",
             ));
         }
+        self.check_validation(now, arguments)?;
         self.write(now, member, arguments, |writer, _, _| Ok(writer.create(&namespace, options)?))?;
         raw(&doc! { "ok": 1.0 })
     }
@@ -83,10 +84,13 @@ impl Cluster {
         arguments: &Arguments,
     ) -> Result<RawDocumentBuf, CommandError> {
         let namespace = arguments.namespace("drop")?;
+        let is_view =
+            self.kept(member).store.collection(&namespace).is_some_and(|it| it.kind() == "view");
         let dropped =
             self.write(now, member, arguments, |writer, _, _| Ok(writer.drop(&namespace)))?;
         let version = self.version_of(member);
         match dropped {
+            Some(_) if is_view => raw(&doc! { "ns": namespace, "ok": 1.0 }),
             Some(indexes) => {
                 self.kill_cursors_of(&namespace);
                 raw(&doc! { "nIndexesWas": int32(indexes), "ns": namespace, "ok": 1.0 })
@@ -152,13 +156,124 @@ impl Cluster {
     ) -> Result<RawDocumentBuf, CommandError> {
         let namespace = arguments.namespace("collMod")?;
         let mut options = options(&arguments.body);
+        self.check_validation(now, arguments)?;
         if options.contains_key("validator") {
             for (name, implied) in [("validationLevel", "strict"), ("validationAction", "error")] {
                 options.entry(name.to_owned()).or_insert_with(|| implied.into());
             }
         }
+        let index = arguments.document("index")?;
+        let change = index.map(|it| self.index_change(member, &namespace, it)).transpose()?;
         self.write(now, member, arguments, |writer, _, _| Ok(writer.modify(&namespace, options)?))?;
-        raw(&doc! { "ok": 1.0 })
+        let mut reply = Document::new();
+        if let Some((name, change)) = change {
+            for (option, (old, new)) in change {
+                let option = option.as_str();
+                self.write(now, member, arguments, |writer, _, _| {
+                    Ok(writer.modify_index(&namespace, &name, |description| {
+                        if option == "unique" {
+                            description.remove("prepareUnique");
+                        }
+                        description.insert(option, new.clone());
+                    })?)
+                })?;
+                if let Some(old) = old {
+                    reply.insert(format!("{option}_old"), old);
+                }
+                reply.insert(format!("{option}_new"), new);
+            }
+        }
+        reply.insert("ok", 1.0);
+        raw(&reply)
+    }
+
+    /// Reads how `collMod` is to change an index: which, and each option with its value before and
+    /// after.
+    fn index_change(
+        &self,
+        member: MemberId,
+        namespace: &str,
+        argument: &Document,
+    ) -> Result<(String, Vec<OptionChange>), CommandError> {
+        let missing = |reason: String| CommandError::coded(27, reason);
+        let collection = self.kept(member).store.collection(namespace);
+        let collection = collection.ok_or_else(|| CommandError::coded(26, "ns does not exist"))?;
+        let is_meant = |index: &&Index| match (argument.get("name"), argument.get("keyPattern")) {
+            (Some(Bson::String(name)), None) => index.name() == name,
+            (None, Some(Bson::Document(keys))) => index.keys() == *keys,
+            _ => false,
+        };
+        let index = collection.indexes.iter().find(is_meant);
+        let index = index.ok_or_else(|| missing(format!("cannot find index {argument}")))?;
+        if argument.len() < 2 {
+            let reason = "no expireAfterSeconds, hidden, unique, or prepareUnique field";
+            return Err(CommandError::coded(72, reason));
+        }
+        let mut changes = Vec::new();
+        for (option, new) in argument {
+            let old = index.description.get(option).cloned();
+            let (old, new) = match option.as_str() {
+                "name" | "keyPattern" => continue,
+                "hidden" | "prepareUnique" => {
+                    let flag = crate::store::is_true(Some(new));
+                    (Some(old.unwrap_or(Bson::Boolean(false))), Bson::Boolean(flag))
+                }
+                "expireAfterSeconds" => (old, new.clone()),
+                "unique" if old == Some(Bson::Boolean(true)) => continue,
+                "unique" => {
+                    check_unique(collection, index)?;
+                    (None, Bson::Boolean(true))
+                }
+                _ => {
+                    let reason =
+                        format!("BSON field 'collMod.index.{option}' is an unknown field.");
+                    return Err(CommandError::numbered(40415, reason));
+                }
+            };
+            if old.as_ref() != Some(&new) {
+                changes.push((option.clone(), (old, new)));
+            }
+        }
+        Ok((index.name().to_owned(), changes))
+    }
+
+    /// Answers a `checkMetadataConsistency`: there is nothing that could contradict itself.
+    pub(super) fn check_metadata(
+        &mut self,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        let collection = arguments.body.get_str("checkMetadataConsistency");
+        let collection = collection.unwrap_or("$cmd.aggregate");
+        let namespace = format!("{}.{collection}", arguments.database);
+        self.list(member, namespace, Vec::new(), arguments)
+    }
+
+    /// Checks what a collection is to demand of its documents.
+    fn check_validation(
+        &mut self,
+        now: Instant,
+        arguments: &Arguments,
+    ) -> Result<(), CommandError> {
+        let context = self.context(now, arguments)?;
+        if let Some(validator) = arguments.document("validator")? {
+            Filter::parse(validator, &context)?;
+        }
+        let options = [
+            ("validationLevel", ["off", "strict", "moderate"]),
+            ("validationAction", ["error", "warn", "errorAndLog"]),
+        ];
+        for (name, known) in options {
+            let value = arguments.body.get(name);
+            if let Some(value) =
+                value.filter(|it| it.as_str().is_none_or(|it| !known.contains(&it)))
+            {
+                let reason =
+                    format!("Enumeration value '{value}' for field '{name}' is not a valid value.");
+                return Err(CommandError::coded(2, reason));
+            }
+        }
+        Ok(())
     }
 
     fn create_indexes(
@@ -334,6 +449,29 @@ impl Cluster {
         reply.insert("ok", 1.0);
         raw(&reply)
     }
+}
+
+/// An option of an index, with its value before, if it had one, and after.
+type OptionChange = (String, (Option<Bson>, Bson));
+
+/// Checks that an index can become unique: that it was prepared, and no two documents have the same
+/// key.
+fn check_unique(collection: &Collection, index: &Index) -> Result<(), CommandError> {
+    if !index.description.get_bool("prepareUnique").unwrap_or(false) {
+        let reason = "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it \
+                      first";
+        return Err(CommandError::coded(72, reason));
+    }
+    let violations = collection.duplicates(index);
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let violations: Vec<Document> = violations.into_iter().map(|ids| doc! { "ids": ids }).collect();
+    let reason = "Cannot convert the index to unique. Please resolve conflicting documents before \
+                  running collMod again.";
+    let mut error = CommandError::coded(359, reason);
+    error.details.insert("violations", violations);
+    Err(error)
 }
 
 /// Returns what `listCollections` says of a collection.

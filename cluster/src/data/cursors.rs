@@ -18,8 +18,8 @@ use crate::store::{Context, Documents, Filter, Projection, Store, StoreError, wh
 /// The number of documents of a first batch that does not say how many it wants.
 const FIRST_BATCH: usize = 101;
 
-/// The number of bytes of documents after which a batch ends: no more may wait to be written.
-const MAX_BATCH_LEN: usize = 1 << 19;
+/// The number of bytes of documents after which a batch ends, and then a stream of batches.
+const MAX_BATCH_LEN: usize = 16 << 20;
 
 /// The time that a cursor waits for more documents if it does not say how long.
 const AWAIT: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl Tail {
         for (record, document) in collection.since(self.next) {
             if self.filter.matches(document, &self.context)? {
                 found.push(match &self.projection {
-                    Some(it) => Arc::new(it.apply(document, &self.context)?),
+                    Some(it) => Arc::new(it.apply_to(document, &self.filter, &self.context)?),
                     None => Arc::clone(document),
                 });
             }
@@ -121,7 +121,7 @@ impl Cluster {
             process.cursors.insert(id, cursor);
             return Err(CommandError::coded(13, reason));
         }
-        let mut replies = Vec::new();
+        let (mut replies, mut length) = (Vec::new(), 0);
         loop {
             if let Some(tail) = cursor.tail.as_mut() {
                 tail.until = None;
@@ -129,11 +129,12 @@ impl Cluster {
             }
             let batch = batch(&mut cursor.rest, size)?;
             let goes_on = !cursor.rest.is_empty() || cursor.tail.is_some();
+            length += batch.as_bytes().len();
             replies.push(reply(if goes_on { id } else { 0 }, &cursor, "nextBatch", batch));
             if !goes_on {
                 break;
             }
-            if !all || cursor.rest.is_empty() {
+            if !all || cursor.rest.is_empty() || length > MAX_BATCH_LEN {
                 if let Some(process) = self.process_mut(member) {
                     process.cursors.insert(id, cursor);
                 }
@@ -209,7 +210,8 @@ fn batch(rest: &mut VecDeque<Arc<Document>>, size: usize) -> Result<RawArrayBuf,
     for taken in 0..size {
         let Some(document) = rest.front() else { break };
         let document = raw(document)?;
-        length += document.as_bytes().len();
+        // In an array each has a type, a number as text, and a NUL.
+        length += document.as_bytes().len() + taken.to_string().len() + 2;
         if taken > 0 && length > MAX_BATCH_LEN {
             break;
         }

@@ -6,7 +6,10 @@
 mod arguments;
 mod catalogue;
 mod cursors;
+mod fields;
+mod find;
 mod out;
+pub(crate) mod read_concern;
 mod reads;
 mod replication;
 mod sessions;
@@ -88,7 +91,10 @@ impl Cluster {
         let is_known = READS.contains(&name)
             || (is_write(name) && !is_new)
             || SESSIONS.contains(&name)
-            || matches!(name, "getMore" | "killCursors");
+            || matches!(name, "getMore" | "killCursors")
+            || (name == "checkMetadataConsistency"
+                && role == Role::Mongos
+                && version >= ServerVersion::V7_0);
         if !is_known || asks_for_operations(request) {
             return None;
         }
@@ -109,6 +115,7 @@ impl Cluster {
             check_writable(role)?;
         }
         let arguments = Arguments::read(request)?;
+        fields::check(name, &arguments.body, self.version_of(member))?;
         let for_admin = matches!(name, "listDatabases" | "bulkWrite");
         if for_admin && arguments.database != "admin" {
             let reason = format!("{name} may only be run against the admin database.");
@@ -124,6 +131,7 @@ impl Cluster {
             "listCollections" => self.list_collections(now, member, &arguments)?,
             "listDatabases" => self.list_databases(now, member, &arguments)?,
             "listIndexes" => self.list_indexes(member, &arguments)?,
+            "checkMetadataConsistency" => self.check_metadata(member, &arguments)?,
             "getMore" => return self.more(member, &arguments, all),
             "killCursors" => self.kill_cursors(member, &arguments)?,
             "insert" | "update" | "delete" => self.write_batch(now, member, &arguments, name)?,
@@ -188,8 +196,10 @@ impl Cluster {
 /// Returns an error with the number that servers of that version have for it.
 fn as_numbered_by(version: ServerVersion, command: &str, error: CommandError) -> CommandError {
     let code = match (command, error.code) {
+        ("find" | "aggregate", 40415) if version < ServerVersion::V5_0 => 9,
+        ("findAndModify", 40415) if version < ServerVersion::V5_0 => 51177,
         ("find", 51024) if version < ServerVersion::V5_0 => 2,
-        ("find", 14) if version < ServerVersion::V5_0 => 9,
+        ("find", 14) if version < ServerVersion::V5_0 && !error.message.starts_with('$') => 9,
         ("find", 15975) if version < ServerVersion::V4_4 => 2,
         (_, 31325) if version < ServerVersion::V4_4 => 168,
         ("aggregate", 31253 | 31254) if version < ServerVersion::V4_4 => 40178,

@@ -1,4 +1,4 @@
-//! `find`, `aggregate`, `count`, `distinct` and `explain` over what a member keeps.
+//! `aggregate`, `count`, `distinct` and `explain` over what a member keeps.
 
 use std::sync::Arc;
 
@@ -7,18 +7,15 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, count, document, flag};
-use super::cursors::{Cursor, Tail, is_tailable, raw};
+use super::cursors::{Cursor, raw};
 use super::session_id;
 use crate::command_error::CommandError;
 use crate::model::Cluster;
 use crate::options::MemberId;
 use crate::store::{
-    Collation, Collection, Context, Documents, Filter, Key, Projection, Sort, Store, StoreError,
+    Collation, Collection, Context, Documents, Filter, Key, Source, Store, StoreError,
     parse_stages, through, values, whole,
 };
-
-/// The longest chain of views upon views.
-const MAX_VIEWS: usize = 20;
 
 /// A state that is read, and what replies say of its time.
 pub(super) struct View {
@@ -27,56 +24,6 @@ pub(super) struct View {
 }
 
 impl Cluster {
-    pub(super) fn find(
-        &mut self,
-        now: Instant,
-        member: MemberId,
-        arguments: &Arguments,
-    ) -> Result<RawDocumentBuf, CommandError> {
-        let namespace = arguments.namespace("find")?;
-        let body = &arguments.body;
-        let context = self.context(now, arguments)?;
-        let view = self.view(member, arguments);
-        check_hint(view.store.collection(&namespace), body.get("hint"))?;
-        let filter = arguments.document("filter")?.cloned().unwrap_or_default();
-        let filter = Filter::parse(&filter, &context)?;
-        let projection = match arguments.document("projection")? {
-            Some(it) if !it.is_empty() => Some(Projection::parse(it, &context)?),
-            _ => None,
-        };
-        let (tailable, awaits) = is_tailable(body);
-        let collection = view.store.collection(&namespace).cloned();
-        if tailable && collection.as_ref().is_some_and(|it| !it.is_capped()) {
-            let reason = format!("tailable cursor requested on non capped collection {namespace}");
-            return Err(CommandError::coded(2, reason));
-        }
-        let mut documents = found(&view.store, &namespace, &filter, &context)?;
-        if let Some(sort) = arguments.document("sort")? {
-            Sort::parse(sort)?.apply(&mut documents, context.collation);
-        }
-        let skip = arguments.count("skip")?.unwrap_or(0);
-        let limit = arguments.count("limit")?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-        let mut rest = std::collections::VecDeque::new();
-        for document in documents.into_iter().skip(skip).take(limit) {
-            rest.push_back(match &projection {
-                Some(projection) => Arc::new(projection.apply(&document, &context)?),
-                None => document,
-            });
-        }
-        let tail = collection.filter(|_| tailable).map(|collection| Tail {
-            next: collection.next(),
-            filter,
-            projection,
-            context,
-            awaits,
-            until: None,
-        });
-        let session = session_id(body);
-        let cursor = Cursor { namespace, rest, tail, session, at_cluster_time: view.at };
-        let single = flag(body, "singleBatch");
-        self.open(member, cursor, arguments.count("batchSize")?, single)
-    }
-
     pub(super) fn count_documents(
         &mut self,
         now: Instant,
@@ -97,7 +44,8 @@ impl Cluster {
             }
         };
         let limit = limit.filter(|it| *it > 0).and_then(|it| usize::try_from(it).ok());
-        let count = found(&view.store, &namespace, &filter, &context)?.len();
+        let source = Source::new(&view.store, &arguments.database, self.version_of(member));
+        let count = source.found(collection_of(&namespace), &filter, &context)?.len();
         let count = count.saturating_sub(arguments.count("skip")?.unwrap_or(0));
         let count = count.min(limit.unwrap_or(usize::MAX));
         // That of a view is another number on real servers, too: an aggregation's.
@@ -133,7 +81,8 @@ impl Cluster {
                 distinct.push(value.clone());
             }
         };
-        for document in found(&view.store, &namespace, &filter, &context)? {
+        let source = Source::new(&view.store, &arguments.database, self.version_of(member));
+        for document in source.found(collection_of(&namespace), &filter, &context)? {
             for value in values(&document, key).into_iter().flatten() {
                 match value {
                     Bson::Array(list) => list.iter().for_each(&mut add),
@@ -178,12 +127,14 @@ impl Cluster {
                           argument";
             return Err(CommandError::coded(9, reason));
         };
+        check_written(&stages, body)?;
         let context = self.context(now, arguments)?;
         let view = self.view(member, arguments);
         let collection = view.store.collection(&namespace);
         check_hint(collection, body.get("hint"))?;
         let size = count(cursor, "batchSize")?;
-        let mut documents = self.source(&view.store, &namespace, &stages, arguments, &context)?;
+        let source = Source::new(&view.store, &arguments.database, self.version_of(member));
+        let mut documents = Self::beginning(source, &namespace, &stages, arguments, &context)?;
         for (name, value) in &stages {
             documents = match name.as_str() {
                 "$out" | "$merge" => {
@@ -191,7 +142,7 @@ impl Cluster {
                     Vec::new()
                 }
                 "$documents" | "$listLocalSessions" | "$listSessions" | "$collStats" => documents,
-                _ => through(documents, name, value, &context)?,
+                _ => through(documents, name, value, source, &context)?,
             };
         }
         let (rest, session) = (documents.into(), session_id(body));
@@ -200,9 +151,8 @@ impl Cluster {
     }
 
     /// Returns the documents that a pipeline begins with.
-    fn source(
-        &self,
-        store: &Store,
+    fn beginning(
+        source: Source<'_>,
         namespace: &str,
         stages: &[(String, Bson)],
         arguments: &Arguments,
@@ -222,7 +172,7 @@ impl Cluster {
                 one(doc! { "_id": id })
             }
             Some(("$collStats", _)) => {
-                let Some(collection) = store.collection(namespace) else {
+                let Some(collection) = source.store.collection(namespace) else {
                     let reason = format!("Collection [{namespace}] not found.");
                     return Err(CommandError::coded(26, reason));
                 };
@@ -235,7 +185,7 @@ impl Cluster {
                 );
                 return Err(CommandError::coded(73, reason));
             }
-            _ => found(store, namespace, &Filter::All(Vec::new()), context)?,
+            _ => source.all(collection_of(namespace), context)?,
         })
     }
 
@@ -267,51 +217,9 @@ fn explanation(namespace: &str, kind: &str) -> Document {
     reply
 }
 
-/// Returns the documents of a collection, or of a view, that a filter finds.
-///
-/// # Errors
-///
-/// Fails if an expression does, or a stage of a view.
-pub(super) fn found(
-    store: &Store,
-    namespace: &str,
-    filter: &Filter,
-    context: &Context,
-) -> Result<Documents, StoreError> {
-    let Some(collection) = store.collection(namespace) else { return Ok(Vec::new()) };
-    if !collection.options.contains_key("viewOn") {
-        let found = collection.find(filter, context)?;
-        return Ok(found.into_iter().map(|(_, document)| document).collect());
-    }
-    let mut kept = Vec::new();
-    for document in of_view(store, namespace, context, MAX_VIEWS)? {
-        if filter.matches(&document, context)? {
-            kept.push(document);
-        }
-    }
-    Ok(kept)
-}
-
-fn of_view(
-    store: &Store,
-    namespace: &str,
-    context: &Context,
-    depth: usize,
-) -> Result<Documents, StoreError> {
-    let Some(collection) = store.collection(namespace) else { return Ok(Vec::new()) };
-    let Ok(source) = collection.options.get_str("viewOn") else {
-        return Ok(collection.documents().map(|(_, document)| Arc::clone(document)).collect());
-    };
-    if depth == 0 {
-        return Err(StoreError::new(165, "View depth too deep"));
-    }
-    let database = namespace.split('.').next().unwrap_or_default();
-    let mut documents = of_view(store, &format!("{database}.{source}"), context, depth - 1)?;
-    let stages = collection.options.get_array("pipeline").cloned().unwrap_or_default();
-    for (name, value) in parse_stages(&stages)? {
-        documents = through(documents, &name, &value, context)?;
-    }
-    Ok(documents)
+/// Returns the name of a namespace's collection.
+pub(super) fn collection_of(namespace: &str) -> &str {
+    namespace.split_once('.').map_or("", |(_, collection)| collection)
 }
 
 /// Checks that what must be the first stage, or the last, is that.
@@ -327,6 +235,20 @@ fn check_places(stages: &[(String, Bson)]) -> Result<(), CommandError> {
         Some((name, _)) => {
             let reason = format!("{name} can only be the final stage in the pipeline");
             Err(CommandError::numbered(40601, reason))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks that what writes reads nothing that must be the newest.
+fn check_written(stages: &[(String, Bson)], body: &Document) -> Result<(), CommandError> {
+    let concern = body.get_document("readConcern").and_then(|it| it.get_str("level"));
+    let is_linearizable = concern.is_ok_and(|it| it == "linearizable");
+    let mut writing = stages.iter().filter(|(it, _)| matches!(it.as_str(), "$out" | "$merge"));
+    match writing.next().filter(|_| is_linearizable) {
+        Some((name, _)) => {
+            let reason = format!("{name} cannot be used with a 'linearizable' read concern level");
+            Err(CommandError::coded(72, reason))
         }
         None => Ok(()),
     }

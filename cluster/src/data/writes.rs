@@ -6,6 +6,7 @@ use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, document, flag};
 use super::cursors::raw;
+use super::fields::{check_operation, check_stages, check_statements};
 use super::reads::check_hint;
 use super::sessions::Retries;
 use crate::command_error::CommandError;
@@ -78,6 +79,7 @@ impl Cluster {
         let statements = arguments.statements(field)?;
         let ordered = !arguments.body.contains_key("ordered") || arguments.flag("ordered");
         let version = self.version_of(member);
+        check_statements(name, &statements, version)?;
         let reply = self.write(now, member, arguments, |writer, context, retries| {
             let mut batch = Batch::default();
             for (at, statement) in statements.into_iter().enumerate() {
@@ -85,6 +87,7 @@ impl Cluster {
                     batch.count(at, &done);
                     continue;
                 }
+                check_stages(&statement)?;
                 let outcome = match retries.is_numbered() {
                     true => check_retryable(name, &statement),
                     false => Ok(()),
@@ -333,6 +336,7 @@ fn modified(
             let array_filters = body.get_array("arrayFilters").cloned().unwrap_or_default();
             let update = Update::parse(update, &array_filters, context)?;
             let upsert = arguments.flag("upsert");
+            let filter = filter.clone();
             let statement = UpdateStatement { filter, update, multi: false, upsert, sort };
             let updated = writer.update(namespace, &statement, context)?;
             outcome.insert("n", int32(updated.found + usize::from(updated.upserted.is_some())));
@@ -348,7 +352,7 @@ fn modified(
         (None, _) => Bson::Null,
         (Some(value), None) => Document::clone(&value).into(),
         (Some(value), Some(fields)) => {
-            Projection::parse(fields, context)?.apply(&value, context)?.into()
+            Projection::of_found(fields, context)?.apply_to(&value, &filter, context)?.into()
         }
     };
     Ok(doc! { "lastErrorObject": outcome, "value": value, "ok": 1.0 })
@@ -368,6 +372,7 @@ fn bulk_statement(
         "delete" => "delete",
         _ => return Err(wrong("an operation is an insert, an update or a delete")),
     };
+    check_operation(name, &operation)?;
     let index = crate::store::whole(&index).and_then(|it| usize::try_from(it).ok());
     let namespace = index.and_then(|it| namespaces.get(it)).cloned();
     let namespace =

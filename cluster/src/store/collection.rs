@@ -36,12 +36,14 @@ impl Index {
         self.keys() == other.keys() && (!by_options || OPTIONS.iter().all(same))
     }
 
+    /// Returns whether new documents must have other keys: also those that are to be unique soon.
     fn is_unique(&self) -> bool {
-        self.description.get_bool("unique").unwrap_or(false)
+        let says = |name| self.description.get_bool(name).unwrap_or(false);
+        says("unique") || says("prepareUnique")
     }
 
     /// Returns the keys of a document, unless a sparse index leaves it out.
-    fn values(&self, document: &Document) -> Option<Document> {
+    pub(crate) fn values(&self, document: &Document) -> Option<Document> {
         let keys = self.keys();
         let of = |path: &String| path::value(document, path);
         let is_sparse = self.description.get_bool("sparse").unwrap_or(false);
@@ -198,6 +200,18 @@ impl Collection {
             }
         }
         Ok(())
+    }
+
+    /// Returns the `_id`s of the documents that have the same key in an index, by key.
+    pub(crate) fn duplicates(&self, index: &Index) -> Vec<Vec<Bson>> {
+        let mut by_key: BTreeMap<Key, Vec<Bson>> = BTreeMap::new();
+        for document in self.documents.values() {
+            if let Some(values) = index.values(document) {
+                let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+                by_key.entry(Key(values.into())).or_default().push(id);
+            }
+        }
+        by_key.into_values().filter(|ids| ids.len() > 1).collect()
     }
 
     /// Puts a document in a place, or nothing; what is checked elsewhere is not checked here.

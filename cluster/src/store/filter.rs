@@ -9,6 +9,8 @@ use super::compare::{rank, whole};
 use super::error::StoreError;
 use super::expression::{self, Context};
 use super::path;
+use super::pattern::Pattern;
+use super::schema::Schema;
 
 /// A filter that has been read.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub(crate) enum Filter {
     Expression(Bson),
     /// A test of the values at a path.
     Field(String, Test),
+    /// The demands of a schema.
+    Schema(Schema),
 }
 
 /// A test of a value.
@@ -31,10 +35,12 @@ pub(crate) enum Test {
     Equals(Bson),
     /// Less, equal or greater: one of these orderings, among values of one type.
     Ordered(&'static [Ordering], Bson),
-    In(Vec<Bson>),
+    In(Vec<Bson>, Vec<Pattern>),
     Exists(bool),
     /// The numbers of types, 0 for any number.
     Type(Vec<Option<i64>>),
+    /// A text in which a regular expression finds something.
+    Regex(Pattern),
     Size(i64),
     Modulo(i64, i64),
     /// Every one of these tests.
@@ -78,6 +84,13 @@ impl Filter {
                     Self::Expression(value.clone())
                 }
                 "$comment" => Self::All(Vec::new()),
+                "$jsonSchema" => match value {
+                    Bson::Document(schema) => Self::Schema(Schema::parse(schema)?),
+                    _ => return Err(StoreError::new(14, "$jsonSchema must be an object")),
+                },
+                "$where" | "$text" | "$sampleRate" | "$alwaysTrue" | "$alwaysFalse" => {
+                    return Err(StoreError::not_implemented(name));
+                }
                 _ if name.starts_with('$') => {
                     let reason = format!("unknown top level operator: {name}");
                     return Err(StoreError::bad_value(reason));
@@ -122,6 +135,35 @@ impl Filter {
                 Ok(expression::is_true(value.as_ref()))
             }
             Self::Field(path, test) => test.passes(&path::values(document, path), context),
+            Self::Schema(schema) => Ok(schema.is_met_by(document)),
+        }
+    }
+
+    /// Returns the place in an array of the element by which a document is found: the one that
+    /// positional operators mean.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an expression does.
+    pub(crate) fn position(
+        &self,
+        document: &Document,
+        context: &Context,
+    ) -> Result<Option<usize>, StoreError> {
+        match self {
+            Self::All(filters) | Self::Any(filters) => {
+                let mut last = None;
+                for filter in filters {
+                    let is_found =
+                        matches!(self, Self::All(_)) || filter.matches(document, context)?;
+                    if is_found && let Some(position) = filter.position(document, context)? {
+                        last = Some(position);
+                    }
+                }
+                Ok(last)
+            }
+            Self::Field(path, test) => test.position(document, path, context),
+            Self::Nor(_) | Self::Expression(_) | Self::Schema(_) => Ok(None),
         }
     }
 
@@ -151,7 +193,7 @@ impl Filter {
                 for test in tests {
                     match test {
                         Test::Equals(value) => path::set(document, name, value.clone()),
-                        Test::In(values) if values.len() == 1 => {
+                        Test::In(values, patterns) if values.len() == 1 && patterns.is_empty() => {
                             path::set(document, name, values[0].clone());
                         }
                         _ => {}
@@ -166,8 +208,8 @@ impl Filter {
 impl Test {
     /// Reads what is said of a field: an operator or several, or a value.
     fn parse(value: &Bson, context: &Context) -> Result<Self, StoreError> {
-        if let Bson::RegularExpression(_) = value {
-            return Err(StoreError::not_implemented("a regular expression"));
+        if let Bson::RegularExpression(regex) = value {
+            return Ok(Self::Regex(Pattern::parse(regex)?));
         }
         let operators = value.as_document().filter(|it| {
             let first = it.keys().next();
@@ -180,7 +222,14 @@ impl Test {
     }
 
     fn parse_all(operators: &Document, context: &Context) -> Result<Vec<Self>, StoreError> {
-        let tests = operators.iter().map(|(name, value)| Self::parse_one(name, value, context));
+        if operators.contains_key("$options") && !operators.contains_key("$regex") {
+            return Err(StoreError::bad_value("$options needs a $regex"));
+        }
+        let tests = operators.iter().filter(|(name, _)| *name != "$options");
+        let tests = tests.map(|(name, value)| match name.as_str() {
+            "$regex" => Ok(Self::Regex(Pattern::of_operators(value, operators.get("$options"))?)),
+            name => Self::parse_one(name, value, context),
+        });
         tests.collect()
     }
 
@@ -193,15 +242,20 @@ impl Test {
             let wrong = || StoreError::bad_value(format!("{name} needs a number"));
             whole(value).ok_or_else(wrong)
         };
+        let is_regex = matches!(value, Bson::RegularExpression(_));
         Ok(match name {
+            "$ne" | "$gt" | "$gte" | "$lt" | "$lte" if is_regex => {
+                let reason = format!("Can't have regex as arg to {name}.");
+                return Err(StoreError::bad_value(reason));
+            }
             "$eq" => Self::Equals(value.clone()),
             "$ne" => Self::Not(Box::new(Self::Equals(value.clone()))),
             "$gt" => Self::Ordered(&[Ordering::Greater], value.clone()),
             "$gte" => Self::Ordered(&[Ordering::Greater, Ordering::Equal], value.clone()),
             "$lt" => Self::Ordered(&[Ordering::Less], value.clone()),
             "$lte" => Self::Ordered(&[Ordering::Less, Ordering::Equal], value.clone()),
-            "$in" => Self::In(list()?),
-            "$nin" => Self::Not(Box::new(Self::In(list()?))),
+            "$in" => Self::among(list()?)?,
+            "$nin" => Self::Not(Box::new(Self::among(list()?)?)),
             "$exists" => Self::Exists(expression::is_true(Some(value))),
             "$size" => Self::Size(number()?),
             "$type" => Self::Type(types(value)?),
@@ -217,12 +271,14 @@ impl Test {
                 let tests = list()?.into_iter().map(|it| Self::parse(&it, context));
                 let tests: Vec<Self> = tests.collect::<Result<_, _>>()?;
                 match tests.is_empty() {
-                    true => Self::In(Vec::new()),
+                    true => Self::In(Vec::new(), Vec::new()),
                     false => Self::Each(tests),
                 }
             }
             "$not" => match value {
-                Bson::Document(_) => Self::Not(Box::new(Self::parse(value, context)?)),
+                Bson::Document(_) | Bson::RegularExpression(_) => {
+                    Self::Not(Box::new(Self::parse(value, context)?))
+                }
                 _ => return Err(StoreError::bad_value("$not needs a regex or a document")),
             },
             "$elemMatch" => {
@@ -236,7 +292,9 @@ impl Test {
                     false => Self::Element(Box::new(Filter::parse(inner, context)?)),
                 }
             }
-            "$regex" | "$options" => return Err(StoreError::not_implemented("$regex")),
+            name if UNKNOWN_HERE.contains(&name) => {
+                return Err(StoreError::not_implemented(name));
+            }
             _ => return Err(StoreError::bad_value(format!("unknown operator: {name}"))),
         })
     }
@@ -256,7 +314,11 @@ impl Test {
         let arrays = || values.iter().filter_map(|value| value.and_then(Bson::as_array));
         Ok(match self {
             Self::Equals(wanted) => any(&|value| equals(value, wanted)),
-            Self::In(list) => any(&|value| list.iter().any(|wanted| equals(value, wanted))),
+            Self::In(list, patterns) => any(&|value| {
+                list.iter().any(|wanted| equals(value, wanted))
+                    || patterns.iter().any(|it| value.is_some_and(|value| it.finds(value)))
+            }),
+            Self::Regex(pattern) => any(&|value| value.is_some_and(|it| pattern.finds(it))),
             Self::Ordered(orderings, limit) => any(&|value| {
                 let value = value.unwrap_or(&Bson::Null);
                 let is_alike =
@@ -305,6 +367,69 @@ impl Test {
         })
     }
 
+    /// Reads the list of `$in`.
+    fn among(list: Vec<Bson>) -> Result<Self, StoreError> {
+        let (mut values, mut patterns) = (Vec::new(), Vec::new());
+        for value in list {
+            match value {
+                Bson::RegularExpression(regex) => patterns.push(Pattern::parse(&regex)?),
+                Bson::Document(operators)
+                    if operators.keys().next().is_some_and(|it| it.starts_with('$')) =>
+                {
+                    return Err(StoreError::bad_value("cannot nest $ under $in"));
+                }
+                value => values.push(value),
+            }
+        }
+        Ok(Self::In(values, patterns))
+    }
+
+    /// Returns the place of the first element by which the values at a path pass, in the first
+    /// array on the way.
+    fn position(
+        &self,
+        document: &Document,
+        path: &str,
+        context: &Context,
+    ) -> Result<Option<usize>, StoreError> {
+        match self {
+            Self::Each(tests) => {
+                let mut last = None;
+                for test in tests {
+                    last = test.position(document, path, context)?.or(last);
+                }
+                return Ok(last);
+            }
+            Self::Not(_) | Self::Size(_) => return Ok(None),
+            _ => {}
+        }
+        let (first, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
+        let array = match (document.get(first), rest) {
+            (Some(Bson::Document(inner)), Some(rest)) => {
+                return self.position(inner, rest, context);
+            }
+            (Some(Bson::Array(array)), _) => array,
+            _ => return Ok(None),
+        };
+        for (at, element) in array.iter().enumerate() {
+            let passes = match (self, rest, element) {
+                (_, Some(rest), Bson::Document(inner)) => {
+                    self.passes(&path::values(inner, rest), context)?
+                }
+                (_, Some(_), _) => false,
+                (Self::Element(_) | Self::ElementValue(_), None, element) => {
+                    let alone = Bson::Array(vec![element.clone()]);
+                    self.passes(&[Some(&alone)], context)?
+                }
+                (_, None, element) => self.passes(&[Some(element)], context)?,
+            };
+            if passes {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns whether one value passes on its own.
     pub(crate) fn passes_one(&self, value: &Bson, context: &Context) -> Result<bool, StoreError> {
         self.passes(&[Some(value)], context)
@@ -316,8 +441,25 @@ impl Test {
     }
 }
 
+/// The operators that servers know, and this store does not.
+const UNKNOWN_HERE: [&str; 13] = [
+    "$bitsAllSet",
+    "$bitsAllClear",
+    "$bitsAnySet",
+    "$bitsAnyClear",
+    "$near",
+    "$nearSphere",
+    "$geoWithin",
+    "$geoIntersects",
+    "$within",
+    "$geoNear",
+    "$center",
+    "$box",
+    "$polygon",
+];
+
 /// Reads the types that `$type` names, by number or by alias; none stands for all numbers.
-fn types(value: &Bson) -> Result<Vec<Option<i64>>, StoreError> {
+pub(super) fn types(value: &Bson) -> Result<Vec<Option<i64>>, StoreError> {
     let one = |value: &Bson| match value {
         Bson::String(name) if name == "number" => Ok(None),
         Bson::String(name) => match TYPES.iter().find(|(known, _)| known == name) {
@@ -336,7 +478,7 @@ fn types(value: &Bson) -> Result<Vec<Option<i64>>, StoreError> {
 }
 
 /// The names of types and their numbers.
-const TYPES: [(&str, i64); 17] = [
+const TYPES: [(&str, i64); 21] = [
     ("double", 1),
     ("string", 2),
     ("object", 3),
@@ -348,15 +490,19 @@ const TYPES: [(&str, i64); 17] = [
     ("date", 9),
     ("null", 10),
     ("regex", 11),
+    ("dbPointer", 12),
     ("javascript", 13),
+    ("symbol", 14),
+    ("javascriptWithScope", 15),
     ("int", 16),
     ("timestamp", 17),
     ("long", 18),
     ("decimal", 19),
     ("minKey", -1),
+    ("maxKey", 127),
 ];
 
-fn is_of_type(value: &Bson, wanted: Option<i64>) -> bool {
+pub(super) fn is_of_type(value: &Bson, wanted: Option<i64>) -> bool {
     match wanted {
         None => rank(value) == rank(&Bson::Int32(0)),
         Some(wanted) => {

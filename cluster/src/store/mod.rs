@@ -2,7 +2,8 @@
 //!
 //! A [`Writer`] changes a [`Store`] and notes each [`Change`], which can be made elsewhere and
 //! taken back. Filters, updates, projections and stages know the operators that the official
-//! suites use; one that is not known is an error, never ignored.
+//! suites use, and those that applications use most; one that is not known is an error that names
+//! it, never ignored.
 
 mod catalog;
 mod collection;
@@ -10,13 +11,17 @@ mod compare;
 mod error;
 mod expression;
 mod filter;
+mod join;
 mod log;
 mod path;
+mod pattern;
 mod pipeline;
 mod projection;
+mod schema;
 mod session;
 mod sort;
 mod update;
+mod view;
 mod writer;
 
 pub(crate) use catalog::{Change, Store};
@@ -32,4 +37,5 @@ pub(crate) use projection::Projection;
 pub(crate) use session::Session;
 pub(crate) use sort::Sort;
 pub(crate) use update::Update;
+pub(crate) use view::Source;
 pub(crate) use writer::{UpdateStatement, Writer, check_namespace};

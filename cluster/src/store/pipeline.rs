@@ -10,15 +10,17 @@ use super::compare::{Key, number, whole};
 use super::error::StoreError;
 use super::expression::{self, Context};
 use super::filter::Filter;
+use super::join;
 use super::path;
 use super::projection::Projection;
 use super::sort::Sort;
+use super::view::Source;
 
 /// Documents on their way through stages.
 pub(crate) type Documents = Vec<Arc<Document>>;
 
 /// The stages that are known here, besides those that documents come from and go to.
-const STAGES: [&str; 15] = [
+const STAGES: [&str; 18] = [
     "$match",
     "$sort",
     "$skip",
@@ -34,10 +36,36 @@ const STAGES: [&str; 15] = [
     "$unwind",
     "$sortByCount",
     "$sample",
+    "$lookup",
+    "$unionWith",
+    "$facet",
+];
+
+/// The stages that servers know, and this store does not.
+const UNKNOWN_HERE: [&str; 19] = [
+    "$bucket",
+    "$bucketAuto",
+    "$changeStream",
+    "$changeStreamSplitLargeEvent",
+    "$densify",
+    "$fill",
+    "$geoNear",
+    "$graphLookup",
+    "$indexStats",
+    "$planCacheStats",
+    "$querySettings",
+    "$queryStats",
+    "$rankFusion",
+    "$redact",
+    "$search",
+    "$searchMeta",
+    "$setWindowFields",
+    "$shardedDataDistribution",
+    "$vectorSearch",
 ];
 
 /// The stages by which documents come and go.
-const ENDS: [&str; 7] = [
+pub(super) const ENDS: [&str; 7] = [
     "$out",
     "$merge",
     "$documents",
@@ -61,6 +89,9 @@ pub(crate) fn parse(stages: &[Bson]) -> Result<Vec<(String, Bson)>, StoreError> 
             let reason = "A pipeline stage specification object must contain exactly one field.";
             return Err(StoreError::new(40323, reason));
         };
+        if UNKNOWN_HERE.contains(&name.as_str()) {
+            return Err(StoreError::not_implemented(name));
+        }
         if !STAGES.contains(&name.as_str()) && !ENDS.contains(&name.as_str()) {
             const LONGEST: usize = 64;
             let name: String = name.chars().take(LONGEST).collect();
@@ -81,9 +112,13 @@ pub(crate) fn through(
     documents: Documents,
     name: &str,
     value: &Bson,
+    source: Source<'_>,
     context: &Context,
 ) -> Result<Documents, StoreError> {
     match name {
+        "$lookup" => join::looked_up(&documents, value, source, context),
+        "$unionWith" => join::united(documents, value, source, context),
+        "$facet" => join::faceted(&documents, value, source, context),
         "$match" => {
             let wrong =
                 || StoreError::new(15959, "the match filter must be an expression in an object");
@@ -111,7 +146,7 @@ pub(crate) fn through(
         "$sample" => {
             let size = value.as_document().and_then(|it| it.get("size"));
             let wrong = || StoreError::new(28747, "size argument to $sample must be a number");
-            let size = amount("$limit", size.ok_or_else(wrong)?)?;
+            let size = amount(name, size.ok_or_else(wrong)?)?;
             Ok(documents.into_iter().take(size).collect())
         }
         "$count" => {
@@ -128,7 +163,7 @@ pub(crate) fn through(
         "$sortByCount" => {
             let group = doc! { "_id": value.clone(), "count": { "$sum": 1 } };
             let groups = grouped(&documents, &group.into(), context)?;
-            through(groups, "$sort", &doc! { "count": -1 }.into(), context)
+            through(groups, "$sort", &doc! { "count": -1 }.into(), source, context)
         }
         "$unwind" => unwound(&documents, value),
         _ => {
@@ -140,7 +175,11 @@ pub(crate) fn through(
 }
 
 fn amount(name: &str, value: &Bson) -> Result<usize, StoreError> {
-    let code = if name == "$limit" { 5_107_201 } else { 5_107_200 };
+    let code = match name {
+        "$limit" => 5_107_201,
+        "$sample" => 28747,
+        _ => 5_107_200,
+    };
     let wrong = || StoreError::new(code, format!("invalid argument to {name} stage"));
     let amount = whole(value).filter(|it| *it >= 0).ok_or_else(wrong)?;
     Ok(usize::try_from(amount).unwrap_or(usize::MAX))
@@ -205,20 +244,69 @@ pub(crate) fn reshaped(
 }
 
 fn unwound(documents: &Documents, value: &Bson) -> Result<Documents, StoreError> {
-    let path = value.as_str().or_else(|| value.as_document()?.get_str("path").ok());
-    let wrong =
-        || StoreError::new(28818, "path option to $unwind stage should be prefixed with a '$'");
-    let path = path.and_then(|it| it.strip_prefix('$')).ok_or_else(wrong)?;
+    let wrong = |path: &str| {
+        let reason = format!("path option to $unwind stage should be prefixed with a '$': {path}");
+        StoreError::new(28818, reason)
+    };
+    let (mut path, mut keeps_all, mut index) = ("", false, None);
+    match value {
+        Bson::String(text) => path = text,
+        Bson::Document(options) => {
+            for (name, value) in options {
+                match (name.as_str(), value) {
+                    ("path", Bson::String(text)) => path = text,
+                    ("preserveNullAndEmptyArrays", Bson::Boolean(flag)) => keeps_all = *flag,
+                    ("includeArrayIndex", Bson::String(field)) if field.starts_with('$') => {
+                        let reason = format!(
+                            "includeArrayIndex option to $unwind stage should not be prefixed \
+                             with a '$': {field}"
+                        );
+                        return Err(StoreError::new(28822, reason));
+                    }
+                    ("includeArrayIndex", Bson::String(field)) => index = Some(field.as_str()),
+                    ("path", _) => return Err(StoreError::new(28808, "path must be a string")),
+                    ("preserveNullAndEmptyArrays", _) => {
+                        return Err(StoreError::new(28809, "expected a boolean"));
+                    }
+                    ("includeArrayIndex", _) => {
+                        return Err(StoreError::new(28810, "expected a non-empty string"));
+                    }
+                    _ => {
+                        let reason = format!("unrecognized option to $unwind stage: {name}");
+                        return Err(StoreError::new(28811, reason));
+                    }
+                }
+            }
+        }
+        _ => {
+            let reason = "expected either a string or an object as specification for $unwind stage";
+            return Err(StoreError::new(15981, reason));
+        }
+    }
+    let path = path.strip_prefix('$').ok_or_else(|| wrong(path))?;
     let mut made = Vec::new();
+    let mut add = |document: &Document, element: Option<Bson>, at: Bson| {
+        let mut one = document.clone();
+        match element {
+            Some(element) => path::set(&mut one, path, element),
+            None => path::remove(&mut one, path),
+        }
+        if let Some(field) = index {
+            path::set(&mut one, field, at);
+        }
+        made.push(Arc::new(one));
+    };
     for document in documents {
         match path::value(document, path) {
-            None | Some(Bson::Null) => {}
-            Some(Bson::Array(list)) => made.extend(list.into_iter().map(|element| {
-                let mut one = Document::clone(document);
-                path::set(&mut one, path, element);
-                Arc::new(one)
-            })),
-            Some(_) => made.push(Arc::clone(document)),
+            Some(Bson::Array(list)) if !list.is_empty() => {
+                for (at, element) in (0_i64..).zip(list) {
+                    add(document, Some(element), Bson::Int64(at));
+                }
+            }
+            Some(Bson::Array(_)) | None if keeps_all => add(document, None, Bson::Null),
+            Some(Bson::Null) if keeps_all => add(document, Some(Bson::Null), Bson::Null),
+            None | Some(Bson::Null | Bson::Array(_)) => {}
+            Some(value) => add(document, Some(value), Bson::Null),
         }
     }
     Ok(made)

@@ -10,37 +10,66 @@ use super::compare::{Collation, whole};
 use super::error::StoreError;
 use super::path;
 
-/// An order of documents: paths, and whether the greatest comes first.
+/// An order of documents.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sort(Vec<(String, bool)>);
+pub(crate) struct Sort {
+    /// Paths, and whether the greatest value comes first.
+    keys: Vec<(String, bool)>,
+    /// The last document comes first.
+    reverses: bool,
+}
 
 impl Sort {
     /// Reads an order.
     ///
     /// # Errors
     ///
-    /// Fails if a direction is neither 1 nor -1.
+    /// Fails if a direction is neither 1 nor -1, or if `$natural` has other keys beside it.
     pub(crate) fn parse(sort: &Document) -> Result<Self, StoreError> {
-        let keys = sort.iter().map(|(path, direction)| match whole(direction) {
-            Some(1) => Ok((path.clone(), false)),
-            Some(-1) => Ok((path.clone(), true)),
-            _ => {
-                let reason = "$sort key ordering must be 1 (for ascending) or -1 (for descending)";
-                Err(StoreError::new(15975, reason))
+        let mut read = Self::default();
+        for (path, direction) in sort {
+            let descending = match whole(direction) {
+                Some(1) => false,
+                Some(-1) => true,
+                _ => {
+                    let reason =
+                        "$sort key ordering must be 1 (for ascending) or -1 (for descending)";
+                    return Err(StoreError::new(15975, reason));
+                }
+            };
+            match path.as_str() {
+                "$natural" if sort.len() > 1 => {
+                    let reason = "$natural sort cannot be set to a value other than -1 or 1";
+                    return Err(StoreError::bad_value(reason));
+                }
+                "$natural" => read.reverses = descending,
+                _ => read.keys.push((path.clone(), descending)),
             }
-        });
-        Ok(Self(keys.collect::<Result<_, _>>()?))
+        }
+        Ok(read)
     }
 
     /// Sorts documents; those that compare equal stay as they are.
     pub(crate) fn apply(&self, documents: &mut [Arc<Document>], collation: Collation) {
-        if !self.0.is_empty() {
-            documents.sort_by(|a, b| self.compare(a, b, collation));
+        self.apply_to(documents, |it| it, collation);
+    }
+
+    /// Sorts what has a document.
+    pub(crate) fn apply_to<T>(
+        &self,
+        items: &mut [T],
+        document: impl Fn(&T) -> &Document,
+        collation: Collation,
+    ) {
+        if self.reverses {
+            items.reverse();
+        } else if !self.keys.is_empty() {
+            items.sort_by(|a, b| self.compare(document(a), document(b), collation));
         }
     }
 
     fn compare(&self, a: &Document, b: &Document, collation: Collation) -> Ordering {
-        let by_key = self.0.iter().map(|(path, descending)| {
+        let by_key = self.keys.iter().map(|(path, descending)| {
             let (a, b) =
                 (key(a, path, *descending, collation), key(b, path, *descending, collation));
             let order = collation.compare(a, b);

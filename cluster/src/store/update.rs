@@ -1,13 +1,16 @@
 //! Updates: replacements, operators and pipelines.
 
+use std::borrow::Cow;
+
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-use super::compare::whole;
+use super::compare::{integer, whole};
 use super::error::StoreError;
 use super::expression::{self, Context};
 use super::filter::{Filter, Test};
 use super::pipeline;
+use super::sort::Sort;
 
 /// An update that has been read.
 #[derive(Clone, Debug)]
@@ -40,6 +43,7 @@ pub(crate) enum Operator {
     PullAll,
     Pop,
     CurrentDate,
+    Bit,
 }
 
 impl Operator {
@@ -59,6 +63,7 @@ impl Operator {
             "$pullAll" => Self::PullAll,
             "$pop" => Self::Pop,
             "$currentDate" => Self::CurrentDate,
+            "$bit" => Self::Bit,
             _ => return None,
         })
     }
@@ -115,7 +120,17 @@ impl Update {
         }
     }
 
-    /// Returns what becomes of a document; `inserts` says that it is new.
+    /// Returns whether a path has the positional operator, which stands for the element of an array
+    /// by which the document was found.
+    pub(crate) fn is_positional(&self) -> bool {
+        match self {
+            Self::Operators(operators, _) => operators.iter().any(|it| is_positional(&it.1)),
+            Self::Replacement(_) | Self::Pipeline(_) => false,
+        }
+    }
+
+    /// Returns what becomes of a document; `inserts` says that it is new, and `position` is that of
+    /// the element by which it was found.
     ///
     /// # Errors
     ///
@@ -124,6 +139,7 @@ impl Update {
         &self,
         document: &Document,
         inserts: bool,
+        position: Option<usize>,
         context: &Context,
     ) -> Result<Document, StoreError> {
         let changed = match self {
@@ -142,6 +158,7 @@ impl Update {
                     if *operator == Operator::SetOnInsert && !inserts {
                         continue;
                     }
+                    let path = &*placed(path, position)?;
                     let change = Change { operator: *operator, argument, path, filters, context };
                     change.apply(&mut changed)?;
                 }
@@ -205,7 +222,8 @@ fn operators(
                     format!("Updating the path '{path}' would create a conflict at '{path}'");
                 return Err(StoreError::new(40, reason));
             }
-            check_identifiers(path, filters)?;
+            check_path(path, filters)?;
+            check_argument(operator, path, argument)?;
             read.push((operator, path.clone(), argument.clone()));
         }
     }
@@ -218,7 +236,35 @@ fn conflicts(a: &str, b: &str) -> bool {
     a == b || leads(a, b) || leads(b, a)
 }
 
-fn check_identifiers(path: &str, filters: &Filters) -> Result<(), StoreError> {
+fn is_positional(path: &str) -> bool {
+    path.split('.').any(|part| part == "$")
+}
+
+/// Returns a path with a number in the place of its positional operator.
+fn placed(path: &str, position: Option<usize>) -> Result<Cow<'_, str>, StoreError> {
+    if !is_positional(path) {
+        return Ok(Cow::Borrowed(path));
+    }
+    let Some(position) = position else {
+        let reason = "The positional operator did not find the match needed from the query.";
+        return Err(StoreError::bad_value(reason));
+    };
+    let position = position.to_string();
+    let parts = path.split('.').map(|part| if part == "$" { position.as_str() } else { part });
+    Ok(Cow::Owned(parts.collect::<Vec<_>>().join(".")))
+}
+
+fn check_path(path: &str, filters: &Filters) -> Result<(), StoreError> {
+    if path.split('.').next() == Some("$") {
+        let reason = format!(
+            "Cannot have positional (i.e. '$') element in the first position in path '{path}'"
+        );
+        return Err(StoreError::bad_value(reason));
+    }
+    if path.split('.').filter(|part| *part == "$").count() > 1 {
+        let reason = format!("Too many positional (i.e. '$') elements found in path '{path}'");
+        return Err(StoreError::bad_value(reason));
+    }
     for part in path.split('.') {
         let identifier = part.strip_prefix("$[").and_then(|it| it.strip_suffix(']'));
         if let Some(identifier) = identifier.filter(|it| !it.is_empty())
@@ -228,11 +274,57 @@ fn check_identifiers(path: &str, filters: &Filters) -> Result<(), StoreError> {
                 format!("No array filter found for identifier '{identifier}' in path '{path}'");
             return Err(StoreError::bad_value(reason));
         }
-        if part == "$" {
-            return Err(StoreError::not_implemented("the positional operator $"));
-        }
     }
     Ok(())
+}
+
+/// Checks what an operator is told, where that can be told apart from any value.
+fn check_argument(operator: Operator, path: &str, argument: &Bson) -> Result<(), StoreError> {
+    let wrong = |reason: String| Err(StoreError::bad_value(reason));
+    match (operator, argument) {
+        (Operator::Rename, Bson::String(to)) => {
+            let is_dynamic = |it: &str| it.split('.').any(|part| part.starts_with('$'));
+            match (is_dynamic(path), is_dynamic(to)) {
+                (true, _) => {
+                    wrong(format!("The source field for $rename may not be dynamic: {path}"))
+                }
+                (_, true) => {
+                    wrong(format!("The destination field for $rename may not be dynamic: {to}"))
+                }
+                _ => Ok(()),
+            }
+        }
+        (Operator::Push, Bson::Document(clauses)) if clauses.contains_key("$each") => {
+            const CLAUSES: [&str; 4] = ["$each", "$position", "$slice", "$sort"];
+            match clauses.keys().find(|it| !CLAUSES.contains(&it.as_str())) {
+                Some(name) => wrong(format!("Unrecognized clause in $push: {name}")),
+                None => Ok(()),
+            }
+        }
+        (Operator::CurrentDate, Bson::Boolean(_)) => Ok(()),
+        (Operator::CurrentDate, argument) => {
+            let kind = argument.as_document().and_then(|it| it.get_str("$type").ok());
+            match kind {
+                Some("date" | "timestamp") => Ok(()),
+                _ => wrong(
+                    "The '$type' string field is required to be 'date' or 'timestamp'".to_owned(),
+                ),
+            }
+        }
+        (Operator::Bit, argument) => {
+            let is_operation = |(name, value): (&String, &Bson)| {
+                matches!(name.as_str(), "and" | "or" | "xor")
+                    && matches!(value, Bson::Int32(_) | Bson::Int64(_))
+            };
+            match argument.as_document().is_some_and(|it| it.iter().all(is_operation)) {
+                true => Ok(()),
+                false => wrong(format!(
+                    "The $bit modifier takes 'and', 'or' and 'xor' with integers: {path}"
+                )),
+            }
+        }
+        _ => Ok(()),
+    }
 }
 
 fn parse_filters(filters: &[Bson], context: &Context) -> Result<Filters, StoreError> {
@@ -283,6 +375,10 @@ impl Change<'_> {
 
     fn within_document(&self, document: &mut Document, parts: &[&str]) -> Result<(), StoreError> {
         let Some((first, rest)) = parts.split_first() else { return Ok(()) };
+        if first.starts_with("$[") {
+            let reason = format!("Cannot apply array updates to non-array element {first}");
+            return Err(StoreError::bad_value(reason));
+        }
         if rest.is_empty() {
             let before = document.get(first).cloned();
             match self.value(before)? {
@@ -376,7 +472,8 @@ impl Change<'_> {
         let compare = |before: &Bson| self.context.collation.compare(argument, before);
         Ok(Some(match (self.operator, before) {
             (Operator::Unset, _) => return Ok(None),
-            (Operator::CurrentDate, _) => Bson::DateTime(self.context.now),
+            (Operator::CurrentDate, _) => self.now(),
+            (Operator::Bit, before) => self.masked(before)?,
             (Operator::Inc, Some(before)) => self.calculated(&before, "$inc", expression::add)?,
             (Operator::Mul, Some(before)) => {
                 self.calculated(&before, "$mul", expression::multiply)?
@@ -433,13 +530,97 @@ impl Change<'_> {
         };
         let each = self.argument.as_document().and_then(|it| it.get_array("$each").ok());
         let new = each.cloned().unwrap_or_else(|| vec![self.argument.clone()]);
+        if self.operator == Operator::Push {
+            return self.pushed(list, new).map(Bson::Array);
+        }
         for value in new {
-            let is_new = !list.iter().any(|it| self.context.collation.is_equal(it, &value));
-            if self.operator == Operator::Push || is_new {
+            if !list.iter().any(|it| self.context.collation.is_equal(it, &value)) {
                 list.push(value);
             }
         }
         Ok(Bson::Array(list))
+    }
+
+    /// Returns a list with what `$push` adds to it, where and in which order its clauses say.
+    fn pushed(&self, mut list: Vec<Bson>, new: Vec<Bson>) -> Result<Vec<Bson>, StoreError> {
+        let clauses = self.argument.as_document().filter(|it| it.contains_key("$each"));
+        let number = |name: &str| match clauses.and_then(|it| it.get(name)) {
+            None => Ok(None),
+            Some(value) => {
+                let reason = format!("The value for {name} must be an integer value");
+                whole(value).map(Some).ok_or_else(|| StoreError::bad_value(reason))
+            }
+        };
+        let place = |number: i64, length: usize| {
+            let distance = usize::try_from(number.unsigned_abs()).unwrap_or(usize::MAX);
+            if number < 0 { length.saturating_sub(distance) } else { distance.min(length) }
+        };
+        let at = number("$position")?.map_or(list.len(), |it| place(it, list.len()));
+        list.splice(at..at, new);
+        match clauses.and_then(|it| it.get("$sort")) {
+            None => {}
+            Some(Bson::Document(sort)) => {
+                let sort = Sort::parse(sort)?;
+                let document = |it: &Bson| it.as_document().cloned().unwrap_or_default();
+                let mut pairs: Vec<(Document, Bson)> =
+                    list.into_iter().map(|it| (document(&it), it)).collect();
+                sort.apply_to(&mut pairs, |it| &it.0, self.context.collation);
+                list = pairs.into_iter().map(|it| it.1).collect();
+            }
+            Some(direction) => match whole(direction) {
+                Some(1) => list.sort_by(|a, b| self.context.collation.compare(a, b)),
+                Some(-1) => list.sort_by(|a, b| self.context.collation.compare(b, a)),
+                _ => {
+                    let reason = "The $sort is invalid: use 1/-1 to sort the whole element, or \
+                                  {field:1/-1} to sort embedded fields";
+                    return Err(StoreError::bad_value(reason));
+                }
+            },
+        }
+        if let Some(slice) = number("$slice")? {
+            match slice < 0 {
+                true => drop(list.drain(..place(slice, list.len()))),
+                false => list.truncate(place(slice, list.len())),
+            }
+        }
+        Ok(list)
+    }
+
+    fn now(&self) -> Bson {
+        let now = self.context.now;
+        let kind = self.argument.as_document().and_then(|it| it.get_str("$type").ok());
+        match kind {
+            Some("timestamp") => {
+                let seconds = now.timestamp_millis().div_euclid(1000);
+                let time = u32::try_from(seconds).unwrap_or(u32::MAX);
+                Bson::Timestamp(bson::Timestamp { time, increment: 1 })
+            }
+            _ => Bson::DateTime(now),
+        }
+    }
+
+    /// Returns a number after the operations of `$bit`.
+    fn masked(&self, before: Option<Bson>) -> Result<Bson, StoreError> {
+        let before = before.unwrap_or(Bson::Int32(0));
+        let Some(mut number) = integer(&before) else {
+            let reason = format!(
+                "Cannot apply $bit to a value of non-integral type: the field '{}'",
+                self.path
+            );
+            return Err(StoreError::bad_value(reason));
+        };
+        let mut is_narrow = matches!(before, Bson::Int32(_));
+        for (name, value) in self.argument.as_document().into_iter().flatten() {
+            is_narrow &= matches!(value, Bson::Int32(_));
+            let mask = integer(value).unwrap_or_default();
+            number = match name.as_str() {
+                "and" => number & mask,
+                "or" => number | mask,
+                _ => number ^ mask,
+            };
+        }
+        let narrow = i32::try_from(number).ok().filter(|_| is_narrow);
+        Ok(narrow.map_or(Bson::Int64(number), Bson::Int32))
     }
 
     fn pulled(&self, list: Vec<Bson>) -> Result<Bson, StoreError> {

@@ -13,12 +13,19 @@ use super::error::StoreError;
 use super::expression::Context;
 use super::filter::Filter;
 use super::path::is_too_deep;
+use super::schema::Schema;
 use super::session::Session;
 use super::sort::Sort;
 use super::update::Update;
 
 /// The longest namespace, in bytes.
 const MAX_NAMESPACE_LEN: usize = 255;
+
+/// The largest document, in bytes, as the members say in hello.
+const MAX_BSON_OBJECT_SIZE: usize = 16 << 20;
+
+/// The reason why an update fails that makes a document too large.
+const TOO_LARGE: &str = "Resulting document after update is larger than 16777216";
 
 /// Writes that belong together.
 #[derive(Debug)]
@@ -186,6 +193,25 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Changes what an index is like.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such collection; without that index nothing changes.
+    pub(crate) fn modify_index(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        change: impl FnOnce(&mut Document),
+    ) -> Result<(), StoreError> {
+        let mut collection = self.collection(namespace)?.clone();
+        if let Some(index) = collection.indexes.iter_mut().find(|it| it.name() == name) {
+            change(&mut index.description);
+        }
+        self.replace(namespace, Some(collection));
+        Ok(())
+    }
+
     /// Creates indexes, and returns how many there were and are.
     ///
     /// # Errors
@@ -273,6 +299,7 @@ impl<'a> Writer<'a> {
         document: Document,
         context: &Context,
     ) -> Result<(), StoreError> {
+        check_size(&document, 2, "object to insert too large, max size: 16777216")?;
         self.check(&document)?;
         self.ensure(namespace)?;
         let document = match document.keys().position(|name| name == "_id") {
@@ -304,7 +331,7 @@ impl<'a> Writer<'a> {
         context: &Context,
     ) -> Result<Arc<Document>, StoreError> {
         let collection = self.collection(namespace)?;
-        self.validate(collection, &document, context)?;
+        self.validate(collection, before.as_deref(), &document, context)?;
         collection.check_unique(namespace, record, &document)?;
         let document = Arc::new(document);
         let after = Some(Arc::clone(&document));
@@ -355,24 +382,42 @@ impl<'a> Writer<'a> {
     fn validate(
         &self,
         collection: &Collection,
+        before: Option<&Document>,
         document: &Document,
         context: &Context,
     ) -> Result<(), StoreError> {
-        let only_warns =
-            collection.options.get_str("validationAction").is_ok_and(|it| it == "warn");
+        let option = |name: &str| collection.options.get_str(name).ok();
+        let only_warns = option("validationAction") == Some("warn");
+        let level = option("validationLevel").unwrap_or("strict");
         let Ok(validator) = collection.options.get_document("validator") else { return Ok(()) };
-        if self.bypasses_validation || only_warns || validator.contains_key("$jsonSchema") {
+        if self.bypasses_validation || only_warns || level == "off" {
             return Ok(());
         }
-        if Filter::parse(validator, context)?.matches(document, context)? {
+        let filter = Filter::parse(validator, context)?;
+        if filter.matches(document, context)? {
+            return Ok(());
+        }
+        // What was wrong before may stay so.
+        if let Some(before) = before.filter(|_| level == "moderate")
+            && !filter.matches(before, context)?
+        {
             return Ok(());
         }
         let mut error = StoreError::new(121, "Document failed validation");
-        let mut info = doc! { "details": { "operatorName": "validator" } };
-        if let Some(id) = document.get("_id") {
-            info.insert("failingDocumentId", id.clone());
+        if self.is_since_5_0 {
+            let details = match validator.get_document("$jsonSchema") {
+                Ok(schema) => doc! {
+                    "operatorName": "$jsonSchema",
+                    "schemaRulesNotSatisfied": Schema::parse(schema)?.broken_by(document),
+                },
+                Err(_) => doc! { "operatorName": "validator" },
+            };
+            let mut info = doc! { "details": details };
+            if let Some(id) = document.get("_id") {
+                info.insert("failingDocumentId", id.clone());
+            }
+            error.details.insert("errInfo", info);
         }
-        error.details.insert("errInfo", info);
         Err(error)
     }
 
@@ -391,7 +436,12 @@ impl<'a> Writer<'a> {
             self.found(namespace, &statement.filter, statement.multi, &statement.sort, context)?;
         let mut updated = Updated { found: found.len(), ..Updated::default() };
         for (record, before) in found {
-            let after = statement.update.apply(&before, false, context)?;
+            let position = match statement.update.is_positional() {
+                true => statement.filter.position(&before, context)?,
+                false => None,
+            };
+            let after = statement.update.apply(&before, false, position, context)?;
+            check_size(&after, 17419, TOO_LARGE)?;
             updated.before = Some(Arc::clone(&before));
             if after == *before && statement.update.may_change_nothing() {
                 updated.after = Some(before);
@@ -421,10 +471,11 @@ impl<'a> Writer<'a> {
             let id = seed.remove("_id");
             seed = id.into_iter().map(|id| ("_id".to_owned(), id)).collect();
         }
-        let mut document = statement.update.apply(&seed, true, context)?;
+        let mut document = statement.update.apply(&seed, true, None, context)?;
         let id = document.remove("_id").unwrap_or_else(|| self.new_id().into());
         let mut whole = doc! { "_id": id };
         whole.extend(document);
+        check_size(&whole, 17420, "Document to upsert is larger than 16777216")?;
         self.check(&whole)?;
         self.ensure(namespace)?;
         let record = self.collection(namespace)?.next();
@@ -462,14 +513,20 @@ impl<'a> Writer<'a> {
     ) -> Result<Vec<(u64, Arc<Document>)>, StoreError> {
         let Some(collection) = self.store.collection(namespace) else { return Ok(Vec::new()) };
         let mut found = collection.find(filter, context)?;
-        if !all && found.len() > 1 {
-            let mut documents: Vec<Arc<Document>> =
-                found.iter().map(|(_, document)| Arc::clone(document)).collect();
-            sort.apply(&mut documents, context.collation);
-            let first = found.iter().position(|(_, it)| Arc::ptr_eq(it, &documents[0]));
-            found = first.map(|at| found.swap_remove(at)).into_iter().collect();
+        if !all {
+            sort.apply_to(&mut found, |(_, document)| document, context.collation);
+            found.truncate(1);
         }
         Ok(found)
+    }
+}
+
+/// Checks that a document is not larger than servers keep.
+fn check_size(document: &Document, code: i32, reason: &str) -> Result<(), StoreError> {
+    let length = document.to_vec().map_or(0, |it| it.len());
+    match length > MAX_BSON_OBJECT_SIZE {
+        true => Err(StoreError::new(code, format!("{reason}: it has {length} bytes"))),
+        false => Ok(()),
     }
 }
 

@@ -6,11 +6,18 @@ use sdam_core::wire::Flags;
 
 use super::{ClusterOptions, ConnectionId, MemberId, SECOND, ServerVersion, World, body, options};
 
+mod arrays;
 mod catalogue;
 mod cursors;
+mod fields;
+mod find;
+mod joins;
+mod patterns;
 mod reads;
 mod replication;
 mod retries;
+mod schemas;
+mod sizes;
 mod writes;
 
 /// A deployment that keeps data, and a connection to its primary.

@@ -144,6 +144,8 @@ fn lasting(value: Bson, cursor: i64) -> Bson {
 fn script(version: ServerVersion) -> Vec<(&'static str, Document)> {
     let scripts = [inserts(), updates(version), find_and_modify(), reads(), pipelines(), cursors()];
     let scripts = scripts.into_iter().chain([catalogue(version), retries(version)]);
+    let more = [forms(), arrays(), patterns(), schemas(), joins(version), read_concerns()];
+    let scripts = scripts.chain(more).chain([unknown_fields(), unique_indexes(version)]);
     let on_test = scripts.flatten().map(|command| ("test", command));
     let rename = |to: &str, drops: bool| {
         doc! { "renameCollection": "test.x", "to": to, "dropTarget": drops }
@@ -510,6 +512,399 @@ fn retries(version: ServerVersion) -> Vec<Document> {
     commands.push(numbered(all, 9));
     if version >= ServerVersion::V4_4 {
         commands.push(doc! { "insert": "n", "documents": [{ "_id": 5 }], "txnNumber": 1_i64 });
+    }
+    commands
+}
+
+/// Keys, numbers and bounds of what is found.
+fn forms() -> Vec<Document> {
+    let finds = [
+        doc! { "filter": { "x": 1 }, "returnKey": true },
+        doc! { "filter": { "x": 1 }, "returnKey": true, "showRecordId": true },
+        doc! { "filter": { "x": 1 }, "showRecordId": true },
+        doc! { "filter": { "y": -1 }, "returnKey": true },
+        doc! { "sort": { "x": 1 }, "returnKey": true },
+        doc! { "hint": "xy" },
+        doc! { "hint": { "$natural": -1 } },
+        doc! { "sort": { "$natural": -1 } },
+        doc! { "min": { "_id": 2 }, "max": { "_id": 4 }, "hint": "_id_" },
+        doc! { "min": { "x": 1, "y": -1 }, "hint": "xy" },
+        doc! { "max": { "x": 1, "y": -1 }, "hint": "xy" },
+        doc! { "min": { "_id": 2 } },
+        doc! { "min": { "q": 2 }, "hint": "_id_" },
+        doc! { "min": { "_id": 4 }, "max": { "_id": 2 }, "hint": "_id_" },
+    ];
+    let documents = (0..6).map(|id| doc! { "_id": id, "x": id % 3, "y": -id });
+    let index = doc! { "key": { "x": 1, "y": -1 }, "name": "xy" };
+    let mut commands = vec![
+        doc! { "insert": "f", "documents": documents.collect::<Vec<_>>() },
+        doc! { "createIndexes": "f", "indexes": [index] },
+        doc! { "create": "fv", "viewOn": "f", "pipeline": [] },
+    ];
+    for find in finds {
+        let mut command = doc! { "find": "f" };
+        command.extend(find);
+        commands.push(command);
+    }
+    commands.push(doc! { "find": "fv", "showRecordId": true });
+    commands.push(doc! { "find": "fv", "returnKey": true });
+    commands.push(doc! { "drop": "f" });
+    commands.push(doc! { "drop": "fv" });
+    commands
+}
+
+/// The positional operator, the clauses of `$push`, and parts of arrays.
+fn arrays() -> Vec<Document> {
+    let set = |path: &str| doc! { "$set": { path: 9 } };
+    let push = |clauses: Document| {
+        let mut all = doc! { "$each": [7, 0] };
+        all.extend(clauses);
+        doc! { "$push": { "b": all } }
+    };
+    let statements = [
+        (doc! { "a": 2 }, set("a.$")),
+        (doc! { "d.k": 2 }, doc! { "$inc": { "d.$.v": 5 } }),
+        (doc! { "d": { "$elemMatch": { "k": 1, "v": 1 } } }, set("d.$.v")),
+        (doc! { "a": 3, "d.k": 2 }, set("d.$.w")),
+        (doc! { "a": { "$gt": 8 } }, doc! { "$unset": { "a.$": 1 } }),
+        (doc! { "$or": [{ "a": 1 }] }, set("a.$")),
+        (doc! { "a": { "$in": [3] } }, set("a.$")),
+        (doc! {}, set("a.$")),
+        (doc! { "a": { "$ne": 77 } }, set("a.$")),
+        (doc! { "a": { "$size": 4 } }, set("a.$")),
+        (doc! { "d.0.k": 1 }, set("d.$.x")),
+        (doc! { "a": 9 }, set("$.a")),
+        (doc! { "a": 9 }, set("a.$.$")),
+        (doc! { "d.k": 1 }, set("d.$.$[].x")),
+        (doc! { "d.k": 1 }, doc! { "$rename": { "d.$.k": "d.$.y" } }),
+        (doc! { "d.k": 1 }, doc! { "$pull": { "d.$": 1 } }),
+        (doc! {}, push(doc! {})),
+        (doc! {}, push(doc! { "$position": 1 })),
+        (doc! {}, push(doc! { "$position": -1 })),
+        (doc! {}, push(doc! { "$sort": -1 })),
+        (doc! {}, push(doc! { "$slice": -3 })),
+        (doc! {}, push(doc! { "$slice": 2 })),
+        (doc! {}, push(doc! { "$nonsense": 2 })),
+        (doc! {}, push(doc! { "$sort": 2 })),
+        (doc! {}, doc! { "$bit": { "n": { "and": 10 }, "m": { "or": 5_i64 } } }),
+        (doc! {}, doc! { "$bit": { "n": { "nonsense": 10 } } }),
+        (doc! {}, doc! { "$bit": { "a": { "and": 10 } } }),
+        (doc! {}, doc! { "$currentDate": { "n": "nonsense" } }),
+    ];
+    let list = vec![doc! { "k": 1, "v": 1 }, doc! { "k": 2, "v": 2 }];
+    let first = doc! { "_id": 1, "a": [1, 2, 3, 2], "b": [4], "n": 12, "d": list };
+    let mut commands = vec![doc! { "insert": "a", "documents": [first] }];
+    for (filter, update) in statements {
+        commands.push(doc! { "update": "a", "updates": [{ "q": filter, "u": update }] });
+        commands.push(doc! { "find": "a" });
+    }
+    let projections = [
+        (doc! { "d.k": 2 }, doc! { "d.$": 1 }),
+        (doc! {}, doc! { "d": { "$elemMatch": { "k": 2 } } }),
+        (doc! {}, doc! { "d": { "$elemMatch": { "k": 7 } } }),
+        (doc! {}, doc! { "a": { "$slice": -1 } }),
+        (doc! {}, doc! { "a": { "$slice": [1, 2] }, "_id": 1 }),
+    ];
+    let finds = projections.map(|(filter, projection)| {
+        doc! { "find": "a", "filter": filter, "projection": projection }
+    });
+    commands.extend(finds);
+    commands.push(doc! { "drop": "a" });
+    commands
+}
+
+fn patterns() -> Vec<Document> {
+    let regex = |pattern: &str, options: &str| {
+        let text = |it: &str| it.to_owned().try_into().expect("there is no NUL in it");
+        Bson::RegularExpression(bson::Regex { pattern: text(pattern), options: text(options) })
+    };
+    let tests: [Bson; 27] = [
+        regex("^ab", ""),
+        regex("^ab", "i"),
+        regex("ab", "i"),
+        regex("z$", ""),
+        regex("c$", ""),
+        regex("[[:alpha:]]{3}x", "s"),
+        doc! { "$regex": "^x", "$options": "m" }.into(),
+        doc! { "$options": "is", "$regex": "c.x" }.into(),
+        doc! { "$regex": "a b c", "$options": "x" }.into(),
+        doc! { "$regex": regex("ab", ""), "$options": "i" }.into(),
+        doc! { "$regex": regex("ab", "i"), "$options": "m" }.into(),
+        doc! { "$in": [regex("^q", ""), 5] }.into(),
+        doc! { "$nin": [regex("^q", ""), 5] }.into(),
+        doc! { "$not": regex("b", "") }.into(),
+        doc! { "$not": { "$regex": "b" } }.into(),
+        doc! { "$eq": regex("ab", "i") }.into(),
+        doc! { "$all": [regex("^abd", ""), regex("q", "")] }.into(),
+        doc! { "$elemMatch": { "$regex": "^abd" } }.into(),
+        doc! { "$regex": "a", "$gt": "b" }.into(),
+        doc! { "$regex": "(" }.into(),
+        doc! { "$regex": 5 }.into(),
+        doc! { "$options": "i" }.into(),
+        doc! { "$regex": "a", "$options": 5 }.into(),
+        doc! { "$regex": "a\0b" }.into(),
+        doc! { "$ne": regex("b", "") }.into(),
+        doc! { "$gt": regex("b", "") }.into(),
+        doc! { "$in": [{ "$regex": "a" }] }.into(),
+    ];
+    let documents = vec![
+        doc! { "_id": 1, "s": "abc" },
+        doc! { "_id": 2, "s": "ABC\nxyz" },
+        doc! { "_id": 3, "s": ["abd", "q"] },
+        doc! { "_id": 4, "s": regex("ab", "i") },
+        doc! { "_id": 5, "s": 5 },
+        doc! { "_id": 6, "s": "abc\n" },
+    ];
+    let mut commands = vec![doc! { "insert": "p", "documents": documents }];
+    commands.extend(tests.map(|test| doc! { "find": "p", "filter": { "s": test } }));
+    commands.push(doc! { "drop": "p" });
+    commands
+}
+
+/// An index that becomes unique, which 6.0 has brought.
+fn unique_indexes(version: ServerVersion) -> Vec<Document> {
+    if version < ServerVersion::V6_0 {
+        return Vec::new();
+    }
+    let modify = |option: &str| {
+        doc! { "collMod": "q", "index": { "keyPattern": { "x": 1 }, option: true } }
+    };
+    let by_name = |index: Document| doc! { "collMod": "q", "index": index };
+    vec![
+        doc! { "insert": "q", "documents": [{ "_id": 1, "x": 1 }, { "_id": 2, "x": 1 }] },
+        doc! { "createIndexes": "q", "indexes": [{ "key": { "x": 1 }, "name": "x_1" }] },
+        modify("unique"),
+        modify("prepareUnique"),
+        modify("unique"),
+        doc! { "insert": "q", "documents": [{ "_id": 3, "x": 1 }] },
+        modify("hidden"),
+        modify("hidden"),
+        doc! { "delete": "q", "deletes": [{ "q": { "_id": 2 }, "limit": 1 }] },
+        modify("unique"),
+        modify("unique"),
+        by_name(doc! { "name": "none", "hidden": true }),
+        by_name(doc! { "name": "x_1" }),
+        by_name(doc! { "name": "x_1", "nonsense": 1 }),
+        doc! { "listIndexes": "q" },
+        doc! { "drop": "q" },
+    ]
+}
+
+fn schemas() -> Vec<Document> {
+    let of = |name: &str, schema: Document| doc! { "properties": { name: schema } };
+    let schemas = [
+        doc! { "required": ["n"] },
+        of("n", doc! { "bsonType": "int" }),
+        of("n", doc! { "type": "number", "minimum": 5, "exclusiveMinimum": true }),
+        of("n", doc! { "minimum": 5, "maximum": 6 }),
+        of("s", doc! { "minLength": 2, "maxLength": 5, "pattern": "^a" }),
+        of("a", doc! { "uniqueItems": true, "minItems": 1 }),
+        of("a", doc! { "items": { "maximum": 1 } }),
+        of("a", doc! { "items": [{ "maximum": 1 }, { "minimum": 2 }], "additionalItems": false }),
+        of("o", doc! { "required": ["y"] }),
+        of("o", doc! { "additionalProperties": false, "properties": { "x": {} } }),
+        of("o", doc! { "patternProperties": { "^x": { "bsonType": "string" } } }),
+        of("n", doc! { "enum": [5, 7] }),
+        of("n", doc! { "multipleOf": 5 }),
+        doc! { "anyOf": [{ "required": ["b"] }, { "required": ["o"] }] },
+        doc! { "oneOf": [{ "required": ["n"] }, { "required": ["b"] }] },
+        doc! { "allOf": [{ "required": ["n"] }, { "required": ["b"] }] },
+        doc! { "not": { "required": ["n"] } },
+        doc! { "minProperties": 3 },
+        doc! { "dependencies": { "n": ["s"] } },
+        doc! { "dependencies": { "n": { "required": ["b"] } } },
+        doc! { "bsonType": ["object", "int"] },
+        doc! { "nonsense": 1 },
+        doc! { "$ref": "x" },
+        doc! { "type": "integer" },
+        doc! { "type": "nonsense" },
+        doc! { "type": "string", "bsonType": "string" },
+        doc! { "required": [] },
+        doc! { "required": "n" },
+        doc! { "required": ["n", "n"] },
+        of("n", doc! { "exclusiveMinimum": true }),
+        doc! { "minLength": -1 },
+        doc! { "enum": [1, 1.0] },
+        doc! { "anyOf": [] },
+        doc! { "title": 5 },
+        doc! { "multipleOf": 0 },
+        doc! { "additionalProperties": 5 },
+    ];
+    let documents = vec![
+        doc! { "_id": 1, "n": 5, "s": "abc", "a": [1, 2], "o": { "x": 1 } },
+        doc! { "_id": 2, "n": 5.5, "s": "x", "a": [1, 1], "o": { "x": "t", "y": 2 } },
+        doc! { "_id": 3 },
+        doc! { "_id": 4, "n": 7_i64, "b": true, "z": null },
+    ];
+    let mut commands = vec![doc! { "insert": "j", "documents": documents }];
+    let finds = schemas.map(|schema| doc! { "find": "j", "filter": { "$jsonSchema": schema } });
+    commands.extend(finds);
+    commands.extend(validators());
+    commands
+}
+
+/// Validators of each level, and what they let pass.
+fn validators() -> Vec<Document> {
+    let schema = |schema: Document, level: &str| {
+        let validator = doc! { "$jsonSchema": schema };
+        doc! { "collMod": "j", "validator": validator, "validationLevel": level }
+    };
+    let update = |id: i32, update: Document| {
+        doc! { "update": "j", "updates": [{ "q": { "_id": id }, "u": update }] }
+    };
+    let set = doc! { "$set": { "w": 1 } };
+    let unset = doc! { "$unset": { "n": 1 } };
+    vec![
+        schema(doc! { "nonsense": 1 }, "strict"),
+        schema(doc! { "required": ["n"] }, "strict"),
+        doc! { "insert": "j", "documents": [{ "_id": 9 }] },
+        doc! { "insert": "j", "documents": [{ "_id": 10, "n": 1 }] },
+        update(3, set.clone()),
+        schema(doc! { "required": ["n"] }, "moderate"),
+        update(3, set),
+        update(2, unset.clone()),
+        schema(doc! { "required": ["n"] }, "off"),
+        update(2, unset),
+        schema(doc! { "required": ["n"] }, "nonsense"),
+        doc! { "find": "j" },
+        doc! { "drop": "j" },
+    ]
+}
+
+fn joins(version: ServerVersion) -> Vec<Document> {
+    let whole = doc! { "from": "s", "localField": "i", "foreignField": "k", "as": "o" };
+    let with = |field: &str, value: Option<Bson>| {
+        let mut lookup = whole.clone();
+        match value {
+            Some(value) => drop(lookup.insert(field, value)),
+            None => drop(lookup.remove(field)),
+        }
+        vec![doc! { "$lookup": lookup }]
+    };
+    let larger = vec![doc! { "$match": { "$expr": { "$gt": ["$n", "$$q"] } } }];
+    let computed = doc! { "from": "s", "let": { "q": "$q" }, "pipeline": larger, "as": "o.p" };
+    let unwind = |more: Document| {
+        let mut unwind = doc! { "path": "$i" };
+        unwind.extend(more);
+        vec![doc! { "$unwind": unwind }]
+    };
+    let mut pipelines = vec![
+        with("from", Some("s".into())),
+        with("from", Some("none".into())),
+        with("from", None),
+        with("as", None),
+        with("localField", None),
+        with("nonsense", Some(1.into())),
+        with("nonsense", Some("x".into())),
+        with("localField", Some("$i".into())),
+        with("pipeline", Some(Bson::Array(vec![doc! { "$match": { "n": { "$gt": 9 } } }.into()]))),
+        vec![doc! { "$lookup": computed }],
+        vec![doc! { "$lookup": { "from": "s", "as": "o", "pipeline": [{ "$out": "y" }] } }],
+        vec![doc! { "$lookup": { "from": "s", "as": "o", "pipeline": [{ "$nonsense": 1 }] } }],
+        vec![doc! { "$lookup": 5 }],
+        vec![doc! { "$facet": { "n": [{ "$count": "n" }], "one": [{ "$match": { "_id": 1 } }] } }],
+        unwind(doc! {}),
+        unwind(doc! { "preserveNullAndEmptyArrays": true, "includeArrayIndex": "at" }),
+        unwind(doc! { "nonsense": true }),
+        unwind(doc! { "includeArrayIndex": "$x" }),
+        unwind(doc! { "path": "i" }),
+        vec![doc! { "$sample": { "size": -1 } }],
+    ];
+    if version >= ServerVersion::V4_4 {
+        pipelines.push(vec![doc! { "$unionWith": "s" }]);
+    }
+    let documents = vec![
+        doc! { "_id": 1, "i": "a", "q": 2 },
+        doc! { "_id": 2, "i": ["a", "b"], "q": 11 },
+        doc! { "_id": 3 },
+        doc! { "_id": 4, "i": [] },
+    ];
+    let others = vec![
+        doc! { "_id": 1, "k": "a", "n": 10 },
+        doc! { "_id": 2, "k": ["b", "c"], "n": 20 },
+        doc! { "_id": 3, "n": 5 },
+    ];
+    let mut commands = vec![
+        doc! { "insert": "o", "documents": documents },
+        doc! { "insert": "s", "documents": others },
+    ];
+    let aggregates = pipelines
+        .into_iter()
+        .map(|pipeline| doc! { "aggregate": "o", "pipeline": pipeline, "cursor": {} });
+    commands.extend(aggregates);
+    commands.extend([doc! { "drop": "o" }, doc! { "drop": "s" }]);
+    commands
+}
+
+fn read_concerns() -> Vec<Document> {
+    let out = doc! { "aggregate": "c", "pipeline": [{ "$out": "y" }], "cursor": {} };
+    let commands = [
+        doc! { "find": "c" },
+        doc! { "count": "c" },
+        doc! { "distinct": "c", "key": "_id" },
+        doc! { "aggregate": "c", "pipeline": [], "cursor": {} },
+        out,
+        doc! { "insert": "c", "documents": [{}] },
+        doc! { "update": "c", "updates": [{ "q": { "_id": 0 }, "u": {} }] },
+        doc! { "findAndModify": "c", "query": { "_id": -1 }, "remove": true },
+        doc! { "listCollections": 1, "filter": { "name": "none" } },
+        doc! { "listIndexes": "c" },
+        doc! { "create": "c" },
+        doc! { "ping": 1 },
+    ];
+    let levels = ["snapshot", "majority", "linearizable", "available", "nonsense"];
+    let mut all = Vec::new();
+    for command in commands {
+        for level in levels {
+            let mut command = command.clone();
+            command.insert("readConcern", doc! { "level": level });
+            all.push(command);
+        }
+    }
+    all.push(doc! { "find": "c", "limit": 1, "readConcern": { "level": 5 } });
+    all.push(doc! { "find": "c", "limit": 1, "readConcern": { "nonsense": 5 } });
+    all.push(doc! { "find": "c", "limit": 1, "readConcern": 5 });
+    all
+}
+
+/// Fields that no version knows, or not this one; and updates that fail whole.
+fn unknown_fields() -> Vec<Document> {
+    let set = doc! { "$set": { "a": 1 } };
+    let update = |statements: Vec<Document>| doc! { "update": "u", "updates": statements };
+    let delete = |statement: Document| doc! { "delete": "u", "deletes": [statement] };
+    let modify = doc! { "findAndModify": "u", "query": { "_id": 7 }, "remove": true };
+    let mut hinted = modify.clone();
+    hinted.insert("hint", "_id_");
+    let mut commands = vec![
+        doc! { "insert": "u", "documents": [{ "_id": 1 }] },
+        doc! { "find": "u", "let": { "a": 1 } },
+        update(vec![doc! { "q": {}, "u": set.clone(), "sort": { "_id": 1 } }]),
+        update(vec![doc! { "q": {}, "u": set.clone(), "nonsense": 1 }]),
+        update(vec![doc! { "q": {}, "u": set.clone() }, doc! { "q": {}, "u": [{ "$no": 1 }] }]),
+        update(vec![doc! { "q": {}, "u": [{ "$match": {} }] }]),
+        update(vec![doc! { "q": {}, "u": [1] }]),
+        update(vec![doc! { "q": {}, "u": 5 }]),
+        update(vec![doc! { "q": {} }]),
+        update(vec![doc! { "u": set }]),
+        delete(doc! { "q": {} }),
+        delete(doc! { "q": {}, "limit": 2 }),
+        delete(doc! { "q": { "_id": 7 }, "limit": 1, "sort": { "_id": 1 } }),
+        delete(doc! { "q": { "_id": 7 }, "limit": 1, "hint": "_id_" }),
+        hinted,
+        doc! { "find": "u" },
+    ];
+    let finished = [
+        doc! { "find": "u" },
+        doc! { "count": "u" },
+        doc! { "distinct": "u", "key": "a" },
+        doc! { "aggregate": "u", "pipeline": [], "cursor": {} },
+        doc! { "insert": "u", "documents": [{}] },
+        delete(doc! { "q": { "_id": 7 }, "limit": 1 }),
+        modify,
+    ];
+    for mut command in finished {
+        command.insert("nonsense", 1);
+        commands.push(command);
     }
     commands
 }

@@ -1,13 +1,14 @@
 //! Sessions, retries and times of operations, as the commands that reach the embedded deployment
 //! show them.
 
+mod bulk;
 mod cursors;
 mod sessions;
 mod timeouts;
 mod writes;
 
 use bson::{Document, doc};
-use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::Options;
 use sdam_core::id::ConnectionId;
@@ -27,7 +28,12 @@ struct Fixture {
 
 impl Fixture {
     async fn new() -> Self {
+        Self::of(ServerVersion::default()).await
+    }
+
+    async fn of(version: ServerVersion) -> Self {
         let options = EmbeddedOptions::default().with_members(1).with_keeps_data(true);
+        let options = options.with_version(version);
         let cluster = EmbeddedCluster::start(options).await.unwrap();
         cluster.elected().await.unwrap();
         let uri = cluster.uri();

@@ -102,3 +102,35 @@ fn options_of_a_collection_are_changed() {
     assert_eq!(listed[0].get_document("options").unwrap(), &expected);
     assert_eq!(code(&ask(&mut world, connection, doc! { "collMod": "y" })), 26);
 }
+
+/// Collections, "collMod": an index becomes unique once no two documents have the same key.
+#[test]
+fn an_index_becomes_unique_in_two_steps() {
+    let (mut world, connection) = client();
+    insert(&mut world, connection, vec![doc! { "_id": 1, "x": 1 }, doc! { "_id": 2, "x": 1 }]);
+    let index = doc! { "key": { "x": 1 }, "name": "x_1" };
+    must(&mut world, connection, doc! { "createIndexes": "x", "indexes": [index] });
+    let modify = |option: &str| {
+        doc! { "collMod": "x", "index": { "keyPattern": { "x": 1 }, option: true } }
+    };
+    assert_eq!(code(&ask(&mut world, connection, modify("unique"))), 72);
+    let reply = must(&mut world, connection, modify("prepareUnique"));
+    assert_eq!(reply, doc! { "prepareUnique_old": false, "prepareUnique_new": true, "ok": 1.0 });
+    let write = doc! { "insert": "x", "documents": [{ "_id": 3, "x": 1 }] };
+    let refused = ask(&mut world, connection, write);
+    let error = refused.get_array("writeErrors").unwrap()[0].as_document().unwrap();
+    assert_eq!(code(error), 11000);
+    let refused = ask(&mut world, connection, modify("unique"));
+    assert_eq!(code(&refused), 359);
+    let ids = doc! { "ids": [1, 2] };
+    assert_eq!(refused.get_array("violations").unwrap(), &[ids.into()]);
+    let delete = doc! { "delete": "x", "deletes": [{ "q": { "_id": 2 }, "limit": 1 }] };
+    must(&mut world, connection, delete);
+    let reply = must(&mut world, connection, modify("unique"));
+    assert_eq!(reply, doc! { "unique_new": true, "ok": 1.0 });
+    let listed = batch(&must(&mut world, connection, doc! { "listIndexes": "x" }));
+    assert!(listed[1].get_bool("unique").unwrap() && !listed[1].contains_key("prepareUnique"));
+    assert_eq!(code(&ask(&mut world, connection, modify("nonsense"))), 40415);
+    let none = doc! { "collMod": "x", "index": { "name": "none", "hidden": true } };
+    assert_eq!(code(&ask(&mut world, connection, none)), 27);
+}

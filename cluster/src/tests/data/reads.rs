@@ -158,6 +158,10 @@ fn a_pipeline_may_end_in_another_collection() {
     let early =
         doc! { "aggregate": "x", "cursor": {}, "pipeline": [{ "$out": "y" }, { "$limit": 1 }] };
     assert_eq!(code(&ask(&mut world, connection, early)), 40601);
-    let unknown = doc! { "aggregate": "x", "cursor": {}, "pipeline": [{ "$changeStream": {} }] };
-    assert_eq!(code(&ask(&mut world, connection, unknown)), 40324);
+    for (stage, expected) in [("$nonsense", 40324), ("$graphLookup", 238)] {
+        let unknown = doc! { "aggregate": "x", "cursor": {}, "pipeline": [{ stage: {} }] };
+        let reply = ask(&mut world, connection, unknown);
+        assert_eq!(code(&reply), expected);
+        assert!(reply.get_str("errmsg").unwrap().contains(stage), "{reply}");
+    }
 }

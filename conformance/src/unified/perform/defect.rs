@@ -4,22 +4,13 @@
 use bson::{Bson, Document};
 
 use crate::mongod::Version;
-use crate::unified::format::{Entity, Expectation, File, Operation, Test};
+use crate::unified::format::{Entity, File, Test};
 
 /// The first version whose fail points heed all that tests say of them.
 const HEEDED: Version = Version { major: 4, minor: 4, patch: 0 };
 
 /// The first version whose fail points strike the first hello of a connection by its appName.
 const FIRST_HELLO: Version = Version { major: 4, minor: 4, patch: 7 };
-
-/// The gaps of the embedded deployment's store, by parts of the descriptions of the tests that fall
-/// into them.
-const GAPS: [(&str, &str); 4] = [
-    ("sort option unsupported (server-side error)", "it sorts before it updates at any version"),
-    ("showRecordId and returnKey", "it ignores showRecordId and returnKey"),
-    ("readConcern linearizable with out stage", "it writes by $out with any read concern"),
-    ("Failed bulk write command log message", "it does updates that servers refuse"),
-];
 
 /// Returns why the embedded deployment cannot do what a test asks of it, which real servers can.
 pub(super) fn of_embedded(file: &File, test: &Test) -> Option<&'static str> {
@@ -34,23 +25,7 @@ pub(super) fn of_embedded(file: &File, test: &Test) -> Option<&'static str> {
             .is_some_and(|api| api.strict == Some(true) || api.deprecation_errors == Some(true)),
         _ => false,
     });
-    if declares || is_strict {
-        return Some("it does not judge what commands declare of the API");
-    }
-    if let Some((_, gap)) = GAPS.iter().find(|(part, _)| test.description.contains(part)) {
-        return Some(gap);
-    }
-    let is_snapshot = |entity: &Entity| match entity {
-        Entity::Session { options, .. } => options.get_bool("snapshot").unwrap_or_default(),
-        _ => false,
-    };
-    let is_refused = |operation: &Operation| match &operation.expectation {
-        Expectation::Error(error) => error.is_client_error == Some(false),
-        _ => false,
-    };
-    let expects_refusal = test.operations.iter().any(is_refused);
-    (expects_refusal && file.entities.iter().any(is_snapshot))
-        .then_some("it does not refuse commands that cannot read a snapshot")
+    (declares || is_strict).then_some("it does not judge what commands declare of the API")
 }
 
 /// Returns why a server of this version cannot do what a test asks of it.
@@ -126,24 +101,6 @@ mod tests {
         assert!(defect(version(2, 6), &file, &file.tests[1]).is_some());
         assert!(defect(version(2, 10), &file, &file.tests[1]).is_none());
         assert!(defect(version(2, 6), &file, &file.tests[0]).is_none(), "it uses no such client");
-    }
-
-    #[test]
-    fn the_embedded_deployment_refuses_no_command_for_its_snapshot() {
-        let finds = |snapshot: &str, expected: &str| {
-            let text = format!(
-                r#"{{ "description": "", "schemaVersion": "1.0", "createEntities": [
-                    {{ "session": {{ "id": "s", "client": "c",
-                        "sessionOptions": {{ {snapshot} }} }} }}],
-                  "tests": [{{ "description": "", "operations": [
-                    {{ "name": "insertOne", "object": "c" {expected} }}] }}] }}"#
-            );
-            let file = parse(&text).expect("a file");
-            of_embedded(&file, &file.tests[0]).is_some()
-        };
-        let refusal = r#", "expectError": { "isClientError": false }"#;
-        assert!(finds(r#""snapshot": true"#, refusal));
-        assert!(!finds(r#""snapshot": true"#, "") && !finds("", refusal));
     }
 
     #[test]

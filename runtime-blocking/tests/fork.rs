@@ -136,10 +136,8 @@ mod unix {
             assert_eq!(error.as_operation(), Some(&broken));
             let error = server.check_out().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::CheckOut, "{error}");
-            // All members are known at once, and asked anew.
-            let view_of_parent = client.view();
-            assert_eq!(view_of_parent.servers().len(), 3);
-            assert_eq!(view_of_parent.topology_type, TopologyType::Unknown);
+            // All members are known at once; how far the checks have come is not.
+            assert_eq!(client.view().servers().len(), 3);
             ping(client);
             view(client, is_whole);
             // A grandchild, too.

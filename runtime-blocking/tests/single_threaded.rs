@@ -257,7 +257,7 @@ fn closing_and_dropping_end_everything() -> Outcome {
 
 /// On a real set: discovery from one seed, and operations before and after a step-down.
 fn follow(binary: &Binary) -> Outcome {
-    let set = ReplicaSet::start(binary, 3, &mongod::Options::default())?;
+    let set = ReplicaSet::start(binary, 3, &mongod::Options::calm())?;
     let uri = format!("mongodb://{}/?serverSelectionTryOnce=false", set.seed_list()[0]);
     let client = client(&uri)?;
     client.run_command("admin", &rawdoc! { "ping": 1 })?;

@@ -14,7 +14,7 @@ fn main() {}
 
 #[cfg(unix)]
 mod unix {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::io::{self, BufRead, BufReader, Write};
     use std::pin::Pin;
     use std::process::{self, Child, Command, Stdio};
@@ -122,6 +122,7 @@ mod unix {
                 Client::builder(Options::parse(uri).unwrap()).dialer(dial).build().unwrap();
             let mut events = client.subscribe();
             checks(&mut events, 2).await;
+            nothing_is_on_its_way(&mut events).await;
             let Fork::Parent(child) = fork().unwrap() else {
                 give_up_in_time();
                 let before = USES.load(Ordering::Relaxed);
@@ -142,6 +143,7 @@ mod unix {
             let client = Client::new(Options::parse(uri).unwrap()).unwrap();
             let mut events = client.subscribe();
             checks(&mut events, 2).await;
+            nothing_is_on_its_way(&mut events).await;
             (client, events)
         });
         let Fork::Parent(child) = fork().unwrap() else {
@@ -169,6 +171,28 @@ mod unix {
             eprintln!("error: the process that was forked off hangs");
             process::exit(2);
         });
+    }
+
+    /// Waits until no check has begun and not ended: the child would take news of its stream away.
+    ///
+    /// Nothing begins until this task waits for something else.
+    async fn nothing_is_on_its_way(events: &mut Events) {
+        let mut checked = BTreeSet::<ServerAddress>::new();
+        loop {
+            let event = match events.try_next() {
+                Some(event) => event,
+                None if checked.is_empty() => return,
+                None => {
+                    let event = timeout(GENEROUS, events.next()).await.expect("checks go on");
+                    event.expect("the client is open")
+                }
+            };
+            match event.kind {
+                EventKind::ServerHeartbeatStarted { address, .. } => _ = checked.insert(address),
+                EventKind::ServerHeartbeatSucceeded { address, .. } => _ = checked.remove(&address),
+                _ => {}
+            }
+        }
     }
 
     /// Waits until each of three servers was checked so many times more, without a failure.

@@ -246,10 +246,9 @@ fn a_stale_primary_that_notices(_: &Fixture) -> Result<(), Failure> {
     let mut cluster = Cluster::start(&["--election-timeout", "24s", "--seed", "1"])?;
     cluster.take("cut primary from the rest")?;
     while cluster.wait_for("elected")?["term"] != 2 {}
-    let watching = start(Command::new(SDAM), &["--watch", "--for", "20s", &cluster.uri])?;
-    cluster.wait_for("greeted")?;
-    // The client has seen both of them by then.
-    std::thread::sleep(Duration::from_secs(3));
+    let watching = start(Command::new(SDAM), &["--watch", "--for", "30s", &cluster.uri])?;
+    // Until then the client sees both of them.
+    cluster.wait_for("steppedDown")?;
     cluster.take("heal")?;
     let report = finish(watching)?;
     report.first("stalePrimary")?;

@@ -111,13 +111,23 @@ impl ReplicaSet {
         }
         first.command(&doc! { "replSetInitiate": config }, COMMAND_LIMIT)?;
         // Left to itself it would wait for the election timeout.
-        poll("the first election", SETTLE_LIMIT, || {
-            let step_up = first.command(&doc! { "replSetStepUp": 1 }, COMMAND_LIMIT);
-            step_up.map_err(|error| error.to_string())
-        })?;
+        step_up(first)?;
         self.wait_until_settled(SETTLE_LIMIT)?;
         others.into_iter().try_for_each(sync_source::release)?;
         self.wait_until_committed()
+    }
+
+    /// Has a member become primary, which others may be then.
+    ///
+    /// # Errors
+    ///
+    /// Says why it has not been elected.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such member.
+    pub fn step_up(&self, index: usize) -> Result<(), HarnessError> {
+        step_up(&self.members[index])
     }
 
     /// Returns the name of the set.
@@ -388,4 +398,11 @@ fn step_down(primary: &Server, force: bool) -> Result<(), CommandError> {
         Err(CommandError::Refused { code, .. }) if NOT_PRIMARY.contains(&code) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+fn step_up(member: &Server) -> Result<(), HarnessError> {
+    poll("an election", SETTLE_LIMIT, || {
+        let step_up = member.command(&doc! { "replSetStepUp": 1 }, COMMAND_LIMIT);
+        step_up.map(drop).map_err(|error| error.to_string())
+    })
 }

@@ -43,6 +43,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns the options of a set whose primary stays however busy the machine is, unless a test
+    /// has it step down.
+    pub fn calm() -> Self {
+        Self { election_timeout: Duration::from_secs(30), ..Self::default() }
+    }
+
     /// Returns how to start the server that becomes member number `id`, counted from 0.
     pub(super) fn config(&self, id: usize) -> Config {
         let names = self.private_names.iter().cycle().skip(id);

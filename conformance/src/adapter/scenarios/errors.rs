@@ -112,10 +112,14 @@ fn time_out<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let by = begun + Duration::from_secs(2);
     let hang = fixture.block_on(client.by(by).run_command("admin", &hang())).err();
     let error = hang.ok_or("there is a reply")?;
-    is_of(&error, ErrorKind::Timeout, &client)?;
-    let spent = error.spent().ok_or("the time went somewhere")?;
-    let all = spent.selecting + spent.checking_out + spent.exchanging;
-    ensure!(all <= client.now() - begun && !all.is_zero(), "{error:?}");
+    ensure!(error.kind() == ErrorKind::Timeout, "{error:?}");
+    // On a busy machine the time may have passed before the command was sent to any server.
+    if error.as_operation().is_some() || error.as_check_out().is_some() {
+        is_of(&error, ErrorKind::Timeout, &client)?;
+        let spent = error.spent().ok_or("the time went somewhere")?;
+        let all = spent.selecting + spent.checking_out + spent.exchanging;
+        ensure!(all <= client.now() - begun && !all.is_zero(), "{error:?}");
+    }
     let nobody = fixture.client(&direct("127.0.0.1:1"))?;
     let error = failed(fixture, &nobody.within(time))?;
     // CSOT, "Errors": it is a time-out, and what was being done then is within.

@@ -23,7 +23,7 @@ fn each_member(binary: &Binary) -> Outcome {
     let never = Member { priority: 0.0, ..Member::default() };
     let arbiter = Member { arbiter_only: true, ..Member::default() };
     let members = [Member::default(), never, hidden, arbiter];
-    let mut set = ReplicaSet::start_with(binary, &members, &SetOptions::default())?;
+    let mut set = ReplicaSet::start_with(binary, &members, &SetOptions::calm())?;
     set.enable_auth(&[User::new("root", "root")])?;
     let addresses = set.seed_list();
     play(async {

@@ -21,7 +21,7 @@ pub(crate) const SCENARIOS: [Scenario; 1] =
 fn followed(binary: &Binary) -> Outcome {
     let authority = Authority::new("the authority")?;
     let tls = Tls::new(authority.issue("member", &["127.0.0.1"])?, authority.file());
-    let options = SetOptions { tls: Some(tls), ..SetOptions::default() };
+    let options = SetOptions { tls: Some(tls), ..SetOptions::calm() };
     let mut set = ReplicaSet::start(binary, 3, &options)?;
     set.enable_auth(&[User::new("root", "root")])?;
     let uri = format!(

@@ -69,7 +69,7 @@ fn on_a_shared_set(
     let mut pending = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let set = match pending.take() {
         Some(set) => set,
-        None => ReplicaSet::start(binary, 3, &Options::default())?,
+        None => ReplicaSet::start(binary, 3, &Options::calm())?,
     };
     set.wait_until_settled(support::GENEROUS)?;
     test(&set)?;

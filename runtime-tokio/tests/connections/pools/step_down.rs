@@ -89,6 +89,7 @@ fn cursor(set: &ReplicaSet) -> Outcome {
         let reply = primary.check_out().await?.command("step-down", &more).await?;
         let batch = reply.get_document("cursor")?.get_array("nextBatch")?;
         assert_eq!(batch.into_iter().count(), 2);
+        set.step_up(secondary)?;
         let insert = rawdoc! { "insert": "step-down", "documents": [{ "test": 1 }] };
         let old = primary.address();
         view(&client, |view| view.primary().is_some_and(|new| new.address != *old)).await;

@@ -20,6 +20,8 @@ use crate::server::{self, ACCESS_KEY, AwsServer, SECRET_KEY, TOKEN};
 
 crate::scenarios! {
     each_source_logs_in,
+    keys_of_the_environment_need_no_token,
+    a_custom_provider_hands_out_credentials_of_every_kind,
     eks_pod_identity_logs_in_and_its_token_is_read_each_time,
     a_container_shows_the_token_of_its_variable,
     a_container_is_asked_over_tls_wherever_its_uri_says_so,
@@ -83,7 +85,7 @@ async fn failed(runtime: Runtime, sources: CredentialSources) -> Failure {
 }
 
 async fn each_source_logs_in(runtime: Runtime) {
-    // AWS-P1 to AWS-P6
+    // AWS-P2 to AWS-P5, and AWS-P6 with a token
     let mut token = tempfile::NamedTempFile::new().unwrap();
     token.write_all(b"planted.jwt\n").unwrap();
     let token_file = ("AWS_WEB_IDENTITY_TOKEN_FILE", token.path().to_str().unwrap());
@@ -109,6 +111,40 @@ async fn each_source_logs_in(runtime: Runtime) {
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
+
+/// AWS-P1: keys from the environment; AWS-P6: those of a Lambda without a session token.
+async fn keys_of_the_environment_need_no_token(runtime: Runtime) {
+    let lambda = [("AWS_EXECUTION_ENV", "AWS_Lambda_java8"), ("AWS_REGION", "us-east-2")];
+    for more in [&[][..], &lambda] {
+        let (http, server) =
+            (Http::start(credentials).await, AwsServer::of_permanent_credentials().await);
+        let variables = [&key()[..2], more].concat();
+        ping(&*client(runtime, &server, sources(&http, &variables).0)).await.unwrap();
+        assert_eq!((http.count(), server.fake.count("saslContinue")), (0, 1));
+    }
+}
+
+/// AWS-P9: credentials of every kind through a custom provider, which is called.
+async fn a_custom_provider_hands_out_credentials_of_every_kind(runtime: Runtime) {
+    for token in [None, Some(TOKEN.to_owned())] {
+        let server = match token {
+            None => AwsServer::of_permanent_credentials().await,
+            Some(_) => AwsServer::start().await,
+        };
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let custom = move |question| {
+            assert_eq!(question, Question::Aws);
+            count.fetch_add(1, Ordering::Relaxed);
+            let credentials =
+                AwsCredentials::new(ACCESS_KEY, SECRET_KEY).with_session_token(token.clone());
+            async { Ok::<_, Failure>(Answer::Aws { credentials, now: DateTime::now() }) }
+        };
+        ping(&*runtime.client(&server.fake, aws, Asked::Provider(custom))).await.unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(server.fake.count("saslContinue"), 1);
+    }
+}
 
 async fn eks_pod_identity_logs_in_and_its_token_is_read_each_time(runtime: Runtime) {
     let mut file = tempfile::NamedTempFile::new().unwrap();

@@ -38,13 +38,24 @@ struct State {
     refuses: AtomicBool,
     closes_login: AtomicBool,
     closes_ping: AtomicBool,
+    /// True if credentials are permanent: there is no session token then.
+    is_permanent: bool,
     /// The nonce that each connection was sent to sign.
     nonces: Mutex<HashMap<u32, Vec<u8>>>,
 }
 
 impl AwsServer {
     pub(crate) async fn start() -> Self {
-        let state = Arc::<State>::default();
+        Self::start_with(State::default()).await
+    }
+
+    /// Starts a server whose users have no session token.
+    pub(crate) async fn of_permanent_credentials() -> Self {
+        Self::start_with(State { is_permanent: true, ..State::default() }).await
+    }
+
+    async fn start_with(state: State) -> Self {
+        let state = Arc::new(state);
         let shared = Arc::clone(&state);
         let fake =
             FakeServer::start(Arc::new(move |number, command| shared.answer(number, command)));
@@ -80,7 +91,7 @@ impl State {
             "saslContinue" if self.refuses.swap(false, Ordering::Relaxed) => Some(error(18)),
             "saslContinue" => {
                 let nonce = self.nonces.lock().unwrap().remove(&number).unwrap();
-                match is_signed(payload(command), &nonce) {
+                match is_signed(payload(command), &nonce, self.is_permanent) {
                     true => Some(sasl(true, b"")),
                     false => Some(error(18)),
                 }
@@ -92,15 +103,21 @@ impl State {
 }
 
 /// Returns whether the second message is signed with the key (AWS Signature Version 4).
-fn is_signed(second: &[u8], nonce: &[u8]) -> bool {
+fn is_signed(second: &[u8], nonce: &[u8], is_permanent: bool) -> bool {
     let second = RawDocument::from_bytes(second).unwrap();
-    let (date, token) = (second.get_str("d").unwrap(), second.get_str("t").unwrap_or_default());
-    let signed = "content-length;content-type;host;x-amz-date;x-amz-security-token;\
-        x-mongodb-gs2-cb-flag;x-mongodb-server-nonce";
+    let (date, token) = (second.get_str("d").unwrap(), second.get_str("t").ok());
+    let (name, value) = match is_permanent {
+        true => ("", String::new()),
+        false => ("x-amz-security-token;", format!("x-amz-security-token:{TOKEN}\n")),
+    };
+    let signed = format!(
+        "content-length;content-type;host;x-amz-date;{name}\
+         x-mongodb-gs2-cb-flag;x-mongodb-server-nonce"
+    );
     let body = "Action=GetCallerIdentity&Version=2011-06-15";
     let canonical = format!(
         "POST\n/\n\ncontent-length:43\ncontent-type:application/x-www-form-urlencoded\n\
-         host:{HOST}\nx-amz-date:{date}\nx-amz-security-token:{token}\n\
+         host:{HOST}\nx-amz-date:{date}\n{value}\
          x-mongodb-gs2-cb-flag:n\nx-mongodb-server-nonce:{}\n\n{signed}\n{}",
         BASE64_STANDARD.encode(nonce),
         hex(&Sha256::digest(body)),
@@ -116,7 +133,7 @@ fn is_signed(second: &[u8], nonce: &[u8]) -> bool {
         "AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope}, SignedHeaders={signed}, Signature={}",
         hex(&key)
     );
-    token == TOKEN && second.get_str("a").ok() == Some(&expected)
+    token == (!is_permanent).then_some(TOKEN) && second.get_str("a").ok() == Some(&expected)
 }
 
 fn hmac(key: &[u8], data: &[u8]) -> Vec<u8> {

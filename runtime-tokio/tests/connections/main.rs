@@ -20,6 +20,9 @@ const V4_4: Version = Version { major: 4, minor: 4, patch: 0 };
 const V5_0: Version = Version { major: 5, minor: 0, patch: 0 };
 
 fn main() -> ExitCode {
+    if let Ok(uri) = std::env::var(logins::GREETING) {
+        return logins::greet(&uri);
+    }
     let mut arguments = Arguments::from_args();
     // Two at a time: more servers than that get in each other's way, and in that of elections.
     arguments.test_threads.get_or_insert(2);

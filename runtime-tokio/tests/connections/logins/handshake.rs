@@ -1,9 +1,11 @@
 //! The metadata of clients, as it goes over the wire and as servers have understood it.
 
+use std::io::Write as _;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use sdam_conformance::mongod::{Binary, Server};
-use sdam_core::bson::{Bson, Document, doc};
+use sdam_core::bson::{Bson, Document, RawDocument, doc};
 use sdam_core::config::Options;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_tokio::Client;
@@ -12,10 +14,11 @@ use super::fixture::{open_server, ping, play, run, uri};
 use super::recorder::Recorder;
 use super::{Outcome, Scenario, V4_2};
 
-pub(crate) const SCENARIOS: [Scenario; 3] = [
+pub(crate) const SCENARIOS: [Scenario; 4] = [
     ("what_is_appended_goes_with_new_connections", V4_2, appended),
     ("what_was_appended_before_changes_nothing", V4_2, repeated),
     ("every_connection_says_who_it_is", V4_2, everywhere),
+    ("hs_p1_the_environment_of_the_process_is_told", V4_2, environments),
 ];
 
 /// A wrapping library: its name, version and platform.
@@ -196,4 +199,102 @@ async fn known_as(observer: &Client, application: &str) -> Outcome<Vec<Document>
         }
     }
     Ok(known)
+}
+
+/// The variable with the URI of a server that a process is to greet, and not to test.
+pub(crate) const GREETING: &str = "SDAM_TEST_GREETING";
+
+/// Greets a server, and writes what was said of the client, as BSON.
+pub(crate) fn greet(uri: &str) -> ExitCode {
+    let recorder = Recorder::default();
+    let greeted = play(async {
+        let client = Client::builder(Options::parse(uri)?).dialer(recorder.clone()).build()?;
+        ping(&client).await?;
+        client.close().await;
+        let handshakes = recorder.handshakes("ping")?;
+        let [hello] = &handshakes[..] else { return Err("one connection".into()) };
+        std::io::stdout().write_all(&said(hello)?.to_vec()?)?;
+        Ok(())
+    });
+    match greeted {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// HS-P1, "Test that environment metadata is properly captured": real processes with these
+/// variables, and real connections.
+fn environments(binary: &Binary) -> Outcome {
+    let server = open_server(binary)?;
+    let long = "a".repeat(512);
+    let lambda = [
+        ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),
+        ("AWS_REGION", "us-east-2"),
+        ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "1024"),
+    ];
+    let azure = ("FUNCTIONS_WORKER_RUNTIME", "node");
+    let google = [
+        ("K_SERVICE", "servicename"),
+        ("FUNCTION_MEMORY_MB", "1024"),
+        ("FUNCTION_TIMEOUT_SEC", "60"),
+        ("FUNCTION_REGION", "us-central1"),
+    ];
+    let kubernetes = ("KUBERNETES_SERVICE_HOST", "1");
+    let aws = doc! { "name": "aws.lambda", "region": "us-east-2", "memory_mb": 1024 };
+    let mut in_kubernetes = aws.clone();
+    in_kubernetes.insert("container", doc! { "orchestrator": "kubernetes" });
+    let cases = [
+        (lambda.to_vec(), aws),
+        (vec![azure], doc! { "name": "azure.func" }),
+        (
+            google.to_vec(),
+            doc! {
+                "name": "gcp.func", "memory_mb": 1024, "timeout_sec": 60, "region": "us-central1",
+            },
+        ),
+        (
+            vec![("VERCEL", "1"), ("VERCEL_REGION", "cdg1")],
+            doc! { "name": "vercel", "region": "cdg1" },
+        ),
+        (vec![lambda[0], azure], doc! {}),
+        (vec![lambda[0], ("AWS_REGION", &long), lambda[2]], doc! { "name": "aws.lambda" }),
+        (
+            vec![lambda[0], ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "big")],
+            doc! { "name": "aws.lambda" },
+        ),
+        (vec![("AWS_EXECUTION_ENV", "EC2")], doc! {}),
+        ([&lambda[..], &[kubernetes]].concat(), in_kubernetes),
+    ];
+    for (variables, expected) in cases {
+        let said = said_in(&uri(&server, "", ""), &variables)?;
+        let mut found = said.get_document("env").cloned().unwrap_or_default();
+        // This process may be in a container itself.
+        if let Ok(container) = found.get_document_mut("container") {
+            container.remove("runtime");
+            if container.is_empty() {
+                found.remove("container");
+            }
+        }
+        assert!(said.to_vec()?.len() <= 512, "{said}");
+        assert_eq!(found, expected, "{variables:?}");
+    }
+    Ok(())
+}
+
+/// Returns what a process with these variables, and no others, says of itself.
+fn said_in(uri: &str, variables: &[(&str, &str)]) -> Outcome<Document> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let output = command
+        .env_clear()
+        .envs(variables.iter().copied())
+        .env(GREETING, uri)
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("hello fails with {variables:?}").into());
+    }
+    Ok(Document::try_from(RawDocument::from_bytes(&output.stdout)?)?)
 }

@@ -13,6 +13,7 @@ mod recorder;
 mod refusal;
 mod tls;
 
+pub(crate) use handshake::{GREETING, greet};
 use libtest_mimic::Trial;
 use sdam_conformance::mongod::{Binary, Version};
 

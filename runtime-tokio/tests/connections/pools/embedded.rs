@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
+use sdam_cluster::certificates::Authority;
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion, TlsIdentity};
 use sdam_core::bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::{ServerType, TopologyType};
@@ -42,7 +43,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             runtime()?.block_on(write_concern_error())
         }),
         trial("embedded::sdam_p12_a_storm_of_connections_clears_no_pool", || {
-            runtime()?.block_on(storm_of_connections())
+            runtime()?.block_on(storm_of_connections(false))
+        }),
+        trial("embedded::sdam_p12_a_storm_of_connections_with_tls_clears_no_pool", || {
+            runtime()?.block_on(storm_of_connections(true))
         }),
     ]
 }
@@ -230,31 +234,38 @@ async fn write_concern_error() -> Outcome {
 
 /// SDAM prose tests, "Connection Pool Backpressure"; a fail point makes each find last as long as
 /// the test's `$where` does.
-async fn storm_of_connections() -> Outcome {
-    let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await?;
+async fn storm_of_connections(with_tls: bool) -> Outcome {
+    let authority = Authority::new("the authority")?;
+    let (mut options, mut tls) = (EmbeddedOptions::default(), String::new());
+    if with_tls {
+        let member = authority.issue("member", &["127.0.0.1"])?;
+        options = options.with_tls(Some(TlsIdentity::from_pem_file(member)?));
+        tls = format!("&tls=true&tlsCAFile={}", authority.file());
+    }
+    let cluster = EmbeddedCluster::start(options).await?;
     cluster.elected().await?;
     let address = cluster.addresses()[0];
-    tell(
-        &address.to_string(),
-        &rawdoc! {
-            "setParameter": 1,
-            "ingressConnectionEstablishmentRateLimiterEnabled": true,
-            "ingressConnectionEstablishmentRatePerSec": 20,
-            "ingressConnectionEstablishmentBurstCapacitySecs": 1,
-            "ingressConnectionEstablishmentMaxQueueDepth": 1,
-        },
-    )
-    .await?;
-    let uri = format!("mongodb://{address}/?directConnection=true&maxConnecting=100");
-    let (client, mut events) = Client::with_events(Options::parse(&uri)?)?;
-    client.select(Criteria::read(ReadPreference::new(ReadMode::Nearest))).await?;
+    let nearest = || Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    let uri = format!("mongodb://{address}/?directConnection=true{tls}");
+    let quiet = Client::new(Options::parse(&uri)?)?;
+    let limit = rawdoc! {
+        "setParameter": 1,
+        "ingressConnectionEstablishmentRateLimiterEnabled": true,
+        "ingressConnectionEstablishmentRatePerSec": 20,
+        "ingressConnectionEstablishmentBurstCapacitySecs": 1,
+        "ingressConnectionEstablishmentMaxQueueDepth": 1,
+    };
+    soon(quiet.run_command_on(nearest(), "admin", &limit)).await?;
+    quiet.close().await;
+    let options = Options::parse(&format!("{uri}&maxConnecting=100"))?;
+    let (client, mut events) = Client::with_events(options)?;
+    soon(client.select(nearest())).await?;
     // Set on a connection that was there before the storm.
     let slow = rawdoc! {
         "configureFailPoint": "failCommand",
         "mode": "alwaysOn",
         "data": { "failCommands": ["find"], "blockConnection": true, "blockTimeMS": 2000 },
     };
-    let nearest = || Criteria::read(ReadPreference::new(ReadMode::Nearest));
     client.run_command_on(nearest(), "admin", &slow).await?;
     let mut finds = tokio::task::JoinSet::new();
     for _ in 0..100 {

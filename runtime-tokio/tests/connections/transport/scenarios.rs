@@ -4,16 +4,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sdam_cluster::certificates::Authority;
-use sdam_conformance::mongod::{Binary, Config, Server, Tls};
+use sdam_conformance::mongod::{Binary, Config, Options as SetOptions, ReplicaSet, Server, Tls};
 use sdam_conformance::proxy::Proxy;
-use sdam_core::config::Options;
+use sdam_core::bson::rawdoc;
+use sdam_core::config::{Options, ProxyOptions, ReadMode, ReadPreference};
 use sdam_core::description::ServerType;
 use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, ProxyRefusal, Stage};
 use sdam_core::selection::Criteria;
 use sdam_tokio::Client;
 
-use super::{Outcome, Scenario};
+use super::Scenario;
+use crate::{Outcome, V5_0};
 
 /// The time limit of steps that depend on the load of the machine.
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -27,10 +29,11 @@ pub(crate) const WITHOUT_A_PROXY: [Scenario; 6] = [
     ("certificates_that_are_replaced_serve_new_connections", replaced),
 ];
 
-pub(crate) const THROUGH_A_PROXY: [Scenario; 3] = [
+pub(crate) const THROUGH_A_PROXY: [Scenario; 4] = [
     ("a_server_is_reached_through_a_proxy", proxy),
     ("a_proxy_may_demand_a_password", proxy_with_password),
     ("tls_goes_through_a_proxy", proxy_with_tls),
+    ("socks_p1_a_set_is_reached_with_the_right_password", socks_p1),
 ];
 
 /// A server that speaks TLS only, with clients that have a certificate and others.
@@ -260,4 +263,97 @@ fn proxy_with_tls(binary: &Binary) -> Outcome {
         authority.file(),
         proxy.port(),
     ))
+}
+
+/// Credentials for a proxy, and whether one that demands a login takes them.
+type Login = Option<(&'static str, &'static str)>;
+
+const RIGHT: Login = Some(("username", "p4ssw0rd"));
+const WRONG: Login = Some(("nonexistentuser", "badauth"));
+
+/// SOCKS-P1: through a proxy that demands a login, and one that does not, to a member and to the
+/// whole set, with TLS and without; by the URI and by options.
+fn socks_p1(binary: &Binary) -> Outcome {
+    if binary.version() < V5_0 {
+        return Ok(());
+    }
+    for with_tls in [false, true] {
+        let authority = Authority::new("the authority")?;
+        let mut options = SetOptions::calm();
+        if with_tls {
+            let member = authority.issue("member", &["127.0.0.1", "localhost"])?;
+            options.tls = Some(Tls::new(member, authority.file()).required());
+        }
+        let set = ReplicaSet::start(binary, 3, &options)?;
+        let seeds: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();
+        let port = set.seed_list()[0].port().unwrap_or_default();
+        let tls = if with_tls {
+            format!("&tls=true&tlsCAFile={}", authority.file())
+        } else {
+            String::new()
+        };
+        let member = format!("mongodb://localhost:{port}/?directConnection=true{tls}");
+        let whole = format!("mongodb://{}/?replicaSet=rs{tls}", seeds.join(","));
+        let (demands, open) = (Proxy::start(RIGHT)?, Proxy::start(None)?);
+        let cases = [
+            (&demands, None, false),
+            (&demands, WRONG, false),
+            (&demands, RIGHT, true),
+            (&open, None, true),
+            (&open, WRONG, true),
+        ];
+        for (proxy, login, expected) in cases {
+            for uri in [&member, &whole] {
+                for through in [by_uri(uri, proxy, login)?, by_options(uri, proxy, login)?] {
+                    let found = greets(through)?;
+                    let proxy = if std::ptr::eq(proxy, &demands) { "demanding" } else { "open" };
+                    assert_eq!(found, expected, "{uri} with {login:?} through the {proxy} proxy");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn by_uri(uri: &str, proxy: &Proxy, login: Login) -> Outcome<Options> {
+    let mut uri = format!("{uri}&proxyHost=localhost&proxyPort={}", proxy.port());
+    if let Some((username, password)) = login {
+        uri += &format!("&proxyUsername={username}&proxyPassword={password}");
+    }
+    Ok(Options::parse(&uri)?)
+}
+
+fn by_options(uri: &str, proxy: &Proxy, login: Login) -> Outcome<Options> {
+    let mut options = ProxyOptions::new("localhost").with_port(proxy.port());
+    if let Some((username, password)) = login {
+        options = options.with_login(username, password);
+    }
+    Ok(Options::builder().uri(uri)?.proxy(options).build()?)
+}
+
+/// Returns whether a hello is answered; it is not once every server is known to be out of reach.
+fn greets(options: Options) -> Outcome<bool> {
+    runtime()?.block_on(async {
+        let client = Client::new(options)?;
+        let mut views = client.watch_topology();
+        let reached = tokio::time::timeout(GENEROUS, async {
+            while let Some(view) = views.next().await {
+                let servers = view.servers();
+                if servers.iter().any(|server| server.server_type != ServerType::Unknown) {
+                    return true;
+                }
+                if servers.iter().all(|server| server.error.is_some()) {
+                    return false;
+                }
+            }
+            false
+        });
+        let reached = reached.await?;
+        if reached {
+            let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+            let hello = rawdoc! { "hello": 1 };
+            client.within(GENEROUS).run_command_on(nearest, "admin", &hello).await?;
+        }
+        Ok(reached)
+    })
 }

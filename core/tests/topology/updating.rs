@@ -367,9 +367,8 @@ fn the_first_round_trip_to_a_primary_that_a_newer_one_has_replaced_is_the_averag
     fixture.opened("a.1").at(160).reply("a.1", &primary("a", &hosts, 1));
     fixture.greet("b.0", &primary("b", &hosts, 2));
     assert_eq!(fixture.server("a").round_trip_time, None);
+    fixture.at(10_160).at(10_170).reply("a.1", &secondary("a", &hosts));
     fixture.at(10_200).stream("a.0", &fresh(secondary("a", &hosts), 2));
-    fixture.at(10_210).reply("a.1", &secondary("a", &hosts));
-    fixture.at(20_200).stream("a.0", &fresh(secondary("a", &hosts), 2));
     assert_eq!(fixture.server("a").round_trip_time, Some(ms(10)));
 }
 

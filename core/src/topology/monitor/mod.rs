@@ -223,9 +223,6 @@ impl Monitor {
         }
         let (pinger, round_trip) = (self.pinger.as_mut()?, &mut self.round_trip);
         pinger.received(link, bytes, round_trip, ctx);
-        if let Phase::Checking { started, awaited: true, .. } = self.phase {
-            pinger.wait_for_reply(started, ctx);
-        }
         None
     }
 
@@ -426,9 +423,8 @@ impl Monitor {
     }
 
     fn start_pinger(&mut self, ctx: &mut Context<'_>) {
-        match &mut self.pinger {
-            Some(pinger) => pinger.join(&mut self.identity, ctx),
-            none => *none = Some(Pinger::start(&mut self.identity, ctx)),
+        if self.pinger.is_none() {
+            self.pinger = Some(Pinger::start(&mut self.identity, ctx));
         }
     }
 

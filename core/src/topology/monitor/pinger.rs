@@ -2,12 +2,6 @@
 //!
 //! Implements "Measuring RTT": a hello every heartbeatFrequencyMS on a dedicated connection, whose
 //! reply is ignored, whose errors change nothing, and which publishes no events.
-//!
-//! Streamed replies come every heartbeatFrequencyMS, too, while nothing changes. A measurement that
-//! is due about then is made just when the reply has come, so that an idle client is woken for both
-//! at once.
-
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -27,14 +21,8 @@ pub(super) struct Pinger {
 
 #[derive(Clone, Copy, Debug, Serialize)]
 enum Phase {
-    /// The next measurement is `due`, and made at `until`, or with the streamed reply before that.
-    Sleeping {
-        due: Instant,
-        until: Instant,
-    },
-    Pinging {
-        deadline: Option<Instant>,
-    },
+    Sleeping { until: Instant },
+    Pinging { deadline: Option<Instant> },
 }
 
 impl Pinger {
@@ -48,7 +36,7 @@ impl Pinger {
 
     pub(super) const fn deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Sleeping { until, .. } => Some(until),
+            Phase::Sleeping { until } => Some(until),
             Phase::Pinging { deadline } => deadline,
         }
     }
@@ -56,41 +44,18 @@ impl Pinger {
     /// Does what is due: begins a measurement, or gives one up.
     pub(super) fn fire(&mut self, identity: &mut Identity, ctx: &mut Context<'_>) {
         match self.phase {
-            Phase::Sleeping { until, .. } if until <= ctx.now.judged => self.begin(identity, ctx),
+            Phase::Sleeping { until } if until <= ctx.now.judged => {
+                match &mut self.conversation {
+                    Some(conversation) => conversation.ask(None, ctx),
+                    None => self.conversation = Some(identity.open(ctx)),
+                }
+                self.phase = Phase::Pinging { deadline: ctx.connect_deadline() };
+            }
             Phase::Pinging { deadline: Some(deadline) } if deadline <= ctx.now.judged => {
                 self.hang_up(ctx);
                 self.pause(ctx);
             }
             Phase::Sleeping { .. } | Phase::Pinging { .. } => {}
-        }
-    }
-
-    fn begin(&mut self, identity: &mut Identity, ctx: &mut Context<'_>) {
-        match &mut self.conversation {
-            Some(conversation) => conversation.ask(None, ctx),
-            None => self.conversation = Some(identity.open(ctx)),
-        }
-        self.phase = Phase::Pinging { deadline: ctx.connect_deadline() };
-    }
-
-    /// A streamed reply has come, and the next is waited for: begins a measurement that is nearly
-    /// due.
-    pub(super) fn join(&mut self, identity: &mut Identity, ctx: &mut Context<'_>) {
-        if let Phase::Sleeping { due, .. } = self.phase
-            && due <= ctx.now.clock + leeway(ctx)
-        {
-            self.begin(identity, ctx);
-        }
-        self.wait_for_reply(ctx.now.clock, ctx);
-    }
-
-    /// Puts a measurement that is due about when the next streamed reply is off until that has
-    /// come, or is late; it has been waited for since `started`.
-    pub(super) fn wait_for_reply(&mut self, started: Instant, ctx: &Context<'_>) {
-        let (reply, leeway) = (started + ctx.options.heartbeat_frequency(), leeway(ctx));
-        if let Phase::Sleeping { due, until } = &mut self.phase {
-            let is_about_then = reply <= *due + leeway && *due <= reply + leeway;
-            *until = if is_about_then { reply + leeway } else { *due };
         }
     }
 
@@ -154,8 +119,7 @@ impl Pinger {
     }
 
     fn pause(&mut self, ctx: &Context<'_>) {
-        let due = ctx.now.clock + ctx.options.heartbeat_frequency();
-        self.phase = Phase::Sleeping { due, until: due };
+        self.phase = Phase::Sleeping { until: ctx.now.clock + ctx.options.heartbeat_frequency() };
     }
 
     fn hang_up(&mut self, ctx: &mut Context<'_>) {
@@ -163,10 +127,4 @@ impl Pinger {
             ctx.out.push(Action::Close { link: conversation.link() });
         }
     }
-}
-
-/// Returns by how much a measurement may be early or late to come with a streamed reply: a
-/// twentieth of heartbeatFrequencyMS.
-fn leeway(ctx: &Context<'_>) -> Duration {
-    ctx.options.heartbeat_frequency() / 20
 }

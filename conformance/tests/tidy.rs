@@ -475,7 +475,8 @@ fn the_root_of_the_facade_is_as_it_is_listed() {
     names.push("pub mod sdam".into());
     names.sort();
     let listing = read("public-api/sdam.txt");
-    let mut listed: Vec<_> = listing.lines().collect();
+    let is_name = |line: &&str| *line == "pub mod sdam" || line.starts_with("pub use ");
+    let mut listed: Vec<_> = listing.lines().filter(is_name).collect();
     listed.sort_unstable();
     assert_eq!(names, listed, "run scripts/public-api, and commit what it writes");
 }

@@ -411,7 +411,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let (name, time) = (self.request.message.name(), self.host.runtime().now() - since);
         let server = match (&self.request.target, &self.selected) {
             (Target::Connection(checked_out), _) => checked_out.pool(),
-            (_, Some(selected)) => &selected.server,
+            (_, Some(selected)) => selected.server(),
             (_, None) => return shared.meter.operation_ended(name, time, error),
         };
         lock(&server.state).traffic().operation_ended(name, time, error);

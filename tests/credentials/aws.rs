@@ -136,8 +136,8 @@ async fn a_custom_provider_hands_out_credentials_of_every_kind(runtime: Runtime)
         let custom = move |question| {
             assert_eq!(question, Question::Aws);
             count.fetch_add(1, Ordering::Relaxed);
-            let credentials =
-                AwsCredentials::new(ACCESS_KEY, SECRET_KEY).with_session_token(token.clone());
+            let token = token.clone().map(Into::into);
+            let credentials = AwsCredentials::new(ACCESS_KEY, SECRET_KEY).with_session_token(token);
             async { Ok::<_, Failure>(Answer::Aws { credentials, now: DateTime::now() }) }
         };
         ping(&*runtime.client(&server.fake, aws, Asked::Provider(custom))).await.unwrap();

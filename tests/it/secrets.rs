@@ -79,7 +79,7 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// What a client is made of and does.
+/// The parts of a client, and its commands.
 #[derive(Clone)]
 struct Case {
     uri: String,

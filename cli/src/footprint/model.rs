@@ -1,5 +1,5 @@
-//! What one client costs the servers that it monitors, counted in virtual time: the client's own
-//! machine, against the model of a deployment.
+//! The costs of one client at the servers that it monitors, counted in virtual time: the client's
+//! own machine, against the model of a deployment.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -35,9 +35,9 @@ pub(crate) struct Question {
 pub(crate) struct Cost {
     /// The connections that are open.
     pub(crate) sockets: u64,
-    /// What happens at the beginning.
+    /// The traffic of the beginning.
     pub(crate) start: Traffic,
-    /// What happens each second from then on.
+    /// The traffic of each second from then on.
     pub(crate) steady: Rates,
 }
 

@@ -3,7 +3,6 @@
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bson::doc;
 use sdam_cluster::certificates::Authority;

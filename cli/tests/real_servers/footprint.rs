@@ -1,4 +1,5 @@
-//! What clients cost a real server, as it counts that itself, beside what `sdam footprint` says.
+//! The costs of clients at a real server, as it counts them itself, beside what `sdam footprint`
+//! says.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -13,10 +13,12 @@ use ServerVersion::{V4_2, V4_4, V5_0, V7_0, V8_0};
 type Field = (&'static str, ServerVersion);
 
 /// The fields that every command has.
-const OF_ALL: [Field; 16] = [
+const OF_ALL: [Field; 17] = [
     ("$db", V4_2),
     ("$clusterTime", V4_2),
     ("$readPreference", V4_2),
+    // The users, for the log of audits; a mongos attaches it.
+    ("$audit", V4_2),
     ("lsid", V4_2),
     ("txnNumber", V4_2),
     ("stmtId", V4_2),

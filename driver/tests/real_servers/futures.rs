@@ -314,6 +314,7 @@ async fn commands<R: Runtime>(database: &Database<R>) -> Outcome {
 }
 
 /// A cursor that is dropped is closed at its server, while others ask how many there are.
+#[expect(clippy::disallowed_types, reason = "a real server has a minute of real time")]
 async fn dropped_cursors<R: Runtime>(database: &Database<R>) -> Outcome {
     let things = database.collection::<Thing>("things");
     let before = open_cursors(database).await?;

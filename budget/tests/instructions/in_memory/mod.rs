@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use sdam_core::config::TcpOptions;
 use sdam_core::time::Instant;
 use sdam_host::{Lane, Reactor};
 
@@ -129,7 +130,7 @@ impl Reactor for InMemory {
         Ok(work())
     }
 
-    async fn open_tcp(&self, address: SocketAddr) -> io::Result<Socket> {
+    async fn open_tcp(&self, address: SocketAddr, _: TcpOptions) -> io::Result<Socket> {
         let pipe = crate::measured::apart(|| Arc::new(Pipe::new(&self.0.server, address)));
         lock(&self.0.pipes).retain(|pipe| Arc::strong_count(pipe) > 1);
         lock(&self.0.pipes).push(Arc::clone(&pipe));

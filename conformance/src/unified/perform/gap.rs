@@ -3,10 +3,8 @@
 use crate::unified::format::Test;
 
 /// The gaps, by parts of the texts of the operations that fall into them.
-const GAPS: [(&str, &str); 5] = [
+const GAPS: [(&str, &str); 3] = [
     ("SearchIndex", "it does not know the commands of indexes for searches"),
-    ("checkMetadataConsistency", "it does not know checkMetadataConsistency"),
-    ("prepareUnique", "it does not prepare indexes for being unique"),
     ("$where", "it runs no JavaScript"),
     ("$collStats", "its $collStats does not tell how a collection was created"),
 ];

@@ -88,7 +88,7 @@ pub enum OptionsError {
     /// A time of TCP keepalive that systems do not take.
     #[error("{option} is {time:?}; it must be a whole number of seconds from 1 to 32767")]
     Keepalive {
-        /// Which of them.
+        /// The name of the option.
         option: &'static str,
         /// Its value.
         time: Duration,

@@ -226,8 +226,8 @@ options! {
     /// has found its connection broken. There are 500 ms and up to a fourth more between two
     /// checks of a server, and as an outage lasts, an eighth of its length, up to
     /// heartbeatFrequencyMS. A server that restarts is used again a few hundred milliseconds after
-    /// it listens, in place of 5 s on average with the default frequency. Each client asks a machine
-    /// whose server is down for that many connections more: some 30 in the first minute.
+    /// it listens, in place of 5 s on average with the default frequency. Each client asks a
+    /// machine whose server is down for that many connections more: some 30 in the first minute.
     eager_checks: bool = false => get copy, set copy, traced {}
 
     /// the Stable API that every command declares.

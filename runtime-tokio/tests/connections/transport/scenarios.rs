@@ -282,7 +282,7 @@ fn socks_p1(binary: &Binary) -> Outcome {
         let mut options = SetOptions::calm();
         if with_tls {
             let member = authority.issue("member", &["127.0.0.1", "localhost"])?;
-            options.tls = Some(Tls::new(member, authority.file()).required());
+            options.tls = Some(Tls::new(member, authority.file()));
         }
         let set = ReplicaSet::start(binary, 3, &options)?;
         let seeds: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();

@@ -17,7 +17,7 @@ use sdam_host::{Client, ClientSession, Error, Reply, Request, Target};
 
 use super::book::{Book, Shared};
 use super::operation::{Entry, OperationId, Phase, Worker};
-use super::sessions::Sessions;
+use super::sessions::{HOLDER, Sessions};
 use crate::sim::documents::{COLLECTION, DATABASE};
 use crate::sim::random::Random;
 use crate::sim::runtime::Virtual;
@@ -169,7 +169,7 @@ impl Worker {
         mut command: RawDocumentBuf,
         options: &OperationOptions,
     ) -> Result<Reply, Error> {
-        command.append(cstr!("comment"), step.holder);
+        command.append(HOLDER, step.holder);
         let message = CommandMessage::new(DATABASE, &command);
         let request = Request::new(message, options, Target::Select(step.criteria))
             .with_session(Some(session))

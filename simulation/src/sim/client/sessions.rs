@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use bson::raw::{CStr, cstr};
+use sdam_core::bson;
 use sdam_core::wire::Frames;
 
 use crate::sim::network::StreamId;
@@ -49,14 +51,18 @@ pub(super) struct Sessions {
     unanswered: BTreeMap<StreamId, Unanswered>,
 }
 
-/// Returns the session that a message names, and whoever holds it says so in a comment.
+/// The field in which the holder of a session says so: one that servers of every version take, and
+/// that no client attaches itself. A `comment` is refused by those before 4.4.
+pub(super) const HOLDER: &CStr = cstr!("$audit");
+
+/// Returns the session that a message names, and its holder.
 fn named(message: &[u8]) -> Option<(Vec<u8>, i64)> {
     let mut frames = Frames::new();
     frames.extend(message);
     let message = frames.next().ok()??;
     let body = message.op_msg().ok()?.body;
     let session = body.get_document("lsid").and_then(|it| it.get_binary("id")).ok()?;
-    Some((session.bytes.to_vec(), body.get_i64("comment").ok()?))
+    Some((session.bytes.to_vec(), body.get_i64("$audit").ok()?))
 }
 
 impl Sessions {
@@ -110,7 +116,7 @@ mod tests {
 
     fn write(session: u8, holder: i64) -> Vec<u8> {
         let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![session; 16] };
-        message(7, &rawdoc! { "insert": "w", "lsid": { "id": id }, "comment": holder })
+        message(7, &rawdoc! { "insert": "w", "lsid": { "id": id }, "$audit": holder })
     }
 
     const FIRST: StreamId = StreamId(1);

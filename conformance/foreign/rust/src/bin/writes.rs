@@ -1,6 +1,7 @@
 //! The Rust driver, or sdam, writing one document after another, until standard input ends.
 //!
-//! Prints the time of each acknowledged write, in seconds since 1970, as `first_writes.py` reads it.
+//! Prints the time of each acknowledged write, in seconds since 1970, as `first_writes.py` reads
+//! it.
 //! The argument says whose client it is: `mongodb`, `sdam` or `sdam-blocking`.
 
 use std::error::Error;

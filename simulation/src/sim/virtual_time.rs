@@ -247,6 +247,7 @@ impl Simulation {
     /// use sdam_simulation::virtual_time::Simulation;
     ///
     /// let mut simulation = Simulation::new(7);
+    /// simulation.run_for(std::time::Duration::from_secs(30));
     /// let reply = simulation.command(MemberId(0), "admin", &rawdoc! { "ping": 1 });
     /// assert_eq!(reply.unwrap().get_f64("ok")?, 1.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

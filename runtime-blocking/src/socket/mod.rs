@@ -238,7 +238,7 @@ impl host::Socket for Socket {
     }
 
     /// Costs a system call, unlike in other runtimes, where somebody has watched the socket
-    /// meanwhile; but not within [`FRESH`] of the last reply.
+    /// meanwhile; but not within `FRESH` of the last reply.
     fn is_quiet(&mut self) -> bool {
         self.quiet_since.is_some_and(|since| since.elapsed() < FRESH) || is_quiet(&self.stream)
     }

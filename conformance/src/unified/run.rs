@@ -20,6 +20,12 @@ const INVALID: &str = "unified-test-format/invalid";
 /// The suites whose tests fail.
 const FAILING: &str = "unified-test-format/valid-fail";
 
+/// The suites that take longest.
+const TIMEOUTS: &str = "client-side-operations-timeout";
+const RETRYABLE_READS: &str = "retryable-reads/unified";
+const RETRYABLE_WRITES: &str = "retryable-writes/unified";
+const BACKPRESSURE: &str = "client-backpressure";
+
 /// The number of times that a test is played which fails and has times of its own: those of the
 /// files are short, and a machine that is busy does not always do in them what is expected.
 const TIMES: usize = 5;
@@ -134,7 +140,8 @@ impl Runner {
         }
     }
 
-    /// Has the runtimes take turns, so that each file is played with one of them.
+    /// Has the runtimes take turns, so that each file is played with one of them, and the real
+    /// deployments that are alike take turns with the longest suites.
     #[must_use]
     pub const fn in_turn(mut self) -> Self {
         self.takes_turns = true;
@@ -146,7 +153,8 @@ impl Runner {
         let is_its = |index: usize| !self.takes_turns || index % self.runtimes.len() == runtime;
         let files = files.iter().enumerate();
         let files = files.filter(|(index, loaded)| is_its(*index) && is_wanted(loaded, kind));
-        files.map(|(_, file)| file).collect()
+        let is_spared = |file: &Loaded| self.takes_turns && is_played_on_one_alike(file, kind);
+        files.map(|(_, file)| file).filter(|file| !is_spared(file)).collect()
     }
 
     /// Runs files on deployments of these kinds; those that do not start are a failure of their
@@ -283,6 +291,18 @@ pub fn load(root: &Path, suite: Option<&str>) -> Result<Vec<Loaded>, RunError> {
 /// Returns whether a file is played on a deployment of this kind.
 fn is_wanted(loaded: &Loaded, kind: &Kind) -> bool {
     loaded.file.as_ref().is_ok_and(|file| kind.wants(file))
+}
+
+/// Returns whether a file of one of the longest suites is played on another real deployment that is
+/// like one of this kind, where deployments take turns. None of these suites is about logins, and
+/// the times of some tests are shorter than a login takes on a machine that is busy.
+fn is_played_on_one_alike(loaded: &Loaded, kind: &Kind) -> bool {
+    match (loaded.suite.as_str(), kind) {
+        (TIMEOUTS | RETRYABLE_READS | RETRYABLE_WRITES | BACKPRESSURE, Kind::SingleWithAuth(_))
+        | (RETRYABLE_READS | BACKPRESSURE, Kind::Set(_, 1)) => true,
+        (TIMEOUTS | RETRYABLE_WRITES, Kind::Set(_, members)) => *members > 1,
+        _ => false,
+    }
 }
 
 /// Judges a file by its form: one that is refused, and one that had to be.

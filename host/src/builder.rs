@@ -222,7 +222,9 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     pub async fn connect_with_events(
         mut self,
     ) -> Result<(Client<SocketRuntime<R>>, Events), Error> {
-        self.settings = self.settings.complete(R::current(self.setup.clone())?).await?;
+        // On the heap: a program waits for it once, and executors may move what they wait for.
+        let completed = Box::pin(self.settings.complete(R::current(self.setup.clone())?));
+        self.settings = completed.await?;
         self.build_with_events()
     }
 }

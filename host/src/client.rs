@@ -248,9 +248,15 @@ impl<R: Runtime> Client<R> {
     /// there, for a second at most; a client that is dropped leaves that to time.
     pub async fn close(&self) {
         self.end_sessions().await;
+        self.close_now();
+        self.host.ended().await;
+    }
+
+    /// Closes the client as [`close`](Self::close) does, but tells no server to forget sessions,
+    /// and waits for nothing.
+    pub fn close_now(&self) {
         self.host.close();
         self.host.release();
-        self.host.ended().await;
     }
 
     /// Tells the servers to forget the sessions in the pool, as [`close`](Self::close) does.

@@ -603,13 +603,16 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let host = self.host;
         let recording = host.shared.tracing.recording();
         let told = recording.and_then(|recording| {
-            let (name, server) = (self.request.message.name(), self.selected.as_ref());
-            let server = server.map(SelectedServer::address);
+            let name = self.request.message.name();
+            let server = match &self.request.target {
+                Target::Connection(checked_out) => Some(checked_out.pool().address()),
+                _ => self.selected.as_ref().map(SelectedServer::address),
+            };
             Some((recording, AttemptComment::new(now, (name, server), &outcome.fault()?)))
         });
         let next = operation.step(now, self.ended(outcome));
         if let Some((recording, comment)) = told {
-            recording.put(&comment.followed_by(next.as_ref(), operation.deadline()));
+            recording.put_attempt(now, &comment.followed_by(next.as_ref(), operation.deadline()));
             recording.take_wakers().into_iter().for_each(Waker::wake);
         }
         next
@@ -837,7 +840,8 @@ impl<R: Runtime> Host<R> {
             *number
         };
         let logger = self.shared.logger.get();
-        let log = logger.and_then(|logger| logger.selection(operation, number, criteria));
+        let log = logger
+            .and_then(|logger| logger.selection(self.runtime(), (operation, number), criteria));
         let Some(log) = log else {
             return self.find_quietly(criteria, deadline, None).await;
         };
@@ -857,7 +861,7 @@ impl<R: Runtime> Host<R> {
         &self,
         criteria: &Arc<Criteria>,
         deadline: Option<Instant>,
-        mut log: Option<(&SelectionLogger<'_>, &mut bool)>,
+        mut log: Option<(&SelectionLogger<'_, R>, &mut bool)>,
     ) -> Result<SelectedServer<R>, Box<SelectionError>> {
         let begun = self.runtime().now();
         if self.options().is_single_threaded() {

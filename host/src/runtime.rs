@@ -43,8 +43,9 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// A ring that comes too early or twice does no harm: this is called anew after each.
     fn alarm(&self, deadline: Option<Instant>);
 
-    /// Reads the wall clock, by which credentials of AWS expire; a runtime that can provide them
-    /// has one, or else those it has provided are not used again.
+    /// Reads the wall clock, by which lines of the log are dated and credentials of AWS expire; a
+    /// runtime that can provide them has one, or else those it has provided are not used again, and
+    /// lines are dated by the clock of the system.
     fn wall_clock(&self) -> Option<DateTime> {
         None
     }

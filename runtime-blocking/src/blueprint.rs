@@ -115,7 +115,7 @@ impl Everywhere {
     pub(crate) fn close(&self) -> Here<'_> {
         self.closed.store(true, Ordering::Release);
         let client = self.here();
-        client.host().close();
+        client.close_now();
         client
     }
 
@@ -130,7 +130,7 @@ impl Everywhere {
             let parents = last.as_ref().map_or(&self.first, |heir| heir);
             let heir = self.blueprint.heir(&parents.anyones().view());
             if self.closed.load(Ordering::Acquire) {
-                heir.host().close();
+                heir.close_now();
             }
             // If another thread was faster, it is that one's which counts.
             self.heir.compare_and_swap(&last, Some(Arc::new(own(heir))));
@@ -149,7 +149,7 @@ impl Drop for Everywhere {
         let heir = self.heir.load();
         let ours = self.first.ours().or_else(|| heir.as_ref()?.ours());
         if let (Driver::Callers, Some((client, engine))) = (self.blueprint.driver(), ours) {
-            client.host().close();
+            client.close_now();
             engine.give_up();
         }
     }

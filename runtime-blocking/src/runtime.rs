@@ -79,7 +79,7 @@ impl Reactor for BlockingReactor {
         let socket = Stream::new(local.domain(), Type::DGRAM, None)?;
         socket.bind(&local)?;
         socket.connect(&SockAddr::from(address))?;
-        self.socket(Arc::new(socket))
+        Ok(self.socket(Arc::new(socket))?.of_datagrams())
     }
 
     #[cfg(unix)]

@@ -110,8 +110,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     ///
     /// # Errors
     ///
-    /// Fails with the first error of [`next`](Self::next), after the cursor was closed at its
-    /// server.
+    /// Fails with the first error of [`next`](Self::next); the cursor is closed at its server then,
+    /// as [`close`](Self::close) does, or if the connection was lost, as dropping it does.
     pub async fn collect(mut self) -> Result<Vec<T>, Error> {
         let mut documents = Vec::new();
         loop {
@@ -119,9 +119,13 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
             match std::future::poll_fn(|cx| self.poll_once(cx, false)).await {
                 Some(Ok(document)) => documents.push(document),
                 Some(Err(error)) => {
-                    if let Some(open) = self.take_open() {
+                    // Of a server that may be gone, nothing is waited for.
+                    if !is_lost(&error)
+                        && let Some(open) = self.take_open()
+                    {
                         let client = &self.handle.client;
-                        open.kill(client, Limits::of_kill(client, self.handle.timeout())).await;
+                        let limits = Limits::of_kill(client, self.handle.timeout_of_operations());
+                        open.kill(client, limits).await;
                     }
                     return Err(error);
                 }
@@ -150,7 +154,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                 if let Err(error) = read {
                     // Its connection stays pinned until it is closed (Load Balancers, "Behaviour
                     // With Cursors").
-                    if is_gone(&error) {
+                    let is_pinned = self.origin.as_ref().is_some_and(Origin::is_pinned);
+                    if is_gone(&error, is_pinned) {
                         self.state.forget();
                     }
                     self.has_failed = true;
@@ -186,13 +191,17 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
 }
 
 /// Returns whether an error of getMore says that the cursor is not open any more: the server does
-/// not know it, has given it up, or has gone away with it.
-fn is_gone(error: &Error) -> bool {
+/// not know it or has given it up, or the connection is lost that it is pinned to. Any other cursor
+/// outlives its connection.
+fn is_gone(error: &Error, is_pinned: bool) -> bool {
     /// CursorNotFound, QueryPlanKilled, CursorKilled.
     const CLOSED: [i32; 3] = [43, 175, 237];
-    let is_lost = |error: &sdam_host::Error| error.kind() == ErrorKind::Network;
-    error.code().is_some_and(|code| CLOSED.contains(&code))
-        || error.as_client().is_some_and(is_lost)
+    error.code().is_some_and(|code| CLOSED.contains(&code)) || is_pinned && is_lost(error)
+}
+
+/// Returns whether the connection is lost.
+fn is_lost(error: &Error) -> bool {
+    error.as_client().is_some_and(|error| error.kind() == ErrorKind::Network)
 }
 
 impl<R: Runtime, T> Cursor<R, T> {
@@ -273,8 +282,7 @@ impl<R: Runtime, T> Cursor<R, T> {
     /// Has the cursor closed at its server, if it is open there; nothing waits for that.
     fn end(&mut self) {
         if let Some(open) = self.take_open() {
-            let client = &self.handle.client;
-            open.bury(client, Limits::of_kill(client, self.handle.timeout()));
+            open.bury(&self.handle.client, self.handle.timeout_of_operations());
         }
     }
 }

@@ -123,6 +123,11 @@ impl<R: Runtime> Handle<R> {
         self.client.timeout(self.concerns.timeout)
     }
 
+    /// Returns `timeoutMS` of its operations, if it is not that of the client.
+    pub(crate) fn timeout_of_operations(&self) -> Option<Duration> {
+        self.concerns.timeout
+    }
+
     /// Runs an operation, and returns its outcome.
     pub(crate) async fn run<O: Operation + Send>(
         &self,
@@ -289,6 +294,11 @@ impl<R: Runtime> Origin<R> {
         }
     }
 
+    /// Returns whether a cursor is bound to a connection.
+    pub(crate) const fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
     /// Returns another way to the server, unless it is the connection that matters.
     pub(crate) fn other(&self) -> Option<Self> {
         let (server, criteria) = (self.server.clone(), Arc::clone(&self.criteria));
@@ -317,18 +327,25 @@ impl<R: Runtime> Dropped<R> {
         let _ = client.operate(request).await;
     }
 
-    /// Has a task of the runtime's close the cursor; nothing waits for that.
-    pub(crate) fn bury(self, client: &sdam_host::Client<R>, limits: Limits) {
-        client.spawn(move |client| async move { self.kill(&client, limits).await });
+    /// Has a task of the runtime's close the cursor; nothing waits for that. Its time begins with
+    /// the task, which of a client without threads is when the client is used next.
+    pub(crate) fn bury(self, client: &sdam_host::Client<R>, timeout: Option<Duration>) {
+        client.spawn(move |client| async move {
+            let limits = Limits::of_kill(&client, timeout);
+            self.kill(&client, limits).await;
+        });
     }
 }
 
 impl Limits {
     /// Limits the closing of a cursor that the application has not asked for: with `timeoutMS`, it
     /// has that time anew (CSOT, "Cursors").
-    pub(crate) fn of_kill<R: Runtime>(client: &sdam_host::Client<R>, timeout: Timeout) -> Self {
-        match timeout {
-            Timeout::At(_) => Self { timeout, max_time: MaxTime::Remaining },
+    pub(crate) fn of_kill<R: Runtime>(
+        client: &sdam_host::Client<R>,
+        timeout: Option<Duration>,
+    ) -> Self {
+        match client.timeout(timeout) {
+            timeout @ Timeout::At(_) => Self { timeout, max_time: MaxTime::Remaining },
             _ => {
                 let timeout = Timeout::At(client.now() + KILL_TIMEOUT);
                 Self { timeout, max_time: MaxTime::Never }

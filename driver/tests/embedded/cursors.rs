@@ -1,6 +1,9 @@
 //! Cursors that are not read to their end.
 
-use bson::doc;
+use bson::{Document, doc};
+use sdam_core::config::Options;
+use sdam_core::selection::Criteria;
+use sdam_core::topology::Topics;
 use sdam_driver::Find;
 
 use super::{Fixture, name, names, session};
@@ -20,6 +23,32 @@ async fn a_cursor_that_is_dropped_is_closed_without_another_operation() {
     let more = doc! { "getMore": id, "collection": "things" };
     let error = fixture.client.database("app").run_command(more).await.unwrap_err();
     assert_eq!(error.code(), Some(43), "CursorNotFound: {error}");
+}
+
+/// A client without threads closes it when it is used next, be it over a connection that is there.
+#[cfg(feature = "blocking")]
+#[tokio::test]
+async fn without_threads_a_dropped_cursor_is_closed_by_later_operations() {
+    let fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let options = Options::builder().uri(&fixture.uri()).unwrap().single_threaded(true);
+    let client = sdam_blocking::Client::new(options.build().unwrap()).unwrap();
+    let sent = tokio::task::spawn_blocking(move || {
+        let mut events = client.subscribe_to(Topics::COMMANDS);
+        let client = sdam_driver::blocking::Client::new(client);
+        let database = client.database("app");
+        let things = database.collection::<Document>("things");
+        drop(things.find(Find::new(doc! {}).batch_size(2)).unwrap());
+        for _ in 0..2 {
+            database.run_command(doc! { "ping": 1 }).unwrap();
+        }
+        let commands = std::iter::from_fn(|| events.try_next()).filter_map(super::started);
+        commands.map(|(command, _)| command).collect::<Vec<_>>()
+    });
+    let sent = sent.await.unwrap();
+    let mut names = names(&sent);
+    names.sort_unstable();
+    assert_eq!(names, ["find", "killCursors", "ping", "ping"]);
 }
 
 /// Operations of the application do not wait for a server that is slow to close a cursor.
@@ -85,14 +114,17 @@ async fn collecting_closes_a_cursor_that_fails_before_its_error_is_returned() {
     assert_eq!(names(&fixture.sent()), ["find", "getMore", "killCursors"]);
 }
 
-/// A server that does not know a cursor any more, or that has gone away, is not told to close it.
+/// A server that does not know a cursor any more is not told to close it; one whose connection was
+/// lost is: "if the cursor id is nonzero a KillCursors operation MUST be attempted" (Run Command,
+/// "Resource Cleanup").
 #[tokio::test]
-async fn a_cursor_that_is_gone_is_not_closed() {
+async fn a_cursor_is_closed_unless_its_server_has_said_that_it_is_gone() {
     let mut fixture = Fixture::new().await;
     fixture.fill(5).await;
     let lost = doc! { "failCommands": ["getMore"], "closeConnection": true };
     let unknown = doc! { "failCommands": ["getMore"], "errorCode": 43 };
-    for failure in [lost, unknown] {
+    let closed: &[&str] = &["find", "getMore", "killCursors"];
+    for (failure, expected) in [(lost, closed), (unknown, &closed[..2])] {
         fixture.fail(1, failure).await;
         let mut cursor = fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap();
         for _ in 0..2 {
@@ -100,8 +132,10 @@ async fn a_cursor_that_is_gone_is_not_closed() {
         }
         cursor.next().await.unwrap().unwrap_err();
         assert!(cursor.next().await.is_none() && !cursor.is_alive());
+        // The pool is ready when the server has been checked anew.
+        fixture.client.client().select(Criteria::write()).await.unwrap();
         cursor.close().await;
-        assert_eq!(names(&fixture.sent()), ["find", "getMore"]);
+        assert_eq!(names(&fixture.sent()), expected);
     }
 }
 

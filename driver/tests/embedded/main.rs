@@ -19,7 +19,7 @@ use sdam_tokio::Tokio;
 
 /// A replica set of one member that keeps data, a client of it, and what the client sends.
 struct Fixture {
-    _cluster: EmbeddedCluster,
+    cluster: EmbeddedCluster,
     client: Client<Tokio>,
     /// A client that nobody listens to.
     quiet: Client<Tokio>,
@@ -52,7 +52,11 @@ impl Fixture {
         let client = || sdam_tokio::Client::new(Options::parse(uri).unwrap()).unwrap();
         let (client, quiet) = (client(), client());
         let events = client.subscribe_to(Topics::COMMANDS);
-        Self { _cluster: cluster, client: Client::new(client), quiet: Client::new(quiet), events }
+        Self { cluster, client: Client::new(client), quiet: Client::new(quiet), events }
+    }
+
+    fn uri(&self) -> String {
+        self.cluster.uri()
     }
 
     fn things(&self) -> Collection<Tokio> {

@@ -92,14 +92,14 @@ impl Logger {
     }
 
     /// Returns who is to be told of the steps of a selection, if anybody wants to hear of them.
-    pub(crate) fn selection<'a>(
+    pub(crate) fn selection<'a, R: Runtime>(
         &'a self,
-        operation: &'a str,
-        number: impl FnOnce() -> i64,
+        runtime: &'a R,
+        (operation, number): (&'a str, impl FnOnce() -> i64),
         criteria: &'a Criteria,
-    ) -> Option<SelectionLogger<'a>> {
+    ) -> Option<SelectionLogger<'a, R>> {
         let wants = self.sink.wants(Component::ServerSelection);
-        wants.then(|| SelectionLogger { log: self, operation, number: number(), criteria })
+        wants.then(|| SelectionLogger { log: self, runtime, operation, number: number(), criteria })
     }
 
     /// Writes what is unread to the log of a client, if it has one, unless another thread does. In
@@ -207,21 +207,22 @@ impl<R: Runtime> Wake for LogReader<R> {
 }
 
 /// The log of one selection.
-pub(crate) struct SelectionLogger<'a> {
+pub(crate) struct SelectionLogger<'a, R: Runtime> {
     log: &'a Logger,
+    runtime: &'a R,
     operation: &'a str,
     /// The number of the operation in the client.
     pub(crate) number: i64,
     criteria: &'a Criteria,
 }
 
-impl SelectionLogger<'_> {
+impl<R: Runtime> SelectionLogger<'_, R> {
     /// Writes a message, unless the process was forked off meanwhile: the lock of the output may be
     /// held by a thread that is not there.
     pub(crate) fn write(&self, message: impl FnOnce(SelectionLog<'_>) -> LogMessage) {
         if self.log.process.is_current() {
             let log = SelectionLog::new(self.operation, Some(self.number), self.criteria);
-            self.log.write(&message(log), system::wall_clock());
+            self.log.write(&message(log), date(self.runtime, self.runtime.now()));
         }
     }
 }

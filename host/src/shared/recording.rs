@@ -29,6 +29,9 @@ const MAX_UNREAD_DUMPS: usize = 4;
 /// The least time from one dump to the next: what one cause brings about is in one dump.
 const DUMP_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The least time from one failed attempt that a flight recorder keeps to the next.
+const ATTEMPT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The trace of a client, given to the builder that creates it, and read by a clone. Each client
 /// needs one of its own: a second client that is given it is not recorded. Of several clones that
 /// wait for more, all are woken and one gets it; all of them see the end.
@@ -65,6 +68,10 @@ struct State {
     lost: u64,
     dumps: VecDeque<Dump>,
     dumped: Option<Instant>,
+    /// The time of the last failed attempt that a flight recorder has kept, and the number of those
+    /// since then.
+    attempt: Option<Instant>,
+    left_out: u64,
     closed: bool,
 }
 
@@ -185,6 +192,27 @@ impl Recording {
                 state.unread.push_str(&sealed);
             }
         }
+    }
+
+    /// Takes the comment on an attempt that has failed. A flight recorder keeps one a second, and
+    /// counts the others: an application whose commands are refused is no reason to forget what
+    /// the topology was told.
+    pub(crate) fn put_attempt(&self, now: Instant, comment: &str) {
+        let mut lines = String::new();
+        if self.tape.keeps.is_some() {
+            let state = &mut self.tape.state.lock().inner;
+            if state.attempt.is_some_and(|last| now < last + ATTEMPT_INTERVAL) {
+                state.left_out += 1;
+                return;
+            }
+            state.attempt = Some(now);
+            let left_out = std::mem::take(&mut state.left_out);
+            if left_out > 0 {
+                let _ = writeln!(lines, "# {left_out} attempts that failed before are left out");
+            }
+        }
+        lines.push_str(comment);
+        self.put(&lines);
     }
 
     /// Returns whom to wake, if there is something to read.

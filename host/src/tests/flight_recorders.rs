@@ -7,6 +7,7 @@ use bson::rawdoc;
 use super::fixture::Fixture;
 use super::recordings::{fail, recorded};
 use crate::shared::recording::Recording;
+use sdam_core::time::Instant;
 use sdam_core::trace::{Replay, Trace};
 use sdam_core::wire::{Flags, write_op_msg};
 
@@ -70,6 +71,20 @@ fn a_long_comment_of_the_application_does_not_empty_it() {
     let text = dumped(&mut recording);
     assert!(text.contains("# a comment of 1048579 bytes is left out ~"), "{text}");
     assert!(text.contains("# and this ~"), "{text}");
+    assert_eq!(Replay::new(&Trace::parse(&text).unwrap()).unwrap().finish(), Ok(()));
+}
+
+#[test]
+fn attempts_that_fail_all_the_time_do_not_empty_it() {
+    let mut recording = Recording::flight_recorder(LIMIT);
+    let fixture = recorded(&recording, "");
+    let fails = |at: Duration| recording.put_attempt(Instant::ZERO + at, "# ping has failed\n");
+    (0..1000).for_each(|number| fails(Duration::from_millis(number)));
+    fails(Duration::from_secs(1));
+    recording.dump(fixture.now(), &fixture.host.view(), || "a test has asked for it".to_owned());
+    let text = dumped(&mut recording);
+    assert_eq!(text.matches("# ping has failed").count(), 2, "{text}");
+    assert!(text.contains("# 999 attempts that failed before are left out ~"), "{text}");
     assert_eq!(Replay::new(&Trace::parse(&text).unwrap()).unwrap().finish(), Ok(()));
 }
 

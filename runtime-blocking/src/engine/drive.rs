@@ -87,8 +87,14 @@ impl Engine {
         let (waker, mut future) = (Waker::from(Arc::clone(&caller)), pin!(future));
         let mut fired = Vec::new();
         let mut place = Place { turns: &self.turns, caller: &caller, has_turn: false };
+        let mut turned = false;
         loop {
             if let Some(output) = caller.poll(future.as_mut(), &waker) {
+                // Callers that wait for no task, as their connections are there, would never run
+                // those that nobody waits for.
+                if !turned && self.has_ready() && place.take() {
+                    self.turn(&mut fired, &AtomicBool::new(true));
+                }
                 return output;
             }
             if !place.take() {
@@ -97,6 +103,7 @@ impl Engine {
             }
             while !caller.woken.load(Ordering::Acquire) {
                 self.turn(&mut fired, &caller.woken);
+                turned = true;
             }
             place.leave();
         }

@@ -146,6 +146,11 @@ impl Engine {
         waits_for_end.into_iter().for_each(Waker::wake);
     }
 
+    /// Returns whether a task waits for its turn.
+    fn has_ready(&self) -> bool {
+        !self.lock().ready.is_empty()
+    }
+
     /// Waits for something to do unless there is, and does it: first what has come is looked at,
     /// and only then it is said to be late.
     fn turn(self: &Arc<Self>, fired: &mut Vec<Fired>, woken: &AtomicBool) {
@@ -212,7 +217,7 @@ impl Engine {
                         waits_for_end = state.waits_for_end.take();
                     }
                     drop(state);
-                    drop((entry, task));
+                    self.finish((entry, task));
                 }
             }
             waits_for_end.into_iter().for_each(Waker::wake);
@@ -226,6 +231,15 @@ impl Engine {
         match self.driver {
             Driver::Callers => poll(),
             Driver::Thread => catch_unwind(AssertUnwindSafe(poll)).unwrap_or(Poll::Ready(())),
+        }
+    }
+
+    /// Drops what is left of a task, which may panic as its polls may.
+    fn finish<T>(&self, task: T) {
+        let drop = || drop(task);
+        match self.driver {
+            Driver::Callers => drop(),
+            Driver::Thread => catch_unwind(AssertUnwindSafe(drop)).unwrap_or_default(),
         }
     }
 

@@ -28,7 +28,7 @@ mod linux {
     use std::io;
     use std::mem::MaybeUninit;
     use std::os::fd::OwnedFd;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
     use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -49,6 +49,9 @@ mod linux {
         wake_up: OwnedFd,
     }
 
+    /// The longest wait.
+    const DAY: Duration = Duration::from_secs(86_400);
+
     impl Poller {
         pub(in crate::engine) fn new() -> io::Result<Self> {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -64,8 +67,8 @@ mod linux {
             fired: &mut Vec<Fired>,
             until: Option<Instant>,
         ) -> io::Result<bool> {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            // A time that the system cannot tell is far away.
+            // Older systems refuse a wait of more than 24 days; one that ends early does no harm.
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()).min(DAY));
             let timeout = left.and_then(|left| Timespec::try_from(left).ok());
             let mut events = [MaybeUninit::<Event>::uninit(); CAPACITY];
             let events = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {

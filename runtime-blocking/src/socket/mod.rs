@@ -26,6 +26,8 @@ use system::{Waiting, await_ready, is_quiet, receive, send};
 /// A task of the client's engine waits for it together with others; any other thread blocks.
 pub struct Socket {
     stream: Arc<Stream>,
+    /// False for datagrams.
+    is_stream: bool,
     engine: Arc<Engine>,
     /// The origin of the client's clock.
     epoch: time::Instant,
@@ -67,7 +69,23 @@ impl Socket {
         stream.set_nonblocking(false)?;
         let (registration, alarm) = (None, None);
         let (drained, quiet_since, patience) = (false, None, [None; 2]);
-        Ok(Self { stream, engine, epoch, registration, drained, quiet_since, alarm, patience })
+        Ok(Self {
+            stream,
+            is_stream: true,
+            engine,
+            epoch,
+            registration,
+            drained,
+            quiet_since,
+            alarm,
+            patience,
+        })
+    }
+
+    /// Takes the socket for one of datagrams, each of which is read by itself.
+    pub(crate) fn of_datagrams(mut self) -> Self {
+        self.is_stream = false;
+        self
     }
 
     fn poll(
@@ -223,7 +241,9 @@ impl host::Socket for Socket {
         let length = buffer.len();
         let read = |stream: &Stream, waiting| receive(stream, buffer, waiting);
         let poll = self.poll(cx, Direction::Read, deadline, read);
-        self.drained = matches!(poll, Poll::Ready(Ok(count)) if 0 < count && count < length);
+        let is_short = matches!(poll, Poll::Ready(Ok(count)) if 0 < count && count < length);
+        // After a datagram, another one may have come.
+        self.drained = is_short && self.is_stream;
         self.quiet_since = self.drained.then(time::Instant::now);
         poll
     }

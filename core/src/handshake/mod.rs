@@ -23,6 +23,7 @@ use crate::config::{AuthMechanism, Credential, Options};
 use crate::description::ServerType;
 use crate::failure::{Cause, Failure, Stage};
 use crate::operation::OperationError;
+use crate::session::ClusterTime;
 use crate::wire::ReplyDocument;
 use command::Speculation;
 use connection_description::OpeningReply;
@@ -110,6 +111,8 @@ pub struct Handshake {
     /// The keys that are to be derived before anything else.
     derivation: Option<Derivation>,
     connection_description: Option<ConnectionDescription>,
+    /// The latest cluster time of the replies.
+    cluster_time: Option<ClusterTime>,
 }
 
 enum State {
@@ -154,7 +157,7 @@ impl Handshake {
         let hello = command::hello(options, &client, speculation.as_ref());
         exchange.send_hello(options, hello, out);
         let (options, state) = (Arc::clone(options), State::Hello { speculation });
-        let (derivation, connection_description) = (None, None);
+        let (derivation, connection_description, cluster_time) = (None, None, None);
         Ok(Self {
             options,
             exchange,
@@ -163,6 +166,7 @@ impl Handshake {
             state,
             derivation,
             connection_description,
+            cluster_time,
         })
     }
 
@@ -200,6 +204,7 @@ impl Handshake {
             state: State::Over,
             derivation: None,
             connection_description: Some(connection_description),
+            cluster_time: None,
         };
         let progress = handshake.authenticate(AuthMechanism::Oidc, credential, out)?;
         Ok((handshake, progress))
@@ -242,6 +247,15 @@ impl Handshake {
             .map_or(0, |connection_description| connection_description.max_wire_version)
     }
 
+    /// Returns the latest `$clusterTime` of the replies. It is for use once the handshake has
+    /// succeeded: before that, nobody knows who the server is.
+    ///
+    /// "Drivers MUST examine all non-SDAM responses from the server commands" (Driver Sessions,
+    /// "Receiving the current cluster time"), so that the first command carries one already.
+    pub const fn cluster_time(&self) -> Option<&ClusterTime> {
+        self.cluster_time.as_ref()
+    }
+
     /// Returns what later connections can use; look at it however the handshake ends.
     pub const fn credential_cache(&self) -> &CredentialCache {
         &self.credential_cache
@@ -274,6 +288,7 @@ impl Handshake {
             let stage = self.stage();
             let reply = self.exchange.next_reply().map_err(|error| malformed(stage, &error))?;
             let Some(reply) = reply else { return Ok(Progress::Reading) };
+            self.heard(&reply);
             let progress = match std::mem::replace(&mut self.state, State::Over) {
                 State::Hello { speculation } => self.greeted(&reply, speculation, out)?,
                 State::Authenticating(conversation) => self.replied(&reply, conversation, out)?,
@@ -289,6 +304,16 @@ impl Handshake {
                 }
                 progress => return Ok(progress),
             }
+        }
+    }
+
+    /// Keeps the cluster time of a reply, if it has a later one.
+    fn heard(&mut self, reply: &ReplyDocument) {
+        let known = self.cluster_time.as_ref().map(ClusterTime::timestamp);
+        if let Ok(time) = reply.get_document("$clusterTime")
+            && ClusterTime::timestamp_of(time) > known
+        {
+            self.cluster_time = ClusterTime::of_reply(time);
         }
     }
 

@@ -14,6 +14,10 @@ pub struct PoolConfig {
     pub options: PoolOptions,
     /// The time that establishing a connection may take; `None` or zero for no limit.
     pub connect_timeout: Option<Duration>,
+    /// The time that each command of the handshake may take of a connection that is established
+    /// for minPoolSize, instead of what is left of the connect time-out: the client's `timeoutMS`.
+    /// With `None` or zero, the connect time-out counts for all of it.
+    pub handshake_timeout: Option<Duration>,
     /// True if the server is a load balancer: then generations count for each service, and the
     /// pool never pauses again.
     pub load_balanced: bool,
@@ -23,13 +27,26 @@ impl PoolConfig {
     /// Describes the pool of a server that is no load balancer, without a limit on the time that
     /// establishing a connection takes.
     pub const fn new(address: ServerAddress, options: PoolOptions) -> Self {
-        Self { address, options, connect_timeout: None, load_balanced: false }
+        Self {
+            address,
+            options,
+            connect_timeout: None,
+            handshake_timeout: None,
+            load_balanced: false,
+        }
     }
 
     /// Replaces [`connect_timeout`](Self::connect_timeout).
     #[must_use]
     pub fn with_connect_timeout(mut self, connect_timeout: Option<Duration>) -> Self {
         self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// Replaces [`handshake_timeout`](Self::handshake_timeout).
+    #[must_use]
+    pub fn with_handshake_timeout(mut self, handshake_timeout: Option<Duration>) -> Self {
+        self.handshake_timeout = handshake_timeout;
         self
     }
 

@@ -52,16 +52,37 @@ impl<C> Pool<C> {
         timeout.map(|timeout| self.now.clock + timeout)
     }
 
+    /// A connection's server is asked for the next step of its handshake.
+    ///
+    /// "if `timeoutMS` is set at the MongoClient level, it MUST be used as the timeout for all
+    /// commands sent as part of the MongoDB or authentication handshakes. The timeout MUST be
+    /// refreshed after each command" (Client Side Operations Timeout, "Background Connection
+    /// Pooling").
+    pub(super) fn asked(&mut self, id: ConnectionId) {
+        if let Some(limit) = self.limit_of_command() {
+            self.pending.ask(id, limit);
+        }
+    }
+
+    /// Returns when the answer to a command of a handshake that is sent now is given up.
+    fn limit_of_command(&self) -> Option<Instant> {
+        let timeout = self.config.handshake_timeout.filter(|timeout| !timeout.is_zero());
+        timeout.map(|timeout| self.now.clock + timeout)
+    }
+
     /// Establishing a connection goes on.
     ///
     /// When that is heard after its limit and before anybody has judged that, the process was
     /// stopped meanwhile, and not the server slow: nobody was there to say what comes next, which
-    /// has all of its time then. ("The timeout MUST be refreshed after each command" of the
-    /// handshake, Client Side Operations Timeout; here only then, so that a server that answers
-    /// one byte at a time gains nothing.)
+    /// has all of its time then. It is renewed only then, so that a server that answers one byte
+    /// at a time gains nothing.
     pub(super) fn reached(&mut self, id: ConnectionId, stage: Stage) {
         self.pending.reached(id, stage, self.now.clock);
-        if let Some(renewed) = self.limit() {
+        let renewed = match self.pending.find(id) {
+            Some(pending) if pending.asked => self.limit_of_command(),
+            _ => self.limit(),
+        };
+        if let Some(renewed) = renewed {
             self.pending.renew(id, self.now.clock, renewed);
         }
     }

@@ -52,6 +52,8 @@ use crate::time::{Instant, Time};
 ///   [`Interrupt`](Action::Interrupt) if the clear asks for one; those being established when they
 ///   are, unless the clear interrupts: then they are given up.
 /// - After a connection could not be established, minPoolSize waits for 500 ms.
+/// - connectTimeoutMS limits all that establishing a connection takes. Of one that minPoolSize asks
+///   for, timeoutMS limits each command of the handshake instead, if it is set.
 /// - Behind a load balancer, a connection's generation is its service's when it is established.
 ///   That is a deviation: the specification takes it between hello and authentication.
 #[derive(Clone, Debug)]
@@ -510,6 +512,7 @@ impl<C> Machine for Pool<C> {
             Input::CheckOut { waiter, deadline } => self.check_out(waiter, deadline, out),
             Input::Abandon { waiter } => self.abandon(waiter, out),
             Input::Reached { connection, stage } => self.reached(connection, stage),
+            Input::Asked { connection } => self.asked(connection),
             Input::Failing { connection } => self.failing(connection),
             Input::Established { connection, outcome: Ok(established) } => {
                 self.established(connection, established, out);
@@ -534,8 +537,8 @@ impl<C> Machine for Pool<C> {
             self.emit(PoolEvent::PoolCreated { options }, out);
         }
         self.expire(out);
-        while let Some((connection, stage)) = self.pending.pop_due(self.now.judged) {
-            out.push(Action::TimedOut { connection, stage });
+        while let Some((connection, stage, option)) = self.pending.pop_due(self.now.judged) {
+            out.push(Action::TimedOut { connection, stage, option });
         }
         self.prune(out);
         self.establish(out);

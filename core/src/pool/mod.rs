@@ -66,6 +66,12 @@ pub enum Input<C> {
         /// The stage that begins, or goes on.
         stage: Stage,
     },
+    /// The server is asked for the next step of a handshake: hello, or a command of the login. It
+    /// has answered the one before, if there was one.
+    Asked {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// Establishing a connection has failed, and the topology is about to judge why.
     ///
     /// [`Established`](Input::Established) follows with the error. Whoever the connection was
@@ -159,14 +165,17 @@ pub enum Action<C> {
         /// The connection.
         connection: C,
     },
-    /// Establishing took longer than connectTimeoutMS and is given up, as with `Abort`; but this is
-    /// said to be the server's fault, so that the runtime still reports
-    /// [`Established`](Input::Established) with a time-out, to the topology too.
+    /// Establishing took longer than connectTimeoutMS, or a command of the handshake longer than
+    /// timeoutMS, and is given up, as with `Abort`; but this is said to be the server's fault, so
+    /// that the runtime still reports [`Established`](Input::Established) with a time-out, to the
+    /// topology too.
     TimedOut {
         /// The connection.
         connection: ConnectionId,
         /// The stage that it had reached.
         stage: Stage,
+        /// The option that says how long it may take.
+        option: &'static str,
     },
     /// Tell the subscriber; never call user code from here.
     Emit {

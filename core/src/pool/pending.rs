@@ -19,6 +19,8 @@ pub(super) struct Pending {
     pub(super) created: Instant,
     /// The time when it is given up.
     pub(super) limit: Option<Instant>,
+    /// True if that is the limit of a command of its handshake.
+    pub(super) asked: bool,
     /// The stages that it has reached, and when.
     reached: Vec<(Stage, Instant)>,
 }
@@ -30,7 +32,15 @@ impl Pending {
         created: Instant,
         limit: Option<Instant>,
     ) -> Self {
-        Self { generation, ticket, failing: None, created, limit, reached: Vec::new() }
+        Self {
+            generation,
+            ticket,
+            failing: None,
+            created,
+            limit,
+            asked: false,
+            reached: Vec::new(),
+        }
     }
 
     /// Returns how far it has come.
@@ -102,6 +112,17 @@ impl PendingSet {
         }
     }
 
+    /// Gives a connection that is for no waiter up at `limit`, unless somebody has judged it.
+    pub(super) fn ask(&mut self, connection: ConnectionId, limit: Instant) {
+        if let Some(pending) = self.connections.get_mut(&connection)
+            && pending.ticket.is_none()
+            && pending.limit.is_none_or(|before| self.limits.remove(&(before, connection)))
+        {
+            (pending.limit, pending.asked) = (Some(limit), true);
+            self.limits.insert((limit, connection));
+        }
+    }
+
     /// Gives a connection up at `renewed` only, if its limit has passed by `now` and nobody has
     /// judged it yet.
     pub(super) fn renew(&mut self, connection: ConnectionId, now: Instant, renewed: Instant) {
@@ -141,13 +162,15 @@ impl PendingSet {
         std::mem::take(&mut self.connections)
     }
 
-    /// Returns one that has taken too long, once.
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(ConnectionId, Stage)> {
+    /// Returns one that has taken too long, once, with its stage and the option that says so.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(ConnectionId, Stage, &'static str)> {
         let (limit, connection) = *self.limits.first()?;
         if limit > now {
             return None;
         }
         self.limits.pop_first();
-        Some((connection, self.connections.get(&connection)?.stage()))
+        let pending = self.connections.get(&connection)?;
+        let option = if pending.asked { "timeoutMS" } else { "connectTimeoutMS" };
+        Some((connection, pending.stage(), option))
     }
 }

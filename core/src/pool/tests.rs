@@ -35,6 +35,7 @@ impl Fixture {
             address: "h".parse().unwrap(),
             options: PoolOptions::default(),
             connect_timeout: None,
+            handshake_timeout: None,
             load_balanced: false,
         };
         change(&mut config);
@@ -139,8 +140,8 @@ impl Fixture {
                     assert_eq!(id.0, connection);
                     format!("dispose {id}")
                 }
-                Action::TimedOut { connection, stage } => {
-                    format!("time out {connection} while {}", stage.words())
+                Action::TimedOut { connection, stage, option } => {
+                    format!("time out {connection} while {}: {option}", stage.words())
                 }
                 Action::Deliver { waiter, outcome: Ok((check_out, connection)) } => {
                     assert_eq!(check_out.connection.0, connection);

@@ -1,7 +1,7 @@
 //! Hello: what the client says and what it makes of the reply.
 
 use sdam_core::bson::oid::ObjectId;
-use sdam_core::bson::{RawBson, RawDocumentBuf, cstr, rawdoc};
+use sdam_core::bson::{RawBson, RawDocumentBuf, Timestamp, cstr, rawdoc};
 use sdam_core::config::{OpeningHello, ServerApiVersion};
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Stage};
@@ -60,6 +60,24 @@ fn the_agreement_says_what_the_server_said_and_defaults_for_the_rest() {
     assert_eq!(connection_description.max_bson_object_size, 16 * 1024 * 1024);
     assert_eq!(connection_description.max_write_batch_size, 100_000);
     assert_eq!(connection_description.server_connection_id, None);
+}
+
+#[test]
+fn the_cluster_time_of_the_reply_is_kept_and_nonsense_is_none() {
+    // Driver Sessions, "Receiving the current cluster time"
+    let timestamp = Timestamp { time: 5, increment: 1 };
+    let told = rawdoc! { "clusterTime": timestamp };
+    for (time, expected) in
+        [(told.clone(), Some(told)), (rawdoc! { "clusterTime": "now" }, None), (rawdoc! {}, None)]
+    {
+        let mut client = Client::start(&options("mongodb://a"));
+        assert!(client.handshake.cluster_time().is_none());
+        let mut reply = hello();
+        reply.append(cstr!("$clusterTime"), time);
+        done(client.reply(&reply));
+        let kept = client.handshake.cluster_time().map(|time| time.document().to_owned());
+        assert_eq!(kept, expected);
+    }
 }
 
 #[test]

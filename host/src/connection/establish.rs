@@ -115,6 +115,7 @@ impl<R: Runtime> PendingConnection<R> {
         // What logs in is in there.
         let (mut out, mut stage) = (Zeroizing::new(Vec::new()), Stage::Hello);
         let handshake = Handshake::start(&shared.options, opening, &mut out)?;
+        self.asked();
         let mut login = Login::new(&shared, handshake);
         let mut step = Step::Reading;
         loop {
@@ -127,7 +128,10 @@ impl<R: Runtime> PendingConnection<R> {
             let sent = stream.send(&std::mem::take(&mut out), None).await;
             sent.map_err(|error| of_stream(&login.handshake, stream.transport().failure(&error)))?;
             let next = match step {
-                Step::Done(connection_description) => return Ok(*connection_description),
+                Step::Done(connection_description) => {
+                    login.heed_cluster_time();
+                    return Ok(*connection_description);
+                }
                 Step::Reading => {
                     let received = stream.receive_some().await;
                     let bytes = received.map_err(|failure| of_stream(&login.handshake, failure))?;
@@ -136,6 +140,7 @@ impl<R: Runtime> PendingConnection<R> {
                         None => received,
                         Some(derivation) => {
                             self.told(&login.handshake, &mut stage);
+                            self.asked();
                             login.derive(derivation, &mut out).await
                         }
                     }
@@ -151,6 +156,9 @@ impl<R: Runtime> PendingConnection<R> {
             // First, as what fails now may fail in the next stage already.
             self.told(&login.handshake, &mut stage);
             step = next?;
+            if !out.is_empty() || matches!(step, Step::Asking(_)) {
+                self.asked();
+            }
         }
     }
 
@@ -256,6 +264,13 @@ impl<R: Runtime> Login<R> {
                     .filter(|token| Some(*token) != question.refused.as_ref());
                 token.cloned().map(|token| Answer::Oidc(OidcToken::new(token)))
             }
+        }
+    }
+
+    /// Has later commands carry the cluster time of the server, which has let the client in.
+    pub(crate) fn heed_cluster_time(&self) {
+        if let Some(time) = self.handshake.cluster_time() {
+            self.shared.clock.advance_to(time.clone());
         }
     }
 

@@ -569,7 +569,10 @@ impl<R: Runtime> CheckedOut<R> {
             let sent = connection.stream.send(&std::mem::take(&mut out), deadline).await;
             sent.map_err(|error| Refusal::Stream(connection.stream.failure(&error)))?;
             step = match step {
-                Progress::Done(connection_description) => return Ok(*connection_description),
+                Progress::Done(connection_description) => {
+                    login.heed_cluster_time();
+                    return Ok(*connection_description);
+                }
                 Progress::Reading => {
                     let message = connection.receive(deadline).await.map_err(Refusal::Stream)?;
                     login.receive(message.bytes(), &mut out)?

@@ -103,6 +103,7 @@ impl<R: Runtime> Server<R> {
     ) -> Arc<Self> {
         let config = PoolConfig::new(address.clone(), options)
             .with_connect_timeout(shared.options.connect_timeout())
+            .with_handshake_timeout(shared.options.timeout())
             .with_load_balanced(shared.options.load_balanced());
         let pool = match aside {
             None => Pool::new(config),
@@ -297,9 +298,9 @@ impl<R: Runtime> Server<R> {
             Action::Abort { connection } => {
                 abort(state, connection, later);
             }
-            Action::TimedOut { connection, stage } => {
+            Action::TimedOut { connection, stage, option } => {
                 let Some(attempt) = abort(state, connection, later) else { return };
-                let detail = "the connection was not established within connectTimeoutMS";
+                let detail = format!("the connection was not established within {option}");
                 let error = OperationError::Stream(Failure::new(stage, Cause::Timeout, detail));
                 let failed = |server| (server, connection, attempt.failure(error));
                 later.failed.extend(self.me.upgrade().map(failed));
@@ -389,6 +390,14 @@ impl<R: Runtime> Server<R> {
             return;
         }
         self.handle(Input::Established { connection, outcome: Ok(established) });
+    }
+
+    /// The next step of a handshake is asked for.
+    pub(crate) fn asked(&self, connection: ConnectionId) {
+        // Only timeoutMS makes a difference there.
+        if self.shared.options.timeout().is_some() {
+            self.handle(Input::Asked { connection });
+        }
     }
 
     /// Hello was answered on a connection that is still to be authenticated.

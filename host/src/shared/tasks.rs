@@ -128,6 +128,13 @@ impl<R: Runtime> PendingConnection<R> {
         Progress::of_connection(Weak::clone(&self.server), self.connection)
     }
 
+    /// The next step of the handshake is asked for.
+    pub(crate) fn asked(&self) {
+        if let Some(server) = self.server.upgrade() {
+            server.asked(self.connection);
+        }
+    }
+
     /// Hello was answered.
     pub(crate) fn greeted(&self, handshake: &Handshake) {
         if let Some(server) = self.server.upgrade() {

@@ -1,5 +1,7 @@
 //! Establishing connections: how many at once, for whom, and what comes of it.
 
+use std::time::Duration;
+
 use super::{CheckOutError, Command, Fixture, Input, Stage, failure, millis};
 use crate::id::{ConnectionId, WaiterId};
 use crate::machine::Machine;
@@ -213,7 +215,7 @@ fn establishing_a_connection_is_given_up_after_connect_timeout() {
     fixture.at(99);
     assert_eq!(fixture.notes().len(), 0);
     fixture.at(200);
-    assert_eq!(fixture.notes(), ["time out c1 while TLS"]);
+    assert_eq!(fixture.notes(), ["time out c1 while TLS: connectTimeoutMS"]);
     assert_eq!(fixture.counts(), [0, 1, 0, 1]);
     fixture.fail(1);
     assert_eq!(fixture.counts(), [0; 4]);
@@ -239,9 +241,89 @@ fn an_answer_that_is_heard_after_the_limit_and_before_its_judgement_renews_the_t
     let again = Input::Reached { connection: ConnectionId(1), stage: Stage::Authenticate };
     fixture.tell(again.clone());
     fixture.at(15_100);
-    assert_eq!(fixture.notes(), ["time out c1 while authentication"]);
+    assert_eq!(fixture.notes(), ["time out c1 while authentication: connectTimeoutMS"]);
     fixture.tell(again);
     assert_eq!(fixture.pool.deadline(), None);
+}
+
+/// A pool that establishes one connection for minPoolSize, with both time-outs.
+fn populating(connect: Option<Duration>, handshake: Option<Duration>) -> Fixture {
+    let mut fixture = Fixture::new(|config| {
+        config.options.min_pool_size = 1;
+        (config.connect_timeout, config.handshake_timeout) = (connect, handshake);
+    });
+    fixture.tell(Input::Command(Command::Ready));
+    fixture.notes();
+    fixture
+}
+
+fn ask(fixture: &mut Fixture, stage: Stage) {
+    fixture.tell(Input::Reached { connection: ConnectionId(1), stage });
+    fixture.tell(Input::Asked { connection: ConnectionId(1) });
+}
+
+/// Client Side Operations Timeout, "Background Connection Pooling": "MUST use `connectTimeoutMS` as
+/// the timeout for connection establishment. After the connection is established, if `timeoutMS` is
+/// set at the MongoClient level, it MUST be used as the timeout for all commands [...] The timeout
+/// MUST be refreshed after each command."
+#[test]
+fn each_command_of_a_handshake_in_the_background_has_the_time_of_an_operation() {
+    for connect in [None, Some(millis(100))] {
+        let mut fixture = populating(connect, Some(millis(30)));
+        fixture.at(90);
+        for time in [90, 119, 148, 177] {
+            fixture.at(time);
+            ask(&mut fixture, if time < 100 { Stage::Hello } else { Stage::Authenticate });
+        }
+        // The server goes on with its answer, which is not whole.
+        fixture.at(200);
+        let connection = ConnectionId(1);
+        fixture.tell(Input::Reached { connection, stage: Stage::Authenticate });
+        fixture.at(206);
+        assert!(fixture.notes().is_empty());
+        fixture.at(207);
+        assert_eq!(fixture.notes(), ["time out c1 while authentication: timeoutMS"]);
+        // What was judged stays so.
+        ask(&mut fixture, Stage::Authenticate);
+        fixture.at(300);
+        assert!(fixture.notes().is_empty());
+    }
+}
+
+/// The same: until hello is sent, and for an operation, connectTimeoutMS counts; and so it does
+/// for ever where timeoutMS is no limit.
+#[test]
+fn the_time_of_an_operation_limits_neither_the_stream_nor_what_an_operation_waits_for() {
+    let mut silent = populating(Some(millis(100)), Some(millis(30)));
+    silent.at(100);
+    assert_eq!(silent.notes(), ["time out c1 while connecting: connectTimeoutMS"]);
+    let mut unlimited = populating(Some(millis(100)), Some(Duration::ZERO));
+    let mut of_operation = Fixture::new(|config| {
+        (config.connect_timeout, config.handshake_timeout) = (Some(millis(100)), Some(millis(30)));
+    });
+    of_operation.tell(Input::Command(Command::Ready));
+    of_operation.check_out(1);
+    for fixture in [&mut unlimited, &mut of_operation] {
+        ask(fixture, Stage::Hello);
+        fixture.at(90);
+        ask(fixture, Stage::Authenticate);
+        fixture.notes();
+        fixture.at(100);
+        assert_eq!(fixture.notes(), ["time out c1 while authentication: connectTimeoutMS"]);
+    }
+}
+
+/// A client that reads the answer late, while nobody has judged that, asks with the whole time.
+#[test]
+fn an_answer_of_a_handshake_that_is_heard_late_and_in_part_renews_the_time_of_its_command() {
+    let mut fixture = populating(Some(millis(100)), Some(millis(30)));
+    ask(&mut fixture, Stage::Hello);
+    fixture.now = fixture.now + millis(5_000);
+    let (mut out, connection) = (Vec::new(), ConnectionId(1));
+    let in_time = Time::before(fixture.pool.deadline(), fixture.now);
+    fixture.pool.handle(in_time, Input::Reached { connection, stage: Stage::Hello }, &mut out);
+    assert!(out.is_empty(), "{out:?}");
+    assert_eq!(fixture.pool.deadline(), Some(fixture.now + millis(30)));
 }
 
 /// "Timeout aggressively": at once, whatever the connection that is being established.

@@ -45,7 +45,7 @@ fn play(bytes: &[u8]) -> Option<Model> {
 }
 
 fn read_config(bytes: [u8; CONFIG_LEN]) -> PoolConfig {
-    let [max, min, connecting, flags, idle, wait, connect, _] = bytes;
+    let [max, min, connecting, flags, idle, wait, connect, asked] = bytes;
     let millis = |byte: u8| Duration::from_millis(byte.into());
     PoolConfig::new(
         "h".parse().expect("an address"),
@@ -57,5 +57,6 @@ fn read_config(bytes: [u8; CONFIG_LEN]) -> PoolConfig {
             .with_wait_queue_timeout((flags & 1 == 1).then(|| millis(wait % 80 + 1))),
     )
     .with_connect_timeout((flags & 2 == 2).then(|| millis(connect % 50 + 1)))
+    .with_handshake_timeout((flags & 8 == 8).then(|| millis(asked % 50 + 1)))
     .with_load_balanced(flags & 4 == 4)
 }

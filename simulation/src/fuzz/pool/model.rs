@@ -116,7 +116,10 @@ impl Model {
             15 => self.abandon(choice),
             16 => {
                 if let Some(connection) = pick(choice, self.pending.keys().copied()) {
-                    self.tell(Input::Reached { connection, stage: Stage::Hello });
+                    self.tell(match choice.is_multiple_of(4) {
+                        true => Input::Asked { connection },
+                        false => Input::Reached { connection, stage: Stage::Hello },
+                    });
                 }
             }
             17 => {

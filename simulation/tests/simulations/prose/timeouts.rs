@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::{Bson, Document, doc};
 use sdam_cluster::{ClusterOptions, User};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::Options;
@@ -22,6 +22,9 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The ways through the network that come on top of a time.
 const WAYS: Duration = Duration::from_millis(400);
+
+/// The commands of a handshake that test 4 holds up.
+const HANDSHAKE: &[&str] = &["hello", "isMaster", "saslContinue"];
 
 fn blocks(command: &str, time: Duration) -> Document {
     let millis = i64::try_from(time.as_millis()).unwrap();
@@ -78,11 +81,12 @@ fn batches_of_a_bulk_of_the_client_have_one_limit() {
 }
 
 /// A set whose clients log in, and a client with these options that has begun.
-fn with_users(options: &str, fail: &str, time: Duration, times: Option<i32>) -> Fixture {
+fn with_users(options: &str, fail: &[&str], time: Duration, times: Option<i32>) -> Fixture {
     let cluster = ClusterOptions::new("rs", (0..1).map(address));
     let users = vec![User::new("me", "pass")];
     let mut fixture = Fixture::of(cluster.with_users(users), "", 7);
-    let mut data = blocks(fail, time);
+    let mut data = blocks("", time);
+    data.insert("failCommands", fail.iter().copied().map(Bson::from).collect::<Vec<_>>());
     data.insert("appName", "test");
     match times {
         Some(times) => fixture.fail(fixture.primary(), doc! { "times": times }, data),
@@ -115,15 +119,45 @@ fn connections(fixture: &mut Fixture) -> Vec<&'static str> {
     told
 }
 
-/// 4, its second part: timeoutMS is no limit of all that a connection in the background takes. Of
-/// the first part, docs/deviations.md says why connectTimeoutMS counts there.
+/// 4, its first part: timeoutMS limits the commands of a handshake in the background.
 #[test]
-fn a_connection_in_the_background_may_take_longer_than_the_time_of_an_operation() {
+fn the_time_of_an_operation_limits_each_command_of_a_handshake_in_the_background() {
     let options = "minPoolSize=1&timeoutMS=1000";
-    let mut fixture = with_users(options, "saslContinue", 3 * SECOND / 2, None);
-    fixture.simulation.run_for(10 * SECOND);
+    let mut fixture = with_users(options, &["saslContinue"], 3 * SECOND / 2, Some(1));
+    // connectTimeoutMS has not passed by then.
+    fixture.simulation.run_for(9 * SECOND);
+    let told = connections(&mut fixture);
+    assert_eq!(told, ["connectionCreated", "connectionClosed"]);
+    fixture.simulation.run_for(20 * SECOND);
+    let told = connections(&mut fixture);
+    assert_eq!(told, ["connectionCreated", "connectionReady"], "it is tried again");
+}
+
+/// 4, its second part: "timeoutMS is refreshed for each handshake command".
+#[test]
+fn each_command_of_a_handshake_in_the_background_has_a_time_of_its_own() {
+    let options = "minPoolSize=1&timeoutMS=2000";
+    let mut fixture = with_users(options, HANDSHAKE, 3 * SECOND / 2, None);
+    fixture.simulation.run_for(20 * SECOND);
     let told = connections(&mut fixture);
     assert_eq!(told, ["connectionCreated", "connectionReady"]);
+}
+
+/// connectTimeoutMS counts for all of a handshake where the time of operations is not limited.
+#[test]
+fn the_time_for_a_connection_limits_a_handshake_in_the_background_where_nothing_else_does() {
+    for (options, expected) in [
+        ("timeoutMS=0&connectTimeoutMS=1000", "connectionClosed"),
+        ("timeoutMS=0", "connectionReady"),
+        ("connectTimeoutMS=1000", "connectionClosed"),
+        ("timeoutMS=2000&connectTimeoutMS=1000", "connectionReady"),
+    ] {
+        let options = format!("minPoolSize=1&{options}");
+        let mut fixture = with_users(&options, &["saslContinue"], 3 * SECOND / 2, Some(1));
+        fixture.simulation.run_for(2 * SECOND);
+        let told = connections(&mut fixture);
+        assert_eq!(told[..2], ["connectionCreated", expected], "{options}");
+    }
 }
 
 /// 5: a call for the next document has one limit for all of its getMores.
@@ -151,22 +185,27 @@ fn a_tailable_cursor_has_one_limit_for_each_call() {
     assert_eq!((fixture.started("find").len(), fixture.started("getMore").len()), (1, 2));
 }
 
-/// 8: the lesser of serverSelectionTimeoutMS and timeoutMS is the limit of a selection.
+/// 8: the lesser of serverSelectionTimeoutMS and timeoutMS is the limit of a selection. "Expect
+/// this to fail with a server selection timeout error": where timeoutMS is set, that is within the
+/// error of a time-out, which "MUST be distinguished in some way" ("Errors").
 #[test]
 fn selections_have_the_lesser_of_two_limits() {
-    for options in [
-        "serverSelectionTimeoutMS=1000",
-        "timeoutMS=1000&serverSelectionTimeoutMS=2000",
-        "timeoutMS=2000&serverSelectionTimeoutMS=1000",
-        "timeoutMS=0&serverSelectionTimeoutMS=1000",
+    for (options, kind_of) in [
+        ("serverSelectionTimeoutMS=1000", ErrorKind::Selection),
+        ("timeoutMS=1000&serverSelectionTimeoutMS=2000", ErrorKind::Timeout),
+        ("timeoutMS=2000&serverSelectionTimeoutMS=1000", ErrorKind::Timeout),
+        ("timeoutMS=0&serverSelectionTimeoutMS=1000", ErrorKind::Timeout),
     ] {
         let mut fixture = Fixture::new("");
-        let options = Options::parse(&format!("mongodb://invalid/?{options}")).unwrap();
-        let client = Client::new(fixture.simulation.client(options).unwrap());
+        let parsed = Options::parse(&format!("mongodb://invalid/?{options}")).unwrap();
+        let client = Client::new(fixture.simulation.client(parsed).unwrap());
         let admin = client.database("admin");
         let (done, took) = fixture.run(async move { admin.run_command(doc! { "ping": 1 }).await });
         let error = done.unwrap_err();
-        assert!(matches!(kind(&error), ErrorKind::Selection | ErrorKind::Timeout), "{error}");
+        assert_eq!(kind(&error), kind_of, "{options}: {error}");
+        let of_selection = error.as_client().and_then(sdam_host::Error::as_selection).unwrap();
+        assert_eq!(of_selection.waited, SECOND, "{options}");
+        assert!(error.to_string().contains(&of_selection.to_string()), "{error}");
         assert!(error.to_string().contains("invalid"), "{error}");
         assert_eq!(took, SECOND);
     }
@@ -179,7 +218,7 @@ fn logins_have_the_lesser_of_two_limits() {
         "timeoutMS=1000&serverSelectionTimeoutMS=2000",
         "timeoutMS=2000&serverSelectionTimeoutMS=1000",
     ] {
-        let mut fixture = with_users(options, "saslContinue", 3 * SECOND / 2, Some(1));
+        let mut fixture = with_users(options, &["saslContinue"], 3 * SECOND / 2, Some(1));
         fixture.simulation.run_for(SECOND);
         let things = fixture.things();
         let (done, took) = fixture.run(async move { things.insert_one(&doc! { "x": 1 }).await });

@@ -2,11 +2,13 @@
 
 mod blocking;
 mod futures;
+mod prose;
 
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use sdam_conformance::mongod::{Availability, Binary, Config, Server};
+use sdam_conformance::mongod::{Availability, Binary, Config, ReplicaSet, Server};
 use sdam_core::config::Options;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +26,9 @@ fn thing(id: i32) -> Thing {
     Thing { id, kind: kind.to_owned(), n: i64::from(id) * 10 }
 }
 
+/// The sets of the oldest and the newest version, which end with the process that owns them.
+static SETS: [Mutex<Option<ReplicaSet>>; 2] = [const { Mutex::new(None) }; 2];
+
 fn main() -> ExitCode {
     let availability = Availability::look();
     let mut arguments = Arguments::from_args();
@@ -31,8 +36,14 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(2);
     let binaries = availability.binaries();
     let ends = [binaries.first(), binaries.last().filter(|_| binaries.len() > 1)];
-    let trials = ends.into_iter().flatten().flat_map(trials).collect();
-    let passed = !libtest_mimic::run(&arguments, trials).has_failed();
+    let ends = || ends.into_iter().flatten();
+    let mut all: Vec<Trial> = ends().flat_map(trials).collect();
+    all.extend(ends().zip(&SETS).flat_map(|(binary, set)| prose::trials(binary, set)));
+    let passed = !libtest_mimic::run(&arguments, all).has_failed();
+    for set in &SETS {
+        // A static is never dropped.
+        drop(set.lock().map(|mut set| set.take()));
+    }
     availability.conclude(passed)
 }
 

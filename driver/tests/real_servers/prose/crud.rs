@@ -1,0 +1,83 @@
+//! The prose tests of CRUD that need no server newer than 6.0.
+
+use bson::{Bson, Document, doc};
+use sdam_driver::{
+    BulkWrite, CreateCollection, DropCollection, Error, InsertMany, InsertModel, WriteModel,
+};
+use sdam_host::Runtime;
+
+use super::{Fixture, Outcome, V4_4, V5_0, name};
+
+pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    concerns_have_details(fixture).await?;
+    errors_have_details(fixture).await?;
+    ids_come_first(fixture).await
+}
+
+/// CRUD-P1: "WriteConcernError.details exposes writeConcernError.errInfo".
+async fn concerns_have_details<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    if fixture.version < V4_4 {
+        return Ok(());
+    }
+    let (client, _) = fixture.client("")?;
+    let things = fixture.empty(&client, "concerns").await?;
+    let info = doc! { "writeConcern": { "w": 2, "wtimeout": 0, "provenance": "clientSupplied" } };
+    let error = doc! {
+        "code": 100, "codeName": "UnsatisfiableWriteConcern",
+        "errmsg": "Not enough data-bearing nodes", "errInfo": info.clone(),
+    };
+    let data = doc! { "failCommands": ["insert"], "writeConcernError": error };
+    fixture.fail(doc! { "times": 1 }, data).await?;
+    let error = things.insert_one(&doc! { "x": 1 }).await.err().ok_or("the fail point")?;
+    let Error::WriteConcern(error) = &error else { return Err(error.into()) };
+    assert_eq!(error.code, 100);
+    let details = error.details.as_ref().ok_or("it has details")?;
+    assert_eq!(Document::try_from(&**details)?, info);
+    Ok(())
+}
+
+/// CRUD-P2: "WriteError.details exposes writeErrors[].errInfo".
+async fn errors_have_details<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    if fixture.version < V5_0 {
+        return Ok(());
+    }
+    let (client, mut log) = fixture.client("")?;
+    let database = client.database("prose");
+    let validated = database.collection::<Document>("validated");
+    validated.drop(DropCollection::new()).await?;
+    let validator = doc! { "x": { "$type": "string" } };
+    database.create_collection(CreateCollection::new("validated").validator(validator)).await?;
+    log.all();
+    let error = validated.insert_one(&doc! { "x": 1 }).await.err().ok_or("it is no text")?;
+    let Error::Write(error) = &error else { return Err(error.into()) };
+    assert_eq!(error.code, 121);
+    let commands = log.commands();
+    let [(_, reply)] = &commands[..] else { return Err("one command".into()) };
+    let told = reply.get_array("writeErrors")?[0].as_document().ok_or("a document")?;
+    let details = error.details.as_ref().ok_or("it has details")?;
+    assert_eq!(&Document::try_from(&**details)?, told.get_document("errInfo")?);
+    Ok(())
+}
+
+/// CRUD-P16: "Generated document identifiers are the first field in their document".
+async fn ids_come_first<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, mut log) = fixture.client("")?;
+    let things = fixture.empty(&client, "ids").await?;
+    log.all();
+    let document = doc! { "x": 1 };
+    things.insert_one(&document).await?;
+    things.insert_many(InsertMany::new(std::slice::from_ref(&document))).await?;
+    let model = WriteModel::InsertOne(InsertModel::new(&document));
+    things.bulk_write(BulkWrite::new([model])).await?;
+    let sent = log.sent();
+    assert_eq!(sent.len(), 3);
+    for command in sent {
+        assert_eq!(name(&command), "insert");
+        let first =
+            command.get_array("documents")?[0].as_document().and_then(|it| it.keys().next());
+        assert_eq!(first.map(String::as_str), Some("_id"), "{command}");
+        let id = command.get_array("documents")?[0].as_document().and_then(|it| it.get("_id"));
+        assert!(matches!(id, Some(Bson::ObjectId(_))));
+    }
+    Ok(())
+}

@@ -29,7 +29,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology;
 use sdam_core::trace::AttemptComment;
 
-use crate::connection::checked_out::CheckedOut;
+use crate::connection::checked_out::{CheckedOut, State};
 use crate::connection::exchange::{Addition, Reply};
 use crate::error::{Error, Particular, Spent};
 use crate::runtime::Runtime;
@@ -582,6 +582,8 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         if let Some(session) = session.filter(|_| sending.session) {
             match (&result, &refusal) {
                 (Ok(reply), _) if !session.is_implicit() => session.heard(reply),
+                // Of a command that was not sent, the connection is as good as before.
+                (Err(OperationError::Stream(_)), _) if checked_out.state == State::Idle => {}
                 (Err(OperationError::Stream(_)), _) => session.mark_dirty(),
                 (Err(_), Some(refusal)) => session.heard(refusal),
                 _ => {}

@@ -2,8 +2,6 @@
 //!
 //! Implements "ClientSession" of Driver Sessions, Causal Consistency and Snapshot Reads.
 
-use std::time::Duration;
-
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, cstr};
 
 use super::cluster_time::ClusterTime;
@@ -30,9 +28,6 @@ pub struct SessionOptions {
     pub snapshot: bool,
     /// The time of the snapshot, if it is not that of the first read: `snapshotTime`.
     pub snapshot_time: Option<Timestamp>,
-    /// The limit of what the session does by itself, as to end: `defaultTimeoutMS`. Without it,
-    /// the client's `timeoutMS` counts.
-    pub default_timeout: Option<Duration>,
 }
 
 impl SessionOptions {
@@ -54,13 +49,6 @@ impl SessionOptions {
     #[must_use]
     pub const fn with_snapshot_time(mut self, value: Option<Timestamp>) -> Self {
         self.snapshot_time = value;
-        self
-    }
-
-    /// Replaces [`default_timeout`](Self::default_timeout).
-    #[must_use]
-    pub const fn with_default_timeout(mut self, value: Option<Duration>) -> Self {
-        self.default_timeout = value;
         self
     }
 }
@@ -115,7 +103,6 @@ impl Session {
             causal_consistency: Some(false),
             snapshot: false,
             snapshot_time: None,
-            default_timeout: None,
         };
         Self {
             options,

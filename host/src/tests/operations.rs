@@ -242,6 +242,30 @@ fn a_write_whose_connection_breaks_is_sent_again_with_its_number() {
     assert_ne!(command.get_document("lsid").unwrap(), &*lsid, "it is not used again");
 }
 
+/// Driver Sessions, "Server Session Pool": a session is dirty if "a network error is encountered
+/// when executing any command" with it; nothing is, where time is up before anything was sent.
+#[test]
+fn a_session_whose_command_was_not_sent_in_time_is_not_dirty() {
+    let fixture = Fixture::with_sessions("");
+    run(&fixture, &insert_one()).unwrap();
+    received(&fixture);
+    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    let (host, options) = (&fixture.host, insert_one());
+    let timeout = Timeout::At(fixture.now() + Duration::from_millis(500));
+    // The process is stopped when the operation has decided to send the command.
+    let message = Message::to_write("insert", move |_: &ConnectionDescription| {
+        *lock(&host.runtime().stops) = Some(Duration::from_secs(1));
+        Some(WrittenCommand::new("db".into(), rawdoc! { "insert": "things" }, insert_one()))
+    });
+    let target = Target::Select(Arc::new(Criteria::write()));
+    let request = Request::new(message, &options, target).with_session(Some(&mut session));
+    let error = fixture.run(fixture.host.operate(request.with_timeout(timeout))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.to_string().contains("before the command was sent"), "{error}");
+    assert!(received(&fixture).is_empty());
+    assert!(!session.is_dirty());
+}
+
 /// Driver Sessions: a command that was given up may still be carried out with its session.
 #[test]
 fn a_session_whose_operation_was_given_up_is_not_used_again() {

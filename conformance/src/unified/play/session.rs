@@ -1,7 +1,5 @@
 //! Options of sessions (Unified Test Format, "entity_session").
 
-use std::time::Duration;
-
 use bson::{Bson, Document, Timestamp};
 use sdam_core::session::SessionOptions;
 
@@ -23,11 +21,10 @@ pub(super) fn options(
         let causal = object.optional("causalConsistency", Node::boolean)?;
         let snapshot = object.optional("snapshot", Node::boolean)?.unwrap_or_default();
         let time = object.optional("snapshotTime", Node::string)?;
-        let limit = object.optional("defaultTimeoutMS", Node::count)?;
         object.finish()?;
         let options =
             SessionOptions::default().with_causal_consistency(causal).with_snapshot(snapshot);
-        Ok((options.with_default_timeout(limit.map(Duration::from_millis)), time))
+        Ok((options, time))
     };
     let (options, time) = read()
         .map_err(|error: FormatError| wrong(place.clone(), "options that a session has", error))?;

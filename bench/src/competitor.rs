@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use clap::ValueEnum;
+use sdam_bench::Failure;
+use sdam_bench::sample::Sample;
 use sdam_core::wire::{Flags, HEADER_LEN, write_op_msg};
 use sdam_host::{FLIGHT_RECORDER_LEN, Recording};
 
 use self::sdam::Onlooker;
-use crate::Failure;
-use crate::sample::Sample;
 
 /// Those who ping, in the order of the rows; the first is what the others are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,4 +1,4 @@
-//! Tasks that ping as fast as they can, and what that costs while it is measured.
+//! Tasks that do the same again and again, as fast as they can, and what that costs.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::runtime;
 use crate::Failure;
 use crate::sample::Sample;
 
-/// The time that tasks ping before they are measured: connections are made, memory is there.
+/// The time that tasks work before they are measured: connections are made, memory is there.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// The time that tasks may take to end when they are told to.
@@ -22,13 +22,13 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// The number of threads that the runtime of asynchronous competitors has.
 const WORKERS: usize = 2;
 
-/// The means by which an asynchronous task pings: its connection, or its share of a client.
-pub(crate) trait Ping: Send + 'static {
-    /// Pings once and waits for the answer.
-    fn ping(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
+/// The work of an asynchronous task, with its connection, or its share of a client.
+pub trait Work: Send + 'static {
+    /// Does it once, and waits for the answer.
+    fn once(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// One task's pings, on a cache line of its own.
+/// The number of times that one task has done its work, on a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
@@ -45,7 +45,7 @@ impl Load {
         Arc::new(Self { counts, ended: AtomicBool::new(false) })
     }
 
-    /// Notes a ping of a task and returns whether it goes on.
+    /// Notes that a task has done its work once more, and returns whether it goes on.
     fn goes_on(&self, task: usize) -> bool {
         self.counts[task].0.fetch_add(1, Ordering::Relaxed);
         !self.ended.load(Ordering::Relaxed)
@@ -59,18 +59,18 @@ impl Load {
         let (after, elapsed, cpu) = (self.reading(), start.elapsed(), cpu_time() - cpu);
         self.ended.store(true, Ordering::Relaxed);
         Sample {
-            pings: after.0 - before.0,
+            times: after.0 - before.0,
             elapsed,
             cpu,
             allocations: after.1 - before.1,
-            pings_in_all: after.0,
+            times_in_all: after.0,
         }
     }
 
-    /// Pings and allocations so far.
+    /// Returns how often the work was done so far, and the allocations.
     fn reading(&self) -> (u64, u64) {
-        let pings = self.counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum();
-        (pings, allocations())
+        let times = self.counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum();
+        (times, allocations())
     }
 }
 
@@ -93,18 +93,22 @@ const fn allocations() -> u64 {
     0
 }
 
-/// Measures one thread for each of `pingers`.
-pub(crate) fn on_threads<P>(pingers: Vec<P>, window: Duration) -> Result<Sample, Failure>
+/// Measures one thread for each of `works`.
+///
+/// # Errors
+///
+/// Fails with the first error of a thread.
+pub fn on_threads<W>(works: Vec<W>, window: Duration) -> Result<Sample, Failure>
 where
-    P: FnMut() -> Result<(), Failure> + Send + 'static,
+    W: FnMut() -> Result<(), Failure> + Send + 'static,
 {
-    let load = Load::new(pingers.len());
+    let load = Load::new(works.len());
     let mut threads = Vec::new();
-    for (task, mut ping) in pingers.into_iter().enumerate() {
+    for (task, mut work) in works.into_iter().enumerate() {
         let load = Arc::clone(&load);
         threads.push(thread::spawn(move || {
             while load.goes_on(task) {
-                ping()?;
+                work()?;
             }
             Ok::<(), Failure>(())
         }));
@@ -116,21 +120,25 @@ where
     Ok(sample)
 }
 
-/// Opens pingers on a runtime and measures one task for each.
-pub(crate) fn on_tokio<P: Ping>(
-    open: impl Future<Output = Result<Vec<P>, Failure>>,
+/// Opens what tasks work with on a runtime, and measures one task for each.
+///
+/// # Errors
+///
+/// Fails with the first error of a task, and if one does not end.
+pub fn on_tokio<W: Work>(
+    open: impl Future<Output = Result<Vec<W>, Failure>>,
     window: Duration,
 ) -> Result<Sample, Failure> {
     let mut builder = runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(WORKERS).enable_all().build()?;
-    let pingers = runtime.block_on(open)?;
-    let load = Load::new(pingers.len());
+    let works = runtime.block_on(open)?;
+    let load = Load::new(works.len());
     let mut tasks = Vec::new();
-    for (task, mut pinger) in pingers.into_iter().enumerate() {
+    for (task, mut work) in works.into_iter().enumerate() {
         let load = Arc::clone(&load);
         tasks.push(runtime.spawn(async move {
             while load.goes_on(task) {
-                pinger.ping().await?;
+                work.once().await?;
             }
             Ok::<(), Failure>(())
         }));
@@ -145,23 +153,27 @@ pub(crate) fn on_tokio<P: Ping>(
     })
 }
 
-/// Measures one task of smol for each of `pingers`, on as many threads as tokio has.
-pub(crate) fn on_smol<P: Ping>(
+/// Measures one task of smol for each of `works`, on as many threads as tokio has.
+///
+/// # Errors
+///
+/// Fails with the first error of a task, and if one does not end.
+pub fn on_smol<W: Work>(
     executor: &Arc<Executor<'static>>,
-    pingers: Vec<P>,
+    works: Vec<W>,
     window: Duration,
 ) -> Result<Sample, Failure> {
     for _ in 0..WORKERS {
         let executor = Arc::clone(executor);
         thread::spawn(move || smol::block_on(executor.run(std::future::pending::<()>())));
     }
-    let load = Load::new(pingers.len());
+    let load = Load::new(works.len());
     let mut tasks = Vec::new();
-    for (task, mut pinger) in pingers.into_iter().enumerate() {
+    for (task, mut work) in works.into_iter().enumerate() {
         let load = Arc::clone(&load);
         tasks.push(executor.spawn(async move {
             while load.goes_on(task) {
-                pinger.ping().await?;
+                work.once().await?;
             }
             Ok::<(), Failure>(())
         }));

@@ -4,28 +4,16 @@
 //! are interleaved, so that a noisy minute is noisy for all of them.
 
 mod competitor;
-mod load;
-mod sample;
 mod strace;
-mod table;
 
-use std::error::Error;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use sdam_conformance::mongod::{Availability, Config, Server};
+use sdam_bench::{Failure, sampled, server, table};
 
 use crate::competitor::Competitor;
-use crate::sample::Sample;
-
-/// Any error; it ends the run.
-type Failure = Box<dyn Error + Send + Sync>;
-
-#[cfg(feature = "allocations")]
-#[global_allocator]
-static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
 /// Measures what a ping costs the client.
 #[derive(Parser)]
@@ -56,13 +44,7 @@ struct Arguments {
 
 fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
-    let (address, _server) = match arguments.address {
-        Some(address) => (address, None),
-        None => {
-            let server = start()?;
-            (server.address().to_string().parse()?, Some(server))
-        }
-    };
+    let (address, _server) = server(arguments.address)?;
     match arguments.only {
         Some(competitor) => {
             for &tasks in &arguments.tasks {
@@ -73,15 +55,6 @@ fn main() -> Result<(), Failure> {
         }
         None => compare(address, &arguments),
     }
-}
-
-/// Starts the newest mongod there is.
-fn start() -> Result<Server, Failure> {
-    let availability = Availability::look();
-    let binary =
-        availability.binaries().last().ok_or_else(|| availability.left_out().join("\n"))?;
-    eprintln!("mongod {}", binary.version());
-    Ok(Server::start(binary, Config::default())?)
 }
 
 fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
@@ -99,8 +72,9 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
             }
         }
     }
-    for (&tasks, samples) in arguments.tasks.iter().zip(&samples) {
-        table::print(tasks, competitors, samples);
+    let names: Vec<String> = competitors.iter().map(|competitor| competitor.name()).collect();
+    for (tasks, samples) in arguments.tasks.iter().zip(&samples) {
+        table::print(&format!("tasks: {tasks}, pings"), &names, samples);
     }
     if arguments.strace {
         for &tasks in &arguments.tasks {
@@ -125,13 +99,4 @@ fn child(
     child.args(["--only", &competitor.name(), "--address", &address.to_string()]);
     child.args(["--tasks", &tasks.to_string(), "--seconds", &seconds.to_string()]);
     Ok(child)
-}
-
-/// Runs a process that measures, and reads the figures it prints.
-fn sampled(command: &mut Command) -> Result<Sample, Failure> {
-    let output = command.stderr(Stdio::inherit()).output()?;
-    match output.status.success() {
-        true => String::from_utf8_lossy(&output.stdout).parse(),
-        false => Err(format!("{command:?} ended with {}", output.status).into()),
-    }
 }

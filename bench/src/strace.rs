@@ -5,7 +5,7 @@ use std::process::Command;
 
 use tempfile::NamedTempFile;
 
-use crate::{Failure, sampled};
+use sdam_bench::{Failure, sampled};
 
 /// The number of kinds of calls that are named.
 const NAMED: usize = 5;
@@ -17,7 +17,7 @@ pub(crate) fn calls_per_ping(child: &Command) -> Result<String, Failure> {
     let mut traced = Command::new("strace");
     traced.args(["-f", "-c", "-S", "calls", "-o"]).arg(report.path());
     traced.arg(child.get_program()).args(child.get_args());
-    let pings = sampled(&mut traced)?.pings_in_all as f64;
+    let pings = sampled(&mut traced)?.times_in_all as f64;
     let report = fs::read_to_string(report.path())?;
     let mut counts: Vec<_> = report.lines().filter_map(count).collect();
     counts.sort_by(|one, other| other.1.total_cmp(&one.1));

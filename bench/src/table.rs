@@ -1,35 +1,35 @@
 //! The figures of all rounds, as a table.
 
-use crate::competitor::Competitor;
 use crate::sample::Sample;
 
-/// Prints one row for each competitor; `samples` are those of its rounds.
-pub(crate) fn print(tasks: usize, competitors: &[Competitor], samples: &[Vec<Sample>]) {
+/// Prints one row for each competitor; `samples` are those of its rounds. The first row is what the
+/// others are compared with.
+pub fn print(title: &str, competitors: &[String], samples: &[Vec<Sample>]) {
     let allocations = if cfg!(feature = "allocations") { "  allocations" } else { "" };
-    println!("\ntasks: {tasks}");
+    println!("\n{title}");
     println!(
-        "{:<12} {:>8} {:>17}  {:>11} {:>15}  {:>6} {:>6}{allocations}",
-        "", "pings/s", "min..max", "CPU us/ping", "min..max", "rate x", "CPU x"
+        "{:<13} {:>10} {:>17}  {:>11} {:>17}  {:>6} {:>6}{allocations}",
+        "", "per second", "min..max", "CPU us each", "min..max", "rate x", "CPU x"
     );
     for (competitor, own) in competitors.iter().zip(samples) {
         let rate = Spread::of(own.iter().map(Sample::per_second));
-        let cpu = Spread::of(own.iter().map(Sample::cpu_per_ping));
+        let cpu = Spread::of(own.iter().map(Sample::cpu_each));
         // Round by round, so that noise which met the whole round cancels out.
         let ratio = |figure: fn(&Sample) -> f64| {
             Spread::of(own.iter().zip(&samples[0]).map(|(own, first)| figure(own) / figure(first)))
         };
         print!(
-            "{:<12} {:>8.0} {:>17}  {:>11.1} {:>15}  {:>6.2} {:>6.2}",
-            competitor.name(),
+            "{:<13} {:>10.0} {:>17}  {:>11.1} {:>17}  {:>6.2} {:>6.2}",
+            competitor,
             rate.median,
             format!("{:.0}..{:.0}", rate.min, rate.max),
             cpu.median,
             format!("{:.1}..{:.1}", cpu.min, cpu.max),
             ratio(Sample::per_second).median,
-            ratio(Sample::cpu_per_ping).median,
+            ratio(Sample::cpu_each).median,
         );
         if cfg!(feature = "allocations") {
-            print!("  {:>11.1}", Spread::of(own.iter().map(Sample::allocations_per_ping)).median);
+            print!("  {:>11.1}", Spread::of(own.iter().map(Sample::allocations_each)).median);
         }
         println!();
     }

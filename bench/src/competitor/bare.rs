@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::{ANSWER_LIMIT, Reply, is_whole, message};
-use crate::Failure;
-use crate::load::on_threads;
-use crate::sample::Sample;
+use sdam_bench::Failure;
+use sdam_bench::load::on_threads;
+use sdam_bench::sample::Sample;
 
 pub(super) fn measure(
     address: SocketAddr,

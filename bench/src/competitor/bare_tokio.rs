@@ -7,9 +7,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{Reply, is_whole, message};
-use crate::Failure;
-use crate::load::{Ping, on_tokio};
-use crate::sample::Sample;
+use sdam_bench::Failure;
+use sdam_bench::load::{Work, on_tokio};
+use sdam_bench::sample::Sample;
 
 pub(super) fn measure(
     address: SocketAddr,
@@ -34,8 +34,8 @@ struct Bare {
     reply: Reply,
 }
 
-impl Ping for Bare {
-    async fn ping(&mut self) -> Result<(), Failure> {
+impl Work for Bare {
+    async fn once(&mut self) -> Result<(), Failure> {
         self.stream.write_all(&self.message).await?;
         let mut filled = 0;
         while !is_whole(&self.reply[..filled])? {

@@ -7,9 +7,9 @@ use mongodb::bson::doc;
 use mongodb::{Client, Database};
 
 use super::uri;
-use crate::Failure;
-use crate::load::{Ping, on_tokio};
-use crate::sample::Sample;
+use sdam_bench::Failure;
+use sdam_bench::load::{Work, on_tokio};
+use sdam_bench::sample::Sample;
 
 pub(super) fn measure(
     address: SocketAddr,
@@ -26,8 +26,8 @@ pub(super) fn measure(
 
 struct Official(Database);
 
-impl Ping for Official {
-    async fn ping(&mut self) -> Result<(), Failure> {
+impl Work for Official {
+    async fn once(&mut self) -> Result<(), Failure> {
         self.0.run_command(doc! { "ping": 1 }).await?;
         Ok(())
     }

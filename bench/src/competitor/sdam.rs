@@ -9,9 +9,9 @@ use sdam_host::{self as host, Recording, Runtime};
 use sdam_tokio::Client;
 
 use super::uri;
-use crate::Failure;
-use crate::load::{Ping, on_tokio};
-use crate::sample::Sample;
+use sdam_bench::Failure;
+use sdam_bench::load::{Work, on_tokio};
+use sdam_bench::sample::Sample;
 
 /// A task's share of the client, under whichever runtime.
 pub(super) struct Pinger<R: Runtime> {
@@ -27,8 +27,8 @@ impl<R: Runtime> Pinger<R> {
     }
 }
 
-impl<R: Runtime> Ping for Pinger<R> {
-    async fn ping(&mut self) -> Result<(), Failure> {
+impl<R: Runtime> Work for Pinger<R> {
+    async fn once(&mut self) -> Result<(), Failure> {
         self.client.run_command("admin", &self.command).await?;
         Ok(())
     }

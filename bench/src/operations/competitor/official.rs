@@ -1,0 +1,61 @@
+//! The official driver.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use bson::doc;
+use mongodb::{Client, Collection};
+use sdam_bench::Failure;
+use sdam_bench::load::{Work, on_tokio};
+use sdam_bench::sample::Sample;
+
+use super::Shaped;
+use crate::{DATABASE, Operation, READ, WRITTEN, check, filter};
+
+pub(super) fn measure<T: Shaped>(
+    uri: &str,
+    operation: Operation,
+    documents: Vec<T>,
+    window: Duration,
+) -> Result<Sample, Failure> {
+    let open = async {
+        let database = Client::with_uri_str(uri).await?.database(DATABASE);
+        let (read, written) = (database.collection(READ), database.collection(WRITTEN));
+        Ok(vec![Official { read, written, operation, documents, turn: 0 }])
+    };
+    on_tokio(open, window)
+}
+
+struct Official<T: Shaped> {
+    read: Collection<T>,
+    written: Collection<T>,
+    operation: Operation,
+    documents: Vec<T>,
+    turn: i32,
+}
+
+impl<T: Shaped> Work for Official<T> {
+    async fn once(&mut self) -> Result<(), Failure> {
+        match self.operation {
+            Operation::FindOne => {
+                let found = self.read.find_one(filter(&mut self.turn)).await?;
+                black_box(found.ok_or("no document has come")?);
+            }
+            Operation::InsertOne => {
+                black_box(self.written.insert_one(&self.documents[0]).await?);
+            }
+            Operation::InsertMany => {
+                black_box(self.written.insert_many(&self.documents).await?);
+            }
+            Operation::Find => {
+                let (mut cursor, mut count) = (self.read.find(doc! {}).await?, 0);
+                while cursor.advance().await? {
+                    black_box(cursor.deserialize_current()?);
+                    count += 1;
+                }
+                check(count)?;
+            }
+        }
+        Ok(())
+    }
+}

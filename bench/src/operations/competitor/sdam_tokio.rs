@@ -1,0 +1,62 @@
+//! This library under tokio.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use bson::doc;
+use sdam::driver::{Client, Collection};
+use sdam::tokio::Tokio;
+use sdam_bench::Failure;
+use sdam_bench::load::{Work, on_tokio};
+use sdam_bench::sample::Sample;
+
+use super::Shaped;
+use crate::{DATABASE, Operation, READ, WRITTEN, check, filter};
+
+pub(super) fn measure<T: Shaped>(
+    uri: &str,
+    operation: Operation,
+    documents: Vec<T>,
+    window: Duration,
+) -> Result<Sample, Failure> {
+    let open = async {
+        let database = Client::new(sdam::Client::connect(uri).await?).database(DATABASE);
+        let (read, written) = (database.collection(READ), database.collection(WRITTEN));
+        Ok(vec![Sdam { read, written, operation, documents, turn: 0 }])
+    };
+    on_tokio(open, window)
+}
+
+struct Sdam<T: Shaped> {
+    read: Collection<Tokio, T>,
+    written: Collection<Tokio, T>,
+    operation: Operation,
+    documents: Vec<T>,
+    turn: i32,
+}
+
+impl<T: Shaped> Work for Sdam<T> {
+    async fn once(&mut self) -> Result<(), Failure> {
+        match self.operation {
+            Operation::FindOne => {
+                let found = self.read.find_one(filter(&mut self.turn)).await?;
+                black_box(found.ok_or("no document has come")?);
+            }
+            Operation::InsertOne => {
+                black_box(self.written.insert_one(&self.documents[0]).await?);
+            }
+            Operation::InsertMany => {
+                black_box(self.written.insert_many(&self.documents).await?);
+            }
+            Operation::Find => {
+                let (mut cursor, mut count) = (self.read.find(doc! {}).await?, 0);
+                while let Some(document) = cursor.next().await {
+                    black_box(document?);
+                    count += 1;
+                }
+                check(count)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! The cost of operations on collections for the client: the official driver and this library, each
+//! with its API for tasks and that for threads, against one real mongod.
+//!
+//! Every measurement is a process of its own, and the two of a pair take turns: what disturbs one
+//! disturbs the other.
+
+mod competitor;
+mod documents;
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use bson::doc;
+use clap::{Parser, ValueEnum};
+use sdam::blocking::Client;
+use sdam::driver::blocking::{self as driver, Collection};
+use sdam::driver::{DropCollection, DropDatabase, InsertMany};
+use sdam_bench::{Failure, sampled, server, table};
+
+use crate::competitor::Competitor;
+use crate::documents::{Book, Stored};
+
+/// The names of the database and of the collections: that which is read, and that which is written.
+const DATABASE: &str = "bench";
+const READ: &str = "read";
+const WRITTEN: &str = "written";
+
+/// The number of documents in the collection that is read.
+const STORED: i32 = 10_000;
+
+/// The number of documents that are inserted in one operation.
+const MANY: usize = 1_000;
+
+/// The operations that are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Operation {
+    /// Finds a document by its `_id`.
+    FindOne,
+    /// Inserts a document.
+    InsertOne,
+    /// Inserts 1,000 documents.
+    InsertMany,
+    /// Finds 10,000 documents, in batches of the default size.
+    Find,
+}
+
+/// The type that the application has for its documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// A struct, by serde.
+    #[default]
+    Struct,
+    /// `bson::Document`.
+    Document,
+}
+
+/// Measures what operations on collections cost the client.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// A server to use instead of a mongod of its own: no TLS, no password. Its database `bench` is
+    /// dropped.
+    #[arg(long)]
+    address: Option<SocketAddr>,
+    /// The operations, all by default.
+    #[arg(long, value_delimiter = ',')]
+    operations: Vec<Operation>,
+    /// The type of the documents.
+    #[arg(long, value_enum, default_value_t)]
+    shape: Shape,
+    /// The time that one measurement takes, after half a second to warm up.
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// The number of repetitions of each measurement.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Measures this one, once, in this very process, and prints the bare figures.
+    #[arg(long)]
+    only: Option<Competitor>,
+}
+
+/// Those who are compared: the first of each pair is the official driver.
+const PAIRS: [[Competitor; 2]; 2] =
+    [[Competitor::Mongodb, Competitor::Sdam], [Competitor::MongodbSync, Competitor::SdamBlocking]];
+
+fn main() -> Result<(), Failure> {
+    let mut arguments = Arguments::parse();
+    if arguments.operations.is_empty() {
+        arguments.operations = Operation::value_variants().to_vec();
+    }
+    let (address, _server) = server(arguments.address)?;
+    match arguments.only {
+        Some(competitor) => {
+            for &operation in &arguments.operations {
+                let window = Duration::from_secs(arguments.seconds);
+                let uri = uri(address);
+                let sample = match arguments.shape {
+                    Shape::Struct => competitor.measure(&uri, operation, Book::of, window)?,
+                    Shape::Document => {
+                        competitor.measure(&uri, operation, documents::untyped, window)?
+                    }
+                };
+                println!("{sample}");
+            }
+            Ok(())
+        }
+        None => compare(address, &arguments),
+    }
+}
+
+/// Names the server to a client with one connection for operations.
+fn uri(address: SocketAddr) -> String {
+    format!("mongodb://{address}/?directConnection=true&maxPoolSize=1&w=1")
+}
+
+fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
+    let written = fill(address)?;
+    let mut samples =
+        vec![[[Vec::new(), Vec::new()], [vec![], vec![]]]; arguments.operations.len()];
+    for round in 1..=arguments.rounds {
+        eprintln!("round {round} of {}", arguments.rounds);
+        for (&operation, samples) in arguments.operations.iter().zip(&mut samples) {
+            for (competitor, samples) in PAIRS.as_flattened().iter().zip(samples.as_flattened_mut())
+            {
+                written.drop(DropCollection::new())?;
+                let mut child = child(*competitor, address, operation, arguments)?;
+                samples.push(sampled(&mut child)?);
+            }
+        }
+    }
+    for (operation, samples) in arguments.operations.iter().zip(&samples) {
+        for (pair, samples) in PAIRS.iter().zip(samples) {
+            table::print(&operation.name(), &pair.map(Competitor::name), samples);
+        }
+    }
+    Ok(())
+}
+
+/// Fills the collection that is read, and returns the one that is written.
+fn fill(address: SocketAddr) -> Result<Collection<Stored>, Failure> {
+    let client = driver::Client::new(Client::connect(&uri(address))?);
+    let database = client.database(DATABASE);
+    database.drop(DropDatabase::new())?;
+    let stored: Vec<Stored> = (0..STORED).map(Stored::of).collect();
+    database.collection::<Stored>(READ).insert_many(InsertMany::from(&stored))?;
+    Ok(database.collection(WRITTEN))
+}
+
+/// Returns a process that measures one competitor.
+fn child(
+    competitor: Competitor,
+    address: SocketAddr,
+    operation: Operation,
+    arguments: &Arguments,
+) -> Result<Command, Failure> {
+    let mut child = Command::new(std::env::current_exe()?);
+    child.args(["--only", &competitor.name(), "--address", &address.to_string()]);
+    child.args(["--operations", &operation.name(), "--shape", &arguments.shape.name()]);
+    child.args(["--seconds", &arguments.seconds.to_string()]);
+    Ok(child)
+}
+
+impl Operation {
+    fn name(self) -> String {
+        self.to_possible_value().expect("no variant is skipped").get_name().to_owned()
+    }
+
+    /// Makes the documents that one operation inserts.
+    fn documents<T>(self, of: fn(i32) -> T) -> Vec<T> {
+        let count = if self == Self::InsertMany { MANY } else { 1 };
+        (0..).map(of).take(count).collect()
+    }
+}
+
+impl Shape {
+    fn name(self) -> String {
+        self.to_possible_value().expect("no variant is skipped").get_name().to_owned()
+    }
+}
+
+/// Returns the filter of the next document that is looked for: all, one after another, in an order
+/// that no cache has guessed.
+fn filter(turn: &mut i32) -> bson::Document {
+    /// A number without a factor of that of documents.
+    const STEP: i32 = 7_919;
+    *turn = (*turn + STEP) % STORED;
+    doc! { "_id": *turn }
+}
+
+/// Fails unless all documents have come.
+fn check(count: i32) -> Result<(), Failure> {
+    match count {
+        STORED => Ok(()),
+        _ => Err(format!("{count} documents have come, and not {STORED}").into()),
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
+use sdam_core::metrics::{ErrorType, OTHER};
 use sdam_core::session::SessionError;
 use sdam_host::ErrorKind;
 
@@ -212,6 +213,21 @@ fn summary<'a>(
 }
 
 impl Error {
+    /// Returns what metrics call it: the cause that the client has found, or the server's number.
+    pub(crate) fn error_type(&self) -> ErrorType {
+        let cause = match self {
+            Self::Client(error) => return error.error_type(),
+            Self::BulkWrite(error) => error.cause.as_deref(),
+            Self::ClientBulkWrite(error) => error.cause.as_deref(),
+            _ => None,
+        };
+        match (self.code(), cause) {
+            (Some(code), _) => ErrorType::Code(code),
+            (None, Some(cause)) => cause.error_type(),
+            (None, None) => ErrorType::Named(OTHER),
+        }
+    }
+
     /// Returns the number of the error that the server replied with: that of the command, or of the
     /// first write that failed, or of the write concern.
     pub fn code(&self) -> Option<i32> {

@@ -23,6 +23,7 @@ use sdam_core::transport::LoginError;
 
 use crate::connection::checked_out::CheckedOut;
 use crate::connection::exchange::Reply;
+use crate::counted::CountedOperation;
 use crate::error::Error;
 use crate::operate::Request;
 use crate::process::Own;
@@ -452,6 +453,15 @@ impl<R: Runtime> Client<R> {
     ) -> OperationSpan {
         let start = || SpanStart::of_operation(name, database, collection);
         OperationSpan::begin(&self.host.shared, start)
+    }
+
+    /// Begins to count an operation that consists of several requests, each made with
+    /// [`Request::with_counted`] of false; the metrics have it by this name. Others are counted by
+    /// themselves.
+    ///
+    /// Nothing is kept if nothing is counted.
+    pub fn counted_operation(&self, name: &'static str) -> CountedOperation<R> {
+        CountedOperation::begin(&self.host.shared, name)
     }
 
     /// Has a task of the runtime's do something with the client that no caller waits for, such as

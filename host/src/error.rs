@@ -330,7 +330,7 @@ impl Error {
     }
 
     /// Returns what metrics call it.
-    pub(crate) fn error_type(&self) -> ErrorType {
+    pub fn error_type(&self) -> ErrorType {
         match self.particular() {
             Particular::Operation(error) if !self.0.timed_out => error.into(),
             _ => ErrorType::Named(self.kind().name()),

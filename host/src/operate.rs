@@ -65,6 +65,9 @@ pub struct Request<'a, R: Runtime> {
     /// The span of the operation that this is a part of; `None` if it is one by itself, which is
     /// named after its command. A command that is still to be written has no name by itself.
     pub span: Option<&'a OperationSpan>,
+    /// True if the metrics count it as an operation; a part of one that is
+    /// [counted](crate::Client::counted_operation) as a whole is none.
+    pub counted: bool,
 }
 
 /// The command of an operation: one that is known, or one that depends on the server.
@@ -172,8 +175,8 @@ impl<'a, R: Runtime> Request<'a, R> {
         options: &'a OperationOptions,
         target: Target<'a, R>,
     ) -> Self {
-        let message = message.into();
-        Self { message, options, target, session: None, timeout: Timeout::Unset, span: None }
+        let (message, timeout) = (message.into(), Timeout::Unset);
+        Self { message, options, target, session: None, timeout, span: None, counted: true }
     }
 
     /// Replaces [`session`](Self::session).
@@ -194,6 +197,13 @@ impl<'a, R: Runtime> Request<'a, R> {
     #[must_use]
     pub const fn with_span(mut self, span: Option<&'a OperationSpan>) -> Self {
         self.span = span;
+        self
+    }
+
+    /// Replaces [`counted`](Self::counted).
+    #[must_use]
+    pub const fn with_counted(mut self, counted: bool) -> Self {
+        self.counted = counted;
         self
     }
 }
@@ -373,7 +383,10 @@ struct Performer<'a, 'b, R: Runtime> {
 /// its session is then one that no other operation may have (Driver Sessions).
 impl<R: Runtime> Drop for Performer<'_, '_, R> {
     fn drop(&mut self) {
-        self.count(Some(ErrorType::Named(Cause::Canceled.name())));
+        if self.counted_since.is_some() {
+            self.clock.at = self.host.runtime().now();
+            self.count(Some(ErrorType::Named(Cause::Canceled.name())));
+        }
         if let Some(session) = self.request.session.as_deref_mut().filter(|_| self.is_underway) {
             session.session.mark_dirty();
         }
@@ -386,7 +399,8 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let (told, transaction_number) = (ToldOperation::default(), None);
         let (selected, checked_out) = (None, None);
         let is_underway = false;
-        let counted_since = host.shared.meter.is_on().then_some(clock.at);
+        let is_counted = request.counted && host.shared.meter.is_on();
+        let counted_since = is_counted.then_some(clock.at);
         Self {
             host,
             request,
@@ -401,18 +415,18 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         }
     }
 
-    /// Counts the operation by the server that it went to last, once; not in a process that was
-    /// forked off, where a lock may be held by a thread that is not there.
+    /// Counts the operation by the server that it went to last, once, as ended at the last lap; not
+    /// in a process that was forked off, where a lock may be held by a thread that is not there.
     fn count(&mut self, error: Option<ErrorType>) {
         let shared = &self.host.shared;
         let Some(since) = self.counted_since.take().filter(|_| shared.process.is_current()) else {
             return;
         };
-        let (name, time) = (self.request.message.name(), self.host.runtime().now() - since);
+        let (name, time) = (self.request.message.name(), self.clock.at - since);
         let server = match (&self.request.target, &self.selected) {
             (Target::Connection(checked_out), _) => checked_out.pool(),
             (_, Some(selected)) => selected.server(),
-            (_, None) => return shared.meter.operation_ended(name, time, error),
+            (_, None) => return shared.meter.operation_ended(None, name, time, error),
         };
         lock(&server.state).traffic().operation_ended(name, time, error);
     }

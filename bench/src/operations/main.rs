@@ -121,8 +121,13 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
     for round in 1..=arguments.rounds {
         eprintln!("round {round} of {}", arguments.rounds);
         for (&operation, samples) in arguments.operations.iter().zip(&mut samples) {
-            for (competitor, samples) in PAIRS.as_flattened().iter().zip(samples.as_flattened_mut())
-            {
+            let turns = PAIRS.as_flattened().iter().zip(samples.as_flattened_mut());
+            let mut turns: Vec<_> = turns.collect();
+            // Whoever comes first may find the server in another state.
+            if round % 2 == 0 {
+                turns.reverse();
+            }
+            for (competitor, samples) in turns {
                 written.drop(DropCollection::new())?;
                 let mut child = child(*competitor, address, operation, arguments)?;
                 samples.push(sampled(&mut child)?);

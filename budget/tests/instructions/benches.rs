@@ -17,6 +17,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "selection_by_a_client", run: host::selection },
     Bench { name: "check_out_and_in", run: host::check_out_and_in },
     Bench { name: "ping", run: host::ping },
+    Bench { name: "ping_with_metrics", run: host::ping_with_metrics },
     Bench { name: "ping_with_tls", run: host::ping_with_tls },
     Bench { name: "unchanged_heartbeat", run: host::unchanged_heartbeat },
     Bench { name: "establishing", run: host::establishing },

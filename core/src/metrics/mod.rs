@@ -195,10 +195,21 @@ impl Metrics {
         server.commands.add(traffic.commands, &mut self.names);
     }
 
-    /// Counts an operation that has ended after that time without a server.
-    pub fn operation_ended(&mut self, name: &str, time: Duration, error: Option<ErrorType>) {
+    /// Counts an operation that has ended after that time, by the server that it went to last, if
+    /// it found one.
+    pub fn operation_ended(
+        &mut self,
+        server: Option<&ServerAddress>,
+        name: &str,
+        time: Duration,
+        error: Option<ErrorType>,
+    ) {
         let name = self.names.label(name);
-        self.without_server.observe(&name, time, error);
+        let operations = match server {
+            Some(address) => &mut self.server(address).operations,
+            None => &mut self.without_server,
+        };
+        operations.observe(&name, time, error);
     }
 
     /// Takes notice of how many events were dropped so far, before they could be

@@ -25,7 +25,8 @@ pub(super) struct Names {
 /// The times that operations took, or the commands that they sent, by name and outcome.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Operations {
-    outcomes: BTreeMap<Arc<str>, Outcomes>,
+    /// Sorted by name: a look for one is all that counting takes.
+    outcomes: Vec<(Arc<str>, Outcomes)>,
 }
 
 /// The times that commands of one name took.
@@ -107,16 +108,32 @@ impl Operations {
 
     /// Returns the outcomes of commands of a name, of which not too many are told apart.
     fn outcomes(&mut self, name: &str) -> &mut Outcomes {
-        let is_known = self.outcomes.contains_key(name);
-        let name = if is_known || self.has_room_for(name) { name } else { OTHER };
-        if !is_known && !self.outcomes.contains_key(name) {
-            self.outcomes.insert(name.into(), Outcomes::new());
-        }
-        self.outcomes.get_mut(name).expect("it is there now")
+        let place = match self.place(name) {
+            Err(place) if self.has_room_for(name) => {
+                self.outcomes.insert(place, (name.into(), Outcomes::new()));
+                place
+            }
+            Err(_) => self.others(),
+            Ok(place) => place,
+        };
+        &mut self.outcomes[place].1
+    }
+
+    /// Returns the place of those that are not told apart.
+    fn others(&mut self) -> usize {
+        self.place(OTHER).unwrap_or_else(|place| {
+            self.outcomes.insert(place, (OTHER.into(), Outcomes::new()));
+            place
+        })
+    }
+
+    /// Returns the place of a name, or the one where it would be.
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.outcomes.binary_search_by(|(known, _)| (**known).cmp(name))
     }
 
     fn has_room_for(&self, name: &str) -> bool {
-        let others = usize::from(self.outcomes.contains_key(OTHER));
+        let others = usize::from(self.place(OTHER).is_ok());
         self.outcomes.len() - others < MAX_OPERATIONS && is_label(name)
     }
 

@@ -27,8 +27,8 @@ pub(crate) struct Statements {
     pub(crate) kinds: Vec<Kind>,
     /// The statements that are about more than one document each, by index.
     multi: Vec<usize>,
-    /// The `_id` of each insertion.
-    pub(crate) ids: BTreeMap<usize, Bson>,
+    /// The index and the `_id` of each insertion, until it has succeeded.
+    pub(crate) ids: Vec<(usize, Bson)>,
     pub(crate) ordered: bool,
     /// The statements in the order in which they are sent; filled with the first command.
     order: Vec<usize>,
@@ -45,7 +45,7 @@ impl Default for Statements {
             documents: Documents::default(),
             kinds: Vec::new(),
             multi: Vec::new(),
-            ids: BTreeMap::new(),
+            ids: Vec::new(),
             ordered: true,
             order: Vec::new(),
             batch: 0..0,
@@ -202,12 +202,17 @@ impl Statements {
                     (true, Some(first)) => *first,
                     _ => sent.len(),
                 };
-                for (at, index) in sent.iter().enumerate().take(tried) {
-                    if failed.binary_search(&at).is_err()
-                        && let Some(id) = self.ids.get(index)
-                    {
-                        result.inserted_ids.insert(*index, id.clone());
-                    }
+                let ids = &mut self.ids;
+                let done = sent.iter().enumerate().take(tried);
+                let done = done.filter(|(at, _)| failed.binary_search(at).is_err());
+                let inserted = done.filter_map(|(_, &index)| {
+                    let at = ids.binary_search_by_key(&index, |(own, _)| *own).ok()?;
+                    Some((index, std::mem::replace(&mut ids[at].1, Bson::Null)))
+                });
+                match result.inserted_ids.is_empty() {
+                    // All at once, which takes less than one by one.
+                    true => result.inserted_ids = inserted.collect(),
+                    false => result.inserted_ids.extend(inserted),
                 }
             }
             Kind::Update => {

@@ -1,8 +1,8 @@
 //! Many documents in one piece of memory: what insertions and bulks of writes send.
 
 use bson::oid::ObjectId;
-use bson::raw::cstr;
-use bson::{Bson, RawDocument, RawDocumentBuf};
+use bson::spec::ElementType;
+use bson::{Bson, RawDocument};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -72,16 +72,16 @@ impl Documents {
     /// generate a new ObjectId and add it as the _id field at the beginning of the document".
     pub(crate) fn identify_last(&mut self) -> Result<Bson, Error> {
         let last = self.get(self.len() - 1);
-        match last.get("_id") {
+        let found = if has_id(last) == Some(false) { Ok(None) } else { last.get("_id") };
+        match found {
             Ok(Some(id)) => Bson::try_from(id).map_err(Error::Serialize),
             Ok(None) => {
-                let id = new_id();
-                let mut field = RawDocumentBuf::new();
-                field.append(cstr!("_id"), id);
-                let (field, start) = (field.as_bytes(), self.bounds(self.len() - 1).0);
-                // Without the length before it and the NUL behind it.
-                let field = &field[4..field.len() - 1];
-                self.bytes.splice(start + 4..start + 4, field.iter().copied());
+                let (id, (start, end)) = (new_id(), self.bounds(self.len() - 1));
+                let field = id_field(id);
+                let place = start + 4..start + 4 + field.len();
+                self.bytes.extend_from_slice(&field);
+                self.bytes.copy_within(place.start..end, place.end);
+                self.bytes[place].copy_from_slice(&field);
                 let length = i32::try_from(self.bytes.len() - start).unwrap_or(i32::MAX);
                 self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
                 *self.ends.last_mut().expect("there is one") = self.bytes.len();
@@ -97,6 +97,52 @@ impl Documents {
     }
 }
 
+/// Returns whether a document has an `_id`, by a look at the names of its fields alone; `None` if
+/// it takes more to tell.
+fn has_id(document: &RawDocument) -> Option<bool> {
+    let (_, fields) = document.as_bytes().split_at_checked(4)?;
+    let mut rest = fields.strip_suffix(&[0])?;
+    while let Some((&kind, named)) = rest.split_first() {
+        let length = named.iter().position(|&byte| byte == 0)?;
+        if &named[..length] == b"_id" {
+            return Some(true);
+        }
+        let value = &named[length + 1..];
+        rest = value.get(length_of(kind, value)?..)?;
+    }
+    Some(false)
+}
+
+/// Returns the length of a value that begins here, if it is of a common type.
+fn length_of(kind: u8, value: &[u8]) -> Option<usize> {
+    let behind = |more: usize| {
+        let length = i32::from_le_bytes(*value.first_chunk()?);
+        usize::try_from(length).ok()?.checked_add(more)
+    };
+    match ElementType::from(kind)? {
+        ElementType::Null => Some(0),
+        ElementType::Boolean => Some(1),
+        ElementType::Int32 => Some(4),
+        ElementType::Double
+        | ElementType::Int64
+        | ElementType::DateTime
+        | ElementType::Timestamp => Some(8),
+        ElementType::ObjectId => Some(12),
+        ElementType::Decimal128 => Some(16),
+        ElementType::String => behind(4),
+        ElementType::Binary => behind(5),
+        ElementType::EmbeddedDocument | ElementType::Array => behind(0),
+        _ => None,
+    }
+}
+
+/// Writes an `_id` as a field.
+fn id_field(id: ObjectId) -> [u8; 17] {
+    let mut field = *b"\x07_id\0............";
+    field[5..].copy_from_slice(&id.bytes());
+    field
+}
+
 /// Makes an `_id` for a document that has none.
 #[expect(clippy::disallowed_methods, reason = "an _id has to be unlike every other")]
 fn new_id() -> ObjectId {
@@ -105,7 +151,10 @@ fn new_id() -> ObjectId {
 
 #[cfg(test)]
 mod tests {
-    use bson::{Bson, doc, rawdoc};
+    use bson::oid::ObjectId;
+    use bson::raw::cstr;
+    use bson::spec::BinarySubtype;
+    use bson::{Binary, Bson, DateTime, Decimal128, Document, Regex, Timestamp, doc, rawdoc};
 
     use super::Documents;
 
@@ -131,5 +180,56 @@ mod tests {
         documents.push(&rawdoc! { "a": 1, "_id": null });
         assert_eq!(documents.identify_last().unwrap(), Bson::Null);
         assert_eq!(documents.get(1), &*rawdoc! { "a": 1, "_id": null });
+    }
+
+    /// The same, behind values of every type, those included that are rare.
+    #[test]
+    fn an_id_is_found_behind_whatever_comes_first() {
+        let all = doc! {
+            "double": 1.5,
+            "text": "_id",
+            "document": { "_id": 1 },
+            "array": ["_id", { "_id": 2 }],
+            "binary": Binary { subtype: BinarySubtype::Generic, bytes: b"\x07_id\0".to_vec() },
+            "old binary": Binary { subtype: BinarySubtype::BinaryOld, bytes: vec![1] },
+            "object": ObjectId::from_bytes([7; 12]),
+            "truth": true,
+            "date": DateTime::MIN,
+            "none": null,
+            "int": 3,
+            "time": Timestamp { time: 1, increment: 2 },
+            "long": 4_i64,
+            "decimal": Decimal128::from_bytes([9; 16]),
+        };
+        let rare = doc! {
+            "regex": Regex { pattern: cstr!("_id").into(), options: cstr!("").into() },
+            "code": Bson::JavaScriptCode("_id".to_owned()),
+            "least": Bson::MinKey,
+        };
+        for (begin, count) in [(all, 14), (rare, 3)] {
+            assert_eq!(begin.len(), count);
+            let mut documents = Documents::default();
+            documents.serialize(&begin).unwrap();
+            assert!(matches!(documents.identify_last().unwrap(), Bson::ObjectId(_)));
+            let mut given: Document = documents.get(0).try_into().unwrap();
+            assert_eq!(given.keys().next().unwrap(), "_id");
+            given.remove("_id");
+            assert_eq!(given, begin);
+            let mut own = begin;
+            own.insert("_id", "mine");
+            documents.serialize(&own).unwrap();
+            assert_eq!(documents.identify_last().unwrap(), Bson::from("mine"));
+            assert_eq!(Document::try_from(documents.get(1)).unwrap(), own);
+        }
+    }
+
+    /// A document of the application's whose bytes are none is refused, or left to the server.
+    #[test]
+    fn a_value_that_is_longer_than_its_document_is_an_error() {
+        let mut bytes = rawdoc! { "a": "b", "c": 1 }.into_bytes();
+        bytes[7] = 200;
+        let mut documents = Documents::default();
+        documents.push(bson::RawDocument::from_bytes(&bytes).unwrap());
+        assert!(documents.identify_last().is_err());
     }
 }

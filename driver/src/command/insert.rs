@@ -182,7 +182,7 @@ impl Statements {
         self.documents.serialize(document)?;
         let id = self.documents.identify_last()?;
         self.kinds.push(Kind::Insert);
-        self.ids.insert(self.kinds.len() - 1, id);
+        self.ids.push((self.kinds.len() - 1, id));
         Ok(())
     }
 }

@@ -17,6 +17,9 @@ pub struct Batch {
 /// The type of an element that is a document.
 const DOCUMENT: u8 = 0x03;
 
+/// The length of a document without a field.
+const SHORTEST: usize = 5;
+
 impl Batch {
     /// Takes the documents of `cursor.firstBatch`, or of `cursor.nextBatch`.
     ///
@@ -31,43 +34,46 @@ impl Batch {
         let missing = |_| ReplyError { command, field };
         let cursor = reply.get_document("cursor").map_err(missing)?;
         let array = cursor.get_array(field).map_err(missing)?;
-        for element in array {
-            element
-                .ok()
-                .and_then(bson::RawBsonRef::as_document)
-                .ok_or(ReplyError { command, field })?;
-        }
         // Both point into the same bytes.
         let start = array.as_bytes().as_ptr() as usize - reply.as_bytes().as_ptr() as usize;
         let end = start + array.as_bytes().len() - 1;
-        Ok(Self { reply: reply.clone(), at: start + 4, end })
+        let batch = Self { reply: reply.clone(), at: start + 4, end };
+        let mut seen = batch.at;
+        while let Some((_, end)) = batch.bounds(seen) {
+            seen = end;
+        }
+        match seen == end {
+            true => Ok(batch),
+            false => Err(ReplyError { command, field }),
+        }
     }
 
     /// Returns the next document.
     pub fn next_document(&mut self) -> Option<&RawDocument> {
-        let (start, end) = self.peek()?;
+        let (start, end) = self.bounds(self.at)?;
         self.at = end;
         RawDocument::from_bytes(&self.reply.as_bytes()[start..end]).ok()
     }
 
     /// Returns whether there is no further document.
     pub fn is_empty(&self) -> bool {
-        self.peek().is_none()
+        self.at == self.end
     }
 
-    /// Returns where the next document begins and ends.
-    fn peek(&self) -> Option<(usize, usize)> {
+    /// Returns where the document of an element begins and ends.
+    fn bounds(&self, at: usize) -> Option<(usize, usize)> {
         let bytes = &self.reply.as_bytes()[..self.end];
-        let element = bytes.get(self.at..)?;
+        let element = bytes.get(at..)?;
         if *element.first()? != DOCUMENT {
             return None;
         }
         let name = element[1..].iter().position(|&byte| byte == 0)?;
-        let start = self.at + 1 + name + 1;
+        let start = at + 1 + name + 1;
         let length = bytes.get(start..)?.first_chunk::<4>()?;
         let length = usize::try_from(i32::from_le_bytes(*length)).ok()?;
-        let end = start.checked_add(length).filter(|end| *end <= self.end)?;
-        Some((start, end))
+        let end = start.checked_add(length)?;
+        let document = bytes.get(start..end)?;
+        (length >= SHORTEST && document.ends_with(&[0])).then_some((start, end))
     }
 }
 
@@ -108,6 +114,20 @@ mod tests {
         ] {
             let error = batch(reply).unwrap_err();
             assert_eq!(error.to_string(), "the server's reply to find has no firstBatch");
+        }
+    }
+
+    #[test]
+    fn a_document_that_is_too_short_or_too_long_or_has_no_end_is_an_error() {
+        let whole = rawdoc! { "cursor": { "firstBatch": [{ "a": 1 }, { "b": 2 }] } };
+        let bytes = whole.as_bytes();
+        let at = bytes.windows(3).position(|bytes| bytes == b"\x10b\0").unwrap() - 4;
+        assert!(batch(whole.clone()).is_ok() && bytes[at] == 12);
+        for (at, byte) in [(at, 4), (at, 11), (at, 13), (at + 1, 1), (at + 3, 0x80), (at + 11, 1)] {
+            let mut bytes = bytes.to_vec();
+            bytes[at] = byte;
+            let reply = bson::RawDocumentBuf::from_bytes(bytes).unwrap();
+            assert!(batch(reply).is_err(), "{byte} at {at}");
         }
     }
 }

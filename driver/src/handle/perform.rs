@@ -13,7 +13,9 @@ use sdam_core::operation::{CommandMessage, MaxTime, OperationKind, OperationOpti
 use sdam_core::pool::Purpose;
 use sdam_core::selection::Criteria;
 use sdam_core::wire::ReplyDocument;
-use sdam_host::{CheckedOut, Message, OperationSpan, Request, Runtime, Target, WrittenCommand};
+use sdam_host::{
+    CheckedOut, CountedOperation, Message, OperationSpan, Request, Runtime, Target, WrittenCommand,
+};
 
 use super::session::{ClientSession, Lent};
 use super::span;
@@ -72,6 +74,14 @@ pub(crate) struct Dropped<R: Runtime> {
 pub(crate) struct Limits {
     pub(crate) timeout: Timeout,
     pub(crate) max_time: MaxTime,
+}
+
+/// The part of all commands of an operation: its session, its limit, and what tells of it.
+struct Whole<'a, R: Runtime> {
+    session: Lent<'a, R>,
+    timeout: Timeout,
+    span: &'a OperationSpan,
+    counted: &'a mut CountedOperation<R>,
 }
 
 /// The reason why a command of an operation has no reply.
@@ -146,14 +156,16 @@ impl<R: Runtime> Handle<R> {
         operation: &mut O,
     ) -> Result<Opened<R, O::Output>, Error> {
         let span = span::begin(&self.client, scope, operation);
-        let outcome = self.perform(&span, scope, operation).await;
+        let mut counted = self.client.counted_operation(operation.covered_name());
+        let outcome = self.perform((&span, &mut counted), scope, operation).await;
+        counted.end_with(|| outcome.as_ref().err().map(Error::error_type));
         span::end(span, &outcome);
         outcome
     }
 
     async fn perform<O: Operation + Send>(
         &self,
-        span: &OperationSpan,
+        (span, counted): (&OperationSpan, &mut CountedOperation<R>),
         scope: &Scope,
         operation: &mut O,
     ) -> Result<Opened<R, O::Output>, Error> {
@@ -162,18 +174,17 @@ impl<R: Runtime> Handle<R> {
         operation.timing().check(limit).map_err(ArgumentError::from)?;
         let implicit = || ClientSession::of(self.client.implicit_session());
         let session = self.session.clone().unwrap_or_else(implicit);
-        let mut lent = session.lend()?;
+        let mut whole = Whole { session: session.lend()?, timeout, span, counted };
         let mut origin = None;
         loop {
-            let with = (&mut lent, timeout, span);
-            let answer = self.exchange(scope, operation, with, &mut origin).await;
+            let answer = self.exchange(scope, operation, &mut whole, &mut origin).await;
             let progress = match answer {
                 Ok(reply) => operation.reply(scope, &reply)?,
                 Err(Unanswered::NotWritten(error)) => return Err(error),
                 Err(Unanswered::Failed(error)) => operation.failed(error)?,
             };
             if let Progress::Done(outcome) = progress {
-                drop(lent);
+                drop(whole);
                 return Ok(Opened { outcome, origin, session, timeout });
             }
         }
@@ -185,7 +196,7 @@ impl<R: Runtime> Handle<R> {
         &self,
         scope: &Scope,
         operation: &mut O,
-        (session, timeout, span): (&mut Lent<'_, R>, Timeout, &OperationSpan),
+        whole: &mut Whole<'_, R>,
         origin: &mut Option<Origin<R>>,
     ) -> Result<ReplyDocument, Unanswered> {
         if !operation.continues_cursor() {
@@ -212,18 +223,23 @@ impl<R: Runtime> Handle<R> {
             }
         };
         let request = Request::new(Message::to_write(name, write), &options, target)
-            .with_session(Some(session))
-            .with_timeout(timeout)
-            .with_span(Some(span));
+            .with_session(Some(&mut whole.session))
+            .with_timeout(whole.timeout)
+            .with_span(Some(whole.span))
+            .with_counted(false);
         let answer = self.client.operate_and_keep(request).await;
         match (answer, refused) {
             (Ok((reply, kept)), _) => {
+                whole.counted.answered_by(reply.server());
                 let kept = kept.filter(|_| opens_cursor);
                 origin.get_or_insert_with(|| Origin::new(reply.server(), criteria, kept));
                 Ok(reply.into_document())
             }
             (Err(_), Some(refused)) => Err(Unanswered::NotWritten(refused)),
-            (Err(error), None) => Err(Unanswered::Failed(error.into())),
+            (Err(error), None) => {
+                whole.counted.failed(&error);
+                Err(Unanswered::Failed(error.into()))
+            }
         }
     }
 

@@ -1,7 +1,10 @@
 //! Writes that are sent again.
 
+use std::task::Poll;
+
 use bson::doc;
 use sdam_core::config::{Acknowledgment, WriteConcern};
+use sdam_core::metrics::Exposition;
 use sdam_driver::{BulkWrite, DeleteModel, InsertModel, Update, UpdateModel, WriteModel};
 
 use super::{Fixture, names, session};
@@ -48,6 +51,45 @@ async fn each_batch_of_a_bulk_has_its_number_and_is_sent_again_by_itself() {
     assert_eq!([0, 1, 2, 3, 4].map(number), [Some(1), Some(2), Some(3), Some(3), None]);
     assert!(sent.iter().all(|command| session(command) == session(&sent[0])));
     assert_eq!(sent[2].get("deletes"), sent[3].get("deletes"));
+}
+
+/// OpenTelemetry's conventions for database clients, `db.client.operation.duration`: the operation
+/// that the application calls, once, with the error that it gets.
+#[tokio::test]
+async fn a_bulk_of_several_commands_is_counted_as_one_operation() {
+    let fixture = Fixture::new().await;
+    fixture.fill(2).await;
+    let client = fixture.client.client();
+    let count = || {
+        let text = Exposition::new(&client.metrics()).to_string();
+        let of = |line: &&str| line.starts_with("db_client_operation_duration_seconds_count");
+        text.lines().filter(of).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(count().is_empty());
+    let bulk = |id| {
+        let increment = UpdateModel::new(doc! { "_id": 0 }, doc! { "$inc": { "n": 1 } });
+        BulkWrite::new([
+            WriteModel::InsertOne(InsertModel::new(&doc! { "_id": id })),
+            WriteModel::UpdateOne(increment),
+            WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 1 })),
+        ])
+    };
+    fixture.things().bulk_write(bulk(7)).await.unwrap();
+    let [counted] = &count()[..] else { panic!("{:?}", count()) };
+    assert!(counted.contains("=\"bulkWrite\"") && counted.ends_with("} 1"), "{counted}");
+    assert!(counted.contains("server_address") && !counted.contains("error_type"), "{counted}");
+    // The number of its document is taken.
+    fixture.things().bulk_write(bulk(7)).await.unwrap_err();
+    let refused = count().into_iter().find(|line| line.contains("error_type=\"11000\""));
+    assert!(refused.is_some_and(|line| line.ends_with("} 1")), "{:?}", count());
+    assert_eq!(count().len(), 2);
+    // One that is given up has ended, too.
+    let things = fixture.things();
+    let mut given_up = Box::pin(things.bulk_write(bulk(8)));
+    let polled = std::future::poll_fn(|cx| Poll::Ready(given_up.as_mut().poll(cx))).await;
+    assert!(polled.is_pending());
+    drop(given_up);
+    assert!(count().iter().any(|line| line.contains("error_type=\"canceled\"")), "{:?}", count());
 }
 
 /// Retryable Reads: a read is sent again, too.

@@ -12,7 +12,8 @@ use crate::sync::{Mutex, lock};
 /// The metrics of a client, from the moment at which somebody wants them.
 ///
 /// Topology and pools note their events under their own locks; what happens for every operation is
-/// counted under the pool's lock, as [`Traffic`], until somebody looks. This lock comes after both,
+/// counted under the pool's lock, as [`Traffic`], until somebody looks. Operations of several
+/// commands, and those without a server, are counted here, once each. This lock comes after both,
 /// and calls nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Meter(OnceLock<Mutex<Metrics>>);
@@ -35,10 +36,16 @@ impl Meter {
         }
     }
 
-    /// Counts an operation that has ended without a server.
-    pub(crate) fn operation_ended(&self, name: &str, time: Duration, error: Option<ErrorType>) {
+    /// Counts an operation that has ended, but not over a connection of a pool that is at hand.
+    pub(crate) fn operation_ended(
+        &self,
+        server: Option<&ServerAddress>,
+        name: &str,
+        time: Duration,
+        error: Option<ErrorType>,
+    ) {
         if let Some(metrics) = self.0.get() {
-            lock(metrics).operation_ended(name, time, error);
+            lock(metrics).operation_ended(server, name, time, error);
         }
     }
 

@@ -119,6 +119,13 @@ pub(super) fn ping() -> u64 {
     repeat(100, || fixture.ping())
 }
 
+/// The same, counted.
+pub(super) fn ping_with_metrics() -> u64 {
+    let fixture = Fixture::new(Server::default());
+    drop(fixture.client.metrics());
+    repeat(100, || fixture.ping())
+}
+
 /// The same over TLS.
 pub(super) fn ping_with_tls() -> u64 {
     let fixture = with_tls();

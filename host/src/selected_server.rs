@@ -38,6 +38,8 @@ pub struct SelectedServer<R: Runtime> {
 #[derive(Debug)]
 pub(crate) struct Selection {
     criteria: Arc<Criteria>,
+    /// True if the read preference of the criteria counted.
+    has_preference: bool,
     topology_type: TopologyType,
     server_type: ServerType,
 }
@@ -45,7 +47,7 @@ pub(crate) struct Selection {
 impl Selection {
     /// Returns the `$readPreference` of whatever is sent to the server.
     pub(crate) fn read_preference(&self) -> Option<RawDocumentBuf> {
-        let preference = self.criteria.read_preference();
+        let preference = self.criteria.read_preference().filter(|_| self.has_preference);
         read_preference_argument(self.topology_type, self.server_type, preference)
     }
 }
@@ -154,7 +156,9 @@ impl<R: Runtime> SelectedServer<R> {
     }
 
     fn selection(&self) -> Option<Selection> {
+        let known = self.view.snapshot.description();
         self.criteria.clone().map(|criteria| Selection {
+            has_preference: criteria.preference_in(known).is_some(),
             criteria,
             topology_type: self.topology_type(),
             server_type: self.description().server_type,

@@ -79,7 +79,8 @@ impl Circumstances<'_> {
         if is_empty {
             return of_removal(self.emptied);
         }
-        if let Some(verdict) = self.of_stale_primary(criteria) {
+        let mode = criteria.mode_in(description);
+        if let Some(verdict) = self.of_stale_primary(mode) {
             return verdict;
         }
         let available = |server: &ServerType| *server != ServerType::Unknown;
@@ -92,16 +93,16 @@ impl Circumstances<'_> {
             return Verdict::NotInitiated;
         }
         of_reasons(explanation)
-            .unwrap_or_else(|| self.of_types(description.topology_type, criteria, &types))
+            .unwrap_or_else(|| self.of_types(description.topology_type, mode, &types))
     }
 
     /// A primary is wanted, and the one that claims to be is not any more.
-    fn of_stale_primary(self, criteria: &Criteria) -> Option<Verdict> {
+    fn of_stale_primary(self, mode: ReadMode) -> Option<Verdict> {
         let Staleness { server, claim, newest } = self.stale?;
         let still_claims = self.troubles.iter().any(|trouble| {
             trouble.address == *server && trouble.failure.cause == Cause::StalePrimary
         });
-        (still_claims && criteria.mode() == ReadMode::Primary).then(|| Verdict::StalePrimary {
+        (still_claims && mode == ReadMode::Primary).then(|| Verdict::StalePrimary {
             server: server.clone(),
             claim: claim.clone(),
             newest: newest.clone(),
@@ -224,16 +225,11 @@ impl Circumstances<'_> {
     }
 
     /// Servers are available, but of the wrong types.
-    fn of_types(
-        self,
-        topology: TopologyType,
-        criteria: &Criteria,
-        types: &[ServerType],
-    ) -> Verdict {
+    fn of_types(self, topology: TopologyType, mode: ReadMode, types: &[ServerType]) -> Verdict {
         if !is_replica_set(topology) {
             return WRONG_TYPE;
         }
-        match criteria.mode() {
+        match mode {
             ReadMode::Primary => Verdict::NoPrimary { since: self.without_primary },
             ReadMode::Secondary => Verdict::NoSecondary,
             ReadMode::PrimaryPreferred | ReadMode::SecondaryPreferred | ReadMode::Nearest => {

@@ -162,8 +162,8 @@ fn why_never(snapshot: &Snapshot, criteria: &Criteria, server: &ServerDescriptio
 
 /// The reason why a server is not of the class that was chosen.
 fn wrong_class(snapshot: &Snapshot, criteria: &Criteria, server: &ServerDescription) -> Reason {
-    let topology = snapshot.description().topology_type;
-    let classes = Class::in_order(topology, criteria.mode());
+    let known = snapshot.description();
+    let classes = Class::in_order(known.topology_type, criteria.mode_in(known));
     if server.server_type == ServerType::Unknown {
         Reason::Unknown
     } else if classes.iter().any(|class| class.has(server.server_type)) {

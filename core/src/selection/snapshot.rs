@@ -137,7 +137,7 @@ impl Snapshot {
             return Err(Refusal::Incompatible(incompatibility.clone()));
         }
         if criteria.is_plain() {
-            return Ok(self.select_plain(criteria.mode(), load, random));
+            return Ok(self.select_plain(criteria.mode_in(&self.description), load, random));
         }
         self.check_max_staleness(criteria)?;
         Ok(self.select_any(criteria, load, random))
@@ -207,8 +207,8 @@ impl Snapshot {
     /// "A driver MUST raise an error if the TopologyType is ReplicaSetWithPrimary or
     /// ReplicaSetNoPrimary and" the value is too small.
     pub(super) fn check_max_staleness(&self, criteria: &Criteria) -> Result<(), Refusal> {
-        let given =
-            criteria.read_preference().and_then(crate::config::ReadPreference::max_staleness);
+        let preference = criteria.preference_in(&self.description);
+        let given = preference.and_then(crate::config::ReadPreference::max_staleness);
         let by_heartbeat = self.heartbeat_frequency.saturating_add(IDLE_WRITE_PERIOD);
         let least = SMALLEST_MAX_STALENESS.max(by_heartbeat);
         match given {

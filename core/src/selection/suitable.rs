@@ -63,8 +63,9 @@ impl<'a> Attempt<'a> {
     /// Returns the first attempt that finds a server; the application's own condition is not asked,
     /// for it is applied to suitable servers ("serverSelector").
     pub(super) fn first_successful(snapshot: &Snapshot, criteria: &'a Criteria) -> Option<Self> {
-        let topology = snapshot.description().topology_type;
-        let classes = Class::in_order(topology, criteria.mode());
+        let known = snapshot.description();
+        let topology = known.topology_type;
+        let classes = Class::in_order(topology, criteria.mode_in(known));
         let avoidable = topology != TopologyType::Single && !criteria.deprioritized().is_empty();
         let rounds: &[bool] = if avoidable { &[true, false] } else { &[false] };
         for &avoid_deprioritized in rounds {
@@ -80,7 +81,8 @@ impl<'a> Attempt<'a> {
 
     /// Tries the tag sets in order, where the class heeds them; the primary by itself does not.
     fn with_tags(self, snapshot: &Snapshot, criteria: &'a Criteria) -> Option<Self> {
-        let tag_sets = criteria.read_preference().map_or(&[][..], |read| read.tag_sets());
+        let preference = criteria.preference_in(snapshot.description());
+        let tag_sets = preference.map_or(&[][..], |read| read.tag_sets());
         if tag_sets.is_empty() || !self.class.heeds_tags() {
             return self.finds_any(snapshot, criteria).then_some(self);
         }
@@ -127,7 +129,7 @@ pub(super) fn excess_staleness(
     criteria: &Criteria,
     server: &ServerDescription,
 ) -> Option<Duration> {
-    let most = criteria.read_preference()?.max_staleness()?;
+    let most = criteria.preference_in(snapshot.description())?.max_staleness()?;
     if !is_replica_set(snapshot.description().topology_type) {
         return None;
     }

@@ -19,6 +19,8 @@ pub(super) struct Needs {
     /// Without one, a server that takes writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     read: Option<Read>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<i32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     deprioritized: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -47,6 +49,7 @@ impl From<&Criteria> for Needs {
         });
         Self {
             read,
+            since: criteria.since(),
             deprioritized: criteria.deprioritized().iter().map(ToString::to_string).collect(),
             predicate: criteria.has_predicate(),
         }
@@ -56,9 +59,10 @@ impl From<&Criteria> for Needs {
 impl Needs {
     /// Returns what was needed; predicates answer as recorded.
     pub(super) fn criteria(self, answers: &Answers) -> Result<Criteria, LineError> {
-        let mut criteria = match self.read {
-            None => Criteria::write(),
-            Some(read) => Criteria::read(read.preference()?),
+        let mut criteria = match (self.read, self.since) {
+            (None, _) => Criteria::write(),
+            (Some(read), None) => Criteria::read(read.preference()?),
+            (Some(read), Some(version)) => Criteria::read_since(read.preference()?, version),
         };
         let addresses: Result<Vec<_>, _> =
             self.deprioritized.iter().map(|address| address.parse()).collect();

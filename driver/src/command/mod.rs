@@ -134,8 +134,8 @@ pub enum Route {
     /// The primary of a replica set, for a read that no preference applies to (Enumerate
     /// Collections, Enumerate Databases: "MUST run the command only on the primary").
     ReadPrimary,
-    /// One that the read preference asks for if every server that is available speaks this wire
-    /// version, else one that takes writes (CRUD, "Read preferences and server selection").
+    /// One that the read preference asks for, or the primary while a server is available that does
+    /// not speak this wire version (CRUD, "Read preferences and server selection").
     ReadSince(i32),
 }
 

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::raw::cstr;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, ServerAddress, WriteConcern};
-use sdam_core::description::TopologyType;
 use sdam_core::handshake::ConnectionDescription;
-use sdam_core::operation::{CommandMessage, MaxTime, OperationKind, OperationOptions, Timeout};
+use sdam_core::operation::{
+    CommandMessage, MaxTime, OperationKind, OperationOptions, RETRYABLE_WRITE, Timeout,
+};
 use sdam_core::pool::Purpose;
 use sdam_core::selection::Criteria;
 use sdam_core::wire::ReplyDocument;
 use sdam_host::{
-    CheckedOut, CountedOperation, Message, OperationSpan, Request, Runtime, Target, WrittenCommand,
+    CheckedOut, CountedOperation, Message, OperationSpan, Reply, Request, Runtime, Target,
+    WrittenCommand,
 };
 
 use super::session::{ClientSession, Lent};
@@ -233,7 +235,7 @@ impl<R: Runtime> Handle<R> {
                 whole.counted.answered_by(reply.server());
                 let kept = kept.filter(|_| opens_cursor);
                 origin.get_or_insert_with(|| Origin::new(reply.server(), criteria, kept));
-                Ok(reply.into_document())
+                Ok(labelled(reply))
             }
             (Err(_), Some(refused)) => Err(Unanswered::NotWritten(refused)),
             (Err(error), None) => {
@@ -268,23 +270,8 @@ impl<R: Runtime> Handle<R> {
             Route::Write => Criteria::write(),
             Route::Read => Criteria::read(preference.clone()),
             Route::ReadPrimary => Criteria::read(ReadPreference::new(ReadMode::Primary)),
-            Route::ReadSince(version) if self.all_speak(version) => {
-                Criteria::read(preference.clone())
-            }
-            Route::ReadSince(_) => Criteria::read(ReadPreference::new(ReadMode::Primary)),
+            Route::ReadSince(version) => Criteria::read_since(preference.clone(), version),
         }
-    }
-
-    /// Returns whether no server that is available is older ("or the topology type is
-    /// LoadBalanced").
-    fn all_speak(&self, version: i32) -> bool {
-        let view = self.client.view();
-        let mut servers = view.servers().iter();
-        let is_new_enough = |max: i32| max >= version;
-        view.topology_type == TopologyType::LoadBalanced
-            || servers.all(|server| {
-                !server.server_type.is_data_bearing() || is_new_enough(server.max_wire_version)
-            })
     }
 }
 
@@ -403,6 +390,25 @@ fn written<'a>(scope: &Scope, rules: OperationOptions, command: Command<'a>) -> 
         .with_retryable(retryable)
         .with_read_concern(read_concern);
     WrittenCommand::new(database, body, options).with_sequences(sequences)
+}
+
+/// Takes the document of a reply. Labels that the client has given the error of its write concern
+/// are written to where servers from 4.4 on write theirs, and operations read them (Retryable
+/// Writes, "RetryableWriteError Labels").
+fn labelled(reply: Reply) -> ReplyDocument {
+    let labels = match reply.write_concern_error() {
+        Some(error) if error.labels.iter().any(|label| label == RETRYABLE_WRITE) => &error.labels,
+        _ => return reply.into_document(),
+    };
+    let mut document = RawDocumentBuf::new();
+    for (name, value) in reply.iter().filter_map(Result::ok) {
+        if name != "errorLabels" {
+            document.append(name, value);
+        }
+    }
+    let labels = labels.iter().map(String::as_str);
+    document.append(cstr!("errorLabels"), RawArrayBuf::from_iter(labels));
+    document.into()
 }
 
 impl Facts {

@@ -59,6 +59,13 @@ impl Fixture {
         self.cluster.uri()
     }
 
+    /// Exchanges the client for one that has not heard of any server yet.
+    fn begin_anew(&mut self) {
+        let client = sdam_tokio::Client::new(Options::parse(&self.cluster.uri()).unwrap()).unwrap();
+        self.events = client.subscribe_to(Topics::COMMANDS);
+        self.client = Client::new(client);
+    }
+
     fn things(&self) -> Collection<Tokio> {
         self.client.database("app").collection("things")
     }

@@ -2,10 +2,13 @@
 
 use std::task::Poll;
 
-use bson::doc;
-use sdam_core::config::{Acknowledgment, WriteConcern};
+use bson::{Document, doc};
+use sdam_cluster::ServerVersion;
+use sdam_core::config::{Acknowledgment, ReadMode, ReadPreference, WriteConcern};
 use sdam_core::metrics::Exposition;
-use sdam_driver::{BulkWrite, DeleteModel, InsertModel, Update, UpdateModel, WriteModel};
+use sdam_driver::{
+    Aggregate, BulkWrite, DeleteModel, InsertModel, Update, UpdateModel, WriteModel,
+};
 
 use super::{Fixture, names, session};
 
@@ -27,6 +30,50 @@ async fn a_write_that_is_sent_again_is_done_once() {
     assert_eq!(session(&sent[0]), session(&sent[1]));
     let found = fixture.things().find_one(doc! { "_id": 0 }).await.unwrap();
     assert_eq!(found, Some(doc! { "_id": 0, "n": 1 }));
+}
+
+/// Retryable Writes, "RetryableWriteError Labels": with servers before 4.4, "the driver MUST add a
+/// RetryableWriteError label" by the code in "the `writeConcernError.code` field", too; a bulk goes
+/// on, and its error has the label.
+#[tokio::test]
+async fn the_error_of_a_write_concern_of_an_old_server_has_the_label_that_the_client_gives_it() {
+    let mut fixture = Fixture::of(ServerVersion::V4_2).await;
+    let concern = doc! { "code": 91, "errmsg": "Replication is being shut down" };
+    let data = doc! { "failCommands": ["insert"], "writeConcernError": concern };
+    fixture.fail(2, data.clone()).await;
+    let error = fixture.things().insert_one(&doc! { "_id": 1 }).await.unwrap_err();
+    assert_eq!((error.code(), error.labels()), (Some(91), vec!["RetryableWriteError"]));
+    assert_eq!(names(&fixture.sent()), ["insert", "insert"]);
+
+    fixture.fail(2, data).await;
+    let insert = WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 2 }));
+    let delete = WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 1 }));
+    let error = fixture.things().bulk_write(BulkWrite::new([insert, delete])).await.unwrap_err();
+    assert_eq!((error.code(), error.labels()), (Some(91), vec!["RetryableWriteError"]));
+    assert_eq!(names(&fixture.sent()), ["insert", "insert", "delete"]);
+}
+
+/// CRUD, "Read preferences and server selection": with a server before 5.0, drivers "MUST NOT use
+/// the available read preference", also where no server is known when the operation begins.
+#[tokio::test]
+async fn a_pipeline_that_writes_heeds_no_read_preference_before_5_0() {
+    for (version, expected) in [
+        (ServerVersion::V4_4, None),
+        (ServerVersion::V5_0, Some(doc! { "mode": "secondaryPreferred" })),
+    ] {
+        let mut fixture = Fixture::of(version).await;
+        fixture.fill(1).await;
+        fixture.begin_anew();
+        let preference = ReadPreference::new(ReadMode::SecondaryPreferred);
+        let things = fixture.things().with_read_preference(preference);
+        let out = Aggregate::new([doc! { "$match": {} }, doc! { "$out": "copies" }]);
+        things.aggregate::<Document>(out).await.unwrap().collect().await.unwrap();
+        let sent = fixture.sent();
+        assert_eq!(names(&sent), ["aggregate"]);
+        assert_eq!(sent[0].get_document("$readPreference").ok(), expected.as_ref(), "{version:?}");
+        let copies = fixture.client.database("app").collection::<Document>("copies");
+        assert_eq!(copies.find_one(doc! {}).await.unwrap(), Some(doc! { "_id": 0 }));
+    }
 }
 
 /// "Bulk Write": each batch is a command with a number of its own, and is sent again as it was.

@@ -10,7 +10,7 @@ use super::command_error::CommandError;
 use super::connection::Then;
 use super::data::read_concern;
 use super::fail_point::{FailPoint, Injection, Name};
-use super::member::Role;
+use super::member::{Process, Role};
 use super::model::{Action, Cluster, ConnectionId};
 use super::options::MemberId;
 use super::protocol::{Hello, Request};
@@ -107,10 +107,15 @@ impl Cluster {
         }
     }
 
-    /// Has a fail point strike a write that can be retried.
+    /// Has a fail point strike a write that can be retried, when it is done: not when it comes
+    /// again and is answered as it was then.
     fn strike_write(&mut self, member: MemberId, request: &Request<'_>, injection: &mut Injection) {
         let is_numbered = request.body.get("txnNumber").is_ok_and(|it| it.is_some());
         if !is_numbered || request.is_in_transaction() || injection.error.is_some() {
+            return;
+        }
+        let is_set = |it: &Process| it.fail_points.contains_key(&Name::OnTransactionalWrite);
+        if !self.process(member).is_some_and(is_set) || self.has_done(member, request.body) {
             return;
         }
         let process = self.process_mut(member).filter(|it| it.role.is_writable());

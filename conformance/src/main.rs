@@ -53,7 +53,8 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
         /// The servers: a version of mongod, as in 6.0; the embedded deployment as a server of a
-        /// version, as in embedded-8.0; all; or by default the newest of both.
+        /// version, as in embedded-8.0; virtual, in virtual time; all; or by default the newest of
+        /// the first two, and virtual.
         #[arg(long, value_name = "VERSION", default_value = "")]
         server: String,
         /// Print the report as JSON.

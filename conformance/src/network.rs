@@ -1,7 +1,7 @@
 //! A network of a test process's own, and a machine at the other end of a wire (Linux).
 //!
 //! The whole process runs in a network namespace, in which it may do all that root may: its ports,
-//! its loopback interface and its ways are nobody else's.
+//! its loopback interface and its ways are its own.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 /// Says that this process is in its network already.
 const INSIDE: &str = "SDAM_TEST_NETWORK";
 
-/// Names that resolve to nobody's machine: packets to it vanish.
+/// An address without a machine: packets to it vanish.
 pub const BLACK_HOLE: &str = "10.9.9.2";
 
 /// This process's address, as a [`Machine`] sees it.

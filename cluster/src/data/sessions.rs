@@ -1,6 +1,6 @@
 //! Writes that are done once though they come twice (Retryable Writes).
 
-use bson::{Bson, Document};
+use bson::{Bson, Document, RawDocument};
 use sdam_core::bson;
 
 use super::arguments::Arguments;
@@ -40,6 +40,13 @@ impl Cluster {
                 None => true,
             });
         }
+    }
+
+    /// Returns whether a command comes again: whether anything was done under its number.
+    pub(crate) fn has_done(&self, member: MemberId, body: &RawDocument) -> bool {
+        let Ok(body) = Document::try_from(body) else { return false };
+        let retries = Retries::begin(&self.kept(member).store, &body);
+        retries.is_ok_and(|retries| !retries.session.statements.is_empty())
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::report::{Report, Verdict};
+use super::report::{NONE, Report, Verdict};
 
 /// The runtimes: a server that is named without one stands for all of them.
-const RUNTIMES: [&str; 4] = ["async-std", "blocking", "smol", "tokio"];
+pub(super) const RUNTIMES: [&str; 4] = ["async-std", "blocking", "smol", "tokio"];
 
 /// The outcome of every test, on each deployment, with each runtime.
 ///
@@ -130,6 +130,14 @@ impl From<Kept> for BTreeMap<String, Vec<Group>> {
     }
 }
 
+/// Names runtimes, unless they are all that there are, or none was needed.
+pub(super) fn with(runtimes: &[&str]) -> String {
+    match runtimes == RUNTIMES || runtimes == [NONE] {
+        true => String::new(),
+        false => format!(" with {}", runtimes.join(", ")),
+    }
+}
+
 /// Sorts servers by what became of a test on them.
 fn servers(places: BTreeMap<Place, String>) -> BTreeMap<String, BTreeSet<String>> {
     let mut by_outcome: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
@@ -138,10 +146,7 @@ fn servers(places: BTreeMap<Place, String>) -> BTreeMap<String, BTreeSet<String>
     }
     let name = |(server, runtimes): (String, BTreeSet<String>)| {
         let runtimes: Vec<&str> = runtimes.iter().map(String::as_str).collect();
-        match runtimes == RUNTIMES || runtimes == [super::report::NONE] {
-            true => server,
-            false => format!("{server} with {}", runtimes.join(", ")),
-        }
+        server + &with(&runtimes)
     };
     let names = |of: BTreeMap<_, _>| of.into_iter().map(name).collect();
     by_outcome.into_iter().map(|(outcome, of)| (outcome, names(of))).collect()
@@ -167,7 +172,7 @@ fn places(servers: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<Place, Strin
         for name in names {
             let (server, runtimes) = match name.split_once(" with ") {
                 Some((server, runtimes)) => (server, runtimes.split(", ").collect()),
-                None if name == super::report::NONE => (name.as_str(), vec![super::report::NONE]),
+                None if name == NONE => (name.as_str(), vec![NONE]),
                 None => (name.as_str(), RUNTIMES.to_vec()),
             };
             let of = |runtime: &str| ((server.to_owned(), runtime.to_owned()), outcome.clone());

@@ -17,6 +17,8 @@ pub mod play;
 mod report;
 #[cfg(feature = "adapter")]
 pub mod run;
+mod table;
 
 pub use kept::Kept;
 pub use report::{Report, Row, Verdict};
+pub use table::{Table, TableError};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::kept::{CANNOT, Kept, NEEDS, PASSED};
+use super::kept::{CANNOT, Kept, NEEDS, PASSED, with};
 
 /// The numbers of tests that passed, failed, need something and cannot run.
 type Counts = [usize; 4];
@@ -17,7 +17,8 @@ impl Kept {
         [self.counts(), self.unplayed(), self.needs(), self.obstacles()].join("\n")
     }
 
-    /// Counts by suite; servers where as many tests passed are one row, and so are runtimes.
+    /// Counts by suite; servers where as many tests passed, with the same runtimes, are one row,
+    /// which names the runtimes unless they are all that there are.
     fn counts(&self) -> String {
         let mut page = "| suite | servers | passed | failed | needs | cannot run |\n\
                         | --- | --- | --- | --- | --- | --- |\n"
@@ -111,10 +112,9 @@ fn alike(servers: &OfSuite<'_>) -> Vec<(Counts, String)> {
     }
     let mut servers_of: BTreeMap<(Counts, String), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for ((counts, server), runtimes) in runtimes_of {
-        let is_of_all = runtimes.len() == servers[server].len();
-        let with = if is_of_all { String::new() } else { format!(" with {}", runtimes.join(", ")) };
         let (version, kind) = server.split_once(' ').unwrap_or(("", server));
-        let versions = servers_of.entry((counts, with)).or_default().entry(kind).or_default();
+        let key = (counts, with(&runtimes));
+        let versions = servers_of.entry(key).or_default().entry(kind).or_default();
         versions.push(version);
     }
     let named = |(kind, versions): (&str, Vec<&str>)| match versions.concat().is_empty() {
@@ -135,6 +135,7 @@ fn table(headline: &str, reasons: &[(&str, usize)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::unified::kept::RUNTIMES;
     use crate::unified::{Kept, Report, Row, Verdict};
 
     #[test]
@@ -147,6 +148,8 @@ mod tests {
             verdict,
         };
         let mut rows = Vec::new();
+        let passed = |runtime| row("a", "6.0 single", runtime, Verdict::Passed);
+        rows.extend(RUNTIMES.map(passed));
         for server in ["4.4 single", "5.0 single", "5.0 set of 3"] {
             for runtime in ["smol", "tokio"] {
                 rows.push(row("a", server, runtime, Verdict::Passed));
@@ -163,7 +166,8 @@ mod tests {
         let expected = "| suite | servers | passed | failed | needs | cannot run |\n\
              | --- | --- | --- | --- | --- | --- |\n\
              | crud | set of 3 (5.0) with tokio | 1 | 0 | 1 | 1 |\n\
-             | crud | single (4.4, 5.0) | 1 | 0 | 1 | 1 |\n\
+             | crud | single (4.4, 5.0) with smol, tokio | 1 | 0 | 1 | 1 |\n\
+             | crud | single (6.0) | 1 | 0 | 0 | 0 |\n\
              | crud | set of 3 (5.0) with smol | 0 | 0 | 1 | 2 |\n\n\
              | suite | played on no server, because | tests |\n\
              | --- | --- | --- |\n\

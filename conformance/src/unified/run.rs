@@ -6,8 +6,8 @@ use std::thread;
 
 use sdam_cluster::ServerVersion;
 
-use super::format::{self, File, FormatError};
-use super::perform::{self, Deployment, Internal, Kind};
+use super::format::{self, File, FormatError, Test};
+use super::perform::{self, Deployment, Imagined, Internal, Kind};
 use super::play::{self, Fault};
 use super::report::{NONE, Report, Row, Verdict};
 use crate::adapter::Adapter;
@@ -33,6 +33,9 @@ const TIMES: usize = 5;
 /// The parts of names of arguments and options that are such times.
 const OWN_TIMES: [&str; 2] = ["blockTimeMS", "imeoutMS"];
 
+/// The compressors that clients have.
+const COMPRESSORS: [&str; 3] = ["snappy", "zlib", "zstd"];
+
 /// The number of deployments that are played on at once: tests wait most of their time.
 const AT_ONCE: usize = 7;
 
@@ -43,6 +46,12 @@ const MEMBERS: usize = 3;
 /// server, and those that no real server here has.
 const IMITATED: [ServerVersion; 3] =
     [ServerVersion::V6_0, ServerVersion::V7_0, ServerVersion::V8_0];
+
+/// The version that servers in virtual time imitate.
+const NEWEST: ServerVersion = ServerVersion::V8_0;
+
+/// The name of the servers in virtual time.
+const VIRTUAL: &str = "virtual";
 
 /// The first version to which clients can declare a version of the API.
 const DECLARING: Version = Version { major: 5, minor: 0, patch: 0 };
@@ -84,6 +93,13 @@ pub struct UnknownRuntime {
     known: String,
 }
 
+/// A name that no compressor has.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no compressor {name:?}; known are {}", COMPRESSORS.join(", "))]
+pub struct UnknownCompressor {
+    name: String,
+}
+
 /// A name that no server has.
 #[derive(Debug, thiserror::Error)]
 #[error("there are no servers {name:?}; known are {known}, and all")]
@@ -100,6 +116,9 @@ type PlayAll = Box<dyn Fn(&Deployment, &[&Loaded]) -> Result<Vec<Row>, String> +
 pub struct Runner {
     runtimes: Vec<(String, PlayAll)>,
     takes_turns: bool,
+    /// True if one runtime was chosen, which that of virtual time is not.
+    is_one: bool,
+    compressor: Option<String>,
 }
 
 impl Runner {
@@ -134,6 +153,7 @@ impl Runner {
         let known = self.runtimes.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
         let known = known.join(", ");
         self.runtimes.retain(|(name, _)| name == runtime);
+        self.is_one = true;
         match self.runtimes.is_empty() {
             true => Err(UnknownRuntime { name: runtime.to_owned(), known }),
             false => Ok(self),
@@ -146,6 +166,21 @@ impl Runner {
     pub const fn in_turn(mut self) -> Self {
         self.takes_turns = true;
         self
+    }
+
+    /// Has the clients that are tested compress what they send to real servers; the embedded
+    /// deployment offers no compressor. A deployment that has read nothing that was compressed is a
+    /// failure of its own in the report.
+    ///
+    /// # Errors
+    ///
+    /// Lists those that there are if none has this name.
+    pub fn with_compressor(mut self, compressor: &str) -> Result<Self, UnknownCompressor> {
+        let Some(known) = COMPRESSORS.into_iter().find(|it| *it == compressor) else {
+            return Err(UnknownCompressor { name: compressor.to_owned() });
+        };
+        self.compressor = Some(known.to_owned());
+        Ok(self)
     }
 
     /// Returns the files that a runtime plays on a deployment of this kind.
@@ -190,13 +225,19 @@ impl Runner {
             test: "it starts and answers".to_owned(),
             verdict: failed("the deployment", "answers", found),
         };
-        if !files.iter().any(|loaded| is_wanted(loaded, kind)) {
+        let is_left_out = self.is_one && matches!(kind, Kind::Imagined(_));
+        if is_left_out || !files.iter().any(|loaded| is_wanted(loaded, kind)) {
             return Vec::new();
         }
         let deployment = match perform::start(kind) {
-            Ok(deployment) => deployment,
+            Ok(deployment) => deployment.with_compressor(self.compressor.as_deref()),
             Err(error) => return vec![broken("all", error.to_string())],
         };
+        if let Kind::Imagined(version) = kind {
+            let files: Vec<&Loaded> = files.iter().filter(|it| is_wanted(it, kind)).collect();
+            let played = imagine_all(*version, &deployment, &files);
+            return played.unwrap_or_else(|reason| vec![broken(perform::VIRTUAL, reason)]);
+        }
         let play = |(index, (name, play)): (usize, &(String, PlayAll))| {
             let files = self.files_of(index, files, kind);
             play(&deployment, &files).unwrap_or_else(|reason| vec![broken(name, reason)])
@@ -206,8 +247,9 @@ impl Runner {
 }
 
 /// Returns the deployments that tests are played on: those of a version of mongod, as in `6.0`; the
-/// embedded ones as servers of a version, as in `embedded-8.0`; `all` that there are; or without a
-/// name those of the newest mongod, if there is one, and the embedded ones of the newest version.
+/// embedded ones as servers of a version, as in `embedded-8.0`; `virtual` ones in virtual time;
+/// `all` that there are; or without a name those of the newest mongod, if there is one, the
+/// embedded ones of the newest version, and those in virtual time.
 ///
 /// # Errors
 ///
@@ -222,10 +264,11 @@ pub fn servers(wanted: &str) -> Result<Vec<Kind>, UnknownServer> {
         let (major, minor) = version.number();
         (format!("embedded-{major}.{minor}"), embedded(version))
     }));
+    named.push((VIRTUAL.to_owned(), vec![Kind::Imagined(NEWEST)]));
     let newest_real = binaries.last().map(name);
     let is_wanted = |index: usize, name: &String| match wanted {
         "all" => true,
-        "" => index + 1 == binaries.len() + IMITATED.len() || newest_real.as_ref() == Some(name),
+        "" => index + 1 >= binaries.len() + IMITATED.len() || newest_real.as_ref() == Some(name),
         wanted => name == wanted,
     };
     let known = named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
@@ -337,32 +380,66 @@ fn play_all<A: Adapter>(
 ) -> Result<Vec<Row>, String> {
     let internal = Internal::open(adapter, deployment)?;
     let facts = internal.facts()?;
+    let compressed_before = internal.compressed()?;
+    let of = |file: &File, test: &Test| facts.obstacle(file, test).map(|it| it.to_string());
+    let place = (deployment.name.as_str(), adapter.name());
+    let rows = play_each(place, files, TIMES, of, |file, test| internal.play(file, test));
+    let has_passed = rows.iter().any(|row| row.verdict == Verdict::Passed);
+    if has_passed && compressed_before.is_some() && internal.compressed()? == compressed_before {
+        return Err("it has read nothing that was compressed".to_owned());
+    }
+    Ok(rows)
+}
+
+/// Plays all tests in virtual time, in which none is late by chance; an error is one of the
+/// deployment.
+fn imagine_all(
+    version: ServerVersion,
+    deployment: &Deployment,
+    files: &[&Loaded],
+) -> Result<Vec<Row>, String> {
+    let imagined = Imagined::open(version, deployment)?;
+    let of = |file: &File, test: &Test| {
+        let obstacle = imagined.facts().obstacle(file, test).map(|it| it.to_string());
+        obstacle.or_else(|| perform::virtual_obstacle(file, test).map(str::to_owned))
+    };
+    let place = (deployment.name.as_str(), perform::VIRTUAL);
+    Ok(play_each(place, files, 1, of, |file, test| imagined.play(file, test)))
+}
+
+/// Plays each test that can be played: so many times at most, if it has times of its own.
+fn play_each(
+    (server, runtime): (&str, &str),
+    files: &[&Loaded],
+    times: usize,
+    obstacle: impl Fn(&File, &Test) -> Option<String>,
+    play: impl Fn(&File, &Test) -> Result<(), Fault>,
+) -> Vec<Row> {
     let mut rows = Vec::new();
     for loaded in files {
         let Some(file) = loaded.file.as_ref().ok().filter(|_| loaded.suite != INVALID) else {
             continue;
         };
         let has_to_fail = loaded.suite == FAILING;
-        let times = if loaded.has_times && !has_to_fail { TIMES } else { 1 };
+        let times = if loaded.has_times && !has_to_fail { times } else { 1 };
         for test in &file.tests {
-            let play = || verdict(internal.play(file, test), has_to_fail);
-            let verdict = match facts.obstacle(file, test) {
-                Some(obstacle) => Verdict::CannotRun(obstacle.to_string()),
+            let verdict = match obstacle(file, test) {
+                Some(obstacle) => Verdict::CannotRun(obstacle),
                 None => match play::needs(file, test) {
                     needs if !needs.is_empty() => Verdict::Needs(needs),
-                    _ => best_of(times, play),
+                    _ => best_of(times, || verdict(play(file, test), has_to_fail)),
                 },
             };
             rows.push(Row {
                 suite: loaded.suite.clone(),
-                server: deployment.name.clone(),
-                runtime: adapter.name().to_owned(),
+                server: server.to_owned(),
+                runtime: runtime.to_owned(),
                 test: format!("{}: {}", loaded.name, test.description),
                 verdict,
             });
         }
     }
-    Ok(rows)
+    rows
 }
 
 /// Plays until a test has passed, or so often; returns the last verdict.

@@ -5,23 +5,22 @@
 //! played with one runtime, on the newest servers that there are; with every runtime, on all of
 //! them, if `SDAM_UNIFIED` is `all`. `UPDATE_PAGE=1` plays as much, and rewrites the table. Both
 //! take `SDAM_UNIFIED_SUITE`, `SDAM_UNIFIED_SERVER` and `SDAM_UNIFIED_RUNTIME`, for a part of it,
-//! as the tool has them as options.
+//! as the tool has them as options. `SDAM_UNIFIED_COMPRESSOR` names what clients compress with: all
+//! that passes without has to pass with it.
 
 use std::env;
 use std::error::Error;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use sdam_conformance::mongod::Availability;
 use sdam_conformance::unified::run::{Runner, load, servers};
-use sdam_conformance::unified::{Kept, Report, Verdict};
+use sdam_conformance::unified::{Kept, Report, Table, Verdict};
 
 /// The environment variable that names the folder.
 const FOLDER: &str = "SDAM_SPECIFICATIONS";
 
-/// The lines around the tables of the page.
-const BEGIN: &str = "<!-- The tables of results: UPDATE_PAGE=1 rewrites them. -->\n";
-const END: &str = "<!-- The end of the tables. -->\n";
+/// The environment variable that names a compressor.
+const COMPRESSOR: &str = "SDAM_UNIFIED_COMPRESSOR";
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -48,6 +47,10 @@ fn play(folder: &Path, all: bool) -> Result<Report, Box<dyn Error>> {
         Some(runtime) => Runner::all().only(&runtime)?,
         None if all => Runner::all(),
         None => Runner::all().in_turn(),
+    };
+    let runner = match chosen(COMPRESSOR) {
+        Some(compressor) => runner.with_compressor(&compressor)?,
+        None => runner,
     };
     Ok(runner.run(&files, &servers))
 }
@@ -77,22 +80,20 @@ fn no_run_is_worse_than_the_table() -> Result<(), Box<dyn Error>> {
         return Ok(());
     };
     let is_update = is("UPDATE_PAGE", "1");
+    assert!(!is_update || chosen(COMPRESSOR).is_none(), "the table is of runs without compression");
     let report = play(Path::new(&folder), is_update || is("SDAM_UNIFIED", "all"))?;
     println!("{report}");
-    let page = fs::read_to_string(path("UNIFIED.md"))?;
-    let (before, rest) = page.split_once(BEGIN).ok_or("UNIFIED.md has lost its tables")?;
-    let (_, after) = rest.split_once(END).ok_or("the tables of UNIFIED.md have no end")?;
-    let kept = fs::read_to_string(path("unified.json"))?;
-    let mut kept: Kept = serde_json::from_str(&kept)?;
-    if is_update {
-        let run = Kept::of(&report);
-        match is_whole() {
-            true => kept = run,
-            false => kept.update(run),
-        }
-        fs::write(path("UNIFIED.md"), [before, BEGIN, &kept.page(), END, after].concat())?;
-        fs::write(path("unified.json"), serde_json::to_string_pretty(&kept)? + "\n")?;
-    }
+    let table = Table::of_folder(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let kept = match is_update {
+        true => table.update(|kept| {
+            let run = Kept::of(&report);
+            match is_whole() {
+                true => *kept = run,
+                false => kept.update(run),
+            }
+        })?,
+        false => table.read()?,
+    };
     let lost = kept.lost(&report);
     assert!(lost.is_empty(), "passed once, and pass no more:\n{}", lost.join("\n"));
     assert!(!report.has_failures(), "tests fail; the report above says how");

@@ -119,8 +119,10 @@ impl Network {
     }
 
     /// Adds a client on a machine of its own, with a path to each of so many members.
-    pub(super) fn join(&mut self, members: usize, mut random: Random) {
-        self.paths.push((0..members).map(|_| Path::new(&mut random)).collect());
+    /// Without a distance, those are drawn.
+    pub(super) fn join(&mut self, members: usize, distance: Option<Duration>, mut random: Random) {
+        let paths = (0..members).map(|_| Path::new(&mut random).at(distance));
+        self.paths.push(paths.collect());
         self.randoms.push(random);
     }
 

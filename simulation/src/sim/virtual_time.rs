@@ -135,6 +135,8 @@ pub struct Simulation {
     executor: Executor,
     log: Log,
     random: Random,
+    /// The least time of a packet, if that is not drawn.
+    latency: Option<Duration>,
     /// The number of commands that were run at members.
     commands: u64,
 }
@@ -179,8 +181,26 @@ impl Simulation {
             log: Log::default(),
             random,
             clock,
+            latency: None,
             commands: 0,
         })
+    }
+
+    /// Sets how long a packet takes one way between a member and a client that is created from now
+    /// on: so long, and twice that at most. By default, both lie between 0.1 ms and 60 ms.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use sdam_simulation::virtual_time::Simulation;
+    ///
+    /// let simulation = Simulation::new(7).with_latency(Duration::from_micros(100));
+    /// # let _ = simulation;
+    /// ```
+    #[must_use]
+    pub const fn with_latency(mut self, latency: Duration) -> Self {
+        self.latency = Some(latency);
+        self
     }
 
     /// Returns a connection string that names all members.
@@ -213,7 +233,7 @@ impl Simulation {
         let nonces = self.random.fork();
         let runtime = Virtual::new(&options, Arc::clone(&desk), Unobserved, nonces)?;
         let host = Host::new(Arc::new(options), self.random.bits(), runtime);
-        self.network.join(self.addresses.len(), self.random.fork());
+        self.network.join(self.addresses.len(), self.latency, self.random.fork());
         self.peers.push(Peer {
             host: Arc::downgrade(&host),
             events: host.subscribe(),
@@ -321,6 +341,28 @@ impl Simulation {
         self.executor.len() == 0
     }
 
+    /// Lets the next thing happen if it is due before so much time has passed, and else lets that
+    /// time pass; returns whether anything has happened.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use sdam_simulation::virtual_time::Simulation;
+    ///
+    /// let mut simulation = Simulation::new(7);
+    /// assert!(simulation.step(Duration::from_secs(30)), "members begin to talk");
+    /// assert!(simulation.time().elapsed() < Duration::from_secs(30));
+    /// ```
+    pub fn step(&mut self, limit: Duration) -> bool {
+        let until = self.network.now + limit;
+        self.settle();
+        let has_happened = self.happen_next(until);
+        if !has_happened {
+            self.set_time(until);
+        }
+        has_happened
+    }
+
     /// Returns what has happened so far, in the order of time: what was injected, what clients have
     /// found out, and what tasks have written.
     pub fn log(&self) -> Vec<String> {
@@ -334,25 +376,28 @@ impl Simulation {
 
     fn run_while(&mut self, until: Instant, goes_on: impl Fn(&Self) -> bool) {
         self.settle();
-        while goes_on(self) {
-            let event = self.network.events.next_at();
-            let alarm = self.peers.iter().filter_map(|peer| peer.alarm).min();
-            let next = event.into_iter().chain(alarm).chain(self.cluster_deadline).min();
-            let Some(at) = next.filter(|at| *at <= until) else { return };
-            self.set_time(at.max(self.network.now));
-            if event == Some(at) {
-                self.network.events.pop().into_iter().for_each(|event| self.happen(event));
-            } else if self.cluster_deadline == Some(at) {
-                self.run_cluster(Machine::tick);
-            } else {
-                for peer in self.peers.iter_mut().filter(|it| it.alarm.is_some_and(|due| due <= at))
-                {
-                    peer.alarm = None;
-                    peer.host.upgrade().into_iter().for_each(|host| host.ring());
-                }
+        while goes_on(self) && self.happen_next(until) {}
+    }
+
+    /// Lets the next thing happen, if it is due by then; returns whether it was.
+    fn happen_next(&mut self, until: Instant) -> bool {
+        let event = self.network.events.next_at();
+        let alarm = self.peers.iter().filter_map(|peer| peer.alarm).min();
+        let next = event.into_iter().chain(alarm).chain(self.cluster_deadline).min();
+        let Some(at) = next.filter(|at| *at <= until) else { return false };
+        self.set_time(at.max(self.network.now));
+        if event == Some(at) {
+            self.network.events.pop().into_iter().for_each(|event| self.happen(event));
+        } else if self.cluster_deadline == Some(at) {
+            self.run_cluster(Machine::tick);
+        } else {
+            for peer in self.peers.iter_mut().filter(|it| it.alarm.is_some_and(|due| due <= at)) {
+                peer.alarm = None;
+                peer.host.upgrade().into_iter().for_each(|host| host.ring());
             }
-            self.settle();
         }
+        self.settle();
+        true
     }
 
     fn happen(&mut self, event: Event) {

@@ -92,6 +92,28 @@ fn a_fail_point_loses_the_reply_of_a_write_that_is_done() {
     }
 }
 
+/// As with real servers, the fail point strikes where a write is done, and not where it is answered
+/// again: each of several writes fails once.
+#[test]
+fn a_fail_point_does_not_strike_a_write_that_comes_again() {
+    let (mut world, connection) = client();
+    insert(&mut world, connection, vec![doc! { "_id": 1, "a": 0 }]);
+    let point = doc! {
+        "configureFailPoint": "onPrimaryTransactionalWrite", "mode": { "times": 2 },
+        "$db": "admin",
+    };
+    must(&mut world, connection, point);
+    for number in [1, 2] {
+        let writer = world.connect(world.primary().unwrap());
+        super::send(&mut world, writer, &numbered(increment(), number));
+        assert!(world.is_closed(writer), "{number}");
+        let again = must(&mut world, connection, numbered(increment(), number));
+        assert!(again.contains_key("retriedStmtIds"), "{again}");
+    }
+    must(&mut world, connection, numbered(increment(), 3));
+    assert_eq!(all(&mut world, connection), [doc! { "_id": 1, "a": 3 }]);
+}
+
 #[test]
 fn a_write_to_many_has_no_number() {
     let (mut world, connection) = client();

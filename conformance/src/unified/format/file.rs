@@ -36,7 +36,7 @@ pub struct Test {
     pub description: String,
     /// Further requirements, of which a deployment must meet one, if there are any.
     pub requirements: Vec<Requirement>,
-    /// The reason why nobody runs it.
+    /// The reason why it is skipped.
     pub skip_reason: Option<String>,
     /// The operations, in order.
     pub operations: Vec<Operation>,

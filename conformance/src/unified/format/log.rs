@@ -50,7 +50,7 @@ pub enum Level {
     Info,
     /// Details for developers.
     Debug,
-    /// Details that nobody usually wants to know.
+    /// Details that are seldom of interest.
     Trace,
 }
 

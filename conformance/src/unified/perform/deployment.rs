@@ -18,6 +18,9 @@ use crate::unified::play::{Broken, Fault, OpenClient};
 /// The option that says how often servers are checked.
 const HEARTBEAT_FREQUENCY: &str = "heartbeatFrequencyMS";
 
+/// The option that names compressors.
+const COMPRESSORS: &str = "compressors";
+
 /// A deployment, which ends when this is dropped.
 pub struct Deployment {
     /// Its name in reports.
@@ -36,6 +39,9 @@ pub struct Deployment {
     pub(super) login: Option<(String, String)>,
     /// Options of connection strings.
     pub(super) options: Vec<(String, String)>,
+    /// The compressor of the clients that are tested, if they are to have one: not that of the
+    /// runner's own.
+    pub(super) compressor: Option<String>,
     /// The servers, which end with it.
     pub(super) _servers: Box<dyn Any + Send + Sync>,
 }
@@ -69,7 +75,7 @@ pub enum Obstacle {
     Encryption,
     /// It needs a deployment without servers of its own.
     Serverless,
-    /// Its file says that nobody runs it.
+    /// Its file says that it is skipped.
     Skipped,
     /// Its deployment has one member, and it is about several.
     Members,
@@ -89,7 +95,7 @@ impl fmt::Display for Obstacle {
             Self::Parameters => "it needs other parameters of the server",
             Self::Encryption => "it needs client-side encryption",
             Self::Serverless => "it needs a serverless deployment",
-            Self::Skipped => "its file says that nobody runs it",
+            Self::Skipped => "its file says that it is skipped",
             Self::Members => "it is about several members",
             Self::Contradiction(reason) => return write!(f, "of the test: {reason}"),
             Self::Defect(defect) => return write!(f, "of the server: {defect}"),
@@ -98,6 +104,13 @@ impl fmt::Display for Obstacle {
 }
 
 impl Deployment {
+    /// Has the clients that are tested compress what they send, with this compressor.
+    #[must_use]
+    pub fn with_compressor(mut self, compressor: Option<&str>) -> Self {
+        self.compressor = compressor.map(str::to_owned);
+        self
+    }
+
     /// Returns the connection string of the runner's own client.
     pub(super) fn internal_uri(&self) -> String {
         let hosts = match self.topology {
@@ -127,6 +140,7 @@ impl Deployment {
             |reason: String| Fault::from(Broken::new(format!("client {}", client.name), reason));
         let refused = |error: OptionsError| super::refused(&client.name, error);
         let mut options = self.options.clone();
+        options.extend(self.compressor.iter().map(|name| (COMPRESSORS.to_owned(), name.clone())));
         for (name, value) in &client.uri_options {
             options.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
             let values = texts(name, value).map_err(broken)?;

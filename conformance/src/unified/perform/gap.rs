@@ -3,8 +3,9 @@
 use crate::unified::format::Test;
 
 /// The gaps, by parts of the texts of the operations that fall into them.
-const GAPS: [(&str, &str); 3] = [
+const GAPS: [(&str, &str); 4] = [
     ("SearchIndex", "it does not know the commands of indexes for searches"),
+    ("replSetFreeze", "it does not know replSetFreeze"),
     ("$where", "it runs no JavaScript"),
     ("$collStats", "its $collStats does not tell how a collection was created"),
 ];

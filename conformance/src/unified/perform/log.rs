@@ -16,7 +16,7 @@ use crate::unified::play::Logged;
 /// The maximum length of documents in messages, in code points.
 const LONGEST_DOCUMENT: usize = 100_000;
 
-/// The messages of a client that nobody has read yet.
+/// The messages of a client that were not read yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log(Arc<Mutex<State>>);
 
@@ -87,7 +87,7 @@ impl Subscriber for Collector {
         }
     }
 
-    // Nobody opens spans.
+    // No span is ever opened.
     fn new_span(&self, _: &Attributes<'_>) -> Id {
         Id::from_u64(1)
     }

@@ -8,23 +8,25 @@ mod alarm;
 mod aside;
 mod bulk;
 mod call;
+mod compression;
 mod crud;
 mod defect;
 mod deployment;
 mod gap;
+mod imagined;
 mod log;
 mod oddity;
 mod operate;
+mod scene;
 mod search;
 mod servers;
 mod spans;
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
 use std::iter::repeat;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant as Clock};
+use std::time::Duration;
 
 use bson::Document;
 use sdam_core::config::Options;
@@ -33,8 +35,7 @@ use sdam_core::session::SessionOptions;
 use sdam_core::time::Instant;
 use sdam_core::topology::{EventKind, Topics};
 use sdam_driver::ClientSession;
-use sdam_host::{Client, Events};
-use tracing::dispatcher::with_default;
+use sdam_host::{Client, Events, Runtime};
 
 use crate::adapter::Adapter;
 use crate::spec::Difference;
@@ -43,11 +44,12 @@ use crate::unified::play::{
     Action, Broken, Ended, Failed, Fault, Input, Logged, OpenClient, Play, Token, Traced,
 };
 
-use alarm::Alarm;
 use aside::Aside;
 pub use deployment::{Deployment, Facts, Obstacle};
+pub use imagined::{Imagined, RUNTIME as VIRTUAL, obstacle as virtual_obstacle};
 use log::Log;
 use operate::Cursors;
+use scene::{Actual, Scene};
 pub use servers::{Kind, StartError, start};
 use spans::Spans;
 
@@ -93,39 +95,47 @@ impl<'a, A: Adapter> Internal<'a, A> {
         self.adapter.block_on(Facts::ask(&self.client, self.deployment))
     }
 
+    /// Asks how many bytes of messages of the compressor a server has read; `None` if tests use
+    /// none, or the deployment has none.
+    ///
+    /// # Errors
+    ///
+    /// Says why there is no answer.
+    pub fn compressed(&self) -> Result<Option<i64>, String> {
+        let compressor = self.deployment.compressor.as_deref();
+        let Some(compressor) = compressor.filter(|_| !self.deployment.is_embedded) else {
+            return Ok(None);
+        };
+        self.adapter.block_on(compression::bytes_read(&self.client, compressor)).map(Some)
+    }
+
     /// Plays a test.
     ///
     /// # Errors
     ///
     /// Returns what made it fail.
     pub fn play(&self, file: &File, test: &Test) -> Result<(), Fault> {
-        let stage = Stage {
-            internal: self,
-            began: Clock::now(),
-            alarm: Alarm::start(),
-            clients: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            cursors: Cursors::default(),
-            calls: Vec::new(),
-        };
-        stage.play(Play::new(file, test))
+        let scene = Actual::begin(self.adapter);
+        Stage::new(scene, self.deployment, &self.client, &self.mongos).play(file, test)
     }
 }
 
 /// The clients of one test, and the calls that are under way.
-struct Stage<'a, A: Adapter> {
-    internal: &'a Internal<'a, A>,
-    began: Clock,
-    alarm: Alarm,
-    clients: BTreeMap<String, Opened<A>>,
-    sessions: BTreeMap<String, ClientSession<A::Runtime>>,
-    cursors: Cursors<A::Runtime>,
+struct Stage<'a, S: Scene> {
+    scene: S,
+    deployment: &'a Deployment,
+    /// The runner's own client, and those of each mongos.
+    internal: &'a Client<S::Runtime>,
+    mongos: &'a [Client<S::Runtime>],
+    clients: BTreeMap<String, Opened<S::Runtime>>,
+    sessions: BTreeMap<String, ClientSession<S::Runtime>>,
+    cursors: Cursors<S::Runtime>,
     calls: Vec<(Token, Aside<CallResult>)>,
 }
 
 /// A client, and what it tells: without commands from the very first event on, and its commands.
-struct Opened<A: Adapter> {
-    client: sdam_driver::Client<A::Runtime>,
+struct Opened<R: Runtime> {
+    client: sdam_driver::Client<R>,
     events: [Events; 2],
     log: Log,
     spans: Spans,
@@ -139,12 +149,31 @@ enum News {
     Ended(Token, CallResult),
 }
 
-impl<A: Adapter> Stage<'_, A> {
-    fn now(&self) -> Instant {
-        Instant::ZERO + self.began.elapsed()
+impl<'a, S: Scene> Stage<'a, S> {
+    fn new(
+        scene: S,
+        deployment: &'a Deployment,
+        internal: &'a Client<S::Runtime>,
+        mongos: &'a [Client<S::Runtime>],
+    ) -> Self {
+        Self {
+            scene,
+            deployment,
+            internal,
+            mongos,
+            clients: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            cursors: Cursors::default(),
+            calls: Vec::new(),
+        }
     }
 
-    fn play(mut self, mut play: Play) -> Result<(), Fault> {
+    fn now(&self) -> Instant {
+        self.scene.now()
+    }
+
+    fn play(mut self, file: &File, test: &Test) -> Result<(), Fault> {
+        let mut play = Play::new(file, test);
         let (mut out, mut opened, mut started) = (Vec::new(), Vec::new(), Vec::new());
         play.tick(self.now().into(), &mut out);
         loop {
@@ -170,7 +199,7 @@ impl<A: Adapter> Stage<'_, A> {
                 continue;
             }
             let news = self.next(play.deadline());
-            if self.began.elapsed() > LIMIT {
+            if self.now() > Instant::ZERO + LIMIT {
                 let reason = format!("it has not ended within {} s", LIMIT.as_secs());
                 return Err(Broken::new("the test", reason).into());
             }
@@ -204,22 +233,12 @@ impl<A: Adapter> Stage<'_, A> {
     /// Opens a client; returns its name, and what came of it.
     fn open(&mut self, client: OpenClient) -> (String, Result<(), Fault>) {
         let (log, spans) = (Log::default(), Spans::default());
-        let opened = self.internal.deployment.options(&client).and_then(|options| {
-            let adapter = self.internal.adapter;
-            let opened = match (client.spans, client.log_messages.is_empty()) {
-                (Some(with_commands), _) => {
-                    adapter.traced_client(options, Spans::settings(with_commands), spans.clone())
-                }
-                (None, true) => adapter.client(options),
-                (None, false) => with_default(&log.collector(&client.log_messages), || {
-                    adapter.logging_client(options, Log::settings())
-                }),
-            };
-            let (opened, events) = opened.map_err(|error| refused(&client.name, error))?;
-            Ok((opened, events))
+        let opened = self.deployment.options(&client).and_then(|options| {
+            let opened = self.scene.open(options, &client, (&log, &spans));
+            opened.map_err(|error| refused(&client.name, error))
         });
         let opened = opened.map(|(opened, events)| {
-            // Nobody has run a command yet.
+            // No command was run yet.
             let commands = opened.subscribe_to(Topics::COMMANDS);
             let events = [events, commands];
             let client_of = sdam_driver::Client::new(opened);
@@ -255,17 +274,17 @@ impl<A: Adapter> Stage<'_, A> {
         match action {
             Action::Internal(token, command) => {
                 // Clients of several mongos may have had any of them do what this one undoes.
-                let everywhere = command.server.is_some() && !self.internal.mongos.is_empty();
+                let everywhere = command.server.is_some() && !self.mongos.is_empty();
                 let clients = match everywhere {
-                    true => self.internal.mongos.clone(),
-                    false => vec![self.internal.client.clone()],
+                    true => self.mongos.to_vec(),
+                    false => vec![self.internal.clone()],
                 };
                 let call = move || call::internal(clients, everywhere, command);
-                Some((token, self.aside(call)))
+                Some((token, self.scene.aside(call)))
             }
             Action::Run { token, client: name, database, command } => {
                 let client = client(&name)?;
-                Some((token, self.aside(move || call::run(client, database, command))))
+                Some((token, self.scene.aside(move || call::run(client, database, command))))
             }
             Action::Operate(token, operate) => {
                 let (client, cursors) = (driver(&operate.client)?, self.cursors.clone());
@@ -274,43 +293,34 @@ impl<A: Adapter> Stage<'_, A> {
                     None => None,
                 };
                 let call = move || operate::operate(client, session, cursors, *operate);
-                Some((token, self.aside(call)))
+                Some((token, self.scene.aside(call)))
             }
             Action::Session(token, name, call) => {
                 let session = self.sessions.get(&name)?.clone();
-                Some((token, self.aside(move || operate::of_session(session, call))))
+                Some((token, self.scene.aside(move || operate::of_session(session, call))))
             }
             Action::Append { token, client: name, name: library, version, platform } => {
                 let client = client(&name)?;
                 let call = move || call::append(client, library, version, platform);
-                Some((token, self.aside(call)))
+                Some((token, self.scene.aside(call)))
             }
             Action::Close { token, client: name } => {
                 let client = client(&name)?;
-                Some((token, self.aside(move || call::close(client))))
+                Some((token, self.scene.aside(move || call::close(client))))
             }
             Action::Open(_) | Action::Start { .. } | Action::Finished(_) => None,
         }
     }
 
-    /// Begins a call, whose future the thread makes that polls it.
-    fn aside<F: Future<Output = CallResult>>(
-        &self,
-        call: impl FnOnce() -> F + Send + 'static,
-    ) -> Aside<CallResult> {
-        let adapter = Arc::clone(self.internal.adapter);
-        Aside::begin(move || adapter.block_on(call()))
-    }
-
     /// Waits until there is something to tell, or the deadline has passed, or that of the test.
     fn next(&mut self, deadline: Option<Instant>) -> Vec<News> {
-        let due = self.began + LIMIT;
-        let due = deadline.map_or(due, |at| due.min(self.began + at.since_origin()));
-        let internal = self.internal;
-        internal.adapter.block_on(poll_fn(|cx| {
-            let ended = self.poll_calls(cx);
+        let limit = Instant::ZERO + LIMIT;
+        let until = deadline.map_or(limit, |at| limit.min(at));
+        let (clients, calls) = (&mut self.clients, &mut self.calls);
+        self.scene.wait(until, |cx| {
+            let ended = poll_calls(calls, cx);
             let mut news = Vec::new();
-            let opened = self.clients.iter_mut();
+            let opened = clients.iter_mut();
             for (name, events) in
                 opened.flat_map(|(name, it)| it.events.iter_mut().map(move |events| (name, events)))
             {
@@ -318,32 +328,29 @@ impl<A: Adapter> Stage<'_, A> {
                     news.push(News::Told(name.clone(), event.kind));
                 }
             }
-            for (name, opened) in &self.clients {
+            for (name, opened) in &*clients {
                 let spans = opened.spans.take().into_iter();
                 news.extend(spans.map(|span| News::Traced(name.clone(), span)));
                 let messages = opened.log.read(cx).into_iter();
                 news.extend(messages.map(|message| News::Logged(name.clone(), message)));
             }
             news.extend(ended);
-            if !news.is_empty() || Clock::now() > due {
-                return Poll::Ready(news);
-            }
-            self.alarm.set(due, cx.waker());
-            Poll::Pending
-        }))
+            news
+        })
     }
+}
 
-    fn poll_calls(&mut self, cx: &mut Context<'_>) -> Vec<News> {
-        let mut ended = Vec::new();
-        self.calls.retain(|(token, call)| match call.poll(cx) {
-            Poll::Ready(result) => {
-                ended.push(News::Ended(*token, result));
-                false
-            }
-            Poll::Pending => true,
-        });
-        ended
-    }
+/// Returns the calls that have ended.
+fn poll_calls(calls: &mut Vec<(Token, Aside<CallResult>)>, cx: &Context<'_>) -> Vec<News> {
+    let mut ended = Vec::new();
+    calls.retain(|(token, call)| match call.poll(cx) {
+        Poll::Ready(result) => {
+            ended.push(News::Ended(*token, result));
+            false
+        }
+        Poll::Pending => true,
+    });
+    ended
 }
 
 /// Fails if events of a client were dropped because they were not read in time: what a test says of

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 
 use super::deployment::Deployment;
+use super::imagined;
 use crate::adapter::world;
 use crate::forwarder::Forwarder;
 use crate::mongod::{Binary, Config, HarnessError, Options, ReplicaSet, Server, User};
@@ -33,6 +34,8 @@ pub enum Kind {
     Sharded(ServerVersion),
     /// The same behind load balancers: one that leads to both, and one for each.
     LoadBalanced(ServerVersion),
+    /// A replica set in virtual time, which is simulated anew for each test.
+    Imagined(ServerVersion),
 }
 
 /// The reason why a deployment does not start.
@@ -70,6 +73,7 @@ impl Kind {
             Self::Set(binary, members) => of(binary, &format!("set of {members}")),
             Self::Sharded(version) => imitated(*version, "sharded"),
             Self::LoadBalanced(version) => imitated(*version, "load-balanced"),
+            Self::Imagined(version) => imitated(*version, "set of 3"),
         }
     }
 
@@ -119,6 +123,7 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
                 mongos: Vec::new(),
                 login: None,
                 options: vec![("replicaSet".to_owned(), set.set_name().to_owned())],
+                compressor: None,
                 _servers: Box::new(set),
             })
         }
@@ -135,10 +140,12 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
                 hosts,
                 login: None,
                 options: Vec::new(),
+                compressor: None,
                 _servers: Box::new(cluster),
             })
         }
         Kind::LoadBalanced(version) => load_balanced(name, *version),
+        Kind::Imagined(_) => Ok(imagined::deployment(name)),
     }
 }
 
@@ -153,6 +160,7 @@ fn single(name: String, server: Server, login: Option<(String, String)>) -> Depl
         mongos: Vec::new(),
         login,
         options: Vec::new(),
+        compressor: None,
         _servers: Box::new(server),
     }
 }
@@ -174,6 +182,7 @@ fn load_balanced(name: String, version: ServerVersion) -> Result<Deployment, Sta
         mongos,
         login: None,
         options: vec![("loadBalanced".to_owned(), "true".to_owned())],
+        compressor: None,
         _servers: Box::new((cluster, both, each)),
     })
 }

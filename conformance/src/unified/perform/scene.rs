@@ -1,0 +1,108 @@
+//! The surroundings of a test: what makes its clients, where its calls are run, and how its time
+//! passes.
+
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant as Clock;
+
+use sdam_core::config::Options;
+use sdam_core::time::Instant;
+use sdam_host::{Error, Runtime};
+use tracing::dispatcher::with_default;
+
+use super::alarm::Alarm;
+use super::aside::Aside;
+use super::log::Log;
+use super::spans::Spans;
+use super::{CallResult, News};
+use crate::adapter::{Adapter, Subject};
+use crate::unified::play::OpenClient;
+
+/// The surroundings of one test.
+pub(super) trait Scene {
+    /// The runtime of its clients.
+    type Runtime: Runtime;
+
+    /// Returns the time since the test began.
+    fn now(&self) -> Instant;
+
+    /// Makes a client, which tells its log and its spans if the test wants them.
+    fn open(
+        &self,
+        options: Options,
+        client: &OpenClient,
+        told: (&Log, &Spans),
+    ) -> Result<Subject<Self::Runtime>, Error>;
+
+    /// Begins a call, whose future is made where it is polled.
+    fn aside<F>(&self, call: impl FnOnce() -> F + Send + 'static) -> Aside<CallResult>
+    where
+        F: Future<Output = CallResult> + Send + 'static;
+
+    /// Waits until there is news, or until just after that time.
+    fn wait(&self, until: Instant, look: impl FnMut(&mut Context<'_>) -> Vec<News>) -> Vec<News>;
+}
+
+/// The surroundings of a test with a runtime: threads and the clock of the system.
+pub(super) struct Actual<'a, A: Adapter> {
+    adapter: &'a Arc<A>,
+    began: Clock,
+    alarm: Alarm,
+}
+
+impl<'a, A: Adapter> Actual<'a, A> {
+    pub(super) fn begin(adapter: &'a Arc<A>) -> Self {
+        Self { adapter, began: Clock::now(), alarm: Alarm::start() }
+    }
+}
+
+impl<A: Adapter> Scene for Actual<'_, A> {
+    type Runtime = A::Runtime;
+
+    fn now(&self) -> Instant {
+        Instant::ZERO + self.began.elapsed()
+    }
+
+    fn open(
+        &self,
+        options: Options,
+        client: &OpenClient,
+        (log, spans): (&Log, &Spans),
+    ) -> Result<Subject<A::Runtime>, Error> {
+        match (client.spans, client.log_messages.is_empty()) {
+            (Some(with_commands), _) => {
+                self.adapter.traced_client(options, Spans::settings(with_commands), spans.clone())
+            }
+            (None, true) => self.adapter.client(options),
+            (None, false) => with_default(&log.collector(&client.log_messages), || {
+                self.adapter.logging_client(options, Log::settings())
+            }),
+        }
+    }
+
+    /// The thread that polls the future makes it, as it may be blocked meanwhile.
+    fn aside<F>(&self, call: impl FnOnce() -> F + Send + 'static) -> Aside<CallResult>
+    where
+        F: Future<Output = CallResult> + Send + 'static,
+    {
+        let adapter = Arc::clone(self.adapter);
+        Aside::begin(move || adapter.block_on(call()))
+    }
+
+    fn wait(
+        &self,
+        until: Instant,
+        mut look: impl FnMut(&mut Context<'_>) -> Vec<News>,
+    ) -> Vec<News> {
+        let until = self.began + until.since_origin();
+        self.adapter.block_on(poll_fn(|cx| {
+            let news = look(cx);
+            if !news.is_empty() || Clock::now() > until {
+                return Poll::Ready(news);
+            }
+            self.alarm.set(until, cx.waker());
+            Poll::Pending
+        }))
+    }
+}

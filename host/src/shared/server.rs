@@ -392,7 +392,7 @@ impl<R: Runtime> Server<R> {
         self.handle(Input::Established { connection, outcome: Ok(established) });
     }
 
-    /// The next step of a handshake is asked for.
+    /// A command of a login is sent.
     pub(crate) fn asked(&self, connection: ConnectionId) {
         // Only timeoutMS makes a difference there.
         if self.shared.options.timeout().is_some() {

@@ -128,7 +128,7 @@ impl<R: Runtime> PendingConnection<R> {
         Progress::of_connection(Weak::clone(&self.server), self.connection)
     }
 
-    /// The next step of the handshake is asked for.
+    /// A command of the login is sent.
     pub(crate) fn asked(&self) {
         if let Some(server) = self.server.upgrade() {
             server.asked(self.connection);

@@ -248,7 +248,7 @@ impl Handshake {
     }
 
     /// Returns the latest `$clusterTime` of the replies. It is for use once the handshake has
-    /// succeeded: before that, nobody knows who the server is.
+    /// succeeded: before that, the server may be another one than it claims to be.
     ///
     /// "Drivers MUST examine all non-SDAM responses from the server commands" (Driver Sessions,
     /// "Receiving the current cluster time"), so that the first command carries one already.

@@ -5,7 +5,7 @@
 
 #[cfg(feature = "tokio")]
 #[doc(inline)]
-pub use sdam_tokio::{CheckedOut, Client, ClientBuilder, SelectedServer};
+pub use sdam_tokio::{CheckedOut, Client, ClientBuilder, Registry, SelectedServer};
 
 #[doc(inline)]
 pub use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};

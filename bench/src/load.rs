@@ -75,7 +75,7 @@ impl Load {
 }
 
 /// The CPU time of all threads of this process so far.
-fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let [seconds, nanoseconds] =
         [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).expect("time is positive"));

@@ -36,14 +36,19 @@ pub fn print(title: &str, competitors: &[String], samples: &[Vec<Sample>]) {
 }
 
 /// The least, the middle and the most of some figures; of none, not a number.
-struct Spread {
-    min: f64,
-    median: f64,
-    max: f64,
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    /// The least.
+    pub min: f64,
+    /// The middle, or the mean of both.
+    pub median: f64,
+    /// The most.
+    pub max: f64,
 }
 
 impl Spread {
-    fn of(figures: impl Iterator<Item = f64>) -> Self {
+    /// Sorts them.
+    pub fn of(figures: impl Iterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = figures.collect();
         sorted.sort_by(f64::total_cmp);
         let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);

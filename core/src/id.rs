@@ -59,6 +59,16 @@ impl Generation {
     pub(crate) const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
+
+    /// Counts from the beginning of `other`, which was before this.
+    pub(crate) const fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Counts from the beginning that `other` counts from.
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
 }
 
 /// An operation that waits for a server or a connection; chosen by the caller, who never uses one

@@ -19,16 +19,17 @@ use crate::credentials::sources::{CredentialSources, Provider};
 use crate::dial::Connector;
 use crate::dns::{Records, Resolver, complete};
 use crate::reactor::Reactor;
+use crate::registry::Registry;
 use crate::runtime::Runtime;
 use crate::shared::Host;
-use crate::shared::alarm::Deadlines;
+use crate::shared::alarm::{Deadlines, Timekeeper};
 use crate::shared::recording::Recording;
 use crate::shared::subscription::Events;
 use crate::siblings;
 use crate::socket_runtime::SocketRuntime;
 use crate::spans::{Spans, Tracer};
 use crate::streams::Streams;
-use crate::system;
+use crate::system::{self, WallClock};
 
 /// The settings of a client before it is made, whatever the runtime.
 #[derive(Clone)]
@@ -54,6 +55,8 @@ pub struct Settings {
     pub tracer: Option<Arc<dyn Tracer>>,
     /// The settings of spans, in place of those of the environment.
     pub spans: Option<SpanSettings>,
+    /// True if the application opens streams in a way of its own.
+    pub dials: bool,
     /// The seed of the client's random numbers, in place of one from the operating system.
     pub seed: Option<u64>,
     /// The application's own configuration of TLS.
@@ -77,6 +80,7 @@ impl Settings {
             log: None,
             tracer: None,
             spans: None,
+            dials: false,
             seed: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -131,6 +135,7 @@ impl Settings {
             return Err(ClientError::TlsUnsupported);
         }
         let seed = self.drawn_seed()?;
+        let shares = self.shares();
         let streams = Streams {
             connector: Connector::new(&self.options)?,
             #[cfg(feature = "tls")]
@@ -150,7 +155,18 @@ impl Settings {
             log: self.log.unwrap_or_else(system::log_settings),
             spans: Spans::choose(self.tracer, self.spans),
             finding: self.finding,
+            shares,
         })
+    }
+
+    /// Returns whether the monitors are those that other clients with these options have.
+    fn shares(&self) -> bool {
+        #[cfg(feature = "tls")]
+        let own_tls = self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        let own_tls = false;
+        let own_records = self.options.srv().is_some() && !matches!(self.records, Records::System);
+        !self.dials && !own_tls && !own_records && self.recording.is_none()
     }
 }
 
@@ -173,6 +189,8 @@ pub struct Blueprint {
     log: LogSettings,
     spans: Option<Spans>,
     finding: Option<Verdict>,
+    /// True if its monitors may be those of other clients with the same options.
+    shares: bool,
 }
 
 impl Blueprint {
@@ -196,26 +214,24 @@ impl Blueprint {
             log: self.log.clone(),
             spans: self.spans.clone(),
             finding: None,
+            shares: false,
         }
     }
 
     /// Makes a client whose tasks `reactor` runs, with a subscription that misses no event of these
-    /// topics.
+    /// topics. If it can share monitors of the registry, the tasks run where those do.
     pub fn client<R: Reactor>(
         &self,
         reactor: R,
         topics: Topics,
+        registry: Option<&Registry<R>>,
     ) -> (Client<SocketRuntime<R>>, Events) {
-        let (deadlines, timekeeper) = Deadlines::new();
-        let runtime = SocketRuntime {
-            reactor,
-            deadlines,
-            streams: Arc::clone(&self.streams),
-            records: self.records.clone(),
-            provider: Arc::clone(&self.provider),
-            origin: system::wall_clock_origin(),
-        };
-        let host = Host::new(Arc::clone(&self.options), self.seed, runtime);
+        let sharing = registry.and_then(|registry| self.share(&reactor, registry));
+        let shares = sharing.is_some();
+        let (host, timekeeper) = sharing.unwrap_or_else(|| {
+            let (runtime, timekeeper) = self.runtime(reactor, system::wall_clock_origin());
+            (Host::new(Arc::clone(&self.options), self.seed, runtime), timekeeper)
+        });
         let events = host.subscribe_to(topics);
         if self.metrics {
             host.count();
@@ -225,14 +241,58 @@ impl Blueprint {
             host.trace(spans);
         }
         self.recording.iter().for_each(|recording| host.record(recording));
-        let many = siblings::note(&host);
+        // Those who share are as many as they like.
+        let many = if shares { None } else { siblings::note(&host) };
         host.announce(self.finding.iter().cloned().chain(many));
-        // Nothing has happened yet: the first deadline opens the topology.
-        let (reactor, clock) = (host.runtime().reactor(), host.runtime().reactor().clone());
-        let keep_time = timekeeper.run(Arc::downgrade(&host), move |at| clock.sleep_until(at));
-        reactor.spawn(while_alive(Arc::downgrade(&host), keep_time));
+        keep_time(&host, timekeeper);
         (Client::from_host(host), events)
     }
+
+    /// Makes a host that shares the monitors of another one, if it can.
+    fn share<R: Reactor>(
+        &self,
+        reactor: &R,
+        registry: &Registry<R>,
+    ) -> Option<(Arc<Host<SocketRuntime<R>>>, Timekeeper)> {
+        let lead = || {
+            let (runtime, timekeeper) = self.runtime(reactor.clone(), system::wall_clock_origin());
+            let options = Arc::new(self.options.without_credential());
+            // Another seed, as its topology is another one.
+            let leader = Host::for_sharing(options, !self.seed, runtime);
+            keep_time(&leader, timekeeper);
+            leader
+        };
+        let mut timekeeper = None;
+        let follow = |leader: Arc<Host<SocketRuntime<R>>>| {
+            let SocketRuntime { reactor, origin, .. } = leader.runtime();
+            let (runtime, keeper) = self.runtime(reactor.clone(), *origin);
+            timekeeper = Some(keeper);
+            Host::sharing(leader, Arc::clone(&self.options), self.seed, runtime).ok()
+        };
+        let host = self.shares.then(|| registry.share(&self.options, lead, follow)).flatten()?;
+        Some((host, timekeeper?))
+    }
+
+    fn runtime<R: Reactor>(&self, reactor: R, origin: WallClock) -> (SocketRuntime<R>, Timekeeper) {
+        let (deadlines, timekeeper) = Deadlines::new();
+        let runtime = SocketRuntime {
+            reactor,
+            deadlines,
+            streams: Arc::clone(&self.streams),
+            records: self.records.clone(),
+            provider: Arc::clone(&self.provider),
+            origin,
+        };
+        (runtime, timekeeper)
+    }
+}
+
+/// Has a task keep the time of a host. Nothing has happened yet: the first deadline opens the
+/// topology.
+fn keep_time<R: Reactor>(host: &Arc<Host<SocketRuntime<R>>>, timekeeper: Timekeeper) {
+    let (reactor, clock) = (host.runtime().reactor(), host.runtime().reactor().clone());
+    let keep_time = timekeeper.run(Arc::downgrade(host), move |at| clock.sleep_until(at));
+    reactor.spawn(while_alive(Arc::downgrade(host), keep_time));
 }
 
 /// Keeps time until the client is dropped; check-outs may live longer, but need no time.

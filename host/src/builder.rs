@@ -19,6 +19,7 @@ use crate::credentials::sources::CredentialSources;
 use crate::dns::{Records, Resolver};
 use crate::error::Error;
 use crate::reactor::{CurrentReactor, DialWith};
+use crate::registry::Registry;
 use crate::shared::recording::Recording;
 use crate::shared::subscription::Events;
 use crate::socket_runtime::SocketRuntime;
@@ -45,12 +46,13 @@ use crate::spans::Tracer;
 pub struct ClientBuilder<R: CurrentReactor> {
     settings: Settings,
     setup: R::Setup,
+    registry: Option<Registry<R>>,
 }
 
 impl<R: CurrentReactor> ClientBuilder<R> {
     /// Starts with what the runtime is to be set up with; [`Client::builder`] does without.
     pub fn with_setup(options: Options, setup: R::Setup) -> Self {
-        Self { settings: Settings::new(options), setup }
+        Self { settings: Settings::new(options), setup, registry: None }
     }
 
     /// Has the byte streams to servers opened by `dialer`, in place of sockets: by a `Dialer` of
@@ -60,6 +62,14 @@ impl<R: CurrentReactor> ClientBuilder<R> {
         R: DialWith<D>,
     {
         R::dial_with(&mut self.setup, dialer);
+        self.settings.dials = true;
+        self
+    }
+
+    /// Has the client share the monitors of `registry` with other clients of the same deployment;
+    /// [`Registry`] says which.
+    pub fn registry(mut self, registry: &Registry<R>) -> Self {
+        self.registry = Some(registry.clone());
         self
     }
 
@@ -200,7 +210,8 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     /// Fails as [`Client::new`] does.
     pub fn build_with_events(self) -> Result<(Client<SocketRuntime<R>>, Events), Error> {
         let (reactor, topics) = (R::current(self.setup)?, self.settings.topics);
-        Ok(self.settings.blueprint()?.client(reactor, topics))
+        let blueprint = self.settings.blueprint()?;
+        Ok(blueprint.client(reactor, topics, self.registry.as_ref()))
     }
 
     /// Looks up the servers if they are named in DNS (`mongodb+srv://`), and creates the client;

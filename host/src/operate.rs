@@ -37,7 +37,7 @@ use crate::selected_server::SelectedServer;
 use crate::session::{ClientSession, take_session};
 use crate::shared::log::SelectionLogger;
 use crate::shared::sleep::sleep_until;
-use crate::shared::topology::Deferred;
+use crate::shared::topology::{Deferred, Driver};
 use crate::shared::{Host, View};
 use crate::spans::OperationSpan;
 use crate::sync::atomic::Ordering;
@@ -916,7 +916,7 @@ impl<R: Runtime> Host<R> {
 
     /// Waits until the view has changed, or a scan is over; whoever gives up drops it.
     fn wait(&self, criteria: Arc<Criteria>, deadline: Option<Instant>) -> Wait<'_, Self> {
-        let waiter = WaiterId(self.next_waiter.fetch_add(1, Ordering::Relaxed));
+        let waiter = WaiterId(self.root().next_waiter.fetch_add(1, Ordering::Relaxed));
         let wait = Wait::new(self, waiter);
         let answer = Arc::clone(wait.answer());
         self.with_driver(|driver| driver.waiters.insert(waiter, answer));
@@ -936,8 +936,14 @@ impl<R: Runtime> Host<R> {
         }
         // No predicate is called under the lock.
         let now = self.shared.runtime.now();
-        let evidence = self.with_driver(|driver| driver.topology.get().evidence(now));
-        evidence.diagnose(criteria)
+        let is_closed = self.with_driver(|driver| driver.closed);
+        let evidence = |driver: &mut Driver<R>| {
+            driver.topology().map(|topology| match is_closed {
+                true => topology.evidence_of_closed(),
+                false => topology.evidence(now),
+            })
+        };
+        self.root().with_driver(evidence)?.diagnose(criteria)
     }
 
     /// Refuses a process that was forked off: nobody would ever answer.

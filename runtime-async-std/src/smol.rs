@@ -33,6 +33,9 @@ pub type Client = host::Client<Runtime>;
 /// [`Dialer`], for instance.
 pub type ClientBuilder = host::ClientBuilder<AsyncIoReactor<Smol>>;
 
+/// The monitors that clients share which are [made with it](ClientBuilder::registry).
+pub type Registry = host::Registry<AsyncIoReactor<Smol>>;
+
 /// A server that was selected, or that the application has named.
 pub type SelectedServer = host::SelectedServer<Runtime>;
 

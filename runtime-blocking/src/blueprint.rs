@@ -55,7 +55,7 @@ impl Blueprint {
         // If the system gives no thread, all tasks are given up, and with them the client.
         let engine = joining.as_ref().map_or_else(|_| Engine::exhausted(), |it| Arc::clone(it));
         let shared = self.shared.heir(known, process::id());
-        let (client, _) = shared.client(self.reactor(&engine), Topics::NONE);
+        let (client, _) = shared.client(self.reactor(&engine), Topics::NONE, None);
         client
     }
 }

@@ -22,7 +22,7 @@ use crate::client::Client;
 use crate::dialer::Dialer;
 use crate::engine::{Driver, Engine, Joining};
 use crate::helper::Helper;
-use crate::runtime::BlockingReactor;
+use crate::runtime::{BlockingReactor, Registry};
 use crate::subscription::Events;
 
 /// Creates clients, those included whose servers are named in DNS.
@@ -31,16 +31,26 @@ use crate::subscription::Events;
 pub struct ClientBuilder {
     settings: Settings,
     dialer: Option<Arc<dyn Dialer>>,
+    registry: Option<Registry>,
 }
 
 impl ClientBuilder {
     pub(crate) fn new(options: Options) -> Self {
-        Self { settings: Settings::new(options), dialer: None }
+        Self { settings: Settings::new(options), dialer: None, registry: None }
     }
 
     /// Has `dialer` open the byte streams to servers, in place of sockets.
-    pub fn dialer(self, dialer: impl Dialer) -> Self {
-        Self { dialer: Some(Arc::new(dialer)), ..self }
+    pub fn dialer(mut self, dialer: impl Dialer) -> Self {
+        self.settings.dials = true;
+        self.dialer = Some(Arc::new(dialer));
+        self
+    }
+
+    /// Has the client share the monitors of `registry` with other clients of the same deployment;
+    /// [`Registry`] says which.
+    pub fn registry(mut self, registry: &Registry) -> Self {
+        self.registry = Some(registry.clone());
+        self
     }
 
     /// Uses a TLS configuration of the application's own; of TLS, the options must say `tls=true`
@@ -165,14 +175,19 @@ impl ClientBuilder {
     /// Fails as [`build`](Self::build) does.
     pub fn build_with_events(self) -> Result<(Client, Events), Error> {
         let topics = self.settings.topics;
-        let blueprint = Blueprint {
+        let mut blueprint = Blueprint {
             shared: self.settings.blueprint()?,
             epoch: Instant::now(),
             origin: SystemTime::now(),
             dialer: self.dialer,
         };
         let engine = Joining::new(blueprint.driver()).map_err(no_thread)?;
-        let (client, events) = blueprint.shared.client(blueprint.reactor(&engine), topics);
+        let reactor = blueprint.reactor(&engine);
+        let (client, events) = blueprint.shared.client(reactor, topics, self.registry.as_ref());
+        // Those who share monitors have one clock.
+        let epoch = client.host().runtime().reactor().epoch;
+        blueprint.origin -= blueprint.epoch.saturating_duration_since(epoch);
+        blueprint.epoch = epoch;
         let events = Events::new(events, client.host().runtime());
         Ok((Client::made(blueprint, client), events))
     }

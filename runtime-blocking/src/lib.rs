@@ -81,7 +81,7 @@ pub use builder::ClientBuilder;
 pub use checked_out::{CheckedOut, Exhaust};
 pub use client::Client;
 pub use dialer::{ByteStream, Dialer};
-pub use runtime::{Blocking, BlockingReactor};
+pub use runtime::{Blocking, BlockingReactor, Registry};
 pub use selected_server::SelectedServer;
 pub use socket::Socket;
 pub use subscription::{Events, Source, Subscription, Views};

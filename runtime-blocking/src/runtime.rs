@@ -21,6 +21,9 @@ use crate::socket::Socket;
 /// The runtime of an engine's tasks and of threads that block.
 pub type Blocking = SocketRuntime<BlockingReactor>;
 
+/// The monitors that clients share which are [made with it](crate::ClientBuilder::registry).
+pub type Registry = sdam_host::Registry<BlockingReactor>;
+
 /// Sockets, timers and tasks of an engine, threads for what blocks, and the application's dialer.
 #[derive(Clone, Debug)]
 pub struct BlockingReactor {

@@ -39,6 +39,9 @@ pub type Client = host::Client<Tokio>;
 /// A [`Dialer`](crate::Dialer) opens streams in place of sockets.
 pub type ClientBuilder = host::ClientBuilder<TokioReactor>;
 
+/// The monitors that clients share which are [made with it](ClientBuilder::registry).
+pub type Registry = host::Registry<TokioReactor>;
+
 /// A server that was selected, or that the application has named.
 pub type SelectedServer = host::SelectedServer<Tokio>;
 

@@ -27,7 +27,7 @@ mod dialer;
 mod runtime;
 mod socket;
 
-pub use client::{CheckedOut, Client, ClientBuilder, Exhaust, SelectedServer};
+pub use client::{CheckedOut, Client, ClientBuilder, Exhaust, Registry, SelectedServer};
 pub use dialer::{ByteStream, Dialer, Dialing};
 pub use runtime::{Setup, Tokio, TokioReactor, resolver};
 pub use socket::Socket;

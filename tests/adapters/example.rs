@@ -34,6 +34,7 @@ impl Adapter for Example {
         match feature {
             Feature::GivingUp | Feature::Lookups => Some("it looks nothing up"),
             Feature::Offloading => Some("its tasks have threads of their own"),
+            Feature::Sharing => Some("it has no registry"),
             Feature::Tls => Some("it loads no certificates"),
             Feature::UnixSockets => Some("it opens TCP sockets only"),
             _ => None,

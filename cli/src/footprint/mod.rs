@@ -17,6 +17,7 @@ use crate::{duration, output};
 const MORE: &str = "\
 Examples:
   sdam footprint --processes 500 --clients 2
+  sdam footprint --processes 500 --clients 40 --shared
   sdam footprint --processes 10000 --mode poll --heartbeat 30s
   sdam footprint --processes 200 --members 8 --sharded --pool 20 --json
 
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     clients: u32,
+    /// The clients of each process share one set of monitors, by a registry
+    #[arg(long)]
+    shared: bool,
     /// The number of members of the replica set, from 1 to 7, or of mongos, from 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -100,6 +104,7 @@ impl FootprintError {
 struct Footprint {
     processes: u32,
     clients_per_process: u32,
+    shared: bool,
     members: u16,
     sharded: bool,
     #[serde(rename = "heartbeatFrequencyMS")]
@@ -165,16 +170,18 @@ fn footprint(args: &Args) -> Footprint {
         let (members, is_sharded) = (usize::from(args.members), args.sharded);
         let client = cost(Question { members, is_sharded, heartbeat: args.heartbeat, mode });
         let clients = f64::from(args.processes) * f64::from(args.clients);
-        let pooled = f64::from(args.pool);
+        let monitoring = if args.shared { f64::from(args.processes) } else { clients };
+        let pooled = f64::from(args.pool) * clients;
         OfMode {
             mode: name,
-            each_member: load(client, pooled, clients, f64::from(args.members)),
-            all_members: load(client, pooled * f64::from(args.members), clients, 1.0),
+            each_member: load(client, pooled, monitoring, f64::from(args.members)),
+            all_members: load(client, pooled * f64::from(args.members), monitoring, 1.0),
         }
     };
     Footprint {
         processes: args.processes,
         clients_per_process: args.clients,
+        shared: args.shared,
         members: args.members,
         sharded: args.sharded,
         heartbeat_frequency_ms: u64::try_from(args.heartbeat.as_millis()).unwrap_or(u64::MAX),
@@ -183,13 +190,14 @@ fn footprint(args: &Args) -> Footprint {
     }
 }
 
-/// Shares what so many clients cost among so many members.
+/// Divides what so many clients with monitors cost among so many members, which have so many pooled
+/// connections each.
 #[expect(clippy::cast_precision_loss, reason = "the counts of one client are small")]
-fn load(client: Cost, pooled: f64, clients: f64, members: f64) -> Load {
-    let share = |count: u64| count as f64 * clients / members;
+fn load(client: Cost, pooled: f64, monitoring: f64, members: f64) -> Load {
+    let share = |count: u64| count as f64 * monitoring / members;
     Load {
-        sockets: share(client.sockets) + pooled * clients,
-        steady: client.steady.times(clients / members),
+        sockets: share(client.sockets) + pooled,
+        steady: client.steady.times(monitoring / members),
         start: Start {
             requests: share(client.start.requests),
             hellos: share(client.start.hellos),
@@ -207,9 +215,10 @@ fn table(found: &Footprint) -> String {
         (false, _) => "members of a replica set",
     };
     let frequency = Duration::from_millis(found.heartbeat_frequency_ms);
+    let monitors = if found.shared { " that share monitors" } else { "" };
     let mut text = format!(
-        "{processes} processes with {clients_per_process} clients each, {members} {what}, \
-         heartbeatFrequencyMS {}\n\n{:20}{:>12}{:>12}{:>12}{:>12}\n",
+        "{processes} processes with {clients_per_process} clients each{monitors}, {members} \
+         {what}, heartbeatFrequencyMS {}\n\n{:20}{:>12}{:>12}{:>12}{:>12}\n",
         frequency.as_millis(),
         "",
         "sockets",

@@ -48,6 +48,23 @@ fn the_object_has_what_the_page_says() {
 }
 
 #[test]
+fn clients_that_share_monitors_cost_what_one_does_and_keep_their_pools() {
+    let fleet = |arguments: &[&str]| {
+        let (_, line, _) = footprint(&[arguments, &["--mode", "stream", "--json"]].concat());
+        let object: Value = serde_json::from_str(&line).expect("an object");
+        let all = &object["modes"][0]["allMembers"];
+        let number = |field: &str| all[field].as_f64().expect("a number");
+        (number("sockets"), number("hellosPerSecond"), object["shared"].as_bool())
+    };
+    let one = fleet(&["--processes", "7"]);
+    let shared = fleet(&["--processes", "7", "--clients", "1000", "--shared"]);
+    assert_eq!((shared.0, shared.1), (one.0, one.1));
+    assert_eq!((one.2, shared.2), (Some(false), Some(true)));
+    let pooled = fleet(&["--processes", "7", "--clients", "1000", "--shared", "--pool", "2"]);
+    assert_eq!((pooled.0, pooled.1), (one.0 + 7.0 * 1000.0 * 3.0 * 2.0, one.1));
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_what_is_allowed() {
     let cases: [(&[&str], &str); 5] = [
         (&["--processes", "0"], "0 is not in 1..=10000000"),

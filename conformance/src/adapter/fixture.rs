@@ -20,7 +20,7 @@ use sdam_host::{Client, Events, SelectedServer};
 use super::parts::RealSet;
 use super::{Adapter, Subject};
 use crate::forwarder::Forwarder;
-use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion, User};
 
 /// The result of a test.
 pub(super) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -53,6 +53,11 @@ impl Deployment {
     /// Starts three members of a version, and waits for their primary.
     pub(super) fn of(version: ServerVersion) -> Outcome<Self> {
         Self::start_with(EmbeddedOptions::default().with_version(version))
+    }
+
+    /// Starts one member with these users, and waits until it is primary.
+    pub(super) fn with_users(users: Vec<User>) -> Outcome<Self> {
+        Self::start_with(EmbeddedOptions::default().with_members(1).with_users(users))
     }
 
     fn start_with(options: EmbeddedOptions) -> Outcome<Self> {

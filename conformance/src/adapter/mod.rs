@@ -39,7 +39,7 @@ pub type Subject<R> = (Client<R>, Events);
 
 /// A runtime, as the suite makes use of it; it is used by several threads at once.
 pub trait Adapter: Send + Sync + 'static {
-    /// The implementation of the five functions.
+    /// The implementation of the six functions.
     type Runtime: Runtime;
 
     /// Returns what the column of the table is called, and the names of tests begin with.
@@ -81,6 +81,19 @@ pub trait Adapter: Send + Sync + 'static {
     ) -> Result<Subject<Self::Runtime>, Error> {
         drop((settings, tracer));
         self.client(options)
+    }
+
+    /// As [`client`](Self::client), for each of these options, with a registry of monitors that all
+    /// of them share.
+    ///
+    /// A runtime without a registry leaves this as it is, and [lacks](Self::lacks)
+    /// [`Feature::Sharing`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`client`](Self::client) does.
+    fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<Self::Runtime>>, Error> {
+        options.into_iter().map(|options| self.client(options)).collect()
     }
 
     /// As [`client`](Self::client), after these name servers were asked for the servers of
@@ -125,6 +138,8 @@ pub enum Feature {
     Lookups,
     /// Work that keeps a thread busy is done where no task waits.
     Offloading,
+    /// Clients share monitors by a registry.
+    Sharing,
     /// `host::Client` drives a client that looks for servers only when it needs one.
     SingleThreaded,
     /// Streams are encrypted.
@@ -140,6 +155,7 @@ impl fmt::Display for Feature {
             Self::Interruption => "interruption",
             Self::Lookups => "lookups in DNS",
             Self::Offloading => "long work elsewhere",
+            Self::Sharing => "shared monitors",
             Self::SingleThreaded => "single-threaded clients",
             Self::Tls => "TLS",
             Self::UnixSockets => "Unix domain sockets",

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::adapter::{Adapter, Feature, Subject};
 use sdam::Error;
-use sdam::blocking::{Blocking as Runtime, Client, Events, block_on};
+use sdam::blocking::{Blocking as Runtime, Client, Events, Registry, block_on};
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
@@ -45,6 +45,13 @@ impl Adapter for Blocking {
     ) -> Result<Subject<Runtime>, Error> {
         let builder = Client::builder(options).spans(settings).tracer(tracer);
         builder.build_with_events().map(subject)
+    }
+
+    fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<Runtime>>, Error> {
+        let registry = Registry::new();
+        let client =
+            |options| Client::builder(options).registry(&registry).build_with_events().map(subject);
+        options.into_iter().map(client).collect()
     }
 
     async fn connect(

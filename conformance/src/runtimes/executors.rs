@@ -9,7 +9,7 @@ use sdam::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
 use sdam::host::Tracer;
-use sdam::host::{Client, CurrentReactor, SocketRuntime};
+use sdam::host::{Client, CurrentReactor, Registry, SocketRuntime};
 
 /// smol's global executor.
 pub struct Smol;
@@ -26,6 +26,16 @@ async fn connect<R: CurrentReactor<Setup: Default>>(
 ) -> Result<Subject<SocketRuntime<R>>, Error> {
     let builder = Client::<SocketRuntime<R>>::builder(options).name_servers(name_servers);
     builder.connect_with_events().await
+}
+
+fn sharing<R: CurrentReactor<Setup: Default>>(
+    options: Vec<Options>,
+) -> Result<Vec<Subject<SocketRuntime<R>>>, Error> {
+    let registry = Registry::new();
+    let client = |options| {
+        Client::<SocketRuntime<R>>::builder(options).registry(&registry).build_with_events()
+    };
+    options.into_iter().map(client).collect()
 }
 
 impl Adapter for Smol {
@@ -54,6 +64,10 @@ impl Adapter for Smol {
         tracer: impl Tracer,
     ) -> Result<Subject<OfSmol>, Error> {
         Client::<OfSmol>::builder(options).spans(settings).tracer(tracer).build_with_events()
+    }
+
+    fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<OfSmol>>, Error> {
+        sharing(options)
     }
 
     async fn connect(
@@ -96,6 +110,10 @@ impl Adapter for AsyncStd {
     ) -> Result<Subject<OfAsyncStd>, Error> {
         let builder = Client::<OfAsyncStd>::builder(options).spans(settings).tracer(tracer);
         builder.build_with_events()
+    }
+
+    fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<OfAsyncStd>>, Error> {
+        sharing(options)
     }
 
     async fn connect(

@@ -10,7 +10,7 @@ use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
 use sdam::host::Tracer;
-use sdam::tokio::{Client, Tokio as Runtime};
+use sdam::tokio::{Client, Registry, Tokio as Runtime};
 use tokio::runtime::{Builder, Handle};
 
 /// A runtime of tokio, for as long as the process lives.
@@ -77,6 +77,12 @@ impl Adapter for Tokio {
     ) -> Result<Subject<Runtime>, Error> {
         let _entered = self.handle.enter();
         Client::builder(options).spans(settings).tracer(tracer).build_with_events()
+    }
+
+    fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<Runtime>>, Error> {
+        let (_entered, registry) = (self.handle.enter(), Registry::new());
+        let client = |options| Client::builder(options).registry(&registry).build_with_events();
+        options.into_iter().map(client).collect()
     }
 
     async fn connect(

@@ -409,6 +409,47 @@ impl Options {
         self.tls().map_or_else(Vec::new, Notice::of)
     }
 
+    /// Returns whether clients with these options and with `other` can share their monitors: both
+    /// have the same seeds, in whatever order, and agree in all that decides how servers are
+    /// reached, checked and judged, and in what monitors tell them of the application.
+    ///
+    /// They may differ in credentials, in pools, concerns and compressors, and in the limits of
+    /// operations. Nothing is shared where nothing is monitored: with a load balancer, and in the
+    /// single-threaded mode.
+    ///
+    /// ```
+    /// use sdam_core::config::Options;
+    ///
+    /// let [one, other] = ["ann:secret", "bob:secret"].map(|user| {
+    ///     Options::parse(&format!("mongodb://{user}@a.example,b.example/?replicaSet=rs0"))
+    /// });
+    /// assert!(one?.can_share_monitors(&other?));
+    /// # Ok::<(), sdam_core::config::OptionsError>(())
+    /// ```
+    pub fn can_share_monitors(&self, other: &Self) -> bool {
+        let seeds = |options: &Self| {
+            let mut seeds = options.seeds().to_vec();
+            seeds.sort_unstable();
+            seeds
+        };
+        !self.is_single_threaded()
+            && !self.load_balanced()
+            && seeds(self) == seeds(other)
+            && self.settings.monitor_alike(&other.settings)
+            && self.metadata == other.metadata
+            && self.address_map == other.address_map
+    }
+
+    /// Returns the same without the user and what proves who that is, for monitors, which never
+    /// log in.
+    #[must_use]
+    pub fn without_credential(&self) -> Self {
+        let mut options = self.clone();
+        options.settings.forget_user();
+        options.credential = None;
+        options
+    }
+
     /// Returns options by which a topology does the same, and that say nothing else.
     #[cfg(feature = "trace")]
     pub(crate) fn traced(&self) -> Self {

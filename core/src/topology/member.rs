@@ -66,6 +66,11 @@ impl Member {
         };
     }
 
+    /// Returns whether the pool was told that it is ready, and was not cleared since.
+    pub(super) const fn is_ready(&self) -> bool {
+        self.ready
+    }
+
     /// The server can be used; returns what the pool is to be told, if it is news.
     pub(super) fn make_ready(&mut self) -> Option<Command> {
         (!std::mem::replace(&mut self.ready, true)).then_some(Command::Ready)

@@ -8,6 +8,7 @@ pub mod deduce;
 mod event;
 mod evidence;
 mod findings;
+mod follower;
 mod history;
 mod inherit;
 mod member;
@@ -42,6 +43,7 @@ use crate::time::{Instant, Time};
 pub use action::Action;
 pub use event::{Event, EventKind, MonitoringConnection};
 pub use evidence::Evidence;
+pub use follower::Follower;
 use history::History;
 pub use inherit::inherited_options;
 use member::Member;
@@ -232,6 +234,11 @@ impl Topology {
         &self.client
     }
 
+    /// Returns the view of a topology that is closed.
+    fn empty_snapshot(&self) -> Arc<Snapshot> {
+        Arc::new(Snapshot::new(Arc::default(), &self.options))
+    }
+
     /// Opens the topology: its first events, and a monitor for every seed.
     fn open(&mut self, out: &mut Vec<Action>) {
         self.state = State::Open;
@@ -281,7 +288,7 @@ impl Topology {
         (self.rescan, self.reseed, self.scan) = (Rescan::Never, Reseed::default(), None);
         let previous = std::mem::take(&mut self.description);
         let new = Arc::clone(&self.description);
-        self.snapshot = Arc::new(Snapshot::new(Arc::clone(&new), &self.options));
+        self.snapshot = self.empty_snapshot();
         out.push(Action::Publish { snapshot: Arc::clone(&self.snapshot) });
         self.wake_waiters(out);
         for server in previous.servers().iter() {

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::evidence::Evidence;
+use super::history::History;
 use super::{Action, State, Topology};
-use crate::description::{ServerDescription, ServerType};
+use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::diagnosis::{Check, SelectionError, Trouble, Verdict};
 use crate::id::{ServerId, WaiterId};
 use crate::selection::Criteria;
@@ -140,6 +141,22 @@ impl Topology {
     /// of that, and nothing of it changes when the topology does.
     pub fn evidence(&self, now: Instant) -> Evidence {
         self.evidence_at(self.now.max(now.into()).clock.into())
+    }
+
+    /// Gathers what explains why operations of a client find no server that is closed, although
+    /// this topology, which it has shared, goes on.
+    pub fn evidence_of_closed(&self) -> Evidence {
+        Evidence {
+            snapshot: self.empty_snapshot(),
+            topology_type: TopologyType::default(),
+            is_closed: true,
+            options: Arc::clone(&self.options),
+            history: History::default(),
+            troubles: Vec::new(),
+            checks: Vec::new(),
+            findings: Vec::new(),
+            now: self.now.judged,
+        }
     }
 
     fn evidence_at(&self, now: Time) -> Evidence {

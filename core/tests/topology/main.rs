@@ -4,6 +4,7 @@ mod eager;
 mod extremes;
 mod findings;
 mod fixture;
+mod following;
 mod handshake;
 mod hostile;
 mod idle;

@@ -4,6 +4,7 @@
 pub(crate) mod alarm;
 pub(crate) mod cluster_time;
 pub(crate) mod commands;
+pub(crate) mod followers;
 pub(crate) mod log;
 pub(crate) mod meter;
 pub(crate) mod recording;
@@ -32,25 +33,38 @@ use sdam_core::rng::Rng;
 use sdam_core::selection::Snapshot;
 use sdam_core::session::SessionPool;
 use sdam_core::time::Instant;
-use sdam_core::topology::{Event, Input, Topics, Topology};
+use sdam_core::topology::{Event, Follower, Input, Topics};
 
 use crate::process::{Own, Process};
 use crate::runtime::Runtime;
 use crate::shared::alarm::{Alarm, Step, Sweep};
 use crate::shared::cluster_time::LatestClusterTime;
 use crate::shared::commands::RunningCommands;
+use crate::shared::followers::Followers;
 use crate::shared::log::Logger;
 use crate::shared::meter::Meter;
 use crate::shared::recording::{Recording, Tracing};
 use crate::shared::server::{Boxed, Server};
 use crate::shared::subscription::{EVENT_LIMIT, Events, Subscribers, Subscription, Views};
 use crate::shared::tasks::{Link, PendingConnection, Rescan};
-use crate::shared::topology::{Deferred, Driver};
+use crate::shared::topology::{Deferred, Driver, Root};
 use crate::spans::Spans;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::channel::Barrier;
 use crate::sync::{Activity, AsyncMutex, CancellationToken, Mutex, MutexGuard, lock};
 use crate::system;
+
+/// The reason why a host shares its monitors with no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotShared {
+    /// The options differ in what decides how servers are monitored.
+    #[error("monitors cannot be shared: the options differ in how servers are reached or checked")]
+    Options,
+    /// The host is closed, or has monitors for itself alone.
+    #[error("monitors cannot be shared: their host is closed, or keeps them for itself")]
+    Closed,
+}
 
 /// The machines of one client, behind their locks, shared by its threads and tasks.
 ///
@@ -59,6 +73,8 @@ use crate::system;
 pub struct Host<R: Runtime> {
     pub(crate) me: Weak<Self>,
     pub(crate) shared: Arc<Shared<R>>,
+    /// The host whose monitors it shares, if it has none of its own.
+    pub(crate) leader: Option<Arc<Self>>,
     pub(crate) driver: Mutex<Driver<R>>,
     pub(crate) view: ArcSwap<View<R>>,
     /// The name of the next operation that waits for a server.
@@ -110,8 +126,51 @@ pub(crate) struct View<R: Runtime> {
 impl<R: Runtime> Host<R> {
     /// Creates the machines; nothing happens before the first [`ring`](Self::ring).
     pub fn new(options: Arc<Options>, seed: u64, runtime: R) -> Arc<Self> {
-        let topology = Topology::new(Arc::clone(&options), seed);
-        let view = View { snapshot: Arc::clone(topology.snapshot()), servers: Arc::new([]) };
+        let root = Root::own(&options, seed);
+        Self::with(options, seed, runtime, Driver::new(root, None, seed), None)
+    }
+
+    /// Creates a host that monitors a deployment for others, which [share](Self::sharing) it, and
+    /// has neither pools nor operations. It is closed when the last of them is.
+    pub fn for_sharing(options: Arc<Options>, seed: u64, runtime: R) -> Arc<Self> {
+        let root = Root::own(&options, seed);
+        let driver = Driver::new(root, Some(Followers::default()), seed);
+        Self::with(options, seed, runtime, driver, None)
+    }
+
+    /// Creates the machines of a client that shares the monitors of `leader`; nothing happens
+    /// before the first [`ring`](Self::ring). Pools and credentials are its own, its clock has to
+    /// be that of the leader, and it keeps the leader.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the leader is closed, is not [for sharing](Self::for_sharing), or has options with
+    /// which it [cannot share](Options::can_share_monitors) its monitors with this client.
+    pub fn sharing(
+        leader: Arc<Self>,
+        options: Arc<Options>,
+        seed: u64,
+        runtime: R,
+    ) -> Result<Arc<Self>, NotShared> {
+        if !leader.options().can_share_monitors(&options) {
+            return Err(NotShared::Options);
+        }
+        if !leader.with_driver(Driver::admit) {
+            return Err(NotShared::Closed);
+        }
+        let root = Root::Shared(Box::new(Follower::new(&options, seed)));
+        Ok(Self::with(options, seed, runtime, Driver::new(root, None, seed), Some(leader)))
+    }
+
+    fn with(
+        options: Arc<Options>,
+        seed: u64,
+        runtime: R,
+        driver: Driver<R>,
+        leader: Option<Arc<Self>>,
+    ) -> Arc<Self> {
+        let (topology, snapshot, metadata) = driver.root.beginning();
+        let view = View { snapshot, servers: Arc::new([]) };
         let process = Process::current();
         let seeds = runtime.session_seeds().unwrap_or([seed, !seed]);
         let sessions = SessionPool::new(seeds);
@@ -119,7 +178,7 @@ impl<R: Runtime> Host<R> {
             runtime,
             options,
             process,
-            topology: topology.id(),
+            topology,
             events: Arc::default(),
             commands: RunningCommands::default(),
             views: Arc::default(),
@@ -132,19 +191,25 @@ impl<R: Runtime> Host<R> {
             clock: LatestClusterTime::default(),
             credential_cache: Mutex::default(),
             oidc: AsyncMutex::default(),
-            metadata: Mutex::new(Arc::new(topology.client_metadata().clone())),
+            metadata: Mutex::new(Arc::new(metadata)),
             random: AtomicU64::new(!seed),
             next_pool: AtomicU64::new(0),
         };
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             shared: Arc::new(shared),
-            driver: Mutex::new(Driver::new(topology, seed)),
+            leader,
+            driver: Mutex::new(driver),
             view: ArcSwap::from_pointee(view),
             next_waiter: AtomicU64::new(0),
             deferred: Mutex::default(),
             sessions: Mutex::new(sessions),
         })
+    }
+
+    /// Returns the host that has the topology: this one, or the one whose monitors it shares.
+    pub(crate) fn root(&self) -> &Self {
+        self.leader.as_deref().unwrap_or(self)
     }
 
     /// Returns what is known now; it takes no lock.
@@ -198,8 +263,13 @@ impl<R: Runtime> Host<R> {
     /// process may be stopped at any point of this, too.
     fn judge(&self, now: Instant) {
         let (topology, servers, sleepers) = self.shared.alarm.due(now);
-        if topology {
-            self.with_driver(|driver| driver.tick(self, now));
+        match &self.leader {
+            _ if !topology => {}
+            None => self.with_driver(|driver| driver.tick(self, now)),
+            Some(leader) => {
+                leader.with_driver(|driver| driver.open(self));
+                self.with_driver(|_| ());
+            }
         }
         servers.iter().for_each(|server| server.tick(now));
         sleepers.into_iter().for_each(Waker::wake);
@@ -330,10 +400,10 @@ impl<R: Runtime> Host<R> {
         if !self.shared.process.is_current() {
             return;
         }
+        self.tell(Input::AppendMetadata { info });
         self.with_driver(|driver| {
-            driver.step(self, Input::AppendMetadata { info });
-            let metadata = Arc::new(driver.topology.get().client_metadata().clone());
-            *lock(&self.shared.metadata) = metadata;
+            let (_, _, metadata) = driver.root.beginning();
+            *lock(&self.shared.metadata) = Arc::new(metadata);
         });
     }
 
@@ -348,7 +418,16 @@ impl<R: Runtime> Host<R> {
     pub async fn ended(&self) {
         if self.shared.process.is_current() {
             self.shared.activity.idle().await;
+            // That of the last one who has shared it ends with that.
+            if let Some(leader) = self.leader.as_ref().filter(|leader| leader.is_closed()) {
+                leader.shared.activity.idle().await;
+            }
         }
+    }
+
+    /// Returns whether the last event was told.
+    fn is_closed(&self) -> bool {
+        self.with_driver(|driver| driver.closed)
     }
 
     /// Tells the topology, unless that is another process's, whose locks nobody may ever release.
@@ -356,7 +435,17 @@ impl<R: Runtime> Host<R> {
         if !self.shared.process.is_current() {
             return;
         }
-        self.with_driver(|driver| driver.step(self, input));
+        self.tell(input);
+    }
+
+    fn tell(&self, input: Input<'_>) {
+        match &self.leader {
+            None => self.with_driver(|driver| driver.step(self, input)),
+            Some(leader) => {
+                leader.with_driver(|driver| driver.step_for(leader, self, input));
+                self.with_driver(|_| ());
+            }
+        }
     }
 
     /// Does something under the lock, and afterwards what had to wait and what came up meanwhile.
@@ -371,17 +460,21 @@ impl<R: Runtime> Host<R> {
     /// Lets go of the lock, and does what had to wait for that.
     fn let_go(&self, mut driver: MutexGuard<'_, Driver<R>>) {
         let mut later = std::mem::take(&mut driver.later);
+        let touched = driver.take_touched();
         drop(driver);
         if let Some(recording) = self.shared.tracing.recording() {
             later.wakers.extend(recording.take_wakers());
         }
         later.settle(&self.shared);
+        for follower in touched {
+            follower.with_driver(|_| ());
+        }
     }
 
     /// Takes note of news that may come under any lock: whoever holds the topology's, this very
     /// thread perhaps, or else this call, tells the machine.
     pub(crate) fn defer(&self, deferred: Deferred<R>) {
-        lock(&self.deferred).push(deferred);
+        lock(&self.root().deferred).push(deferred);
     }
 
     /// Tells what a task would have reported that the runtime gave up; it may be dropped under any
@@ -393,6 +486,9 @@ impl<R: Runtime> Host<R> {
 
     /// Tells the machine what was noted, unless the holder of its lock will do so.
     pub(crate) fn drain(&self) {
+        if let Some(leader) = &self.leader {
+            return leader.drain();
+        }
         while !lock(&self.deferred).is_empty() {
             let mut driver = match self.driver.try_lock() {
                 Ok(driver) => driver,

@@ -20,7 +20,7 @@ use sdam_core::topology::{Event, EventKind, Topics};
 use crate::error::{Error, Particular};
 use crate::runtime::Runtime;
 use crate::shared::tasks::{Attempt, PendingConnection};
-use crate::shared::topology::Deferred;
+use crate::shared::topology::{Deferred, Driver};
 use crate::shared::{Host, Later, Shared};
 use crate::steps::PoolStep;
 use crate::stream::Connection;
@@ -167,8 +167,10 @@ impl<R: Runtime> Server<R> {
         let evidence = match self.host.upgrade().filter(|_| !is_plain) {
             Some(host) if self.shared.process.is_current() => {
                 let (now, id) = (self.shared.runtime.now(), self.id);
-                let mut evidence =
-                    host.with_driver(|driver| driver.topology.get().server_evidence(id, now));
+                let known = |driver: &mut Driver<R>| {
+                    driver.topology().map(|topology| topology.server_evidence(id, now))
+                };
+                let mut evidence = host.root().with_driver(known).unwrap_or_default();
                 let counts = self.counts();
                 evidence.open += counts.available + counts.in_use;
                 evidence
@@ -451,6 +453,11 @@ impl<R: Runtime> Server<R> {
 
     pub(crate) const fn key(&self) -> u64 {
         self.key
+    }
+
+    /// Returns the client that it is of, unless that was dropped.
+    pub(crate) fn host(&self) -> Option<Arc<Host<R>>> {
+        self.host.upgrade()
     }
 
     pub(crate) fn weak(&self) -> Weak<Self> {

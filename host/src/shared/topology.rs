@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use bson::RawDocumentBuf;
 use sdam_core::config::Options;
 use sdam_core::diagnosis::Verdict;
-use sdam_core::id::{ConnectionId, LinkId, ServerId, WaiterId};
+use sdam_core::id::{ConnectionId, LinkId, ServerId, TopologyId, WaiterId};
 use sdam_core::machine::Machine;
 use sdam_core::operation::OperationFailure;
 use sdam_core::pool;
 use sdam_core::selection::Snapshot;
 use sdam_core::time::{Instant, Time};
-use sdam_core::topology::{Action, Event, EventKind, Input, Topics, Topology};
+use sdam_core::topology::{Action, Event, EventKind, Follower, Input, Topics, Topology};
 use sdam_core::trace::{Header, Recorder};
 
 use crate::operate::Answer;
 use crate::runtime::Runtime;
+use crate::shared::followers::Followers;
 use crate::shared::recording::Recording;
 use crate::shared::server::Server;
 use crate::shared::tasks::Link;
@@ -23,10 +25,15 @@ use crate::shared::tasks::Rescan;
 use crate::shared::{Host, Later, View};
 use crate::steps::TopologyStep;
 use crate::sync::channel::Channel;
+use crate::sync::lock;
 
 /// The state behind the topology's lock.
 pub(crate) struct Driver<R: Runtime> {
-    pub(crate) topology: Recorder<Topology>,
+    pub(crate) root: Root,
+    /// The clients that share the monitors, if it is for such that they are there.
+    pub(crate) followers: Option<Followers<R>>,
+    /// Those who share the topology and have something to do when the locks are free.
+    pub(crate) touched: Vec<Arc<Host<R>>>,
     /// The seed of the topology.
     seed: u64,
     /// The latest time at which the topology was told something.
@@ -51,9 +58,19 @@ pub(crate) struct Driver<R: Runtime> {
 }
 
 impl<R: Runtime> Driver<R> {
-    pub(crate) fn new(topology: Topology, seed: u64) -> Self {
+    /// Returns the topology, if it is one of its own.
+    pub(crate) const fn topology(&self) -> Option<&Topology> {
+        match &self.root {
+            Root::Own(topology) => Some(topology.get()),
+            Root::Shared(_) => None,
+        }
+    }
+
+    pub(crate) fn new(root: Root, followers: Option<Followers<R>>, seed: u64) -> Self {
         Self {
-            topology: Recorder::off(topology),
+            root,
+            followers,
+            touched: Vec::new(),
             seed,
             told: Time::ZERO,
             links: BTreeMap::new(),
@@ -70,13 +87,14 @@ impl<R: Runtime> Driver<R> {
 
     /// Records the topology from now on, unless the recording is another's.
     pub(crate) fn record(&mut self, options: &Options, recording: &Recording) -> bool {
+        let Root::Own(topology) = &mut self.root else { return false };
         let mut header = Header::new(options, self.seed);
-        header.is_tail = self.topology.deadline() != Some(Instant::ZERO);
+        header.is_tail = topology.deadline() != Some(Instant::ZERO);
         let is_ours = recording.begin(header);
         if is_ours {
             let (journal, recording) = (recording.journal(), recording.clone());
             // Its readers are woken when the lock is free.
-            self.topology.resume(journal, move |lines| recording.put(lines));
+            topology.resume(journal, move |lines| recording.put(lines));
         }
         is_ours
     }
@@ -103,44 +121,76 @@ impl<R: Runtime> Driver<R> {
         if let Input::Closed { link, .. } = &input {
             self.forget(*link);
         }
-        let now = Time::before(self.topology.deadline(), host.shared.runtime.now());
+        // Those who share one are told by its host.
+        let Root::Own(topology) = &mut self.root else { return };
+        let now = Time::before(topology.deadline(), host.shared.runtime.now());
         self.told = now;
         host.shared.runtime.on_topology(TopologyStep::Input { at: now.judged, input: &input });
-        self.topology.handle(now, input, &mut self.actions);
+        topology.handle(now, input, &mut self.actions);
         self.perform(host);
     }
 
     /// Lets the topology judge its deadlines up to `now`, which may be a little in the past: others
     /// may have told it something since.
     pub(crate) fn tick(&mut self, host: &Host<R>, now: Instant) {
+        let Root::Own(topology) = &mut self.root else { return };
         self.told = self.told.max(now.into());
-        let (at, due) = (self.told.judged, self.topology.deadline());
+        let (at, due) = (self.told.judged, topology.deadline());
         host.shared.runtime.on_topology(TopologyStep::Tick { at, due });
-        self.topology.tick(self.told, &mut self.actions);
+        topology.tick(self.told, &mut self.actions);
         self.perform(host);
     }
 
     pub(crate) fn learn(&mut self, host: &Host<R>, deferred: Deferred<R>) {
         match deferred {
             Deferred::Lost(input) => self.step(host, input),
-            Deferred::Abandoned(waiter) => {
-                if let Some(answer) = self.waiters.remove(&waiter) {
-                    self.later.let_go(answer);
-                    self.step(host, Input::Abandon { waiter });
+            Deferred::Abandoned(waiter) => match self.follower_of(waiter) {
+                Some(follower) => {
+                    let mut driver = lock(&follower.driver);
+                    let answer = driver.waiters.remove(&waiter);
+                    if let Some(answer) = answer {
+                        driver.later.let_go(answer);
+                    }
+                    drop(driver);
+                    self.step_for(host, &follower, Input::Abandon { waiter });
+                    self.touch(follower);
                 }
-            }
+                None => {
+                    if let Some(answer) = self.waiters.remove(&waiter) {
+                        self.later.let_go(answer);
+                        self.step(host, Input::Abandon { waiter });
+                    }
+                }
+            },
             // "ConnectionCheckOutFailed" follows "PoolCleared": the operation learns of its failure
             // when the view shows what came of it, but it is its own failure that it learns of.
             Deferred::NotEstablished { server, connection, failure } => {
                 let error = failure.error.clone();
-                server.handle_and(pool::Input::Failing { connection }, &mut self.later);
-                if server.reports() {
-                    let server = server.id();
-                    self.step(host, Input::OperationFailed { server, failure });
-                }
+                let failing = pool::Input::Failing { connection };
                 let failed = pool::Input::Established { connection, outcome: Err(error) };
-                server.handle_and(failed, &mut self.later);
-                self.later.let_go(server);
+                let id = server.reports().then(|| server.id());
+                let report = id.map(|server| Input::OperationFailed { server, failure });
+                match server.host().filter(|owner| owner.leader.is_some()) {
+                    Some(follower) => {
+                        server.handle_and(failing, &mut lock(&follower.driver).later);
+                        if let Some(report) = report {
+                            self.step_for(host, &follower, report);
+                        }
+                        let mut driver = lock(&follower.driver);
+                        server.handle_and(failed, &mut driver.later);
+                        driver.later.let_go(server);
+                        drop(driver);
+                        self.touch(follower);
+                    }
+                    None => {
+                        server.handle_and(failing, &mut self.later);
+                        if let Some(report) = report {
+                            self.step(host, report);
+                        }
+                        server.handle_and(failed, &mut self.later);
+                        self.later.let_go(server);
+                    }
+                }
             }
         }
     }
@@ -149,12 +199,22 @@ impl<R: Runtime> Driver<R> {
     pub(crate) fn perform(&mut self, host: &Host<R>) {
         let mut actions = std::mem::take(&mut self.actions);
         for action in actions.drain(..) {
-            host.shared.runtime.on_topology(TopologyStep::Action(&action));
-            self.perform_one(host, action);
+            if let Root::Own(_) = &self.root {
+                host.shared.runtime.on_topology(TopologyStep::Action(&action));
+            }
+            if self.hand_on(&action) {
+                self.perform_one(host, action);
+            }
         }
         self.actions = actions;
-        host.shared.runtime.on_topology(TopologyStep::Done(self.topology.get()));
-        host.shared.alarm.set_topology(self.topology.deadline());
+        let deadline = match &self.root {
+            Root::Own(topology) => {
+                host.shared.runtime.on_topology(TopologyStep::Done(topology.get()));
+                topology.deadline()
+            }
+            Root::Shared(_) => None,
+        };
+        host.shared.alarm.set_topology(deadline);
         self.later.alarm = true;
     }
 
@@ -260,7 +320,8 @@ impl<R: Runtime> Driver<R> {
     /// Has a flight recorder hand out what it has kept.
     fn dump(&self, host: &Host<R>, reason: impl FnOnce() -> String) {
         if let Some(recording) = host.shared.tracing.recording() {
-            let (now, view) = (self.told.judged, self.topology.get().description());
+            let Root::Own(topology) = &self.root else { return };
+            let (now, view) = (self.told.judged, topology.get().description());
             recording.dump(now, view, reason);
         }
     }
@@ -289,6 +350,37 @@ impl<R: Runtime> Driver<R> {
         if is_news {
             host.shared.views.put(Topics::TOPOLOGY, description);
             self.later.viewed = true;
+        }
+    }
+}
+
+/// The source of what is known of a deployment.
+pub(crate) enum Root {
+    /// A topology of its own.
+    Own(Box<Recorder<Topology>>),
+    /// One that does what that of another host does, to be driven under the lock of that, too.
+    Shared(Box<Follower>),
+}
+
+impl Root {
+    /// Starts a topology that is not recorded.
+    pub(crate) fn own(options: &Arc<Options>, seed: u64) -> Self {
+        Self::Own(Box::new(Recorder::off(Topology::new(Arc::clone(options), seed))))
+    }
+
+    /// Returns the name of the topology, the view that was last published, and what new
+    /// connections say of the client.
+    pub(crate) fn beginning(&self) -> (TopologyId, Arc<Snapshot>, RawDocumentBuf) {
+        match self {
+            Self::Own(topology) => {
+                let topology = topology.get();
+                let metadata = topology.client_metadata().clone();
+                (topology.id(), Arc::clone(topology.snapshot()), metadata)
+            }
+            Self::Shared(follower) => {
+                let metadata = follower.client_metadata().clone();
+                (follower.id(), Arc::clone(follower.snapshot()), metadata)
+            }
         }
     }
 }

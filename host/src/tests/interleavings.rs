@@ -8,6 +8,7 @@
 mod clients;
 mod leaves;
 mod recordings;
+mod sharing;
 mod tokens;
 
 use std::future::Future;

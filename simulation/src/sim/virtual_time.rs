@@ -225,14 +225,53 @@ impl Simulation {
     /// Fails as clients of any runtime do; and if the servers are named in DNS, which there is none
     /// of here.
     pub fn client(&mut self, options: Options) -> Result<Client, ClientError> {
+        self.host(options, |options, seed, runtime| Ok(Host::new(options, seed, runtime)))
+            .map(Client::from_host)
+    }
+
+    /// Creates monitors that clients with such options can share, on a machine of their own; they
+    /// end when the last of those clients does.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`client`](Self::client) does.
+    pub fn monitors(&mut self, options: Options) -> Result<Arc<Host<Runtime>>, ClientError> {
+        self.host(options, |options, seed, runtime| Ok(Host::for_sharing(options, seed, runtime)))
+    }
+
+    /// Creates a client that shares these monitors, on a machine of its own.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`client`](Self::client) does, and if the options are such that it cannot share
+    /// them, or the monitors have ended.
+    pub fn sharing_client(
+        &mut self,
+        monitors: &Arc<Host<Runtime>>,
+        options: Options,
+    ) -> Result<Client, Box<dyn std::error::Error>> {
+        let leader = Arc::clone(monitors);
+        let share = |options, seed, runtime| {
+            Host::sharing(leader, options, seed, runtime)
+                .map_err(Box::<dyn std::error::Error>::from)
+        };
+        self.host(options, share).map(Client::from_host)
+    }
+
+    /// Has `make` make a host on a machine of its own.
+    fn host<E: From<ClientError>>(
+        &mut self,
+        options: Options,
+        make: impl FnOnce(Arc<Options>, u64, Runtime) -> Result<Arc<Host<Runtime>>, E>,
+    ) -> Result<Arc<Host<Runtime>>, E> {
         if let Some(srv) = options.srv() {
-            return Err(ClientError::Unresolved(srv.hostname.clone()));
+            return Err(ClientError::Unresolved(srv.hostname.clone()).into());
         }
         let desk = Desk::new(Arc::clone(&self.clock));
         let executor = Executor::new(Arc::clone(&desk), self.random.fork());
         let nonces = self.random.fork();
         let runtime = Virtual::new(&options, Arc::clone(&desk), Unobserved, nonces)?;
-        let host = Host::new(Arc::new(options), self.random.bits(), runtime);
+        let host = make(Arc::new(options), self.random.bits(), runtime)?;
         self.network.join(self.addresses.len(), self.latency, self.random.fork());
         self.peers.push(Peer {
             host: Arc::downgrade(&host),
@@ -242,7 +281,7 @@ impl Simulation {
             executor,
             ends: BTreeMap::new(),
         });
-        Ok(Client::from_host(host))
+        Ok(host)
     }
 
     /// Starts a task of the application.

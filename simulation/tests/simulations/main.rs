@@ -5,6 +5,7 @@
 mod fuzz_corpora;
 mod planted;
 mod prose;
+mod sharing;
 #[cfg(feature = "runner")]
 mod sim;
 mod virtual_time;

@@ -12,6 +12,7 @@ mod lookups;
 mod offloading;
 mod reads;
 mod real;
+mod sharing;
 #[cfg(target_os = "linux")]
 mod sockets;
 mod streams;
@@ -68,6 +69,7 @@ pub(super) fn all<A: Adapter>() -> Vec<Test<A>> {
     tests.extend(timers::tests());
     tests.extend(jumps::tests());
     tests.extend(endings::tests());
+    tests.extend(sharing::tests());
     tests.extend(real::tests());
     tests
 }

@@ -16,6 +16,17 @@ impl Settings {
         self.seeds = seeds.into_iter().filter(is_new).collect();
     }
 
+    /// Forgets who the user is, and how that is proved.
+    pub(super) fn forget_user(&mut self) {
+        let defaults = Self::default();
+        self.username = defaults.username;
+        self.password = defaults.password;
+        self.auth_source = defaults.auth_source;
+        self.auth_mechanism = defaults.auth_mechanism;
+        self.auth_mechanism_properties = defaults.auth_mechanism_properties;
+        self.oidc_callback = defaults.oidc_callback;
+    }
+
     pub(super) fn is_load_balanced(&self) -> bool {
         self.load_balanced == Some(true)
     }

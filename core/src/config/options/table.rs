@@ -2,9 +2,9 @@
 //!
 //! An entry has the type and the default of an option; how an application asks for it and sets it,
 //! if not in a way of its `own`; `traced`, if a topology looks at it, so that a trace has to tell
-//! it; and the names by which it stands in a connection string, each with its meaning. The text of
-//! an entry goes on from "Returns" and from "Sets". Connection strings are printed in the order of
-//! the table.
+//! it, or `transport`, if it decides how the streams of monitors are opened; and the names by which
+//! it stands in a connection string, each with its meaning. The text of an entry goes on from
+//! "Returns" and from "Sets". Connection strings are printed in the order of the table.
 //!
 //! The names, defaults and limits are those of URI Options, "List of specified options", and of
 //! Client Backpressure and Client Side Operations Timeout.
@@ -34,7 +34,7 @@ macro_rules! options {
         #[doc = $first:literal]
         $(#[doc = $doc:literal])*
         $field:ident: $type:ty = $default:expr
-            => get $get:ident $(<$got:ty>)?, set $set:ident $(<$given:ty>)? $(, $traced:ident)? {
+            => get $get:ident $(<$got:ty>)?, set $set:ident $(<$given:ty>)? $(, $monitors:ident)? {
                 $($name:literal => $meaning:expr),* $(,)?
             }
     )+) => {
@@ -55,7 +55,14 @@ macro_rules! options {
             /// missing, not told.
             #[cfg(feature = "trace")]
             pub(super) fn traced(&self) -> Self {
-                Self { $($($field: told!($traced, self.$field.clone()),)?)+ ..Self::default() }
+                Self { $($($field: told!($monitors, self.$field.clone(), $default),)?)+ ..Self::default() }
+            }
+
+            /// Returns whether monitors do the same with these as with `other`, the seeds apart.
+            pub(super) fn monitor_alike(&self, other: &Self) -> bool {
+                let others = |settings: &Self| Self { seeds: Vec::new(), ..settings.clone() };
+                let (one, other) = (others(self), others(other));
+                true $($(&& alike!($monitors, one.$field == other.$field))?)+
             }
         }
 
@@ -81,8 +88,21 @@ macro_rules! options {
 
 #[cfg(feature = "trace")]
 macro_rules! told {
-    (traced, $value:expr) => {
+    (traced, $value:expr, $default:expr) => {
         $value
+    };
+    (transport, $value:expr, $default:expr) => {
+        $default
+    };
+}
+
+/// Compares an option that monitors look at, whichever way.
+macro_rules! alike {
+    (traced, $alike:expr) => {
+        $alike
+    };
+    (transport, $alike:expr) => {
+        $alike
     };
 }
 
@@ -256,13 +276,13 @@ options! {
 
     /// whether TLS is used; if nothing says so, it is with [`OptionsBuilder::tls_options`] and with
     /// [`OptionsBuilder::srv`].
-    tls: Option<bool> = None => get own, set some<bool> {
+    tls: Option<bool> = None => get own, set some<bool>, transport {
         "tls" => meaning::TLS,
         "ssl" => meaning::SSL,
     }
 
     /// how TLS is used, unless it is not.
-    tls_options: Option<TlsOptions> = None => get own, set into<TlsOptions> {
+    tls_options: Option<TlsOptions> = None => get own, set into<TlsOptions>, transport {
         "tlsCAFile" => value!(TEXT, tls: ca_file),
         "tlsCertificateKeyFile" => value!(TEXT, tls: certificate_key_file),
         "tlsCertificateKeyFilePassword" =>
@@ -276,7 +296,7 @@ options! {
     }
 
     /// the proxy that every connection goes through.
-    proxy: Option<ProxyOptions> = None => get part<ProxyOptions>, set into<ProxyOptions> {
+    proxy: Option<ProxyOptions> = None => get part<ProxyOptions>, set into<ProxyOptions>, transport {
         "proxyHost" => value!(TEXT, proxy: host).in_form(Form::OrEmpty),
         "proxyPort" => value!(PORT, proxy: port),
         "proxyUsername" => value!(TEXT, proxy: username),
@@ -284,7 +304,7 @@ options! {
     }
 
     /// the patience of TCP sockets with a peer that falls silent.
-    tcp: TcpOptions = TcpOptions::default() => get copy, set copy {}
+    tcp: TcpOptions = TcpOptions::default() => get copy, set copy, transport {}
 
     /// the size and patience of each server's pool.
     pool: PoolOptions = PoolOptions::default() => get whole, set whole {

@@ -36,19 +36,24 @@ pub(super) fn client_of(
     server: &Arc<Behaviour>,
 ) -> Arc<Host<Puppet>> {
     let uri = format!("mongodb://a/?directConnection=true{options}");
+    let options = Arc::new(Options::parse(&uri).unwrap());
+    let host = Host::new(options, 1, connecting(puppet, server));
+    host.ring();
+    host
+}
+
+/// Has a runtime connect with a thread each time.
+pub(super) fn connecting(puppet: Puppet, server: &Arc<Behaviour>) -> Puppet {
     let (now, server) = (Arc::<Mutex<Instant>>::default(), Arc::clone(server));
     let clock = Arc::clone(&now);
-    let puppet = Puppet {
+    Puppet {
         now,
         establisher: Some(Box::new(move |pending| {
             let (server, clock) = (Arc::clone(&server), Arc::clone(&clock));
             spawn(move || block_on(pending.run(connect(server, clock), || Ok([7; 24]))));
         })),
         ..puppet
-    };
-    let host = Host::new(Arc::new(Options::parse(&uri).unwrap()), 1, puppet);
-    host.ring();
-    host
+    }
 }
 
 /// The same once it has found its server, with the monitor's link.
@@ -170,7 +175,7 @@ fn check_out_while_cleared(subscribed: bool) {
         subscribed.then(|| host.subscribe()).map(|events| spawn(move || read_to_the_end(events)));
     let pool = host.members()[0].clone();
     let users = [(2, false), (2, false), (2, true)].map(|(times, impatient)| {
-        let pool = Arc::clone(&pool);
+        let pool = pool.clone();
         spawn(move || {
             for _ in 0..times {
                 match impatient {
@@ -263,7 +268,7 @@ fn what_the_runtime_was_told_last_is_when_the_host_is_due_whoever_has_told_it() 
             spawn(move || link.closed(reset())),
         ];
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        let due = lock(&host.driver).topology.deadline();
+        let due = lock(&host.driver).topology().and_then(Machine::deadline);
         assert_eq!(*lock(&host.runtime().alarm), due);
         drop_links(host.runtime());
     });

@@ -102,7 +102,7 @@ fn log_in_at_once(closes: bool) {
     let (host, link) = discovered("&maxConnecting=3", &server, &provider);
     let pool = host.members()[0].clone();
     let users = [false, false, true].map(|impatient| {
-        let pool = Arc::clone(&pool);
+        let pool = pool.clone();
         spawn(move || match impatient {
             true => {
                 give_up(pool.check_out());

@@ -1,0 +1,125 @@
+//! The monitors that clients of one process share.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use sdam_core::config::Options;
+
+use crate::process::Process;
+use crate::reactor::Reactor;
+use crate::shared::Host;
+use crate::socket_runtime::SocketRuntime;
+
+/// The monitors that clients of one process share, if they are made with it.
+///
+/// Clients of the same deployment then have one set of monitors and one topology in common: 1,000
+/// of them cost the servers no more heartbeats than one. Pools, credentials, sessions, concerns,
+/// events, logs and metrics are apart. What an operation of one client finds out of a server, such
+/// as that it is no primary any more, holds for all of them, and so does the clearing of pools that
+/// follows; that a login was refused does not.
+///
+/// Clients share if their options agree in the seeds, in any order, and in all that decides how
+/// servers are reached and checked ([`Options::can_share_monitors`]). Whoever cannot share has
+/// monitors of its own, as without a registry: with other options, in the single-threaded mode,
+/// behind a load balancer, with a dialer, a resolver or a TLS configuration of the application's,
+/// and with a recording, which needs a topology of its own. So has a process that was forked off.
+///
+/// Clients that share run their tasks where the first of them was made, and their clocks are the
+/// same. If that runtime ends, all of them are closed. The monitors end when the last client is
+/// closed or dropped; whoever comes later has new ones.
+///
+/// Clones are the same registry.
+///
+/// ```
+/// # use sdam_core::config::Options;
+/// # use sdam_host::{Client, CurrentReactor, Error, Registry, SocketRuntime};
+/// # fn example<R: CurrentReactor<Setup: Default>>() -> Result<(), Error> {
+/// # type Of<R> = Client<SocketRuntime<R>>;
+/// let registry = Registry::new();
+/// for tenant in ["ann", "bob"] {
+///     let options = Options::builder()
+///         .uri("mongodb://a.example,b.example/?replicaSet=rs0")?
+///         .username(tenant)
+///         .password(format!("secret of {tenant}"))
+///         .build()?;
+///     // let client = Client::builder(options).registry(&registry).build()?;
+///     # let client: Of<R> = Of::<R>::builder(options).registry(&registry).build()?;
+///     # drop(client);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Registry<R: Reactor> {
+    /// The process that made it. In one that was forked off nobody takes its lock, which a thread
+    /// may hold that is not there.
+    process: Process,
+    leaders: Arc<Mutex<Vec<Weak<Leader<R>>>>>,
+}
+
+/// A host with monitors for others.
+type Leader<R> = Host<SocketRuntime<R>>;
+
+impl<R: Reactor> Registry<R> {
+    /// Starts without any monitors.
+    pub fn new() -> Self {
+        Self { process: Process::current(), leaders: Arc::default() }
+    }
+
+    /// Returns how many sets of monitors there are; in a process that was forked off, none.
+    pub fn monitored(&self) -> usize {
+        match self.process.is_current() {
+            true => self.lock().iter().filter(|leader| leader.strong_count() > 0).count(),
+            false => 0,
+        }
+    }
+
+    /// Makes a client of these options by `follow`, which shares the monitors of a host: of one that
+    /// is there already and whose monitors can be shared, or else of the one that `lead` makes.
+    /// `None` if nothing can be shared.
+    pub(crate) fn share(
+        &self,
+        options: &Options,
+        lead: impl FnOnce() -> Arc<Leader<R>>,
+        mut follow: impl FnMut(Arc<Leader<R>>) -> Option<Arc<Leader<R>>>,
+    ) -> Option<Arc<Leader<R>>> {
+        // Some options cannot be shared with anybody, not even the same ones.
+        if !self.process.is_current() || !options.can_share_monitors(options) {
+            return None;
+        }
+        let mut leaders = self.lock();
+        leaders.retain(|leader| leader.strong_count() > 0);
+        let mut alike = leaders
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|leader| leader.options().can_share_monitors(options));
+        if let Some(sharing) = alike.find_map(&mut follow) {
+            return Some(sharing);
+        }
+        drop(alike);
+        let leader = lead();
+        leaders.push(Arc::downgrade(&leader));
+        follow(leader)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Leader<R>>>> {
+        self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Reactor> Default for Registry<R> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<R: Reactor> Clone for Registry<R> {
+    fn clone(&self) -> Self {
+        Self { process: self.process, leaders: Arc::clone(&self.leaders) }
+    }
+}
+
+impl<R: Reactor> fmt::Debug for Registry<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("monitored", &self.monitored()).finish_non_exhaustive()
+    }
+}

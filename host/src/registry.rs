@@ -73,9 +73,9 @@ impl<R: Reactor> Registry<R> {
         }
     }
 
-    /// Makes a client of these options by `follow`, which shares the monitors of a host: of one that
-    /// is there already and whose monitors can be shared, or else of the one that `lead` makes.
-    /// `None` if nothing can be shared.
+    /// Makes a client of these options by `follow`, which shares the monitors of a host: of one
+    /// that is there already and whose monitors can be shared, or else of the one that `lead`
+    /// makes. `None` if nothing can be shared.
     pub(crate) fn share(
         &self,
         options: &Options,

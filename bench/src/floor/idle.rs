@@ -1,8 +1,8 @@
 //! A client that watches servers and does nothing else: its memory, and its CPU time.
 //!
-//! The floor has two sockets for each server, as the protocol demands: over one the server streams its
-//! replies to hello, and over the other one the round trip time is measured as often. It keeps nothing
-//! of the replies.
+//! The floor has two sockets for each server, as the protocol demands: over one the server streams
+//! its replies to hello, and over the other one the round trip time is measured as often. It keeps
+//! nothing of the replies.
 
 use std::any::Any;
 use std::fs;

@@ -1,4 +1,5 @@
-//! The time from the creation of a client, with whatever it runs on, to the reply to its first ping.
+//! The time from the creation of a client, with whatever it runs on, to the reply to its first
+//! ping.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

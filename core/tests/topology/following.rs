@@ -9,7 +9,7 @@ use sdam_core::id::{Generation, ServerId, WaiterId};
 use sdam_core::operation::{CommandError, OperationError, OperationFailure};
 use sdam_core::pool::Command;
 use sdam_core::selection::Criteria;
-use sdam_core::topology::{Action, EventKind, Follower, Input};
+use sdam_core::topology::{Action, Follower, Input};
 
 use super::fixture::{Fixture, fresh, primary, secondary};
 
@@ -176,8 +176,11 @@ fn it_begins_with_the_leader() {
     sdam_core::machine::Machine::tick(&mut leader, sdam_core::time::Time::ZERO, &mut actions);
     actions.iter().for_each(|action| follower.follow(action, &mut done));
     let of = |name| {
-        let is_it = |action: &&Action| matches!(action, Action::Emit { event } if event.kind.name() == name);
-        done.iter().filter(is_it).count()
+        let emitted = done.iter().filter_map(|action| match action {
+            Action::Emit { event } => Some(event.kind.name()),
+            _ => None,
+        });
+        emitted.filter(|kind| *kind == name).count()
     };
     assert_eq!(of("topologyOpening"), 1);
     assert_eq!(of("serverOpening"), 2);
@@ -256,9 +259,8 @@ fn it_ends_with_the_leader() {
     pair.leader.input(Input::Shutdown);
     pair.follow();
     assert_eq!(pair.events().last(), Some(&"topologyClosed"));
-    let last = |action: &Action| matches!(action, Action::Emit { event } if matches!(event.kind, EventKind::TopologyClosed));
     pair.open();
-    assert!(!pair.done.iter().any(last), "it has ended once");
+    assert_eq!(pair.events(), [""; 0], "it has ended once");
     // One that begins afterwards ends at once.
     pair.follower = Follower::new(&Options::parse(URI).unwrap(), 3);
     pair.open();

@@ -1,5 +1,5 @@
-//! Clients that share monitors: one set for all of them, whatever each of them does, and nothing that
-//! is left when the last has ended.
+//! Clients that share monitors: one set for all of them, whatever each of them does, and nothing
+//! that is left when the last has ended.
 
 use sdam_cluster::User;
 use sdam_core::config::Options;

@@ -55,7 +55,10 @@ macro_rules! options {
             /// missing, not told.
             #[cfg(feature = "trace")]
             pub(super) fn traced(&self) -> Self {
-                Self { $($($field: told!($monitors, self.$field.clone(), $default),)?)+ ..Self::default() }
+                Self {
+                    $($($field: told!($monitors, self.$field.clone(), $default),)?)+
+                    ..Self::default()
+                }
             }
 
             /// Returns whether monitors do the same with these as with `other`, the seeds apart.
@@ -296,7 +299,8 @@ options! {
     }
 
     /// the proxy that every connection goes through.
-    proxy: Option<ProxyOptions> = None => get part<ProxyOptions>, set into<ProxyOptions>, transport {
+    proxy: Option<ProxyOptions> = None
+        => get part<ProxyOptions>, set into<ProxyOptions>, transport {
         "proxyHost" => value!(TEXT, proxy: host).in_form(Form::OrEmpty),
         "proxyPort" => value!(PORT, proxy: port),
         "proxyUsername" => value!(TEXT, proxy: username),

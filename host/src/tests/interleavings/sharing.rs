@@ -1,5 +1,5 @@
-//! Clients that share monitors: each may begin, wait, work and end whatever the others and the monitors
-//! do meanwhile.
+//! Clients that share monitors: each may begin, wait, work and end whatever the others and the
+//! monitors do meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

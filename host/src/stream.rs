@@ -13,7 +13,7 @@ use sdam_core::wire::{Compression, Decompressor, Frames, Message, may_be_compres
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::runtime::Socket;
-use crate::sync::{CancellationToken, Streak};
+use crate::sync::{CancellationToken, Mutex, Streak};
 
 /// The size of a read of a sealed stream.
 const SEALED_READ_LEN: usize = 16_384;
@@ -285,11 +285,12 @@ impl<S: Socket> Connection<S> {
     /// Sends what is in `outgoing`.
     pub(crate) async fn send(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
         let sent = self.stream.send(&self.outgoing, deadline).await;
-        // A message that was large leaves no large buffer behind.
-        if self.outgoing.capacity() > KEPT_LEN {
-            self.outgoing = Vec::new();
-        }
         sent.map_err(|error| self.stream.failure(&error))
+    }
+
+    /// Lets go of the buffer of a message that was large, which no connection keeps for itself.
+    pub(crate) fn take_large(&mut self) -> Option<Vec<u8>> {
+        (self.outgoing.capacity() > KEPT_LEN).then(|| std::mem::take(&mut self.outgoing))
     }
 
     /// Receives the next message, which may be compressed.
@@ -314,7 +315,32 @@ pub(crate) fn malformed(error: impl std::fmt::Display) -> Failure {
 }
 
 /// The size of the buffer that a connection keeps for the next message, in bytes.
-const KEPT_LEN: usize = 65_536;
+pub(crate) const KEPT_LEN: usize = 65_536;
+
+/// The size of the buffer that a client keeps for the next large message of any connection, in
+/// bytes.
+const SPARE_LEN: usize = 1 << 20;
+
+/// A buffer for large messages, which those who send them take in turn, so that not each has the
+/// system give memory and take it back.
+#[derive(Default)]
+pub(crate) struct SpareBuffer(Mutex<Vec<u8>>);
+
+impl SpareBuffer {
+    /// Returns the buffer, or an empty one if another message is in it.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        self.0.try_lock().map_or_else(|_| Vec::new(), |mut spare| std::mem::take(&mut *spare))
+    }
+
+    /// Keeps a buffer that is not too large, unless there is a larger one.
+    pub(crate) fn give(&self, buffer: Vec<u8>) {
+        if let Ok(mut spare) = self.0.try_lock()
+            && (spare.capacity() + 1..=SPARE_LEN).contains(&buffer.capacity())
+        {
+            *spare = buffer;
+        }
+    }
+}
 
 impl<S> std::fmt::Debug for Connection<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -111,6 +111,11 @@ impl Everywhere {
         }
     }
 
+    /// Returns the client of the process that made it, which may be another one.
+    pub(crate) const fn first(&self) -> &Own<host::Client<Blocking>> {
+        &self.first
+    }
+
     /// Closes the client in this process, and in those that will be forked off.
     pub(crate) fn close(&self) -> Here<'_> {
         self.closed.store(true, Ordering::Release);

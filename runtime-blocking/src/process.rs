@@ -31,6 +31,11 @@ impl<T> Own<T, ()> {
 }
 
 impl<T, E> Own<T, E> {
+    /// Takes a value that belongs to the same process.
+    pub(crate) const fn beside<U>(&self, value: U) -> Own<U, ()> {
+        Own { process: self.process, value: Some((value, ())) }
+    }
+
     pub(crate) fn is_ours(&self) -> bool {
         self.process.is_current()
     }

@@ -25,6 +25,10 @@ impl SelectedServer {
         Self(Own::alone(selected))
     }
 
+    pub(crate) const fn of(selected: Own<host::SelectedServer<Blocking>, ()>) -> Self {
+        Self(selected)
+    }
+
     /// Returns the address that the server advertises.
     pub fn address(&self) -> &ServerAddress {
         self.0.anyones().address()

@@ -165,7 +165,6 @@ impl Floor {
             epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience))?;
             for event in &events {
                 let index = usize::try_from(event.data.u64())?;
-                let mut socket = self.sockets[index].try_clone()?;
                 read(&mut self.sockets[index], &mut self.buffer)?;
             }
             if Instant::now() >= next {

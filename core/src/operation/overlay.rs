@@ -46,8 +46,8 @@ impl<'a> CommandMessage<'a> {
         self.command.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str())
     }
 
-    /// Returns the length of the document sequences.
-    fn sequences_length(&self) -> usize {
+    /// Returns the length of the document sequences in the message, in bytes.
+    pub fn sequences_length(&self) -> usize {
         let sequences = self.sequences.iter().map(|(name, documents)| {
             let documents = documents.iter().map(|document| document.as_bytes().len());
             SEQUENCE_LEN + name.len() + documents.sum::<usize>()
@@ -125,6 +125,7 @@ impl Overlay<'_> {
             return Err(InvalidCommand::TooLong { length, limit });
         }
         out.clear();
+        out.reserve(length);
         let mut writer = CommandWriter::begin(out, id, flags, &command);
         added.write(&mut writer);
         writer.finish(message.sequences);

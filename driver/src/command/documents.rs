@@ -7,6 +7,12 @@ use serde::Serialize;
 
 use crate::error::Error;
 
+/// The memory that is reserved for documents which are only expected, in bytes.
+const MAX_EXPECTED_LEN: usize = 1 << 20;
+
+/// The length of an empty document.
+const MIN_DOCUMENT_LEN: usize = 5;
+
 /// Documents one behind the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Documents {
@@ -28,6 +34,15 @@ impl Documents {
     pub(crate) fn get(&self, index: usize) -> &RawDocument {
         let (start, end) = self.bounds(index);
         RawDocument::from_bytes(&self.bytes[start..end]).expect("it was written as a document")
+    }
+
+    /// Makes room for so many more that are as long as those before, as far as that is not too
+    /// much for a guess.
+    pub(crate) fn expect(&mut self, more: usize) {
+        if let Some(average) = self.bytes.len().checked_div(self.len()) {
+            self.bytes.reserve(average.saturating_mul(more).min(MAX_EXPECTED_LEN));
+            self.ends.reserve(more.min(MAX_EXPECTED_LEN / MIN_DOCUMENT_LEN));
+        }
     }
 
     /// Returns all documents.

@@ -105,9 +105,13 @@ impl<T: Serialize> InsertMany<T> {
     /// Inserts documents in their order, up to the first that the server refuses.
     pub fn new(documents: impl IntoIterator<Item = impl Borrow<T>>) -> Self {
         let (mut statements, mut error) = (Statements::default(), None);
-        for document in documents {
+        let mut documents = documents.into_iter();
+        while let Some(document) = documents.next() {
             if let Err(failed) = statements.insert(document.borrow()) {
                 error.get_or_insert(failed);
+            }
+            if statements.len() == 1 {
+                statements.documents.expect(documents.size_hint().0);
             }
         }
         if statements.len() == 0 {

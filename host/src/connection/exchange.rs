@@ -36,7 +36,7 @@ use crate::shared::Shared;
 use crate::shared::cluster_time::LatestClusterTime;
 use crate::shared::commands::{Running, ToldCommand};
 use crate::spans::CommandSpan;
-use crate::stream::{Connection, malformed};
+use crate::stream::{Connection, KEPT_LEN, malformed};
 use crate::sync::lock;
 
 /// A successful reply: a document, in the memory it was read into, and where it came from.
@@ -402,6 +402,9 @@ impl<R: Runtime> CheckedOut<R> {
         };
         let connection = self.connection();
         let limit = connection.connection_description.max_message_size_bytes;
+        if message.sequences_length() > KEPT_LEN {
+            connection.outgoing = shared.spare.take();
+        }
         let name = overlay.write(message, (id, flags), limit, &mut connection.outgoing)?;
         let is_told = shared.events.wants(Topics::COMMANDS) || shared.spans.get().is_some();
         let (told, span) = match is_told {
@@ -414,6 +417,9 @@ impl<R: Runtime> CheckedOut<R> {
         self.connection().compress(name);
         self.state = State::Awaiting(id);
         let sent = self.connection().send(deadline).await;
+        if let Some(large) = self.connection().take_large() {
+            shared.spare.give(large);
+        }
         match sent.map_err(|failure| self.broken(failure)) {
             Ok(()) => Ok(Sent { id, watched }),
             Err(error) => {

@@ -49,6 +49,7 @@ use crate::shared::subscription::{EVENT_LIMIT, Events, Subscribers, Subscription
 use crate::shared::tasks::{Link, PendingConnection, Rescan};
 use crate::shared::topology::{Deferred, Driver, Root};
 use crate::spans::Spans;
+use crate::stream::SpareBuffer;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::channel::Barrier;
 use crate::sync::{Activity, AsyncMutex, CancellationToken, Mutex, MutexGuard, lock};
@@ -115,6 +116,8 @@ pub(crate) struct Shared<R: Runtime> {
     pub(crate) random: AtomicU64,
     /// The name of the next pool.
     pub(crate) next_pool: AtomicU64,
+    /// The buffer of large messages.
+    pub(crate) spare: SpareBuffer,
 }
 
 /// The view that operations read: descriptions, and the servers, index for index.
@@ -194,6 +197,7 @@ impl<R: Runtime> Host<R> {
             metadata: Mutex::new(Arc::new(metadata)),
             random: AtomicU64::new(!seed),
             next_pool: AtomicU64::new(0),
+            spare: SpareBuffer::default(),
         };
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),

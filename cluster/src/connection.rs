@@ -327,15 +327,25 @@ impl Cluster {
 
     /// Puts off what is next on a connection.
     pub(super) fn wait(&mut self, id: ConnectionId, until: Option<Instant>, then: Then) {
+        self.wait_no_more(id);
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.pending = Some(Pending { until, then });
+            self.waiting.extend(until.map(|at| (at, id)));
         }
+    }
+
+    /// Returns what a connection waits for, which it does no more.
+    fn wait_no_more(&mut self, id: ConnectionId) -> Option<Pending> {
+        let pending = self.connections.get_mut(&id)?.pending.take()?;
+        if let Some(at) = pending.until {
+            self.waiting.remove(&(at, id));
+        }
+        Some(pending)
     }
 
     /// Goes on with what waits on a connection, and with what is queued behind it.
     pub(super) fn resume(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<Action>) {
-        let pending = self.connections.get_mut(&id).and_then(|it| it.pending.take());
-        let Some(Pending { then, until }) = pending else {
+        let Some(Pending { then, until }) = self.wait_no_more(id) else {
             return;
         };
         match then {
@@ -400,6 +410,7 @@ impl Cluster {
 
     /// Forgets a connection that has ended, or ends.
     pub(super) fn forget(&mut self, id: ConnectionId) -> Option<Connection> {
+        self.wait_no_more(id);
         let connection = self.connections.remove(&id)?;
         if let Some(process) = self.process_mut(connection.member) {
             process.connected -= 1;

@@ -1,6 +1,6 @@
 //! The model of the deployment as a machine: its inputs, its actions, and its timers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -205,6 +205,8 @@ pub struct Cluster {
     pub(super) accounts: Vec<Account>,
     pub(super) clock: ClusterClock,
     pub(super) connections: BTreeMap<ConnectionId, Connection>,
+    /// The connections that wait for a time, in the order of that: thousands may.
+    pub(super) waiting: BTreeSet<(Instant, ConnectionId)>,
     /// The timer that is due next, as of the last input or tick.
     due: Option<(Instant, Timer)>,
     /// The number of changes so far that clients should see.
@@ -253,6 +255,7 @@ impl Cluster {
             accounts,
             clock: ClusterClock::default(),
             connections: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             due: None,
             revision: 0,
             begun: false,
@@ -326,10 +329,11 @@ impl Cluster {
                 at(process.synced_at, Timer::Synced(member)),
             ]
         });
-        let pending = self.connections.iter().filter_map(|(id, connection)| {
-            let at = connection.resumes_at().filter(|_| !self.is_frozen(connection.member))?;
-            Some((at, Timer::Pending(*id)))
+        let pending = self.waiting.iter().find(|(_, id)| {
+            let connection = self.connections.get(id);
+            connection.is_some_and(|it| !self.is_frozen(it.member))
         });
+        let pending = pending.map(|(at, id)| (*at, Timer::Pending(*id)));
         let election = self.election_at.map(|at| (at, Timer::Election));
         let takeover = self.takeover.map(|(at, member)| (at, Timer::Takeover(member)));
         let replication = self.replicates_at().map(|at| (at, Timer::Replication));

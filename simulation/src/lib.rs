@@ -3,6 +3,7 @@
 //! - [`sim`]: clients under random faults, what must hold after every step, and what must happen in
 //!   time; a failure is reduced to the faults and clients that it takes.
 //! - [`virtual_time`]: applications of one's own, with real clients inside.
+//! - [`storm`]: thousands of clients that come back to one member at once.
 //! - [`worlds`]: small worlds, in every order of messages, timers and a few faults.
 //! - `fuzz`, with the feature of this name: what must hold of every input, for a fuzzer and for
 //!   `cargo test`.
@@ -10,7 +11,7 @@
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 pub mod sim;
-pub use sim::virtual_time;
+pub use sim::{storm, virtual_time};
 pub mod worlds;
 
 /// The page on virtual time, whose example is a test.

@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 use sdam_simulation::sim::{
     Case, Failure, Reduction, ReductionError, SCENARIOS, Scenario, Swarm, shrink,
 };
+use sdam_simulation::storm::{Report, Storm};
 use sdam_simulation::worlds::{self, Limits};
 
 /// The interval at which a simulation reports its progress.
@@ -95,6 +96,24 @@ enum Command {
         #[arg(long, value_name = "SECONDS")]
         seconds: Option<u64>,
     },
+    /// Have one member restart under thousands of clients, which all come back at once.
+    ///
+    /// Prints a row for clients with default options and a member that sheds load when they say
+    /// hello, and one for each thing that can be otherwise: how long it takes until half of the
+    /// clients, nearly all and all have read again, and what that costs. The times are virtual.
+    Storm {
+        /// The number of clients.
+        #[arg(long, value_name = "N", default_value_t = 10_000)]
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        clients: u32,
+        /// The number of tasks of each client that read.
+        #[arg(long, value_name = "N", default_value_t = 4)]
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+        tasks: u32,
+        /// The seed.
+        #[arg(long, value_name = "SEED", default_value_t = 1)]
+        seed: u64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -120,6 +139,10 @@ fn main() -> ExitCode {
             let time = seconds.map(Duration::from_secs);
             let limits = Limits::new(faults, steps).with_delays(delays).with_time(time);
             ExitCode::from(u8::from(!explore(limits)))
+        }
+        Command::Storm { clients, tasks, seed } => {
+            storms(&Storm::new(clients).with_tasks(tasks).with_seed(seed));
+            ExitCode::SUCCESS
         }
     }
 }
@@ -251,6 +274,14 @@ fn explore(limits: Limits) -> bool {
         }
     }
     true
+}
+
+/// Prints what comes of a storm, and of those it is compared with.
+fn storms(storm: &Storm) {
+    println!("{}", Report::headline());
+    for storm in storm.clone().and_its_like() {
+        println!("{}", storm.run());
+    }
 }
 
 /// Returns a parser of the numbers that a search of worlds can count.

@@ -25,7 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -44,13 +44,19 @@ use sdam_core::wire::{Flags, Frames, write_op_msg};
 use sdam_host::{ClientError, Events, Host, PoolStep, TopologyStep};
 
 use super::deployment::{SET_NAME, address};
+use super::door::{Arrivals, Door, Doors, Knock, Said};
 use super::network::{Network, Packet, Side, StreamId};
 use super::random::Random;
-use super::runtime::{Call, Clock, Desk, End, Executor, Kind, Observer, Refusal, Virtual};
+use super::runtime::{
+    Call, Clock, Desk, End, Executor, Kind, Observer, Refusal, Restless, Virtual,
+};
 use super::world::Event;
 
 /// The number of members that the replica set of [`Simulation::new`] has.
 const MEMBERS: usize = 3;
+
+/// The number of the application among clients: behind all.
+const APPLICATION: usize = usize::MAX;
 
 /// The runtime of clients in virtual time.
 pub type Runtime = Virtual<Unobserved>;
@@ -116,7 +122,8 @@ struct Peer {
     executor: Executor,
     /// The time when it wants to be rung.
     alarm: Option<Instant>,
-    events: Events,
+    /// What the log is written from, if there is one.
+    events: Option<Events>,
     /// The streams that it holds.
     ends: BTreeMap<StreamId, Arc<End>>,
 }
@@ -131,14 +138,24 @@ pub struct Simulation {
     addresses: Vec<ServerAddress>,
     uri: String,
     peers: Vec<Peer>,
+    /// The clients that want to be rung, in the order of time.
+    alarms: BTreeSet<(Instant, usize)>,
+    restless: Arc<Restless>,
     desk: Arc<Desk>,
     executor: Executor,
     log: Log,
+    /// True if the log has what clients find out.
+    listens: bool,
+    /// True if clients see a connection that is refused as overload.
+    shows_overload: bool,
     random: Random,
     /// The least time of a packet, if that is not drawn.
     latency: Option<Duration>,
     /// The number of commands that were run at members.
     commands: u64,
+    /// What members can bear of new connections, if that has a limit.
+    doors: Option<Doors>,
+    arrivals: Arrivals,
 }
 
 impl Simulation {
@@ -168,7 +185,8 @@ impl Simulation {
         };
         let cluster = Cluster::new(options.with_seed(random.bits()))?;
         let clock = Arc::new(Clock::default());
-        let desk = Desk::new(Arc::clone(&clock));
+        let restless = Arc::new(Restless::default());
+        let desk = Desk::noted(Arc::clone(&clock), &restless, APPLICATION);
         Ok(Self {
             network: Network::new(0, 0, &[], random.fork()),
             cluster,
@@ -176,13 +194,19 @@ impl Simulation {
             uri: format!("mongodb://{}/{set}", hosts.join(",")),
             addresses,
             peers: Vec::new(),
+            alarms: BTreeSet::new(),
+            restless,
             executor: Executor::new(Arc::clone(&desk), random.fork()),
             desk,
             log: Log::default(),
+            listens: true,
+            shows_overload: true,
             random,
             clock,
             latency: None,
             commands: 0,
+            doors: None,
+            arrivals: Arrivals::default(),
         })
     }
 
@@ -201,6 +225,52 @@ impl Simulation {
     pub const fn with_latency(mut self, latency: Duration) -> Self {
         self.latency = Some(latency);
         self
+    }
+
+    /// Leaves what clients find out, from now on, out of the log: that of thousands takes memory,
+    /// and time.
+    ///
+    /// ```
+    /// use sdam_core::config::Options;
+    /// use sdam_simulation::virtual_time::Simulation;
+    ///
+    /// let mut simulation = Simulation::new(7).without_log();
+    /// let client = simulation.client(Options::parse(simulation.uri())?)?;
+    /// simulation.run_for(std::time::Duration::from_secs(30));
+    /// assert!(simulation.log().is_empty());
+    /// # drop(client);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn without_log(mut self) -> Self {
+        self.listens = false;
+        self
+    }
+
+    /// Has clients that are created from now on know nothing of overload when a connection is
+    /// refused, as those from before Client Backpressure: to them it looks as if a lookup had
+    /// failed, which is a network error like any other.
+    pub(super) const fn hide_overload(&mut self) {
+        self.shows_overload = false;
+    }
+
+    /// Sets what each member can bear of new connections from now on: anything without a door, as
+    /// in the beginning. Connections that waited at the door before are closed.
+    pub fn set_door(&mut self, door: Option<Door>) {
+        let members = self.addresses.len();
+        let doors = door.map(|door| Doors::new(door, members));
+        let before = std::mem::replace(&mut self.doors, doors);
+        for connection in before.map(Doors::into_waiting).unwrap_or_default() {
+            self.tell(Input::Disconnected { connection });
+            self.network.close_server(connection);
+        }
+        self.settle();
+    }
+
+    /// Returns how many connections were wanted, and what became of them, since the beginning or
+    /// since this was last asked.
+    pub fn take_arrivals(&mut self) -> Arrivals {
+        std::mem::take(&mut self.arrivals)
     }
 
     /// Returns a connection string that names all members.
@@ -267,20 +337,23 @@ impl Simulation {
         if let Some(srv) = options.srv() {
             return Err(ClientError::Unresolved(srv.hostname.clone()).into());
         }
-        let desk = Desk::new(Arc::clone(&self.clock));
+        let index = self.peers.len();
+        let desk = Desk::noted(Arc::clone(&self.clock), &self.restless, index);
         let executor = Executor::new(Arc::clone(&desk), self.random.fork());
         let nonces = self.random.fork();
         let runtime = Virtual::new(&options, Arc::clone(&desk), Unobserved, nonces)?;
+        let runtime = runtime.showing_overload(self.shows_overload);
         let host = make(Arc::new(options), self.random.bits(), runtime)?;
         self.network.join(self.addresses.len(), self.latency, self.random.fork());
         self.peers.push(Peer {
             host: Arc::downgrade(&host),
-            events: host.subscribe(),
-            alarm: Some(self.network.now),
+            events: self.listens.then(|| host.subscribe()),
+            alarm: None,
             desk,
             executor,
             ends: BTreeMap::new(),
         });
+        self.set_alarm(index, Some(self.network.now));
         Ok(host)
     }
 
@@ -421,7 +494,7 @@ impl Simulation {
     /// Lets the next thing happen, if it is due by then; returns whether it was.
     fn happen_next(&mut self, until: Instant) -> bool {
         let event = self.network.events.next_at();
-        let alarm = self.peers.iter().filter_map(|peer| peer.alarm).min();
+        let alarm = self.alarms.first().map(|(at, _)| *at);
         let next = event.into_iter().chain(alarm).chain(self.cluster_deadline).min();
         let Some(at) = next.filter(|at| *at <= until) else { return false };
         self.set_time(at.max(self.network.now));
@@ -430,13 +503,23 @@ impl Simulation {
         } else if self.cluster_deadline == Some(at) {
             self.run_cluster(Machine::tick);
         } else {
-            for peer in self.peers.iter_mut().filter(|it| it.alarm.is_some_and(|due| due <= at)) {
-                peer.alarm = None;
-                peer.host.upgrade().into_iter().for_each(|host| host.ring());
+            while let Some((_, index)) = self.alarms.first().copied().filter(|(due, _)| *due <= at)
+            {
+                self.set_alarm(index, None);
+                self.peers[index].host.upgrade().into_iter().for_each(|host| host.ring());
             }
         }
         self.settle();
         true
+    }
+
+    /// Sets when a client wants to be rung.
+    fn set_alarm(&mut self, index: usize, alarm: Option<Instant>) {
+        let before = std::mem::replace(&mut self.peers[index].alarm, alarm);
+        if let Some(before) = before {
+            self.alarms.remove(&(before, index));
+        }
+        self.alarms.extend(alarm.map(|at| (at, index)));
     }
 
     fn happen(&mut self, event: Event) {
@@ -449,6 +532,8 @@ impl Simulation {
             Event::Arrival { stream, to: Side::Server, packet } => self.arrive(stream, packet),
             Event::Wake { waker, .. } => waker.wake(),
             Event::Ripen { end, .. } => end.ripen(),
+            Event::Accept(member) => self.accept(member),
+            Event::LogIn(member) => self.log_in(member),
             _ => {}
         }
     }
@@ -459,12 +544,11 @@ impl Simulation {
         let member = MemberId(host);
         match packet {
             Packet::Syn => self.dialled(stream, member),
-            Packet::Bytes(bytes) if accepted => {
-                self.tell(Input::Received { connection: stream, bytes: &bytes });
-            }
+            Packet::Bytes(bytes) if accepted => self.received(stream, member, bytes),
             Packet::Fin => {
                 self.network.hung_up(stream);
-                if accepted {
+                let waits = self.doors.as_mut().is_some_and(|doors| doors.leave(stream));
+                if accepted && !waits {
                     self.tell(Input::Disconnected { connection: stream });
                 }
             }
@@ -474,13 +558,89 @@ impl Simulation {
 
     /// A client wants a connection.
     fn dialled(&mut self, stream: StreamId, member: MemberId) {
+        let knock = match self.cluster.is_running(member) {
+            true => self.doors.as_mut().map(|doors| doors.knock(stream, member)),
+            false => Some(Knock::Refused),
+        };
+        match knock {
+            Some(Knock::Refused) => {
+                self.arrivals.refused += 1;
+                self.network.send(stream, Side::Client, Packet::Refused);
+            }
+            Some(Knock::Lost(wait)) => {
+                self.arrivals.lost += 1;
+                let again = Event::Arrival { stream, to: Side::Server, packet: Packet::Syn };
+                self.network.plan(wait, again);
+            }
+            Some(Knock::Queued) if self.network.accept(stream) => {
+                self.network.send(stream, Side::Client, Packet::SynAck);
+                let now = self.network.now;
+                let doors = self.doors.as_mut();
+                if let Some(at) = doors.and_then(|it| it.queue(now, stream, member)) {
+                    self.network.events.plan(at, Event::Accept(member));
+                }
+            }
+            None if self.network.accept(stream) => {
+                self.arrivals.accepted += 1;
+                self.tell(Input::Accepted { connection: stream, member });
+                self.network.send(stream, Side::Client, Packet::SynAck);
+            }
+            Some(Knock::Queued) | None => {}
+        }
+    }
+
+    /// A member accepts the connection that has waited longest, be its client still there or not.
+    fn accept(&mut self, member: MemberId) {
+        let (now, doors) = (self.network.now, self.doors.as_mut());
+        let Some((stream, said, next)) = doors.and_then(|it| it.accept(now, member)) else {
+            return;
+        };
+        if let Some(at) = next {
+            self.network.events.plan(at, Event::Accept(member));
+        }
+        let Some(said) = said else {
+            self.arrivals.in_vain += 1;
+            return;
+        };
         if !self.cluster.is_running(member) {
-            return self.network.send(stream, Side::Client, Packet::Refused);
+            return self.network.close_server(stream);
         }
-        if self.network.accept(stream) {
-            self.tell(Input::Accepted { connection: stream, member });
-            self.network.send(stream, Side::Client, Packet::SynAck);
+        self.arrivals.accepted += 1;
+        self.tell(Input::Accepted { connection: stream, member });
+        if !said.is_empty() {
+            self.received(stream, member, said);
         }
+    }
+
+    /// A member receives what a client has sent.
+    fn received(&mut self, stream: StreamId, member: MemberId, bytes: Vec<u8>) {
+        let Some(doors) = &mut self.doors else {
+            return self.tell(Input::Received { connection: stream, bytes: &bytes });
+        };
+        match doors.received(self.network.now, stream, member, bytes) {
+            Said::Now(bytes) => self.tell(Input::Received { connection: stream, bytes: &bytes }),
+            Said::LogsIn(None) | Said::Kept => {}
+            Said::LogsIn(Some(at)) => self.network.events.plan(at, Event::LogIn(member)),
+            Said::Refused => {
+                self.arrivals.refused_logins += 1;
+                self.tell(Input::Disconnected { connection: stream });
+                self.network.close_server(stream);
+            }
+        }
+    }
+
+    /// A member goes on with the login that has waited longest.
+    fn log_in(&mut self, member: MemberId) {
+        let (now, doors) = (self.network.now, self.doors.as_mut());
+        let Some((stream, bytes, next)) = doors.and_then(|it| it.log_in(now, member)) else {
+            return;
+        };
+        if let Some(at) = next {
+            self.network.events.plan(at, Event::LogIn(member));
+        }
+        self.arrivals.logins += 1;
+        // Of a client that is gone, the model knows nothing any more.
+        self.tell(Input::Received { connection: stream, bytes: &bytes });
     }
 
     fn tell(&mut self, input: Input<'_>) {
@@ -499,7 +659,10 @@ impl Simulation {
             Action::Send { connection, bytes } => {
                 self.network.send(connection, Side::Client, Packet::Bytes(bytes));
             }
-            Action::Close { connection } => self.network.close_server(connection),
+            Action::Close { connection } => {
+                self.arrivals.closed += 1;
+                self.network.close_server(connection);
+            }
             _ => {}
         }
     }
@@ -507,24 +670,41 @@ impl Simulation {
     /// Lets all tasks do what they can now.
     fn settle(&mut self) {
         loop {
-            let mut any = false;
             // Whose tasks come first is drawn, too.
-            let (all, first) = (self.peers.len() + 1, self.random.index(self.peers.len() + 1));
-            for index in (0..all).map(|it| (it + first) % all) {
-                let executor = match self.peers.get_mut(index) {
-                    Some(peer) => &mut peer.executor,
-                    None => &mut self.executor,
-                };
-                while executor.step(true) {
-                    any = true;
-                }
-                any |= self.perform(index);
+            let (mut any, first) = (false, self.random.index(self.peers.len() + 1));
+            let first = if first == self.peers.len() { APPLICATION } else { first };
+            let mut from = first;
+            while let Some(index) = self.restless.take(from..) {
+                any |= self.act(index);
+                let Some(next) = index.checked_add(1) else { break };
+                from = next;
+            }
+            from = 0;
+            while let Some(index) = self.restless.take(from..first) {
+                any |= self.act(index);
+                from = index + 1;
             }
             if !any {
                 break;
             }
         }
-        self.hear();
+        if self.listens {
+            self.hear();
+        }
+    }
+
+    /// Lets the tasks of a client, or those of the application, do what they can; returns whether
+    /// there was anything to do.
+    fn act(&mut self, index: usize) -> bool {
+        let executor = match self.peers.get_mut(index) {
+            Some(peer) => &mut peer.executor,
+            None => &mut self.executor,
+        };
+        let mut any = false;
+        while executor.step(true) {
+            any = true;
+        }
+        self.perform(index) || any
     }
 
     /// Performs what the tasks of a client, or those of the application, have asked for; returns
@@ -534,8 +714,8 @@ impl Simulation {
         let (mut calls, alarm) = (Vec::new(), desk.take_alarm());
         desk.take_calls(&mut calls);
         let any = !calls.is_empty();
-        if let Some((peer, alarm)) = self.peers.get_mut(index).zip(alarm) {
-            peer.alarm = alarm.map(|due| due.max(self.network.now));
+        if let Some(alarm) = alarm.filter(|_| index < self.peers.len()) {
+            self.set_alarm(index, alarm.map(|due| due.max(self.network.now)));
         }
         for call in calls {
             match call {
@@ -567,6 +747,7 @@ impl Simulation {
     fn open(&mut self, index: usize, end: Arc<End>, address: &ServerAddress) {
         let member = self.addresses.iter().position(|known| known == address);
         let Some(member) = member else { return end.open(Err(Refusal::NotResolved)) };
+        self.arrivals.wanted(self.network.now, end.link().is_some());
         let stream = self.network.open(index, member);
         end.set_stream(stream);
         self.peers[index].ends.insert(stream, end);
@@ -575,7 +756,7 @@ impl Simulation {
     /// Writes down what clients have found out.
     fn hear(&mut self) {
         for (index, peer) in self.peers.iter_mut().enumerate() {
-            while let Some(event) = peer.events.try_next() {
+            while let Some(event) = peer.events.as_mut().and_then(Events::try_next) {
                 if let Some(line) = line(&event.kind) {
                     self.log.say(self.network.now, format_args!("client {index}"), line);
                 }

@@ -76,6 +76,10 @@ pub(super) enum Event {
     Restore(usize),
     /// A member is no longer primary.
     StepDown(MemberId),
+    /// A member accepts the connection that has waited longest.
+    Accept(MemberId),
+    /// A member goes on with the login that has waited longest.
+    LogIn(MemberId),
     Audit,
     /// Views are to be right, unless something has happened again.
     Verdict,

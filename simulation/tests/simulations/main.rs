@@ -8,5 +8,6 @@ mod prose;
 mod sharing;
 #[cfg(feature = "runner")]
 mod sim;
+mod storm;
 mod virtual_time;
 mod worlds;

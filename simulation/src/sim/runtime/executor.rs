@@ -49,7 +49,7 @@ impl Wake for Handle {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.is_ready.swap(true, Ordering::Relaxed) {
-            self.desk.lock().ready[self.list].push(self.id);
+            self.desk.leave(|state| state.ready[self.list].push(self.id));
         }
     }
 }

@@ -7,9 +7,10 @@
 mod executor;
 mod socket;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::future::Future;
+use std::ops::RangeBounds;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use std::time::Duration;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::dns::DnsError;
 use sdam_core::dns::srv::SrvRecord;
-use sdam_core::failure::{Failure, Stage};
+use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::{LinkId, ServerId};
 use sdam_core::time::Instant;
 use sdam_host::{
@@ -67,11 +68,30 @@ pub(in crate::sim) enum Call {
     Resolve { lookup: Arc<Lookup> },
 }
 
+/// The clients that have something to do, by their numbers: of ten thousand, few have at a time.
+#[derive(Debug, Default)]
+pub(in crate::sim) struct Restless(Mutex<BTreeSet<usize>>);
+
+impl Restless {
+    fn note(&self, client: usize) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(client);
+    }
+
+    /// Takes the first one in a range out.
+    pub(in crate::sim) fn take(&self, range: impl RangeBounds<usize>) -> Option<usize> {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = clients.range(range).next().copied()?;
+        clients.take(&first)
+    }
+}
+
 /// The place where a client leaves what it asks for.
 #[derive(Debug)]
 pub(in crate::sim) struct Desk {
     clock: Arc<Clock>,
     state: Mutex<State>,
+    /// The list of those that have something to do, and the number in it.
+    restless: Option<(Arc<Restless>, usize)>,
 }
 
 #[derive(Default)]
@@ -93,11 +113,29 @@ impl Debug for State {
 
 impl Desk {
     pub(in crate::sim) fn new(clock: Arc<Clock>) -> Arc<Self> {
-        Arc::new(Self { clock, state: Mutex::default() })
+        Arc::new(Self { clock, state: Mutex::default(), restless: None })
+    }
+
+    /// Creates the desk of a client with this number, which is noted when it has something to do.
+    pub(in crate::sim) fn noted(
+        clock: Arc<Clock>,
+        restless: &Arc<Restless>,
+        client: usize,
+    ) -> Arc<Self> {
+        let restless = Some((Arc::clone(restless), client));
+        Arc::new(Self { clock, state: Mutex::default(), restless })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves something there.
+    fn leave(&self, what: impl FnOnce(&mut State)) {
+        what(&mut self.lock());
+        if let Some((restless, client)) = &self.restless {
+            restless.note(*client);
+        }
     }
 
     pub(in crate::sim) fn now(&self) -> Instant {
@@ -105,7 +143,7 @@ impl Desk {
     }
 
     fn call(&self, call: Call) {
-        self.lock().calls.push(call);
+        self.leave(|state| state.calls.push(call));
     }
 
     /// Takes what was asked for since the last time; `calls` is empty, and kept for its memory.
@@ -124,7 +162,7 @@ impl Desk {
         kind: Kind,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        self.lock().spawned.push((kind, Box::pin(task)));
+        self.leave(|state| state.spawned.push((kind, Box::pin(task))));
     }
 
     /// Waits for a time.
@@ -188,6 +226,8 @@ pub struct Virtual<O> {
     observer: O,
     /// The source of numbers that are used only once.
     nonces: Arc<Mutex<Random>>,
+    /// False if a connection that is refused fails as a lookup does, which is never overload.
+    shows_overload: bool,
 }
 
 impl<O: Observer> Virtual<O> {
@@ -198,7 +238,13 @@ impl<O: Observer> Virtual<O> {
         nonces: Random,
     ) -> Result<Self, ClientError> {
         let (connector, nonces) = (Connector::new(options)?, Arc::new(Mutex::new(nonces)));
-        Ok(Self { desk, connector, observer, nonces })
+        Ok(Self { desk, connector, observer, nonces, shows_overload: true })
+    }
+
+    /// Sets whether a connection that is refused may be overload.
+    pub(in crate::sim) fn showing_overload(mut self, shows_overload: bool) -> Self {
+        self.shows_overload = shows_overload;
+        self
     }
 
     /// Returns what opens a stream.
@@ -209,7 +255,13 @@ impl<O: Observer> Virtual<O> {
         reached: F,
     ) -> impl Future<Output = Result<Connected<VirtualSocket>, Failure>> + use<O, F> {
         let route = self.connector.route(address, &self.connector.filters());
-        open(Arc::clone(&self.desk), route, link, reached)
+        let (desk, shows_overload) = (Arc::clone(&self.desk), self.shows_overload);
+        async move {
+            open(desk, route, link, reached).await.map_err(|failure| match shows_overload {
+                true => failure,
+                false => Failure::new(Stage::Resolve, Cause::LookupFailed, "no answer"),
+            })
+        }
     }
 }
 
@@ -264,7 +316,7 @@ impl<O: Observer> Runtime for Virtual<O> {
     }
 
     fn alarm(&self, deadline: Option<Instant>) {
-        self.desk.lock().alarm = Some(deadline);
+        self.desk.leave(|state| state.alarm = Some(deadline));
     }
 
     fn on_topology(&self, step: TopologyStep<'_>) {

@@ -47,7 +47,7 @@ pub use follower::Follower;
 use history::History;
 pub use inherit::inherited_options;
 use member::Member;
-use monitor::{Context, Monitor};
+use monitor::{CROWD, Context, Monitor};
 use reseed::Reseed;
 use scan::Scan;
 use srv::Rescan;
@@ -279,7 +279,8 @@ impl Topology {
     fn context<'a>(&'a self, out: &'a mut Vec<Action>) -> Context<'a> {
         let (options, client, topology) = (&self.options, &self.client, self.id);
         let (now, attended) = (self.now, self.is_attended());
-        Context { options, client, topology, now, attended, out }
+        let crowded = self.members.len() > CROWD;
+        Context { options, client, topology, now, attended, crowded, out }
     }
 
     /// "Client closing": every server is removed before the last event.

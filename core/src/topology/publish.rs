@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::member::Member;
-use super::monitor::{Context, Monitor, Outcome};
+use super::monitor::{CROWD, Context, Monitor, Outcome};
 use super::update::Update;
 use super::{Action, Topology};
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
@@ -213,9 +213,10 @@ impl Topology {
         act: impl FnOnce(&mut Monitor, &mut Context<'_>) -> T,
     ) -> Option<T> {
         let (now, attended) = (self.now, self.is_attended());
+        let crowded = self.members.len() > CROWD;
         let monitor = self.members.get_mut(&id)?.monitor.as_mut()?;
         let (options, client, topology) = (&self.options, &self.client, self.id);
-        let mut ctx = Context { options, client, topology, now, attended, out };
+        let mut ctx = Context { options, client, topology, now, attended, crowded, out };
         let before = monitor.deadline();
         let result = act(monitor, &mut ctx);
         let after = monitor.deadline();

@@ -7,7 +7,7 @@ use sdam_core::description::MAX_SERVERS;
 use sdam_core::topology::{Action, EventKind};
 use sdam_core::wire::{Flags, MAX_EVENT_REPLY_LEN};
 
-use super::fixture::{Fixture, fresh, member, ok, primary};
+use super::fixture::{Fixture, fresh, member, mongos, ok, primary};
 
 const URI: &str = "mongodb://a/?replicaSet=rs";
 
@@ -83,6 +83,34 @@ fn members_that_are_exchanged_by_one_reply_cost_in_proportion_to_their_number() 
     };
     let (few, many) = (exchanged(240), exchanged(960));
     assert!(many < 5.0 * few, "{few} bytes for 240, {many} for four times as many");
+}
+
+/// Returns at how many times the round trip times of so many mongos are measured within a heartbeat
+/// frequency, if their first measurements end a millisecond apart from each other.
+fn measured_at(count: usize) -> usize {
+    let seeds: Vec<String> = (0..count).map(|number| format!("m{number:03}")).collect();
+    let mut fixture = Fixture::new(&format!("mongodb://{}/", seeds.join(",")));
+    for seed in &seeds {
+        fixture.opened(&format!("{seed}.0")).reply(&format!("{seed}.0"), &fresh(mongos(), 1));
+    }
+    for (millis, seed) in (1..).zip(&seeds) {
+        fixture.at(millis).opened(&format!("{seed}.1")).reply(&format!("{seed}.1"), &mongos());
+    }
+    let (last, mut times) = (count as u64, 0);
+    fixture.at(10_000).forget();
+    for millis in 10_001..=10_200 + last {
+        fixture.at(millis);
+        let asked = fixture.topology.take_actions();
+        times += usize::from(asked.iter().any(|it| matches!(it, Action::Send { .. })));
+    }
+    times
+}
+
+/// Server Monitoring, "Measuring RTT": each heartbeatFrequencyMS, and a fiftieth later at most.
+#[test]
+fn round_trip_times_of_more_than_a_hundred_servers_are_measured_together() {
+    assert_eq!(measured_at(100), 100);
+    assert!(measured_at(101) <= 2, "200 ms apart");
 }
 
 /// Server Discovery And Monitoring Logging and Monitoring, "ServerHeartbeatSucceededEvent".

@@ -18,6 +18,8 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Time,
     /// True if what comes is read soon: in the single-threaded mode, while somebody waits.
     pub(crate) attended: bool,
+    /// True if there are so many servers that measurements wait for each other.
+    pub(crate) crowded: bool,
     pub(crate) out: &'a mut Vec<Action>,
 }
 

@@ -31,6 +31,7 @@ use context::Identity;
 use conversation::{Conversation, Reply};
 use cuts::Cuts;
 use follow_up::Next;
+pub(super) use pinger::CROWD;
 use pinger::Pinger;
 use round_trip::RoundTripTime;
 

@@ -3,6 +3,8 @@
 //! Implements "Measuring RTT": a hello every heartbeatFrequencyMS on a dedicated connection, whose
 //! reply is ignored, whose errors change nothing, and which publishes no events.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::conversation::Conversation;
@@ -11,6 +13,14 @@ use super::{Context, Identity};
 use crate::id::LinkId;
 use crate::time::Instant;
 use crate::topology::Action;
+
+/// The number of servers beyond which measurements wait for each other.
+pub(crate) const CROWD: usize = 100;
+
+/// The number of times in heartbeatFrequencyMS at which those of a crowd are made: each is late by
+/// a fiftieth of it at most, and many are made in one go, which spares a process thousands of
+/// wake-ups.
+const TICKS: u32 = 50;
 
 /// The second connection of a streaming monitor.
 #[derive(Clone, Debug, Serialize)]
@@ -119,12 +129,41 @@ impl Pinger {
     }
 
     fn pause(&mut self, ctx: &Context<'_>) {
-        self.phase = Phase::Sleeping { until: ctx.now.clock + ctx.options.heartbeat_frequency() };
+        let frequency = ctx.options.heartbeat_frequency();
+        let due = ctx.now.clock + frequency;
+        let until = if ctx.crowded { next_tick(due, frequency / TICKS) } else { due };
+        self.phase = Phase::Sleeping { until };
     }
 
     fn hang_up(&mut self, ctx: &mut Context<'_>) {
         if let Some(conversation) = self.conversation.take() {
             ctx.out.push(Action::Close { link: conversation.link() });
         }
+    }
+}
+
+/// Returns the first instant from `due` on that lies a whole number of ticks behind the origin.
+fn next_tick(due: Instant, tick: Duration) -> Instant {
+    let Ok(tick @ 1..) = u64::try_from(tick.as_nanos()) else { return due };
+    Instant::from_nanos(due.as_nanos().checked_next_multiple_of(tick).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::next_tick;
+    use crate::time::Instant;
+
+    #[test]
+    fn a_tick_is_never_before_it_is_due_and_at_most_one_tick_later() {
+        let at = |due| next_tick(Instant::from_millis(due), Duration::from_millis(200));
+        assert_eq!(at(0), Instant::ZERO);
+        assert_eq!(at(200), Instant::from_millis(200));
+        assert_eq!(at(201), Instant::from_millis(400));
+        let last = Instant::from_nanos(u64::MAX);
+        assert_eq!(next_tick(last, Duration::from_millis(200)), last);
+        assert_eq!(next_tick(last, Duration::MAX), last, "a tick that is too long is none");
+        assert_eq!(next_tick(Instant::from_millis(7), Duration::ZERO), Instant::from_millis(7));
     }
 }

@@ -3,6 +3,9 @@
 mod driver;
 mod host;
 mod machines;
+mod scale;
+
+pub(crate) use scale::{RATIOS, Ratio};
 
 /// A bench, by the name under which it has a budget.
 pub(crate) struct Bench {
@@ -29,6 +32,18 @@ pub(crate) const BENCHES: &[Bench] = &[
     Bench { name: "insert_one", run: driver::insert_one },
     Bench { name: "insert_many_1000", run: driver::insert_many_1000 },
     Bench { name: "find_10000", run: driver::find_10000 },
+];
+
+/// Work that has no budget: what matters is how the counts compare.
+pub(crate) const COMPARED: &[Bench] = &[
+    Bench { name: "heartbeat_of_3", run: scale::heartbeat::<3> },
+    Bench { name: "heartbeat_of_3000", run: scale::heartbeat::<3000> },
+    Bench { name: "finding_300", run: scale::finding::<300> },
+    Bench { name: "finding_3000", run: scale::finding::<3000> },
+    Bench { name: "joining_300", run: scale::joining::<300> },
+    Bench { name: "joining_3000", run: scale::joining::<3000> },
+    Bench { name: "leaving_300", run: scale::leaving::<300> },
+    Bench { name: "leaving_3000", run: scale::leaving::<3000> },
 ];
 
 /// Has `work` counted so many times, after doing it a few times to get warm.

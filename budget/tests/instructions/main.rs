@@ -1,5 +1,6 @@
 //! Budgets of instructions: each bench is counted by callgrind, and fails if it takes over 3 % more
-//! than its budget in `instructions-dev.txt`, or `instructions-release.txt`. See `README.md`.
+//! than its budget in `instructions-dev.txt`, or `instructions-release.txt`. Others are compared
+//! with each other. See `README.md`.
 
 mod benches;
 mod budgets;
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Trial};
 
-use benches::{BENCHES, Bench};
+use benches::{BENCHES, Bench, COMPARED, RATIOS, Ratio};
 use budgets::{Budgets, Verdict, compiler};
 use callgrind::Count;
 
@@ -35,7 +36,8 @@ fn main() -> ExitCode {
     if let [measure, name] = &arguments[..]
         && measure == "measure"
     {
-        let bench = BENCHES.iter().find(|bench| bench.name == name).expect("a name of a bench");
+        let bench = BENCHES.iter().chain(COMPARED).find(|bench| bench.name == name);
+        let bench = bench.expect("a name of a bench");
         println!("{}", (bench.run)());
         return ExitCode::SUCCESS;
     }
@@ -62,7 +64,12 @@ fn main() -> ExitCode {
         });
         trial.with_ignored_flag(missing.is_some())
     };
-    let passed = !libtest_mimic::run(&arguments, BENCHES.iter().map(trial).collect()).has_failed();
+    let compared = |ratio: &'static Ratio| {
+        let trial = Trial::test(ratio.name, move || compare(ratio).map_err(Into::into));
+        trial.with_ignored_flag(missing.is_some())
+    };
+    let trials = BENCHES.iter().map(trial).chain(RATIOS.iter().map(compared)).collect();
+    let passed = !libtest_mimic::run(&arguments, trials).has_failed();
     if let Some(missing) = missing {
         eprintln!("left out: {missing}");
         let on_ci = env::var_os("CI").is_some_and(|value| value == "true");
@@ -77,6 +84,19 @@ fn main() -> ExitCode {
         std::fs::write(&path, text).expect("the file of budgets can be written");
     }
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Counts the same with few servers and with many, and fails if the ratio is too high.
+fn compare(ratio: &Ratio) -> Result<(), String> {
+    let Ratio { few, many, most, .. } = *ratio;
+    let (of_few, of_many) = (callgrind::count(few)?.total, callgrind::count(many)?.total);
+    let times = of_many as f64 / of_few as f64;
+    let text = format!("{many}: {of_many} instructions, {times:.2} times the {of_few} of {few}");
+    if times > most {
+        return Err(format!("{text}, and {most} are allowed"));
+    }
+    eprintln!("\n{text}");
+    Ok(())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -84,7 +84,7 @@ fn tokio() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(builder.worker_threads(2).enable_all().build()?)
 }
 
-fn is_whole(view: &TopologyDescription) -> bool {
+pub(crate) fn is_whole(view: &TopologyDescription) -> bool {
     view.servers().iter().all(|server| server.server_type == ServerType::Mongos)
 }
 

@@ -3,8 +3,13 @@
 //! Every client is a process of its own, and watches as many servers as it is told: mongos of the
 //! embedded deployment, which run in this process. The figure for one server is the difference
 //! between a client of many and a client of few.
+//!
+//! With `--servers`, one process watches that many on one thread, and what it takes while nothing
+//! happens is measured.
 
 mod competitor;
+mod crowd;
+mod idle;
 
 use std::error::Error;
 use std::fs;
@@ -43,6 +48,19 @@ struct Arguments {
     /// The deployment that `--only` watches.
     #[arg(long)]
     uri: Option<String>,
+    /// Watches so many servers on one thread instead, and measures CPU time and memory while
+    /// nothing happens.
+    #[arg(long, conflicts_with_all = ["only", "serve"])]
+    servers: Option<usize>,
+    /// The seconds that this is measured for.
+    #[arg(long, default_value_t = 60)]
+    idle: u64,
+    /// The monitoring mode of those clients: `auto`, `stream` or `poll`.
+    #[arg(long, default_value = "auto")]
+    mode: String,
+    /// Serves so many servers, prints where, and ends with its input.
+    #[arg(long)]
+    serve: Option<usize>,
 }
 
 /// The resources that one client used: private memory in KiB, and threads.
@@ -54,6 +72,13 @@ struct Usage {
 
 fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
+    if let Some(count) = arguments.serve {
+        return crowd::serve(count);
+    }
+    if let Some(servers) = arguments.servers {
+        let window = Duration::from_secs(arguments.idle);
+        return idle::measure(servers, &arguments.mode, window);
+    }
     if let (Some(competitor), Some(uri)) = (arguments.only, &arguments.uri) {
         let _client = competitor.watch(uri)?;
         std::thread::sleep(SETTLE);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam_core::bson::RawDocumentBuf;
+use sdam_core::bson::{RawBsonRef, RawDocumentBuf};
 use sdam_core::config::ServerAddress;
 
 use super::shape::{ServerShape, Shape};
@@ -81,9 +81,28 @@ impl Found {
     /// that is not told may have one.
     pub(crate) fn may_be_streamed(&self) -> bool {
         match self {
-            Self::Reply(reply) => reply.get("topologyVersion").is_ok_and(|it| it.is_some()),
+            Self::Reply(reply) => {
+                // Null counts as absent.
+                let version = reply.get("topologyVersion").ok().flatten();
+                version.is_some_and(|version| version != RawBsonRef::Null)
+            }
             Self::UnseenReply => true,
             Self::Failure(_) => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::bson::rawdoc;
+
+    use super::Found;
+
+    #[test]
+    fn replies_are_streamed_only_if_a_version_of_the_topology_is_told() {
+        let may_be = |reply| Found::Reply(reply).may_be_streamed();
+        assert!(may_be(rawdoc! { "ok": 1, "topologyVersion": { "counter": 1_i64 } }));
+        assert!(!may_be(rawdoc! { "ok": 1 }));
+        assert!(!may_be(rawdoc! { "ok": 1, "topologyVersion": null }));
     }
 }

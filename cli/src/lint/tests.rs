@@ -129,6 +129,22 @@ fn fields_of_wrong_types_are_named() {
     }
 }
 
+/// "If it has a value, sessions are supported" (Driver Sessions, "How to Tell Whether a Connection
+/// Supports Sessions").
+#[test]
+fn a_field_that_is_null_counts_as_absent_where_a_rule_depends_on_it() {
+    let refused = doc! { "ok": 0, "code": 9, "errmsg": "unknown field lsid" };
+    for (timeout, expected) in [(Bson::Int32(30), "broken"), (Bson::Null, "not tried")] {
+        let mut hello = primary();
+        hello.insert("logicalSessionTimeoutMinutes", timeout);
+        let mut told = greeted(hello);
+        let found = exchange(doc! {}, &[(5, doc! { "ok": 1 })]);
+        told.exchanges.insert(Topic::FindNothing, found);
+        told.exchanges.insert(Topic::WithSession, exchange(doc! {}, &[(6, refused.clone())]));
+        assert_eq!(judged("session-id", &told), expected);
+    }
+}
+
 #[test]
 fn what_a_server_is_follows_from_hello() {
     let kinds = [

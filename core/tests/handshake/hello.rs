@@ -62,6 +62,37 @@ fn the_agreement_says_what_the_server_said_and_defaults_for_the_rest() {
     assert_eq!(connection_description.server_connection_id, None);
 }
 
+/// "If it has a value, sessions are supported" (Driver Sessions, "How to Tell Whether a Connection
+/// Supports Sessions"); the same holds for all that a server may tell or not.
+#[test]
+fn a_field_of_the_reply_that_is_null_counts_as_absent() {
+    let told = |reply: &RawDocumentBuf| done(Client::start(&options("mongodb://a")).reply(reply));
+    let mut reply = hello();
+    reply.append(cstr!("logicalSessionTimeoutMinutes"), 30);
+    assert!(told(&reply).has_sessions);
+    let bare = told(&hello());
+    assert!(!bare.has_sessions);
+    for field in [
+        cstr!("logicalSessionTimeoutMinutes"),
+        cstr!("maxBsonObjectSize"),
+        cstr!("maxMessageSizeBytes"),
+        cstr!("maxWriteBatchSize"),
+        cstr!("connectionId"),
+        cstr!("compression"),
+        cstr!("saslSupportedMechs"),
+        cstr!("speculativeAuthenticate"),
+        cstr!("serviceId"),
+        cstr!("setName"),
+        cstr!("msg"),
+    ] {
+        let mut reply = hello();
+        reply.append(field, RawBson::Null);
+        let mut null = told(&reply);
+        null.hello = bare.hello.clone();
+        assert_eq!(format!("{null:?}"), format!("{bare:?}"), "{field:?}");
+    }
+}
+
 #[test]
 fn the_cluster_time_of_the_reply_is_kept_and_nonsense_is_none() {
     // Driver Sessions, "Receiving the current cluster time"

@@ -61,6 +61,12 @@ fn each_greeting(evidence: &Evidence, mut judge: impl FnMut(Topic, &Document) ->
     greetings.into_iter().try_for_each(|(topic, document)| judge(topic, document))
 }
 
+/// Returns whether a document has a field, where one that is null counts as absent: as clients read
+/// what a server tells of itself.
+fn has(document: &Document, name: &str) -> bool {
+    document.get(name).is_some_and(|value| *value != Bson::Null)
+}
+
 /// Expects that an optional field, where it is, has a type.
 fn if_there(
     words: &str,

@@ -3,7 +3,7 @@
 use sdam_core::bson::spec::BinarySubtype;
 use sdam_core::bson::{Bson, Document, Timestamp};
 
-use super::{CAUSAL, SESSIONS, TRANSACTIONS};
+use super::{CAUSAL, SESSIONS, TRANSACTIONS, has};
 use crate::lint::evidence::{
     Evidence, Judged, Kind, Topic, broken, is_ok, not_tried, number, refusal, type_name,
 };
@@ -92,7 +92,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
 ];
 
 fn session_id(evidence: &Evidence) -> Judged {
-    if !evidence.greeting()?.contains_key("logicalSessionTimeoutMinutes") {
+    if !has(evidence.greeting()?, "logicalSessionTimeoutMinutes") {
         return not_tried("it has no sessions");
     }
     evidence.success(Topic::FindNothing)?;
@@ -119,8 +119,8 @@ fn end_sessions(evidence: &Evidence) -> Judged {
 /// Lets a rule pass on a member of a set that knows of no primary: there may never have been one,
 /// and with it no time, and no keys to sign that with.
 fn has_time(evidence: &Evidence, dated: &[(Topic, &Document)], name: &str) -> Judged {
-    let has_primary = evidence.greeting()?.contains_key("primary");
-    match has_primary || dated.iter().any(|(_, reply)| reply.contains_key(name)) {
+    let has_primary = has(evidence.greeting()?, "primary");
+    match has_primary || dated.iter().any(|(_, reply)| has(reply, name)) {
         true => Ok(()),
         false => not_tried("it knows of no primary, and perhaps there was none yet"),
     }

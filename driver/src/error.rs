@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::metrics::{ErrorType, OTHER};
+use sdam_core::operation::MAX_TIME_EXPIRED;
 use sdam_core::session::SessionError;
 use sdam_host::ErrorKind;
 
 use crate::results::{BulkWriteResult, ClientBulkWriteResult};
-
-/// The code of MaxTimeMSExpired.
-const MAX_TIME_EXPIRED: i32 = 50;
 
 /// The reason why an operation failed.
 ///
@@ -268,9 +266,9 @@ impl Error {
         }
     }
 
-    /// Returns whether the time of the operation was over: its `timeoutMS`, or that of a write or
-    /// of its write concern at the server (code 50; Client Side Operations Timeout, "Error
-    /// Transformations").
+    /// Returns whether the time of the operation was over, whichever option has limited it: the
+    /// client's own clock says so, or the server does, whose error then has code 50
+    /// ([`MAX_TIME_EXPIRED`]), be it that of the command, of a write or of a write concern.
     pub fn is_timeout(&self) -> bool {
         let is_expired = |code: i32| code == MAX_TIME_EXPIRED;
         let of_cause = |cause: &Option<Box<Self>>| cause.as_deref().is_some_and(Self::is_timeout);

@@ -152,7 +152,9 @@ pub enum ErrorKind {
     /// The pool gives no connection, as its server has left or was just found to be of no use; a
     /// server may be selected again at once.
     CheckOut,
-    /// The time allowed was over before a connection was available, or before the reply came.
+    /// The time allowed was over before a connection was available, or before the reply came; or
+    /// the server has used up `maxTimeMS`, whichever option has set that, and
+    /// [`Error::code`] is 50.
     Timeout,
     /// The connection cannot be opened, or broke.
     Network,
@@ -223,6 +225,7 @@ impl ErrorKind {
 
     const fn of_operation(error: &OperationError) -> Self {
         match error {
+            error if error.is_timeout() => Self::Timeout,
             OperationError::Stream(failure) => Self::of_failure(failure),
             OperationError::Reply { stage: Stage::Authenticate, .. } => Self::Authentication,
             OperationError::Invalid(InvalidCommand::Forked(_)) => Self::Forked,
@@ -374,7 +377,8 @@ impl Error {
     /// Returns what kind of error it is.
     ///
     /// It is a [`Timeout`](ErrorKind::Timeout) whenever the `timeoutMS` of an operation has passed;
-    /// what was being done then is within (CSOT, "Errors").
+    /// what was being done then is within (CSOT, "Errors"). It is one without that option, too, if
+    /// the client or the server has waited as long as others allow.
     pub fn kind(&self) -> ErrorKind {
         if self.0.timed_out {
             return ErrorKind::Timeout;

@@ -6,6 +6,7 @@
 use bson::oid::ObjectId;
 use bson::{RawBsonRef, RawDocument};
 
+use super::timeout::MAX_TIME_EXPIRED;
 use crate::config::ServerAddress;
 use crate::description::TopologyVersion;
 use crate::failure::{Cause, Failure, Stage};
@@ -161,6 +162,16 @@ impl OperationError {
         self.labels().contains(&SYSTEM_OVERLOADED)
     }
 
+    /// Returns whether it tells of lack of time: the client has waited as long as it may, or the
+    /// server has used up `maxTimeMS`, see [`MAX_TIME_EXPIRED`].
+    pub const fn is_timeout(&self) -> bool {
+        match self {
+            Self::Stream(failure) => matches!(failure.cause, Cause::Timeout),
+            Self::Reply { error, .. } => error.is_timeout(),
+            Self::Invalid(_) => false,
+        }
+    }
+
     /// Returns how far the connection had come.
     pub const fn stage(&self) -> Stage {
         match self {
@@ -258,6 +269,11 @@ impl CommandError {
             nested.read(key.as_str(), value);
         }
         Some(nested)
+    }
+
+    /// Returns whether the server has used up `maxTimeMS`, see [`MAX_TIME_EXPIRED`].
+    pub const fn is_timeout(&self) -> bool {
+        matches!(self.code, Some(MAX_TIME_EXPIRED))
     }
 
     fn read(&mut self, key: &str, value: RawBsonRef<'_>) {

@@ -22,4 +22,4 @@ pub use overlay::{CommandMessage, Overlay};
 pub use retry::{
     Fault, Judgement, NO_WRITES_PERFORMED, RETRYABLE_WRITE, Retry, Situation, base_backoff, judge,
 };
-pub use timeout::{Timeout, is_max_time_expired};
+pub use timeout::{MAX_TIME_EXPIRED, Timeout, is_max_time_expired};

@@ -9,7 +9,6 @@ use bson::{RawBsonRef, RawDocument};
 
 use super::error::{CommandError, OperationError, RETRYABLE, SYSTEM_OVERLOADED};
 use super::options::{OperationKind, RetryPolicy};
-use super::timeout::MAX_TIME_EXPIRED;
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::failure::{Cause, Failure};
 
@@ -60,13 +59,9 @@ impl Fault<'_> {
         match self {
             Self::Selection(late) | Self::CheckOut(late) | Self::Refused(late) => *late,
             Self::PoolCleared => false,
-            Self::WriteConcern(error) => error.code == Some(MAX_TIME_EXPIRED),
+            Self::WriteConcern(error) => error.is_timeout(),
             Self::IdleConnection(error) | Self::Establishing(error) | Self::Exchange(error) => {
-                match error {
-                    OperationError::Stream(failure) => failure.cause == Cause::Timeout,
-                    OperationError::Reply { error, .. } => error.code == Some(MAX_TIME_EXPIRED),
-                    OperationError::Invalid(_) => false,
-                }
+                error.is_timeout()
             }
         }
     }

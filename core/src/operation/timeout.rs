@@ -13,8 +13,13 @@ use crate::wire;
 /// The least time that a server can be told.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// The error of a server that has used up `maxTimeMS`.
-pub(super) const MAX_TIME_EXPIRED: i32 = 50;
+/// The number of the error of a server that has used up `maxTimeMS`: MaxTimeMSExpired.
+///
+/// By this number alone, an error of a server is one of lack of time, as those of the client's own
+/// clock are: whichever option has set `maxTimeMS`, and wherever the reply tells of it, as the
+/// error of the command, of a write or of the write concern (Client Side Operations Timeout, "Error
+/// Transformations").
+pub const MAX_TIME_EXPIRED: i32 = 50;
 
 /// The limit of everything that an operation does: `timeoutMS`, as of when the operation began.
 ///

@@ -349,7 +349,7 @@ fn a_time_out_is_told_to_the_server_and_to_the_caller() {
     assert_eq!((error.kind(), error.code()), (ErrorKind::Timeout, Some(50)));
     answers(&fixture, [refusal(50, &[])]);
     let error = fixture.run(operate(&fixture, &command, None, Timeout::Unset)).unwrap_err();
-    assert_eq!((error.kind(), error.code()), (ErrorKind::Command, Some(50)));
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Timeout, Some(50)), "by maxTimeMS");
     let late = Timeout::At(fixture.now());
     received(&fixture);
     let error = fixture.run(operate(&fixture, &command, None, late)).unwrap_err();

@@ -62,6 +62,7 @@ pub use command::count::{Count, CountDocuments, EstimatedDocumentCount};
 pub use command::databases::{DropDatabase, ListDatabases};
 pub use command::delete::Delete;
 pub use command::distinct::Distinct;
+pub use command::explain::{Explain, Verbosity};
 pub use command::find::{CursorType, Find, FindOne};
 pub use command::find_and_modify::{
     FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate, ReturnDocument,

@@ -13,12 +13,14 @@ use serde::de::DeserializeOwned;
 use super::ClientSession;
 use super::client::Shared;
 use super::cursor::Cursor;
+use crate::command::Operation;
 use crate::command::aggregate::Aggregate;
 use crate::command::bulk_write::BulkWrite;
 use crate::command::collections::{DropCollection, ModifyCollection, RenameCollection};
 use crate::command::count::{Count, CountDocuments, EstimatedDocumentCount};
 use crate::command::delete::Delete;
 use crate::command::distinct::Distinct;
+use crate::command::explain::Explain;
 use crate::command::find::{Find, FindOne};
 use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use crate::command::indexes::{CreateIndexes, DropIndexes, ListIndexes};
@@ -130,6 +132,15 @@ impl<T> Collection<T> {
     /// Fails as that does.
     pub fn distinct(&self, distinct: Distinct) -> Result<Vec<Bson>, Error> {
         self.shared.wait(self.futures().distinct(distinct))
+    }
+
+    /// As [`Collection::explain`](crate::Collection::explain).
+    ///
+    /// # Errors
+    ///
+    /// Fails as that does.
+    pub fn explain<O: Operation + Send>(&self, explain: Explain<O>) -> Result<Document, Error> {
+        self.shared.wait(self.futures().explain(explain))
     }
 
     /// As [`Collection::aggregate`](crate::Collection::aggregate).

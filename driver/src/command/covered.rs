@@ -12,6 +12,7 @@ use super::count::{Count, CountDocuments, EstimatedDocumentCount};
 use super::databases::{Databases, DropDatabase};
 use super::delete::Deleting;
 use super::distinct::Distinct;
+use super::explain::Explain;
 use super::find::{FindOne, OpenFind};
 use super::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use super::indexes::{CreateIndexes, DropIndexes, ListIndexes};
@@ -62,6 +63,7 @@ covered! {
     DropIndexes: "dropIndexes",
     DropSearchIndex: "dropSearchIndex",
     EstimatedDocumentCount: "count",
+    Explain<O>: "explain" for O,
     FindOne: "find",
     FindOneAndDelete: "findAndModify",
     FindOneAndReplace: "findAndModify",

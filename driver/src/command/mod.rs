@@ -24,6 +24,7 @@ pub mod databases;
 pub mod delete;
 pub mod distinct;
 pub(crate) mod documents;
+pub mod explain;
 pub(crate) mod fields;
 pub mod find;
 pub mod find_and_modify;

@@ -19,6 +19,7 @@ use crate::command::collections::{DropCollection, ModifyCollection, RenameCollec
 use crate::command::count::{Count, CountDocuments, EstimatedDocumentCount};
 use crate::command::delete::Delete;
 use crate::command::distinct::Distinct;
+use crate::command::explain::Explain;
 use crate::command::find::{Find, FindOne, OpenFind};
 use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use crate::command::indexes::{CreateIndexes, DropIndexes, ListIndexes};
@@ -140,6 +141,19 @@ impl<R: Runtime, T> Collection<R, T> {
     /// Fails if no server answers in time, or with an error.
     pub async fn distinct(&self, distinct: Distinct) -> Result<Vec<Bson>, Error> {
         self.run(distinct).await
+    }
+
+    /// Explains an operation: by which plan a server would run it. Nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operation itself could not be sent, if no server answers in time, or with an
+    /// error.
+    pub async fn explain<O: Operation + Send>(
+        &self,
+        explain: Explain<O>,
+    ) -> Result<Document, Error> {
+        read_as(&self.run(explain).await?)
     }
 
     /// Runs a pipeline, whose documents are of another type.

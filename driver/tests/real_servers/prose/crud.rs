@@ -1,8 +1,12 @@
 //! The prose tests of CRUD that need no server newer than 6.0.
 
+use std::time::Duration;
+
 use bson::{Bson, Document, doc};
 use sdam_driver::{
-    BulkWrite, CreateCollection, DropCollection, Error, InsertMany, InsertModel, WriteModel,
+    Aggregate, BulkWrite, CreateCollection, Distinct, DropCollection, Error,
+    EstimatedDocumentCount, Explain, FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate,
+    InsertMany, InsertModel, Replace, Update, Verbosity, WriteModel,
 };
 use sdam_host::Runtime;
 
@@ -11,6 +15,7 @@ use super::{Fixture, Outcome, V4_4, V5_0, name};
 pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     concerns_have_details(fixture).await?;
     errors_have_details(fixture).await?;
+    explanations_have_a_time(fixture).await?;
     ids_come_first(fixture).await
 }
 
@@ -56,6 +61,59 @@ async fn errors_have_details<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let told = reply.get_array("writeErrors")?[0].as_document().ok_or("a document")?;
     let details = error.details.as_ref().ok_or("it has details")?;
     assert_eq!(&Document::try_from(&**details)?, told.get_document("errInfo")?);
+    Ok(())
+}
+
+/// CRUD-P14: "`explain` helpers allow users to specify `maxTimeMS`"; and of every kind of operation,
+/// a server tells the plan, and writes nothing.
+async fn explanations_have_a_time<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, mut log) = fixture.client("")?;
+    let things = client.database("explain-test").collection::<Document>("collection");
+    things.drop(DropCollection::new()).await?;
+    things.insert_one(&doc! { "name": "john doe" }).await?;
+    log.all();
+    let john = || doc! { "name": "john doe" };
+    let limit = Duration::from_millis(2000);
+    things.explain(Explain::find(john()).max_time(limit)).await?;
+    let sent = log.sent();
+    let [command] = &sent[..] else { return Err("one command".into()) };
+    assert_eq!(name(command), "explain");
+    assert_eq!(command.get_i64("maxTimeMS").ok(), Some(2000), "{command}");
+    assert!(!command.get_document("explain")?.contains_key("maxTimeMS"), "{command}");
+
+    let within = things.with_timeout(Duration::from_secs(60));
+    within.explain(Explain::find(john()).max_time(limit)).await?;
+    let sent = log.sent();
+    let left = sent.first().and_then(|it| it.get_i64("maxTimeMS").ok());
+    assert!(left.is_some_and(|left| left > 2000 && left <= 60_000), "{sent:?}");
+
+    let set = || doc! { "$set": { "name": "jane doe" } };
+    let planner = Verbosity::QueryPlanner;
+    let plans = [
+        things.explain(Explain::find_one(john()).verbosity(Verbosity::ExecutionStats)).await?,
+        things.explain(Explain::aggregate(Aggregate::new([doc! { "$match": john() }]))).await?,
+        things.explain(Explain::count(john())).await?,
+        things.explain(Explain::count_documents(john()).verbosity(planner)).await?,
+        things.explain(Explain::estimated_document_count(EstimatedDocumentCount::new())).await?,
+        things.explain(Explain::distinct(Distinct::new("name", doc! {}))).await?,
+        things.explain(Explain::update_one(Update::new(john(), set()))).await?,
+        things.explain(Explain::update_many(Update::new(john(), set()))).await?,
+        things.explain(Explain::replace_one(Replace::new(john(), &doc! { "a": 1 }))).await?,
+        things.explain(Explain::delete_one(john())).await?,
+        things.explain(Explain::delete_many(john())).await?,
+        things.explain(Explain::find_one_and_delete(FindOneAndDelete::new(john()))).await?,
+        things
+            .explain(Explain::find_one_and_replace(FindOneAndReplace::new(
+                john(),
+                &doc! { "a": 1 },
+            )))
+            .await?,
+        things.explain(Explain::find_one_and_update(FindOneAndUpdate::new(john(), set()))).await?,
+    ];
+    for plan in plans {
+        assert!(plan.contains_key("queryPlanner") || plan.contains_key("stages"), "{plan}");
+    }
+    assert_eq!(things.count_documents(john()).await?, 1, "nothing was written");
     Ok(())
 }
 

@@ -469,7 +469,9 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             Target::Connection(checked_out) => {
                 return Performed::Input(Input::Selected(self.host.facts_of(checked_out)));
             }
-            Target::Member(address, criteria) => self.host.selected_member(address, criteria),
+            Target::Member(address, criteria) => {
+                self.host.known_member(address, criteria, deadline).await
+            }
             Target::Select(criteria) => {
                 let criteria = match deprioritized {
                     [] => Arc::clone(criteria),
@@ -528,6 +530,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                     to_write.written = Some(written);
                 }
                 None => return Performed::Ended(Err(InvalidCommand::NotWritten.into()).into()),
+        deadline: Option<Instant>,
             }
         }
         Performed::Input(Input::CheckedOut(connection_facts(checked_out)))
@@ -686,16 +689,27 @@ impl<R: Runtime> Host<R> {
         Ok(())
     }
 
-    fn selected_member(
+    /// Finds a member once something is known of it: its pool gives no connection before. Whether
+    /// it is suitable for another operation does not matter.
+    async fn known_member(
         &self,
         address: &ServerAddress,
         criteria: &Arc<Criteria>,
     ) -> Result<SelectedServer<R>, Error> {
-        let members = self.members();
-        let member = members.into_iter().find(|member| member.address() == address);
-        let mut member = member.ok_or_else(|| InvalidCommand::NotAMember(address.clone()))?;
-        member.criteria = Some(Arc::clone(criteria));
-        Ok(member)
+        let (begun, mut at) = (self.runtime().now(), None);
+        loop {
+            let members = self.members();
+            let member = members.into_iter().find(|member| member.address() == address);
+            let mut member = member.ok_or_else(|| InvalidCommand::NotAMember(address.clone()))?;
+            if member.description().server_type != ServerType::Unknown {
+                member.criteria = Some(Arc::clone(criteria));
+                return Ok(member);
+            }
+            let criteria = || Arc::new((**criteria).clone().at(address.clone()));
+            let at = at.get_or_insert_with(criteria);
+            self.unless_forked(at)?;
+            self.wait_by(at, begun, deadline).await?;
+        }
     }
 
     /// Returns what is known of the server of a connection in use.

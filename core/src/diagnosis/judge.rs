@@ -79,6 +79,9 @@ impl Circumstances<'_> {
         if is_empty {
             return of_removal(self.emptied);
         }
+        if let Some(member) = criteria.member() {
+            return self.of_member(member, explanation);
+        }
         let mode = criteria.mode_in(description);
         if let Some(verdict) = self.of_stale_primary(mode) {
             return verdict;
@@ -131,6 +134,17 @@ impl Circumstances<'_> {
             called: guide.me.clone().filter(|me| *me != guide.address),
             members: guide.members().cloned().collect(),
         })
+    }
+
+    /// One member alone will do, whatever the others are.
+    fn of_member(self, member: &ServerAddress, explanation: &Explanation) -> Verdict {
+        let is_it = |address: &ServerAddress| address == member;
+        let troubles = self.troubles.iter().filter(|it| is_it(&it.address)).cloned();
+        let checks = self.checks.iter().filter(|it| is_it(&it.address)).cloned();
+        let servers = explanation.servers.iter().filter(|it| is_it(&it.address)).cloned();
+        let (troubles, checks): (Vec<_>, Vec<_>) = (troubles.collect(), checks.collect());
+        let only = Circumstances { troubles: &troubles, checks: &checks, ..self };
+        only.of_troubles(&Explanation { servers: servers.collect() })
     }
 
     /// No server is available: what do their failures have in common?

@@ -29,12 +29,20 @@ pub struct Criteria {
     since: Option<i32>,
     deprioritized: Vec<ServerAddress>,
     predicate: Option<Predicate>,
+    /// The only server that will do.
+    member: Option<ServerAddress>,
 }
 
 impl Criteria {
     /// Needs a server that takes writes.
     pub const fn write() -> Self {
-        Self { read_preference: None, since: None, deprioritized: Vec::new(), predicate: None }
+        Self {
+            read_preference: None,
+            since: None,
+            deprioritized: Vec::new(),
+            predicate: None,
+            member: None,
+        }
     }
 
     /// Needs a server that takes reads with that preference.
@@ -44,6 +52,7 @@ impl Criteria {
             since: None,
             deprioritized: Vec::new(),
             predicate: None,
+            member: None,
         }
     }
 
@@ -67,6 +76,7 @@ impl Criteria {
             since: Some(wire_version),
             deprioritized: Vec::new(),
             predicate: None,
+            member: None,
         }
     }
 
@@ -88,6 +98,28 @@ impl Criteria {
     ) -> Self {
         self.predicate = Some(Arc::new(predicate));
         self
+    }
+
+    /// Takes the member at this address, in whatever role, once something is known of it, and no
+    /// other: what goes on with a cursor has to reach the server where that was opened, be it
+    /// suitable for another operation or not.
+    ///
+    /// ```
+    /// use sdam_core::selection::Criteria;
+    ///
+    /// let here = Criteria::write().at("a.example:27017".parse()?);
+    /// assert_eq!(here.to_string(), "a write at a.example:27017");
+    /// # Ok::<(), sdam_core::config::OptionsError>(())
+    /// ```
+    #[must_use]
+    pub fn at(mut self, member: ServerAddress) -> Self {
+        self.member = Some(member);
+        self
+    }
+
+    /// Returns the only member that will do, if there is one such.
+    pub const fn member(&self) -> Option<&ServerAddress> {
+        self.member.as_ref()
     }
 
     /// Returns the read preference, or `None` for a write.
@@ -140,6 +172,7 @@ impl Criteria {
         };
         self.deprioritized.is_empty()
             && self.predicate.is_none()
+            && self.member.is_none()
             && self.read_preference.as_ref().is_none_or(plain)
     }
 }
@@ -151,6 +184,7 @@ impl fmt::Debug for Criteria {
             .field("since", &self.since)
             .field("deprioritized", &self.deprioritized)
             .field("predicate", &self.predicate.is_some())
+            .field("member", &self.member)
             .finish()
     }
 }
@@ -165,7 +199,8 @@ impl fmt::Display for Criteria {
                 "a read with preference {preference}, or of the primary below wire version \
                  {version}"
             ),
-        }
+        }?;
+        self.member.as_ref().map_or(Ok(()), |member| write!(f, " at {member}"))
     }
 }
 

@@ -70,6 +70,8 @@ pub enum Reason {
     Deprioritized,
     /// The application's own condition refuses it.
     Predicate,
+    /// Another member is the only one that will do.
+    OtherMember,
 }
 
 impl Reason {
@@ -83,7 +85,8 @@ impl Reason {
             | Self::TooStale { .. }
             | Self::NoTagMatch
             | Self::Deprioritized
-            | Self::Predicate => false,
+            | Self::Predicate
+            | Self::OtherMember => false,
         }
     }
 }
@@ -100,6 +103,7 @@ impl fmt::Display for Reason {
             Self::NoTagMatch => f.write_str("without the tags asked for"),
             Self::Deprioritized => f.write_str("deprioritized"),
             Self::Predicate => f.write_str("refused by the application's predicate"),
+            Self::OtherMember => f.write_str("not the member that is needed"),
         }
     }
 }
@@ -111,6 +115,7 @@ impl Explanation {
             attempt.map(|attempt| (attempt, snapshot.latency_limit(&attempt, criteria)));
         let explain = |server: &ServerDescription| {
             let reason = match &successful {
+                _ if criteria.member().is_some() => as_member(criteria, server),
                 Some((attempt, limit)) => why_not(snapshot, criteria, attempt, server)
                     .unwrap_or_else(|| in_window(server, *limit)),
                 None => why_never(snapshot, criteria, server),
@@ -120,6 +125,15 @@ impl Explanation {
         };
         let servers = snapshot.description().servers();
         Self { servers: servers.iter().map(|server| explain(server)).collect() }
+    }
+}
+
+/// The reason where one member alone will do.
+fn as_member(criteria: &Criteria, server: &ServerDescription) -> Reason {
+    match (criteria.member() == Some(&server.address), server.server_type) {
+        (false, _) => Reason::OtherMember,
+        (true, ServerType::Unknown) => Reason::Unknown,
+        (true, _) => Reason::InWindow,
     }
 }
 

@@ -7,8 +7,7 @@ use super::choose::{LatencyLimit, Window, choose};
 use super::criteria::Criteria;
 use super::explain::Explanation;
 use super::suitable::{Attempt, Class, IDLE_WRITE_PERIOD, SMALLEST_MAX_STALENESS, is_replica_set};
-use crate::config::Options;
-use crate::config::ReadMode;
+use crate::config::{Options, ReadMode, ServerAddress};
 use crate::description::{
     Incompatibility, ServerDescription, ServerType, TopologyDescription, TopologyType,
 };
@@ -136,11 +135,22 @@ impl Snapshot {
         if let Some(incompatibility) = &self.description.incompatibility {
             return Err(Refusal::Incompatible(incompatibility.clone()));
         }
+        if let Some(member) = criteria.member() {
+            return Ok(self.known_member(member));
+        }
         if criteria.is_plain() {
             return Ok(self.select_plain(criteria.mode_in(&self.description), load, random));
         }
         self.check_max_staleness(criteria)?;
         Ok(self.select_any(criteria, load, random))
+    }
+
+    /// Returns the position of the member at an address, if something is known of it.
+    fn known_member(&self, address: &ServerAddress) -> Option<usize> {
+        let is_it = |server: &Arc<ServerDescription>| {
+            server.address == *address && server.server_type != ServerType::Unknown
+        };
+        self.description.servers().iter().position(is_it)
     }
 
     /// Explains for every server whether it would be picked, and why not.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::evidence::Evidence;
 use super::history::History;
 use super::{Action, State, Topology};
+use crate::config::ServerAddress;
 use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::diagnosis::{Check, SelectionError, Trouble, Verdict};
 use crate::id::{ServerId, WaiterId};
@@ -129,12 +130,22 @@ impl Topology {
         let verdict = match self.snapshot.select(&waiter.criteria, |_| 0, 0) {
             _ if self.state == State::Closed => Some(Verdict::Closed),
             Ok(Some(_)) => return Some(Ok(())),
+            // Whoever looks again finds that the one that it needs has left.
+            Ok(None) if self.has_left(&waiter.criteria) => return Some(Ok(())),
             Ok(None) if chance == Chance::Another => return None,
             Ok(None) => None,
             Err(refusal) => Some(refusal.into()),
         };
         let waited = now.clock - waiter.since;
         Some(Err(Box::new(self.evidence_at(now).explain(&waiter.criteria, verdict, waited))))
+    }
+
+    /// Returns whether the only server that will do is no member any more.
+    fn has_left(&self, criteria: &Criteria) -> bool {
+        let is_member = |address: &ServerAddress| {
+            self.description.servers().iter().any(|server| server.address == *address)
+        };
+        criteria.member().is_some_and(|member| !is_member(member))
     }
 
     /// Gathers what explains at `now` why operations find no server. No check begins sooner because

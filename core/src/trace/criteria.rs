@@ -25,6 +25,8 @@ pub(super) struct Needs {
     deprioritized: Vec<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     predicate: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    member: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,6 +54,7 @@ impl From<&Criteria> for Needs {
             since: criteria.since(),
             deprioritized: criteria.deprioritized().iter().map(ToString::to_string).collect(),
             predicate: criteria.has_predicate(),
+            member: criteria.member().map(ToString::to_string),
         }
     }
 }
@@ -68,6 +71,10 @@ impl Needs {
             self.deprioritized.iter().map(|address| address.parse()).collect();
         let addresses = addresses.map_err(|error| LineError::malformed("an address", &error))?;
         criteria = criteria.deprioritize(addresses);
+        if let Some(member) = self.member {
+            let member = member.parse();
+            criteria = criteria.at(member.map_err(|e| LineError::malformed("an address", &e))?);
+        }
         Ok(match self.predicate {
             true => answers.repeat_for(criteria),
             false => criteria,

@@ -72,6 +72,28 @@ fn a_waiter_is_answered_at_once_if_the_view_has_changed_since_it_was_read() {
     assert_eq!(woken(&mut fixture), [(1, true)]);
 }
 
+/// A command that goes on with a cursor needs the server where that was opened, in whatever role.
+#[test]
+fn a_waiter_for_one_member_is_woken_when_that_is_known_and_when_it_has_left() {
+    let at = |host: &str| Criteria::write().at(format!("{host}:27017").parse().unwrap());
+    let mut fixture = Fixture::new(POLLING);
+    wait(&mut fixture, 1, at("b"), 30_000);
+    fixture.greet("a.0", &primary("a", &HOSTS, 1));
+    assert_eq!(woken(&mut fixture), [], "another one will not do");
+    let unknown = error(&mut fixture, at("b"));
+    let reasons: Vec<_> = unknown.explanation.servers.iter().map(|it| &it.reason).collect();
+    assert_eq!(reasons, [&Reason::OtherMember, &Reason::Unknown]);
+    assert_eq!(unknown.verdict.name(), "noAnswerYet", "{unknown}");
+    assert!(unknown.to_string().starts_with("no server was found for a write at b:27017"));
+    fixture.forget();
+    fixture.greet("b.0", &secondary("b", &HOSTS));
+    assert_eq!(woken(&mut fixture), [(1, true)], "it takes no writes, and will do");
+    assert_eq!(fixture.topology.machine.get().snapshot().select(&at("b"), |_| 0, 0), Ok(Some(1)));
+
+    wait(&mut fixture, 2, at("c"), 30_000);
+    assert_eq!(woken(&mut fixture), [(2, true)], "whoever looks again finds no such member");
+}
+
 #[test]
 fn a_waiter_is_told_at_its_deadline_that_there_is_no_server() {
     let mut fixture = Fixture::new("mongodb://a/?connectTimeoutMS=0");

@@ -207,13 +207,14 @@ pub(super) fn reply(kind: u8) -> RawDocumentBuf {
 }
 
 pub(super) fn criteria(kind: u8) -> Criteria {
-    match kind % 6 {
+    match kind % 7 {
         0 => Criteria::write(),
         1 => Criteria::read(ReadPreference::new(ReadMode::Nearest))
             .with_predicate(move |server| server.address.port() == Some(27018)),
         2 => Criteria::write().with_predicate(|_| std::panic::resume_unwind(Box::new("planted"))),
         3 => Criteria::write().deprioritize(["a.example".parse().unwrap()]),
         4 => Criteria::read_since(ReadPreference::new(ReadMode::Nearest), 18),
+        5 => Criteria::write().at("a.example:27018".parse().unwrap()),
         _ => {
             let tags = [("dc".to_owned(), "west".to_owned())].into();
             let preference = ReadPreference::new(ReadMode::Secondary).with_tag_sets(vec![tags]);

@@ -67,6 +67,9 @@ pub(crate) enum State {
     Idle,
     /// A message is being sent, or its reply awaited.
     Awaiting(i32),
+    /// Another reply to the last request comes without one, in answer to this message; nobody waits
+    /// for it now.
+    Streaming(i32),
     /// The client proves once more who it is.
     Authenticating,
     /// Raw messages were exchanged, and what came of it is still to be reported.

@@ -375,6 +375,43 @@ impl<R: Runtime> CheckedOut<R> {
         Ok(received.reply)
     }
 
+    /// As [`exchange`](Self::exchange), but lets the server answer with several replies, of which
+    /// each call takes one: nothing is sent while one is due. Events tell of each as of the reply
+    /// to a request of its own, which there would be without that.
+    pub(crate) async fn exchange_streamed(
+        &mut self,
+        message: &CommandMessage<'_>,
+        addition: &Addition<'_>,
+    ) -> Result<Reply, OperationError> {
+        let Sent { id, watched } = match self.state {
+            State::Streaming(next) => {
+                let shared = Arc::clone(self.shared());
+                shared.process.check().map_err(InvalidCommand::from)?;
+                self.refusal = None;
+                shared.limit_unless_passed(self.deadline)?;
+                let (unsent, _) = self.write(message, addition, Flags::EXHAUST_ALLOWED)?;
+                self.state = State::Awaiting(next);
+                Sent { id: next, ..unsent }
+            }
+            _ => self.send(message, addition, Flags::EXHAUST_ALLOWED).await?,
+        };
+        let received = self.receive_reply(Awaited::stream(id)).await;
+        watched.end(&received);
+        let received = received?;
+        self.state = match (received.next.map(Awaited::request), &received.reply) {
+            (Some(next), Ok(_)) => State::Streaming(next),
+            (Some(_), Err(_)) => State::Broken,
+            (None, _) => State::Idle,
+        };
+        self.conclude(received.reply)
+    }
+
+    /// Returns whether another reply to the last request comes without one. Dropped then, the
+    /// check-out closes its connection.
+    pub const fn is_streaming(&self) -> bool {
+        matches!(self.state, State::Streaming(_))
+    }
+
     /// Receives the reply that is due.
     async fn receive_reply(&mut self, awaited: Awaited) -> Result<Received, OperationError> {
         let message = self.receive().await?;
@@ -389,8 +426,32 @@ impl<R: Runtime> CheckedOut<R> {
     ) -> Result<Sent<'a, R>, OperationError> {
         self.begin()?;
         self.refusal = None;
+        let deadline = self.shared().limit_unless_passed(self.deadline)?;
+        let (Sent { id, watched }, name) = self.write(message, addition, flags)?;
+        self.connection().compress(name);
+        self.state = State::Awaiting(id);
+        let sent = self.connection().send(deadline).await;
+        if let Some(large) = self.connection().take_large() {
+            self.shared().spare.give(large);
+        }
+        match sent.map_err(|failure| self.broken(failure)) {
+            Ok(()) => Ok(Sent { id, watched }),
+            Err(error) => {
+                watched.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes a command, with all that is added to it, and tells that it is about to be sent;
+    /// returns its name besides.
+    fn write<'a>(
+        &mut self,
+        message: &CommandMessage<'a>,
+        addition: &Addition<'_>,
+        flags: Flags,
+    ) -> Result<(Sent<'a, R>, &'a str), InvalidCommand> {
         let shared = Arc::clone(self.shared());
-        let deadline = shared.limit_unless_passed(self.deadline)?;
         let read_preference = self.read_preference();
         let (id, latest) = (shared.commands.next_request(), shared.clock.now());
         let cluster_time = ClusterTime::later(latest.as_deref(), addition.cluster_time);
@@ -413,20 +474,7 @@ impl<R: Runtime> CheckedOut<R> {
         };
         let is_counted = shared.meter.is_on();
         let timed = is_counted.then(|| TimedCommand::begin(self.pool(), name));
-        let watched = Watched { told, timed, span };
-        self.connection().compress(name);
-        self.state = State::Awaiting(id);
-        let sent = self.connection().send(deadline).await;
-        if let Some(large) = self.connection().take_large() {
-            shared.spare.give(large);
-        }
-        match sent.map_err(|failure| self.broken(failure)) {
-            Ok(()) => Ok(Sent { id, watched }),
-            Err(error) => {
-                watched.fail(&error);
-                Err(error)
-            }
-        }
+        Ok((Sent { id, watched: Watched { told, timed, span } }, name))
     }
 
     /// Tells those who want to hear of it that the command which was written is about to be sent.
@@ -471,7 +519,9 @@ impl<R: Runtime> CheckedOut<R> {
         self.shared().process.check()?;
         match self.state {
             State::Idle => Ok(()),
-            State::Awaiting(_) | State::Authenticating => Err(InvalidCommand::Busy),
+            State::Awaiting(_) | State::Streaming(_) | State::Authenticating => {
+                Err(InvalidCommand::Busy)
+            }
             State::Unreported => Err(InvalidCommand::Unreported),
             State::Broken => Err(InvalidCommand::Broken),
         }

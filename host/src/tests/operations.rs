@@ -19,7 +19,7 @@ use super::{Puppet, lock};
 use crate::client::Client;
 use crate::connection::exchange::Reply;
 use crate::error::{Error, ErrorKind};
-use crate::operate::{Message, Request, Target, WrittenCommand};
+use crate::request::{Message, Request, Target, WrittenCommand};
 use crate::session::ClientSession;
 
 /// The commands that the server has received over connections that are established.

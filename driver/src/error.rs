@@ -113,6 +113,11 @@ pub enum ArgumentError {
     /// Times of a cursor that do not go together.
     #[error(transparent)]
     Timing(#[from] crate::cursor::TimingError),
+    /// A limit of a cursor whose server sends all of its batches without being asked.
+    #[error(
+        "a cursor of the type exhaust cannot have a limit; read as many documents as are needed"
+    )]
+    ExhaustWithLimit,
     /// A name of a collection or a database that is empty or has NUL in it.
     #[error("{0:?} is no name of a collection or a database")]
     Name(String),

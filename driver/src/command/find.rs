@@ -9,7 +9,7 @@ use sdam_core::wire::ReplyDocument;
 use super::fields::{Fields, Value, document, get, options};
 use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Route, Scope, left_out};
 use crate::cursor::{Batch, CursorState, Settings, TimeoutMode, Timing};
-use crate::error::Error;
+use crate::error::{ArgumentError, Error};
 use crate::value::IntoDocument;
 
 /// A search for documents, with its options.
@@ -41,6 +41,19 @@ pub enum CursorType {
     Tailable,
     /// As [`Tailable`](Self::Tailable); the server waits a while for documents.
     TailableAwait,
+    /// It ends with its last document, and its server sends one batch after the other without being
+    /// asked: each is there sooner, and nothing waits for the ways there and back.
+    ///
+    /// The cursor has a connection for itself for so long. Dropped or closed before its end, it
+    /// closes the connection, and the server closes the cursor. It cannot have a limit. Mongos, and
+    /// what is behind a load balancer, are asked for each batch, as for any other cursor.
+    Exhaust,
+}
+
+impl CursorType {
+    const fn is_tailable(self) -> bool {
+        matches!(self, Self::Tailable | Self::TailableAwait)
+    }
 }
 
 options! {
@@ -157,7 +170,7 @@ impl Find {
     fn settings(&self, facts: &Facts) -> Settings {
         let mut settings = settings(&self.options, facts);
         settings.limit = self.options.integer(cstr!("limit")).unwrap_or(0).saturating_abs();
-        settings.tailable = self.cursor_type != CursorType::NonTailable;
+        settings.tailable = self.cursor_type.is_tailable();
         settings.await_data = self.cursor_type == CursorType::TailableAwait;
         settings.max_await_time = self.max_await_time;
         settings
@@ -200,7 +213,7 @@ impl Operation for OpenFind {
     fn timing(&self) -> Timing {
         Timing {
             mode: self.find.timeout_mode,
-            tailable: self.find.cursor_type != CursorType::NonTailable,
+            tailable: self.find.cursor_type.is_tailable(),
             await_data: self.find.cursor_type == CursorType::TailableAwait,
             max_await_time: self.find.max_await_time,
             writes: false,
@@ -217,6 +230,10 @@ impl Operation for OpenFind {
 
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
         self.settings = self.find.settings(facts);
+        let exhausts = self.find.cursor_type == CursorType::Exhaust;
+        if exhausts && self.settings.limit != 0 {
+            return Err(ArgumentError::ExhaustWithLimit.into());
+        }
         let mut body = self.find.body(scope, facts)?;
         self.find.write_sizes(&mut body);
         if self.settings.tailable {
@@ -225,7 +242,7 @@ impl Operation for OpenFind {
         if self.settings.await_data {
             body.append(cstr!("awaitData"), true);
         }
-        Ok(Command::read(scope, body).opening())
+        Ok(Command { exhausts_cursor: exhausts, ..Command::read(scope, body).opening() })
     }
 
     fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
@@ -395,6 +412,27 @@ mod tests {
         };
         let CursorStep::GetMore(_, more) = cursor.step() else { panic!() };
         assert_eq!(more.get_i64("maxTimeMS").ok(), Some(9));
+    }
+
+    /// find, getMore and killCursors, "Exhaust"; OP_MSG, "exhaustAllowed": getMore alone allows it,
+    /// so that find says nothing of it.
+    #[test]
+    fn a_cursor_that_is_streamed_is_opened_as_any_other_and_has_no_limit() {
+        let exhaust = || Find::new(doc! {}).cursor_type(CursorType::Exhaust).batch_size(2);
+        let mut operation = OpenFind::from(exhaust());
+        let command = operation.command(&scope(), &NEW).unwrap();
+        assert!(command.opens_cursor && command.exhausts_cursor && command.retryable);
+        let expected = rawdoc! { "find": "things", "filter": {}, "batchSize": 2_i64 };
+        assert_eq!(command.body, expected);
+        assert!(!operation.timing().tailable);
+        for limit in [1, -1] {
+            let mut limited = OpenFind::from(exhaust().limit(limit));
+            let error = limited.command(&scope(), &NEW).unwrap_err();
+            assert!(error.to_string().contains("limit"), "{error}");
+        }
+        assert!(
+            !OpenFind::from(Find::new(doc! {})).command(&scope(), &NEW).unwrap().exhausts_cursor
+        );
     }
 
     /// CSOT, "timeoutMS overrides deprecated timeout options"; not even where nothing is sent in

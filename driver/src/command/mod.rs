@@ -205,6 +205,9 @@ pub struct Command<'a> {
     pub takes_cluster_time: bool,
     /// True if it may open a cursor, which behind a load balancer keeps its connection.
     pub opens_cursor: bool,
+    /// True if the cursor is to be read in a stream of replies, which takes a connection for itself
+    /// (find, getMore and killCursors, "Exhaust").
+    pub exhausts_cursor: bool,
 }
 
 impl Command<'_> {
@@ -224,6 +227,7 @@ impl Command<'_> {
             takes_read_concern: false,
             takes_cluster_time: false,
             opens_cursor: false,
+            exhausts_cursor: false,
         }
     }
 

@@ -283,6 +283,11 @@ impl<R: Runtime, T> Cursor<R, T> {
     fn end(&mut self) {
         if let Some(open) = self.take_open() {
             open.bury(&self.handle.client, self.handle.timeout_of_operations());
+        if origin.as_ref().is_some_and(Origin::is_streaming) {
+            // "The client MUST either consume all messages with the moreToCome flag set or close
+            // the connection" (OP_MSG), with which the server closes the cursor.
+            self.state.forget();
+        }
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, ServerAddress, WriteConcern};
+use sdam_core::description::ServerType;
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{
     CommandMessage, MaxTime, OperationKind, OperationOptions, RETRYABLE_WRITE, Timeout,
@@ -50,7 +51,9 @@ pub(crate) struct Origin<R: Runtime> {
     server: ServerAddress,
     /// The selection of the server, which may have to be told its read preference again.
     criteria: Arc<Criteria>,
-    /// The very connection, behind a load balancer.
+    /// True if the server may send one batch after the other.
+    is_streamed: bool,
+    /// The very connection, behind a load balancer, or of a cursor that is streamed.
     pinned: Option<CheckedOut<R>>,
 }
 
@@ -210,13 +213,13 @@ impl<R: Runtime> Handle<R> {
             Some(origin) => origin.target(),
             None => Target::Select(Arc::clone(&criteria)),
         };
-        let (mut opens_cursor, mut refused) = (false, None);
-        let (opens, refusal, rules) = (&mut opens_cursor, &mut refused, options.clone());
+        let (mut cursor, mut refused) = ((false, false), None);
+        let (opened, refusal, rules) = (&mut cursor, &mut refused, options.clone());
         let write = move |connection: &ConnectionDescription| match operation
             .command(scope, &Facts::of(connection))
         {
             Ok(command) => {
-                *opens = command.opens_cursor;
+                *opened = (command.opens_cursor, command.exhausts_cursor);
                 Some(written(scope, rules, command))
             }
             Err(error) => {
@@ -233,8 +236,9 @@ impl<R: Runtime> Handle<R> {
         match (answer, refused) {
             (Ok((reply, kept)), _) => {
                 whole.counted.answered_by(reply.server());
-                let kept = kept.filter(|_| opens_cursor);
-                origin.get_or_insert_with(|| Origin::new(reply.server(), criteria, kept));
+                let (opens, exhausts) = cursor;
+                let kept = kept.filter(|_| opens);
+                origin.get_or_insert_with(|| Origin::new(reply.server(), criteria, kept, exhausts));
                 Ok(labelled(reply))
             }
             (Err(_), Some(refused)) => Err(Unanswered::NotWritten(refused)),
@@ -256,8 +260,10 @@ impl<R: Runtime> Handle<R> {
         let mut lent = session.lend()?;
         let options = continuing().with_max_time(limits.max_time);
         let message = CommandMessage::new(database, body);
+        let is_streamed = origin.is_streamed;
         let request = Request::new(message, &options, origin.target())
             .with_session(Some(&mut lent))
+            .with_exhaust(is_streamed)
             .with_timeout(limits.timeout);
         Ok(self.client.operate(request).await?.into_document())
     }
@@ -280,14 +286,21 @@ impl<R: Runtime> Origin<R> {
         server: &ServerAddress,
         criteria: Arc<Criteria>,
         connection: Option<CheckedOut<R>>,
+        exhausts: bool,
     ) -> Self {
         let is_balanced =
             |connection: &CheckedOut<R>| connection.connection_description().service.is_some();
-        let pinned = connection.filter(is_balanced);
+        // "Drivers MAY fallback to a non-exhaust cursor": mongos streams none before 7.1.
+        let streams = |connection: &CheckedOut<R>| {
+            let is_mongos = connection.connection_description().server_type == ServerType::Mongos;
+            exhausts && !is_mongos && !is_balanced(connection)
+        };
+        let is_streamed = connection.as_ref().is_some_and(streams);
+        let pinned = connection.filter(|connection| is_streamed || is_balanced(connection));
         if let Some(connection) = &pinned {
             connection.pin(Purpose::Cursor);
         }
-        Self { server: server.clone(), criteria, pinned }
+        Self { server: server.clone(), criteria, pinned, is_streamed }
     }
 
     fn target(&mut self) -> Target<'_, R> {
@@ -302,10 +315,16 @@ impl<R: Runtime> Origin<R> {
         self.pinned.is_some()
     }
 
+    /// Returns whether further batches come without being asked for.
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.pinned.as_ref().is_some_and(CheckedOut::is_streaming)
+    }
+
     /// Returns another way to the server, unless it is the connection that matters.
     pub(crate) fn other(&self) -> Option<Self> {
         let (server, criteria) = (self.server.clone(), Arc::clone(&self.criteria));
-        self.pinned.is_none().then_some(Self { server, criteria, pinned: None })
+        let other = Self { server, criteria, pinned: None, is_streamed: false };
+        self.pinned.is_none().then_some(other)
     }
 }
 

@@ -8,10 +8,10 @@ use sdam_core::config::Options;
 use sdam_core::session::SessionOptions;
 use sdam_driver::blocking::{Client, Collection};
 use sdam_driver::{
-    Aggregate, BulkWrite, ClientBulkWrite, CreateIndexes, DeleteModel, Distinct, DropCollection,
-    DropDatabase, DropIndexes, Error, EstimatedDocumentCount, Find, FindOneAndReplace,
-    FindOneAndUpdate, IndexModel, InsertModel, ListCollections, ListDatabases, ListIndexes,
-    ModifyCollection, RenameCollection, Replace, Update, WriteModel,
+    Aggregate, BulkWrite, ClientBulkWrite, CreateIndexes, CursorType, DeleteModel, Distinct,
+    DropCollection, DropDatabase, DropIndexes, Error, EstimatedDocumentCount, Explain, Find,
+    FindOneAndReplace, FindOneAndUpdate, IndexModel, InsertModel, ListCollections, ListDatabases,
+    ListIndexes, ModifyCollection, RenameCollection, Replace, Update, WriteModel,
 };
 
 use super::{Thing, thing};
@@ -88,6 +88,10 @@ fn reads(things: &Collection<Thing>) -> Outcome {
     let mut cursor = things.find(Find::new(doc! {}).batch_size(2))?;
     assert!(cursor.try_next().is_some() && cursor.is_alive());
     cursor.close();
+    let exhaust = Find::new(doc! {}).cursor_type(CursorType::Exhaust).batch_size(2);
+    assert_eq!(things.find(exhaust)?.count(), things.find(doc! {})?.count());
+    let plan = things.explain(Explain::find(doc! { "_id": 1 }))?;
+    assert!(plan.contains_key("queryPlanner"), "{plan}");
     assert_eq!(things.find_one(doc! { "_id": 1 })?, Some(thing(1)));
     assert_eq!(things.count_documents(doc! {})?, 30);
     assert_eq!(things.estimated_document_count(EstimatedDocumentCount::new())?, 30);

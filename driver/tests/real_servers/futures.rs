@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use libtest_mimic::Failed;
+use sdam_core::command::CommandEvent;
 use sdam_core::config::{Acknowledgment, Options, ReadConcern, WriteConcern};
+use sdam_core::pool::PoolEvent;
+use sdam_core::topology::{EventKind, Topics};
 use sdam_driver::{
     Aggregate, BulkWrite, Client, ClientBulkWrite, Collection, CountDocuments, CreateCollection,
     CreateIndexes, CursorType, Database, Delete, DeleteModel, Distinct, DropCollection,
@@ -56,6 +59,7 @@ async fn everything<R: Runtime>(client: sdam_host::Client<R>) -> Outcome {
     tailable(&database).await?;
     commands(&database).await?;
     dropped_cursors(&database).await?;
+    streamed_cursors(&client, &database).await?;
     database.drop(DropDatabase::new()).await?;
     client.client().close().await;
     Ok(())
@@ -326,6 +330,53 @@ async fn dropped_cursors<R: Runtime>(database: &Database<R>) -> Outcome {
     while open_cursors(database).await? != before {
         assert!(std::time::Instant::now() < deadline, "it is open for ever");
     }
+    Ok(())
+}
+
+/// "The client MUST either consume all messages with the moreToCome flag set or close the
+/// connection" (OP_MSG): the server sends batches without being asked, and closes a cursor whose
+/// connection is closed.
+#[expect(clippy::disallowed_types, reason = "a real server has a minute of real time")]
+async fn streamed_cursors<R: Runtime>(client: &Client<R>, database: &Database<R>) -> Outcome {
+    let streamed = database.collection::<Document>("streamed");
+    let text = "x".repeat(1000);
+    let documents: Vec<Document> = (0..500).map(|id| doc! { "_id": id, "text": &text }).collect();
+    streamed.insert_many(&documents).await?;
+    let find = || Find::new(doc! {}).cursor_type(CursorType::Exhaust).batch_size(7);
+    let mut events = client.client().subscribe_to(Topics::POOLS.with(Topics::COMMANDS));
+    let mut heard = || -> (usize, usize) {
+        let (mut more, mut closed) = (0, 0);
+        while let Some(event) = events.try_next() {
+            match event.kind {
+                EventKind::Command {
+                    command,
+                    event: CommandEvent::CommandSucceeded { .. },
+                    ..
+                } => {
+                    more += usize::from(command.command_name == "getMore");
+                }
+                EventKind::Pool { event: PoolEvent::ConnectionClosed { .. }, .. } => closed += 1,
+                _ => {}
+            }
+        }
+        (more, closed)
+    };
+    let before = open_cursors(database).await?;
+    let found = streamed.find(find()).await?.collect().await?;
+    assert_eq!(found, documents);
+    assert_eq!(heard(), (71, 0), "500 documents are 72 batches");
+    assert_eq!(open_cursors(database).await?, before);
+
+    let mut cursor = streamed.find(find()).await?;
+    for _ in 0..10 {
+        cursor.next().await.transpose()?;
+    }
+    drop(cursor);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while open_cursors(database).await? != before {
+        assert!(std::time::Instant::now() < deadline, "it is open for ever");
+    }
+    assert_eq!(heard(), (1, 1), "its connection is closed, with what was to come");
     Ok(())
 }
 

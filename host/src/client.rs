@@ -1,9 +1,7 @@
 //! The handle that applications hold: one for every runtime that waits with futures.
 
 use std::ops::Deref;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bson::RawDocument;
@@ -13,7 +11,7 @@ use sdam_core::description::TopologyDescription;
 use sdam_core::diagnosis::SelectionError;
 use sdam_core::dns::srv::SrvError;
 use sdam_core::metrics::Family;
-use sdam_core::operation::Timeout;
+use sdam_core::operation::{AbandonedCursor, MaxTime, Timeout};
 use sdam_core::selection::Criteria;
 use sdam_core::session::{ClusterTime, ClusterTimeError, SessionError, SessionOptions};
 use sdam_core::spans::SpanStart;
@@ -21,13 +19,15 @@ use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
 use sdam_core::transport::LoginError;
 
+use crate::abandoned;
+use crate::client_tasks::ClientTasks;
 use crate::connection::checked_out::CheckedOut;
 use crate::connection::exchange::Reply;
 use crate::counted::CountedOperation;
 use crate::error::Error;
 use crate::process::Own;
-use crate::request::Request;
 use crate::reactor::Reactor;
+use crate::request::Request;
 use crate::runtime::Runtime;
 use crate::selected_server::SelectedServer;
 use crate::session::{self, ClientSession};
@@ -35,7 +35,6 @@ use crate::shared::Host;
 use crate::shared::subscription::{Events, Views};
 use crate::socket_runtime::SocketRuntime;
 use crate::spans::OperationSpan;
-use crate::sync::Gate;
 use crate::system::WallClock;
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
@@ -55,13 +54,7 @@ pub struct Client<R: Runtime> {
 /// A host that clones of a client hold; when the last one lets go, tasks end that hold it, too.
 struct Held<R: Runtime> {
     host: Arc<Host<R>>,
-    is_released: Arc<Gate<bool>>,
-}
-
-impl<R: Runtime> Held<R> {
-    fn release(&self) {
-        self.is_released.change(|released| !std::mem::replace(released, true));
-    }
+    tasks: Arc<ClientTasks>,
 }
 
 impl<R: Runtime> Deref for Held<R> {
@@ -74,12 +67,15 @@ impl<R: Runtime> Deref for Held<R> {
 
 impl<R: Runtime> Drop for Held<R> {
     fn drop(&mut self) {
-        self.release();
+        self.tasks.end();
     }
 }
 
 /// The time that servers get to be told which sessions are of no more use.
 const END_SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that a server gets to close cursors, where `timeoutMS` says nothing.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The reason why a client could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -141,7 +137,7 @@ impl<R: Runtime> Client<R> {
     /// Takes the host that a runtime has created; applications [connect](Self::connect).
     pub fn from_host(host: Arc<Host<R>>) -> Self {
         let process = host.shared.process;
-        let held = Arc::new(Held { host, is_released: Arc::default() });
+        let held = Arc::new(Held { host, tasks: Arc::default() });
         Self { host: Own::new(held, process), deadline: None }
     }
 
@@ -245,9 +241,11 @@ impl<R: Runtime> Client<R> {
     /// Connections in use are not waited for: they are closed when they return. Dropping the last
     /// clone closes a client, too.
     ///
-    /// Before that, servers are told to forget the sessions that were used, if one is known to be
-    /// there, for a second at most; a client that is dropped leaves that to time.
+    /// Before that, servers [close the cursors](Self::close_cursors) that were dropped, and are
+    /// told to forget the sessions that were used, if one is known to be there, for a second each
+    /// at most; a client that is dropped leaves both to time.
     pub async fn close(&self) {
+        self.close_cursors().await;
         self.end_sessions().await;
         self.close_now();
         self.host.ended().await;
@@ -257,7 +255,7 @@ impl<R: Runtime> Client<R> {
     /// and waits for nothing.
     pub fn close_now(&self) {
         self.host.close();
-        self.host.release();
+        self.host.tasks.end();
     }
 
     /// Tells the servers to forget the sessions in the pool, as [`close`](Self::close) does.
@@ -468,8 +466,9 @@ impl<R: Runtime> Client<R> {
     /// to close a cursor at its server.
     ///
     /// The client that `task` is given keeps none alive: the task is dropped, wherever it waits,
-    /// when the client is closed, be it because the last of the others is dropped. In a process
-    /// that was forked off, nothing is done.
+    /// when the client is closed, be it because the last of the others is dropped. That is done by
+    /// whoever closes or drops it, and waits for no executor. In a process that was forked off,
+    /// nothing is done.
     pub fn spawn<F>(&self, task: impl FnOnce(Self) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -478,17 +477,38 @@ impl<R: Runtime> Client<R> {
         if !shared.process.is_current() {
             return;
         }
-        let (running, is_released) = (shared.activity.begin(), Arc::clone(&self.host.is_released));
-        let mut work = Box::pin(task(Self::from_host(Arc::clone(self.host()))));
-        self.host.runtime().spawn(Box::pin(async move {
-            let mut released = pin!(is_released.wait(|released| released.then_some(())));
-            let ends = |cx: &mut Context<'_>| match released.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => work.as_mut().poll(cx),
-            };
-            std::future::poll_fn(ends).await;
-            drop((work, running));
-        }));
+        let work = Box::pin(task(Self::from_host(Arc::clone(self.host()))));
+        let task = self.host.tasks.begin(work, shared.activity.begin());
+        self.host.runtime().spawn(Box::pin(task));
+    }
+
+    /// Has a task of the runtime's close a cursor at its server that nobody reads any more; nothing
+    /// waits for that.
+    ///
+    /// There is one such task for each server, which closes cursors of the same collection, session
+    /// and time-out with one command. It waits for a server of which nothing is known as other
+    /// operations do, for the [time](Self::closing_timeout) of closing at most. Those that come
+    /// when [too many](sdam_core::operation::MAX_ABANDONED_CURSORS) wait already are left to their
+    /// servers; so are those that wait when the client is dropped, and in a process that was forked
+    /// off.
+    pub fn abandon_cursor(&self, cursor: AbandonedCursor) {
+        abandoned::abandon(self, cursor);
+    }
+
+    /// Waits until the cursors that were [abandoned](Self::abandon_cursor) are closed, for a second
+    /// at most, and not for servers of which nothing is known. [`close`](Self::close) does that.
+    pub async fn close_cursors(&self) {
+        abandoned::closed(self).await;
+    }
+
+    /// Returns the limit of closing cursors, where the application has asked for no other: the
+    /// `timeoutMS` of the operation or of the client, anew (Client Side Operations Timeout,
+    /// "Cursors"), or else ten seconds, of which the server is not told.
+    pub fn closing_timeout(&self, of_operation: Option<Duration>) -> (Timeout, MaxTime) {
+        match self.timeout(of_operation) {
+            timeout @ Timeout::At(_) => (timeout, MaxTime::Remaining),
+            _ => (Timeout::At(self.now() + CLOSING_TIMEOUT), MaxTime::Never),
+        }
     }
 
     /// Returns the limit of an operation that begins now: its own `timeoutMS`, where zero lifts it,

@@ -12,9 +12,11 @@
 //! that is collected under the locks (`Later`) and done when they are free, wakers are cloned
 //! before they are taken (`sync`), and what comes up in the meantime is noted (`Deferred`).
 
+mod abandoned;
 mod blueprint;
 mod builder;
 mod client;
+mod client_tasks;
 mod connection;
 mod counted;
 mod credentials;

@@ -151,6 +151,7 @@ impl Client {
     pub fn close(&self, time: Duration) -> bool {
         let end = time::Instant::now().checked_add(time);
         let open = self.here();
+        open.engine().wait_until(open.close_cursors(), end);
         open.engine().wait_until(open.end_sessions(), end);
         let closed = self.everywhere.close();
         closed.engine().wait_until(closed.host().ended(), end).is_some()

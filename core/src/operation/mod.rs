@@ -2,6 +2,7 @@
 //! ends, what is added to its command; and the errors of operations with their meaning for the
 //! server.
 
+mod abandoned;
 mod error;
 mod machine;
 mod options;
@@ -9,6 +10,9 @@ mod overlay;
 mod retry;
 mod timeout;
 
+pub use abandoned::{
+    AbandonedCursor, AbandonedCursors, KillCursors, MAX_ABANDONED_CURSORS, MAX_KILLED_CURSORS,
+};
 pub use error::{
     CommandError, InvalidCommand, OperationError, OperationFailure, RETRYABLE, SYSTEM_OVERLOADED,
     StateChange, unreadable,

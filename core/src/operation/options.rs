@@ -61,6 +61,13 @@ impl OperationOptions {
         Self::of(OperationKind::Command)
     }
 
+    /// The rules by which a command is sent that goes on with a cursor, or closes it: getMore and
+    /// killCursors. It takes no read concern, and says no `maxTimeMS`.
+    pub const fn continuing() -> Self {
+        let (kind, max_time) = (OperationKind::Read, MaxTime::Never);
+        Self { kind, retryable: false, acknowledged: true, read_concern: None, max_time }
+    }
+
     const fn of(kind: OperationKind) -> Self {
         let (read_concern, max_time) = (None, MaxTime::Remaining);
         Self { kind, retryable: false, acknowledged: true, read_concern, max_time }

@@ -125,6 +125,11 @@ impl CursorState {
         self.id
     }
 
+    /// Returns the names of its database and its collection.
+    pub const fn namespace(&self) -> (&Arc<str>, &Arc<str>) {
+        (&self.database, &self.collection)
+    }
+
     /// Returns what a change stream goes on from after the last batch, if the server has said.
     pub fn post_batch_resume_token(&self) -> Option<&RawDocument> {
         self.post_batch_resume_token.as_deref()

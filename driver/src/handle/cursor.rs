@@ -24,8 +24,12 @@ use crate::error::Error;
 /// The documents that an operation has found, read batch by batch.
 ///
 /// It is a [`Stream`]; [`next`](Self::next) does the same without one. A cursor that is dropped
-/// while it is open at its server is closed there by a task of the runtime's: dropping waits for
-/// nothing. [`close`](Self::close) waits until it is done.
+/// while it is open at its server is closed there by a task of the runtime's, together with others
+/// of the same collection: dropping waits for nothing, but closing the client does, for a second at
+/// most. [`close`](Self::close) waits until it is done.
+///
+/// A server of which nothing is known, as after a connection was lost, is waited for as by other
+/// operations: to go on with the cursor for `serverSelectionTimeoutMS` at most.
 pub struct Cursor<R: Runtime, T> {
     handle: Handle<R>,
     state: CursorState,
@@ -199,9 +203,11 @@ fn is_gone(error: &Error, is_pinned: bool) -> bool {
     error.code().is_some_and(|code| CLOSED.contains(&code)) || is_pinned && is_lost(error)
 }
 
-/// Returns whether the connection is lost.
+/// Returns whether the connection is lost, or none is to be had.
 fn is_lost(error: &Error) -> bool {
-    error.as_client().is_some_and(|error| error.kind() == ErrorKind::Network)
+    use ErrorKind::{CheckOut, Network, Selection};
+    let kind = error.as_client().map(sdam_host::Error::kind);
+    matches!(kind, Some(Network | CheckOut | Selection))
 }
 
 impl<R: Runtime, T> Cursor<R, T> {
@@ -222,21 +228,23 @@ impl<R: Runtime, T> Cursor<R, T> {
 
     /// Closes the cursor at its server, if it is open; whether that succeeds is not told.
     ///
-    /// It has `timeoutMS` for that, anew.
+    /// It has `timeoutMS` for that, anew, or ten seconds without that option.
     pub async fn close(mut self) {
-        let timeout = self.handle.timeout();
-        self.close_by(timeout).await;
+        let limits = match self.handle.timeout() {
+            Timeout::Unset => Limits::of_kill(&self.handle.client, None),
+            timeout => Limits { timeout, max_time: MaxTime::Remaining },
+        };
+        self.close_by(limits).await;
     }
 
     /// As [`close`](Self::close), but within this time; zero lifts the limit.
     pub async fn close_within(mut self, time: Duration) {
         let timeout = self.handle.client.timeout(Some(time));
-        self.close_by(timeout).await;
+        self.close_by(Limits { timeout, max_time: MaxTime::Remaining }).await;
     }
 
-    async fn close_by(&mut self, timeout: Timeout) {
+    async fn close_by(&mut self, limits: Limits) {
         if let Some(open) = self.take_open() {
-            let limits = Limits { timeout, max_time: MaxTime::Remaining };
             open.kill(&self.handle.client, limits).await;
         }
     }
@@ -275,19 +283,20 @@ impl<R: Runtime, T> Cursor<R, T> {
     fn take_open(&mut self) -> Option<Dropped<R>> {
         self.fetching = None;
         let (origin, session) = (self.origin.take(), self.session.take());
+        if origin.as_ref().is_some_and(Origin::is_streaming) {
+            // "The client MUST either consume all messages with the moreToCome flag set or close
+            // the connection" (OP_MSG), with which the server closes the cursor.
+            self.state.forget();
+        }
+        let (id, collection) = (self.state.id(), Arc::clone(self.state.namespace().1));
         let (database, kill) = self.state.kill()?;
-        Some(Dropped { origin: origin?, session: session?, database, kill })
+        Some(Dropped { origin: origin?, session: session?, database, collection, id, kill })
     }
 
     /// Has the cursor closed at its server, if it is open there; nothing waits for that.
     fn end(&mut self) {
         if let Some(open) = self.take_open() {
             open.bury(&self.handle.client, self.handle.timeout_of_operations());
-        if origin.as_ref().is_some_and(Origin::is_streaming) {
-            // "The client MUST either consume all messages with the moreToCome flag set or close
-            // the connection" (OP_MSG), with which the server closes the cursor.
-            self.state.forget();
-        }
         }
     }
 }

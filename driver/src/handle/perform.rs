@@ -10,7 +10,8 @@ use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, ServerAddress, Wr
 use sdam_core::description::ServerType;
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{
-    CommandMessage, MaxTime, OperationKind, OperationOptions, RETRYABLE_WRITE, Timeout,
+    AbandonedCursor, CommandMessage, MaxTime, OperationKind, OperationOptions, RETRYABLE_WRITE,
+    Timeout,
 };
 use sdam_core::pool::Purpose;
 use sdam_core::selection::Criteria;
@@ -33,9 +34,6 @@ pub(crate) struct Handle<R: Runtime> {
     pub(crate) session: Option<ClientSession<R>>,
 }
 
-/// The time that servers get to close a cursor that was dropped, where `timeoutMS` says nothing.
-const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// The concerns of a handle; each takes over those of the one it comes from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Concerns {
@@ -51,10 +49,10 @@ pub(crate) struct Origin<R: Runtime> {
     server: ServerAddress,
     /// The selection of the server, which may have to be told its read preference again.
     criteria: Arc<Criteria>,
-    /// True if the server may send one batch after the other.
-    is_streamed: bool,
     /// The very connection, behind a load balancer, or of a cursor that is streamed.
     pinned: Option<CheckedOut<R>>,
+    /// True if the server may send one batch after the other.
+    is_streamed: bool,
 }
 
 /// The outcome of an operation, and what goes on with a cursor that it may have opened.
@@ -71,6 +69,8 @@ pub(crate) struct Dropped<R: Runtime> {
     pub(crate) origin: Origin<R>,
     pub(crate) session: ClientSession<R>,
     pub(crate) database: Arc<str>,
+    pub(crate) collection: Arc<str>,
+    pub(crate) id: i64,
     pub(crate) kill: RawDocumentBuf,
 }
 
@@ -258,7 +258,7 @@ impl<R: Runtime> Handle<R> {
         limits: Limits,
     ) -> Result<ReplyDocument, Error> {
         let mut lent = session.lend()?;
-        let options = continuing().with_max_time(limits.max_time);
+        let options = OperationOptions::continuing().with_max_time(limits.max_time);
         let message = CommandMessage::new(database, body);
         let is_streamed = origin.is_streamed;
         let request = Request::new(message, &options, origin.target())
@@ -332,7 +332,7 @@ impl<R: Runtime> Dropped<R> {
     /// Closes the cursor at its server; whether that succeeds is not told: "the result of the
     /// operation SHOULD be ignored" (Run Command, "Iteration and Destruction").
     pub(crate) async fn kill(self, client: &sdam_host::Client<R>, limits: Limits) {
-        let Self { mut origin, session, database, mut kill } = self;
+        let Self { mut origin, session, database, mut kill, .. } = self;
         // An operation of the application's may use its session at any time.
         let mut lent = match session.id().filter(|_| !session.is_last()) {
             Some(id) => {
@@ -341,7 +341,7 @@ impl<R: Runtime> Dropped<R> {
             }
             None => session.lend().ok(),
         };
-        let options = continuing().with_max_time(limits.max_time);
+        let options = OperationOptions::continuing().with_max_time(limits.max_time);
         let request =
             Request::new(CommandMessage::new(&database, &kill), &options, origin.target())
                 .with_session(lent.as_deref_mut())
@@ -352,10 +352,20 @@ impl<R: Runtime> Dropped<R> {
     /// Has a task of the runtime's close the cursor; nothing waits for that. Its time begins with
     /// the task, which of a client without threads is when the client is used next.
     pub(crate) fn bury(self, client: &sdam_host::Client<R>, timeout: Option<Duration>) {
-        client.spawn(move |client| async move {
-            let limits = Limits::of_kill(&client, timeout);
-            self.kill(&client, limits).await;
-        });
+        if self.origin.is_pinned() {
+            // It has a connection already, so that there cannot be too many.
+            return client.spawn(move |client| async move {
+                let limits = Limits::of_kill(&client, timeout);
+                self.kill(&client, limits).await;
+            });
+        }
+        let Self { origin, session, database, collection, id, .. } = self;
+        let cursor = AbandonedCursor::new(origin.server, (database, collection), id)
+            .with_session(session.id())
+            .with_timeout(timeout);
+        // A session of its own goes back first, so that the command may be sent with it.
+        drop(session);
+        client.abandon_cursor(cursor);
     }
 }
 
@@ -366,13 +376,8 @@ impl Limits {
         client: &sdam_host::Client<R>,
         timeout: Option<Duration>,
     ) -> Self {
-        match client.timeout(timeout) {
-            timeout @ Timeout::At(_) => Self { timeout, max_time: MaxTime::Remaining },
-            _ => {
-                let timeout = Timeout::At(client.now() + KILL_TIMEOUT);
-                Self { timeout, max_time: MaxTime::Never }
-            }
-        }
+        let (timeout, max_time) = client.closing_timeout(timeout);
+        Self { timeout, max_time }
     }
 }
 
@@ -385,19 +390,11 @@ fn options(operation: &impl Operation) -> OperationOptions {
         _ => OperationOptions::read(),
     };
     match operation.continues_cursor() {
-        true => continuing(),
+        true => OperationOptions::continuing(),
         false => options
             .with_retryable(operation.is_retryable())
             .with_max_time(operation.timing().of_first()),
     }
-}
-
-/// Returns the rules by which getMore and killCursors are sent.
-fn continuing() -> OperationOptions {
-    OperationOptions::read()
-        .with_retryable(false)
-        .with_read_concern(None)
-        .with_max_time(MaxTime::Never)
 }
 
 /// Hands a command over, with the rules by which it is sent.

@@ -51,6 +51,55 @@ async fn without_threads_a_dropped_cursor_is_closed_by_later_operations() {
     assert_eq!(names, ["find", "killCursors", "ping", "ping"]);
 }
 
+/// Closing a client waits for the cursors that were dropped before; whoever drops it leaves them to
+/// the server.
+#[tokio::test]
+async fn cursors_that_were_dropped_are_closed_before_their_client_is() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let (things, mut cursors) = (fixture.things(), Vec::new());
+    for _ in 0..20 {
+        cursors.push(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+    }
+    let ids: Vec<_> = cursors.iter().map(sdam_driver::Cursor::id).collect();
+    drop(cursors);
+    fixture.client.client().close().await;
+    let sent = fixture.sent();
+    let closed: Vec<_> = sent.iter().filter(|command| name(command) == "killCursors").collect();
+    assert!(closed.len() <= 2, "{} commands", closed.len());
+    for id in ids {
+        let more = doc! { "getMore": id, "collection": "things" };
+        let error = fixture.quiet.database("app").run_command(more).await.unwrap_err();
+        assert_eq!(error.code(), Some(43), "CursorNotFound: {error}");
+    }
+}
+
+/// So does one that uses its caller's thread, in which nobody else would do it.
+#[cfg(feature = "blocking")]
+#[tokio::test]
+async fn without_threads_cursors_are_closed_when_their_client_is() {
+    let fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let options = Options::builder().uri(&fixture.uri()).unwrap().single_threaded(true);
+    let options = options.build().unwrap();
+    let ids = tokio::task::spawn_blocking(move || {
+        let below = sdam_blocking::Client::new(options).unwrap();
+        let client = sdam_driver::blocking::Client::new(below.clone());
+        let things = client.database("app").collection::<Document>("things");
+        let open = |_| things.find(Find::new(doc! {}).batch_size(2)).unwrap();
+        let cursors: Vec<_> = (0..20).map(open).collect();
+        let ids: Vec<_> = cursors.iter().map(sdam_driver::blocking::Cursor::id).collect();
+        drop(cursors);
+        assert!(below.close(std::time::Duration::from_secs(60)));
+        ids
+    });
+    for id in ids.await.unwrap() {
+        let more = doc! { "getMore": id, "collection": "things" };
+        let error = fixture.quiet.database("app").run_command(more).await.unwrap_err();
+        assert_eq!(error.code(), Some(43), "CursorNotFound: {error}");
+    }
+}
+
 /// Operations of the application do not wait for a server that is slow to close a cursor.
 #[tokio::test]
 async fn nothing_waits_for_a_cursor_that_is_dropped() {

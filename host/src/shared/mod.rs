@@ -28,7 +28,7 @@ use sdam_core::diagnosis::Verdict;
 use sdam_core::id::{ConnectionId, TopologyId};
 use sdam_core::logging::LogSettings;
 use sdam_core::metrics::Family;
-use sdam_core::operation::OperationFailure;
+use sdam_core::operation::{AbandonedCursors, OperationFailure};
 use sdam_core::rng::Rng;
 use sdam_core::selection::Snapshot;
 use sdam_core::session::SessionPool;
@@ -52,7 +52,7 @@ use crate::spans::Spans;
 use crate::stream::SpareBuffer;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::channel::Barrier;
-use crate::sync::{Activity, AsyncMutex, CancellationToken, Mutex, MutexGuard, lock};
+use crate::sync::{Activity, AsyncMutex, CancellationToken, Gate, Mutex, MutexGuard, lock};
 use crate::system;
 
 /// The reason why a host shares its monitors with no other.
@@ -84,6 +84,8 @@ pub struct Host<R: Runtime> {
     pub(crate) deferred: Mutex<Vec<Deferred<R>>>,
     /// The sessions of the servers that are not in use.
     pub(crate) sessions: Mutex<SessionPool>,
+    /// The cursors that nobody reads any more.
+    pub(crate) abandoned: Gate<AbandonedCursors>,
 }
 
 /// The state that a client shares with its servers and check-outs, which may outlive it.
@@ -208,6 +210,7 @@ impl<R: Runtime> Host<R> {
             next_waiter: AtomicU64::new(0),
             deferred: Mutex::default(),
             sessions: Mutex::new(sessions),
+            abandoned: Gate::default(),
         })
     }
 

@@ -175,14 +175,17 @@ fn errors_of_commands_have_the_labels_of_what_went_wrong() {
     assert!(error.labels().is_empty(), "{error}");
 }
 
-/// Invariant: no task keeps a dropped client alive.
+/// Invariant: no task keeps a dropped client alive, be its executor slow, or one that goes on with
+/// no task any more.
 #[test]
 fn a_task_of_a_client_ends_when_the_last_of_the_others_is_dropped_or_closed() {
     for closes in [false, true] {
         let host = host("mongodb://a", false);
         let (client, weak) = (Client::from_host(Arc::clone(&host)), Arc::downgrade(&host));
+        let kept = Arc::new(());
+        let held = Arc::clone(&kept);
         client.clone().spawn(|client| async move {
-            let _client = client;
+            let _held = (client, held);
             std::future::pending::<()>().await;
         });
         let work = lock(&host.runtime().tasks).pop().expect("it was started");
@@ -192,15 +195,39 @@ fn a_task_of_a_client_ends_when_the_last_of_the_others_is_dropped_or_closed() {
         match closes {
             true => {
                 let mut closing = Task::new(client.close());
-                assert!(closing.poll().is_pending() && task.was_woken());
-                assert!(task.poll().is_ready());
+                assert!(closing.poll().is_pending(), "its link has not ended");
             }
             false => {
                 drop(client);
-                assert!(task.was_woken());
-                assert!(task.poll().is_ready());
                 assert!(weak.upgrade().is_none(), "nothing keeps the client");
             }
         }
+        assert_eq!(Arc::strong_count(&kept), 1, "what the task has is let go");
+        assert!(task.was_woken() && task.poll().is_ready());
     }
+}
+
+/// A task that closes or drops its client is given up when it waits next; one that begins later is
+/// not polled at all.
+#[test]
+fn a_task_may_end_its_own_client() {
+    let host = host("mongodb://a", false);
+    let client = Client::from_host(Arc::clone(&host));
+    let (last, kept) = (client.clone(), Arc::new(()));
+    let held = Arc::clone(&kept);
+    client.spawn(|_| async move {
+        let _held = held;
+        last.close_now();
+        std::future::pending::<()>().await;
+    });
+    let held = Arc::clone(&kept);
+    let mut task = Task::new(lock(&host.runtime().tasks).pop().expect("it was started"));
+    assert!(task.poll().is_ready());
+    client.spawn(|_| async move {
+        let _held = held;
+        panic!("it is polled");
+    });
+    let mut late = Task::new(lock(&host.runtime().tasks).pop().expect("it was started"));
+    assert_eq!(Arc::strong_count(&kept), 1);
+    assert!(late.poll().is_ready());
 }

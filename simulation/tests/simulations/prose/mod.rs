@@ -2,6 +2,7 @@
 //! clock that tells how long an operation has waited.
 
 mod backpressure;
+mod cursors;
 mod retryable_reads;
 mod retryable_writes;
 mod sessions;

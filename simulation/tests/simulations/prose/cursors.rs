@@ -1,0 +1,245 @@
+//! Find, getMore and killCursors, as far as it is about cursors whose server is not to be reached
+//! at the time, or that are closed by the hundred.
+
+use std::time::Duration;
+
+use bson::{Document, doc};
+use sdam_cluster::Input;
+use sdam_core::command::CommandEvent;
+use sdam_core::pool::PoolEvent;
+use sdam_core::topology::EventKind;
+use sdam_driver::{Cursor, CursorType, Error, Find};
+use sdam_host::ErrorKind;
+use sdam_simulation::virtual_time::Runtime;
+
+use super::Fixture;
+
+/// A set whose collection has documents, and nothing heard yet.
+fn filled(options: &str) -> Fixture {
+    let mut fixture = Fixture::new(options);
+    let things = fixture.things();
+    let documents: Vec<Document> = (0..10).map(|id| doc! { "_id": id }).collect();
+    fixture.run(async move { things.insert_many(&documents).await }).0.unwrap();
+    fixture.heard.clear();
+    fixture
+}
+
+/// Opens so many cursors that have more than one batch.
+fn open(fixture: &mut Fixture, count: usize) -> Vec<Cursor<Runtime, Document>> {
+    let things = fixture.things();
+    let opening = async move {
+        let mut cursors = Vec::new();
+        for _ in 0..count {
+            cursors.push(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+        }
+        cursors
+    };
+    fixture.run(opening).0
+}
+
+/// The numbers of cursors that each killCursors has named which a server has answered.
+fn closed(fixture: &Fixture) -> Vec<Vec<i64>> {
+    let ids = |reply: &bson::RawDocument| {
+        let killed = reply.get_array("cursorsKilled").unwrap().into_iter();
+        killed.map(|id| id.unwrap().as_i64().unwrap()).collect()
+    };
+    let replies = fixture.heard.iter().filter_map(|(_, kind)| match kind {
+        EventKind::Command {
+            command, event: CommandEvent::CommandSucceeded { reply, .. }, ..
+        } if command.command_name == "killCursors" => Some(ids(reply)),
+        _ => None,
+    });
+    replies.collect()
+}
+
+/// "if the cursor id is nonzero a KillCursors operation MUST be attempted" (Run Command, "Resource
+/// Cleanup"): the pool is cleared by the very error, and an attempt that comes before the server
+/// was checked anew would be none.
+#[test]
+fn a_cursor_whose_connection_is_lost_is_closed_when_its_server_is_known_again() {
+    for asks in [false, true] {
+        let mut fixture = filled("");
+        let lost = doc! { "failCommands": ["getMore"], "closeConnection": true };
+        fixture.fail(fixture.primary(), doc! { "times": 1 }, lost);
+        let mut cursor = open(&mut fixture, 1).remove(0);
+        let id = cursor.id();
+        fixture.run(async move {
+            cursor.next().await.unwrap().unwrap();
+            cursor.next().await.unwrap().unwrap();
+            cursor.next().await.unwrap().unwrap_err();
+            match asks {
+                true => cursor.close().await,
+                false => drop(cursor),
+            }
+        });
+        fixture.simulation.run_for(Duration::from_secs(5));
+        fixture.run(async {});
+        assert_eq!(closed(&fixture), [[id]], "{asks}");
+    }
+}
+
+/// A server that is checked anew is waited for, as by an operation that selects one: what goes on
+/// with a cursor can go nowhere else.
+#[test]
+fn a_cursor_goes_on_when_its_server_is_known_again() {
+    let mut fixture = filled("retryReads=false");
+    let mut cursor = open(&mut fixture, 1).remove(0);
+    let lost = doc! { "failCommands": ["find"], "closeConnection": true };
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, lost);
+    let things = fixture.things();
+    let (all, _) = fixture.run(async move {
+        things.find_one(doc! {}).await.unwrap_err();
+        let mut all = Vec::new();
+        while let Some(document) = cursor.next().await {
+            all.push(document.unwrap());
+        }
+        all
+    });
+    assert_eq!(all.len(), 10);
+}
+
+/// "The computed server selection timeout" counts for that, and closing has ten seconds where
+/// `timeoutMS` says nothing.
+#[test]
+fn a_server_that_stays_away_is_not_waited_for_longer_than_others() {
+    let mut fixture = filled("serverSelectionTimeoutMS=20000");
+    let [first, mut second] = open(&mut fixture, 2).try_into().unwrap();
+    let primary = fixture.primary();
+    fixture.simulation.inject(Input::Kill { member: primary });
+    fixture.simulation.run_for(Duration::from_secs(30));
+    let ((), took) = fixture.run(first.close());
+    assert_eq!(took, Duration::from_secs(10));
+    let (error, took) = fixture.run(async move {
+        second.next().await.unwrap().unwrap();
+        second.next().await.unwrap().unwrap();
+        second.next().await.unwrap().unwrap_err()
+    });
+    assert_eq!(error.as_client().unwrap().kind(), ErrorKind::Selection, "{error}");
+    assert_eq!(took, Duration::from_secs(20));
+}
+
+/// Cursors that are dropped are closed a thousand at a time, over one connection: whoever drops
+/// thousands does not have the pool to itself.
+#[test]
+fn cursors_that_are_dropped_together_are_closed_together() {
+    let mut fixture = filled("maxPoolSize=100");
+    let cursors = open(&mut fixture, 300);
+    let mut ids: Vec<i64> = cursors.iter().map(Cursor::id).collect();
+    fixture.run(async move { drop(cursors) });
+    fixture.simulation.run_for(Duration::from_secs(5));
+    fixture.run(async {});
+    let commands = closed(&fixture);
+    let mut killed = commands.concat();
+    killed.sort_unstable();
+    ids.sort_unstable();
+    assert_eq!(killed, ids);
+    assert!(commands.len() <= 2, "{} commands", commands.len());
+    let pool = fixture.client.client().members().into_iter().map(|it| it.counts().total());
+    assert!(pool.sum::<usize>() <= 2);
+}
+
+fn exhaust() -> Find {
+    Find::new(doc! {}).cursor_type(CursorType::Exhaust).batch_size(2)
+}
+
+/// Returns how many connections were closed.
+fn connections_closed(fixture: &Fixture) -> usize {
+    let is_closed = |kind: &EventKind| {
+        matches!(kind, EventKind::Pool { event: PoolEvent::ConnectionClosed { .. }, .. })
+    };
+    fixture.heard.iter().filter(|(_, kind)| is_closed(kind)).count()
+}
+
+/// OP_MSG, "exhaustAllowed" and "moreToCome On Responses": one getMore has the server send all
+/// batches, each of which events tell of, and the connection is as good as before when the last has
+/// come.
+#[test]
+fn the_batches_of_a_cursor_come_without_being_asked_for() {
+    let mut fixture = filled("");
+    let things = fixture.things();
+    let (all, _) = fixture.run(async move {
+        let mut cursor = things.find(exhaust()).await.unwrap();
+        let mut all = Vec::new();
+        while let Some(document) = cursor.next().await {
+            all.push(document.unwrap().get_i32("_id").unwrap());
+            // Another operation takes another connection meanwhile.
+            things.find_one(doc! {}).await.unwrap();
+        }
+        all
+    });
+    assert_eq!(all, (0..10).collect::<Vec<_>>());
+    let times = fixture.started("getMore");
+    assert_eq!((times.len(), fixture.ended("getMore").len()), (4, 4));
+    assert!(fixture.started("killCursors").is_empty());
+    assert_eq!(connections_closed(&fixture), 0);
+    let primary = fixture.client.client().members().into_iter().map(|it| it.counts());
+    assert_eq!(primary.map(|counts| counts.available).sum::<usize>(), 2, "both came back");
+}
+
+/// "The client MUST either consume all messages with the moreToCome flag set or close the
+/// connection."
+#[test]
+fn a_cursor_that_is_left_with_batches_to_come_closes_its_connection() {
+    for (read, closes, expected) in [(3, false, 1), (3, true, 1), (1, true, 0)] {
+        let mut fixture = filled("");
+        let things = fixture.things();
+        fixture.run(async move {
+            let mut cursor = things.find(exhaust()).await.unwrap();
+            for _ in 0..read {
+                cursor.next().await.unwrap().unwrap();
+            }
+            match closes {
+                true => cursor.close().await,
+                false => drop(cursor),
+            }
+        });
+        fixture.simulation.run_for(Duration::from_secs(1));
+        fixture.run(async {});
+        assert_eq!(connections_closed(&fixture), expected, "{read} {closes}");
+        // Before the stream has begun, it is closed as any other.
+        assert_eq!(fixture.started("killCursors").len(), 1 - expected, "{read} {closes}");
+    }
+}
+
+/// A stream that is late is given up as any other exchange.
+#[test]
+fn a_stream_that_breaks_ends_its_cursor() {
+    let mut fixture = filled("");
+    let primary = fixture.primary();
+    let things = fixture.things();
+    let opened = fixture.run(async move {
+        let mut cursor = things.find(exhaust()).await.unwrap();
+        cursor.next().await.unwrap().unwrap();
+        cursor.next().await.unwrap().unwrap();
+        cursor
+    });
+    let mut cursor = opened.0;
+    fixture.simulation.inject(Input::Kill { member: primary });
+    let (error, _) = fixture.run(async move {
+        let error = cursor.next().await.unwrap().unwrap_err();
+        assert!(cursor.next().await.is_none() && !cursor.is_alive());
+        error
+    });
+    assert!(matches!(error, Error::Client(_)), "{error}");
+    fixture.simulation.run_for(Duration::from_secs(30));
+    fixture.run(async {});
+    assert!(fixture.started("killCursors").is_empty(), "nobody can reach it any more");
+}
+
+/// Mongos is asked for each batch.
+#[test]
+fn mongos_streams_no_cursor() {
+    let mut fixture = Fixture::sharded(1, "", 7);
+    let things = fixture.things();
+    let documents: Vec<Document> = (0..5).map(|id| doc! { "_id": id }).collect();
+    let (all, _) = fixture.run(async move {
+        things.insert_many(&documents).await.unwrap();
+        let cursor = things.find(exhaust()).await.unwrap();
+        cursor.collect().await.unwrap()
+    });
+    assert_eq!(all.len(), 5);
+    let times = fixture.started("getMore");
+    assert_eq!(times.len(), 2);
+    let waits = times.windows(2).all(|pair| pair[1] > pair[0]);
+    assert!(waits, "each is a way there and back: {times:?}");
+}

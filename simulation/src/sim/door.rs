@@ -22,7 +22,7 @@ const MAX_DOUBLINGS: u32 = 6;
 /// section, the length of the body and the type of that field.
 const COMMAND_NAME: usize = 16 + 4 + 1 + 4 + 1;
 
-/// What each member can bear of new connections.
+/// The new connections that each member can bear.
 ///
 /// ```
 /// use sdam_simulation::sim::Door;
@@ -43,11 +43,11 @@ pub struct Door {
     pub backlog: usize,
     /// The number of logins that wait.
     pub waiting_logins: usize,
-    /// What happens while so many wait.
+    /// The consequence while so many wait.
     pub when_full: WhenFull,
 }
 
-/// What a member does while as many logins wait as may.
+/// The conduct of a member while as many logins wait as may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenFull {
@@ -158,9 +158,9 @@ pub(super) enum Said {
 pub(super) struct Doors {
     door: Door,
     members: Vec<Waiting>,
-    /// What those have said that wait to be accepted; `None` if they have given up.
+    /// The bytes of those that wait to be accepted; `None` if they have given up.
     said: BTreeMap<StreamId, Option<Vec<u8>>>,
-    /// How often the first packet of a connection was lost.
+    /// The number of times that the first packet of a connection was lost.
     lost: BTreeMap<StreamId, u32>,
 }
 

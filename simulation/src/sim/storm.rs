@@ -52,7 +52,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The interval at which events are read.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a member does about more connections than it can log in.
+/// The conduct of a member with more connections than it can log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shedding {
@@ -88,18 +88,18 @@ pub struct Storm {
     pub clients: u32,
     /// The number of tasks of each client, which each read until a read succeeds; 4 by default.
     pub tasks: u32,
-    /// What the member can bear: by default, connections of half of the clients in a second, logins
+    /// The limits of the member: by default, connections of half of the clients in a second, logins
     /// of a tenth, and a listen queue for two fifths.
     pub door: Door,
-    /// What it does about more, [`Shedding::AtConnect`] by default.
+    /// Its conduct beyond them, [`Shedding::AtConnect`] by default.
     pub shedding: Shedding,
     /// True if clients take a connection that is refused for a failure like any other.
     pub hides_overload: bool,
     /// Options of the clients beyond the default, as a connection string has them: none by default.
     pub options: String,
-    /// How long the member is down, 5 s by default.
+    /// The time that the member is down, 5 s by default.
     pub down: Duration,
-    /// How long is waited for all clients, 10 minutes by default.
+    /// The time that all clients are waited for, 10 minutes by default.
     pub limit: Duration,
     /// Decides everything that is random.
     pub seed: u64,
@@ -202,7 +202,7 @@ impl Storm {
     }
 }
 
-/// What came of a storm.
+/// The outcome of a storm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -212,8 +212,8 @@ pub struct Report {
     pub while_down: Arrivals,
     /// Those that were wanted from its restart until all tasks had read, or until the limit.
     pub arrivals: Arrivals,
-    /// How long after the restart each client has read for the first time, in order; clients that
-    /// have not within the limit are left out.
+    /// The times from the restart until each client has read for the first time, in order; clients
+    /// that have not within the limit are left out.
     pub recovered: Vec<Duration>,
     /// The number of reads that failed, from the end of the member on.
     pub failed: u64,
@@ -277,7 +277,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What tasks have come to.
+/// The progress of all tasks.
 #[derive(Debug, Default)]
 struct Tally {
     /// The time from the restart until each client has read for the first time.

@@ -122,7 +122,7 @@ struct Peer {
     executor: Executor,
     /// The time when it wants to be rung.
     alarm: Option<Instant>,
-    /// What the log is written from, if there is one.
+    /// The source of the log, if there is one.
     events: Option<Events>,
     /// The streams that it holds.
     ends: BTreeMap<StreamId, Arc<End>>,
@@ -153,7 +153,7 @@ pub struct Simulation {
     latency: Option<Duration>,
     /// The number of commands that were run at members.
     commands: u64,
-    /// What members can bear of new connections, if that has a limit.
+    /// The limits of new connections, if there are any.
     doors: Option<Doors>,
     arrivals: Arrivals,
 }

@@ -27,9 +27,9 @@ pub(crate) struct Ratio {
     pub(crate) most: f64,
 }
 
-/// What 3,000 servers may cost beside 3, and beside 300 where each of them has its share: ten times
-/// as much, and a fifth more for trees that are deeper. Whenever a server becomes another one, all
-/// others are looked at, which matters only where all do.
+/// The most that 3,000 servers may cost beside 3, and beside 300 where each of them has its share:
+/// ten times as much, and a fifth more for trees that are deeper. Whenever a server becomes another
+/// one, all others are looked at, which matters only where all do.
 pub(crate) const RATIOS: &[Ratio] = &[
     Ratio {
         name: "a_heartbeat_costs_the_same_with_3000_servers",

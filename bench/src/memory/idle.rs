@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use sdam_bench::load::cpu_time;
 use sdam_core::config::{MAX_SEEDS, Options};
 use sdam_tokio::Client;
 
@@ -30,7 +30,7 @@ pub(crate) fn measure(servers: usize, mode: &str, window: Duration) -> Result<()
     let clients = servers.div_ceil(MAX_SEEDS);
     let each = servers.div_ceil(clients.max(1)).max(1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (before, begun) = (cpu(), Instant::now());
+    let (before, begun) = (cpu_time(), Instant::now());
     runtime.block_on(async {
         let mut watching = Vec::new();
         for seeds in crowd.addresses.chunks(each) {
@@ -47,12 +47,12 @@ pub(crate) fn measure(servers: usize, mode: &str, window: Duration) -> Result<()
             "{servers} servers, {} clients, all found after {:.1} s and {:.1} s of CPU time",
             watching.len(),
             begun.elapsed().as_secs_f64(),
-            (cpu() - before).as_secs_f64(),
+            (cpu_time() - before).as_secs_f64(),
         );
         tokio::time::sleep(SETTLE).await;
-        let (before, begun) = (cpu(), Instant::now());
+        let (before, begun) = (cpu_time(), Instant::now());
         tokio::time::sleep(window).await;
-        let (used, elapsed) = ((cpu() - before).as_secs_f64(), begun.elapsed().as_secs_f64());
+        let (used, elapsed) = ((cpu_time() - before).as_secs_f64(), begun.elapsed().as_secs_f64());
         let Usage { private, threads } = usage()?;
         let is_well = watching.iter().all(|client| is_whole(&client.view()));
         println!(
@@ -65,11 +65,4 @@ pub(crate) fn measure(servers: usize, mode: &str, window: Duration) -> Result<()
         );
         Ok(())
     })
-}
-
-/// Returns the CPU time that this process has used.
-fn cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or_default());
-    seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or_default())
 }

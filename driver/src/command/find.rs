@@ -45,7 +45,7 @@ pub enum CursorType {
     /// asked: each is there sooner, and nothing waits for the ways there and back.
     ///
     /// The cursor has a connection for itself for so long. Dropped or closed before its end, it
-    /// closes the connection, and the server closes the cursor. It cannot have a limit. Mongos, and
+    /// closes the connection besides. It cannot have a limit. Mongos, and
     /// what is behind a load balancer, are asked for each batch, as for any other cursor.
     Exhaust,
 }

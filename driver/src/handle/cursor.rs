@@ -283,11 +283,9 @@ impl<R: Runtime, T> Cursor<R, T> {
     fn take_open(&mut self) -> Option<Dropped<R>> {
         self.fetching = None;
         let (origin, session) = (self.origin.take(), self.session.take());
-        if origin.as_ref().is_some_and(Origin::is_streaming) {
-            // "The client MUST either consume all messages with the moreToCome flag set or close
-            // the connection" (OP_MSG), with which the server closes the cursor.
-            self.state.forget();
-        }
+        // "The client MUST either consume all messages with the moreToCome flag set or close the
+        // connection" (OP_MSG); before 4.4, the server does not close the cursor with that.
+        let origin = origin.map(Origin::without_stream);
         let (id, collection) = (self.state.id(), Arc::clone(self.state.namespace().1));
         let (database, kill) = self.state.kill()?;
         Some(Dropped { origin: origin?, session: session?, database, collection, id, kill })

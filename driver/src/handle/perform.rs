@@ -315,9 +315,13 @@ impl<R: Runtime> Origin<R> {
         self.pinned.is_some()
     }
 
-    /// Returns whether further batches come without being asked for.
-    pub(crate) fn is_streaming(&self) -> bool {
-        self.pinned.as_ref().is_some_and(CheckedOut::is_streaming)
+    /// Closes the connection if further batches come over it without being asked for; the server is
+    /// then to be reached over another one.
+    pub(crate) fn without_stream(self) -> Self {
+        match self.pinned.as_ref().is_some_and(CheckedOut::is_streaming) {
+            true => Self { pinned: None, is_streamed: false, ..self },
+            false => self,
+        }
     }
 
     /// Returns another way to the server, unless it is the connection that matters.

@@ -197,6 +197,9 @@ fn child(
     Ok(line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
 }
 
+/// A figure up to this is nothing.
+const NOTHING: f64 = 0.05;
+
 /// Prints a row for each competitor: the median of each figure, the least and the most, and the
 /// median ratio to the floor within rounds.
 fn print(measure: Measure, samples: &[Vec<Vec<f64>>]) {
@@ -206,12 +209,16 @@ fn print(measure: Measure, samples: &[Vec<Vec<f64>>]) {
             let of = |round: &Vec<f64>| round[column];
             let spread = Spread::of(own.iter().map(of));
             let ratio = own.iter().zip(&samples[0]).map(|(own, floor)| of(own) / of(floor));
+            // A floor that keeps nothing is none to divide by.
+            let ratio = match Spread::of(samples[0].iter().map(of)).median {
+                ..=NOTHING => "-".to_owned(),
+                _ => format!("{:.2}", Spread::of(ratio).median),
+            };
             println!(
-                "{:<14} {:>22.2} {:>19} {:>12.2}",
+                "{:<14} {:>22.2} {:>19} {ratio:>12}",
                 competitor.name(),
                 spread.median,
                 format!("{:.2}..{:.2}", spread.min, spread.max),
-                Spread::of(ratio).median,
             );
         }
     }

@@ -255,12 +255,13 @@ impl Blueprint {
         registry: &Registry<R>,
     ) -> Option<(Arc<Host<SocketRuntime<R>>>, Timekeeper)> {
         let lead = || {
-            let (runtime, timekeeper) = self.runtime(reactor.clone(), system::wall_clock_origin());
+            let (mut runtime, timekeeper) =
+                self.runtime(reactor.clone(), system::wall_clock_origin());
+            // Monitors never log in.
+            runtime.provider = Arc::new(Provider::Sources(CredentialSources::default(), None));
             let options = Arc::new(self.options.without_credential());
             // Another seed, as its topology is another one.
-            let leader = Host::for_sharing(options, !self.seed, runtime);
-            keep_time(&leader, timekeeper);
-            leader
+            (Host::for_sharing(options, !self.seed, runtime), timekeeper)
         };
         let mut timekeeper = None;
         let follow = |leader: Arc<Host<SocketRuntime<R>>>| {
@@ -269,7 +270,10 @@ impl Blueprint {
             timekeeper = Some(keeper);
             Host::sharing(leader, Arc::clone(&self.options), self.seed, runtime).ok()
         };
-        let host = self.shares.then(|| registry.share(&self.options, lead, follow)).flatten()?;
+        let host = match self.shares {
+            true => registry.share(&self.options, lead, keep_time, follow)?,
+            false => return None,
+        };
         Some((host, timekeeper?))
     }
 

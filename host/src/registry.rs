@@ -68,37 +68,71 @@ impl<R: Reactor> Registry<R> {
     /// Returns how many sets of monitors there are; in a process that was forked off, none.
     pub fn monitored(&self) -> usize {
         match self.process.is_current() {
-            true => self.lock().iter().filter(|leader| leader.strong_count() > 0).count(),
+            true => self.leaders().iter().filter(|leader| !leader.is_closed()).count(),
             false => 0,
         }
     }
 
     /// Makes a client of these options by `follow`, which shares the monitors of a host: of one
     /// that is there already and whose monitors can be shared, or else of the one that `lead`
-    /// makes. `None` if nothing can be shared.
-    pub(crate) fn share(
+    /// makes, and that `start` then starts with what it has made besides. `None` if nothing can be
+    /// shared.
+    ///
+    /// None of them is called under the lock: what they start and wake may come back here.
+    pub(crate) fn share<T>(
         &self,
         options: &Options,
-        lead: impl FnOnce() -> Arc<Leader<R>>,
+        lead: impl FnOnce() -> (Arc<Leader<R>>, T),
+        start: impl FnOnce(&Arc<Leader<R>>, T),
         mut follow: impl FnMut(Arc<Leader<R>>) -> Option<Arc<Leader<R>>>,
     ) -> Option<Arc<Leader<R>>> {
         // Some options cannot be shared with anybody, not even the same ones.
         if !self.process.is_current() || !options.can_share_monitors(options) {
             return None;
         }
-        let mut leaders = self.lock();
-        leaders.retain(|leader| leader.strong_count() > 0);
-        let mut alike = leaders
-            .iter()
-            .filter_map(Weak::upgrade)
-            .filter(|leader| leader.options().can_share_monitors(options));
-        if let Some(sharing) = alike.find_map(&mut follow) {
+        let is_alike = |leader: &Arc<Leader<R>>| leader.options().can_share_monitors(options);
+        if let Some(sharing) = self.leaders().into_iter().filter(is_alike).find_map(&mut follow) {
             return Some(sharing);
         }
-        drop(alike);
-        let leader = lead();
-        leaders.push(Arc::downgrade(&leader));
-        follow(leader)
+        let (leader, more) = lead();
+        let newer = self.add_unless(&leader, |other| is_alike(other) && !other.is_closed());
+        match newer {
+            // Another thread was faster, and the one that was made here has not begun.
+            Some(newer) => follow(newer),
+            None => {
+                start(&leader, more);
+                follow(leader)
+            }
+        }
+    }
+
+    /// Returns the hosts that are there, to be looked at without the lock.
+    fn leaders(&self) -> Vec<Arc<Leader<R>>> {
+        self.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Adds a host, unless there is one already that will do, which is returned.
+    fn add_unless(
+        &self,
+        leader: &Arc<Leader<R>>,
+        will_do: impl Fn(&Arc<Leader<R>>) -> bool,
+    ) -> Option<Arc<Leader<R>>> {
+        loop {
+            let known = self.leaders();
+            if let Some(other) = known.iter().find(|other| will_do(other)) {
+                return Some(Arc::clone(other));
+            }
+            let mut leaders = self.lock();
+            leaders.retain(|other| other.strong_count() > 0);
+            // Whoever has been added since is to be looked at, too.
+            let is_known = |other: &Weak<Leader<R>>| {
+                known.iter().any(|known| std::ptr::eq(other.as_ptr(), Arc::as_ptr(known)))
+            };
+            if leaders.iter().all(is_known) {
+                leaders.push(Arc::downgrade(leader));
+                return None;
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Leader<R>>>> {

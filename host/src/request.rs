@@ -66,7 +66,8 @@ impl<'a> Message<'a> {
     /// Leaves the command to be written by `write`, once the connection is known; `name` is what
     /// the log calls the operation before.
     ///
-    /// If `write` returns `None`, the operation ends with [`InvalidCommand::NotWritten`].
+    /// If `write` returns `None`, the operation ends with
+    /// [`NotWritten`](sdam_core::operation::InvalidCommand::NotWritten).
     pub fn to_write(
         name: impl Into<Cow<'a, str>>,
         write: impl FnOnce(&ConnectionDescription) -> Option<WrittenCommand<'a>> + Send + 'a,

@@ -91,7 +91,7 @@ pub struct KillCursors {
 /// let command = cursors.next_command(&"a:1".parse()?).unwrap();
 /// assert_eq!(command.body, rawdoc! { "killCursors": "things", "cursors": [7_i64, 8_i64] });
 /// assert!(cursors.next_command(&"a:1".parse()?).is_none());
-/// # Ok::<(), sdam_core::config::OptionsError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct AbandonedCursors {

@@ -109,7 +109,7 @@ impl Criteria {
     ///
     /// let here = Criteria::write().at("a.example:27017".parse()?);
     /// assert_eq!(here.to_string(), "a write at a.example:27017");
-    /// # Ok::<(), sdam_core::config::OptionsError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn at(mut self, member: ServerAddress) -> Self {

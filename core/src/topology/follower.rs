@@ -177,8 +177,10 @@ impl Follower {
     /// Takes an input, and returns what the leader is to be told of it; if there is nothing that
     /// the leader needs to know, it is done with.
     ///
-    /// That a login was refused says nothing of the server to clients with other credentials: it
-    /// fails the operation that needed the connection, and nobody else.
+    /// That a login has failed, be it that the server refuses it, that a provider has no token, or
+    /// that this client's own time-out was short, says nothing of the server to clients with other
+    /// credentials: it fails the operation that needed the connection, and nobody else. Whether the
+    /// server is there, the monitors find out.
     pub fn translate<'a>(
         &mut self,
         leader: &Topology,
@@ -267,10 +269,12 @@ fn closed(leader: &Topology, id: WaiterId, waiter: &Waiter, now: Instant) -> Act
     Action::Wake { waiter: id, outcome: Err(Box::new(error)) }
 }
 
-/// Returns whether a server has refused a login, and not said more of itself than that.
+/// Returns whether a login has failed, on whichever side and for whatever reason, unless the server
+/// has said more of itself than that it refuses it.
 fn is_of_login(failure: &OperationFailure) -> bool {
-    matches!(&failure.error, OperationError::Reply { stage: Stage::Authenticate, error }
-        if error.state_change().is_none())
+    let says_more = matches!(&failure.error, OperationError::Reply { error, .. }
+        if error.state_change().is_some());
+    failure.error.stage() == Stage::Authenticate && !says_more
 }
 
 /// Translates a command to a pool that began in this generation of the leader's.

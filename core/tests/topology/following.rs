@@ -217,6 +217,12 @@ fn a_login_that_is_refused_is_nobody_elses_affair() {
     let mut pair = Pair::begun();
     pair.fail(0, refused(18));
     assert_eq!(pair.commands(), []);
+    // Nor is one that fails on this side: a provider without a token, a time-out of one client.
+    for cause in [Cause::Configuration, Cause::Timeout, Cause::Io] {
+        let failure = Failure::new(Stage::Authenticate, cause, "no token");
+        pair.fail(0, OperationError::Stream(failure));
+        assert_eq!(pair.commands(), []);
+    }
     // That the server shuts down is.
     pair.fail(0, refused(91));
     assert!(!pair.commands().is_empty());
@@ -296,6 +302,9 @@ fn monitors_are_shared_by_those_who_would_have_the_same() {
     ] {
         assert!(!like(other), "{other}");
     }
+    // However long a cache of DNS keeps the records.
+    let later = one.clone().with_rescan_interval(Duration::from_secs(90));
+    assert!(one.can_share_monitors(&later));
     // Where nothing is monitored, nothing is shared.
     let balanced = options("a/?loadBalanced=true");
     assert!(!balanced.can_share_monitors(&balanced));

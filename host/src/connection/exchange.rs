@@ -466,7 +466,13 @@ impl<R: Runtime> CheckedOut<R> {
         if message.sequences_length() > KEPT_LEN {
             connection.outgoing = shared.spare.take();
         }
-        let name = overlay.write(message, (id, flags), limit, &mut connection.outgoing)?;
+        let written = overlay.write(message, (id, flags), limit, &mut connection.outgoing);
+        if written.is_err()
+            && let Some(large) = connection.take_large()
+        {
+            shared.spare.give(large);
+        }
+        let name = written?;
         let is_told = shared.events.wants(Topics::COMMANDS) || shared.spans.get().is_some();
         let (told, span) = match is_told {
             true => self.tell_started(id),

@@ -147,26 +147,44 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Returns the followers that have something to do when the locks are free.
-    pub(crate) fn take_touched(&mut self) -> Vec<Arc<Host<R>>> {
+    pub(crate) fn take_touched(&mut self) -> Touched<R> {
         let mut touched = std::mem::take(&mut self.touched);
         let gathered = self.followers.as_mut().and_then(|followers| followers.gathered.take());
         touched.extend(gathered.into_iter().flatten());
-        touched
+        Touched(touched.into_iter())
     }
 
     /// Does what the leader's topology has done.
     fn follow(&mut self, host: &Host<R>, action: &Action) {
         let Root::Shared(shared) = &mut self.root else { return };
-        let mut actions = std::mem::take(&mut self.actions);
-        shared.follow(action, &mut actions);
-        self.actions = actions;
+        shared.follow(action, &mut self.actions);
+        let logged = self.later.findings.len();
         self.perform(host);
-        // The log has it from the leader.
+        // The log has what was found out from the leader.
         if let Action::Emit { event } = action
             && matches!(event.kind, EventKind::Diagnosed { .. })
         {
-            self.later.findings.pop();
+            self.later.findings.truncate(logged);
         }
+    }
+}
+
+/// The followers that have something to do when the locks are free. If whoever one of them wakes
+/// panics, the others do it nevertheless.
+pub(crate) struct Touched<R: Runtime>(std::vec::IntoIter<Arc<Host<R>>>);
+
+impl<R: Runtime> Touched<R> {
+    /// Has them do it.
+    pub(crate) fn settle(&mut self) {
+        for follower in self.0.by_ref() {
+            follower.with_driver(|_| ());
+        }
+    }
+}
+
+impl<R: Runtime> Drop for Touched<R> {
+    fn drop(&mut self) {
+        self.settle();
     }
 }
 

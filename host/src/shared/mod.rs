@@ -433,7 +433,7 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Returns whether the last event was told.
-    fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.with_driver(|driver| driver.closed)
     }
 
@@ -467,15 +467,13 @@ impl<R: Runtime> Host<R> {
     /// Lets go of the lock, and does what had to wait for that.
     fn let_go(&self, mut driver: MutexGuard<'_, Driver<R>>) {
         let mut later = std::mem::take(&mut driver.later);
-        let touched = driver.take_touched();
+        let mut touched = driver.take_touched();
         drop(driver);
         if let Some(recording) = self.shared.tracing.recording() {
             later.wakers.extend(recording.take_wakers());
         }
         later.settle(&self.shared);
-        for follower in touched {
-            follower.with_driver(|_| ());
-        }
+        touched.settle();
     }
 
     /// Takes note of news that may come under any lock: whoever holds the topology's, this very

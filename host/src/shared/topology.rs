@@ -184,7 +184,8 @@ impl<R: Runtime> Driver<R> {
                     }
                     None => {
                         server.handle_and(failing, &mut self.later);
-                        if let Some(report) = report {
+                        // What one that has shared this topology would have said went with it.
+                        if let Some(report) = report.filter(|_| self.followers.is_none()) {
                             self.step(host, report);
                         }
                         server.handle_and(failed, &mut self.later);

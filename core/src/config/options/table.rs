@@ -61,9 +61,14 @@ macro_rules! options {
                 }
             }
 
-            /// Returns whether monitors do the same with these as with `other`, the seeds apart.
+            /// Returns whether monitors do the same with these as with `other`, apart from the
+            /// seeds, and from when they are looked up next, which a cache of DNS decides.
             pub(super) fn monitor_alike(&self, other: &Self) -> bool {
-                let others = |settings: &Self| Self { seeds: Vec::new(), ..settings.clone() };
+                let others = |settings: &Self| Self {
+                    seeds: Vec::new(),
+                    rescan_interval: MIN_RESCAN_INTERVAL,
+                    ..settings.clone()
+                };
                 let (one, other) = (others(self), others(other));
                 true $($(&& alike!($monitors, one.$field == other.$field))?)+
             }

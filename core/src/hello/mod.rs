@@ -7,6 +7,7 @@ mod fields;
 mod proxy;
 mod relay;
 mod rename;
+mod repetition;
 mod reply;
 mod request;
 
@@ -17,6 +18,7 @@ pub use fields::{MAX_MEMBERS, REPLY_FIELDS, ReplyError};
 pub use proxy::{ProxyReply, ProxyReplyError};
 pub use relay::{MAX_OPEN_HELLOS, Relay, RelayError};
 pub use rename::rename_members;
+pub(crate) use repetition::{KnownReply, Repetition};
 pub(crate) use reply::HelloReply;
 pub use reply::{MissingServiceId, service_id};
 pub(crate) use request::{append_server_api, check, handshake, opens_with_hello};

@@ -223,3 +223,12 @@ impl HelloReply {
         }
     }
 }
+
+#[cfg(test)]
+impl HelloReply {
+    /// Returns what a reply says that repeats this one.
+    pub(super) fn again(self, repetition: super::Repetition) -> Self {
+        let super::Repetition { topology_version, last_write_date } = repetition;
+        Self { topology_version, last_write_date, ..self }
+    }
+}

@@ -23,6 +23,11 @@ impl ReplyDocument {
         Self(message.slice_ref(document.as_bytes()))
     }
 
+    /// Returns the bytes of the document.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Returns what the server calls the connection, if it says so: a number that nothing depends
     /// on, and that is unknown if it is none.
     pub(crate) fn connection_id(&self) -> Option<NonZeroI64> {

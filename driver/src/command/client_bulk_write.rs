@@ -237,7 +237,7 @@ impl ClientBulkWrite {
     fn read_results(&mut self) -> Result<bool, ReplyError> {
         loop {
             let Some(cursor) = &mut self.cursor else { return Ok(false) };
-            match cursor.step() {
+            match cursor.step()? {
                 CursorStep::Document(document) => {
                     let document = document.to_owned();
                     self.read_result(&document)?;
@@ -384,7 +384,7 @@ impl Operation for ClientBulkWrite {
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
         if let Some(cursor) = &mut self.cursor {
             let (database, body) = match (&self.cause, cursor.step()) {
-                (None, CursorStep::GetMore(database, body)) => (database, body),
+                (None, Ok(CursorStep::GetMore(database, body))) => (database, body),
                 _ => cursor.kill().expect("it is open, or the operation would have ended"),
             };
             let scope = Scope { database, ..scope.clone() };

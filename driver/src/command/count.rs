@@ -89,7 +89,7 @@ impl Operation for CountDocuments {
     /// count."
     fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<u64>, Error> {
         let mut batch = Batch::in_reply("aggregate", "firstBatch", reply)?;
-        let counted = batch.next_document().map(|group| count("aggregate", group, "n"));
+        let counted = batch.next_document()?.map(|group| count("aggregate", group, "n"));
         Ok(Progress::Done(counted.transpose()?.unwrap_or(0)))
     }
 }

@@ -331,7 +331,7 @@ impl Operation for FindOne {
 
     fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Self::Output>, Error> {
         let mut batch = Batch::in_reply("find", "firstBatch", reply)?;
-        Ok(Progress::Done(batch.next_document().map(ToOwned::to_owned)))
+        Ok(Progress::Done(batch.next_document()?.map(ToOwned::to_owned)))
     }
 }
 
@@ -410,7 +410,7 @@ mod tests {
         else {
             panic!()
         };
-        let CursorStep::GetMore(_, more) = cursor.step() else { panic!() };
+        let Ok(CursorStep::GetMore(_, more)) = cursor.step() else { panic!() };
         assert_eq!(more.get_i64("maxTimeMS").ok(), Some(9));
     }
 

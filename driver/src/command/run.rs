@@ -259,7 +259,7 @@ impl<O: Operation<Output = CursorState>, T> Operation for Listing<O, T> {
 
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
         let Some(cursor) = &mut self.cursor else { return self.open.command(scope, facts) };
-        let CursorStep::GetMore(database, body) = cursor.step() else {
+        let Ok(CursorStep::GetMore(database, body)) = cursor.step() else {
             unreachable!("the documents of the batch are read when it comes")
         };
         let scope = Scope { database, ..scope.clone() };
@@ -280,7 +280,7 @@ impl<O: Operation<Output = CursorState>, T> Operation for Listing<O, T> {
         }
         let cursor = self.cursor.as_mut().expect("it was opened just now");
         loop {
-            match cursor.step() {
+            match cursor.step()? {
                 CursorStep::Document(document) => self.found.extend((self.read)(document)),
                 CursorStep::GetMore(..) => return Ok(Progress::Next),
                 CursorStep::Exhausted => {

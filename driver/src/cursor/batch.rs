@@ -12,6 +12,8 @@ pub struct Batch {
     /// The place of the next element within the reply, and of the end of the last one.
     at: usize,
     end: usize,
+    /// The command that the reply is to, and the name of the array.
+    of: (&'static str, &'static str),
 }
 
 /// The type of an element that is a document.
@@ -25,7 +27,7 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// Fails if the reply has no such array, or if an element is no document.
+    /// Fails if the reply has no such array.
     pub fn in_reply(
         command: &'static str,
         field: &'static str,
@@ -37,26 +39,27 @@ impl Batch {
         // Both point into the same bytes.
         let start = array.as_bytes().as_ptr() as usize - reply.as_bytes().as_ptr() as usize;
         let end = start + array.as_bytes().len() - 1;
-        let batch = Self { reply: reply.clone(), at: start + 4, end };
-        let mut seen = batch.at;
-        while let Some((_, end)) = batch.bounds(seen) {
-            seen = end;
-        }
-        match seen == end {
-            true => Ok(batch),
-            false => Err(ReplyError { command, field }),
-        }
+        Ok(Self { reply: reply.clone(), at: start + 4, end, of: (command, field) })
     }
 
-    /// Returns the next document.
-    pub fn next_document(&mut self) -> Option<&RawDocument> {
-        let (start, end) = self.bounds(self.at)?;
+    /// Returns the next document, `None` behind the last.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the next element is no document; there is nothing further then.
+    pub fn next_document(&mut self) -> Result<Option<&RawDocument>, ReplyError> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let (at, (command, field)) = (std::mem::replace(&mut self.at, self.end), self.of);
+        let (start, end) = self.bounds(at).ok_or(ReplyError { command, field })?;
         self.at = end;
-        RawDocument::from_bytes(&self.reply.as_bytes()[start..end]).ok()
+        let document = RawDocument::from_bytes(&self.reply.as_bytes()[start..end]);
+        document.map(Some).map_err(|_| ReplyError { command, field })
     }
 
-    /// Returns whether there is no further document.
-    pub fn is_empty(&self) -> bool {
+    /// Returns whether there is nothing further.
+    pub const fn is_empty(&self) -> bool {
         self.at == self.end
     }
 
@@ -72,8 +75,7 @@ impl Batch {
         let length = bytes.get(start..)?.first_chunk::<4>()?;
         let length = usize::try_from(i32::from_le_bytes(*length)).ok()?;
         let end = start.checked_add(length)?;
-        let document = bytes.get(start..end)?;
-        (length >= SHORTEST && document.ends_with(&[0])).then_some((start, end))
+        (length >= SHORTEST && end <= self.end).then_some((start, end))
     }
 }
 
@@ -98,9 +100,9 @@ mod tests {
             batch(rawdoc! { "ok": 1, "cursor": { "firstBatch": array, "id": 0 } }).unwrap();
         for document in &documents {
             assert!(!read.is_empty());
-            assert_eq!(read.next_document(), Some(&**document));
+            assert_eq!(read.next_document(), Ok(Some(&**document)));
         }
-        assert!(read.is_empty() && read.next_document().is_none());
+        assert!(read.is_empty() && read.next_document() == Ok(None));
     }
 
     #[test]
@@ -110,7 +112,6 @@ mod tests {
             rawdoc! { "cursor": 1 },
             rawdoc! { "cursor": { "nextBatch": [] } },
             rawdoc! { "cursor": { "firstBatch": {} } },
-            rawdoc! { "cursor": { "firstBatch": [{}, 1] } },
         ] {
             let error = batch(reply).unwrap_err();
             assert_eq!(error.to_string(), "the server's reply to find has no firstBatch");
@@ -118,16 +119,33 @@ mod tests {
     }
 
     #[test]
+    fn an_element_that_is_no_document_is_an_error_and_the_end() {
+        let mut batch = batch(rawdoc! { "cursor": { "firstBatch": [{}, 1, {}] } }).unwrap();
+        assert!(batch.next_document().unwrap().is_some());
+        let error = batch.next_document().unwrap_err();
+        assert_eq!(error.to_string(), "the server's reply to find has no firstBatch");
+        assert!(batch.is_empty() && batch.next_document() == Ok(None));
+    }
+
+    #[test]
     fn a_document_that_is_too_short_or_too_long_or_has_no_end_is_an_error() {
         let whole = rawdoc! { "cursor": { "firstBatch": [{ "a": 1 }, { "b": 2 }] } };
         let bytes = whole.as_bytes();
         let at = bytes.windows(3).position(|bytes| bytes == b"\x10b\0").unwrap() - 4;
-        assert!(batch(whole.clone()).is_ok() && bytes[at] == 12);
+        assert_eq!(bytes[at], 12);
         for (at, byte) in [(at, 4), (at, 11), (at, 13), (at + 1, 1), (at + 3, 0x80), (at + 11, 1)] {
             let mut bytes = bytes.to_vec();
             bytes[at] = byte;
             let reply = bson::RawDocumentBuf::from_bytes(bytes).unwrap();
-            assert!(batch(reply).is_err(), "{byte} at {at}");
+            let mut batch = batch(reply).unwrap();
+            let error = loop {
+                match batch.next_document() {
+                    Ok(document) => assert!(document.is_some(), "{byte} at {at}"),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.field, "firstBatch");
+            assert!(batch.is_empty());
         }
     }
 }

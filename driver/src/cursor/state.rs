@@ -146,18 +146,22 @@ impl CursorState {
     }
 
     /// Returns what is to be done for the next document.
-    pub fn step(&mut self) -> CursorStep<'_> {
+    ///
+    /// # Errors
+    ///
+    /// Fails if what is next in the batch is no document.
+    pub fn step(&mut self) -> Result<CursorStep<'_>, ReplyError> {
         if self.is_over_limit() {
-            return CursorStep::Exhausted;
+            return Ok(CursorStep::Exhausted);
         }
         if self.batch.is_empty() {
-            return match self.get_more() {
+            return Ok(match self.get_more() {
                 Some(command) => CursorStep::GetMore(Arc::clone(&self.database), command),
                 None => CursorStep::Exhausted,
-            };
+            });
         }
         self.returned += 1;
-        self.batch.next_document().map_or(CursorStep::Exhausted, CursorStep::Document)
+        Ok(self.batch.next_document()?.map_or(CursorStep::Exhausted, CursorStep::Document))
     }
 
     fn is_over_limit(&self) -> bool {
@@ -252,14 +256,14 @@ mod tests {
     }
 
     fn document(state: &mut CursorState) -> i32 {
-        match state.step() {
+        match state.step().unwrap() {
             CursorStep::Document(document) => document.get_i32("_id").unwrap(),
             other => panic!("{other:?}"),
         }
     }
 
     fn get_more(state: &mut CursorState) -> RawDocumentBuf {
-        match state.step() {
+        match state.step().unwrap() {
             CursorStep::GetMore(database, command) => {
                 assert_eq!(&*database, "app");
                 command
@@ -277,7 +281,7 @@ mod tests {
         assert_eq!(get_more(&mut state), rawdoc! { "getMore": 7_i64, "collection": "a.b" });
         state.more(&next(0, [3])).unwrap();
         assert_eq!(document(&mut state), 3);
-        assert!(matches!(state.step(), CursorStep::Exhausted));
+        assert!(matches!(state.step(), Ok(CursorStep::Exhausted)));
         assert_eq!(state.kill(), None);
     }
 
@@ -293,7 +297,7 @@ mod tests {
         assert_eq!(command.get_i64("batchSize").ok(), Some(1));
         state.more(&next(7, [4])).unwrap();
         assert_eq!(document(&mut state), 4);
-        assert!(matches!(state.step(), CursorStep::Exhausted));
+        assert!(matches!(state.step(), Ok(CursorStep::Exhausted)));
         let (database, kill) = state.kill().unwrap();
         assert_eq!(&*database, "app");
         assert_eq!(kill, rawdoc! { "killCursors": "a.b", "cursors": [7_i64] });
@@ -342,6 +346,6 @@ mod tests {
         state.more(&next(7, [])).unwrap();
         get_more(&mut state);
         state.more(&next(0, [])).unwrap();
-        assert!(matches!(state.step(), CursorStep::Exhausted));
+        assert!(matches!(state.step(), Ok(CursorStep::Exhausted)));
     }
 }

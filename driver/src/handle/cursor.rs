@@ -56,6 +56,7 @@ type Fetching<R> = Pin<Box<dyn Future<Output = Fetched<R>> + Send>>;
 /// The next step of a cursor, as far as it is known without waiting.
 enum Ready<T> {
     Document(Result<T, Error>),
+    Malformed(Error),
     End,
     Ask(Arc<str>, RawDocumentBuf),
 }
@@ -169,6 +170,10 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
             }
             match self.ready() {
                 Ready::Document(document) => return Poll::Ready(Some(document)),
+                Ready::Malformed(error) => {
+                    self.has_failed = true;
+                    return Poll::Ready(Some(Err(error)));
+                }
                 Ready::End => {
                     self.end();
                     return Poll::Ready(None);
@@ -187,9 +192,10 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
 
     fn ready(&mut self) -> Ready<T> {
         match self.state.step() {
-            CursorStep::Document(document) => Ready::Document(read_as(document)),
-            CursorStep::Exhausted => Ready::End,
-            CursorStep::GetMore(database, body) => Ready::Ask(database, body),
+            Ok(CursorStep::Document(document)) => Ready::Document(read_as(document)),
+            Ok(CursorStep::Exhausted) => Ready::End,
+            Ok(CursorStep::GetMore(database, body)) => Ready::Ask(database, body),
+            Err(error) => Ready::Malformed(error.into()),
         }
     }
 }

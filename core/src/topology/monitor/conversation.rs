@@ -1,16 +1,17 @@
 //! One link's succession of hello commands and replies, for checks and for RTT measurements alike.
 
 use std::num::NonZeroI64;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{RawDocumentBuf, cstr};
+use bson::{RawDocument, RawDocumentBuf, cstr};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, Identity};
 use crate::config::OpeningHello;
 use crate::description::{ServerDescription, TopologyVersion};
 use crate::failure::{Cause, Failure, Stage};
-use crate::hello::{self, HelloReply};
+use crate::hello::{self, HelloReply, KnownReply, Repetition};
 use crate::id::LinkId;
 use crate::operation::unreadable;
 use crate::time::Instant;
@@ -50,12 +51,60 @@ enum State {
 /// A reply that says `ok: 1`.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
-    pub(super) hello: HelloReply,
+    said: Said,
     pub(super) document: ReplyDocument,
     /// True if another reply follows without a request.
     pub(super) more_to_come: bool,
     /// The time when the command was sent, or the previous of a stream of replies received.
     pub(super) asked_at: Instant,
+}
+
+/// The content of a reply.
+#[derive(Clone, Debug)]
+enum Said {
+    News(Box<HelloReply>),
+    Again(Repetition, Known),
+}
+
+/// A reply to a check, and the description that was made of it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Known {
+    pub(super) description: Arc<ServerDescription>,
+    #[serde(skip)]
+    reply: Arc<KnownReply>,
+}
+
+impl Reply {
+    /// Returns the freshness that the server claims.
+    pub(super) const fn topology_version(&self) -> Option<TopologyVersion> {
+        match &self.said {
+            Said::News(hello) => hello.topology_version,
+            Said::Again(repetition, _) => repetition.topology_version,
+        }
+    }
+
+    /// Describes the server that sent this reply; `complete` adds times.
+    pub(super) fn describe(
+        self,
+        identity: &Identity,
+        complete: impl FnOnce(&mut ServerDescription),
+    ) -> Known {
+        let (mut description, reply) = match self.said {
+            Said::News(hello) => {
+                let reply = KnownReply::new(&self.document, hello.hello_ok);
+                let description = hello.into_description(identity.server, identity.address.clone());
+                (description, Arc::new(reply))
+            }
+            Said::Again(Repetition { topology_version, last_write_date }, known) => {
+                let known_description = ServerDescription::clone(&known.description);
+                let description =
+                    ServerDescription { topology_version, last_write_date, ..known_description };
+                (description, known.reply)
+            }
+        };
+        complete(&mut description);
+        Known { description: Arc::new(description), reply }
+    }
 }
 
 impl Conversation {
@@ -172,11 +221,9 @@ impl Conversation {
     /// Fails if what came is not the reply that is due, or is an error; the link is then of no more
     /// use.
     ///
-    /// What the reply has in common with `known` is not built again.
-    pub(super) fn next_reply(
-        &mut self,
-        known: Option<&ServerDescription>,
-    ) -> Result<Option<Reply>, Failure> {
+    /// A reply that repeats the `known` one is not read again; what another one has in common with
+    /// it is not built again.
+    pub(super) fn next_reply(&mut self, known: Option<&Known>) -> Result<Option<Reply>, Failure> {
         let malformed = |error: WireError| unreadable(Stage::Hello, &error);
         let Some(message) = self.frames.next().map_err(malformed)? else {
             return Ok(None);
@@ -185,17 +232,13 @@ impl Conversation {
             return Err(self::malformed("the server sent a message that nothing asked for"));
         };
         let wire::Reply { document, next } = awaited.read(&message).map_err(malformed)?;
-        let hello = HelloReply::parse(&document, known)
-            .map_err(|error| self::malformed(&format!("a reply to hello in which {error}")))?;
-        if !hello.ok {
-            return Err(hello.refusal());
-        }
+        let (said, hello_ok) = read(&document, known)?;
         // What one reply has promised holds for the whole connection; the server API implies it.
-        self.hello_ok |= hello.hello_ok;
+        self.hello_ok |= hello_ok;
         self.server_connection_id = self.server_connection_id.or_else(|| document.connection_id());
         self.state = next.map_or(State::Idle, |awaited| State::Asked { awaited, at });
         let more_to_come = next.is_some();
-        Ok(Some(Reply { hello, document, more_to_come, asked_at: at }))
+        Ok(Some(Reply { said, document, more_to_come, asked_at: at }))
     }
 
     fn send_op_msg(&mut self, mut command: RawDocumentBuf, flags: Flags, ctx: &mut Context<'_>) {
@@ -214,6 +257,23 @@ impl Conversation {
         self.is_left_alone = !ctx.attended;
         ctx.out.push(Action::Send { link: self.link, bytes });
     }
+}
+
+/// Reads a reply, and whether it says that the server knows the hello command.
+fn read(document: &RawDocument, known: Option<&Known>) -> Result<(Said, bool), Failure> {
+    let malformed = |error| malformed(&format!("a reply to hello in which {error}"));
+    if let Some(known) = known
+        && let Some(repetition) = known.reply.repeated(document).map_err(malformed)?
+    {
+        return Ok((Said::Again(repetition, known.clone()), known.reply.hello_ok));
+    }
+    let known = known.map(|known| &*known.description);
+    let hello = HelloReply::parse(document, known).map_err(malformed)?;
+    if !hello.ok {
+        return Err(hello.refusal());
+    }
+    let hello_ok = hello.hello_ok;
+    Ok((Said::News(Box::new(hello)), hello_ok))
 }
 
 fn malformed(detail: &str) -> Failure {

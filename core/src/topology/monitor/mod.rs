@@ -28,7 +28,7 @@ use std::time::Duration;
 
 pub(crate) use context::Context;
 use context::Identity;
-use conversation::{Conversation, Reply};
+use conversation::{Conversation, Known, Reply};
 use cuts::Cuts;
 use follow_up::Next;
 pub(super) use pinger::CROWD;
@@ -55,8 +55,8 @@ pub(crate) struct Monitor {
     /// The second connection, while the first one is streaming.
     pinger: Option<Pinger>,
     round_trip: RoundTripTime,
-    /// The description from the last successful check.
-    last: Option<Arc<ServerDescription>>,
+    /// The reply to the last successful check.
+    known: Option<Known>,
     /// The time when the last check ended.
     ended: Option<Instant>,
     /// The time when a network error was last followed by another check at once, or will be.
@@ -99,7 +99,7 @@ impl Monitor {
             conversation: None,
             pinger: None,
             round_trip: RoundTripTime::default(),
-            last: None,
+            known: None,
             ended: checked,
             retried: None,
             refused: None,
@@ -222,15 +222,15 @@ impl Monitor {
             conversation.receive(bytes);
             return self.next_outcome(ctx);
         }
-        let (pinger, round_trip) = (self.pinger.as_mut()?, &mut self.round_trip);
-        pinger.received(link, bytes, round_trip, ctx);
+        let Self { pinger, round_trip, known, .. } = self;
+        pinger.as_mut()?.received(link, bytes, (known.as_ref(), round_trip), ctx);
         None
     }
 
     /// Returns the outcome of the check that the bytes received so far have ended, if they have.
     pub(crate) fn next_outcome(&mut self, ctx: &mut Context<'_>) -> Option<Outcome> {
         let conversation = self.conversation.as_mut()?;
-        let reply = conversation.next_reply(self.last.as_deref());
+        let reply = conversation.next_reply(self.known.as_ref());
         let connection = conversation.connection();
         if matches!(reply, Ok(Some(_))) && self.asks_anew(ctx) {
             return None;
@@ -271,7 +271,7 @@ impl Monitor {
         match self.phase {
             Phase::Checking { .. } => {
                 let failure = match hung_up {
-                    true => ctx.hung_up(failure, self.last.is_some()),
+                    true => ctx.hung_up(failure, self.known.is_some()),
                     false => failure,
                 };
                 Some(self.fail(failure, ctx))
@@ -358,11 +358,12 @@ impl Monitor {
             true => self.cuts.survived(duration),
             false => self.round_trip.add(duration),
         }
-        let next = match reply.hello.topology_version {
+        let next = match reply.topology_version() {
             _ if reply.more_to_come => Next::Listen,
             Some(version) if ctx.options.streaming() => Next::Await { version },
             Some(_) | None => Next::Pause,
         };
+        let streams = matches!(next, Next::Listen | Next::Await { .. });
         self.ended = Some(ctx.now.clock);
         self.refused = None;
         self.phase = Phase::Ended { next };
@@ -375,12 +376,16 @@ impl Monitor {
             duration,
             reply: reply.document.abridged(),
         });
-        let mut description = reply.hello.into_description(server, address.clone());
-        description.round_trip_time = self.round_trip.average();
-        description.min_round_trip_time = self.round_trip.minimum();
-        description.last_update_time = Some(answered);
-        let description = Arc::new(description);
-        self.last = Some(Arc::clone(&description));
+        let known = reply.describe(&self.identity, |description| {
+            description.round_trip_time = self.round_trip.average();
+            description.min_round_trip_time = self.round_trip.minimum();
+            description.last_update_time = Some(answered);
+        });
+        let description = Arc::clone(&known.description);
+        self.known = Some(known);
+        if let Some(pinger) = self.pinger.as_mut().filter(|_| streams) {
+            pinger.streamed(&mut self.identity, ctx);
+        }
         description
     }
 

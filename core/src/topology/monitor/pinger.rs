@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::conversation::Conversation;
+use super::conversation::{Conversation, Known};
 use super::round_trip::RoundTripTime;
 use super::{Context, Identity};
 use crate::id::LinkId;
@@ -54,19 +54,34 @@ impl Pinger {
     /// Does what is due: begins a measurement, or gives one up.
     pub(super) fn fire(&mut self, identity: &mut Identity, ctx: &mut Context<'_>) {
         match self.phase {
-            Phase::Sleeping { until } if until <= ctx.now.judged => {
-                match &mut self.conversation {
-                    Some(conversation) => conversation.ask(None, ctx),
-                    None => self.conversation = Some(identity.open(ctx)),
-                }
-                self.phase = Phase::Pinging { deadline: ctx.connect_deadline() };
-            }
+            Phase::Sleeping { until } if until <= ctx.now.judged => self.ping(identity, ctx),
             Phase::Pinging { deadline: Some(deadline) } if deadline <= ctx.now.judged => {
                 self.hang_up(ctx);
                 self.pause(ctx);
             }
             Phase::Sleeping { .. } | Phase::Pinging { .. } => {}
         }
+    }
+
+    /// A streamed reply has come: begins the next measurement if half of the time until then has
+    /// passed. From then on both come at the same moment, and an idle process wakes up once less
+    /// for each.
+    pub(super) fn streamed(&mut self, identity: &mut Identity, ctx: &mut Context<'_>) {
+        let half = ctx.options.heartbeat_frequency() / 2;
+        if let Phase::Sleeping { until } = self.phase
+            && !ctx.crowded
+            && until <= ctx.now.clock + half
+        {
+            self.ping(identity, ctx);
+        }
+    }
+
+    fn ping(&mut self, identity: &mut Identity, ctx: &mut Context<'_>) {
+        match &mut self.conversation {
+            Some(conversation) => conversation.ask(None, ctx),
+            None => self.conversation = Some(identity.open(ctx)),
+        }
+        self.phase = Phase::Pinging { deadline: ctx.connect_deadline() };
     }
 
     pub(super) fn opened(&mut self, link: LinkId, ctx: &mut Context<'_>) {
@@ -82,14 +97,14 @@ impl Pinger {
         &mut self,
         link: LinkId,
         bytes: &[u8],
-        round_trip: &mut RoundTripTime,
+        (known, round_trip): (Option<&Known>, &mut RoundTripTime),
         ctx: &mut Context<'_>,
     ) {
         if let Some(conversation) = self.conversation_of(link) {
             conversation.receive(bytes);
         }
         while let Some(conversation) = self.conversation_of(link) {
-            match conversation.next_reply(None) {
+            match conversation.next_reply(known) {
                 Ok(None) => return,
                 Ok(Some(reply)) => {
                     round_trip.add(ctx.answered_at(reply.asked_at) - reply.asked_at);

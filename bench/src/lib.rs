@@ -1,23 +1,52 @@
-//! Measuring what programs cost that do the same again and again: the part that all benches have.
+//! Measuring what programs cost that do the same again and again, or nothing: the part that all
+//! benches have.
 
+pub mod idle;
 pub mod load;
+pub mod ping;
+pub mod raw;
+pub mod rounds;
 pub mod sample;
 pub mod table;
+pub mod watch;
 
 use std::error::Error;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
+use clap::ValueEnum;
 use sdam_conformance::mongod::{Availability, Config, Server};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::sample::Sample;
 
 /// Any error; it ends the run.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
+/// The number of threads that the runtimes of asynchronous clients have.
+pub const THREADS: usize = 2;
+
 #[cfg(feature = "allocations")]
 #[global_allocator]
 static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
+
+/// Returns a runtime of tokio with so many threads.
+///
+/// # Errors
+///
+/// Fails if the system has no more threads or files.
+pub fn runtime(threads: usize) -> Result<Runtime, Failure> {
+    Ok(Builder::new_multi_thread().worker_threads(threads).enable_all().build()?)
+}
+
+/// Returns the name of a value on the command line and in the tables.
+///
+/// # Panics
+///
+/// Panics if the command line does not know it.
+pub fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().expect("no variant is skipped").get_name().to_owned()
+}
 
 /// Returns the server of this address, or starts the newest mongod there is; that ends when it is
 /// dropped.
@@ -37,15 +66,24 @@ pub fn server(address: Option<SocketAddr>) -> Result<(SocketAddr, Option<Server>
     Ok((server.address().to_string().parse()?, Some(server)))
 }
 
+/// Runs a process that measures, and returns what it prints.
+///
+/// # Errors
+///
+/// Fails if the process does.
+pub fn output(command: &mut Command) -> Result<String, Failure> {
+    let output = command.stderr(Stdio::inherit()).output()?;
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout)?),
+        false => Err(format!("{command:?} ended with {}", output.status).into()),
+    }
+}
+
 /// Runs a process that measures, and reads the figures it prints.
 ///
 /// # Errors
 ///
 /// Fails if the process does, and if it prints something else.
 pub fn sampled(command: &mut Command) -> Result<Sample, Failure> {
-    let output = command.stderr(Stdio::inherit()).output()?;
-    match output.status.success() {
-        true => String::from_utf8_lossy(&output.stdout).parse(),
-        false => Err(format!("{command:?} ended with {}", output.status).into()),
-    }
+    output(command)?.parse()
 }

@@ -8,19 +8,15 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use smol::Executor;
-use tokio::runtime;
 
-use crate::Failure;
 use crate::sample::Sample;
+use crate::{Failure, THREADS, runtime};
 
 /// The time that tasks work before they are measured: connections are made, memory is there.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// The time that tasks may take to end when they are told to.
 const END_LIMIT: Duration = Duration::from_secs(10);
-
-/// The number of threads that the runtime of asynchronous competitors has.
-const WORKERS: usize = 2;
 
 /// The work of an asynchronous task, with its connection, or its share of a client.
 pub trait Work: Send + 'static {
@@ -74,7 +70,8 @@ impl Load {
     }
 }
 
-/// The CPU time of all threads of this process so far.
+/// Returns the CPU time of all threads of this process so far, to the nanosecond: the scheduler's
+/// own account of when they ran, and no count of ticks.
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let [seconds, nanoseconds] =
@@ -129,8 +126,7 @@ pub fn on_tokio<W: Work>(
     open: impl Future<Output = Result<Vec<W>, Failure>>,
     window: Duration,
 ) -> Result<Sample, Failure> {
-    let mut builder = runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(WORKERS).enable_all().build()?;
+    let runtime = runtime(THREADS)?;
     let works = runtime.block_on(open)?;
     let load = Load::new(works.len());
     let mut tasks = Vec::new();
@@ -163,7 +159,7 @@ pub fn on_smol<W: Work>(
     works: Vec<W>,
     window: Duration,
 ) -> Result<Sample, Failure> {
-    for _ in 0..WORKERS {
+    for _ in 0..THREADS {
         let executor = Arc::clone(executor);
         thread::spawn(move || smol::block_on(executor.run(std::future::pending::<()>())));
     }
@@ -190,4 +186,23 @@ pub fn on_smol<W: Work>(
         Ok(sample)
     };
     smol::block_on(smol::future::or(all, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::cpu_time;
+
+    #[test]
+    fn cpu_time_is_counted_finer_than_by_ticks() {
+        /// The tick of a kernel that has 1,000 in a second: none has more.
+        const TICK: Duration = Duration::from_millis(1);
+        let step = || {
+            let before = cpu_time();
+            std::iter::repeat_with(|| cpu_time() - before).find(|step| !step.is_zero())
+        };
+        let steps = std::iter::repeat_with(step).take(100).flatten();
+        assert!(steps.min().is_some_and(|least| least < TICK / 10));
+    }
 }

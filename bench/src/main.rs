@@ -1,9 +1,7 @@
 //! The cost of a `ping` for the client: competitors side by side against one real mongod.
 //!
-//! Every measurement is a process of its own, so that CPU time is the competitor's alone. Rounds
-//! are interleaved, so that a noisy minute is noisy for all of them.
+//! Every measurement is a process of its own, so that CPU time is the competitor's alone.
 
-mod competitor;
 mod strace;
 
 use std::net::SocketAddr;
@@ -11,9 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use sdam_bench::{Failure, sampled, server, table};
-
-use crate::competitor::Competitor;
+use sdam_bench::ping::Competitor;
+use sdam_bench::rounds::rounds;
+use sdam_bench::{Failure, name, sampled, server, table};
 
 /// Measures what a ping costs the client.
 #[derive(Parser)]
@@ -62,18 +60,13 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
         [] => Competitor::value_variants(),
         chosen => chosen,
     };
-    let mut samples = vec![vec![Vec::new(); competitors.len()]; arguments.tasks.len()];
-    for round in 1..=arguments.rounds {
-        eprintln!("round {round} of {}", arguments.rounds);
-        for (&tasks, samples) in arguments.tasks.iter().zip(&mut samples) {
-            for (competitor, samples) in competitors.iter().zip(samples) {
-                let mut child = child(*competitor, address, tasks, arguments.seconds)?;
-                samples.push(sampled(&mut child)?);
-            }
-        }
-    }
-    let names: Vec<String> = competitors.iter().map(|competitor| competitor.name()).collect();
-    for (tasks, samples) in arguments.tasks.iter().zip(&samples) {
+    let turn = |&tasks: &usize| competitors.iter().map(move |competitor| (tasks, *competitor));
+    let turns: Vec<_> = arguments.tasks.iter().flat_map(turn).collect();
+    let samples = rounds(arguments.rounds, &turns, |&(tasks, competitor)| {
+        sampled(&mut child(competitor, address, tasks, arguments.seconds)?)
+    })?;
+    let names: Vec<String> = competitors.iter().map(name).collect();
+    for (tasks, samples) in arguments.tasks.iter().zip(samples.chunks(names.len())) {
         table::print(&format!("tasks: {tasks}, pings"), &names, samples);
     }
     if arguments.strace {
@@ -81,7 +74,7 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
             println!("\ntasks: {tasks}, system calls per ping");
             for &competitor in competitors {
                 let child = child(competitor, address, tasks, arguments.seconds)?;
-                println!("{:<12} {}", competitor.name(), strace::calls_per_ping(&child)?);
+                println!("{:<12} {}", name(&competitor), strace::calls_per_ping(&child)?);
             }
         }
     }
@@ -96,7 +89,7 @@ fn child(
     seconds: u64,
 ) -> Result<Command, Failure> {
     let mut child = Command::new(std::env::current_exe()?);
-    child.args(["--only", &competitor.name(), "--address", &address.to_string()]);
+    child.args(["--only", &name(&competitor), "--address", &address.to_string()]);
     child.args(["--tasks", &tasks.to_string(), "--seconds", &seconds.to_string()]);
     Ok(child)
 }

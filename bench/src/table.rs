@@ -14,9 +14,8 @@ pub fn print(title: &str, competitors: &[String], samples: &[Vec<Sample>]) {
     for (competitor, own) in competitors.iter().zip(samples) {
         let rate = Spread::of(own.iter().map(Sample::per_second));
         let cpu = Spread::of(own.iter().map(Sample::cpu_each));
-        // Round by round, so that noise which met the whole round cancels out.
         let ratio = |figure: fn(&Sample) -> f64| {
-            Spread::of(own.iter().zip(&samples[0]).map(|(own, first)| figure(own) / figure(first)))
+            Spread::of_ratios(own.iter().map(figure), samples[0].iter().map(figure))
         };
         print!(
             "{:<13} {:>10.0} {:>17}  {:>11.1} {:>17}  {:>6.2} {:>6.2}",
@@ -55,5 +54,31 @@ impl Spread {
         let last = sorted.len().saturating_sub(1);
         let median = f64::midpoint(at(last / 2), at(last.div_ceil(2)));
         Self { min: at(0), median, max: at(last) }
+    }
+
+    /// Compares figures with others, round by round, so that noise which met the whole round
+    /// cancels out.
+    pub fn of_ratios(
+        figures: impl Iterator<Item = f64>,
+        others: impl Iterator<Item = f64>,
+    ) -> Self {
+        Self::of(figures.zip(others).map(|(figure, other)| figure / other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spread;
+
+    #[test]
+    fn ratios_are_those_of_each_round() {
+        let spread = Spread::of_ratios([2.0, 30.0, 8.0].into_iter(), [1.0, 10.0, 8.0].into_iter());
+        assert_eq!((spread.min, spread.median, spread.max), (1.0, 2.0, 3.0));
+    }
+
+    #[test]
+    fn the_middle_of_two_is_their_mean_and_of_none_no_number() {
+        assert_eq!(Spread::of([4.0, 1.0].into_iter()).median, 2.5);
+        assert!(Spread::of(std::iter::empty()).median.is_nan());
     }
 }

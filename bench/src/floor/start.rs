@@ -1,93 +1,106 @@
-//! The time from the creation of a client, with whatever it runs on, to the reply to its first
-//! ping.
+//! Clients that are made, with whatever they run on, and ping once: the time that the first one
+//! takes, and the threads of 50.
 
-use std::io::{Read, Write};
+use std::any::Any;
 use std::net::TcpStream;
 use std::time::Instant;
 
 use bson::{RawDocumentBuf, rawdoc};
-use sdam_bench::Failure;
+use sdam_bench::idle::Usage;
+use sdam_bench::raw::{exchange, hello, message};
+use sdam_bench::{Failure, THREADS, runtime};
 use sdam_core::config::Options;
-use sdam_core::wire::{Flags, HEADER_LEN, write_op_msg};
+use sdam_core::wire::Flags;
 
 use crate::Competitor;
 
-/// Returns the time of one start.
+/// The number of clients whose threads are counted.
+const CLIENTS: usize = 50;
+
+/// Returns the milliseconds from nothing to the reply to the first ping of a client.
 pub(crate) fn milliseconds(competitor: Competitor, uri: &str) -> Result<f64, Failure> {
     let begun = Instant::now();
+    let _client = pinged(competitor, uri, 1)?;
+    Ok(begun.elapsed().as_secs_f64() * 1e3)
+}
+
+/// Returns the number of threads of a process with 50 clients, the main one included.
+pub(crate) fn threads(competitor: Competitor, uri: &str) -> Result<f64, Failure> {
+    let _clients = pinged(competitor, uri, CLIENTS)?;
+    Ok(Usage::now()?.threads as f64)
+}
+
+/// Makes so many clients, each of which pings once, and returns them with what they run on.
+fn pinged(competitor: Competitor, uri: &str, clients: usize) -> Result<Box<dyn Any>, Failure> {
     let ping = rawdoc! { "ping": 1 };
-    match competitor {
-        Competitor::Floor => bare(uri)?,
+    let clients = 0..clients;
+    Ok(match competitor {
+        Competitor::Floor => {
+            let bare = clients.map(|_| bare(uri));
+            Box::new(bare.collect::<Result<Vec<_>, _>>()?)
+        }
+        Competitor::FloorTokio => return Err("this floor is one of pings".into()),
         Competitor::Sdam => {
-            let runtime = runtime()?;
-            let _entered = runtime.enter();
-            let client = sdam_tokio::Client::new(Options::parse(uri)?)?;
-            runtime.block_on(client.run_command("admin", &ping))?;
-            return Ok(since(begun));
+            let runtime = runtime(THREADS)?;
+            let pinged = clients.map(|_| {
+                let _entered = runtime.enter();
+                let client = sdam_tokio::Client::new(Options::parse(uri)?)?;
+                runtime.block_on(client.run_command("admin", &ping))?;
+                Ok(client)
+            });
+            Box::new((pinged.collect::<Result<Vec<_>, Failure>>()?, runtime))
         }
         Competitor::SdamBlocking => {
-            let client = sdam_blocking::Client::new(Options::parse(uri)?)?;
-            client.run_command("admin", &ping)?;
-            return Ok(since(begun));
+            let pinged = clients.map(|_| {
+                let client = sdam_blocking::Client::new(Options::parse(uri)?)?;
+                client.run_command("admin", &ping)?;
+                Ok(client)
+            });
+            Box::new(pinged.collect::<Result<Vec<_>, Failure>>()?)
         }
         Competitor::Mongodb => {
-            let runtime = runtime()?;
-            let client = runtime.block_on(mongodb::Client::with_uri_str(uri))?;
-            let database = client.database("admin");
-            runtime.block_on(async {
-                database.run_command(mongodb::bson::doc! { "ping": 1 }).await
-            })?;
-            return Ok(since(begun));
+            let runtime = runtime(THREADS)?;
+            let pinged = clients.map(|_| {
+                runtime.block_on(async {
+                    let client = mongodb::Client::with_uri_str(uri).await?;
+                    client.database("admin").run_command(bson::doc! { "ping": 1 }).await?;
+                    Ok(client)
+                })
+            });
+            Box::new((pinged.collect::<Result<Vec<_>, Failure>>()?, runtime))
         }
         Competitor::MongodbSync => {
-            let client = mongodb::sync::Client::with_uri_str(uri)?;
-            client.database("admin").run_command(mongodb::bson::doc! { "ping": 1 }).run()?;
-            return Ok(since(begun));
+            let pinged = clients.map(|_| {
+                let client = mongodb::sync::Client::with_uri_str(uri)?;
+                client.database("admin").run_command(bson::doc! { "ping": 1 }).run()?;
+                Ok(client)
+            });
+            Box::new(pinged.collect::<Result<Vec<_>, Failure>>()?)
         }
-    }
-    Ok(since(begun))
-}
-
-fn since(begun: Instant) -> f64 {
-    begun.elapsed().as_secs_f64() * 1e3
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+    })
 }
 
 /// Discovery and an operation have a connection each, and greet the server: two connections, of
 /// which the second begins when the first has found out who is there.
-fn bare(uri: &str) -> Result<(), Failure> {
-    let address = address(uri)?;
-    let hello = hello();
+fn bare(uri: &str) -> Result<[TcpStream; 2], Failure> {
+    let [address] = addresses(uri)?[..] else {
+        return Err("more than one server to start with".into());
+    };
+    let mut reply = [0; 1024];
+    let mut said = |stream: &mut TcpStream, command: &RawDocumentBuf| {
+        exchange(stream, &message(Flags::NONE, command), &mut reply).map(drop)
+    };
     let mut monitor = TcpStream::connect(address)?;
-    exchange(&mut monitor, &hello)?;
+    said(&mut monitor, &hello())?;
     let mut connection = TcpStream::connect(address)?;
     connection.set_nodelay(true)?;
-    exchange(&mut connection, &hello)?;
-    exchange(&mut connection, &rawdoc! { "ping": 1, "$db": "admin" })
+    said(&mut connection, &hello())?;
+    said(&mut connection, &rawdoc! { "ping": 1, "$db": "admin" })?;
+    Ok([monitor, connection])
 }
 
-/// Returns the address of the only server.
-pub(crate) fn address(uri: &str) -> Result<&str, Failure> {
-    let address = uri.strip_prefix("mongodb://").and_then(|rest| rest.split('/').next());
-    address.ok_or_else(|| format!("{uri:?} names no server").into())
-}
-
-pub(crate) fn hello() -> RawDocumentBuf {
-    rawdoc! { "isMaster": 1, "helloOk": true, "$db": "admin" }
-}
-
-/// Sends a command, and reads the reply.
-pub(crate) fn exchange(stream: &mut TcpStream, command: &RawDocumentBuf) -> Result<(), Failure> {
-    let mut message = Vec::new();
-    write_op_msg(&mut message, 1, 0, Flags::NONE, command);
-    stream.write_all(&message)?;
-    let mut header = [0; HEADER_LEN];
-    stream.read_exact(&mut header)?;
-    let length = header.first_chunk().map_or(0, |length| i32::from_le_bytes(*length));
-    let mut body = vec![0; usize::try_from(length)?.saturating_sub(HEADER_LEN)];
-    stream.read_exact(&mut body)?;
-    Ok(())
+/// Returns the addresses of the servers.
+pub(crate) fn addresses(uri: &str) -> Result<Vec<&str>, Failure> {
+    let hosts = uri.strip_prefix("mongodb://").and_then(|rest| rest.split('/').next());
+    Ok(hosts.ok_or_else(|| format!("{uri:?} names no server"))?.split(',').collect())
 }

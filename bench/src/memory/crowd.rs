@@ -4,9 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
+use sdam_bench::{Failure, runtime};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MAX_MONGOS};
-
-use crate::Failure;
 
 /// The number of servers of one process: each has its listener, and two connections of a monitor.
 const SERVERS_EACH: usize = 5_000;
@@ -53,8 +52,7 @@ impl Drop for Crowd {
 /// Serves so many servers until this process has no more input.
 pub(crate) fn serve(count: usize) -> Result<(), Failure> {
     allow_files(3 * count)?;
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(1).enable_all().build()?;
+    let runtime = runtime(1)?;
     let (mut clusters, mut addresses) = (Vec::new(), Vec::new());
     while addresses.len() < count {
         let here = MAX_MONGOS.min(count - addresses.len());

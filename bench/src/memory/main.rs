@@ -7,22 +7,18 @@
 //! With `--servers`, one process watches that many on one thread, and what it takes while nothing
 //! happens is measured.
 
-mod competitor;
 mod crowd;
 mod idle;
 
-use std::error::Error;
-use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use sdam_bench::idle::Usage;
+use sdam_bench::rounds::rounds;
+use sdam_bench::watch::Watcher;
+use sdam_bench::{Failure, name, output, runtime};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
-
-use crate::competitor::Competitor;
-
-/// Any error; it ends the run.
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// The time that a client that knows all servers is left alone before it is measured: streams
 /// begin, and what discovery needed is given back.
@@ -44,7 +40,7 @@ struct Arguments {
     rounds: usize,
     /// Measures this one, once, in this very process, and prints the bare figures.
     #[arg(long, requires = "uri")]
-    only: Option<Competitor>,
+    only: Option<Watcher>,
     /// The deployment that `--only` watches.
     #[arg(long)]
     uri: Option<String>,
@@ -63,13 +59,6 @@ struct Arguments {
     serve: Option<usize>,
 }
 
-/// The resources that one client used: private memory in KiB, and threads.
-#[derive(Clone, Copy)]
-struct Usage {
-    private: u64,
-    threads: usize,
-}
-
 fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
     if let Some(count) = arguments.serve {
@@ -79,35 +68,34 @@ fn main() -> Result<(), Failure> {
         let window = Duration::from_secs(arguments.idle);
         return idle::measure(servers, &arguments.mode, window);
     }
-    if let (Some(competitor), Some(uri)) = (arguments.only, &arguments.uri) {
-        let _client = competitor.watch(uri)?;
+    if let (Some(watcher), Some(uri)) = (arguments.only, &arguments.uri) {
+        let _client = watcher.watch(uri)?;
         std::thread::sleep(SETTLE);
-        let Usage { private, threads } = usage()?;
+        let Usage { private, threads } = Usage::now()?;
         println!("{private} {threads}");
         return Ok(());
     }
     if arguments.many <= arguments.few {
         return Err(format!("--many {} must exceed --few {}", arguments.many, arguments.few).into());
     }
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(1).enable_all().build()?;
+    let runtime = runtime(1)?;
+    let watchers = Watcher::value_variants();
+    let mut samples = rounds(arguments.rounds, watchers, |watcher| {
+        let measure = |count| measured(&runtime, *watcher, count);
+        Ok((measure(arguments.few)?, measure(arguments.many)?))
+    })?;
     println!(
         "{:<14} {:>12} {:>12} {:>22} {:>9} {:>9}",
         "", "KiB, few", "KiB, many", "KiB a server, min..max", "threads", "threads"
     );
-    for &competitor in Competitor::value_variants() {
-        let mut rounds = Vec::new();
-        for _ in 0..arguments.rounds {
-            let measure = |count| measured(&runtime, competitor, count);
-            rounds.push((measure(arguments.few)?, measure(arguments.many)?));
-        }
-        print(competitor, &mut rounds, (arguments.many - arguments.few) as f64);
+    for (watcher, rounds) in watchers.iter().zip(&mut samples) {
+        print(*watcher, rounds, (arguments.many - arguments.few) as f64);
     }
     Ok(())
 }
 
 /// Prints the round in the middle, by the figure for one server, and the range of that.
-fn print(competitor: Competitor, rounds: &mut [(Usage, Usage)], more: f64) {
+fn print(watcher: Watcher, rounds: &mut [(Usage, Usage)], more: f64) {
     let each = |(few, many): &(Usage, Usage)| (many.private as f64 - few.private as f64) / more;
     rounds.sort_by(|a, b| each(a).total_cmp(&each(b)));
     let (Some(least), Some(most)) = (rounds.first().map(each), rounds.last().map(each)) else {
@@ -117,7 +105,7 @@ fn print(competitor: Competitor, rounds: &mut [(Usage, Usage)], more: f64) {
     let (few, many) = middle;
     println!(
         "{:<14} {:>12} {:>12} {:>22} {:>9} {:>9}",
-        competitor.name(),
+        name(&watcher),
         few.private,
         many.private,
         format!("{:.1}, {least:.1}..{most:.1}", each(&middle)),
@@ -129,28 +117,14 @@ fn print(competitor: Competitor, rounds: &mut [(Usage, Usage)], more: f64) {
 /// Starts a deployment, and a process that watches it.
 fn measured(
     runtime: &tokio::runtime::Runtime,
-    competitor: Competitor,
+    watcher: Watcher,
     count: usize,
 ) -> Result<Usage, Failure> {
     let start = EmbeddedCluster::start(EmbeddedOptions::sharded(count));
     let cluster = runtime.block_on(start)?;
     let mut child = Command::new(std::env::current_exe()?);
-    child.args(["--only", &competitor.name(), "--uri", &cluster.uri()]);
-    let output = child.stderr(Stdio::inherit()).output()?;
-    let line = String::from_utf8_lossy(&output.stdout);
-    let figures = line.trim().split_once(' ').filter(|_| output.status.success());
-    let (private, threads) = figures.ok_or("a client ended without figures")?;
+    child.args(["--only", &name(&watcher), "--uri", &cluster.uri()]);
+    let line = output(&mut child)?;
+    let (private, threads) = line.trim().split_once(' ').ok_or("a client ended without figures")?;
     Ok(Usage { private: private.parse()?, threads: threads.parse()? })
-}
-
-/// Reads what this process uses at this moment, from Linux.
-fn usage() -> Result<Usage, Failure> {
-    let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;
-    let kib = |name: &str| -> Result<u64, Failure> {
-        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
-        let number = line.and_then(|line| line.split_whitespace().next());
-        Ok(number.ok_or_else(|| format!("smaps_rollup says nothing of {name}"))?.parse()?)
-    };
-    let private = kib("Private_Clean:")? + kib("Private_Dirty:")?;
-    Ok(Usage { private, threads: fs::read_dir("/proc/self/task")?.count() })
 }

@@ -37,11 +37,6 @@ pub(crate) trait Shaped:
 impl<T: Serialize + DeserializeOwned + Unpin + Send + Sync + 'static> Shaped for T {}
 
 impl Competitor {
-    /// Returns the name on the command line and in the tables.
-    pub(crate) fn name(self) -> String {
-        self.to_possible_value().expect("no variant is skipped").get_name().to_owned()
-    }
-
     /// Measures one task that runs an operation for as long as `window`, with documents as `of`
     /// makes them.
     pub(crate) fn measure<T: Shaped>(

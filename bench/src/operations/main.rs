@@ -16,7 +16,8 @@ use clap::{Parser, ValueEnum};
 use sdam::blocking::Client;
 use sdam::driver::blocking::{self as driver, Collection};
 use sdam::driver::{DropCollection, DropDatabase, InsertMany};
-use sdam_bench::{Failure, sampled, server, table};
+use sdam_bench::rounds::rounds;
+use sdam_bench::{Failure, name, sampled, server, table};
 
 use crate::competitor::Competitor;
 use crate::documents::{Book, Stored};
@@ -116,27 +117,16 @@ fn uri(address: SocketAddr) -> String {
 
 fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
     let written = fill(address)?;
-    let mut samples =
-        vec![[[Vec::new(), Vec::new()], [vec![], vec![]]]; arguments.operations.len()];
-    for round in 1..=arguments.rounds {
-        eprintln!("round {round} of {}", arguments.rounds);
-        for (&operation, samples) in arguments.operations.iter().zip(&mut samples) {
-            let turns = PAIRS.as_flattened().iter().zip(samples.as_flattened_mut());
-            let mut turns: Vec<_> = turns.collect();
-            // Whoever comes first may find the server in another state.
-            if round % 2 == 0 {
-                turns.reverse();
-            }
-            for (competitor, samples) in turns {
-                written.drop(DropCollection::new())?;
-                let mut child = child(*competitor, address, operation, arguments)?;
-                samples.push(sampled(&mut child)?);
-            }
-        }
-    }
-    for (operation, samples) in arguments.operations.iter().zip(&samples) {
-        for (pair, samples) in PAIRS.iter().zip(samples) {
-            table::print(&operation.name(), &pair.map(Competitor::name), samples);
+    let pairs = PAIRS.as_flattened();
+    let turn = |&operation: &Operation| pairs.iter().map(move |one| (operation, *one));
+    let turns: Vec<_> = arguments.operations.iter().flat_map(turn).collect();
+    let samples = rounds(arguments.rounds, &turns, |&(operation, competitor)| {
+        written.drop(DropCollection::new())?;
+        sampled(&mut child(competitor, address, operation, arguments)?)
+    })?;
+    for (operation, samples) in arguments.operations.iter().zip(samples.chunks(pairs.len())) {
+        for (pair, samples) in PAIRS.iter().zip(samples.chunks(PAIRS[0].len())) {
+            table::print(&name(operation), &pair.each_ref().map(name), samples);
         }
     }
     Ok(())
@@ -144,7 +134,7 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
 
 /// Fills the collection that is read, and returns the one that is written.
 fn fill(address: SocketAddr) -> Result<Collection<Stored>, Failure> {
-    let client = driver::Client::new(Client::connect(&uri(address))?);
+    let client = driver::Client::new(Client::connect(uri(address))?);
     let database = client.database(DATABASE);
     database.drop(DropDatabase::new())?;
     let stored: Vec<Stored> = (0..STORED).map(Stored::of).collect();
@@ -160,27 +150,17 @@ fn child(
     arguments: &Arguments,
 ) -> Result<Command, Failure> {
     let mut child = Command::new(std::env::current_exe()?);
-    child.args(["--only", &competitor.name(), "--address", &address.to_string()]);
-    child.args(["--operations", &operation.name(), "--shape", &arguments.shape.name()]);
+    child.args(["--only", &name(&competitor), "--address", &address.to_string()]);
+    child.args(["--operations", &name(&operation), "--shape", &name(&arguments.shape)]);
     child.args(["--seconds", &arguments.seconds.to_string()]);
     Ok(child)
 }
 
 impl Operation {
-    fn name(self) -> String {
-        self.to_possible_value().expect("no variant is skipped").get_name().to_owned()
-    }
-
     /// Makes the documents that one operation inserts.
     fn documents<T>(self, of: fn(i32) -> T) -> Vec<T> {
         let count = if self == Self::InsertMany { MANY } else { 1 };
         (0..).map(of).take(count).collect()
-    }
-}
-
-impl Shape {
-    fn name(self) -> String {
-        self.to_possible_value().expect("no variant is skipped").get_name().to_owned()
     }
 }
 

@@ -10,9 +10,9 @@ use smol::Executor;
 
 use super::sdam::Pinger;
 use super::uri;
-use sdam_bench::Failure;
-use sdam_bench::load::on_smol;
-use sdam_bench::sample::Sample;
+use crate::Failure;
+use crate::load::on_smol;
+use crate::sample::Sample;
 
 /// Measures tasks that share one client, whose pool has a connection for each.
 pub(super) fn measure(

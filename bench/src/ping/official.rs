@@ -7,9 +7,9 @@ use mongodb::bson::doc;
 use mongodb::{Client, Database};
 
 use super::uri;
-use sdam_bench::Failure;
-use sdam_bench::load::{Work, on_tokio};
-use sdam_bench::sample::Sample;
+use crate::Failure;
+use crate::load::{Work, on_tokio};
+use crate::sample::Sample;
 
 pub(super) fn measure(
     address: SocketAddr,

@@ -9,9 +9,9 @@ use sdam_host::{self as host, Recording, Runtime};
 use sdam_tokio::Client;
 
 use super::uri;
-use sdam_bench::Failure;
-use sdam_bench::load::{Work, on_tokio};
-use sdam_bench::sample::Sample;
+use crate::Failure;
+use crate::load::{Work, on_tokio};
+use crate::sample::Sample;
 
 /// A task's share of the client, under whichever runtime.
 pub(super) struct Pinger<R: Runtime> {

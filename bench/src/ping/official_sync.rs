@@ -7,9 +7,9 @@ use mongodb::bson::doc;
 use mongodb::sync::Client;
 
 use super::uri;
-use sdam_bench::Failure;
-use sdam_bench::load::on_threads;
-use sdam_bench::sample::Sample;
+use crate::Failure;
+use crate::load::on_threads;
+use crate::sample::Sample;
 
 pub(super) fn measure(
     address: SocketAddr,

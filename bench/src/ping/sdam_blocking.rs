@@ -8,9 +8,9 @@ use sdam_blocking::Client;
 use sdam_core::config::Options;
 
 use super::uri;
-use sdam_bench::Failure;
-use sdam_bench::load::on_threads;
-use sdam_bench::sample::Sample;
+use crate::Failure;
+use crate::load::on_threads;
+use crate::sample::Sample;
 
 /// Measures threads that share one client, whose pool has a connection for each.
 pub(super) fn measure(

@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Reply, is_whole, message};
-use sdam_bench::Failure;
-use sdam_bench::load::{Work, on_tokio};
-use sdam_bench::sample::Sample;
+use super::{Reply, message};
+use crate::Failure;
+use crate::load::{Work, on_tokio};
+use crate::raw::is_whole;
+use crate::sample::Sample;
 
 pub(super) fn measure(
     address: SocketAddr,
@@ -38,7 +39,7 @@ impl Work for Bare {
     async fn once(&mut self) -> Result<(), Failure> {
         self.stream.write_all(&self.message).await?;
         let mut filled = 0;
-        while !is_whole(&self.reply[..filled])? {
+        while !is_whole(&self.reply[..filled], self.reply.len())? {
             match self.stream.read(&mut self.reply[filled..]).await? {
                 0 => return Err("the server hung up".into()),
                 count => filled += count,

@@ -1,4 +1,4 @@
-//! Those who ping: one module for each.
+//! The cost of a `ping`, and those who ping: one module for each.
 
 mod bare;
 mod bare_tokio;
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use clap::ValueEnum;
-use sdam_bench::Failure;
-use sdam_bench::sample::Sample;
-use sdam_core::wire::{Flags, HEADER_LEN, write_op_msg};
+use sdam_core::wire::Flags;
 use sdam_host::{FLIGHT_RECORDER_LEN, Recording};
 
 use self::sdam::Onlooker;
+use crate::sample::Sample;
+use crate::{Failure, raw};
 
 /// Those who ping, in the order of the rows; the first is what the others are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Competitor {
+pub enum Competitor {
     /// A thread with a blocking socket for each task: a floor.
     Bare,
     /// A tokio task with a socket for each task: the floor of that runtime.
@@ -46,13 +46,12 @@ pub(crate) enum Competitor {
 }
 
 impl Competitor {
-    /// Returns the name on the command line and in the tables.
-    pub(crate) fn name(self) -> String {
-        self.to_possible_value().expect("no variant is skipped").get_name().to_owned()
-    }
-
     /// Measures `tasks` that ping for as long as `window`.
-    pub(crate) fn measure(
+    ///
+    /// # Errors
+    ///
+    /// Fails with the first error of a task.
+    pub fn measure(
         self,
         address: SocketAddr,
         tasks: usize,
@@ -87,23 +86,10 @@ fn uri(address: SocketAddr, tasks: usize) -> String {
 /// The time that the bare competitors wait for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// The message that the bare competitors send again and again.
+/// Returns the message that the bare competitors send again and again.
 fn message() -> Vec<u8> {
-    let mut message = Vec::new();
-    write_op_msg(&mut message, 1, 0, Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" });
-    message
+    raw::message(Flags::NONE, &rawdoc! { "ping": 1, "$db": "admin" })
 }
 
 /// The buffer in which bare competitors read a reply: long enough for that of `ping`.
 type Reply = [u8; 1024];
-
-/// Returns whether a whole reply has been read.
-fn is_whole(received: &[u8]) -> Result<bool, Failure> {
-    let Some(length) = received.first_chunk() else { return Ok(false) };
-    match usize::try_from(i32::from_le_bytes(*length)) {
-        Ok(length) if (HEADER_LEN..=size_of::<Reply>()).contains(&length) => {
-            Ok(received.len() >= length)
-        }
-        _ => Err("a reply that is no answer to a ping".into()),
-    }
-}

@@ -263,18 +263,13 @@ impl Blueprint {
             // Another seed, as its topology is another one.
             (Host::for_sharing(options, !self.seed, runtime), timekeeper)
         };
-        let mut timekeeper = None;
         let follow = |leader: Arc<Host<SocketRuntime<R>>>| {
             let SocketRuntime { reactor, origin, .. } = leader.runtime();
-            let (runtime, keeper) = self.runtime(reactor.clone(), *origin);
-            timekeeper = Some(keeper);
-            Host::sharing(leader, Arc::clone(&self.options), self.seed, runtime).ok()
+            let (runtime, timekeeper) = self.runtime(reactor.clone(), *origin);
+            let host = Host::sharing(leader, Arc::clone(&self.options), self.seed, runtime);
+            Some((host.ok()?, timekeeper))
         };
-        let host = match self.shares {
-            true => registry.share(&self.options, lead, keep_time, follow)?,
-            false => return None,
-        };
-        Some((host, timekeeper?))
+        self.shares.then(|| registry.share(&self.options, lead, keep_time, follow))?
     }
 
     fn runtime<R: Reactor>(&self, reactor: R, origin: WallClock) -> (SocketRuntime<R>, Timekeeper) {

@@ -1,14 +1,16 @@
 //! The monitors that clients of one process share.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use sdam_core::config::Options;
 
 use crate::process::Process;
 use crate::reactor::Reactor;
+use crate::runtime::Runtime;
 use crate::shared::Host;
 use crate::socket_runtime::SocketRuntime;
+use crate::sync::{Mutex, lock};
 
 /// The monitors that clients of one process share, if they are made with it.
 ///
@@ -53,11 +55,8 @@ pub struct Registry<R: Reactor> {
     /// The process that made it. In one that was forked off nobody takes its lock, which a thread
     /// may hold that is not there.
     process: Process,
-    leaders: Arc<Mutex<Vec<Weak<Leader<R>>>>>,
+    leaders: Arc<Leaders<SocketRuntime<R>>>,
 }
-
-/// A host with monitors for others.
-type Leader<R> = Host<SocketRuntime<R>>;
 
 impl<R: Reactor> Registry<R> {
     /// Starts without any monitors.
@@ -68,64 +67,88 @@ impl<R: Reactor> Registry<R> {
     /// Returns how many sets of monitors there are; in a process that was forked off, none.
     pub fn monitored(&self) -> usize {
         match self.process.is_current() {
-            true => self.leaders().iter().filter(|leader| !leader.is_closed()).count(),
+            true => self.leaders.all().iter().filter(|leader| !leader.is_closed()).count(),
             false => 0,
         }
     }
 
-    /// Makes a client of these options by `follow`, which shares the monitors of a host: of one
-    /// that is there already and whose monitors can be shared, or else of the one that `lead`
-    /// makes, and that `start` then starts with what it has made besides. `None` if nothing can be
-    /// shared.
-    ///
-    /// None of them is called under the lock: what they start and wake may come back here.
-    pub(crate) fn share<T>(
+    /// Makes a client of these options that [shares](Leaders::share) monitors; `None` if nothing
+    /// can be shared.
+    pub(crate) fn share<T, F>(
         &self,
         options: &Options,
-        lead: impl FnOnce() -> (Arc<Leader<R>>, T),
-        start: impl FnOnce(&Arc<Leader<R>>, T),
-        mut follow: impl FnMut(Arc<Leader<R>>) -> Option<Arc<Leader<R>>>,
-    ) -> Option<Arc<Leader<R>>> {
+        lead: impl Fn() -> (Arc<Host<SocketRuntime<R>>>, T),
+        start: impl FnOnce(&Arc<Host<SocketRuntime<R>>>, T),
+        follow: impl FnMut(Arc<Host<SocketRuntime<R>>>) -> Option<F>,
+    ) -> Option<F> {
         // Some options cannot be shared with anybody, not even the same ones.
-        if !self.process.is_current() || !options.can_share_monitors(options) {
-            return None;
+        let can_share = self.process.is_current() && options.can_share_monitors(options);
+        can_share.then(|| self.leaders.share(options, lead, start, follow))
+    }
+}
+
+/// The hosts with monitors for others that are there.
+pub(crate) struct Leaders<R: Runtime>(Mutex<Vec<Weak<Host<R>>>>);
+
+impl<R: Runtime> Leaders<R> {
+    /// Makes a client of these options by `follow`, which shares the monitors of a host: of one
+    /// that is there already and whose monitors can be shared, or else of the one that `lead`
+    /// makes, and that `start` then starts with what it has made besides.
+    ///
+    /// None of them is called under the lock: what they start and wake may come back here.
+    pub(crate) fn share<T, F>(
+        &self,
+        options: &Options,
+        lead: impl Fn() -> (Arc<Host<R>>, T),
+        start: impl FnOnce(&Arc<Host<R>>, T),
+        mut follow: impl FnMut(Arc<Host<R>>) -> Option<F>,
+    ) -> F {
+        let is_alike = |leader: &Arc<Host<R>>| leader.options().can_share_monitors(options);
+        if let Some(sharing) = self.all().into_iter().filter(is_alike).find_map(&mut follow) {
+            return sharing;
         }
-        let is_alike = |leader: &Arc<Leader<R>>| leader.options().can_share_monitors(options);
-        if let Some(sharing) = self.leaders().into_iter().filter(is_alike).find_map(&mut follow) {
-            return Some(sharing);
-        }
-        let (leader, more) = lead();
-        let newer = self.add_unless(&leader, |other| is_alike(other) && !other.is_closed());
-        match newer {
-            // Another thread was faster, and the one that was made here has not begun.
-            Some(newer) => follow(newer),
-            None => {
-                start(&leader, more);
-                follow(leader)
+        // Each turn that is not the last, other threads have made a client and closed it.
+        let mut made = None;
+        loop {
+            let (leader, more) = made.take().unwrap_or_else(&lead);
+            let newer = self.add_unless(&leader, |other| is_alike(other) && !other.is_closed());
+            match newer {
+                // Another thread was faster, and the one that was made here has not begun.
+                Some(newer) => match follow(newer) {
+                    Some(sharing) => return sharing,
+                    None => made = Some((leader, more)),
+                },
+                // Once it has a follower, only its own runtime can end it.
+                None => {
+                    if let Some(sharing) = follow(Arc::clone(&leader)) {
+                        start(&leader, more);
+                        return sharing;
+                    }
+                }
             }
         }
     }
 
-    /// Returns the hosts that are there, to be looked at without the lock.
-    fn leaders(&self) -> Vec<Arc<Leader<R>>> {
-        self.lock().iter().filter_map(Weak::upgrade).collect()
+    /// Returns them, to be looked at without the lock.
+    fn all(&self) -> Vec<Arc<Host<R>>> {
+        lock(&self.0).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Adds a host, unless there is one already that will do, which is returned.
     fn add_unless(
         &self,
-        leader: &Arc<Leader<R>>,
-        will_do: impl Fn(&Arc<Leader<R>>) -> bool,
-    ) -> Option<Arc<Leader<R>>> {
+        leader: &Arc<Host<R>>,
+        will_do: impl Fn(&Arc<Host<R>>) -> bool,
+    ) -> Option<Arc<Host<R>>> {
         loop {
-            let known = self.leaders();
+            let known = self.all();
             if let Some(other) = known.iter().find(|other| will_do(other)) {
                 return Some(Arc::clone(other));
             }
-            let mut leaders = self.lock();
+            let mut leaders = lock(&self.0);
             leaders.retain(|other| other.strong_count() > 0);
             // Whoever has been added since is to be looked at, too.
-            let is_known = |other: &Weak<Leader<R>>| {
+            let is_known = |other: &Weak<Host<R>>| {
                 known.iter().any(|known| std::ptr::eq(other.as_ptr(), Arc::as_ptr(known)))
             };
             if leaders.iter().all(is_known) {
@@ -134,9 +157,11 @@ impl<R: Reactor> Registry<R> {
             }
         }
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Leader<R>>>> {
-        self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
+impl<R: Runtime> Default for Leaders<R> {
+    fn default() -> Self {
+        Self(Mutex::default())
     }
 }
 

@@ -88,7 +88,7 @@ fn main() -> ExitCode {
 
 /// Counts the same with few servers and with many, and fails if the ratio is too high.
 fn compare(ratio: &Ratio) -> Result<(), String> {
-    let (Ratio { few, many, .. }, most) = (ratio, ratio.allowed());
+    let (Ratio { few, many, .. }, most) = (ratio, ratio.most());
     let (of_few, of_many) = (callgrind::count(few)?.total, callgrind::count(many)?.total);
     let times = of_many as f64 / of_few as f64;
     let text = format!("{many}: {of_many} instructions, {times:.2} times the {of_few} of {few}");

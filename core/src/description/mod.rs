@@ -4,18 +4,18 @@
 //! become others is the business of [`topology`](crate::topology).
 
 mod changes;
+mod incompatibility;
 mod removal_reason;
 mod server;
 mod servers;
+mod summary;
 mod topology;
 
 pub use changes::Change;
+pub use incompatibility::{CLIENT_MAX_WIRE_VERSION, CLIENT_MIN_WIRE_VERSION, Incompatibility};
 pub use removal_reason::{Removal, RemovalReason};
 pub(crate) use server::millis;
 pub use server::{ServerDescription, ServerType, TopologyVersion};
 pub use servers::{Servers, ServersIter};
 pub(crate) use topology::Replaced;
-pub use topology::{
-    CLIENT_MAX_WIRE_VERSION, CLIENT_MIN_WIRE_VERSION, Incompatibility, MAX_SERVERS,
-    TopologyDescription, TopologyType,
-};
+pub use topology::{MAX_SERVERS, TopologyDescription, TopologyType};

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use super::server::ServerDescription;
+use super::incompatibility::Incompatibility;
+use super::server::{ServerDescription, ServerType};
+use super::summary::Summary;
 use crate::config::ServerAddress;
 
 /// The number of servers that a chunk holds: near the square root of the most there may be.
@@ -16,18 +18,45 @@ const CHUNK_LEN: usize = 32;
 /// Servers in the order of their addresses.
 ///
 /// They are kept in chunks, so that replacing one of a thousand copies some sixty
-/// pointers, not a thousand pointers.
+/// pointers, not a thousand pointers. Each chunk has a summary, so that what is asked about all
+/// servers is answered without a look at any but those of one chunk.
 #[derive(Clone, Debug, Default)]
 pub struct Servers {
     /// All chunks but the last are full.
-    chunks: Vec<Arc<Vec<Arc<ServerDescription>>>>,
+    chunks: Vec<Arc<Chunk>>,
+}
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    servers: Vec<Arc<ServerDescription>>,
+    summary: Summary,
+}
+
+impl Chunk {
+    fn new(servers: &[Arc<ServerDescription>]) -> Self {
+        Self { servers: servers.to_vec(), summary: summarise(servers) }
+    }
+
+    /// Replaces a server, and returns the old one.
+    fn replace(&mut self, at: usize, server: Arc<ServerDescription>) -> Arc<ServerDescription> {
+        let old = std::mem::replace(&mut self.servers[at], server);
+        // Most replies say what the last one said.
+        if Summary::of(&old) != Summary::of(&self.servers[at]) {
+            self.summary = summarise(&self.servers);
+        }
+        old
+    }
+}
+
+fn summarise(servers: &[Arc<ServerDescription>]) -> Summary {
+    servers.iter().fold(Summary::default(), |summary, it| summary.and(Summary::of(it)))
 }
 
 impl Servers {
     /// Returns how many there are.
     pub fn len(&self) -> usize {
         match self.chunks.split_last() {
-            Some((last, full)) => full.len() * CHUNK_LEN + last.len(),
+            Some((last, full)) => full.len() * CHUNK_LEN + last.servers.len(),
             None => 0,
         }
     }
@@ -39,29 +68,62 @@ impl Servers {
 
     /// Returns the server at a position, `None` behind the last.
     pub fn get(&self, index: usize) -> Option<&Arc<ServerDescription>> {
-        self.chunks.get(index / CHUNK_LEN)?.get(index % CHUNK_LEN)
+        self.chunks.get(index / CHUNK_LEN)?.servers.get(index % CHUNK_LEN)
     }
 
     /// Iterates over the servers in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<ServerDescription>> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
+        self.chunks.iter().flat_map(|chunk| chunk.servers.iter())
     }
 
     /// Returns the position of the server with that address, or else where it would belong.
     pub fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
-        let chunk = self
-            .chunks
-            .partition_point(|chunk| chunk.last().is_some_and(|last| last.address < *address));
-        let Some(servers) = self.chunks.get(chunk) else { return Err(self.len()) };
-        let found = servers.binary_search_by(|server| server.address.cmp(address));
+        let is_before =
+            |chunk: &Arc<Chunk>| chunk.servers.last().is_some_and(|last| last.address < *address);
+        let chunk = self.chunks.partition_point(is_before);
+        let Some(found) = self.chunks.get(chunk) else { return Err(self.len()) };
+        let found = found.servers.binary_search_by(|server| server.address.cmp(address));
         found.map(|at| chunk * CHUNK_LEN + at).map_err(|at| chunk * CHUNK_LEN + at)
     }
 
     /// Returns whether nothing differs that events tell about; what both share is not looked at.
     pub(super) fn same_as(&self, other: &Self) -> bool {
-        let same_chunk = |(a, b): (&Arc<Vec<_>>, &Arc<Vec<_>>)| Arc::ptr_eq(a, b) || same(a, b);
+        let same_chunk =
+            |(a, b): (&Arc<Chunk>, &Arc<Chunk>)| Arc::ptr_eq(a, b) || same(&a.servers, &b.servers);
         self.chunks.len() == other.chunks.len()
             && self.chunks.iter().zip(&other.chunks).all(same_chunk)
+    }
+
+    /// Returns whether there is a server of one of these types.
+    pub(crate) fn has_any(&self, types: &[ServerType]) -> bool {
+        self.chunks.iter().any(|chunk| types.iter().any(|it| chunk.summary.has(*it)))
+    }
+
+    /// Returns whether there is a data-bearing server.
+    pub(crate) fn has_data_bearing(&self) -> bool {
+        self.chunks.iter().any(|chunk| chunk.summary.has_data_bearing())
+    }
+
+    /// Returns the position of the first server of a type.
+    pub(crate) fn first_of(&self, server_type: ServerType) -> Option<usize> {
+        let chunk = self.chunks.iter().position(|chunk| chunk.summary.has(server_type))?;
+        let mut servers = self.chunks[chunk].servers.iter();
+        let at = servers.position(|server| server.server_type == server_type)?;
+        Some(chunk * CHUNK_LEN + at)
+    }
+
+    /// Returns why the first server is of no use to this client that speaks other versions of the
+    /// wire protocol.
+    pub(super) fn incompatibility(&self) -> Option<Incompatibility> {
+        let chunk = self.chunks.iter().find(|chunk| chunk.summary.is_incompatible)?;
+        chunk.servers.iter().find_map(|server| Incompatibility::of(server))
+    }
+
+    /// Returns the time that sessions live unused: the smallest value among data-bearing servers,
+    /// and `None` if one of them gave none.
+    pub(super) fn session_timeout(&self) -> Option<i64> {
+        let summaries = self.chunks.iter().map(|chunk| chunk.summary);
+        summaries.fold(Summary::default(), Summary::and).session_timeout()
     }
 
     /// Replaces the server at a position, and returns the old one.
@@ -70,8 +132,7 @@ impl Servers {
         index: usize,
         server: Arc<ServerDescription>,
     ) -> Arc<ServerDescription> {
-        let chunk = Arc::make_mut(&mut self.chunks[index / CHUNK_LEN]);
-        std::mem::replace(&mut chunk[index % CHUNK_LEN], server)
+        Arc::make_mut(&mut self.chunks[index / CHUNK_LEN]).replace(index % CHUNK_LEN, server)
     }
 
     /// Adds servers whose addresses are new, in whatever order, and once each.
@@ -100,7 +161,7 @@ impl Servers {
     /// Joining and leaving are rare, and may cost as much as there are servers: once, however many
     /// join or leave.
     fn rebuild(&mut self, servers: &[Arc<ServerDescription>]) {
-        self.chunks = servers.chunks(CHUNK_LEN).map(|chunk| Arc::new(chunk.to_vec())).collect();
+        self.chunks = servers.chunks(CHUNK_LEN).map(|chunk| Arc::new(Chunk::new(chunk))).collect();
     }
 }
 
@@ -120,7 +181,7 @@ impl<'a> IntoIterator for &'a Servers {
 /// An iterator over servers, in the order of their addresses.
 #[derive(Clone, Debug)]
 pub struct ServersIter<'a> {
-    chunks: slice::Iter<'a, Arc<Vec<Arc<ServerDescription>>>>,
+    chunks: slice::Iter<'a, Arc<Chunk>>,
     chunk: slice::Iter<'a, Arc<ServerDescription>>,
     left: usize,
 }
@@ -134,7 +195,7 @@ impl<'a> Iterator for ServersIter<'a> {
                 self.left -= 1;
                 return Some(server);
             }
-            self.chunk = self.chunks.next()?.iter();
+            self.chunk = self.chunks.next()?.servers.iter();
         }
     }
 
@@ -167,8 +228,9 @@ mod tests {
 
     use super::{CHUNK_LEN, Servers};
     use crate::config::ServerAddress;
-    use crate::description::ServerDescription;
+    use crate::description::{Incompatibility, ServerDescription, ServerType};
     use crate::id::ServerId;
+    use crate::rng::Rng;
 
     fn address(number: u64) -> ServerAddress {
         format!("h{number:04}").parse().unwrap()
@@ -224,6 +286,83 @@ mod tests {
         assert_eq!((old[70].id.0, new[70].id.0), (70, 777));
         for (chunk, (a, b)) in old.chunks.iter().zip(&new.chunks).enumerate() {
             assert_eq!(Arc::ptr_eq(a, b), chunk != 70 / CHUNK_LEN);
+        }
+    }
+
+    /// Draws a number below `count`.
+    fn below(rng: &mut Rng, count: u64) -> u64 {
+        rng.next_u64() % count
+    }
+
+    /// A server of which much that a summary tells is drawn, but rarely what decides alone.
+    fn drawn(rng: &mut Rng, id: u64) -> ServerDescription {
+        const TYPES: [ServerType; 9] = [
+            ServerType::Unknown,
+            ServerType::Standalone,
+            ServerType::Mongos,
+            ServerType::RsPrimary,
+            ServerType::RsSecondary,
+            ServerType::RsArbiter,
+            ServerType::RsOther,
+            ServerType::RsGhost,
+            ServerType::LoadBalancer,
+        ];
+        let rare = |rng: &mut Rng| below(rng, 40) == 0;
+        let server_type = match rare(rng) {
+            true => TYPES[below(rng, 9) as usize],
+            false => [ServerType::Unknown, ServerType::RsArbiter][below(rng, 2) as usize],
+        };
+        ServerDescription {
+            server_type,
+            min_wire_version: if rare(rng) { 99 } else { 0 },
+            max_wire_version: if rare(rng) { 2 } else { 99 },
+            logical_session_timeout_minutes: (!rare(rng)).then(|| 20 + below(rng, 10) as i64),
+            ..ServerDescription::unknown(ServerId(id), address(id))
+        }
+    }
+
+    /// Compares the answers of summaries with those of a look at all servers.
+    fn assert_summarised(servers: &Servers) {
+        let of_type = |server_type| move |it: &ServerDescription| it.server_type == server_type;
+        let data_bearing = || servers.into_iter().filter(|it| it.server_type.is_data_bearing());
+        assert_eq!(servers.incompatibility(), servers.into_iter().find_map(Incompatibility::of));
+        assert_eq!(
+            servers.session_timeout(),
+            data_bearing().map(|it| it.logical_session_timeout_minutes).min().flatten()
+        );
+        assert_eq!(servers.has_data_bearing(), data_bearing().next().is_some());
+        for server_type in [ServerType::RsPrimary, ServerType::Mongos, ServerType::LoadBalancer] {
+            let first = servers.into_iter().position(of_type(server_type));
+            assert_eq!(servers.first_of(server_type), first);
+            assert_eq!(servers.has_any(&[server_type]), first.is_some());
+        }
+    }
+
+    #[test]
+    fn a_summary_is_that_of_all_servers_whatever_joins_leaves_and_is_replaced() {
+        for seed in 0..40 {
+            let (mut rng, mut next, mut servers) = (Rng::new(seed), 0, Servers::default());
+            let most = 2 + below(&mut rng, 150);
+            for _ in 0..300 {
+                match (servers.len() as u64, below(&mut rng, 20)) {
+                    (count, 0) if count < most => {
+                        let joining = next..next + 1 + below(&mut rng, most - count);
+                        next = joining.end;
+                        servers.insert(joining.map(|id| Arc::new(drawn(&mut rng, id))).collect());
+                    }
+                    (_, 1) => {
+                        let (divisor, rest) = (1 + below(&mut rng, 5), below(&mut rng, 5));
+                        servers.retain(|server| server.id.0 % divisor != rest);
+                    }
+                    (0, _) => {}
+                    (count, _) => {
+                        let index = below(&mut rng, count) as usize;
+                        let new = drawn(&mut rng, servers[index].id.0);
+                        servers.replace(index, Arc::new(new));
+                    }
+                }
+                assert_summarised(&servers);
+            }
         }
     }
 }

@@ -9,16 +9,11 @@ use bson::oid::ObjectId;
 use serde::{Serialize, Serializer};
 
 use super::changes::{Change, Changes, list, optional};
+use super::incompatibility::Incompatibility;
 use super::server::{ServerDescription, ServerType, optional_hex};
 use super::servers::Servers;
 use crate::config::ServerAddress;
 use crate::id::ServerId;
-
-/// The lowest wire protocol version that this client speaks, that of MongoDB 4.2.
-pub const CLIENT_MIN_WIRE_VERSION: i32 = 8;
-
-/// The highest wire protocol version that this client knows, that of MongoDB 8.0.
-pub const CLIENT_MAX_WIRE_VERSION: i32 = 25;
 
 /// The number of servers that a topology may have; what a reply names beyond that is not added.
 ///
@@ -68,56 +63,6 @@ impl fmt::Display for TopologyType {
 impl Serialize for TopologyType {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
-    }
-}
-
-/// The reason why the client and a server share no version of the wire protocol (SDAM: "Checking
-/// wire protocol compatibility").
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-#[serde(tag = "kind", rename_all = "camelCase")]
-#[non_exhaustive]
-pub enum Incompatibility {
-    /// The server is too new for this client.
-    #[error(
-        "Server at {address} requires wire version {min_wire_version}, but this version of sdam \
-         only supports up to {CLIENT_MAX_WIRE_VERSION}."
-    )]
-    #[serde(rename_all = "camelCase")]
-    ServerTooNew {
-        /// The server.
-        address: ServerAddress,
-        /// The lowest version it speaks.
-        min_wire_version: i32,
-    },
-    /// The server is too old for this client.
-    #[error(
-        "Server at {address} reports wire version {max_wire_version}, but this version of sdam \
-         requires at least {CLIENT_MIN_WIRE_VERSION} (MongoDB 4.2)."
-    )]
-    #[serde(rename_all = "camelCase")]
-    ServerTooOld {
-        /// The server.
-        address: ServerAddress,
-        /// The highest version it speaks.
-        max_wire_version: i32,
-    },
-}
-
-impl Incompatibility {
-    fn of(server: &ServerDescription) -> Option<Self> {
-        if server.server_type == ServerType::Unknown
-            || server.server_type == ServerType::LoadBalancer
-        {
-            return None;
-        }
-        let address = server.address.clone();
-        if server.min_wire_version > CLIENT_MAX_WIRE_VERSION {
-            let min_wire_version = server.min_wire_version;
-            return Some(Self::ServerTooNew { address, min_wire_version });
-        }
-        let max_wire_version = server.max_wire_version;
-        (max_wire_version < CLIENT_MIN_WIRE_VERSION)
-            .then_some(Self::ServerTooOld { address, max_wire_version })
     }
 }
 
@@ -184,7 +129,7 @@ impl TopologyDescription {
 
     /// Returns the primary, if this is a replica set and it is known.
     pub fn primary(&self) -> Option<&Arc<ServerDescription>> {
-        self.servers.iter().find(|server| server.server_type == ServerType::RsPrimary)
+        self.servers.first_of(ServerType::RsPrimary).map(|index| &self.servers[index])
     }
 
     /// Returns whether nothing has changed that events tell about: not if only round trip times,
@@ -250,14 +195,7 @@ impl TopologyDescription {
 
     /// Derives the fields that summarise all servers.
     pub(crate) fn summarise(&mut self) {
-        self.incompatibility = self.servers.iter().find_map(|server| Incompatibility::of(server));
-        self.logical_session_timeout_minutes = self
-            .servers
-            .iter()
-            .filter(|server| server.server_type.is_data_bearing())
-            .map(|server| server.logical_session_timeout_minutes)
-            // `None` sorts first: one server without sessions decides.
-            .min()
-            .flatten();
+        self.incompatibility = self.servers.incompatibility();
+        self.logical_session_timeout_minutes = self.servers.session_timeout();
     }
 }

@@ -82,13 +82,9 @@ impl TopologyMetrics {
 
     fn describe(&mut self, view: &TopologyDescription) {
         use ServerType::{LoadBalancer, Mongos, RsPrimary, Standalone};
-        let is_any = |suits: fn(ServerType) -> bool| {
-            view.servers().iter().any(|server| suits(server.server_type))
-        };
         self.topology_type = view.topology_type;
-        self.is_readable = is_any(ServerType::is_data_bearing);
-        self.is_writable =
-            is_any(|it| matches!(it, RsPrimary | Standalone | Mongos | LoadBalancer));
+        self.is_readable = view.servers().has_data_bearing();
+        self.is_writable = view.servers().has_any(&[RsPrimary, Standalone, Mongos, LoadBalancer]);
     }
 
     /// Adds what there is to tell.

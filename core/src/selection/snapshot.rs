@@ -147,10 +147,9 @@ impl Snapshot {
 
     /// Returns the position of the member at an address, if something is known of it.
     fn known_member(&self, address: &ServerAddress) -> Option<usize> {
-        let is_it = |server: &Arc<ServerDescription>| {
-            server.address == *address && server.server_type != ServerType::Unknown
-        };
-        self.description.servers().iter().position(is_it)
+        let servers = self.description.servers();
+        let found = servers.position(address).ok()?;
+        (servers[found].server_type != ServerType::Unknown).then_some(found)
     }
 
     /// Explains for every server whether it would be picked, and why not.
@@ -249,9 +248,10 @@ const fn window_classes(topology: TopologyType) -> (Option<Class>, Option<Class>
 
 /// The position of the primary; only a topology that has one is searched.
 fn primary_in(description: &TopologyDescription) -> Option<usize> {
-    let is_primary = |server: &Arc<ServerDescription>| server.server_type == ServerType::RsPrimary;
     match description.topology_type {
-        TopologyType::ReplicaSetWithPrimary => description.servers().iter().position(is_primary),
+        TopologyType::ReplicaSetWithPrimary => {
+            description.servers().first_of(ServerType::RsPrimary)
+        }
         TopologyType::Unknown
         | TopologyType::Single
         | TopologyType::Sharded

@@ -71,7 +71,7 @@ impl History {
         let stays = |server: &Arc<ServerDescription>| {
             answers(server) && server.server_type != ServerType::RsGhost
         };
-        if description.servers().iter().any(stays) {
+        if self.guide.is_some() && description.servers().iter().any(stays) {
             self.guide = None;
         }
         let is_guide = |server: &&Arc<ServerDescription>| {

@@ -11,7 +11,6 @@ use serde::Serialize;
 use super::evidence::Evidence;
 use super::history::History;
 use super::{Action, State, Topology};
-use crate::config::ServerAddress;
 use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::diagnosis::{Check, SelectionError, Trouble, Verdict};
 use crate::id::{ServerId, WaiterId};
@@ -142,10 +141,7 @@ impl Topology {
 
     /// Returns whether the only server that will do is no member any more.
     fn has_left(&self, criteria: &Criteria) -> bool {
-        let is_member = |address: &ServerAddress| {
-            self.description.servers().iter().any(|server| server.address == *address)
-        };
-        criteria.member().is_some_and(|member| !is_member(member))
+        criteria.member().is_some_and(|member| self.description.server(member).is_none())
     }
 
     /// Gathers what explains at `now` why operations find no server. No check begins sooner because

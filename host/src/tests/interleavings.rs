@@ -11,9 +11,10 @@ mod recordings;
 mod sharing;
 mod tokens;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -76,10 +77,33 @@ impl Sleeper {
         }
     }
 
+    /// Runs a future that may be woken once more when it has found what it looked for: each poll
+    /// has a waker of its own, which panics if it is woken twice.
+    fn run_by_looks<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        self.run(poll_fn(|_| {
+            let look = Look { sleeper: Arc::clone(self), is_answered: AtomicBool::new(false) };
+            future.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(look))))
+        }))
+    }
+
     /// Panics if it was woken more often than it had asked for.
     fn assert_woken_once_per_wait(&self) {
         let Sleep { wakes, waits, .. } = *lock(&self.state);
         assert!(wakes <= waits, "woken {wakes} times in {waits} waits");
+    }
+}
+
+/// One poll of a future.
+struct Look {
+    sleeper: Arc<Sleeper>,
+    is_answered: AtomicBool,
+}
+
+impl Wake for Look {
+    fn wake(self: Arc<Self>) {
+        assert!(!self.is_answered.swap(true, Ordering::Relaxed), "woken twice for one look");
+        Arc::clone(&self.sleeper).wake();
     }
 }
 

@@ -198,6 +198,11 @@ async fn cursors_keep_their_sessions<R: Runtime>(fixture: &Fixture<'_, R>) -> Ou
 
 /// SESS-P14: "Implicit sessions only allocate their server session after a successful connection
 /// checkout".
+///
+/// How many sessions there are in one round is chance, as a session comes back after its connection:
+/// fewer than operations, as the specification would have it of every round, only if no thread is
+/// kept waiting in between for as long as another operation takes. That one is enough has to be seen
+/// in some round.
 async fn operations_at_the_same_time_share_sessions<R: Runtime>(
     fixture: &Fixture<'_, R>,
 ) -> Outcome {
@@ -239,7 +244,6 @@ async fn operations_at_the_same_time_share_sessions<R: Runtime>(
             sent.iter().filter_map(session).map(ToString::to_string).collect();
         ids.sort();
         ids.dedup();
-        assert!(ids.len() < OPERATIONS, "{ids:?}");
         least = least.min(ids.len());
     }
     assert_eq!(least, 1, "one session is enough");

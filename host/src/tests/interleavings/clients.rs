@@ -84,10 +84,10 @@ fn reset() -> Failure {
 /// Reads events up to the last one.
 fn read_to_the_end(mut events: Events) {
     let (sleeper, mut last) = (Arc::<Sleeper>::default(), None);
-    while let Some(event) = sleeper.run(events.next()) {
+    // Who tells an event takes no lock: it may see the waker of a look that sees the event.
+    while let Some(event) = sleeper.run_by_looks(events.next()) {
         last = Some(event.kind);
     }
-    sleeper.assert_woken_once_per_wait();
     assert!(matches!(last, None | Some(EventKind::TopologyClosed)), "{last:?}");
 }
 

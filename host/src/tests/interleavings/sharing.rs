@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use shuttle::thread::spawn;
+use shuttle::thread::{spawn, yield_now};
 
 use super::super::fixture::{Behaviour, Fixture};
 use super::super::puppet::{Puppet, take_link};
 use super::clients::connecting;
 use super::{block_on, explore, give_up};
+use crate::registry::Leaders;
 use crate::shared::Host;
 use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Failure, Stage};
@@ -76,4 +77,30 @@ fn clients_that_share_monitors_begin_and_end_whatever_the_others_do() {
     for finds in [false, true] {
         explore(300, move || together(finds));
     }
+}
+
+/// Makes a client that shares monitors with others, and closes it.
+fn pass_by(leaders: &Leaders<Puppet>, server: &Arc<Behaviour>, seed: u64) {
+    let lead = || (Host::for_sharing(options(), !seed, Puppet::default()), ());
+    let follow = |leader| {
+        // Whatever happens between the look at a leader and this.
+        yield_now();
+        let runtime = connecting(Puppet::default(), server);
+        Host::sharing(leader, options(), seed, runtime).ok()
+    };
+    let client = leaders.share(&options(), lead, |leader, ()| leader.ring(), follow);
+    client.ring();
+    client.close();
+}
+
+#[test]
+fn each_of_several_first_clients_has_a_leader_although_others_close_at_once() {
+    explore(1000, || {
+        let (leaders, server) = (Arc::<Leaders<Puppet>>::default(), Arc::<Behaviour>::default());
+        let threads = [2, 3, 4].map(|seed| {
+            let (leaders, server) = (Arc::clone(&leaders), Arc::clone(&server));
+            spawn(move || pass_by(&leaders, &server, seed))
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
 }

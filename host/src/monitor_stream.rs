@@ -15,8 +15,8 @@ use crate::shared::tasks::Link;
 use crate::stream::Connected;
 use crate::sync::Streak;
 
-/// The size of a read; a reply to hello is less than 2 kB.
-const READ_LEN: usize = 4096;
+/// The size of a read; most replies to hello are shorter.
+const READ_LEN: usize = 2048;
 
 /// The work to do.
 enum Work {
@@ -24,6 +24,22 @@ enum Work {
     /// Bytes came, and were reported.
     Read,
     LetGo,
+}
+
+/// Reports plaintext to the host.
+struct Receiver<'a, R: Runtime>(&'a Link<R>);
+
+impl<R: Runtime> io::Write for Receiver<'_, R> {
+    fn write(&mut self, plain: &[u8]) -> io::Result<usize> {
+        if !plain.is_empty() {
+            self.0.received(plain);
+        }
+        Ok(plain.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl<R: Runtime> Link<R> {
@@ -118,11 +134,7 @@ impl<R: Runtime> Link<R> {
             read => read,
         };
         let count = read.map_err(|error| transport.failure(&error))?;
-        let mut plain = Vec::new();
-        let outcome = transport.receive(&buffer[..count], &mut plain, wire);
-        if !plain.is_empty() {
-            self.received(&plain);
-        }
+        let outcome = transport.receive(&buffer[..count], &mut Receiver(self), wire);
         if outcome.is_err() {
             // The alert that says why, if any; a server that does not take it at once goes without.
             let _ = socket.poll_write(cx, wire, None);

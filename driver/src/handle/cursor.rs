@@ -162,6 +162,10 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                     let is_pinned = self.origin.as_ref().is_some_and(Origin::is_pinned);
                     if is_gone(&error, is_pinned) {
                         self.state.forget();
+                    } else if is_lost(&error)
+                        && let Some(other) = self.origin.as_ref().and_then(Origin::other)
+                    {
+                        self.origin = Some(other);
                     }
                     self.has_failed = true;
                     return Poll::Ready(Some(Err(error)));

@@ -312,7 +312,7 @@ impl<R: Runtime> Origin<R> {
 
     /// Returns whether a cursor is bound to a connection.
     pub(crate) const fn is_pinned(&self) -> bool {
-        self.pinned.is_some()
+        self.pinned.is_some() && !self.is_streamed
     }
 
     /// Closes the connection if further batches come over it without being asked for; the server is
@@ -324,11 +324,11 @@ impl<R: Runtime> Origin<R> {
         }
     }
 
-    /// Returns another way to the server, unless it is the connection that matters.
+    /// Returns another way to the server, unless the cursor is pinned to its connection.
     pub(crate) fn other(&self) -> Option<Self> {
         let (server, criteria) = (self.server.clone(), Arc::clone(&self.criteria));
         let other = Self { server, criteria, pinned: None, is_streamed: false };
-        self.pinned.is_none().then_some(other)
+        (!self.is_pinned()).then_some(other)
     }
 }
 

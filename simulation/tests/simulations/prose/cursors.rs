@@ -1,6 +1,9 @@
 //! Find, getMore and killCursors, as far as it is about cursors whose server is not to be reached
 //! at the time, or that are closed by the hundred.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bson::{Document, doc};
@@ -199,6 +202,51 @@ fn a_cursor_that_is_left_with_batches_to_come_closes_its_connection() {
         // Servers before 4.4 do not close it with its connection.
         assert_eq!(fixture.started("killCursors").len(), 1, "{read} {closes}");
     }
+}
+
+/// The same while a batch is awaited: its connection is lost with the wait, and servers before 4.4
+/// keep the cursor.
+#[test]
+fn a_cursor_that_is_given_up_while_a_batch_is_to_come_is_closed_over_another_connection() {
+    for closes in [false, true] {
+        let mut fixture = filled("");
+        let things = fixture.things();
+        fixture.run(async move {
+            let mut cursor = things.find(exhaust()).await.unwrap();
+            cursor.next().await.unwrap().unwrap();
+            cursor.next().await.unwrap().unwrap();
+            let waits = poll_fn(|cx| Poll::Ready(pin!(cursor.next()).poll(cx).is_pending()));
+            assert!(waits.await, "it is asked for");
+            match closes {
+                true => cursor.close().await,
+                false => drop(cursor),
+            }
+        });
+        fixture.simulation.run_for(Duration::from_secs(1));
+        fixture.run(async {});
+        assert_eq!(connections_closed(&fixture), 1, "{closes}");
+        assert_eq!(fixture.started("killCursors").len(), 1, "{closes}");
+    }
+}
+
+/// "if the cursor id is nonzero a KillCursors operation MUST be attempted": servers before 4.4 keep
+/// a cursor whose connection is lost.
+#[test]
+fn a_cursor_whose_stream_is_lost_is_closed_when_its_server_is_known_again() {
+    let mut fixture = filled("");
+    let lost = doc! { "failCommands": ["getMore"], "closeConnection": true };
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, lost);
+    let things = fixture.things();
+    let (id, _) = fixture.run(async move {
+        let mut cursor = things.find(exhaust()).await.unwrap();
+        cursor.next().await.unwrap().unwrap();
+        cursor.next().await.unwrap().unwrap();
+        cursor.next().await.unwrap().unwrap_err();
+        cursor.id()
+    });
+    fixture.simulation.run_for(Duration::from_secs(5));
+    fixture.run(async {});
+    assert_eq!(closed(&fixture), [[id]]);
 }
 
 /// A stream that is late is given up as any other exchange.

@@ -23,22 +23,6 @@ fn measuring_rtt_uses_handshakes_and_the_second_connection_but_not_streamed_repl
 }
 
 #[test]
-fn measuring_rtt_begins_with_a_streamed_reply_if_half_of_the_time_has_passed() {
-    let mut fixture = streaming();
-    fixture.at(100).greet("a.1", &standalone());
-    fixture.at(5099).quiet().stream("a.0", &fresh(standalone(), 2));
-    assert!(!fixture.log().contains(&"send a.1 hello".into()), "it is due at 10.1 s");
-    fixture.at(5100).quiet().stream("a.0", &fresh(standalone(), 3));
-    assert!(fixture.log().contains(&"send a.1 hello".into()));
-    fixture.at(5104).reply("a.1", &standalone()).quiet().at(15_103);
-    assert_eq!(fixture.log(), [""; 0], "the next one is due when the next reply is");
-    fixture.stream("a.0", &fresh(standalone(), 3));
-    assert!(fixture.log().contains(&"send a.1 hello".into()));
-    fixture.quiet().at(15_104);
-    assert_eq!(fixture.log(), [""; 0], "and not once more");
-}
-
-#[test]
 fn measuring_rtt_errors_change_nothing_and_the_next_measurement_reconnects() {
     let mut fixture = streaming();
     fixture.greet("a.1", &standalone()).at(10_006).quiet().reply("a.1", &rawdoc! { "ok": 0 });

@@ -363,7 +363,6 @@ impl Monitor {
             Some(version) if ctx.options.streaming() => Next::Await { version },
             Some(_) | None => Next::Pause,
         };
-        let streams = matches!(next, Next::Listen | Next::Await { .. });
         self.ended = Some(ctx.now.clock);
         self.refused = None;
         self.phase = Phase::Ended { next };
@@ -383,9 +382,6 @@ impl Monitor {
         });
         let description = Arc::clone(&known.description);
         self.known = Some(known);
-        if let Some(pinger) = self.pinger.as_mut().filter(|_| streams) {
-            pinger.streamed(&mut self.identity, ctx);
-        }
         description
     }
 

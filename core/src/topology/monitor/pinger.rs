@@ -54,34 +54,19 @@ impl Pinger {
     /// Does what is due: begins a measurement, or gives one up.
     pub(super) fn fire(&mut self, identity: &mut Identity, ctx: &mut Context<'_>) {
         match self.phase {
-            Phase::Sleeping { until } if until <= ctx.now.judged => self.ping(identity, ctx),
+            Phase::Sleeping { until } if until <= ctx.now.judged => {
+                match &mut self.conversation {
+                    Some(conversation) => conversation.ask(None, ctx),
+                    None => self.conversation = Some(identity.open(ctx)),
+                }
+                self.phase = Phase::Pinging { deadline: ctx.connect_deadline() };
+            }
             Phase::Pinging { deadline: Some(deadline) } if deadline <= ctx.now.judged => {
                 self.hang_up(ctx);
                 self.pause(ctx);
             }
             Phase::Sleeping { .. } | Phase::Pinging { .. } => {}
         }
-    }
-
-    /// A streamed reply has come: begins the next measurement if half of the time until then has
-    /// passed. From then on both come at the same moment, and an idle process wakes up once less
-    /// for each.
-    pub(super) fn streamed(&mut self, identity: &mut Identity, ctx: &mut Context<'_>) {
-        let half = ctx.options.heartbeat_frequency() / 2;
-        if let Phase::Sleeping { until } = self.phase
-            && !ctx.crowded
-            && until <= ctx.now.clock + half
-        {
-            self.ping(identity, ctx);
-        }
-    }
-
-    fn ping(&mut self, identity: &mut Identity, ctx: &mut Context<'_>) {
-        match &mut self.conversation {
-            Some(conversation) => conversation.ask(None, ctx),
-            None => self.conversation = Some(identity.open(ctx)),
-        }
-        self.phase = Phase::Pinging { deadline: ctx.connect_deadline() };
     }
 
     pub(super) fn opened(&mut self, link: LinkId, ctx: &mut Context<'_>) {

@@ -62,7 +62,8 @@ pub(super) struct Reply {
 /// The content of a reply.
 #[derive(Clone, Debug)]
 enum Said {
-    News(Box<HelloReply>),
+    /// Something new, and by what a repetition is known.
+    News(Box<HelloReply>, Option<Arc<KnownReply>>),
     Again(Repetition, Known),
 }
 
@@ -70,15 +71,16 @@ enum Said {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Known {
     pub(super) description: Arc<ServerDescription>,
+    /// By what a repetition is known: from the second reply on, as there may be no second.
     #[serde(skip)]
-    reply: Arc<KnownReply>,
+    reply: Option<Arc<KnownReply>>,
 }
 
 impl Reply {
     /// Returns the freshness that the server claims.
     pub(super) const fn topology_version(&self) -> Option<TopologyVersion> {
         match &self.said {
-            Said::News(hello) => hello.topology_version,
+            Said::News(hello, _) => hello.topology_version,
             Said::Again(repetition, _) => repetition.topology_version,
         }
     }
@@ -90,10 +92,8 @@ impl Reply {
         complete: impl FnOnce(&mut ServerDescription),
     ) -> Known {
         let (mut description, reply) = match self.said {
-            Said::News(hello) => {
-                let reply = KnownReply::new(&self.document, hello.hello_ok);
-                let description = hello.into_description(identity.server, identity.address.clone());
-                (description, Arc::new(reply))
+            Said::News(hello, reply) => {
+                (hello.into_description(identity.server, identity.address.clone()), reply)
             }
             Said::Again(Repetition { topology_version, last_write_date }, known) => {
                 let known_description = ServerDescription::clone(&known.description);
@@ -263,17 +263,19 @@ impl Conversation {
 fn read(document: &RawDocument, known: Option<&Known>) -> Result<(Said, bool), Failure> {
     let malformed = |error| malformed(&format!("a reply to hello in which {error}"));
     if let Some(known) = known
-        && let Some(repetition) = known.reply.repeated(document).map_err(malformed)?
+        && let Some(reply) = &known.reply
+        && let Some(repetition) = reply.repeated(document).map_err(malformed)?
     {
-        return Ok((Said::Again(repetition, known.clone()), known.reply.hello_ok));
+        return Ok((Said::Again(repetition, known.clone()), reply.hello_ok));
     }
-    let known = known.map(|known| &*known.description);
-    let hello = HelloReply::parse(document, known).map_err(malformed)?;
+    let hello = HelloReply::parse(document, known.map(|known| &*known.description));
+    let hello = hello.map_err(malformed)?;
     if !hello.ok {
         return Err(hello.refusal());
     }
     let hello_ok = hello.hello_ok;
-    Ok((Said::News(Box::new(hello)), hello_ok))
+    let reply = known.map(|_| Arc::new(KnownReply::new(document, hello_ok)));
+    Ok((Said::News(Box::new(hello), reply), hello_ok))
 }
 
 fn malformed(detail: &str) -> Failure {

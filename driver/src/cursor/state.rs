@@ -9,6 +9,7 @@ use sdam_core::wire::ReplyDocument;
 
 use super::batch::Batch;
 use crate::error::{Error, ReplyError, number};
+use crate::reply::document::read_as;
 use crate::value::whole_millis;
 
 /// The options that every getMore of a cursor has.
@@ -228,7 +229,7 @@ impl CursorState {
     ///
     /// Fails if it is of another type.
     pub fn read_as<T: serde::de::DeserializeOwned>(document: &RawDocument) -> Result<T, Error> {
-        bson::deserialize_from_slice(document.as_bytes()).map_err(Error::Deserialize)
+        read_as(document)
     }
 }
 

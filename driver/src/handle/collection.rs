@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_host::Runtime;
 use serde::Serialize;
@@ -31,6 +31,7 @@ use crate::command::search_indexes::{
 use crate::command::update::{Replace, Update};
 use crate::command::{Operation, Scope};
 use crate::error::Error;
+use crate::reply::document::read_as;
 use crate::results::{
     BulkWriteResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult,
 };
@@ -448,11 +449,6 @@ impl<R: Runtime, T: DeserializeOwned> Collection<R, T> {
 
 fn read_any<T: DeserializeOwned>(document: Option<RawDocumentBuf>) -> Result<Option<T>, Error> {
     document.map(|document| read_as(&document)).transpose()
-}
-
-/// Reads a document as a type of the application's.
-pub(crate) fn read_as<T: DeserializeOwned>(document: &RawDocument) -> Result<T, Error> {
-    bson::deserialize_from_slice(document.as_bytes()).map_err(Error::Deserialize)
 }
 
 /// Reads many.

@@ -14,12 +14,12 @@ use sdam_core::wire::ReplyDocument;
 use sdam_host::{ErrorKind, Runtime};
 use serde::de::DeserializeOwned;
 
-use super::collection::read_as;
 use super::perform::{Dropped, Handle, Limits, Opened, Origin};
 use super::session::ClientSession;
 use crate::command::{Operation, Scope};
 use crate::cursor::{CursorState, CursorStep, TimeoutMode, Timing};
 use crate::error::Error;
+use crate::reply::document::read_as;
 
 /// The documents that an operation has found, read batch by batch.
 ///

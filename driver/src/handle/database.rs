@@ -8,7 +8,7 @@ use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_host::Runtime;
 use serde::de::DeserializeOwned;
 
-use super::collection::{Collection, read_as};
+use super::collection::Collection;
 use super::cursor::Cursor;
 use super::perform::Handle;
 use super::session::ClientSession;
@@ -17,6 +17,7 @@ use crate::command::collections::{CreateCollection, ListCollections};
 use crate::command::databases::DropDatabase;
 use crate::command::run::{Listing, RunCommand, RunCursorCommand, name};
 use crate::error::Error;
+use crate::reply::document::read_as;
 
 /// A database: it makes collections, lists and creates them, and runs commands.
 pub struct Database<R: Runtime> {

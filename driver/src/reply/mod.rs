@@ -1,3 +1,4 @@
 //! Readers of replies that several commands share.
 
+pub(crate) mod document;
 pub(crate) mod write;

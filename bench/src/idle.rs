@@ -9,7 +9,10 @@ use crate::load::cpu_time;
 /// The resources that a process has: private memory in KiB, and threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// The memory that it shares with no other process, in KiB.
+    /// The memory that it has written and shares with no other process, in KiB.
+    ///
+    /// Pages of the program's file are left out: whether those are shared depends on what the
+    /// kernel has left of them to the process that has started this one.
     pub private: u64,
     /// The threads, the main one included.
     pub threads: usize,
@@ -28,7 +31,7 @@ impl Usage {
             let number = line.and_then(|line| line.split_whitespace().next());
             Ok(number.ok_or_else(|| format!("smaps_rollup says nothing of {name}"))?.parse()?)
         };
-        let private = kib("Private_Clean:")? + kib("Private_Dirty:")?;
+        let private = kib("Private_Dirty:")? + kib("Swap:")?;
         Ok(Self { private, threads: fs::read_dir("/proc/self/task")?.count() })
     }
 }

@@ -21,7 +21,7 @@ use serde::forward_to_deserialize_any;
 
 use crate::error::Error;
 
-/// What the names of types begin with that bson's deserializer treats in a way of its own.
+/// The beginning of the names of types that bson's deserializer treats in a way of its own.
 const OF_BSON: &str = "$__";
 
 /// Reads a document as a type of the application's.

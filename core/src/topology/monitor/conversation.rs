@@ -62,8 +62,8 @@ pub(super) struct Reply {
 /// The content of a reply.
 #[derive(Clone, Debug)]
 enum Said {
-    /// Something new, and by what a repetition is known.
-    News(Box<HelloReply>, Option<Arc<KnownReply>>),
+    /// Something new, and whether it is the first reply of the server.
+    News(Box<HelloReply>, bool),
     Again(Repetition, Known),
 }
 
@@ -92,8 +92,10 @@ impl Reply {
         complete: impl FnOnce(&mut ServerDescription),
     ) -> Known {
         let (mut description, reply) = match self.said {
-            Said::News(hello, reply) => {
-                (hello.into_description(identity.server, identity.address.clone()), reply)
+            Said::News(hello, is_first) => {
+                let reply = (!is_first).then(|| KnownReply::new(&self.document, hello.hello_ok));
+                let description = hello.into_description(identity.server, identity.address.clone());
+                (description, reply.map(Arc::new))
             }
             Said::Again(Repetition { topology_version, last_write_date }, known) => {
                 let known_description = ServerDescription::clone(&known.description);
@@ -274,8 +276,7 @@ fn read(document: &RawDocument, known: Option<&Known>) -> Result<(Said, bool), F
         return Err(hello.refusal());
     }
     let hello_ok = hello.hello_ok;
-    let reply = known.map(|_| Arc::new(KnownReply::new(document, hello_ok)));
-    Ok((Said::News(Box::new(hello), reply), hello_ok))
+    Ok((Said::News(Box::new(hello), known.is_none()), hello_ok))
 }
 
 fn malformed(detail: &str) -> Failure {

@@ -124,9 +124,9 @@ fn write_at_once(set: &ReplicaSet) -> Outcome {
             let insert = rawdoc! { "insert": "step-down", "documents": [{ "test": 1 }] };
             let written = async {
                 loop {
-                    let outcome = client.run_command("step-down", &insert).await;
                     let view = client.view();
                     let is_new = view.primary().is_some_and(|it| it.address.to_string() != old);
+                    let outcome = client.run_command("step-down", &insert).await;
                     match outcome {
                         Ok(_) if is_new => break,
                         // The election is not over yet.

@@ -385,7 +385,7 @@ impl<'de> Deserializer<'de> for Word {
     }
 }
 
-/// A text that nobody sees: where one is made, bson reads the document, and makes its own.
+/// The text is in no result: making it leaves the document to bson, whose error has its own.
 impl Display for Uncommon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(()) = left();

@@ -125,7 +125,7 @@ pub enum ArgumentError {
 
 /// A reply without what the command promises.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server's reply to {command} has no {field}")]
+#[error("the server's reply to {command} has no {field} that can be read")]
 #[non_exhaustive]
 pub struct ReplyError {
     /// The command's name.

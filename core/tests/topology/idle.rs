@@ -80,5 +80,6 @@ fn a_monitored_server_costs_about_four_kib() {
     // A set has at most 50 members; what each says of all others is part of its cost.
     let per_server = (bytes(50) - bytes(3)) / 47;
     println!("{per_server} bytes for each monitored server");
+    // 4,192 were seen, with pointers of 64 bits.
     assert!((500..4200).contains(&per_server), "{per_server} bytes");
 }

@@ -760,7 +760,9 @@ mod tests {
             for name in COUNTS.into_iter().filter(|name| *name != missing) {
                 reply.append(name, 0);
             }
-            let expected = format!("the server's reply to bulkWrite has no {}", missing.as_str());
+            let missing = missing.as_str();
+            let expected =
+                format!("the server's reply to bulkWrite has no {missing} that can be read");
             assert_eq!(answered(reply), expected);
         }
         for (missing, result) in [
@@ -772,7 +774,9 @@ mod tests {
         ] {
             let reply = summary(0, rawdoc! { "nErrors": 1 }, vec![result]);
             let error = answered((*reply).to_owned());
-            assert_eq!(error, format!("the server's reply to bulkWrite has no {missing}"));
+            let expected =
+                format!("the server's reply to bulkWrite has no {missing} that can be read");
+            assert_eq!(error, expected);
         }
     }
 

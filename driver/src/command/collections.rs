@@ -388,14 +388,12 @@ mod tests {
     use sdam_core::config::ReadConcern;
     use sdam_core::wire::ReplyDocument;
 
-    use super::super::indexes::ListIndexes;
-    use super::super::run::{Listing, name};
     use super::super::testing::{NEW, majority, scope, written, written_in};
-    use super::super::{Operation, Progress, Route};
+    use super::super::{Operation, Route};
     use super::{
         CreateCollection, DropCollection, ListCollections, ModifyCollection, RenameCollection,
     };
-    use crate::error::{ArgumentError, Error, WriteError};
+    use crate::error::{ArgumentError, Error};
 
     /// Enumerate Collections: the form of the command, on the primary, and repeated.
     #[test]
@@ -423,43 +421,6 @@ mod tests {
         assert!(has(ListCollections::new().filter(doc! { "name": "a" })));
         assert!(!has(ListCollections::new().filter(doc! { "name": "a", "type": "view" })));
         assert!(!has(ListCollections::new().names().filter(doc! { "options.capped": true })));
-    }
-
-    /// A collection that is not there has no indexes; a cursor that is lost is an error.
-    #[test]
-    fn a_listing_ends_with_an_error_of_a_later_batch() {
-        let not_found = || Error::Write(WriteError::of(&rawdoc! { "code": 26 }).into());
-        let mut listing = Listing::new(ListIndexes::new(), name);
-        written(&mut listing, NEW);
-        assert_eq!(listing.failed(not_found()).unwrap(), Progress::Done(Vec::new()));
-        let mut listing = Listing::new(ListIndexes::new(), name);
-        written(&mut listing, NEW);
-        let cursor = rawdoc! { "id": 7_i64, "ns": "app.things", "firstBatch": [] };
-        let first = ReplyDocument::from(rawdoc! { "ok": 1, "cursor": cursor });
-        assert_eq!(listing.reply(&scope(), &first).unwrap(), Progress::Next);
-        assert_eq!(listing.failed(not_found()).unwrap_err().code(), Some(26));
-    }
-
-    #[test]
-    fn a_listing_reads_all_batches() {
-        let mut listing = Listing::new(ListCollections::new().comment("why").names(), name);
-        written(&mut listing, NEW);
-        let batch = |field: &bson::raw::CStr, id: i64, name: &str| {
-            let mut cursor = rawdoc! { "id": id, "ns": "app.$cmd.listCollections" };
-            cursor.append(field, bson::RawArrayBuf::from_iter([rawdoc! { "name": name }]));
-            ReplyDocument::from(rawdoc! { "ok": 1, "cursor": cursor })
-        };
-        let first = batch(bson::raw::cstr!("firstBatch"), 7, "a");
-        assert_eq!(listing.reply(&scope(), &first).unwrap(), Progress::Next);
-        assert!(listing.continues_cursor() && !listing.is_retryable());
-        let command = listing.command(&scope(), &NEW).unwrap();
-        assert!(!command.retryable);
-        // No comment: the option is about listCollections alone.
-        let expected = rawdoc! { "getMore": 7_i64, "collection": "$cmd.listCollections" };
-        assert_eq!(command.body, expected);
-        let last = batch(bson::raw::cstr!("nextBatch"), 0, "b");
-        let names = vec!["a".to_owned(), "b".to_owned()];
-        assert_eq!(listing.reply(&scope(), &last).unwrap(), Progress::Done(names));
     }
 
     #[test]

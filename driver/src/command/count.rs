@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(counting.reply(&scope(), &nothing).unwrap(), Progress::Done(0));
         let uncounted = reply(RawArrayBuf::from_iter([rawdoc! { "_id": 1 }]));
         let error = counting.reply(&scope(), &uncounted).unwrap_err();
-        assert_eq!(error.to_string(), "the server's reply to aggregate has no n");
+        assert_eq!(error.to_string(), "the server's reply to aggregate has no n that can be read");
     }
 
     /// CRUD, "estimatedDocumentCount": the command count, with no query.

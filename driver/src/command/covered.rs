@@ -17,13 +17,11 @@ use super::find::{FindOne, OpenFind};
 use super::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use super::indexes::{CreateIndexes, DropIndexes, ListIndexes};
 use super::insert::{InsertMany, InsertOne};
-use super::run::{Listing, RunCommand, RunCursorCommand};
+use super::run::{RunCommand, RunCursorCommand};
 use super::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, UpdateSearchIndex,
 };
 use super::update::Updating;
-use crate::command::Operation;
-use crate::cursor::CursorState;
 
 /// An operation that traces tell of.
 pub trait Covered {
@@ -89,11 +87,5 @@ impl Covered for CreateCollection {
 
     fn covered_collection(&self) -> Option<&str> {
         Some(self.name())
-    }
-}
-
-impl<O: Operation<Output = CursorState>, T> Covered for Listing<O, T> {
-    fn covered_name(&self) -> &'static str {
-        self.opening().covered_name()
     }
 }

@@ -10,7 +10,7 @@ use sdam_core::wire::ReplyDocument;
 use super::aggregate::first_key;
 use super::fields::{Value, document, get};
 use super::{Command, Facts, Operation, Progress, Route, Scope};
-use crate::cursor::{CursorState, CursorStep, Settings, TimeoutMode, Timing};
+use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
 use crate::error::Error;
 use crate::value::IntoDocument;
 
@@ -205,100 +205,6 @@ impl Operation for RunCursorCommand {
     fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
         let settings = std::mem::take(&mut self.settings);
         Ok(Progress::Done(CursorState::open("runCursorCommand", reply, settings)?))
-    }
-}
-
-/// An operation that lists what there is: it opens a cursor and reads all of it.
-///
-/// `O` opens the cursor, and `read` takes what is wanted of each document.
-#[derive(Debug)]
-pub struct Listing<O, T> {
-    open: O,
-    read: fn(&bson::RawDocument) -> Option<T>,
-    cursor: Option<CursorState>,
-    found: Vec<T>,
-}
-
-impl<O: Operation<Output = CursorState>, T> Listing<O, T> {
-    /// Returns what opens the cursor.
-    pub(super) const fn opening(&self) -> &O {
-        &self.open
-    }
-
-    /// Reads every document that a cursor has.
-    pub const fn new(open: O, read: fn(&bson::RawDocument) -> Option<T>) -> Self {
-        Self { open, read, cursor: None, found: Vec::new() }
-    }
-}
-
-impl<O: Operation<Output = CursorState>, T> Operation for Listing<O, T> {
-    type Output = Vec<T>;
-
-    fn name(&self) -> Cow<'static, str> {
-        match self.cursor {
-            Some(_) => "getMore".into(),
-            None => self.open.name(),
-        }
-    }
-
-    fn kind(&self) -> OperationKind {
-        self.open.kind()
-    }
-
-    fn is_retryable(&self) -> bool {
-        !self.continues_cursor() && self.open.is_retryable()
-    }
-
-    fn continues_cursor(&self) -> bool {
-        self.cursor.is_some()
-    }
-
-    fn route(&self) -> Route {
-        self.open.route()
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let Some(cursor) = &mut self.cursor else { return self.open.command(scope, facts) };
-        let Ok(CursorStep::GetMore(database, body)) = cursor.step() else {
-            unreachable!("the documents of the batch are read when it comes")
-        };
-        let scope = Scope { database, ..scope.clone() };
-        Ok(Command::run(&scope, body))
-    }
-
-    fn reply(
-        &mut self,
-        scope: &Scope,
-        reply: &ReplyDocument,
-    ) -> Result<Progress<Self::Output>, Error> {
-        match &mut self.cursor {
-            Some(cursor) => cursor.more(reply)?,
-            None => match self.open.reply(scope, reply)? {
-                Progress::Done(cursor) => self.cursor = Some(cursor),
-                Progress::Next => return Ok(Progress::Next),
-            },
-        }
-        let cursor = self.cursor.as_mut().expect("it was opened just now");
-        loop {
-            match cursor.step()? {
-                CursorStep::Document(document) => self.found.extend((self.read)(document)),
-                CursorStep::GetMore(..) => return Ok(Progress::Next),
-                CursorStep::Exhausted => {
-                    return Ok(Progress::Done(std::mem::take(&mut self.found)));
-                }
-            }
-        }
-    }
-
-    fn failed(&mut self, error: Error) -> Result<Progress<Self::Output>, Error> {
-        if self.cursor.is_some() {
-            return Err(error);
-        }
-        // What opens the cursor may take an error for an empty one.
-        Ok(match self.open.failed(error)? {
-            Progress::Done(_) => Progress::Done(Vec::new()),
-            Progress::Next => Progress::Next,
-        })
     }
 }
 

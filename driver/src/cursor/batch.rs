@@ -114,7 +114,10 @@ mod tests {
             rawdoc! { "cursor": { "firstBatch": {} } },
         ] {
             let error = batch(reply).unwrap_err();
-            assert_eq!(error.to_string(), "the server's reply to find has no firstBatch");
+            assert_eq!(
+                error.to_string(),
+                "the server's reply to find has no firstBatch that can be read"
+            );
         }
     }
 
@@ -123,7 +126,10 @@ mod tests {
         let mut batch = batch(rawdoc! { "cursor": { "firstBatch": [{}, 1, {}] } }).unwrap();
         assert!(batch.next_document().unwrap().is_some());
         let error = batch.next_document().unwrap_err();
-        assert_eq!(error.to_string(), "the server's reply to find has no firstBatch");
+        assert_eq!(
+            error.to_string(),
+            "the server's reply to find has no firstBatch that can be read"
+        );
         assert!(batch.is_empty() && batch.next_document() == Ok(None));
     }
 

@@ -8,8 +8,7 @@ use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::wire::ReplyDocument;
 
 use super::batch::Batch;
-use crate::error::{Error, ReplyError, number};
-use crate::reply::document::read_as;
+use crate::error::{ReplyError, number};
 use crate::value::whole_millis;
 
 /// The options that every getMore of a cursor has.
@@ -41,6 +40,8 @@ pub struct CursorState {
     settings: Settings,
     /// The number of documents that were handed out.
     returned: i64,
+    /// True once a batch could not be read to its end.
+    is_broken: bool,
     post_batch_resume_token: Option<RawDocumentBuf>,
 }
 
@@ -76,6 +77,7 @@ impl CursorState {
             batch,
             settings,
             returned: 0,
+            is_broken: false,
             post_batch_resume_token: None,
         };
         state.read(command, reply)?;
@@ -143,16 +145,16 @@ impl CursorState {
 
     /// Returns whether there are documents that have come and were not handed out.
     pub fn has_documents(&self) -> bool {
-        !self.is_over_limit() && !self.batch.is_empty()
+        !self.is_over() && !self.batch.is_empty()
     }
 
     /// Returns what is to be done for the next document.
     ///
     /// # Errors
     ///
-    /// Fails if what is next in the batch is no document.
+    /// Fails if what is next in the batch is no document; there is nothing further then.
     pub fn step(&mut self) -> Result<CursorStep<'_>, ReplyError> {
-        if self.is_over_limit() {
+        if self.is_over() {
             return Ok(CursorStep::Exhausted);
         }
         if self.batch.is_empty() {
@@ -161,12 +163,16 @@ impl CursorState {
                 None => CursorStep::Exhausted,
             });
         }
-        self.returned += 1;
-        Ok(self.batch.next_document()?.map_or(CursorStep::Exhausted, CursorStep::Document))
+        let next = self.batch.next_document();
+        match next {
+            Ok(_) => self.returned += 1,
+            Err(_) => self.is_broken = true,
+        }
+        Ok(next?.map_or(CursorStep::Exhausted, CursorStep::Document))
     }
 
-    fn is_over_limit(&self) -> bool {
-        self.settings.limit != 0 && self.returned >= self.settings.limit
+    fn is_over(&self) -> bool {
+        self.is_broken || self.settings.limit != 0 && self.returned >= self.settings.limit
     }
 
     /// Returns whether an empty batch is no end, as with tailable cursors.
@@ -221,15 +227,6 @@ impl CursorState {
     /// Takes the cursor for closed: the server no longer knows it, or nobody can reach it.
     pub const fn forget(&mut self) {
         self.id = 0;
-    }
-
-    /// Reads the next document as a type of the application's.
-    ///
-    /// # Errors
-    ///
-    /// Fails if it is of another type.
-    pub fn read_as<T: serde::de::DeserializeOwned>(document: &RawDocument) -> Result<T, Error> {
-        read_as(document)
     }
 }
 
@@ -348,5 +345,20 @@ mod tests {
         get_more(&mut state);
         state.more(&next(0, [])).unwrap();
         assert!(matches!(state.step(), Ok(CursorStep::Exhausted)));
+    }
+
+    /// What is no document counts neither as one nor as the end of a batch.
+    #[test]
+    fn nothing_follows_a_batch_that_cannot_be_read() {
+        let batch = rawdoc! { "id": 7_i64, "ns": "app.a", "firstBatch": [{ "_id": 1 }, 1, {}] };
+        let settings = Settings { limit: 3, ..Settings::default() };
+        let mut state = open(rawdoc! { "ok": 1, "cursor": batch }, settings);
+        assert_eq!(document(&mut state), 1);
+        state.step().unwrap_err();
+        assert!(!state.has_documents());
+        for _ in 0..2 {
+            assert!(matches!(state.step(), Ok(CursorStep::Exhausted)));
+        }
+        assert!(state.kill().is_some() && state.kill().is_none());
     }
 }

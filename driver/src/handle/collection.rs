@@ -10,7 +10,7 @@ use sdam_host::Runtime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::cursor::Cursor;
+use super::cursor::{self, Cursor};
 use super::perform::Handle;
 use super::session::ClientSession;
 use crate::command::aggregate::Aggregate;
@@ -24,7 +24,6 @@ use crate::command::find::{Find, FindOne, OpenFind};
 use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use crate::command::indexes::{CreateIndexes, DropIndexes, ListIndexes};
 use crate::command::insert::{InsertMany, InsertOne};
-use crate::command::run::{Listing, name};
 use crate::command::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, UpdateSearchIndex,
 };
@@ -307,7 +306,7 @@ impl<R: Runtime, T> Collection<R, T> {
     ///
     /// Fails if no server answers in time, or with an error.
     pub async fn list_index_names(&self, list: ListIndexes) -> Result<Vec<String>, Error> {
-        self.run(Listing::new(list, name)).await
+        cursor::names(&self.handle, &self.scope(), list).await
     }
 
     /// Creates indexes for searches, and returns their names.

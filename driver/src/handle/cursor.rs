@@ -50,6 +50,22 @@ pub struct Cursor<R: Runtime, T> {
     of: PhantomData<fn() -> T>,
 }
 
+/// The part of a document that a list of names is made of.
+#[derive(serde::Deserialize)]
+struct Named {
+    name: Option<String>,
+}
+
+/// Opens a cursor, and returns the names of all its documents.
+pub(super) async fn names<R: Runtime>(
+    handle: &Handle<R>,
+    scope: &Scope,
+    operation: impl Operation<Output = CursorState> + Send,
+) -> Result<Vec<String>, Error> {
+    let cursor = Cursor::<R, Named>::open(handle, scope, operation).await?;
+    Ok(cursor.collect().await?.into_iter().filter_map(|named| named.name).collect())
+}
+
 type Fetched<R> = (Origin<R>, Result<ReplyDocument, Error>);
 type Fetching<R> = Pin<Box<dyn Future<Output = Fetched<R>> + Send>>;
 
@@ -162,9 +178,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                     let is_pinned = self.origin.as_ref().is_some_and(Origin::is_pinned);
                     if is_gone(&error, is_pinned) {
                         self.state.forget();
-                    } else if is_lost(&error)
-                        && let Some(other) = self.origin.as_ref().and_then(Origin::other)
-                    {
+                    } else if let Some(other) = self.origin.as_ref().and_then(Origin::other) {
+                        // A stream has ended with its error, whatever that is.
                         self.origin = Some(other);
                     }
                     self.has_failed = true;

@@ -9,13 +9,13 @@ use sdam_host::Runtime;
 use serde::de::DeserializeOwned;
 
 use super::collection::Collection;
-use super::cursor::Cursor;
+use super::cursor::{self, Cursor};
 use super::perform::Handle;
 use super::session::ClientSession;
 use crate::command::aggregate::Aggregate;
 use crate::command::collections::{CreateCollection, ListCollections};
 use crate::command::databases::DropDatabase;
-use crate::command::run::{Listing, RunCommand, RunCursorCommand, name};
+use crate::command::run::{RunCommand, RunCursorCommand};
 use crate::error::Error;
 use crate::reply::document::read_as;
 
@@ -130,7 +130,7 @@ impl<R: Runtime> Database<R> {
     ///
     /// Fails if no server answers in time, or with an error.
     pub async fn list_collection_names(&self, list: ListCollections) -> Result<Vec<String>, Error> {
-        self.handle.run(&self.scope(), Listing::new(list.names(), name)).await
+        cursor::names(&self.handle, &self.scope(), list.names()).await
     }
 
     /// Creates a collection, or a view; writing to a collection creates it, too.

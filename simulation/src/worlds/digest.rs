@@ -14,10 +14,10 @@ fn is_ignored(field: &str, streaming: bool) -> bool {
         "asked_at" | "at" | "count" | "error" | "failing" | "since" | "started" => true,
         // Round trip times.
         "round_trip" | "roundTripTimeMS" | "minRoundTripTimeMS" => true,
-        // The numbers of links, requests and replies.
-        "number" | "request_id" | "response_to" => true,
+        // The numbers of links, requests and replies, and the last ones.
+        "number" | "request_id" | "response_to" | "last" => true,
         // Whose monitor it is, which is known; and what replies only have in common with others.
-        "identity" | "last" => true,
+        "identity" | "known" => true,
         // What a server said of itself and of others counts when it is heard.
         "hosts" | "passives" | "arbiters" | "tags" | "me" | "setName" | "primary" => true,
         "electionId" | "setVersion" | "minWireVersion" | "maxWireVersion" | "iscryptd" => true,

@@ -11,7 +11,9 @@ use sdam_cluster::Input;
 use sdam_core::command::CommandEvent;
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::EventKind;
-use sdam_driver::{Cursor, CursorType, Error, Find};
+use sdam_driver::{
+    CreateCollection, Cursor, CursorType, Error, Find, ListCollections, ListIndexes, TimeoutMode,
+};
 use sdam_host::ErrorKind;
 use sdam_simulation::virtual_time::Runtime;
 
@@ -79,6 +81,32 @@ fn a_cursor_whose_connection_is_lost_is_closed_when_its_server_is_known_again() 
         fixture.run(async {});
         assert_eq!(closed(&fixture), [[id]], "{asks}");
     }
+}
+
+/// The same of a cursor that only a list of names is read from.
+#[test]
+fn a_listing_that_fails_closes_its_cursor() {
+    let mut fixture = filled("");
+    let database = fixture.client.database("app");
+    let things = fixture.things();
+    fixture.run(async move {
+        database.create_collection(CreateCollection::new("others")).await.unwrap();
+        things.create_index(doc! { "a": 1 }).await.unwrap();
+    });
+    let refused = doc! { "failCommands": ["getMore"], "errorCode": 96 };
+    fixture.fail(fixture.primary(), doc! { "times": 2 }, refused);
+    let (things, database) = (fixture.things(), fixture.client.database("app"));
+    let (codes, _) = fixture.run(async move {
+        let collections = ListCollections::new().batch_size(1);
+        let collections = database.list_collection_names(collections).await.unwrap_err();
+        let indexes = ListIndexes::new().batch_size(1);
+        let indexes = things.list_index_names(indexes).await.unwrap_err();
+        [collections.code(), indexes.code()]
+    });
+    assert_eq!(codes, [Some(96); 2]);
+    fixture.simulation.run_for(Duration::from_secs(5));
+    fixture.run(async {});
+    assert_eq!(closed(&fixture).concat().len(), 2);
 }
 
 /// A server that is checked anew is waited for, as by an operation that selects one: what goes on
@@ -230,23 +258,37 @@ fn a_cursor_that_is_given_up_while_a_batch_is_to_come_is_closed_over_another_con
 }
 
 /// "if the cursor id is nonzero a KillCursors operation MUST be attempted": servers before 4.4 keep
-/// a cursor whose connection is lost.
+/// a cursor whose connection is lost, or is closed because a batch was late.
 #[test]
-fn a_cursor_whose_stream_is_lost_is_closed_when_its_server_is_known_again() {
-    let mut fixture = filled("");
+fn a_cursor_whose_stream_fails_is_closed_over_another_connection() {
     let lost = doc! { "failCommands": ["getMore"], "closeConnection": true };
-    fixture.fail(fixture.primary(), doc! { "times": 1 }, lost);
-    let things = fixture.things();
-    let (id, _) = fixture.run(async move {
-        let mut cursor = things.find(exhaust()).await.unwrap();
-        cursor.next().await.unwrap().unwrap();
-        cursor.next().await.unwrap().unwrap();
-        cursor.next().await.unwrap().unwrap_err();
-        cursor.id()
-    });
-    fixture.simulation.run_for(Duration::from_secs(5));
-    fixture.run(async {});
-    assert_eq!(closed(&fixture), [[id]]);
+    let late = doc! { "failCommands": ["getMore"], "blockConnection": true, "blockTimeMS": 2000 };
+    for (failure, kind) in [(lost, ErrorKind::Network), (late, ErrorKind::Timeout)] {
+        for given_up in ["dropped", "closed", "collected"] {
+            let mut fixture = filled("timeoutMS=1000");
+            fixture.fail(fixture.primary(), doc! { "times": 1 }, failure.clone());
+            let things = fixture.things();
+            let (error, _) = fixture.run(async move {
+                let find = exhaust().timeout_mode(TimeoutMode::Iteration);
+                let mut cursor = things.find(find).await.unwrap();
+                cursor.next().await.unwrap().unwrap();
+                cursor.next().await.unwrap().unwrap();
+                if given_up == "collected" {
+                    return cursor.collect().await.unwrap_err();
+                }
+                let error = cursor.next().await.unwrap().unwrap_err();
+                match given_up {
+                    "closed" => cursor.close().await,
+                    _ => drop(cursor),
+                }
+                error
+            });
+            assert_eq!(error.as_client().unwrap().kind(), kind, "{error}");
+            fixture.simulation.run_for(Duration::from_secs(5));
+            fixture.run(async {});
+            assert_eq!(closed(&fixture).concat().len(), 1, "{kind:?}, {given_up}");
+        }
+    }
 }
 
 /// A stream that is late is given up as any other exchange.

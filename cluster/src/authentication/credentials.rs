@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
+use pbkdf2::{Algorithm, Params};
 use sdam_core::rng::Rng;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -51,7 +52,10 @@ impl ScramMechanism {
             }
             Self::Sha256 => {
                 let prepared = stringprep::saslprep(password).expect("validate_users() has tried");
-                pbkdf2::pbkdf2_hmac::<Sha256>(prepared.as_bytes(), salt, iterations, &mut salted);
+                // It is compiled with that crate, and optimised in the dev profile as well.
+                let rounds = Params::new(iterations).expect("validate_users() has seen to it");
+                let (password, sha_256) = (prepared.as_bytes(), Algorithm::Pbkdf2Sha256);
+                pbkdf2::pbkdf2_hmac_with_params(password, salt, sha_256, rounds, &mut salted);
             }
         }
         salted

@@ -381,6 +381,10 @@ impl Operation for ClientBulkWrite {
         self.cursor.is_some()
     }
 
+    fn closes_cursor(&self) -> bool {
+        self.cursor.is_some() && self.cause.is_some()
+    }
+
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
         if let Some(cursor) = &mut self.cursor {
             let (database, body) = match (&self.cause, cursor.step()) {

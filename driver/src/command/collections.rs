@@ -389,10 +389,11 @@ mod tests {
     use sdam_core::wire::ReplyDocument;
 
     use super::super::testing::{NEW, majority, scope, written, written_in};
-    use super::super::{Operation, Route};
+    use super::super::{Operation, Progress, Route};
     use super::{
         CreateCollection, DropCollection, ListCollections, ModifyCollection, RenameCollection,
     };
+    use crate::cursor::CursorStep;
     use crate::error::{ArgumentError, Error};
 
     /// Enumerate Collections: the form of the command, on the primary, and repeated.
@@ -421,6 +422,19 @@ mod tests {
         assert!(has(ListCollections::new().filter(doc! { "name": "a" })));
         assert!(!has(ListCollections::new().filter(doc! { "name": "a", "type": "view" })));
         assert!(!has(ListCollections::new().names().filter(doc! { "options.capped": true })));
+    }
+
+    /// "drivers MUST NOT attach the comment to subsequent getMore commands".
+    #[test]
+    fn batches_of_collections_have_no_comment() {
+        let mut list = ListCollections::new().comment("why").names();
+        written(&mut list, NEW);
+        let cursor = rawdoc! { "id": 7_i64, "ns": "app.$cmd.listCollections", "firstBatch": [] };
+        let reply = ReplyDocument::from(rawdoc! { "ok": 1, "cursor": cursor });
+        let Ok(Progress::Done(mut cursor)) = list.reply(&scope(), &reply) else { panic!("none") };
+        let expected = rawdoc! { "getMore": 7_i64, "collection": "$cmd.listCollections" };
+        let step = cursor.step().unwrap();
+        assert!(matches!(&step, CursorStep::GetMore(_, body) if *body == expected), "{step:?}");
     }
 
     #[test]

@@ -358,6 +358,8 @@ mod tests {
     use super::super::testing::{NEW, OLD, majority, scope, written, written_in};
     use super::super::{Operation, Progress};
     use super::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
+    use crate::cursor::CursorStep;
+    use crate::error::{Error, WriteError};
 
     /// Index Management, "Index Name Generation".
     #[test]
@@ -425,5 +427,17 @@ mod tests {
         };
         assert_eq!(written(&mut list, NEW).body, expected);
         assert!(list.command(&scope(), &NEW).unwrap().retryable);
+    }
+
+    /// Index Management, "listIndexes": code 26 is an empty list.
+    #[test]
+    fn a_collection_that_is_not_there_has_no_indexes() {
+        let failed = |code: i32| {
+            let error = WriteError::of(&rawdoc! { "code": code });
+            ListIndexes::new().failed(Error::Write(error.into()))
+        };
+        let Ok(Progress::Done(mut cursor)) = failed(26) else { panic!("an error") };
+        assert!(matches!(cursor.step(), Ok(CursorStep::Exhausted)));
+        assert_eq!(failed(13).unwrap_err().code(), Some(13));
     }
 }

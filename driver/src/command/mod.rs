@@ -69,6 +69,12 @@ pub trait Operation: Covered {
         false
     }
 
+    /// Returns whether the next command only closes a cursor, for which time begins anew (CSOT,
+    /// "Cursors").
+    fn closes_cursor(&self) -> bool {
+        false
+    }
+
     /// Returns the time that the cursor has which the operation opens.
     fn timing(&self) -> Timing {
         Timing::default()

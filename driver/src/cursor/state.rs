@@ -347,12 +347,11 @@ mod tests {
         assert!(matches!(state.step(), Ok(CursorStep::Exhausted)));
     }
 
-    /// What is no document counts neither as one nor as the end of a batch.
+    /// Neither what is left of the batch, nor the next one.
     #[test]
     fn nothing_follows_a_batch_that_cannot_be_read() {
         let batch = rawdoc! { "id": 7_i64, "ns": "app.a", "firstBatch": [{ "_id": 1 }, 1, {}] };
-        let settings = Settings { limit: 3, ..Settings::default() };
-        let mut state = open(rawdoc! { "ok": 1, "cursor": batch }, settings);
+        let mut state = open(rawdoc! { "ok": 1, "cursor": batch }, Settings::default());
         assert_eq!(document(&mut state), 1);
         state.step().unwrap_err();
         assert!(!state.has_documents());

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use bson::RawDocumentBuf;
 use futures_core::Stream;
-use sdam_core::operation::{MaxTime, Timeout};
+use sdam_core::operation::{CommandError, MaxTime, Timeout};
 use sdam_core::wire::ReplyDocument;
 use sdam_host::{ErrorKind, Runtime};
 use serde::de::DeserializeOwned;
 
 use super::perform::{Dropped, Handle, Limits, Opened, Origin};
 use super::session::ClientSession;
+use crate::command::run::name;
 use crate::command::{Operation, Scope};
 use crate::cursor::{CursorState, CursorStep, TimeoutMode, Timing};
 use crate::error::Error;
@@ -50,20 +51,14 @@ pub struct Cursor<R: Runtime, T> {
     of: PhantomData<fn() -> T>,
 }
 
-/// The part of a document that a list of names is made of.
-#[derive(serde::Deserialize)]
-struct Named {
-    name: Option<String>,
-}
-
-/// Opens a cursor, and returns the names of all its documents.
+/// Opens a cursor, and returns the names of all its documents that have one.
 pub(super) async fn names<R: Runtime>(
     handle: &Handle<R>,
     scope: &Scope,
     operation: impl Operation<Output = CursorState> + Send,
 ) -> Result<Vec<String>, Error> {
-    let cursor = Cursor::<R, Named>::open(handle, scope, operation).await?;
-    Ok(cursor.collect().await?.into_iter().filter_map(|named| named.name).collect())
+    let cursor = Cursor::<R, RawDocumentBuf>::open(handle, scope, operation).await?;
+    Ok(cursor.collect().await?.iter().filter_map(|document| name(document)).collect())
 }
 
 type Fetched<R> = (Origin<R>, Result<ReplyDocument, Error>);
@@ -131,8 +126,9 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     ///
     /// # Errors
     ///
-    /// Fails with the first error of [`next`](Self::next); the cursor is closed at its server then,
-    /// as [`close`](Self::close) does, or if the connection was lost, as dropping it does.
+    /// Fails with the first error of [`next`](Self::next). The cursor is closed at its server then:
+    /// as [`close`](Self::close) does if that server has answered, and as dropping it does if it is
+    /// late, out of reach, or has changed its state.
     pub async fn collect(mut self) -> Result<Vec<T>, Error> {
         let mut documents = Vec::new();
         loop {
@@ -140,8 +136,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
             match std::future::poll_fn(|cx| self.poll_once(cx, false)).await {
                 Some(Ok(document)) => documents.push(document),
                 Some(Err(error)) => {
-                    // Of a server that may be gone, nothing is waited for.
-                    if !is_lost(&error)
+                    if is_at_hand(&error)
                         && let Some(open) = self.take_open()
                     {
                         let client = &self.handle.client;
@@ -178,6 +173,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                     let is_pinned = self.origin.as_ref().is_some_and(Origin::is_pinned);
                     if is_gone(&error, is_pinned) {
                         self.state.forget();
+                        self.release_if_closed();
                     } else if let Some(other) = self.origin.as_ref().and_then(Origin::other) {
                         // A stream has ended with its error, whatever that is.
                         self.origin = Some(other);
@@ -226,6 +222,16 @@ fn is_gone(error: &Error, is_pinned: bool) -> bool {
     /// CursorNotFound, QueryPlanKilled, CursorKilled.
     const CLOSED: [i32; 3] = [43, 175, 237];
     error.code().is_some_and(|code| CLOSED.contains(&code)) || is_pinned && is_lost(error)
+}
+
+/// Returns whether the server is there and can be asked at once, as far as an error tells.
+fn is_at_hand(error: &Error) -> bool {
+    use ErrorKind::{Protocol, Timeout};
+    let is_unusable = |error: &sdam_host::Error| {
+        let changes = error.reply().and_then(CommandError::state_change);
+        matches!(error.kind(), Timeout | Protocol) || changes.is_some()
+    };
+    !is_lost(error) && !error.as_client().is_some_and(is_unusable)
 }
 
 /// Returns whether the connection is lost, or none is to be had.

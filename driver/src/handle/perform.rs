@@ -74,7 +74,7 @@ pub(crate) struct Dropped<R: Runtime> {
     pub(crate) kill: RawDocumentBuf,
 }
 
-/// The limits of a command that goes on with a cursor.
+/// The limits of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) timeout: Timeout,
@@ -207,7 +207,8 @@ impl<R: Runtime> Handle<R> {
         if !operation.continues_cursor() {
             *origin = None;
         }
-        let (name, options) = (operation.name(), options(operation));
+        let limits = self.limits(operation, whole.timeout);
+        let (name, options) = (operation.name(), options(operation, limits));
         let criteria = Arc::new(self.criteria(operation));
         let target = match origin {
             Some(origin) => origin.target(),
@@ -229,7 +230,7 @@ impl<R: Runtime> Handle<R> {
         };
         let request = Request::new(Message::to_write(name, write), &options, target)
             .with_session(Some(&mut whole.session))
-            .with_timeout(whole.timeout)
+            .with_timeout(limits.timeout)
             .with_span(Some(whole.span))
             .with_counted(false);
         let answer = self.client.operate_and_keep(request).await;
@@ -247,6 +248,18 @@ impl<R: Runtime> Handle<R> {
                 Err(Unanswered::Failed(error.into()))
             }
         }
+    }
+
+    /// Returns the limits of the next command of an operation that has this time.
+    fn limits(&self, operation: &impl Operation, timeout: Timeout) -> Limits {
+        if operation.closes_cursor() {
+            return Limits::of_kill(&self.client, self.concerns.timeout);
+        }
+        let max_time = match operation.continues_cursor() {
+            true => MaxTime::Never,
+            false => operation.timing().of_first(),
+        };
+        Limits { timeout, max_time }
     }
 
     /// Sends the next command of a cursor to where it was opened.
@@ -387,18 +400,17 @@ impl Limits {
 
 /// Returns the rules by which the next command of an operation is sent, as far as they are known
 /// before it is written.
-fn options(operation: &impl Operation) -> OperationOptions {
+fn options(operation: &impl Operation, limits: Limits) -> OperationOptions {
     let options = match operation.kind() {
         OperationKind::Write => OperationOptions::write(),
         OperationKind::Command => OperationOptions::command(),
         _ => OperationOptions::read(),
     };
-    match operation.continues_cursor() {
+    let options = match operation.continues_cursor() {
         true => OperationOptions::continuing(),
-        false => options
-            .with_retryable(operation.is_retryable())
-            .with_max_time(operation.timing().of_first()),
-    }
+        false => options.with_retryable(operation.is_retryable()),
+    };
+    options.with_max_time(limits.max_time)
 }
 
 /// Hands a command over, with the rules by which it is sent.

@@ -12,7 +12,8 @@ use sdam_core::command::CommandEvent;
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::EventKind;
 use sdam_driver::{
-    CreateCollection, Cursor, CursorType, Error, Find, ListCollections, ListIndexes, TimeoutMode,
+    ClientBulkWrite, Cursor, CursorType, Error, Find, ListIndexes, TimeoutMode, UpdateModel,
+    WriteModel,
 };
 use sdam_host::ErrorKind;
 use sdam_simulation::virtual_time::Runtime;
@@ -57,6 +58,21 @@ fn closed(fixture: &Fixture) -> Vec<Vec<i64>> {
     replies.collect()
 }
 
+/// The ways in which a getMore fails, and their kinds of error: it is refused, its connection is
+/// lost, or its reply comes too late for a `timeoutMS` of a second.
+fn failures() -> [(Document, ErrorKind); 3] {
+    let of = |how: Document| {
+        let mut failure = doc! { "failCommands": ["getMore"] };
+        failure.extend(how);
+        failure
+    };
+    [
+        (of(doc! { "errorCode": 96 }), ErrorKind::Command),
+        (of(doc! { "closeConnection": true }), ErrorKind::Network),
+        (of(doc! { "blockConnection": true, "blockTimeMS": 1500 }), ErrorKind::Timeout),
+    ]
+}
+
 /// "if the cursor id is nonzero a KillCursors operation MUST be attempted" (Run Command, "Resource
 /// Cleanup"): the pool is cleared by the very error, and an attempt that comes before the server
 /// was checked anew would be none.
@@ -83,30 +99,47 @@ fn a_cursor_whose_connection_is_lost_is_closed_when_its_server_is_known_again() 
     }
 }
 
-/// The same of a cursor that only a list of names is read from.
+/// The same of a cursor that only a list of names is read from, whatever its batch fails with:
+/// nobody waits for a server that does not answer.
 #[test]
 fn a_listing_that_fails_closes_its_cursor() {
-    let mut fixture = filled("");
-    let database = fixture.client.database("app");
-    let things = fixture.things();
-    fixture.run(async move {
-        database.create_collection(CreateCollection::new("others")).await.unwrap();
-        things.create_index(doc! { "a": 1 }).await.unwrap();
-    });
-    let refused = doc! { "failCommands": ["getMore"], "errorCode": 96 };
-    fixture.fail(fixture.primary(), doc! { "times": 2 }, refused);
-    let (things, database) = (fixture.things(), fixture.client.database("app"));
-    let (codes, _) = fixture.run(async move {
-        let collections = ListCollections::new().batch_size(1);
-        let collections = database.list_collection_names(collections).await.unwrap_err();
-        let indexes = ListIndexes::new().batch_size(1);
-        let indexes = things.list_index_names(indexes).await.unwrap_err();
-        [collections.code(), indexes.code()]
-    });
-    assert_eq!(codes, [Some(96); 2]);
-    fixture.simulation.run_for(Duration::from_secs(5));
-    fixture.run(async {});
-    assert_eq!(closed(&fixture).concat().len(), 2);
+    for (failure, kind) in failures() {
+        let mut fixture = filled("timeoutMS=1000");
+        let things = fixture.things();
+        fixture.run(async move { things.create_index(doc! { "a": 1 }).await }).0.unwrap();
+        fixture.heard.clear();
+        fixture.fail(fixture.primary(), doc! { "times": 1 }, failure);
+        let things = fixture.things();
+        let list = ListIndexes::new().batch_size(1);
+        let (names, took) = fixture.run(async move { things.list_index_names(list).await });
+        let error = names.unwrap_err();
+        assert_eq!(error.as_client().unwrap().kind(), kind, "{error}");
+        assert!(took <= Duration::from_secs(1), "{kind:?}: {took:?}");
+        fixture.simulation.run_for(Duration::from_secs(5));
+        fixture.run(async {});
+        assert_eq!((closed(&fixture).len(), closed(&fixture).concat().len()), (1, 1), "{kind:?}");
+    }
+}
+
+/// "Bulk Write", "Handling the bulkWrite Server Response": its cursor is closed, for which time
+/// begins anew (CSOT, "Cursors").
+#[test]
+fn a_bulk_whose_results_are_late_closes_its_cursor() {
+    let mut fixture = filled("timeoutMS=1000");
+    let [_, _, (late, _)] = failures();
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
+    let update = |letter: &str| {
+        let id = letter.repeat(8 << 20);
+        let update = UpdateModel::new(doc! { "_id": id }, doc! { "$set": { "x": 1 } });
+        ("app.things", WriteModel::UpdateOne(update.upsert(true)))
+    };
+    let bulk = ClientBulkWrite::new(["a", "b"].map(update)).verbose_results(true);
+    let client = fixture.client.clone();
+    let (done, took) = fixture.run(async move { client.bulk_write(bulk).await });
+    let Err(Error::ClientBulkWrite(error)) = done else { panic!("{done:?}") };
+    assert!(error.cause.as_ref().is_some_and(|cause| cause.is_timeout()), "{error}");
+    assert!(took <= Duration::from_secs(2), "{took:?}");
+    assert_eq!((closed(&fixture).len(), closed(&fixture).concat().len()), (1, 1));
 }
 
 /// A server that is checked anew is waited for, as by an operation that selects one: what goes on
@@ -268,25 +301,28 @@ fn a_cursor_whose_stream_fails_is_closed_over_another_connection() {
             let mut fixture = filled("timeoutMS=1000");
             fixture.fail(fixture.primary(), doc! { "times": 1 }, failure.clone());
             let things = fixture.things();
-            let (error, _) = fixture.run(async move {
+            let ((id, error), _) = fixture.run(async move {
                 let find = exhaust().timeout_mode(TimeoutMode::Iteration);
                 let mut cursor = things.find(find).await.unwrap();
+                let id = cursor.id();
                 cursor.next().await.unwrap().unwrap();
                 cursor.next().await.unwrap().unwrap();
                 if given_up == "collected" {
-                    return cursor.collect().await.unwrap_err();
+                    return (id, cursor.collect().await.unwrap_err());
                 }
                 let error = cursor.next().await.unwrap().unwrap_err();
                 match given_up {
                     "closed" => cursor.close().await,
                     _ => drop(cursor),
                 }
-                error
+                (id, error)
             });
             assert_eq!(error.as_client().unwrap().kind(), kind, "{error}");
             fixture.simulation.run_for(Duration::from_secs(5));
             fixture.run(async {});
-            assert_eq!(closed(&fixture).concat().len(), 1, "{kind:?}, {given_up}");
+            assert_eq!(closed(&fixture), [[id]], "{kind:?}, {given_up}");
+            let others = usize::from(kind != ErrorKind::Command);
+            assert_eq!(connections_closed(&fixture), others, "{kind:?}, {given_up}");
         }
     }
 }

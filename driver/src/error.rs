@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::metrics::{ErrorType, OTHER};
-use sdam_core::operation::MAX_TIME_EXPIRED;
+use sdam_core::operation::{CommandError, MAX_TIME_EXPIRED};
 use sdam_core::session::SessionError;
 use sdam_host::ErrorKind;
 
@@ -294,6 +294,16 @@ impl Error {
             }
             Self::Argument(_) | Self::Serialize(_) | Self::Deserialize(_) | Self::Reply(_) => false,
         }
+    }
+
+    /// Returns whether the server of a cursor can be asked at once to close it, as far as this
+    /// error tells: it has answered in time, and has not changed its state.
+    pub(crate) fn is_of_a_server_at_hand(&self) -> bool {
+        let is_answer = |error: &sdam_host::Error| {
+            let changes = error.reply().and_then(CommandError::state_change);
+            error.kind() == ErrorKind::Command && changes.is_none()
+        };
+        self.as_client().is_none_or(is_answer)
     }
 
     /// Returns the error of the client below, be it the one that ended a bulk write.

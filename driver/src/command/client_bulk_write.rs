@@ -381,8 +381,8 @@ impl Operation for ClientBulkWrite {
         self.cursor.is_some()
     }
 
-    fn closes_cursor(&self) -> bool {
-        self.cursor.is_some() && self.cause.is_some()
+    fn take_cursor(&mut self) -> Option<CursorState> {
+        self.cursor.take()
     }
 
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
@@ -428,13 +428,13 @@ impl Operation for ClientBulkWrite {
     }
 
     /// "Encountering a top-level error MUST halt execution of a bulk write"; the cursor of results
-    /// is killed after that.
+    /// is killed after that. A server that is late or out of reach is not waited for.
     fn failed(&mut self, error: Error) -> Result<Progress<Self::Output>, Error> {
         if let Some(cause) = self.cause.take() {
             return Err(self.error(Some(cause)));
         }
         let is_open = self.cursor.as_ref().is_some_and(|cursor| cursor.id() != 0);
-        if is_open {
+        if is_open && error.is_of_a_server_at_hand() {
             self.cause = Some(Box::new(error));
             return Ok(Progress::Next);
         }

@@ -11,7 +11,7 @@ use sdam_core::operation::OperationKind;
 use sdam_core::wire::ReplyDocument;
 
 use crate::command::covered::Covered;
-use crate::cursor::Timing;
+use crate::cursor::{CursorState, Timing};
 use crate::error::{ArgumentError, Error};
 
 pub mod aggregate;
@@ -69,12 +69,6 @@ pub trait Operation: Covered {
         false
     }
 
-    /// Returns whether the next command only closes a cursor, for which time begins anew (CSOT,
-    /// "Cursors").
-    fn closes_cursor(&self) -> bool {
-        false
-    }
-
     /// Returns the time that the cursor has which the operation opens.
     fn timing(&self) -> Timing {
         Timing::default()
@@ -109,6 +103,12 @@ pub trait Operation: Covered {
         scope: &Scope,
         reply: &ReplyDocument,
     ) -> Result<Progress<Self::Output>, Error>;
+
+    /// Takes the cursor that an operation has left open which has failed, and that nothing waits
+    /// for: it is closed in the background.
+    fn take_cursor(&mut self) -> Option<CursorState> {
+        None
+    }
 
     /// Judges the error that the command ended with; most operations end with it.
     ///

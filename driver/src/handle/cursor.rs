@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bson::RawDocumentBuf;
 use futures_core::Stream;
-use sdam_core::operation::{CommandError, MaxTime, Timeout};
+use sdam_core::operation::{MaxTime, Timeout};
 use sdam_core::wire::ReplyDocument;
 use sdam_host::{ErrorKind, Runtime};
 use serde::de::DeserializeOwned;
@@ -126,9 +126,9 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     ///
     /// # Errors
     ///
-    /// Fails with the first error of [`next`](Self::next). The cursor is closed at its server then:
-    /// as [`close`](Self::close) does if that server has answered, and as dropping it does if it is
-    /// late, out of reach, or has changed its state.
+    /// Fails with the first error of [`next`](Self::next). The cursor is given up then: as by
+    /// [`close`](Self::close) if its server has answered in time, and is what it was; otherwise as
+    /// by dropping it.
     pub async fn collect(mut self) -> Result<Vec<T>, Error> {
         let mut documents = Vec::new();
         loop {
@@ -136,7 +136,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
             match std::future::poll_fn(|cx| self.poll_once(cx, false)).await {
                 Some(Ok(document)) => documents.push(document),
                 Some(Err(error)) => {
-                    if is_at_hand(&error)
+                    if error.is_of_a_server_at_hand()
                         && let Some(open) = self.take_open()
                     {
                         let client = &self.handle.client;
@@ -168,12 +168,14 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                 has_asked = true;
                 let read = answer.and_then(|reply| self.state.more(&reply).map_err(Error::from));
                 if let Err(error) = read {
-                    // Its connection stays pinned until it is closed (Load Balancers, "Behaviour
-                    // With Cursors").
                     let is_pinned = self.origin.as_ref().is_some_and(Origin::is_pinned);
-                    if is_gone(&error, is_pinned) {
+                    if is_closed(&error) {
                         self.state.forget();
                         self.release_if_closed();
+                    } else if is_pinned && is_lost(&error) {
+                        // Its connection stays pinned until it is closed (Load Balancers,
+                        // "Behaviour With Cursors").
+                        self.state.forget();
                     } else if let Some(other) = self.origin.as_ref().and_then(Origin::other) {
                         // A stream has ended with its error, whatever that is.
                         self.origin = Some(other);
@@ -215,26 +217,16 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     }
 }
 
-/// Returns whether an error of getMore says that the cursor is not open any more: the server does
-/// not know it or has given it up, or the connection is lost that it is pinned to. Any other cursor
-/// outlives its connection.
-fn is_gone(error: &Error, is_pinned: bool) -> bool {
+/// Returns whether an error of getMore says that the server does not know the cursor, or has given
+/// it up.
+fn is_closed(error: &Error) -> bool {
     /// CursorNotFound, QueryPlanKilled, CursorKilled.
     const CLOSED: [i32; 3] = [43, 175, 237];
-    error.code().is_some_and(|code| CLOSED.contains(&code)) || is_pinned && is_lost(error)
+    error.code().is_some_and(|code| CLOSED.contains(&code))
 }
 
-/// Returns whether the server is there and can be asked at once, as far as an error tells.
-fn is_at_hand(error: &Error) -> bool {
-    use ErrorKind::{Protocol, Timeout};
-    let is_unusable = |error: &sdam_host::Error| {
-        let changes = error.reply().and_then(CommandError::state_change);
-        matches!(error.kind(), Timeout | Protocol) || changes.is_some()
-    };
-    !is_lost(error) && !error.as_client().is_some_and(is_unusable)
-}
-
-/// Returns whether the connection is lost, or none is to be had.
+/// Returns whether the connection is lost, or none is to be had. A cursor outlives its connection,
+/// unless it is pinned to that.
 fn is_lost(error: &Error) -> bool {
     use ErrorKind::{CheckOut, Network, Selection};
     let kind = error.as_client().map(sdam_host::Error::kind);
@@ -313,13 +305,7 @@ impl<R: Runtime, T> Cursor<R, T> {
     /// Takes the cursor for closed; returns what closes it at its server, if it is open there.
     fn take_open(&mut self) -> Option<Dropped<R>> {
         self.fetching = None;
-        let (origin, session) = (self.origin.take(), self.session.take());
-        // "The client MUST either consume all messages with the moreToCome flag set or close the
-        // connection" (OP_MSG); before 4.4, the server does not close the cursor with that.
-        let origin = origin.map(Origin::without_stream);
-        let (id, collection) = (self.state.id(), Arc::clone(self.state.namespace().1));
-        let (database, kill) = self.state.kill()?;
-        Some(Dropped { origin: origin?, session: session?, database, collection, id, kill })
+        Dropped::of(&mut self.state, self.origin.take(), self.session.take())
     }
 
     /// Has the cursor closed at its server, if it is open there; nothing waits for that.

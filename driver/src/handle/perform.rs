@@ -24,6 +24,7 @@ use sdam_host::{
 use super::session::{ClientSession, Lent};
 use super::span;
 use crate::command::{Command, Facts, Operation, Progress, Route, Scope};
+use crate::cursor::CursorState;
 use crate::error::{ArgumentError, Error};
 
 /// The part that all handles have: the client, and the concerns of their operations.
@@ -66,15 +67,15 @@ pub(crate) struct Opened<R: Runtime, T> {
 
 /// A cursor that nobody reads any more, and the command that closes it.
 pub(crate) struct Dropped<R: Runtime> {
-    pub(crate) origin: Origin<R>,
-    pub(crate) session: ClientSession<R>,
-    pub(crate) database: Arc<str>,
-    pub(crate) collection: Arc<str>,
-    pub(crate) id: i64,
-    pub(crate) kill: RawDocumentBuf,
+    origin: Origin<R>,
+    session: ClientSession<R>,
+    database: Arc<str>,
+    collection: Arc<str>,
+    id: i64,
+    kill: RawDocumentBuf,
 }
 
-/// The limits of a command.
+/// The limits of a command that goes on with a cursor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) timeout: Timeout,
@@ -181,16 +182,29 @@ impl<R: Runtime> Handle<R> {
         let session = self.session.clone().unwrap_or_else(implicit);
         let mut whole = Whole { session: session.lend()?, timeout, span, counted };
         let mut origin = None;
-        loop {
+        let outcome = loop {
             let answer = self.exchange(scope, operation, &mut whole, &mut origin).await;
             let progress = match answer {
-                Ok(reply) => operation.reply(scope, &reply)?,
-                Err(Unanswered::NotWritten(error)) => return Err(error),
-                Err(Unanswered::Failed(error)) => operation.failed(error)?,
+                Ok(reply) => operation.reply(scope, &reply),
+                Err(Unanswered::NotWritten(error)) => Err(error),
+                Err(Unanswered::Failed(error)) => operation.failed(error),
             };
-            if let Progress::Done(outcome) = progress {
-                drop(whole);
-                return Ok(Opened { outcome, origin, session, timeout });
+            match progress {
+                Ok(Progress::Next) => {}
+                Ok(Progress::Done(outcome)) => break Ok(outcome),
+                Err(error) => break Err(error),
+            }
+        };
+        drop(whole);
+        match outcome {
+            Ok(outcome) => Ok(Opened { outcome, origin, session, timeout }),
+            Err(error) => {
+                if let Some(mut cursor) = operation.take_cursor()
+                    && let Some(open) = Dropped::of(&mut cursor, origin, Some(session))
+                {
+                    open.bury(&self.client, self.timeout_of_operations());
+                }
+                Err(error)
             }
         }
     }
@@ -207,8 +221,7 @@ impl<R: Runtime> Handle<R> {
         if !operation.continues_cursor() {
             *origin = None;
         }
-        let limits = self.limits(operation, whole.timeout);
-        let (name, options) = (operation.name(), options(operation, limits));
+        let (name, options) = (operation.name(), options(operation));
         let criteria = Arc::new(self.criteria(operation));
         let target = match origin {
             Some(origin) => origin.target(),
@@ -230,7 +243,7 @@ impl<R: Runtime> Handle<R> {
         };
         let request = Request::new(Message::to_write(name, write), &options, target)
             .with_session(Some(&mut whole.session))
-            .with_timeout(limits.timeout)
+            .with_timeout(whole.timeout)
             .with_span(Some(whole.span))
             .with_counted(false);
         let answer = self.client.operate_and_keep(request).await;
@@ -248,18 +261,6 @@ impl<R: Runtime> Handle<R> {
                 Err(Unanswered::Failed(error.into()))
             }
         }
-    }
-
-    /// Returns the limits of the next command of an operation that has this time.
-    fn limits(&self, operation: &impl Operation, timeout: Timeout) -> Limits {
-        if operation.closes_cursor() {
-            return Limits::of_kill(&self.client, self.concerns.timeout);
-        }
-        let max_time = match operation.continues_cursor() {
-            true => MaxTime::Never,
-            false => operation.timing().of_first(),
-        };
-        Limits { timeout, max_time }
     }
 
     /// Sends the next command of a cursor to where it was opened.
@@ -330,7 +331,7 @@ impl<R: Runtime> Origin<R> {
 
     /// Closes the connection if further batches come over it without being asked for; the server is
     /// then to be reached over another one.
-    pub(crate) fn without_stream(self) -> Self {
+    fn without_stream(self) -> Self {
         match self.pinned.as_ref().is_some_and(CheckedOut::is_streaming) {
             true => Self { pinned: None, is_streamed: false, ..self },
             false => self,
@@ -346,6 +347,20 @@ impl<R: Runtime> Origin<R> {
 }
 
 impl<R: Runtime> Dropped<R> {
+    /// Takes a cursor for closed; returns what closes it at its server, if it is open there.
+    pub(crate) fn of(
+        cursor: &mut CursorState,
+        origin: Option<Origin<R>>,
+        session: Option<ClientSession<R>>,
+    ) -> Option<Self> {
+        // "The client MUST either consume all messages with the moreToCome flag set or close the
+        // connection" (OP_MSG); before 4.4, the server does not close the cursor with that.
+        let origin = origin.map(Origin::without_stream);
+        let (id, collection) = (cursor.id(), Arc::clone(cursor.namespace().1));
+        let (database, kill) = cursor.kill()?;
+        Some(Self { origin: origin?, session: session?, database, collection, id, kill })
+    }
+
     /// Closes the cursor at its server; whether that succeeds is not told: "the result of the
     /// operation SHOULD be ignored" (Run Command, "Iteration and Destruction").
     pub(crate) async fn kill(self, client: &sdam_host::Client<R>, limits: Limits) {
@@ -400,17 +415,18 @@ impl Limits {
 
 /// Returns the rules by which the next command of an operation is sent, as far as they are known
 /// before it is written.
-fn options(operation: &impl Operation, limits: Limits) -> OperationOptions {
+fn options(operation: &impl Operation) -> OperationOptions {
     let options = match operation.kind() {
         OperationKind::Write => OperationOptions::write(),
         OperationKind::Command => OperationOptions::command(),
         _ => OperationOptions::read(),
     };
-    let options = match operation.continues_cursor() {
+    match operation.continues_cursor() {
         true => OperationOptions::continuing(),
-        false => options.with_retryable(operation.is_retryable()),
-    };
-    options.with_max_time(limits.max_time)
+        false => options
+            .with_retryable(operation.is_retryable())
+            .with_max_time(operation.timing().of_first()),
+    }
 }
 
 /// Hands a command over, with the rules by which it is sent.

@@ -5,7 +5,7 @@ mod host;
 mod machines;
 mod scale;
 
-pub(crate) use scale::{RATIOS, Ratio};
+pub(crate) use scale::{Most, RATIOS, Ratio};
 
 /// A bench, by the name under which it has a budget.
 pub(crate) struct Bench {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Trial};
 
-use benches::{BENCHES, Bench, COMPARED, RATIOS, Ratio};
+use benches::{BENCHES, Bench, COMPARED, Most, RATIOS, Ratio};
 use budgets::{Budgets, Verdict, compiler};
 use callgrind::Count;
 
@@ -86,14 +86,22 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Counts the same with few servers and with many, and fails if the ratio is too high.
+/// Counts the same with few servers and with many, and fails if that of many is too high.
 fn compare(ratio: &Ratio) -> Result<(), String> {
     let (Ratio { few, many, .. }, most) = (ratio, ratio.most());
     let (of_few, of_many) = (callgrind::count(few)?.total, callgrind::count(many)?.total);
-    let times = of_many as f64 / of_few as f64;
-    let text = format!("{many}: {of_many} instructions, {times:.2} times the {of_few} of {few}");
-    if times > most {
-        return Err(format!("{text}, and {most} are allowed"));
+    let (times, more) = (of_many as f64 / of_few as f64, of_many.saturating_sub(of_few));
+    let text = format!(
+        "{many}: {of_many} instructions, {times:.2} times the {of_few} of {few}, or {more} more"
+    );
+    match most {
+        Most::Times(most) if times > most => {
+            return Err(format!("{text}; {most} times as many are allowed"));
+        }
+        Most::More(most) if more > most => {
+            return Err(format!("{text}; {most} more are allowed"));
+        }
+        Most::Times(_) | Most::More(_) => {}
     }
     eprintln!("\n{text}");
     Ok(())

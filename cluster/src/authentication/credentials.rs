@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
-use pbkdf2::{Algorithm, Params};
 use sdam_core::rng::Rng;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -52,10 +51,7 @@ impl ScramMechanism {
             }
             Self::Sha256 => {
                 let prepared = stringprep::saslprep(password).expect("validate_users() has tried");
-                // It is compiled with that crate, and optimised in the dev profile as well.
-                let rounds = Params::new(iterations).expect("validate_users() has seen to it");
-                let (password, sha_256) = (prepared.as_bytes(), Algorithm::Pbkdf2Sha256);
-                pbkdf2::pbkdf2_hmac_with_params(password, salt, sha_256, rounds, &mut salted);
+                pbkdf2::pbkdf2_hmac::<Sha256>(prepared.as_bytes(), salt, iterations, &mut salted);
             }
         }
         salted

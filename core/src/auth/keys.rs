@@ -2,7 +2,6 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
-use pbkdf2::{Algorithm, Params};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -45,11 +44,7 @@ impl Hash {
             }
             Self::Sha256 => {
                 let mut salted = Zeroizing::new(vec![0; 32]);
-                // Unlike the generic function, this one is compiled with that crate, which is
-                // optimised in the dev profile as well.
-                let rounds = Params::new(iterations).expect("MIN_ITERATIONS are enough");
-                let sha_256 = Algorithm::Pbkdf2Sha256;
-                pbkdf2::pbkdf2_hmac_with_params(password, salt, sha_256, rounds, &mut salted);
+                pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, iterations, &mut salted);
                 salted
             }
         }

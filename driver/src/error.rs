@@ -306,6 +306,15 @@ impl Error {
         self.as_client().is_none_or(is_answer)
     }
 
+    /// Returns whether this error of a getMore says that the server does not know the cursor, or
+    /// has given it up, so that nothing is left to close.
+    pub(crate) fn is_of_a_closed_cursor(&self) -> bool {
+        /// CursorNotFound, QueryPlanKilled, CursorKilled.
+        const CLOSED: [i32; 3] = [43, 175, 237];
+        let code = self.as_client().and_then(sdam_host::Error::code);
+        code.is_some_and(|code| CLOSED.contains(&code))
+    }
+
     /// Returns the error of the client below, be it the one that ended a bulk write.
     pub fn as_client(&self) -> Option<&sdam_host::Error> {
         match self {

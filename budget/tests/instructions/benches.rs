@@ -5,7 +5,7 @@ mod host;
 mod machines;
 mod scale;
 
-pub(crate) use scale::{Most, RATIOS, Ratio};
+pub(crate) use scale::{GROWTHS, Growth, Most};
 
 /// A bench, by the name under which it has a budget.
 pub(crate) struct Bench {

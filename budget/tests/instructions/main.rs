@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Trial};
 
-use benches::{BENCHES, Bench, COMPARED, Most, RATIOS, Ratio};
+use benches::{BENCHES, Bench, COMPARED, GROWTHS, Growth, Most};
 use budgets::{Budgets, Verdict, compiler};
 use callgrind::Count;
 
@@ -64,11 +64,11 @@ fn main() -> ExitCode {
         });
         trial.with_ignored_flag(missing.is_some())
     };
-    let compared = |ratio: &'static Ratio| {
-        let trial = Trial::test(ratio.name, move || compare(ratio).map_err(Into::into));
+    let compared = |growth: &'static Growth| {
+        let trial = Trial::test(growth.name, move || compare(growth).map_err(Into::into));
         trial.with_ignored_flag(missing.is_some())
     };
-    let trials = BENCHES.iter().map(trial).chain(RATIOS.iter().map(compared)).collect();
+    let trials = BENCHES.iter().map(trial).chain(GROWTHS.iter().map(compared)).collect();
     let passed = !libtest_mimic::run(&arguments, trials).has_failed();
     if let Some(missing) = missing {
         eprintln!("left out: {missing}");
@@ -87,8 +87,8 @@ fn main() -> ExitCode {
 }
 
 /// Counts the same with few servers and with many, and fails if that of many is too high.
-fn compare(ratio: &Ratio) -> Result<(), String> {
-    let (Ratio { few, many, .. }, most) = (ratio, ratio.most());
+fn compare(growth: &Growth) -> Result<(), String> {
+    let (Growth { few, many, .. }, most) = (growth, growth.most());
     let (of_few, of_many) = (callgrind::count(few)?.total, callgrind::count(many)?.total);
     let (times, more) = (of_many as f64 / of_few as f64, of_many.saturating_sub(of_few));
     let text = format!(

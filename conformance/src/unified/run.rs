@@ -30,6 +30,10 @@ const BACKPRESSURE: &str = "client-backpressure";
 /// files are short, and a machine that is busy does not always do in them what is expected.
 const TIMES: usize = 5;
 
+/// The most of such tests that are played once more when no other is: what more fail, do so for
+/// another reason.
+const ONCE_MORE: usize = 5;
+
 /// The parts of names of arguments and options that are such times.
 const OWN_TIMES: [&str; 2] = ["blockTimeMS", "imeoutMS"];
 
@@ -67,6 +71,19 @@ pub struct Loaded {
     pub file: Result<File, FormatError>,
     /// True if its tests depend on how long something takes.
     pub has_times: bool,
+}
+
+impl Loaded {
+    /// Returns what rows call a test of the file.
+    fn name_of(&self, test: &Test) -> String {
+        format!("{}: {}", self.name, test.description)
+    }
+
+    /// Returns whether the file has the test that a row is of.
+    fn has(&self, row: &Row) -> bool {
+        let tests = self.file.as_ref().map_or(&[][..], |file| &file.tests);
+        self.suite == row.suite && tests.iter().any(|test| self.name_of(test) == row.test)
+    }
 }
 
 /// The reason why a run is not possible.
@@ -214,7 +231,37 @@ impl Runner {
             threads.into_iter().flat_map(join).collect::<Vec<Row>>()
         });
         rows.extend(played);
+        self.play_once_more(files, kinds, &mut rows);
         Report { rows }
+    }
+
+    /// Plays the tests once more that failed beside others and have times of their own, alone.
+    fn play_once_more(&self, files: &[Loaded], kinds: &[Kind], rows: &mut [Row]) {
+        let has_failed = |row: &&mut Row| matches!(row.verdict, Verdict::Failed(_));
+        let file = |row: &Row| files.iter().find(|loaded| loaded.has_times && loaded.has(row));
+        let late = rows.iter_mut().filter(has_failed);
+        let mut late: Vec<_> = late.filter_map(|row| Some((file(row)?, row))).collect();
+        if late.len() > ONCE_MORE {
+            return;
+        }
+        for kind in kinds.iter().filter(|kind| !matches!(kind, Kind::Imagined(_))) {
+            let name = kind.name();
+            let mut on_kind = late.iter_mut().filter(|(_, row)| row.server == name).peekable();
+            // Without a deployment, what has failed has failed.
+            let Some(Ok(deployment)) = on_kind.peek().map(|_| self.start(kind)) else { continue };
+            for (file, row) in on_kind {
+                let runtime = self.runtimes.iter().find(|(runtime, _)| *runtime == row.runtime);
+                let played = runtime.and_then(|(_, play)| play(&deployment, &[*file]).ok());
+                let mut played = played.into_iter().flatten();
+                if let Some(again) = played.find(|again| again.test == row.test) {
+                    row.verdict = again.verdict;
+                }
+            }
+        }
+    }
+
+    fn start(&self, kind: &Kind) -> Result<Deployment, perform::StartError> {
+        Ok(perform::start(kind)?.with_compressor(self.compressor.as_deref()))
     }
 
     fn run_on(&self, files: &[Loaded], kind: &Kind) -> Vec<Row> {
@@ -229,8 +276,8 @@ impl Runner {
         if is_left_out || !files.iter().any(|loaded| is_wanted(loaded, kind)) {
             return Vec::new();
         }
-        let deployment = match perform::start(kind) {
-            Ok(deployment) => deployment.with_compressor(self.compressor.as_deref()),
+        let deployment = match self.start(kind) {
+            Ok(deployment) => deployment,
             Err(error) => return vec![broken("all", error.to_string())],
         };
         if let Kind::Imagined(version) = kind {
@@ -434,7 +481,7 @@ fn play_each(
                 suite: loaded.suite.clone(),
                 server: server.to_owned(),
                 runtime: runtime.to_owned(),
-                test: format!("{}: {}", loaded.name, test.description),
+                test: loaded.name_of(test),
                 verdict,
             });
         }
@@ -468,11 +515,70 @@ fn verdict(played: Result<(), Fault>, has_to_fail: bool) -> Verdict {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::{best_of, failed, verdict};
+    use sdam_cluster::ServerVersion;
+
+    use super::{Loaded, ONCE_MORE, Runner, best_of, failed, verdict};
     use crate::spec::Difference;
-    use crate::unified::Verdict;
+    use crate::unified::format;
+    use crate::unified::perform::{Deployment, Kind};
     use crate::unified::play::{Broken, Fault};
+    use crate::unified::report::{Row, Verdict};
+
+    /// A file of so many tests, which have times of their own or not.
+    fn loaded(name: &str, tests: usize, has_times: bool) -> Loaded {
+        let test = |at: usize| format!(r#"{{ "description": "{at}", "operations": [] }}"#);
+        let tests: Vec<String> = (0..tests).map(test).collect();
+        let tests = tests.join(", ");
+        let text =
+            format!(r#"{{ "description": "a", "schemaVersion": "1.0", "tests": [{tests}] }}"#);
+        let (suite, name) = ("a-suite".to_owned(), name.to_owned());
+        Loaded { suite, name, file: format::parse(&text), has_times }
+    }
+
+    /// Plays files on an embedded deployment, where a test passes when it is played for the second
+    /// time; returns how many tests failed, and how often files were played.
+    fn played_late(files: &[Loaded]) -> (usize, usize) {
+        let played = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&played);
+        let play = move |deployment: &Deployment, files: &[&Loaded]| {
+            let is_first = counted.fetch_add(1, Ordering::Relaxed) == 0;
+            let verdict = || match is_first {
+                true => failed("its find", "in time", "late"),
+                false => Verdict::Passed,
+            };
+            let rows = files.iter().flat_map(|loaded| {
+                let tests = &loaded.file.as_ref().unwrap().tests;
+                tests.iter().map(move |test| (loaded.suite.clone(), loaded.name_of(test)))
+            });
+            let (server, runtime) = (deployment.name.clone(), "late".to_owned());
+            Ok(rows
+                .map(|(suite, test)| Row {
+                    suite,
+                    server: server.clone(),
+                    runtime: runtime.clone(),
+                    test,
+                    verdict: verdict(),
+                })
+                .collect())
+        };
+        let runtimes = vec![("late".to_owned(), Box::new(play) as super::PlayAll)];
+        let runner = Runner { runtimes, ..Runner::default() };
+        let report = runner.run(files, &[Kind::Sharded(ServerVersion::V8_0)]);
+        let failed = report.rows.iter().filter(|row| matches!(row.verdict, Verdict::Failed(_)));
+        (failed.count(), played.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn a_test_with_times_that_fails_beside_others_is_played_once_more_alone() {
+        let (late, other) = (loaded("late.json", 1, true), loaded("other.json", 1, false));
+        assert_eq!(played_late(&[late, other]), (1, 2));
+        assert_eq!(played_late(&[loaded("late.json", ONCE_MORE, true)]), (0, 1 + ONCE_MORE));
+        let too_many = ONCE_MORE + 1;
+        assert_eq!(played_late(&[loaded("late.json", too_many, true)]), (too_many, 1));
+    }
 
     #[test]
     fn a_test_that_has_to_fail_does_not_pass_by_a_breakdown_of_the_runner() {

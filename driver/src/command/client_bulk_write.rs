@@ -428,10 +428,14 @@ impl Operation for ClientBulkWrite {
     }
 
     /// "Encountering a top-level error MUST halt execution of a bulk write"; the cursor of results
-    /// is killed after that. A server that is late or out of reach is not waited for.
+    /// is killed after that, if it is there. A server that is late or out of reach is not waited
+    /// for.
     fn failed(&mut self, error: Error) -> Result<Progress<Self::Output>, Error> {
         if let Some(cause) = self.cause.take() {
             return Err(self.error(Some(cause)));
+        }
+        if error.is_of_a_closed_cursor() {
+            self.cursor = None;
         }
         let is_open = self.cursor.as_ref().is_some_and(|cursor| cursor.id() != 0);
         if is_open && error.is_of_a_server_at_hand() {

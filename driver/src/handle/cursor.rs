@@ -169,7 +169,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                 let read = answer.and_then(|reply| self.state.more(&reply).map_err(Error::from));
                 if let Err(error) = read {
                     let is_pinned = self.origin.as_ref().is_some_and(Origin::is_pinned);
-                    if is_closed(&error) {
+                    if error.is_of_a_closed_cursor() {
                         self.state.forget();
                         self.release_if_closed();
                     } else if is_pinned && is_lost(&error) {
@@ -215,14 +215,6 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
             Err(error) => Ready::Malformed(error.into()),
         }
     }
-}
-
-/// Returns whether an error of getMore says that the server does not know the cursor, or has given
-/// it up.
-fn is_closed(error: &Error) -> bool {
-    /// CursorNotFound, QueryPlanKilled, CursorKilled.
-    const CLOSED: [i32; 3] = [43, 175, 237];
-    error.code().is_some_and(|code| CLOSED.contains(&code))
 }
 
 /// Returns whether the connection is lost, or none is to be had. A cursor outlives its connection,

@@ -3,6 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use sdam_core::command::CommandEvent;
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::EventKind;
 use sdam_driver::{
-    ClientBulkWrite, Cursor, CursorType, Error, Find, ListIndexes, TimeoutMode, UpdateModel,
-    WriteModel,
+    ClientBulkWrite, ClientBulkWriteError, Cursor, CursorType, Error, Find, ListIndexes,
+    TimeoutMode, UpdateModel, WriteModel,
 };
 use sdam_host::ErrorKind;
 use sdam_simulation::virtual_time::Runtime;
@@ -58,16 +59,21 @@ fn closed(fixture: &Fixture) -> Vec<Vec<i64>> {
     replies.collect()
 }
 
-/// The ways in which a getMore fails, and their kinds of error: it is refused, its connection is
-/// lost, or its reply comes too late for a `timeoutMS` of a second.
-fn failures() -> [(Document, ErrorKind); 3] {
-    let of = |how: Document| {
-        let mut failure = doc! { "failCommands": ["getMore"] };
-        failure.extend(how);
-        failure
-    };
+/// Returns a failure of getMore, of this kind.
+fn failing(how: Document) -> Document {
+    let mut failure = doc! { "failCommands": ["getMore"] };
+    failure.extend(how);
+    failure
+}
+
+/// The ways in which a getMore fails, and their kinds of error: it is refused, its server is no
+/// primary any more, its connection is lost, or its reply comes too late for a `timeoutMS` of a
+/// second.
+fn failures() -> [(Document, ErrorKind); 4] {
+    let of = failing;
     [
         (of(doc! { "errorCode": 96 }), ErrorKind::Command),
+        (of(doc! { "errorCode": 10107 }), ErrorKind::Command),
         (of(doc! { "closeConnection": true }), ErrorKind::Network),
         (of(doc! { "blockConnection": true, "blockTimeMS": 1500 }), ErrorKind::Timeout),
     ]
@@ -121,13 +127,10 @@ fn a_listing_that_fails_closes_its_cursor() {
     }
 }
 
-/// "Bulk Write", "Handling the bulkWrite Server Response": its cursor is closed, for which time
-/// of its own begins (CSOT, "Cursors").
-#[test]
-fn a_bulk_whose_results_are_late_closes_its_cursor() {
-    let mut fixture = filled("timeoutMS=1000");
-    let [_, _, (late, _)] = failures();
-    fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
+/// Writes whose results are in two batches, the second of which fails in this way; returns the
+/// error, and how long the operation took.
+fn fail_results(fixture: &mut Fixture, failure: Document) -> (Arc<ClientBulkWriteError>, Duration) {
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, failure);
     let update = |letter: &str| {
         let id = letter.repeat(8 << 20);
         let update = UpdateModel::new(doc! { "_id": id }, doc! { "$set": { "x": 1 } });
@@ -137,11 +140,33 @@ fn a_bulk_whose_results_are_late_closes_its_cursor() {
     let client = fixture.client.clone();
     let (done, took) = fixture.run(async move { client.bulk_write(bulk).await });
     let Err(Error::ClientBulkWrite(error)) = done else { panic!("{done:?}") };
-    assert!(error.cause.as_ref().is_some_and(|cause| cause.is_timeout()), "{error}");
-    assert!(took <= Duration::from_secs(1), "{took:?}");
     fixture.simulation.run_for(Duration::from_secs(5));
     fixture.run(async {});
+    (error, took)
+}
+
+/// "Bulk Write", "Handling the bulkWrite Server Response": its cursor is closed, for which time
+/// of its own begins (CSOT, "Cursors").
+#[test]
+fn a_bulk_whose_results_are_late_closes_its_cursor() {
+    let mut fixture = filled("timeoutMS=1000");
+    let late = failing(doc! { "blockConnection": true, "blockTimeMS": 1500 });
+    let (error, took) = fail_results(&mut fixture, late);
+    assert!(error.cause.as_ref().is_some_and(|cause| cause.is_timeout()), "{error}");
+    assert!(took <= Duration::from_secs(1), "{took:?}");
     assert_eq!((closed(&fixture).len(), closed(&fixture).concat().len()), (1, 1));
+}
+
+/// The same of one whose server does not know its cursor any more: nothing is left to close.
+#[test]
+fn a_bulk_whose_cursor_is_not_found_closes_none() {
+    for code in [43, 175, 237] {
+        let mut fixture = filled("");
+        let (error, _) = fail_results(&mut fixture, failing(doc! { "errorCode": code }));
+        assert_eq!(error.cause.as_ref().and_then(|cause| cause.code()), Some(code), "{error}");
+        assert!(error.partial_result.is_some(), "{error}");
+        assert!(fixture.started("killCursors").is_empty(), "{code}");
+    }
 }
 
 /// A server that is checked anew is waited for, as by an operation that selects one: what goes on

@@ -311,8 +311,9 @@ impl Error {
     pub(crate) fn is_of_a_closed_cursor(&self) -> bool {
         /// CursorNotFound, QueryPlanKilled, CursorKilled.
         const CLOSED: [i32; 3] = [43, 175, 237];
-        let code = self.as_client().and_then(sdam_host::Error::code);
-        code.is_some_and(|code| CLOSED.contains(&code))
+        // Not that of a login, for one.
+        let answer = self.as_client().filter(|error| error.kind() == ErrorKind::Command);
+        answer.and_then(sdam_host::Error::code).is_some_and(|code| CLOSED.contains(&code))
     }
 
     /// Returns the error of the client below, be it the one that ended a bulk write.

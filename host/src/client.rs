@@ -503,9 +503,11 @@ impl<R: Runtime> Client<R> {
 
     /// Returns the limit of closing cursors, where the application has asked for no other: the
     /// `timeoutMS` of the operation or of the client, anew (Client Side Operations Timeout,
-    /// "Cursors"), or else ten seconds, of which the server is not told.
+    /// "Cursors"), or else ten seconds, of which the server is not told. The deadline of
+    /// [`by`](Self::by) is none of closing, which may be for the very reason that it has passed.
     pub fn closing_timeout(&self, of_operation: Option<Duration>) -> (Timeout, MaxTime) {
-        match self.timeout(of_operation) {
+        let timeout = of_operation.or(self.host.options().timeout());
+        match Timeout::new(self.now(), timeout) {
             timeout @ Timeout::At(_) => (timeout, MaxTime::Remaining),
             _ => (Timeout::At(self.now() + CLOSING_TIMEOUT), MaxTime::Never),
         }

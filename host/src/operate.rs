@@ -419,15 +419,14 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let cluster_time: Option<&ClusterTime> = known.and_then(Session::cluster_time);
         let addition = Addition { overlay, cluster_time };
         checked_out.number = self.told.number;
-        let deadline = checked_out.deadline();
+        let timeout = std::mem::replace(&mut checked_out.timeout, sending.timeout);
         let span = std::mem::replace(&mut checked_out.span, self.span.shared());
-        checked_out.set_deadline(sending.deadline);
         let result = match (options.acknowledged, *exhaust) {
             (true, false) => checked_out.exchange(&message, &addition).await,
             (true, true) => checked_out.exchange_streamed(&message, &addition).await,
             (false, _) => checked_out.exchange_unacknowledged(&message, &addition).await,
         };
-        checked_out.set_deadline(deadline);
+        checked_out.timeout = timeout;
         checked_out.span = span;
         self.told.number = checked_out.number;
         let refusal = checked_out.refusal.take();
@@ -464,7 +463,12 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             };
             Some((recording, AttemptComment::new(now, (name, server), &outcome.fault()?)))
         });
+        // A reply may have opened a cursor, whatever became of its write concern.
+        let is_reply = outcome.result.is_ok();
         let next = operation.step(now, self.ended(outcome));
+        if is_reply && !matches!(next, Some(Action::Done { .. })) {
+            self.checked_out = None;
+        }
         if let Some((recording, comment)) = told {
             recording.put_attempt(now, &comment.followed_by(next.as_ref(), operation.deadline()));
             recording.take_wakers().into_iter().for_each(Waker::wake);
@@ -472,11 +476,10 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         next
     }
 
-    /// Ends an attempt: one that has failed lets go of its connection at once, before anything is
-    /// waited for.
+    /// Ends an attempt: one without a reply lets go of its connection at once.
     fn ended(&mut self, outcome: Attempt) -> Input<'_, Attempt> {
         let is_fault = outcome.fault().is_some();
-        if is_fault {
+        if outcome.result.is_err() {
             self.checked_out = None;
         }
         let random = if is_fault { self.host.shared.random_bits() } else { 0 };
@@ -492,7 +495,10 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         match outcome.result {
             Ok(reply) => {
                 self.count(None);
-                Ok((reply, self.checked_out.take()))
+                // The outcome may be that of an attempt before.
+                let is_its = |it: &CheckedOut<R>| it.connection_id() == reply.connection_id();
+                let checked_out = self.checked_out.take().filter(is_its);
+                Ok((reply, checked_out))
             }
             Err(error) => {
                 let error = self.clock.stop(error);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     fn report(runtime: &str, verdict: Verdict) -> Report {
-        Report { rows: vec![row(runtime, verdict)] }
+        Report { rows: vec![row(runtime, verdict)], ..Report::default() }
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         let on_5 = |row: Row| Row { server: "5.0 single".to_owned(), ..row };
         rows.push(on_5(row("smol", cannot())));
         rows.push(on_5(row("tokio", Verdict::Needs(vec!["a".to_owned(), "b".to_owned()]))));
-        let kept = Kept::of(&Report { rows });
+        let kept = Kept::of(&Report { rows, ..Report::default() });
         let text = serde_json::to_string(&kept).expect("it can be written");
         let expected = concat!(
             r#"{"sessions":[{"servers":{"#,
@@ -240,9 +240,10 @@ mod tests {
         let passed = |runtime| row(runtime, Verdict::Passed);
         let mut kept = Kept::of(&Report {
             rows: vec![passed("smol"), passed("tokio"), renamed("b.json: gone", passed("tokio"))],
+            ..Report::default()
         });
         kept.update(Kept::of(&report("tokio", Verdict::Needs(vec!["find".to_owned()]))));
         let expected = vec![passed("smol"), row("tokio", Verdict::Needs(vec!["find".to_owned()]))];
-        assert_eq!(kept, Kept::of(&Report { rows: expected }));
+        assert_eq!(kept, Kept::of(&Report { rows: expected, ..Report::default() }));
     }
 }

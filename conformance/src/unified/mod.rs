@@ -9,6 +9,8 @@
 
 pub mod format;
 mod kept;
+#[cfg(feature = "adapter")]
+mod late;
 pub mod matching;
 mod page;
 #[cfg(feature = "adapter")]

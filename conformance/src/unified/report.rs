@@ -13,14 +13,18 @@ pub(super) const NONE: &str = "none";
 /// The verdict on each test, on each deployment, with each runtime.
 ///
 /// It displays as a table by suite, server and runtime; then what is needed, by how many tests;
-/// then each failure.
+/// then each failure, and each late test.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The tests, in the order in which they were played.
     pub rows: Vec<Row>,
+    /// Late tests, as they failed beside others: played once more, they passed.
+    pub late: Vec<Row>,
 }
 
 /// The verdict on a test, where and how it was played.
+///
+/// It displays as a line without the verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The suite.
@@ -34,6 +38,20 @@ pub struct Row {
     /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
+}
+
+impl Row {
+    /// Returns whether the test failed.
+    pub(super) const fn has_failed(&self) -> bool {
+        matches!(self.verdict, Verdict::Failed(_))
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { suite, server, runtime, test, .. } = self;
+        write!(f, "{suite} on {server} with {runtime}: {test}")
+    }
 }
 
 /// The verdict on a test.
@@ -69,12 +87,13 @@ impl Counts {
 impl Report {
     /// Returns whether any test failed.
     pub fn has_failures(&self) -> bool {
-        self.rows.iter().any(|row| matches!(row.verdict, Verdict::Failed(_)))
+        self.rows.iter().any(Row::has_failed)
     }
 
     /// Adds what became of tests on other deployments.
     pub fn extend(&mut self, other: Self) {
         self.rows.extend(other.rows);
+        self.late.extend(other.late);
     }
 
     /// Counts by suite and server, and then by runtime.
@@ -124,9 +143,11 @@ impl fmt::Display for Report {
         for (need, tests) in needs {
             writeln!(f, "  {tests:>5}  {need}")?;
         }
-        for Row { suite, server, runtime, test, verdict } in &self.rows {
+        let failed = self.rows.iter().map(|row| ("FAILED", row));
+        for (word, row) in failed.chain(self.late.iter().map(|row| ("LATE", row))) {
+            let Row { suite, server, runtime, test, verdict } = row;
             if let Verdict::Failed(Difference { place, expected, found }) = verdict {
-                writeln!(f, "\nFAILED {suite} on {server} with {runtime}\n  {test}")?;
+                writeln!(f, "\n{word} {suite} on {server} with {runtime}\n  {test}")?;
                 writeln!(f, "    {place}\n      expected: {expected}\n      found:    {found}")?;
             }
         }

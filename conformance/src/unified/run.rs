@@ -7,6 +7,7 @@ use std::thread;
 use sdam_cluster::ServerVersion;
 
 use super::format::{self, File, FormatError, Test};
+use super::late;
 use super::perform::{self, Deployment, Imagined, Internal, Kind};
 use super::play::{self, Fault};
 use super::report::{NONE, Report, Row, Verdict};
@@ -29,10 +30,6 @@ const BACKPRESSURE: &str = "client-backpressure";
 /// The number of times that a test is played which fails and has times of its own: those of the
 /// files are short, and a machine that is busy does not always do in them what is expected.
 const TIMES: usize = 5;
-
-/// The most of such tests that are played once more when no other is: what more fail, do so for
-/// another reason.
-const ONCE_MORE: usize = 5;
 
 /// The parts of names of arguments and options that are such times.
 const OWN_TIMES: [&str; 2] = ["blockTimeMS", "imeoutMS"];
@@ -79,10 +76,14 @@ impl Loaded {
         format!("{}: {}", self.name, test.description)
     }
 
-    /// Returns whether the file has the test that a row is of.
-    fn has(&self, row: &Row) -> bool {
-        let tests = self.file.as_ref().map_or(&[][..], |file| &file.tests);
-        self.suite == row.suite && tests.iter().any(|test| self.name_of(test) == row.test)
+    /// Returns a file of nothing but the test that a row is of, if it is here and has times of its
+    /// own; a test that has to fail is not late.
+    pub(super) fn late(&self, row: &Row) -> Option<Self> {
+        let file = self.file.as_ref().ok().filter(|_| self.has_times && self.suite == row.suite)?;
+        let test = file.tests.iter().find(|test| self.name_of(test) == row.test)?.clone();
+        let (suite, name) = (self.suite.clone(), self.name.clone());
+        let file = Ok(File { tests: vec![test], ..file.clone() });
+        (suite != FAILING).then_some(Self { suite, name, file, has_times: true })
     }
 }
 
@@ -231,35 +232,22 @@ impl Runner {
             threads.into_iter().flat_map(join).collect::<Vec<Row>>()
         });
         rows.extend(played);
-        self.play_once_more(files, kinds, &mut rows);
-        Report { rows }
+        let mut report = Report { rows, ..Report::default() };
+        self.play_late(files, kinds, &mut report);
+        report
     }
 
-    /// Plays the tests once more that failed beside others and have times of their own, alone.
-    fn play_once_more(&self, files: &[Loaded], kinds: &[Kind], rows: &mut [Row]) {
-        let has_failed = |row: &&mut Row| matches!(row.verdict, Verdict::Failed(_));
-        let file = |row: &Row| files.iter().find(|loaded| loaded.has_times && loaded.has(row));
-        let late = rows.iter_mut().filter(has_failed);
-        let mut late: Vec<_> = late.filter_map(|row| Some((file(row)?, row))).collect();
-        if late.len() > ONCE_MORE {
-            return;
-        }
-        for kind in kinds.iter().filter(|kind| !matches!(kind, Kind::Imagined(_))) {
-            let name = kind.name();
-            let mut on_kind = late.iter_mut().filter(|(_, row)| row.server == name).peekable();
-            // Without a deployment, what has failed has failed.
-            let Some(Ok(deployment)) = on_kind.peek().map(|_| self.start(kind)) else { continue };
-            for (file, row) in on_kind {
-                let runtime = self.runtimes.iter().find(|(runtime, _)| *runtime == row.runtime);
-                let played = runtime.and_then(|(_, play)| play(&deployment, &[*file]).ok());
-                let mut played = played.into_iter().flatten();
-                if let Some(again) = played.find(|again| again.test == row.test) {
-                    row.verdict = again.verdict;
-                }
-            }
-        }
+    /// Plays late tests once more.
+    fn play_late(&self, files: &[Loaded], kinds: &[Kind], report: &mut Report) {
+        let start = |kind: &Kind| self.start(kind).ok();
+        let play = |runtime: &str, deployment: &Deployment, file: &Loaded| {
+            let runtime = self.runtimes.iter().find(|(name, _)| name == runtime);
+            runtime.and_then(|(_, play)| play(deployment, &[file]).ok()).unwrap_or_default()
+        };
+        late::play_once_more(report, files, kinds, start, play);
     }
 
+    /// Starts a deployment for clients that compress as they are to.
     fn start(&self, kind: &Kind) -> Result<Deployment, perform::StartError> {
         Ok(perform::start(kind)?.with_compressor(self.compressor.as_deref()))
     }
@@ -515,70 +503,11 @@ fn verdict(played: Result<(), Fault>, has_to_fail: bool) -> Verdict {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use sdam_cluster::ServerVersion;
-
-    use super::{Loaded, ONCE_MORE, Runner, best_of, failed, verdict};
+    use super::{best_of, failed, verdict};
     use crate::spec::Difference;
-    use crate::unified::format;
-    use crate::unified::perform::{Deployment, Kind};
+    use crate::unified::Verdict;
     use crate::unified::play::{Broken, Fault};
-    use crate::unified::report::{Row, Verdict};
-
-    /// A file of so many tests, which have times of their own or not.
-    fn loaded(name: &str, tests: usize, has_times: bool) -> Loaded {
-        let test = |at: usize| format!(r#"{{ "description": "{at}", "operations": [] }}"#);
-        let tests: Vec<String> = (0..tests).map(test).collect();
-        let tests = tests.join(", ");
-        let text =
-            format!(r#"{{ "description": "a", "schemaVersion": "1.0", "tests": [{tests}] }}"#);
-        let (suite, name) = ("a-suite".to_owned(), name.to_owned());
-        Loaded { suite, name, file: format::parse(&text), has_times }
-    }
-
-    /// Plays files on an embedded deployment, where a test passes when it is played for the second
-    /// time; returns how many tests failed, and how often files were played.
-    fn played_late(files: &[Loaded]) -> (usize, usize) {
-        let played = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&played);
-        let play = move |deployment: &Deployment, files: &[&Loaded]| {
-            let is_first = counted.fetch_add(1, Ordering::Relaxed) == 0;
-            let verdict = || match is_first {
-                true => failed("its find", "in time", "late"),
-                false => Verdict::Passed,
-            };
-            let rows = files.iter().flat_map(|loaded| {
-                let tests = &loaded.file.as_ref().unwrap().tests;
-                tests.iter().map(move |test| (loaded.suite.clone(), loaded.name_of(test)))
-            });
-            let (server, runtime) = (deployment.name.clone(), "late".to_owned());
-            Ok(rows
-                .map(|(suite, test)| Row {
-                    suite,
-                    server: server.clone(),
-                    runtime: runtime.clone(),
-                    test,
-                    verdict: verdict(),
-                })
-                .collect())
-        };
-        let runtimes = vec![("late".to_owned(), Box::new(play) as super::PlayAll)];
-        let runner = Runner { runtimes, ..Runner::default() };
-        let report = runner.run(files, &[Kind::Sharded(ServerVersion::V8_0)]);
-        let failed = report.rows.iter().filter(|row| matches!(row.verdict, Verdict::Failed(_)));
-        (failed.count(), played.load(Ordering::Relaxed))
-    }
-
-    #[test]
-    fn a_test_with_times_that_fails_beside_others_is_played_once_more_alone() {
-        let (late, other) = (loaded("late.json", 1, true), loaded("other.json", 1, false));
-        assert_eq!(played_late(&[late, other]), (1, 2));
-        assert_eq!(played_late(&[loaded("late.json", ONCE_MORE, true)]), (0, 1 + ONCE_MORE));
-        let too_many = ONCE_MORE + 1;
-        assert_eq!(played_late(&[loaded("late.json", too_many, true)]), (too_many, 1));
-    }
 
     #[test]
     fn a_test_that_has_to_fail_does_not_pass_by_a_breakdown_of_the_runner() {

@@ -93,7 +93,7 @@ mod tests {
             test: "a.json: it works".to_owned(),
             verdict: Verdict::Passed,
         };
-        Report { rows: vec![row] }
+        Report { rows: vec![row], ..Report::default() }
     }
 
     #[test]

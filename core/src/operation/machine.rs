@@ -155,8 +155,8 @@ pub struct Sending {
     pub transaction_number: bool,
     /// Its `maxTimeMS`.
     pub max_time: Option<Duration>,
-    /// The time when the exchange is over; without it, socketTimeoutMS counts.
-    pub deadline: Option<Instant>,
+    /// The limit of the exchange; unless `timeoutMS` is set, socketTimeoutMS counts.
+    pub timeout: Timeout,
 }
 
 /// The rules by which an operation is performed, whatever its command.
@@ -225,6 +225,9 @@ pub struct Operation<O> {
     reselections: u32,
     found_dead: bool,
     deprioritized: Vec<ServerAddress>,
+    /// The wire version of the connection that the command was first sent over, for which it was
+    /// written.
+    written_for: Option<i32>,
     /// The error that the caller is told unless there is something better.
     kept: Option<O>,
 }
@@ -259,6 +262,7 @@ impl<O: AttemptOutcome> Operation<O> {
             reselections: 0,
             found_dead: false,
             deprioritized: Vec::new(),
+            written_for: None,
             kept: None,
         }
     }
@@ -347,9 +351,13 @@ impl<O: AttemptOutcome> Operation<O> {
         // "If [...] the selected server does not support retryable writes, retrying is not possible
         // and drivers MUST raise the retryable error from the previous attempt"
         let needs_number = self.plan.kind == OperationKind::Write && self.is_retryable_kind();
+        let cannot_tell = needs_number && !facts.retryable_writes;
+        // "if a driver chooses not to recreate the command [...] then a driver MUST NOT retry if
+        // the server/wire version dips after server selection and MUST raise the original retryable
+        // error" (Retryable Reads, "Executing Retryable Read Commands").
+        let is_older = self.written_for.is_some_and(|written_for| wire_version < written_for);
         if is_retry
-            && needs_number
-            && !facts.retryable_writes
+            && (cannot_tell || is_older)
             && let Some(outcome) = self.kept.take()
         {
             return self.done(outcome, false);
@@ -373,12 +381,13 @@ impl<O: AttemptOutcome> Operation<O> {
             return self.refuse(NotSent::Expired);
         };
         self.phase = Phase::Sending;
+        self.written_for.get_or_insert(wire_version);
         let has_session = self.plan.session != SessionUse::None;
         Action::Send(Sending {
             session: has_session && facts.sessions && self.plan.acknowledged,
             transaction_number: needs_number && facts.retryable_writes,
             max_time,
-            deadline: self.plan.timeout.deadline(),
+            timeout: self.plan.timeout,
         })
     }
 

@@ -201,13 +201,13 @@ impl Session {
     /// snapshot.
     ///
     /// `concern` is the operation's, `None` if its command takes none: then only a session of
-    /// snapshot reads declares one, so that the server refuses a command that it has no snapshots
-    /// for.
+    /// snapshot reads declares one, with the time of the snapshot, so that the server refuses a
+    /// command that it has no snapshots for (Snapshot Reads, "readConcern").
     pub fn read_concern(&self, concern: Option<&ReadConcern>) -> Option<RawDocumentBuf> {
         if self.options.snapshot {
             let mut document = RawDocumentBuf::new();
             document.append(cstr!("level"), "snapshot");
-            if let Some(time) = self.snapshot_time.filter(|_| concern.is_some()) {
+            if let Some(time) = self.snapshot_time {
                 document.append(cstr!("atClusterTime"), time);
             }
             return Some(document);
@@ -319,13 +319,15 @@ mod tests {
         for first in [cursor, distinct] {
             let mut session = session(SessionOptions::default().with_snapshot(true));
             let level = rawdoc! { "level": "snapshot" };
-            assert_eq!(declared(&session, Some(&concern)), Some(level.clone()));
+            assert_eq!(declared(&session, Some(&concern)), Some(level));
             session.heard(&first);
             session.heard(&rawdoc! { "ok": 1, "atClusterTime": at(6), "operationTime": at(7) });
             assert_eq!(session.snapshot_time(), Some(at(5)));
             let at_time = rawdoc! { "level": "snapshot", "atClusterTime": at(5) };
-            assert_eq!(declared(&session, Some(&concern)), Some(at_time));
-            assert_eq!(declared(&session, None), Some(level), "of a command that takes none");
+            assert_eq!(declared(&session, Some(&concern)), Some(at_time.clone()));
+            // "on all commands in a snapshot session, including commands that do not accept a
+            // readConcern"
+            assert_eq!(declared(&session, None), Some(at_time));
         }
         let given = SessionOptions::default().with_snapshot(true).with_snapshot_time(Some(at(3)));
         let at_time = rawdoc! { "level": "snapshot", "atClusterTime": at(3) };

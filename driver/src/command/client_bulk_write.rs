@@ -428,8 +428,8 @@ impl Operation for ClientBulkWrite {
     }
 
     /// "Encountering a top-level error MUST halt execution of a bulk write"; the cursor of results
-    /// is killed after that, if it is there. A server that is late or out of reach is not waited
-    /// for.
+    /// is killed after that, unless its server has said that it is gone. A server that is late or
+    /// out of reach is not waited for.
     fn failed(&mut self, error: Error) -> Result<Progress<Self::Output>, Error> {
         if let Some(cause) = self.cause.take() {
             return Err(self.error(Some(cause)));

@@ -243,11 +243,17 @@ impl<R: Runtime, T> Cursor<R, T> {
 
     /// Closes the cursor at its server, if it is open; whether that succeeds is not told.
     ///
-    /// It has `timeoutMS` for that, anew, or ten seconds without that option.
+    /// It has `timeoutMS` for that, anew, or ten seconds without that option, whatever is left of
+    /// the time of [`Client::by`](sdam_host::Client::by).
     pub async fn close(mut self) {
-        let limits = match self.handle.timeout() {
-            Timeout::Unset => Limits::of_kill(&self.handle.client, None),
-            timeout => Limits { timeout, max_time: MaxTime::Remaining },
+        let client = &self.handle.client;
+        let of_operations = self.handle.timeout_of_operations();
+        let of_client = client.host().options().timeout();
+        let limits = match of_operations.or(of_client) {
+            Some(Duration::ZERO) => {
+                Limits { timeout: Timeout::Infinite, max_time: MaxTime::Remaining }
+            }
+            _ => Limits::of_kill(client, of_operations),
         };
         self.close_by(limits).await;
     }

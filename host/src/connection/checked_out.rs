@@ -12,7 +12,7 @@ use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::id::{ConnectionId, WaiterId};
-use sdam_core::operation::{CommandMessage, OperationError};
+use sdam_core::operation::{CommandMessage, OperationError, Timeout};
 use sdam_core::pool::{CheckOut, CheckOutError, Input, PoolEvent, Purpose};
 use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
@@ -55,7 +55,8 @@ pub struct CheckedOut<R: Runtime> {
     pub(crate) broken_by: Option<Box<OperationError>>,
     /// True if the raw message that was sent last may have several replies.
     pub(crate) takes_several: bool,
-    pub(crate) deadline: Option<Instant>,
+    /// The limit of exchanges.
+    pub(crate) timeout: Timeout,
     /// The last reply, if it was an error and nobody has taken it yet.
     pub(crate) refusal: Option<ReplyDocument>,
 }
@@ -78,6 +79,14 @@ pub(crate) enum State {
     Broken,
 }
 
+/// Returns the limit of exchanges that end at a time, if there is one.
+const fn timeout_by(deadline: Option<Instant>) -> Timeout {
+    match deadline {
+        Some(deadline) => Timeout::At(deadline),
+        None => Timeout::Unset,
+    }
+}
+
 impl<R: Runtime> CheckedOut<R> {
     pub(crate) fn new(
         (operation, selection): (Operation<R>, Option<Selection>),
@@ -98,7 +107,7 @@ impl<R: Runtime> CheckedOut<R> {
             state,
             broken_by: None,
             takes_several,
-            deadline,
+            timeout: timeout_by(deadline),
             refusal: None,
         }
     }
@@ -128,12 +137,12 @@ impl<R: Runtime> CheckedOut<R> {
 
     /// Returns when an exchange is to end at the latest; without one, socketTimeoutMS counts.
     pub const fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        self.timeout.deadline()
     }
 
     /// Sets when exchanges are to end at the latest; at first it is the deadline of the check-out.
     pub const fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
+        self.timeout = timeout_by(deadline);
     }
 
     /// Says that the check-out is needed for more than one operation, which the error of a time-out
@@ -401,13 +410,13 @@ impl<R: Runtime> CheckedOut<R> {
         if now - since < SOCKET_CHECK_INTERVAL {
             return Ok(());
         }
-        let (deadline, patience) = (self.deadline, self.shared().options.connect_timeout());
-        let limit = patience.map(|patience| now + patience);
+        let (timeout, patience) = (self.timeout, self.shared().options.connect_timeout());
+        let (deadline, limit) = (timeout.deadline(), patience.map(|patience| now + patience));
         self.set_deadline(deadline.into_iter().chain(limit).min());
         let ping = rawdoc! { "ping": 1 };
         let message = CommandMessage::new("admin", &ping);
         let answered = self.exchange(&message, &Addition::default()).await;
-        self.set_deadline(deadline);
+        self.timeout = timeout;
         match answered {
             Err(error) if self.state != State::Idle => {
                 // Unless the operation itself had no more time.

@@ -17,7 +17,7 @@ use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, P
 use sdam_core::id::ConnectionId;
 use sdam_core::operation::{
     CommandError, CommandMessage, InvalidCommand, OperationError, OperationFailure, Overlay,
-    RETRYABLE_WRITE,
+    RETRYABLE_WRITE, Timeout,
 };
 use sdam_core::pool::CheckOut;
 use sdam_core::selection::read_preference_argument;
@@ -116,27 +116,31 @@ pub(crate) struct Received {
 }
 
 impl<R: Runtime> Shared<R> {
-    /// Returns by when to send or to receive: by the operation's deadline, and if there is none,
-    /// within socketTimeoutMS, which timeoutMS overrides (CSOT, "Backwards Breaking
-    /// Considerations").
-    pub(crate) fn limit(&self, deadline: Option<Instant>) -> Option<Instant> {
+    /// Returns by when to send or to receive: by the operation's deadline, or within
+    /// socketTimeoutMS, if timeoutMS is set neither for the operation nor for the client (CSOT,
+    /// "Backwards Breaking Considerations").
+    pub(crate) fn limit(&self, timeout: Timeout) -> Option<Instant> {
         let options = &self.options;
-        let socket_timeout = options.socket_timeout().filter(|_| options.timeout().is_none());
-        deadline.or_else(|| socket_timeout.map(|timeout| self.runtime.now() + timeout))
+        match timeout {
+            Timeout::Unset if options.timeout().is_none() => {
+                options.socket_timeout().map(|timeout| self.runtime.now() + timeout)
+            }
+            timeout => timeout.deadline(),
+        }
     }
 
     /// As [`limit`](Self::limit), but refuses to send what is too late: nobody would wait for the
     /// reply, and the connection would be lost in vain.
     pub(crate) fn limit_unless_passed(
         &self,
-        deadline: Option<Instant>,
+        timeout: Timeout,
     ) -> Result<Option<Instant>, OperationError> {
-        if deadline.is_some_and(|deadline| deadline <= self.runtime.now()) {
+        if timeout.deadline().is_some_and(|deadline| deadline <= self.runtime.now()) {
             let detail = "the time allowed had passed before the command was sent";
             let failure = Failure::new(Stage::Operate, Cause::Timeout, detail);
             return Err(OperationError::Stream(failure));
         }
-        Ok(self.limit(deadline))
+        Ok(self.limit(timeout))
     }
 }
 
@@ -388,7 +392,7 @@ impl<R: Runtime> CheckedOut<R> {
                 let shared = Arc::clone(self.shared());
                 shared.process.check().map_err(InvalidCommand::from)?;
                 self.refusal = None;
-                shared.limit_unless_passed(self.deadline)?;
+                shared.limit_unless_passed(self.timeout)?;
                 let (unsent, _) = self.write(message, addition, Flags::EXHAUST_ALLOWED)?;
                 self.state = State::Awaiting(next);
                 Sent { id: next, ..unsent }
@@ -426,7 +430,7 @@ impl<R: Runtime> CheckedOut<R> {
     ) -> Result<Sent<'a, R>, OperationError> {
         self.begin()?;
         self.refusal = None;
-        let deadline = self.shared().limit_unless_passed(self.deadline)?;
+        let deadline = self.shared().limit_unless_passed(self.timeout)?;
         let (Sent { id, watched }, name) = self.write(message, addition, flags)?;
         self.connection().compress(name);
         self.state = State::Awaiting(id);
@@ -534,7 +538,7 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     pub(crate) async fn receive(&mut self) -> Result<Message, OperationError> {
-        let deadline = self.shared().limit(self.deadline);
+        let deadline = self.shared().limit(self.timeout);
         let connection = self.connection();
         let message = match connection.receive(deadline).await {
             Ok(message) => connection.decompressor.decompress(message).map_err(malformed),
@@ -814,7 +818,7 @@ impl<R: Runtime> CheckedOut<R> {
             let length = message.bytes().len();
             return Err(InvalidCommand::TooLong { length, limit }.into());
         }
-        let deadline = self.shared().limit_unless_passed(self.deadline)?;
+        let deadline = self.shared().limit_unless_passed(self.timeout)?;
         self.state = State::Awaiting(message.header().request_id);
         let sent = self.connection().stream.send(message.bytes(), deadline).await;
         if let Err(error) = sent {
@@ -851,7 +855,7 @@ impl<R: Runtime> CheckedOut<R> {
         if !matches!(self.state, State::Awaiting(_)) {
             return Err(InvalidCommand::NoReplyDue.into());
         }
-        let deadline = self.shared().limit(self.deadline);
+        let deadline = self.shared().limit(self.timeout);
         let message = self.connection().receive(deadline).await;
         let message = message.map_err(|failure| self.broken(failure))?;
         // "The server will never produce replies with the moreToCome bit set unless the request has

@@ -183,8 +183,12 @@ fn timed(options: &OperationOptions, session: SessionUse, millis: u64) -> Plan {
 fn an_operation_selects_checks_out_sends_and_ends() {
     let mut scene = Scene::of(&retryable_write(), "");
     let sending = scene.exchange(Outcome::Reply(1));
-    let expected =
-        Sending { session: true, transaction_number: true, max_time: None, deadline: None };
+    let expected = Sending {
+        session: true,
+        transaction_number: true,
+        max_time: None,
+        timeout: Timeout::Unset,
+    };
     assert_eq!(sending, expected);
     assert_eq!(scene.outcome(), Outcome::Reply(1));
     scene.end(Outcome::Reply(2));
@@ -223,6 +227,28 @@ fn a_write_is_not_sent_again_to_a_server_that_cannot_tell() {
     scene.exchange(lost(1));
     scene.connection.retryable_writes = false;
     assert_eq!(scene.outcome(), labelled(lost(1)));
+}
+
+/// Retryable Reads, "Executing Retryable Read Commands": "MUST NOT retry if the server/wire version
+/// dips after server selection and MUST raise the original retryable error".
+#[test]
+fn a_command_is_not_sent_again_to_an_older_server_than_it_was_written_for() {
+    for (version, expected) in [(16, lost(1)), (17, Outcome::Reply(2)), (18, Outcome::Reply(2))] {
+        let read = OperationOptions::read().with_retryable(true);
+        let mut scene = Scene::of(&read, "");
+        scene.exchange(lost(1));
+        scene.connection.max_wire_version = version;
+        match scene.until_sent() {
+            Action::Done { outcome, timed_out } => {
+                assert_eq!((outcome, timed_out), (expected, false));
+            }
+            Action::Send(_) => {
+                scene.end(Outcome::Reply(2));
+                assert_eq!(scene.outcome(), expected, "{version}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 /// "Drivers MUST NOT add a transaction ID to any write command with an unacknowledged write
@@ -385,7 +411,7 @@ fn max_time_and_deadline_come_of_one_time_out() {
     scene.now = Instant::from_millis(40);
     let sending = scene.sending();
     assert_eq!(sending.max_time, Some(Duration::from_millis(50)));
-    assert_eq!(sending.deadline, Some(Instant::from_millis(100)));
+    assert_eq!(sending.timeout, Timeout::At(Instant::from_millis(100)));
     let never = write.with_max_time(MaxTime::Never);
     let mut scene = Scene::new(timed(&never, SessionUse::Implicit, 100));
     assert_eq!(scene.sending().max_time, None);

@@ -95,6 +95,8 @@ pub(super) struct Model {
     cleared: usize,
     found_dead: bool,
     avoided: BTreeSet<ServerAddress>,
+    /// The wire version of the connection that a command was first sent over.
+    written_for: Option<i32>,
     /// The commands that were sent: whether each had a number, and whether it was shed.
     sent: Vec<(bool, bool)>,
 }
@@ -126,6 +128,7 @@ impl Model {
             cleared: 0,
             found_dead: false,
             avoided: BTreeSet::new(),
+            written_for: None,
             sent: Vec::new(),
         }
     }
@@ -213,7 +216,11 @@ impl Model {
         let wants_number = self.rules.wants_number();
         // "retrying is not possible and drivers MUST raise the retryable error from the previous
         // attempt"
-        if self.retries > 0 && wants_number && !facts.retryable_writes {
+        let cannot_tell = wants_number && !facts.retryable_writes;
+        // "MUST NOT retry if the server/wire version dips after server selection and MUST raise the
+        // original retryable error"
+        let is_older = self.written_for.is_some_and(|version| facts.max_wire_version < version);
+        if self.retries > 0 && (cannot_tell || is_older) {
             let number = self.told.expect("an attempt has failed");
             self.tells(action, Wanted::Tell { number, timed_out: false });
             return;
@@ -259,7 +266,7 @@ impl Model {
             session: *session != SessionUse::None && facts.sessions && options.acknowledged,
             transaction_number: has_number,
             max_time,
-            deadline: timeout.deadline(),
+            timeout: *timeout,
         };
         assert_eq!(*sending, expected);
         assert!(!has_number || sending.session, "a number is a session's");
@@ -273,6 +280,7 @@ impl Model {
         }
         assert!(has_number || self.sent.iter().all(|it| !it.0), "another attempt has no number");
         self.sent.push((has_number, false));
+        self.written_for.get_or_insert(facts.max_wire_version);
         let most = match (self.overloaded, timeout) {
             (true, _) => 1 + self.rules.policy.max_adaptive_retries.max(1) as usize,
             (false, Timeout::Unset) => 2,

@@ -65,6 +65,23 @@ fn batches_have_one_limit() {
     assert_eq!(fixture.started("insert").len(), 2);
 }
 
+/// "drivers MUST ignore any deprecated timeout options if timeoutMS is set on the operation or is
+/// inherited" ("Validation and Overrides"): zero is set, too, and lifts the limit.
+#[test]
+fn an_operation_without_limit_has_not_that_of_sockets() {
+    for (timeout, expected) in [(None, Err(ErrorKind::Timeout)), (Some(Duration::ZERO), Ok(()))] {
+        let mut fixture = Fixture::new("socketTimeoutMS=1000&retryReads=false");
+        fixture.fail(fixture.primary(), doc! { "times": 1 }, blocks("find", 3 * SECOND));
+        let things = match timeout {
+            Some(timeout) => fixture.things().with_timeout(timeout),
+            None => fixture.things(),
+        };
+        let (found, took) = fixture.run(async move { things.find_one(doc! {}).await });
+        assert_eq!(found.map(|_| ()).map_err(|error| kind(&error)), expected, "{took:?}");
+        assert_eq!(fixture.started("find").len(), 1);
+    }
+}
+
 /// 11: so have those of a bulk of the client's.
 #[test]
 fn batches_of_a_bulk_of_the_client_have_one_limit() {

@@ -60,7 +60,14 @@ impl<C> Pool<C> {
     /// Pooling"). Hello is none of them here: tests of the official suite hold it up for longer.
     pub(super) fn asked(&mut self, id: ConnectionId) {
         if let Some(limit) = self.limit_of_command() {
-            self.pending.ask(id, limit);
+            self.pending.limit(id, Some(limit), true);
+        }
+    }
+
+    /// The client works out the next step of a login itself.
+    pub(super) fn answered(&mut self, id: ConnectionId) {
+        if self.pending.find(id).is_some_and(|pending| pending.asked) {
+            self.pending.limit(id, self.limit(), false);
         }
     }
 

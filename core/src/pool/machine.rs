@@ -513,6 +513,7 @@ impl<C> Machine for Pool<C> {
             Input::Abandon { waiter } => self.abandon(waiter, out),
             Input::Reached { connection, stage } => self.reached(connection, stage),
             Input::Asked { connection } => self.asked(connection),
+            Input::Answered { connection } => self.answered(connection),
             Input::Failing { connection } => self.failing(connection),
             Input::Established { connection, outcome: Ok(established) } => {
                 self.established(connection, established, out);

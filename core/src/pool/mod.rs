@@ -71,6 +71,12 @@ pub enum Input<C> {
         /// The connection.
         connection: ConnectionId,
     },
+    /// The server has answered the last step of a login, and the client works out the next one,
+    /// which takes no time of a command: the limit is that of establishing, from now on.
+    Answered {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// Establishing a connection has failed, and the topology is about to judge why.
     ///
     /// [`Established`](Input::Established) follows with the error. Whoever the connection was

@@ -112,14 +112,15 @@ impl PendingSet {
         }
     }
 
-    /// Gives a connection that is for no waiter up at `limit`, unless somebody has judged it.
-    pub(super) fn ask(&mut self, connection: ConnectionId, limit: Instant) {
+    /// Gives a connection that is for no waiter up at `limit`, that of a command of its handshake
+    /// or not, unless somebody has judged it.
+    pub(super) fn limit(&mut self, connection: ConnectionId, limit: Option<Instant>, asked: bool) {
         if let Some(pending) = self.connections.get_mut(&connection)
             && pending.ticket.is_none()
             && pending.limit.is_none_or(|before| self.limits.remove(&(before, connection)))
         {
-            (pending.limit, pending.asked) = (Some(limit), true);
-            self.limits.insert((limit, connection));
+            (pending.limit, pending.asked) = (limit, asked);
+            self.limits.extend(limit.map(|limit| (limit, connection)));
         }
     }
 

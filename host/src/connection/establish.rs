@@ -139,7 +139,7 @@ impl<R: Runtime> PendingConnection<R> {
                         None => received,
                         Some(derivation) => {
                             self.told(&login.handshake, &mut stage);
-                            self.asked();
+                            self.answered();
                             login.derive(derivation, &mut out).await
                         }
                     }

@@ -402,6 +402,13 @@ impl<R: Runtime> Server<R> {
         }
     }
 
+    /// A command of a login is answered, and the client works out the next one.
+    pub(crate) fn answered(&self, connection: ConnectionId) {
+        if self.shared.options.timeout().is_some() {
+            self.handle(Input::Answered { connection });
+        }
+    }
+
     /// Hello was answered on a connection that is still to be authenticated.
     pub(crate) fn greeted(&self, connection: ConnectionId, handshake: &Handshake) {
         let mut state = lock(&self.state);

@@ -135,6 +135,13 @@ impl<R: Runtime> PendingConnection<R> {
         }
     }
 
+    /// A command of the login is answered, and the client works out the next one.
+    pub(crate) fn answered(&self) {
+        if let Some(server) = self.server.upgrade() {
+            server.answered(self.connection);
+        }
+    }
+
     /// Hello was answered.
     pub(crate) fn greeted(&self, handshake: &Handshake) {
         if let Some(server) = self.server.upgrade() {

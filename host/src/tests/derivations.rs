@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
@@ -17,7 +18,13 @@ use sdam_core::failure::Stage as Phase;
 
 /// A client whose server asks for so many iterations, and whose runtime leaves work to the test.
 fn fixture(iterations: u32) -> Fixture {
+    fixture_with(iterations, "")
+}
+
+/// The same with further options.
+fn fixture_with(iterations: u32, options: &str) -> Fixture {
     let uri = "mongodb://user:pencil@a/?directConnection=true&authMechanism=SCRAM-SHA-256";
+    let uri = &format!("{uri}{options}");
     let puppet = Puppet { leaves_work: true, ..Puppet::default() };
     let host = Host::new(Arc::new(Options::parse(uri).unwrap()), 1, puppet);
     host.ring();
@@ -62,6 +69,19 @@ fn a_login_goes_on_with_keys_that_were_derived_elsewhere() {
     assert!(ping.poll().is_pending());
     assert!(fixture.establish());
     let work = lock(&fixture.host.runtime().work).take().unwrap();
+    work();
+    fixture.establish();
+    assert_eq!(commands(&fixture), ["isMaster", "saslStart", "saslContinue"]);
+}
+
+/// Client Side Operations Timeout, "Background Connection Pooling": timeoutMS is that of commands,
+/// and deriving keys is none.
+#[test]
+fn keys_may_take_longer_than_timeout_ms_where_no_operation_waits() {
+    let fixture = fixture_with(MIN_ITERATIONS, "&minPoolSize=1&timeoutMS=10");
+    assert!(fixture.establish());
+    let work = lock(&fixture.host.runtime().work).take().unwrap();
+    fixture.pass(Duration::from_millis(50));
     work();
     fixture.establish();
     assert_eq!(commands(&fixture), ["isMaster", "saslStart", "saslContinue"]);

@@ -290,6 +290,25 @@ fn each_command_of_a_handshake_in_the_background_has_the_time_of_an_operation() 
     }
 }
 
+/// The same: what the client works out between two commands takes no time of either.
+#[test]
+fn keys_may_take_longer_to_derive_than_a_command_of_the_handshake_may() {
+    for connect in [None, Some(millis(100))] {
+        let mut fixture = populating(connect, Some(millis(30)));
+        ask(&mut fixture, Stage::Authenticate);
+        fixture.at(20);
+        fixture.tell(Input::Answered { connection: ConnectionId(1) });
+        assert_eq!(fixture.pool.deadline(), connect.map(|connect| fixture.now + connect));
+        fixture.at(110);
+        assert!(fixture.notes().is_empty());
+        ask(&mut fixture, Stage::Authenticate);
+        fixture.at(140);
+        assert_eq!(fixture.notes(), ["time out c1 while authentication: timeoutMS"]);
+        fixture.tell(Input::Answered { connection: ConnectionId(1) });
+        assert_eq!(fixture.pool.deadline(), None, "what was judged stays so");
+    }
+}
+
 /// The same: until hello is sent, and for an operation, connectTimeoutMS counts; and so it does
 /// for ever where timeoutMS is no limit.
 #[test]

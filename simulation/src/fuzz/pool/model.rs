@@ -116,9 +116,10 @@ impl Model {
             15 => self.abandon(choice),
             16 => {
                 if let Some(connection) = pick(choice, self.pending.keys().copied()) {
-                    self.tell(match choice.is_multiple_of(4) {
-                        true => Input::Asked { connection },
-                        false => Input::Reached { connection, stage: Stage::Hello },
+                    self.tell(match choice % 8 {
+                        0 | 4 => Input::Asked { connection },
+                        1 => Input::Answered { connection },
+                        _ => Input::Reached { connection, stage: Stage::Hello },
                     });
                 }
             }

@@ -495,8 +495,9 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         match outcome.result {
             Ok(reply) => {
                 self.count(None);
-                // The outcome may be that of an attempt before.
-                let is_its = |it: &CheckedOut<R>| it.connection_id() == reply.connection_id();
+                // The outcome may be that of an attempt before, perhaps at another server.
+                let place = (reply.server(), reply.connection_id());
+                let is_its = |it: &CheckedOut<R>| (it.server(), it.connection_id()) == place;
                 let checked_out = self.checked_out.take().filter(is_its);
                 Ok((reply, checked_out))
             }

@@ -69,6 +69,7 @@ pub use command::find_and_modify::{
 };
 pub use command::indexes::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
 pub use command::insert::{InsertMany, InsertOne};
+pub use command::map_reduce::{MapReduce, MapReduceOutput};
 pub use command::models::{DeleteModel, InsertModel, ReplaceModel, UpdateModel, WriteModel};
 pub use command::run::{RunCommand, RunCursorCommand};
 pub use command::search_indexes::{

@@ -25,6 +25,7 @@ use crate::command::find::{Find, FindOne};
 use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use crate::command::indexes::{CreateIndexes, DropIndexes, ListIndexes};
 use crate::command::insert::{InsertMany, InsertOne};
+use crate::command::map_reduce::MapReduce;
 use crate::command::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, UpdateSearchIndex,
 };
@@ -132,6 +133,17 @@ impl<T> Collection<T> {
     /// Fails as that does.
     pub fn distinct(&self, distinct: Distinct) -> Result<Vec<Bson>, Error> {
         self.shared.wait(self.futures().distinct(distinct))
+    }
+
+    /// As [`Collection::map_reduce`](crate::Collection::map_reduce).
+    ///
+    /// # Errors
+    ///
+    /// Fails as that does.
+    #[deprecated(note = "MongoDB 5.0 deprecates mapReduce; `aggregate` does the same, faster")]
+    pub fn map_reduce<U: DeserializeOwned>(&self, map_reduce: MapReduce) -> Result<Vec<U>, Error> {
+        #[expect(deprecated, reason = "both are")]
+        self.shared.wait(self.futures().map_reduce(map_reduce))
     }
 
     /// As [`Collection::explain`](crate::Collection::explain).

@@ -17,6 +17,7 @@ use super::find::{FindOne, OpenFind};
 use super::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use super::indexes::{CreateIndexes, DropIndexes, ListIndexes};
 use super::insert::{InsertMany, InsertOne};
+use super::map_reduce::MapReduce;
 use super::run::{RunCommand, RunCursorCommand};
 use super::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, UpdateSearchIndex,
@@ -71,6 +72,7 @@ covered! {
     ListCollections: "listCollections",
     ListIndexes: "listIndexes",
     ListSearchIndexes: "aggregate",
+    MapReduce: "mapReduce",
     ModifyCollection: "collMod",
     OpenFind: "find",
     RenameCollection: "renameCollection",

@@ -30,6 +30,7 @@ pub mod find;
 pub mod find_and_modify;
 pub mod indexes;
 pub mod insert;
+pub mod map_reduce;
 pub mod models;
 pub mod run;
 pub mod search_indexes;

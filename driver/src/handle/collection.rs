@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{Bson, Document, RawDocumentBuf};
+use bson::{Bson, Document, RawBsonRef, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_host::Runtime;
 use serde::Serialize;
@@ -24,12 +24,13 @@ use crate::command::find::{Find, FindOne, OpenFind};
 use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use crate::command::indexes::{CreateIndexes, DropIndexes, ListIndexes};
 use crate::command::insert::{InsertMany, InsertOne};
+use crate::command::map_reduce::MapReduce;
 use crate::command::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, UpdateSearchIndex,
 };
 use crate::command::update::{Replace, Update};
 use crate::command::{Operation, Scope};
-use crate::error::Error;
+use crate::error::{Error, ReplyError};
 use crate::reply::document::read_as;
 use crate::results::{
     BulkWriteResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult,
@@ -141,6 +142,28 @@ impl<R: Runtime, T> Collection<R, T> {
     /// Fails if no server answers in time, or with an error.
     pub async fn distinct(&self, distinct: Distinct) -> Result<Vec<Bson>, Error> {
         self.run(distinct).await
+    }
+
+    /// Runs a map-reduce operation, and returns the documents that it makes, `{ _id, value }`; none
+    /// if they go into a collection.
+    ///
+    /// It is sent once, whatever happens.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, with an error, if the write concern is not met, and if a
+    /// document is not of this type.
+    #[deprecated(note = "MongoDB 5.0 deprecates mapReduce; `aggregate` does the same, faster")]
+    pub async fn map_reduce<U: DeserializeOwned>(
+        &self,
+        map_reduce: MapReduce,
+    ) -> Result<Vec<U>, Error> {
+        let results = self.run(map_reduce).await?;
+        let read = |result: Result<RawBsonRef<'_>, bson::error::Error>| {
+            let document = result.ok().and_then(RawBsonRef::as_document);
+            read_as(document.ok_or(ReplyError { command: "mapReduce", field: "results" })?)
+        };
+        results.into_iter().map(read).collect()
     }
 
     /// Explains an operation: by which plan a server would run it. Nothing is written.

@@ -7,7 +7,7 @@ use sdam_driver::{
     Aggregate, BulkWrite, BulkWriteResult, Collection, Count, CountDocuments, CursorType, Delete,
     DeleteModel, DeleteResult, Distinct, EstimatedDocumentCount, Find, FindOne, FindOneAndDelete,
     FindOneAndReplace, FindOneAndUpdate, Hint, InsertMany, InsertModel, InsertOne, Modifications,
-    Replace, ReplaceModel, ReturnDocument, TimeoutMode, Update, UpdateModel, UpdateResult,
+    MapReduce, MapReduceOutput, Replace, ReplaceModel, ReturnDocument, TimeoutMode, Update, UpdateModel, UpdateResult,
     WriteModel,
 };
 use sdam_host::Runtime;
@@ -44,6 +44,11 @@ pub(super) async fn run<R: Runtime>(
         "count" => number(collection.count(old_count(arguments)?).await?),
         "estimatedDocumentCount" => {
             number(collection.estimated_document_count(estimate(arguments)?).await?)
+        }
+        "mapReduce" => {
+            #[expect(deprecated, reason = "the official suites call it")]
+            let found = collection.map_reduce::<Document>(map_reduce(arguments)?).await?;
+            Bson::Array(found.into_iter().map(Bson::Document).collect())
         }
         "distinct" => Bson::Array(collection.distinct(distinct(arguments)?).await?),
         "findOneAndDelete" => {
@@ -159,6 +164,32 @@ fn distinct(mut of: Object) -> Result<Distinct> {
     set!(of, distinct: collation "collation" Node::document, comment "comment" Node::any,
         hint "hint" hint, max_time "maxTimeMS" millis, raw_data "rawData" Node::boolean);
     of.finish().map(|()| distinct)
+}
+
+fn map_reduce(mut of: Object) -> Result<MapReduce> {
+    let (map, reduce) = (of.required("map", code)?, of.required("reduce", code)?);
+    let mut operation = MapReduce::new(map, reduce, of.required("out", output)?);
+    set!(of, operation: collation "collation" Node::document, comment "comment" Node::any,
+        finalize "finalize" code, limit "limit" Node::integer, max_time "maxTimeMS" millis,
+        query "query" Node::document, scope "scope" Node::document, sort "sort" Node::document);
+    of.finish().map(|()| operation)
+}
+
+fn code(node: Node) -> Result<String> {
+    match node.clone().any()? {
+        Bson::JavaScriptCode(code) => Ok(code),
+        _ => Err(node.refuse("must be code")),
+    }
+}
+
+/// Reads the place for what mapReduce makes.
+fn output(node: Node) -> Result<MapReduceOutput> {
+    let mut of = node.object()?;
+    if of.optional("inline", Node::integer)?.is_some() {
+        return of.finish().map(|()| MapReduceOutput::inline());
+    }
+    let output = MapReduceOutput::replace(of.required("replace", Node::string)?);
+    of.finish().map(|()| output)
 }
 
 fn insert_one(mut of: Object) -> Result<InsertOne<Document>> {

@@ -75,6 +75,7 @@ pub(super) const OPERATIONS: &[(Kind, &[&str])] = &[
             "listIndexNames",
             "listIndexes",
             "listSearchIndexes",
+            "mapReduce",
             "rename",
             "replaceOne",
             "updateMany",
@@ -91,7 +92,7 @@ pub(super) const ON_CURSORS: &[&str] = &["close", "iterateOnce", "iterateUntilDo
 const LACKING: &[(Kind, &[&str])] = &[
     (Kind::Client, &["createChangeStream", "watch"]),
     (Kind::Database, &["createChangeStream", "watch"]),
-    (Kind::Collection, &["createChangeStream", "mapReduce", "watch"]),
+    (Kind::Collection, &["createChangeStream", "watch"]),
 ];
 
 /// The operations of sessions and of the runner that are about transactions.

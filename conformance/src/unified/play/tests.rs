@@ -662,11 +662,11 @@ fn needs_are_named_once_each_in_the_order_of_the_test() {
         { "name": "startTransaction", "object": "session0" },
         { "name": "watch", "object": "c" },
         { "name": "runOnThread", "object": "testRunner", "arguments": { "thread": "thread0",
-            "operation": { "name": "mapReduce", "object": "c" } } },
+            "operation": { "name": "createChangeStream", "object": "c" } } },
         { "name": "fly", "object": "c" }"#;
     let spans = r#", "expectTracingMessages": [{ "client": "client0", "spans": [] }]"#;
     let file = file(operations, spans);
-    assert_eq!(needs(&file, &file.tests[0]), ["watch", "transactions", "mapReduce"]);
+    assert_eq!(needs(&file, &file.tests[0]), ["watch", "transactions", "createChangeStream"]);
     let ping = self::file(&format!("{{ {PING} }}"), "");
     assert_eq!(needs(&ping, &ping.tests[0]), Vec::<String>::new());
 }

@@ -1,0 +1,265 @@
+//! Map-reduce, which MongoDB 5.0 has deprecated.
+
+use std::borrow::Cow;
+
+use bson::raw::{CStr, cstr};
+use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
+use sdam_core::operation::OperationKind;
+use sdam_core::wire::ReplyDocument;
+
+use super::fields::{Fields, options};
+use super::{Command, Facts, Operation, Progress, Route, Scope, left_out};
+use crate::error::{Error, ReplyError, WriteConcernError};
+
+/// A map-reduce operation: two functions in JavaScript, and the place for what they make.
+///
+/// MongoDB 5.0 deprecates it; [`Aggregate`](super::aggregate::Aggregate) does the same, faster.
+#[derive(Clone, Debug)]
+pub struct MapReduce {
+    map: String,
+    reduce: String,
+    output: MapReduceOutput,
+    finalize: Option<String>,
+    options: Fields,
+}
+
+options! {
+    MapReduce {
+        /// Has the output collection take documents that its rules forbid.
+        bypass_document_validation: truth = "bypassDocumentValidation";
+        /// Sets the rules for comparing texts.
+        collation: document = "collation";
+        /// Adds a comment, which servers write to their logs.
+        comment: value = "comment";
+        /// Has servers before MongoDB 4.4 keep values as JavaScript's between both functions.
+        js_mode: truth = "jsMode";
+        /// Sets how many documents the first function is called for at most.
+        limit: long = "limit";
+        /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
+        /// `timeoutMS`.
+        max_time: millis = "maxTimeMS";
+        /// Sets which documents the first function is called for.
+        query: document = "query";
+        /// Sets the values of global variables of the functions.
+        scope: document = "scope";
+        /// Sets the order in which the first function is called for documents.
+        sort: document = "sort";
+        /// Has the reply say how long the parts took.
+        verbose: truth = "verbose";
+    }
+}
+
+impl MapReduce {
+    /// Calls the function `map` for each document, which emits keys with values, and the function
+    /// `reduce` for each key and its values.
+    pub fn new(
+        map: impl Into<String>,
+        reduce: impl Into<String>,
+        output: MapReduceOutput,
+    ) -> Self {
+        let (finalize, options) = (None, Fields::default());
+        Self { map: map.into(), reduce: reduce.into(), output, finalize, options }
+    }
+
+    /// Sets a function that is called for each key and what `reduce` made of its values.
+    #[must_use]
+    pub fn finalize(mut self, finalize: impl Into<String>) -> Self {
+        self.finalize = Some(finalize.into());
+        self
+    }
+}
+
+/// The place for what a [`MapReduce`] makes.
+#[derive(Clone, Debug)]
+pub struct MapReduceOutput {
+    options: Fields,
+}
+
+options! {
+    MapReduceOutput {
+        /// Sets the database of the collection, for another than that of the documents.
+        database: text = "db";
+        /// Has servers before MongoDB 4.4 let others use the database between two documents.
+        non_atomic: truth = "nonAtomic";
+        /// Has servers before MongoDB 4.4 shard the collection by its `_id`.
+        sharded: truth = "sharded";
+    }
+}
+
+impl MapReduceOutput {
+    fn new(name: &'static CStr, value: impl Into<RawBson>) -> Self {
+        let mut options = Fields::default();
+        options.set(name, Ok(value.into()));
+        Self { options }
+    }
+
+    /// Has the server reply with the documents, at most 16 MiB.
+    pub fn inline() -> Self {
+        Self::new(cstr!("inline"), 1)
+    }
+
+    /// Has the documents replace those of a collection.
+    pub fn replace(collection: impl Into<String>) -> Self {
+        Self::new(cstr!("replace"), collection.into())
+    }
+
+    /// Has the documents go into a collection, in the place of those with the same key.
+    pub fn merge(collection: impl Into<String>) -> Self {
+        Self::new(cstr!("merge"), collection.into())
+    }
+
+    /// Has the documents go into a collection, and the function `reduce` combine those with the
+    /// same key.
+    pub fn reduce(collection: impl Into<String>) -> Self {
+        Self::new(cstr!("reduce"), collection.into())
+    }
+
+    fn is_inline(&self) -> bool {
+        self.options.has(cstr!("inline"))
+    }
+}
+
+/// Server Selection, "Read Preference": with `{ inline: 1 }` it "may-use-secondary", else it
+/// "must-use-primary".
+impl Operation for MapReduce {
+    type Output = RawArrayBuf;
+
+    fn name(&self) -> Cow<'static, str> {
+        "mapReduce".into()
+    }
+
+    fn kind(&self) -> OperationKind {
+        match self.output.is_inline() {
+            true => OperationKind::Read,
+            false => OperationKind::Write,
+        }
+    }
+
+    /// Retryable Reads, "Unsupported Read Operations": `Collection.mapReduce()`.
+    fn is_retryable(&self) -> bool {
+        false
+    }
+
+    fn route(&self) -> Route {
+        match self.output.is_inline() {
+            true => Route::Read,
+            false => Route::Write,
+        }
+    }
+
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        let mut body = super::on_collection(cstr!("mapReduce"), scope);
+        body.append(cstr!("map"), RawBsonRef::JavaScriptCode(&self.map));
+        body.append(cstr!("reduce"), RawBsonRef::JavaScriptCode(&self.reduce));
+        let mut output = RawDocumentBuf::new();
+        self.output.options.write(&mut output, &[])?;
+        body.append(cstr!("out"), output);
+        if let Some(finalize) = &self.finalize {
+            body.append(cstr!("finalize"), RawBsonRef::JavaScriptCode(finalize));
+        }
+        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
+        if self.output.is_inline() {
+            return Ok(Command { retryable: false, ..Command::read(scope, body) });
+        }
+        // Read and Write Concern: what is not inline has a write concern, and "does not support a
+        // readConcern". The reply is always waited for.
+        scope.declare_write_concern(&mut body)?;
+        Ok(Command::run(scope, body))
+    }
+
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<RawArrayBuf>, Error> {
+        if !self.output.is_inline() {
+            return match WriteConcernError::in_reply(reply) {
+                Some(error) => Err(Error::WriteConcern(error.into())),
+                None => Ok(Progress::Done(RawArrayBuf::new())),
+            };
+        }
+        let missing = |_| ReplyError { command: "mapReduce", field: "results" };
+        Ok(Progress::Done(reply.get_array("results").map_err(missing)?.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Bson, doc, rawdoc};
+    use sdam_core::wire::ReplyDocument;
+
+    use super::super::testing::{NEW, majority, written, written_in};
+    use super::super::{Operation, Progress, Route};
+    use super::{MapReduce, MapReduceOutput};
+
+    const MAP: &str = "function() { emit(this.kind, this.price); }";
+    const REDUCE: &str = "function(kind, prices) { return Array.sum(prices); }";
+
+    fn code(text: &str) -> Bson {
+        Bson::JavaScriptCode(text.to_owned())
+    }
+
+    #[test]
+    fn map_reduce_has_its_functions_as_code_and_all_options() {
+        let output = MapReduceOutput::merge("sums").database("other");
+        let mut operation = MapReduce::new(MAP, REDUCE, output.sharded(true).non_atomic(false))
+            .finalize("function(kind, sum) { return sum * factor; }")
+            .query(doc! { "price": { "$gt": 0 } })
+            .sort(doc! { "kind": 1 })
+            .limit(5)
+            .scope(doc! { "factor": 2 })
+            .js_mode(true)
+            .verbose(true)
+            .bypass_document_validation(true)
+            .collation(doc! { "locale": "de" })
+            .comment("why");
+        let expected = doc! {
+            "mapReduce": "things",
+            "map": code(MAP),
+            "reduce": code(REDUCE),
+            "out": { "merge": "sums", "db": "other", "sharded": true, "nonAtomic": false },
+            "finalize": code("function(kind, sum) { return sum * factor; }"),
+            "query": { "price": { "$gt": 0 } },
+            "sort": { "kind": 1 },
+            "limit": 5_i64,
+            "scope": { "factor": 2 },
+            "jsMode": true,
+            "verbose": true,
+            "bypassDocumentValidation": true,
+            "collation": { "locale": "de" },
+            "comment": "why",
+        };
+        let body = written(&mut operation, NEW).body;
+        assert_eq!(bson::Document::try_from(&*body).unwrap(), expected);
+    }
+
+    /// Read and Write Concern, "Read Concern" and "Server's Default WriteConcern"; Server
+    /// Selection, "Read Preference"; Retryable Reads, "Unsupported Read Operations".
+    #[test]
+    fn it_is_a_read_if_the_reply_has_the_documents_and_else_a_write_and_never_repeated() {
+        let mut reading = MapReduce::new(MAP, REDUCE, MapReduceOutput::inline());
+        assert_eq!(reading.route(), Route::Read);
+        let scope = majority();
+        assert_eq!(written_in(&mut reading, &scope, NEW).body.get("writeConcern").unwrap(), None);
+        let command = reading.command(&scope, &NEW).unwrap();
+        assert!(command.takes_read_concern && !command.retryable);
+        let mut writing = MapReduce::new(MAP, REDUCE, MapReduceOutput::replace("sums"));
+        assert_eq!(writing.route(), Route::Write);
+        let command = writing.command(&scope, &NEW).unwrap();
+        assert!(!command.takes_read_concern && !command.takes_cluster_time && !command.retryable);
+        assert!(command.body.get_document("writeConcern").is_ok());
+        assert!(!reading.is_retryable() && !writing.is_retryable());
+    }
+
+    #[test]
+    fn the_reply_has_the_documents_or_the_error_of_a_write_concern() {
+        let mut reading = MapReduce::new(MAP, REDUCE, MapReduceOutput::inline());
+        let results = ReplyDocument::from(rawdoc! { "results": [{ "_id": 0, "value": 6 }] });
+        let Ok(Progress::Done(found)) = reading.reply(&majority(), &results) else { panic!() };
+        assert_eq!(found.into_iter().count(), 1);
+        assert!(reading.reply(&majority(), &ReplyDocument::from(rawdoc! { "ok": 1 })).is_err());
+        let mut writing = MapReduce::new(MAP, REDUCE, MapReduceOutput::reduce("sums"));
+        let done = ReplyDocument::from(rawdoc! { "result": "sums", "ok": 1 });
+        assert!(matches!(writing.reply(&majority(), &done), Ok(Progress::Done(_))));
+        let failed = rawdoc! { "code": 79, "codeName": "UnknownReplWriteConcern", "errmsg": "no" };
+        let failed = ReplyDocument::from(rawdoc! { "ok": 1, "writeConcernError": failed });
+        let error = writing.reply(&majority(), &failed).unwrap_err();
+        assert_eq!(error.code(), Some(79), "{error}");
+    }
+}

@@ -15,7 +15,7 @@ use super::model::{Action, Cluster, ConnectionId};
 use super::options::MemberId;
 use super::protocol::{Hello, Request};
 use super::store::Position;
-use super::{cursor, error_labels, parameters, reply, writes};
+use super::{cursor, error_labels, parameters, reply, search, stable_api, writes};
 
 /// A command that has been run, or has failed, and is not answered yet.
 #[derive(Clone, Debug)]
@@ -75,7 +75,8 @@ impl Cluster {
         if request.is_for_documents() {
             return self.refuse_query((id, member), &request, out);
         }
-        let replies = match injection.error.clone().or_else(|| request.refusal(version)) {
+        let refusal = || request.refusal(version).or(stable_api::check(&request, version).err());
+        let replies = match injection.error.clone().or_else(refusal) {
             Some(error) => Err(error),
             None if request.command == "hello" && !version.has_awaitable_hello() => {
                 Err(CommandError::not_found("hello"))
@@ -188,6 +189,7 @@ impl Cluster {
                 return replies;
             }
         }
+        let mechanisms = self.mechanisms();
         let Some(process) = self.process_mut(member) else {
             return Ok(Vec::new());
         };
@@ -205,7 +207,7 @@ impl Cluster {
             }
             "getParameter" => {
                 let version = Some(process.version).filter(|_| process.role != Role::Mongos);
-                parameters::read(&process.rate_limit, request.body, version)?
+                parameters::read(&process.rate_limit, request.body, version, &mechanisms)?
             }
             "setParameter" => {
                 parameters::write(&mut process.rate_limit, request.body)?;
@@ -217,6 +219,9 @@ impl Cluster {
             }
             "getMore" => {
                 return cursor::next(process.process_id, request.body, request.allows_exhaust());
+            }
+            name if search::is_about_indexes(name, process.version) => {
+                return Err(search::refusal(process.version));
             }
             name if writes::is_write(name) => {
                 check_writable(process.role)?;

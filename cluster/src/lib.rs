@@ -14,7 +14,9 @@
 //! parameters of the rate limit for new connections do what they do on real servers; any command
 //! that is not known is answered with `CommandNotFound`.
 //!
-//! With users, members demand a login by SCRAM for all that real servers demand one for.
+//! With users, members demand a login by SCRAM for all that real servers demand one for; with
+//! tokens, one by MONGODB-OIDC. They judge the version of the API that commands declare, and refuse
+//! the commands of indexes for searches, as servers do that have no process for these.
 
 mod administration;
 mod aggregate;
@@ -50,10 +52,12 @@ mod reconfig;
 mod replication_config;
 mod replication_status;
 mod reply;
+mod search;
 mod server;
 mod server_status;
 mod shutdown;
 mod socket;
+mod stable_api;
 mod store;
 mod takeover;
 mod tls;

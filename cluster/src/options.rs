@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bson::raw::CStr;
 use sdam_core::bson;
-use sdam_core::config::ServerAddress;
+use sdam_core::config::{Secret, ServerAddress};
 
 use super::authentication::{User, UserError, validate_users};
 
@@ -45,12 +45,24 @@ pub enum ServerVersion {
     V7_0,
     /// Like 7.0 with a newer wire version; it still answers legacy hello.
     V8_0,
+    /// The first with `rawData`.
+    V8_2,
+    /// Like 8.2 with a newer wire version.
+    V9_0,
 }
 
 impl ServerVersion {
     /// Every version, in order.
-    pub const ALL: [Self; 6] =
-        [Self::V4_2, Self::V4_4, Self::V5_0, Self::V6_0, Self::V7_0, Self::V8_0];
+    pub const ALL: [Self; 8] = [
+        Self::V4_2,
+        Self::V4_4,
+        Self::V5_0,
+        Self::V6_0,
+        Self::V7_0,
+        Self::V8_0,
+        Self::V8_2,
+        Self::V9_0,
+    ];
 
     /// Returns the version after this one, or the one before it; the other one where there is none.
     #[must_use]
@@ -60,8 +72,10 @@ impl ServerVersion {
             (Self::V4_4, false) => Self::V4_2,
             (Self::V4_4, true) | (Self::V6_0, false) => Self::V5_0,
             (Self::V5_0, true) | (Self::V7_0, false) => Self::V6_0,
-            (Self::V6_0, true) | (Self::V8_0, _) => Self::V7_0,
-            (Self::V7_0, true) => Self::V8_0,
+            (Self::V6_0, true) | (Self::V8_0, false) => Self::V7_0,
+            (Self::V7_0, true) | (Self::V8_2, false) => Self::V8_0,
+            (Self::V8_0, true) | (Self::V9_0, _) => Self::V8_2,
+            (Self::V8_2, true) => Self::V9_0,
         }
     }
 
@@ -74,6 +88,8 @@ impl ServerVersion {
             Self::V6_0 => 17,
             Self::V7_0 => 21,
             Self::V8_0 => 25,
+            Self::V8_2 => 27,
+            Self::V9_0 => 29,
         }
     }
 
@@ -86,6 +102,8 @@ impl ServerVersion {
             Self::V6_0 => (6, 0),
             Self::V7_0 => (7, 0),
             Self::V8_0 => (8, 0),
+            Self::V8_2 => (8, 2),
+            Self::V9_0 => (9, 0),
         }
     }
 
@@ -245,6 +263,9 @@ pub struct ClusterOptions {
     /// Their passwords are hashed when the deployment is made, which takes some milliseconds each
     /// with the default iterations.
     pub users: Vec<User>,
+    /// The tokens by which a user of `$external` logs in with MONGODB-OIDC, who may do everything;
+    /// none by default, and then the mechanism is not offered. Servers have it since 7.0.
+    pub oidc_tokens: Vec<Secret>,
     /// Determines everything that is random: who wins, after how long, process ids, salts, nonces.
     pub seed: u64,
     /// The time from the loss of a primary until an election begins, give or take 15 %.
@@ -262,7 +283,7 @@ pub struct ClusterOptions {
     ///
     /// Operators and stages that are not known are refused by name: those with JavaScript, texts
     /// or places, and look-around in regular expressions. There are no transactions and no change
-    /// streams.
+    /// streams. Time series are kept as the documents that they are written as, without buckets.
     pub keeps_data: bool,
     /// The time after which secondaries have what the primary writes, zero by default; it matters
     /// only to members that keep data.
@@ -286,6 +307,7 @@ impl ClusterOptions {
             version: ServerVersion::default(),
             versions: BTreeMap::new(),
             users: Vec::new(),
+            oidc_tokens: Vec::new(),
             seed: 0,
             election_timeout: Duration::from_secs(2),
             max_connections: MAX_CONNECTIONS,
@@ -352,6 +374,13 @@ impl ClusterOptions {
     #[must_use]
     pub fn with_users(mut self, users: Vec<User>) -> Self {
         self.users = users;
+        self
+    }
+
+    /// Replaces [`oidc_tokens`](Self::oidc_tokens).
+    #[must_use]
+    pub fn with_oidc_tokens(mut self, oidc_tokens: Vec<Secret>) -> Self {
+        self.oidc_tokens = oidc_tokens;
         self
     }
 

@@ -1,7 +1,7 @@
 //! `getParameter` and `setParameter`, for the few parameters that change what a member does.
 
 use bson::raw::{CStr, cstr};
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 
 use super::command_error::CommandError;
@@ -15,13 +15,16 @@ const BURST: &CStr = cstr!("ingressConnectionEstablishmentBurstCapacitySecs");
 const QUEUE: &CStr = cstr!("ingressConnectionEstablishmentMaxQueueDepth");
 
 /// Answers a `getParameter` for some parameters by name, or for `"*"`; a member of a replica set
-/// has a version that its data is compatible with.
+/// has a version that its data is compatible with, and all have mechanisms for logins.
 pub(super) fn read(
     limit: &RateLimit,
     command: &RawDocument,
     compatibility: Option<ServerVersion>,
+    mechanisms: &[&str],
 ) -> Result<RawDocumentBuf, CommandError> {
     let mut known = rawdoc! { "enableTestCommands": true, "requireApiVersion": false };
+    let mechanisms: RawArrayBuf = mechanisms.iter().copied().collect();
+    known.append(cstr!("authenticationMechanisms"), mechanisms);
     if let Some((major, minor)) = compatibility.map(ServerVersion::number) {
         let version = rawdoc! { "version": format!("{major}.{minor}") };
         known.append(cstr!("featureCompatibilityVersion"), version);

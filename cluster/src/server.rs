@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use rustix::process::{Resource, getrlimit};
+use sdam_core::config::Secret;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -53,6 +54,8 @@ pub struct EmbeddedOptions {
     pub keeps_data: bool,
     /// The users; none by default, and then nobody has to log in.
     pub users: Vec<User>,
+    /// The tokens by which MONGODB-OIDC logs in, as [`ClusterOptions::oidc_tokens`] says.
+    pub oidc_tokens: Vec<Secret>,
     /// The certificate of members that speak TLS, which they do not by default.
     pub tls: Option<TlsIdentity>,
     /// Determines who wins the elections.
@@ -73,6 +76,7 @@ impl Default for EmbeddedOptions {
             version: ServerVersion::default(),
             keeps_data: false,
             users: Vec::new(),
+            oidc_tokens: Vec::new(),
             tls: None,
             seed: 0,
             election_timeout: Duration::from_secs(2),
@@ -132,6 +136,13 @@ impl EmbeddedOptions {
     #[must_use]
     pub fn with_users(mut self, users: Vec<User>) -> Self {
         self.users = users;
+        self
+    }
+
+    /// Replaces [`oidc_tokens`](Self::oidc_tokens).
+    #[must_use]
+    pub fn with_oidc_tokens(mut self, oidc_tokens: Vec<Secret>) -> Self {
+        self.oidc_tokens = oidc_tokens;
         self
     }
 
@@ -391,6 +402,7 @@ fn cluster_options(options: &EmbeddedOptions, addresses: &[SocketAddr]) -> Clust
         version: options.version,
         keeps_data: options.keeps_data,
         users: options.users.clone(),
+        oidc_tokens: options.oidc_tokens.clone(),
         seed: options.seed,
         election_timeout: options.election_timeout,
         max_connections: connections_each(options.members, getrlimit(Resource::Nofile).current),

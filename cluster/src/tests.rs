@@ -29,13 +29,16 @@ mod laws;
 mod limits;
 mod members;
 mod mongos;
+mod oidc;
 mod partition;
 mod protocol;
 mod rate_limit;
 mod reconfig;
 mod sasl;
+mod search;
 mod shutdown;
 mod sockets;
+mod stable_api;
 mod takeover;
 mod truth;
 mod upgrade;
@@ -45,12 +48,14 @@ mod writes;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The versions from the first one with `topologyVersion` on.
-const AWAITABLE: [ServerVersion; 5] = [
+const AWAITABLE: [ServerVersion; 7] = [
     ServerVersion::V4_4,
     ServerVersion::V5_0,
     ServerVersion::V6_0,
     ServerVersion::V7_0,
     ServerVersion::V8_0,
+    ServerVersion::V8_2,
+    ServerVersion::V9_0,
 ];
 
 fn options(version: ServerVersion) -> ClusterOptions {

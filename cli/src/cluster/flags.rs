@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// The name of the replica set
     #[arg(long, value_name = "NAME", default_value = "demo")]
     set: String,
-    /// The server version that they imitate: 4.2, 4.4, 5.0, 6.0, 7.0 or 8.0
+    /// The server version that they imitate: 4.2, 4.4, 5.0, 6.0, 7.0, 8.0, 8.2 or 9.0
     #[arg(long, default_value = "6.0", value_parser = version)]
     version: ServerVersion,
     /// A member that votes but holds no data; may be repeated

@@ -9,6 +9,7 @@ use sdam_core::bson;
 
 use super::credentials::{Account, random_bytes};
 use super::messages::{CONVERSATION_ID, Payload, conversation_id, mechanism, skips_empty_exchange};
+use super::oidc;
 use super::scram::{Challenge, ClientFirst, malformed, refused};
 use super::user::ScramMechanism;
 use crate::command_error::CommandError;
@@ -38,6 +39,10 @@ pub(super) struct UserName {
 }
 
 impl UserName {
+    pub(super) fn new(database: &str, name: &str) -> Self {
+        Self { database: database.to_owned(), name: name.to_owned() }
+    }
+
     fn is_of(&self, account: &Account) -> bool {
         self.database == account.user.database && self.name == account.user.name
     }
@@ -62,12 +67,17 @@ impl Login {
     /// Logs out a user who is none any more.
     pub(super) fn forget_all_but(&mut self, accounts: &[Account]) {
         let user = self.user.take();
-        self.user = user.filter(|user| accounts.iter().any(|account| user.is_of(account)));
+        let is_known = |user: &UserName| accounts.iter().any(|account| user.is_of(account));
+        self.user = user.filter(|user| user.database == "$external" || is_known(user));
     }
 
     /// Logs in, unless the connection belongs to another user already, of which 6.0 and newer want
     /// to hear no more; older servers forget the former.
-    fn log_in(&mut self, user: UserName, version: ServerVersion) -> Result<(), CommandError> {
+    pub(super) fn log_in(
+        &mut self,
+        user: UserName,
+        version: ServerVersion,
+    ) -> Result<(), CommandError> {
         match &self.user {
             Some(former) if *former != user && version >= ServerVersion::V6_0 => {
                 let reason = format!(
@@ -85,7 +95,7 @@ impl Login {
 }
 
 impl Cluster {
-    fn login_mut(&mut self, id: ConnectionId) -> Option<&mut Login> {
+    pub(super) fn login_mut(&mut self, id: ConnectionId) -> Option<&mut Login> {
         Some(&mut self.connections.get_mut(&id)?.login)
     }
 
@@ -100,6 +110,9 @@ impl Cluster {
         let payload = Payload::parse(command, version)?;
         let is_short = skips_empty_exchange(command, version)?;
         let name = mechanism(command, version)?;
+        if name == oidc::NAME && self.offers_oidc() {
+            return self.show_token(id, &payload, database);
+        }
         let mechanism = ScramMechanism::of_name(name).ok_or_else(|| unavailable(version))?;
         if let Some(login) = self.login_mut(id) {
             login.conversation = None;
@@ -115,7 +128,7 @@ impl Cluster {
             let challenge = Some(challenge);
             login.conversation = Some(Conversation { user, is_short, challenge });
         }
-        Ok(payload.answer(&message, false))
+        Ok(payload.answer(message.as_bytes(), false))
     }
 
     /// Goes on with a login; whatever is wrong ends it, but for a command that makes no sense.
@@ -151,7 +164,7 @@ impl Cluster {
         } else if let Some(login) = self.login_mut(id) {
             login.conversation = Some(conversation);
         }
-        Ok(payload.answer(&message, done))
+        Ok(payload.answer(message.as_bytes(), done))
     }
 
     /// Logs out a user of this database.

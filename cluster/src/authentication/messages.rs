@@ -48,13 +48,12 @@ impl Payload {
     }
 
     /// Returns what a server answers to it, without `ok`.
-    pub(super) fn answer(&self, message: &str, done: bool) -> RawDocumentBuf {
+    pub(super) fn answer(&self, message: &[u8], done: bool) -> RawDocumentBuf {
         let mut reply = rawdoc! { "conversationId": 1, "done": done };
         if self.is_text {
             reply.append(cstr!("payload"), BASE64_STANDARD.encode(message));
         } else {
-            let bytes = message.as_bytes();
-            let payload = RawBinaryRef { subtype: BinarySubtype::Generic, bytes };
+            let payload = RawBinaryRef { subtype: BinarySubtype::Generic, bytes: message };
             reply.append(cstr!("payload"), payload);
         }
         reply

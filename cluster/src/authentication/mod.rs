@@ -1,12 +1,14 @@
-//! Logging in by SCRAM, as real servers let their users do, and what they refuse to all others.
+//! Logging in by SCRAM and by tokens, as real servers let their users do, and what they refuse to
+//! all others.
 //!
-//! A deployment without users demands no login. The users may do everything, and there are as many
-//! of them as a test needs to tell apart; roles and X.509 are left to real servers.
+//! A deployment without users and tokens demands no login. The users may do everything, and there
+//! are as many of them as a test needs to tell apart; roles and X.509 are left to real servers.
 
 mod by_certificate;
 mod credentials;
 mod login;
 mod messages;
+mod oidc;
 mod scram;
 mod user;
 
@@ -51,6 +53,13 @@ impl Cluster {
         }
     }
 
+    /// Returns the names of the mechanisms that the members offer.
+    pub(super) fn mechanisms(&self) -> Vec<&'static str> {
+        let scram = [ScramMechanism::Sha1, ScramMechanism::Sha256].map(ScramMechanism::name);
+        let oidc = self.offers_oidc().then_some(oidc::NAME);
+        scram.into_iter().chain(oidc).collect()
+    }
+
     /// Has a connection belong to the deployment itself.
     pub(super) fn trust(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id) {
@@ -61,7 +70,7 @@ impl Cluster {
     /// Returns whether a connection may run a command: one that is not known, anybody may try.
     pub(super) fn may_run(&self, id: ConnectionId, command: &str) -> bool {
         let login = self.connections.get(&id).map(|connection| &connection.login);
-        self.accounts.is_empty()
+        (self.accounts.is_empty() && !self.offers_oidc())
             || !needs_login(command)
             || login.is_some_and(|login| login.trusted || login.user.is_some())
     }
@@ -138,9 +147,11 @@ fn needs_login(command: &str) -> bool {
             | "count"
             | "create"
             | "createIndexes"
+            | "createSearchIndexes"
             | "delete"
             | "distinct"
             | "drop"
+            | "dropSearchIndex"
             | "endSessions"
             | "find"
             | "findAndModify"
@@ -162,6 +173,7 @@ fn needs_login(command: &str) -> bool {
             | "serverStatus"
             | "setParameter"
             | "update"
+            | "updateSearchIndex"
     )
 }
 

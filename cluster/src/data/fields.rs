@@ -7,13 +7,13 @@ use crate::command_error::CommandError;
 use crate::options::ServerVersion;
 use crate::store::parse_stages;
 
-use ServerVersion::{V4_2, V4_4, V5_0, V7_0, V8_0};
+use ServerVersion::{V4_2, V4_4, V5_0, V7_0, V8_0, V8_2};
 
 /// A field, and the first version that knows it.
 type Field = (&'static str, ServerVersion);
 
 /// The fields that every command has.
-const OF_ALL: [Field; 17] = [
+const OF_ALL: [Field; 18] = [
     ("$db", V4_2),
     ("$clusterTime", V4_2),
     ("$readPreference", V4_2),
@@ -32,6 +32,7 @@ const OF_ALL: [Field; 17] = [
     ("apiVersion", V5_0),
     ("apiStrict", V5_0),
     ("apiDeprecationErrors", V5_0),
+    ("rawData", V8_2),
 ];
 
 const OF_FIND: [Field; 21] = [

@@ -12,6 +12,7 @@ use super::session_id;
 use crate::command_error::CommandError;
 use crate::model::Cluster;
 use crate::options::MemberId;
+use crate::search;
 use crate::store::{
     Collation, Collection, Context, Documents, Filter, Key, Source, Store, StoreError,
     parse_stages, through, values, whole,
@@ -117,7 +118,10 @@ impl Cluster {
             }
         };
         let wrong = |_| CommandError::coded(14, "'pipeline' option must be specified as an array");
-        let stages = parse_stages(body.get_array("pipeline").map_err(wrong)?)?;
+        let pipeline = body.get_array("pipeline").map_err(wrong)?;
+        let first = pipeline.first().and_then(Bson::as_document).and_then(|it| it.keys().next());
+        search::check_stage(first.map(String::as_str), self.version_of(member))?;
+        let stages = parse_stages(pipeline)?;
         check_places(&stages)?;
         if flag(body, "explain") {
             return raw(&explanation(&namespace, "stages"));

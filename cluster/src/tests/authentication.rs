@@ -118,11 +118,6 @@ pub(super) fn hello_with(
     world.ask(connection, &hello)
 }
 
-fn every_version() -> [ServerVersion; 6] {
-    let [a, b, c, d, e] = super::AWAITABLE;
-    [ServerVersion::V4_2, a, b, c, d, e]
-}
-
 #[test]
 fn every_user_logs_in_by_every_mechanism_of_theirs_and_by_none_named() {
     // AUTH-P1; on 4.2 there is no speculation, and no way around the empty exchange.
@@ -138,7 +133,7 @@ fn every_user_logs_in_by_every_mechanism_of_theirs_and_by_none_named() {
         ("%E2%85%A8:%E2%85%A8", "admin", "SCRAM-SHA-256", 1),
         ("a%2Cb%3Dc:x", "shop", "", 1),
     ];
-    for version in every_version() {
+    for version in ServerVersion::ALL {
         let mut world = world(version);
         for (login, database, mechanism, expected) in cases {
             let mut uri = format!("mongodb://{login}@a/?authSource={database}");
@@ -157,7 +152,7 @@ fn every_user_logs_in_by_every_mechanism_of_theirs_and_by_none_named() {
 
 #[test]
 fn who_is_no_user_or_does_not_know_the_password_is_refused_and_may_try_again() {
-    for version in every_version() {
+    for version in ServerVersion::ALL {
         let mut world = world(version);
         let connection = world.connect(MEMBER);
         for wrong in [
@@ -397,7 +392,7 @@ fn as_query(message: &Message, said: &RawBson) -> Vec<u8> {
 /// As servers 4.2.6 to 6.0.5 do.
 #[test]
 fn every_step_of_a_login_may_come_by_op_query() {
-    for version in every_version() {
+    for version in ServerVersion::ALL {
         let mut world = world(version);
         let connection = world.connect(MEMBER);
         let opening = HandshakeOptions::new(RawDocumentBuf::new(), [7; 24])

@@ -21,7 +21,7 @@ mod sizes;
 mod writes;
 
 /// A deployment that keeps data, and a connection to its primary.
-fn keeping(version: ServerVersion) -> (World, ConnectionId) {
+pub(super) fn keeping(version: ServerVersion) -> (World, ConnectionId) {
     let options = ClusterOptions { keeps_data: true, ..options(version) };
     let mut world = World::new(options);
     world.advance(SECOND);
@@ -42,7 +42,7 @@ fn raw(mut command: Document) -> RawDocumentBuf {
 }
 
 /// Runs a command, and returns the reply without what every reply has.
-fn ask(world: &mut World, connection: ConnectionId, command: Document) -> Document {
+pub(super) fn ask(world: &mut World, connection: ConnectionId, command: Document) -> Document {
     let reply = world.ask(connection, &raw(command));
     let mut reply = Document::try_from(&*reply).unwrap();
     reply.remove("$clusterTime");
@@ -59,7 +59,7 @@ fn must(world: &mut World, connection: ConnectionId, command: Document) -> Docum
     reply
 }
 
-fn code(reply: &Document) -> i32 {
+pub(super) fn code(reply: &Document) -> i32 {
     reply.get_i32("code").unwrap_or(0)
 }
 

@@ -6,6 +6,7 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, count};
+use super::created::complete;
 use super::cursors::{Cursor, raw};
 use super::session_id;
 use super::writes::int32;
@@ -15,7 +16,7 @@ use crate::options::{MemberId, ServerVersion};
 use crate::store::{Collection, Filter, Index};
 
 /// The arguments of `create` and `collMod` that are no options of the collection.
-const NO_OPTIONS: [&str; 9] = [
+const NO_OPTIONS: [&str; 10] = [
     "create",
     "collMod",
     "writeConcern",
@@ -25,6 +26,7 @@ const NO_OPTIONS: [&str; 9] = [
     "maxTimeMS",
     "index",
     "apiVersion",
+    "rawData",
 ];
 
 /// The databases that there always are.
@@ -65,13 +67,7 @@ impl Cluster {
         arguments: &Arguments,
     ) -> Result<RawDocumentBuf, CommandError> {
         let namespace = arguments.namespace("create")?;
-        let options = options(&arguments.body);
-        if options.get_bool("capped").unwrap_or(false) && !options.contains_key("size") {
-            return Err(CommandError::coded(
-                72,
-                "the 'size' field is required when 'capped' is true",
-            ));
-        }
+        let options = complete(options(&arguments.body), self.version_of(member))?;
         self.check_validation(now, arguments)?;
         self.write(now, member, arguments, |writer, _, _| Ok(writer.create(&namespace, options)?))?;
         raw(&doc! { "ok": 1.0 })
@@ -140,6 +136,9 @@ impl Cluster {
         let wrong = |_| CommandError::coded(14, "renameCollection and to are texts");
         let from = arguments.body.get_str("renameCollection").map_err(wrong)?;
         let to = arguments.body.get_str("to").map_err(wrong)?;
+        if self.kept(member).store.collection(from).is_some_and(|it| it.is_series()) {
+            return Err(CommandError::coded(166, format!("cannot rename view: {from}")));
+        }
         let drops_target = arguments.flag("dropTarget");
         self.write(now, member, arguments, |writer, _, _| {
             Ok(writer.rename(from, to, drops_target)?)
@@ -326,6 +325,7 @@ impl Cluster {
             Bson::Array(names) => names.clone(),
             one => vec![one.clone()],
         };
+        let all = Bson::String("*".to_owned());
         let is = |index: &Index, meant: &Bson| match meant {
             Bson::String(name) => name == index.name() || name == "*",
             Bson::Document(keys) => *keys == index.keys(),
@@ -335,10 +335,14 @@ impl Cluster {
             let collection = writer.store().collection(&namespace);
             let indexes = collection.map(|it| it.indexes.clone()).unwrap_or_default();
             for name in names.iter().filter(|_| collection.is_some()) {
+                if indexes.iter().any(|it| it.is_clustered() && is(it, name) && *name != all) {
+                    let reason = "It is illegal to drop the clusteredIndex";
+                    return Err(CommandError::numbered(5_979_800, reason));
+                }
                 if *name == Bson::String("_id_".to_owned()) {
                     return Err(CommandError::coded(72, "cannot drop _id index"));
                 }
-                if *name != Bson::String("*".to_owned()) && !indexes.iter().any(|it| is(it, name)) {
+                if *name != all && !indexes.iter().any(|it| is(it, name)) {
                     let reason = match name {
                         Bson::String(name) => format!("index not found with name [{name}]"),
                         keys => format!("can't find index with key: {keys}"),
@@ -349,7 +353,7 @@ impl Cluster {
             Ok(writer.drop_indexes(&namespace, |it| names.iter().any(|name| is(it, name)))?)
         })?;
         let mut reply = doc! { "nIndexesWas": int32(before) };
-        if names.contains(&Bson::String("*".to_owned())) {
+        if names.contains(&all) {
             reply.insert("msg", "non-_id indexes dropped for collection");
         }
         reply.insert("ok", 1.0);
@@ -477,7 +481,7 @@ fn check_unique(collection: &Collection, index: &Index) -> Result<(), CommandErr
 /// Returns what `listCollections` says of a collection.
 fn described(name: &str, collection: &Collection) -> Document {
     let mut info = doc! { "readOnly": collection.kind() == "view" };
-    if collection.kind() != "view" {
+    if collection.kind() == "collection" {
         let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: collection.uuid.to_vec() };
         info.insert("uuid", uuid);
     }
@@ -487,7 +491,8 @@ fn described(name: &str, collection: &Collection) -> Document {
         "options": collection.options.clone(),
         "info": info,
     };
-    if let Some(index) = collection.indexes.first().filter(|it| it.name() == "_id_") {
+    let is_of_id = |it: &&Index| it.name() == "_id_" && !it.is_clustered();
+    if let Some(index) = collection.indexes.first().filter(is_of_id) {
         whole.insert("idIndex", index.description.clone());
     }
     whole

@@ -40,6 +40,10 @@ impl Cluster {
         let filter = Filter::parse(&filter, &context)?;
         let form = Form::parse(arguments, collection.as_deref(), &context)?;
         let (tailable, awaits) = is_tailable(body);
+        if tailable && collection.as_ref().is_some_and(|it| it.is_series()) {
+            let reason = "Tailable cursors are not supported in aggregation.";
+            return Err(CommandError::coded(168, reason));
+        }
         if tailable && collection.as_ref().is_some_and(|it| !it.is_capped()) {
             let reason = format!("tailable cursor requested on non capped collection {namespace}");
             return Err(CommandError::coded(2, reason));
@@ -106,7 +110,7 @@ impl Form {
             }
         };
         let (shows_record, shows_key) = (flag("showRecordId")?, flag("returnKey")?);
-        if collection.is_some_and(|it| it.kind() == "view") && (shows_record || shows_key) {
+        if collection.is_some_and(|it| it.kind() != "collection") && (shows_record || shows_key) {
             let name = if shows_key { "returnKey" } else { "showRecordId" };
             let reason = format!("Option {name} not supported in aggregation.");
             return Err(CommandError::coded(168, reason));

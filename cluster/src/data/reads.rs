@@ -50,7 +50,7 @@ impl Cluster {
         let count = count.saturating_sub(arguments.count("skip")?.unwrap_or(0));
         let count = count.min(limit.unwrap_or(usize::MAX));
         // That of a view is another number on real servers, too: an aggregation's.
-        let is_view = view.store.collection(&namespace).is_some_and(|it| it.kind() == "view");
+        let is_view = view.store.collection(&namespace).is_some_and(|it| it.kind() != "collection");
         let ok = if is_view { Bson::Int32(1) } else { Bson::Double(1.0) };
         raw(&doc! { "n": i32::try_from(count).unwrap_or(i32::MAX), "ok": ok })
     }
@@ -95,7 +95,8 @@ impl Cluster {
         if let Some(time) = view.at {
             reply.insert("atClusterTime", time);
         }
-        reply.insert("ok", 1.0);
+        let is_view = view.store.collection(&namespace).is_some_and(|it| it.kind() != "collection");
+        reply.insert("ok", if is_view { Bson::Int32(1) } else { Bson::Double(1.0) });
         raw(&reply)
     }
 

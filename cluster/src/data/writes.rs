@@ -13,7 +13,8 @@ use crate::command_error::CommandError;
 use crate::model::Cluster;
 use crate::options::{MemberId, ServerVersion};
 use crate::store::{
-    Collation, Context, Filter, Projection, Sort, StoreError, Update, UpdateStatement, Writer,
+    Collation, Context, Filter, Projection, Series, Sort, StoreError, Update, UpdateStatement,
+    Writer,
 };
 
 /// The statements of a write that have been done, and those that failed.
@@ -80,6 +81,11 @@ impl Cluster {
         let ordered = !arguments.body.contains_key("ordered") || arguments.flag("ordered");
         let version = self.version_of(member);
         check_statements(name, &statements, version)?;
+        let is_series =
+            self.kept(member).store.collection(&namespace).is_some_and(|it| it.is_series());
+        if is_series && name != "insert" && version < ServerVersion::V6_0 {
+            return Err(CommandError::coded(72, format!("Time-series {name}s are not enabled")));
+        }
         let reply = self.write(now, member, arguments, |writer, context, retries| {
             let mut batch = Batch::default();
             for (at, statement) in statements.into_iter().enumerate() {
@@ -92,8 +98,9 @@ impl Cluster {
                     true => check_retryable(name, &statement),
                     false => Ok(()),
                 };
-                let outcome =
-                    outcome.and_then(|()| perform(writer, &namespace, name, statement, context));
+                let outcome = outcome
+                    .and_then(|()| check_series(writer, &namespace, (name, version), &statement))
+                    .and_then(|()| perform(writer, &namespace, name, statement, context));
                 match outcome {
                     Ok(outcome) => {
                         batch.count(at, &outcome);
@@ -135,6 +142,10 @@ impl Cluster {
             return Err(CommandError::coded(9, reason));
         }
         let version = self.version_of(member);
+        if self.kept(member).store.collection(&namespace).is_some_and(|it| it.is_series()) {
+            let reason = format!("Namespace {namespace} is a timeseries collection");
+            return Err(CommandError::coded(166, reason));
+        }
         let reply = self.write(now, member, arguments, |writer, context, retries| {
             if let Some(mut done) = retries.done(0) {
                 if version >= ServerVersion::V6_0 {
@@ -178,7 +189,8 @@ impl Cluster {
                     None if retries.is_numbered() && flag(&statement, "multi") => {
                         check_retryable("update", &statement).map(|()| Document::new())
                     }
-                    None => perform(writer, &namespace, name, statement, context),
+                    None => check_series(writer, &namespace, (name, version), &statement)
+                        .and_then(|()| perform(writer, &namespace, name, statement, context)),
                 };
                 match outcome {
                     Ok(outcome) => {
@@ -223,6 +235,22 @@ impl Cluster {
         reply.extend(totals);
         reply.extend(retried);
         raw(&reply)
+    }
+}
+
+/// Checks what a time series takes: since 7.0 any deletion.
+fn check_series(
+    writer: &Writer<'_>,
+    namespace: &str,
+    (name, version): (&str, ServerVersion),
+    statement: &Document,
+) -> Result<(), StoreError> {
+    let collection = writer.store().collection(namespace);
+    let Some(series) = collection.and_then(|it| Series::of(it)) else { return Ok(()) };
+    match name {
+        "update" => series.check_update(statement),
+        "delete" if version < ServerVersion::V7_0 => series.check_deletion(statement),
+        _ => Ok(()),
     }
 }
 

@@ -36,8 +36,13 @@ impl Index {
         self.keys() == other.keys() && (!by_options || OPTIONS.iter().all(same))
     }
 
+    /// Returns whether the documents themselves are in its order.
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.description.get_bool("clustered").unwrap_or(false)
+    }
+
     /// Returns whether new documents must have other keys: also those that are to be unique soon.
-    fn is_unique(&self) -> bool {
+    pub(crate) fn is_unique(&self) -> bool {
         let says = |name| self.description.get_bool(name).unwrap_or(false);
         says("unique") || says("prepareUnique")
     }
@@ -70,12 +75,14 @@ pub(crate) struct Collection {
 
 impl Collection {
     pub(crate) fn new(options: Document, uuid: [u8; 16]) -> Self {
-        let mut description = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
-        if let Ok(clustered) = options.get_document("clusteredIndex") {
-            let name = clustered.get_str("name").unwrap_or("_id_");
-            description.insert("name", name);
-            description.extend(doc! { "unique": true, "clustered": true });
-        }
+        let description = match options.get_document("clusteredIndex") {
+            Ok(clustered) => {
+                let mut description = clustered.clone();
+                description.insert("clustered", true);
+                description
+            }
+            Err(_) => doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" },
+        };
         let indexes = match options.contains_key("viewOn") || options.contains_key("timeseries") {
             true => Vec::new(),
             false => vec![Index { description }],
@@ -93,6 +100,21 @@ impl Collection {
         }
     }
 
+    /// Returns whether it is a time series.
+    pub(crate) fn is_series(&self) -> bool {
+        self.options.contains_key("timeseries")
+    }
+
+    /// Returns whether its documents are in the order of their `_id`s.
+    fn is_clustered(&self) -> bool {
+        self.options.contains_key("clusteredIndex")
+    }
+
+    /// Returns how many indexes there are besides the documents themselves.
+    pub(crate) fn index_count(&self) -> usize {
+        self.indexes.iter().filter(|it| !it.is_clustered()).count()
+    }
+
     pub(crate) fn is_capped(&self) -> bool {
         self.options.get_bool("capped").unwrap_or(false)
     }
@@ -106,8 +128,13 @@ impl Collection {
         self.next
     }
 
+    /// Returns the documents in their order.
     pub(crate) fn documents(&self) -> impl Iterator<Item = (u64, &Arc<Document>)> {
-        self.documents.iter().map(|(record, document)| (*record, document))
+        let get = |record: &u64| Some((*record, self.documents.get(record)?));
+        let by_id = self.is_clustered().then(|| self.ids.values().filter_map(get));
+        let by_record = self.documents.iter().map(|(record, document)| (*record, document));
+        let by_record = (!self.is_clustered()).then_some(by_record);
+        by_id.into_iter().flatten().chain(by_record.into_iter().flatten())
     }
 
     /// Returns the documents from a number on.
@@ -119,7 +146,7 @@ impl Collection {
         self.documents.get(&record)
     }
 
-    /// Returns the documents that a filter finds, with their numbers, in the order of these.
+    /// Returns the documents that a filter finds, with their numbers, in their order.
     ///
     /// # Errors
     ///
@@ -130,6 +157,7 @@ impl Collection {
         context: &Context,
     ) -> Result<Vec<(u64, Arc<Document>)>, StoreError> {
         let by_id = filter.single_id().filter(|_| context.collation == Collation::Simple);
+        let by_id = by_id.filter(|_| !self.is_series());
         let mut found = Vec::new();
         if let Some(id) = by_id {
             let record = self.ids.get(&Key(id.clone())).copied();
@@ -141,9 +169,9 @@ impl Collection {
             }
             return Ok(found);
         }
-        for (record, document) in &self.documents {
+        for (record, document) in self.documents() {
             if filter.matches(document, context)? {
-                found.push((*record, Arc::clone(document)));
+                found.push((record, Arc::clone(document)));
             }
         }
         Ok(found)
@@ -160,12 +188,16 @@ impl Collection {
         record: u64,
         document: &Document,
     ) -> Result<(), StoreError> {
+        if self.is_series() {
+            return Ok(());
+        }
         let id = Key(document.get("_id").cloned().unwrap_or(Bson::Null));
         if self.ids.get(&id).is_some_and(|it| *it != record) {
             let (keys, values) = (doc! { "_id": 1 }, doc! { "_id": id.0 });
-            return Err(StoreError::duplicate(namespace, "_id_", &keys, &values));
+            let index = (!self.is_clustered()).then_some("_id_");
+            return Err(StoreError::duplicate(namespace, index, &keys, &values));
         }
-        for index in self.indexes.iter().filter(|it| it.is_unique()) {
+        for index in self.indexes.iter().filter(|it| it.is_unique() && !it.is_clustered()) {
             self.check_index(namespace, index, record, document)?;
         }
         Ok(())
@@ -183,7 +215,10 @@ impl Collection {
         let others = self.documents.iter().filter(|(other, _)| **other != record);
         let mut others = others.filter_map(|(_, other)| index.values(other));
         match others.any(|other| Key(other.into()) == key) {
-            true => Err(StoreError::duplicate(namespace, index.name(), &index.keys(), &values)),
+            true => {
+                let name = Some(index.name());
+                Err(StoreError::duplicate(namespace, name, &index.keys(), &values))
+            }
             false => Ok(()),
         }
     }
@@ -222,7 +257,7 @@ impl Collection {
             self.ids.remove(&Key(id.clone()));
         }
         if let Some(document) = document {
-            if let Some(id) = document.get("_id") {
+            if let Some(id) = document.get("_id").filter(|_| !self.is_series()) {
                 self.ids.insert(Key(id.clone()), record);
             }
             self.documents.insert(record, document);

@@ -14,6 +14,7 @@ use super::expression::Context;
 use super::filter::Filter;
 use super::path::is_too_deep;
 use super::schema::Schema;
+use super::series::Series;
 use super::session::Session;
 use super::sort::Sort;
 use super::update::Update;
@@ -149,7 +150,7 @@ impl<'a> Writer<'a> {
 
     /// Drops a collection, and returns how many indexes it had.
     pub(crate) fn drop(&mut self, namespace: &str) -> Option<usize> {
-        let indexes = self.store.collection(namespace)?.indexes.len();
+        let indexes = self.store.collection(namespace)?.index_count();
         self.replace(namespace, None);
         Some(indexes)
     }
@@ -224,12 +225,19 @@ impl<'a> Writer<'a> {
     ) -> Result<(usize, usize), StoreError> {
         self.ensure(namespace)?;
         let mut collection = self.collection(namespace)?.clone();
-        let before = collection.indexes.len();
+        let before = collection.index_count();
         for description in descriptions {
             let index = Index { description };
             if index.name().is_empty() || index.keys().is_empty() {
                 let reason = "The field 'name' and 'key' are required properties of an index";
                 return Err(StoreError::new(9, reason));
+            }
+            if collection.is_series() && index.is_unique() {
+                let reason = "Unique indexes are not supported on time-series collections";
+                return Err(StoreError::new(72, reason));
+            }
+            if collection.indexes.iter().any(|it| it.is_clustered() && it.keys() == index.keys()) {
+                continue;
             }
             let same_name = collection.indexes.iter().find(|it| it.name() == index.name());
             let by_options = self.is_since_5_0;
@@ -254,7 +262,7 @@ impl<'a> Writer<'a> {
                 }
             }
         }
-        let after = collection.indexes.len();
+        let after = collection.index_count();
         if after != before {
             self.replace(namespace, Some(collection));
         }
@@ -275,8 +283,9 @@ impl<'a> Writer<'a> {
             return Err(StoreError::new(26, format!("ns not found {namespace}")));
         };
         let mut collection = Collection::clone(collection);
-        let before = collection.indexes.len();
-        collection.indexes.retain(|index| index.name() == "_id_" || !is_meant(index));
+        let before = collection.index_count();
+        let stays = |index: &Index| index.name() == "_id_" || index.is_clustered();
+        collection.indexes.retain(|index| stays(index) || !is_meant(index));
         self.replace(namespace, Some(collection));
         Ok(before)
     }
@@ -302,8 +311,14 @@ impl<'a> Writer<'a> {
         check_size(&document, 2, "object to insert too large, max size: 16777216")?;
         self.check(&document)?;
         self.ensure(namespace)?;
+        let collection = self.collection(namespace)?;
+        if let Some(series) = Series::of(collection) {
+            series.check_document(&document)?;
+        }
         let document = match document.keys().position(|name| name == "_id") {
             Some(0) => document,
+            // A time series has documents without.
+            None if collection.is_series() => document,
             _ => {
                 let mut document = document;
                 let id = document.remove("_id").unwrap_or_else(|| self.new_id().into());

@@ -17,6 +17,7 @@ mod reads;
 mod replication;
 mod retries;
 mod schemas;
+mod series;
 mod sizes;
 mod writes;
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bson::spec::BinarySubtype;
-use bson::{Binary, Bson, Document, doc};
+use bson::{Binary, Bson, DateTime, Document, doc};
 use libtest_mimic::{Failed, Trial};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_conformance::mongod::{self, Connection, Options, ReplicaSet};
@@ -146,6 +146,7 @@ fn script(version: ServerVersion) -> Vec<(&'static str, Document)> {
     let scripts = scripts.into_iter().chain([catalogue(version), retries(version)]);
     let more = [forms(), arrays(), patterns(), schemas(), joins(version), read_concerns()];
     let scripts = scripts.chain(more).chain([unknown_fields(), unique_indexes(version)]);
+    let scripts = scripts.chain([time_series(version), clustered(version), declared(version)]);
     let on_test = scripts.flatten().map(|command| ("test", command));
     let rename = |to: &str, drops: bool| {
         doc! { "renameCollection": "test.x", "to": to, "dropTarget": drops }
@@ -165,6 +166,150 @@ fn script(version: ServerVersion) -> Vec<(&'static str, Document)> {
     ];
     let on_admin = on_admin.into_iter().map(|command| ("admin", command));
     on_test.chain(on_admin).chain(after.map(|command| ("test", command))).collect()
+}
+
+/// Time series, which servers have since 5.0.
+fn time_series(version: ServerVersion) -> Vec<Document> {
+    if version < ServerVersion::V5_0 {
+        return Vec::new();
+    }
+    let at = |second: i64| DateTime::from_millis(1_700_000_000_000 + second * 1000);
+    let create = |series: Document| doc! { "create": "series", "timeseries": series };
+    let mut commands: Vec<Document> = [
+        doc! {},
+        doc! { "timeField": "t", "granularity": "nonsense" },
+        doc! { "timeField": "t", "metaField": "t" },
+        doc! { "timeField": "t", "metaField": "_id" },
+        doc! { "timeField": "a.b" },
+        doc! { "timeField": "t", "nonsense": 1 },
+        doc! { "timeField": "t", "bucketMaxSpanSeconds": 5 },
+    ]
+    .map(create)
+    .to_vec();
+    let same = doc! { "_id": 1, "t": at(1), "m": 1 };
+    let documents = vec![same.clone(), same, doc! { "_id": 2, "t": at(2), "m": 2 }];
+    let unique = doc! { "key": { "t": 1 }, "name": "u", "unique": true };
+    let timed = doc! { "key": { "t": 1 }, "name": "t_1" };
+    let sorted = doc! { "find": "series", "sort": { "t": 1 } };
+    let update = |update: Document| doc! { "update": "series", "updates": [update] };
+    let delete = |filter: Document, limit: i32| {
+        doc! { "delete": "series", "deletes": [{ "q": filter, "limit": limit }] }
+    };
+    commands.extend([
+        doc! { "create": "series", "timeseries": { "timeField": "t" }, "capped": true, "size": 9 },
+        doc! { "create": "series", "timeseries": { "timeField": "t" }, "viewOn": "x" },
+        doc! { "create": "other", "expireAfterSeconds": 9 },
+        create(doc! { "timeField": "t", "metaField": "m", "granularity": "minutes" }),
+        create(doc! { "timeField": "t" }),
+        doc! { "listCollections": 1, "filter": { "name": "series" } },
+        doc! { "insert": "series", "documents": documents },
+        doc! { "insert": "series", "documents": [{ "t": 3 }, { "t": at(3) }], "ordered": false },
+        sorted.clone(),
+        doc! { "find": "series", "filter": { "_id": 1 } },
+        doc! { "count": "series" },
+        doc! { "distinct": "series", "key": "m", "query": { "m": 1 } },
+        doc! { "aggregate": "series", "pipeline": [{ "$count": "n" }], "cursor": {} },
+        doc! { "listIndexes": "series" },
+        doc! { "createIndexes": "series", "indexes": [timed] },
+        doc! { "createIndexes": "series", "indexes": [unique] },
+        doc! { "findAndModify": "series", "query": {}, "remove": true },
+        doc! { "find": "series", "showRecordId": true },
+        doc! { "find": "series", "tailable": true },
+        update(doc! { "q": { "m": 1 }, "u": { "$set": { "m": 3 } }, "multi": true }),
+        update(doc! { "q": { "m": 1 }, "u": { "$set": { "m": 3 } } }),
+        update(doc! { "q": { "a": 1 }, "u": { "$set": { "m": 3 } }, "multi": true }),
+        update(doc! { "q": { "m": 1 }, "u": { "$set": { "a": 3 } }, "multi": true }),
+        update(doc! { "q": { "m": 1 }, "u": [{ "$set": { "m": 3 } }], "multi": true }),
+        update(doc! { "q": {}, "u": { "$set": { "m": 3 } }, "multi": true, "upsert": true }),
+        sorted.clone(),
+        delete(doc! { "a": 1 }, 0),
+        delete(doc! { "m": 3 }, 1),
+        delete(doc! { "m": 3 }, 0),
+        sorted,
+        doc! { "drop": "series" },
+    ]);
+    commands
+}
+
+/// Collections whose documents are in the order of their ids, which servers have since 6.0.
+fn clustered(version: ServerVersion) -> Vec<Document> {
+    let create = |index: Document| doc! { "create": "clustered", "clusteredIndex": index };
+    if version < ServerVersion::V6_0 {
+        return match version < ServerVersion::V5_0 {
+            true => Vec::new(),
+            false => vec![create(doc! { "key": { "_id": 1 }, "unique": true })],
+        };
+    }
+    let mut commands: Vec<Document> = [
+        doc! { "key": { "a": 1 }, "unique": true },
+        doc! { "key": { "_id": 1 }, "unique": false },
+        doc! { "key": { "_id": 1 } },
+        doc! { "key": { "_id": 1 }, "unique": true, "v": 3 },
+        doc! { "key": { "_id": 1 }, "unique": true, "nonsense": 3 },
+        doc! { "key": { "_id": 1 }, "unique": true, "name": "named" },
+    ]
+    .map(create)
+    .to_vec();
+    let keys = doc! { "_id": 1 };
+    let ids = vec![doc! { "_id": 3 }, doc! { "_id": 1 }, doc! { "_id": 2 }];
+    let index = |keys: Document, name: &str| {
+        doc! { "createIndexes": "clustered", "indexes": [{ "key": keys, "name": name }] }
+    };
+    commands.extend([
+        doc! { "listCollections": 1, "filter": { "name": "clustered" } },
+        doc! { "listIndexes": "clustered" },
+        doc! { "insert": "clustered", "documents": ids },
+        doc! { "insert": "clustered", "documents": [{ "_id": 1 }] },
+        doc! { "find": "clustered" },
+        doc! { "find": "clustered", "filter": { "_id": 2 } },
+        doc! { "find": "clustered", "hint": "named" },
+        doc! { "find": "clustered", "hint": keys.clone(), "min": { "_id": 2 } },
+        index(keys, "other"),
+        index(doc! { "a": 1 }, "a_1"),
+        doc! { "dropIndexes": "clustered", "index": "named" },
+        doc! { "dropIndexes": "clustered", "index": "*" },
+        doc! { "drop": "clustered" },
+    ]);
+    commands
+}
+
+/// Declarations of a version of the API, which servers know since 5.0.
+fn declared(version: ServerVersion) -> Vec<Document> {
+    if version < ServerVersion::V5_0 {
+        return Vec::new();
+    }
+    let pipeline = |stage: Document| doc! { "aggregate": "x", "pipeline": [stage], "cursor": {} };
+    let strict = |mut command: Document| {
+        command.extend(doc! { "apiVersion": "1", "apiStrict": true });
+        command
+    };
+    let strictly = [
+        doc! { "ping": 1 },
+        doc! { "isMaster": 1 },
+        doc! { "buildInfo": 1 },
+        doc! { "find": "x", "limit": 1 },
+        doc! { "find": "x", "tailable": true },
+        doc! { "find": "x", "min": { "a": 1 }, "hint": { "a": 1 } },
+        doc! { "distinct": "x", "key": "a" },
+        doc! { "count": "x" },
+        doc! { "create": "declared", "capped": true, "size": 4096 },
+        doc! { "create": "declared" },
+        doc! { "drop": "declared" },
+        pipeline(doc! { "$match": { "_id": 0 } }),
+        pipeline(doc! { "$indexStats": {} }),
+        pipeline(doc! { "$collStats": { "storageStats": {} } }),
+        doc! { "aggregate": "x", "pipeline": [], "explain": true },
+    ];
+    let declarations = [
+        doc! { "ping": 1, "apiVersion": "1" },
+        doc! { "ping": 1, "apiVersion": "2" },
+        doc! { "ping": 1, "apiVersion": 1 },
+        doc! { "ping": 1, "apiStrict": true },
+        doc! { "ping": 1, "apiDeprecationErrors": false },
+        doc! { "ping": 1, "apiVersion": "1", "apiStrict": 1 },
+        doc! { "ping": 1, "apiVersion": "1", "apiDeprecationErrors": true },
+    ];
+    strictly.map(strict).into_iter().chain(declarations).collect()
 }
 
 fn inserts() -> Vec<Document> {

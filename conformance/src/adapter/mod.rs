@@ -28,7 +28,7 @@ use std::net::SocketAddr;
 use sdam_core::config::Options;
 use sdam_core::logging::LogSettings;
 use sdam_core::spans::SpanSettings;
-use sdam_host::{Client, Error, Events, Runtime, Tracer};
+use sdam_host::{Client, CredentialProvider, Error, Events, Runtime, Tracer};
 
 pub(crate) use fixture::world;
 pub use suite::{Conclusion, Suite};
@@ -80,6 +80,21 @@ pub trait Adapter: Send + Sync + 'static {
         tracer: impl Tracer,
     ) -> Result<Subject<Self::Runtime>, Error> {
         drop((settings, tracer));
+        self.client(options)
+    }
+
+    /// As [`client`](Self::client), with a provider of credentials, which a runtime of tests may
+    /// leave out.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`client`](Self::client) does.
+    fn provided_client(
+        &self,
+        options: Options,
+        provider: impl CredentialProvider,
+    ) -> Result<Subject<Self::Runtime>, Error> {
+        drop(provider);
         self.client(options)
     }
 

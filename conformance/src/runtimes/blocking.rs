@@ -9,7 +9,7 @@ use sdam::blocking::{Blocking as Runtime, Client, Events, Registry, block_on};
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
-use sdam::host::Tracer;
+use sdam::host::{CredentialProvider, Tracer};
 
 /// The runtime without a runtime.
 pub struct Blocking;
@@ -45,6 +45,14 @@ impl Adapter for Blocking {
     ) -> Result<Subject<Runtime>, Error> {
         let builder = Client::builder(options).spans(settings).tracer(tracer);
         builder.build_with_events().map(subject)
+    }
+
+    fn provided_client(
+        &self,
+        options: Options,
+        provider: impl CredentialProvider,
+    ) -> Result<Subject<Runtime>, Error> {
+        Client::builder(options).credential_provider(provider).build_with_events().map(subject)
     }
 
     fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<Runtime>>, Error> {

@@ -8,8 +8,7 @@ use sdam::Error;
 use sdam::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
-use sdam::host::Tracer;
-use sdam::host::{Client, CurrentReactor, Registry, SocketRuntime};
+use sdam::host::{Client, CredentialProvider, CurrentReactor, Registry, SocketRuntime, Tracer};
 
 /// smol's global executor.
 pub struct Smol;
@@ -66,6 +65,15 @@ impl Adapter for Smol {
         Client::<OfSmol>::builder(options).spans(settings).tracer(tracer).build_with_events()
     }
 
+    fn provided_client(
+        &self,
+        options: Options,
+        provider: impl CredentialProvider,
+    ) -> Result<Subject<OfSmol>, Error> {
+        let builder = Client::<OfSmol>::builder(options).credential_provider(provider);
+        builder.build_with_events()
+    }
+
     fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<OfSmol>>, Error> {
         sharing(options)
     }
@@ -109,6 +117,15 @@ impl Adapter for AsyncStd {
         tracer: impl Tracer,
     ) -> Result<Subject<OfAsyncStd>, Error> {
         let builder = Client::<OfAsyncStd>::builder(options).spans(settings).tracer(tracer);
+        builder.build_with_events()
+    }
+
+    fn provided_client(
+        &self,
+        options: Options,
+        provider: impl CredentialProvider,
+    ) -> Result<Subject<OfAsyncStd>, Error> {
+        let builder = Client::<OfAsyncStd>::builder(options).credential_provider(provider);
         builder.build_with_events()
     }
 

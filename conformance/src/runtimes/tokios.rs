@@ -9,7 +9,7 @@ use sdam::Error;
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
-use sdam::host::Tracer;
+use sdam::host::{CredentialProvider, Tracer};
 use sdam::tokio::{Client, Registry, Tokio as Runtime};
 use tokio::runtime::{Builder, Handle};
 
@@ -77,6 +77,15 @@ impl Adapter for Tokio {
     ) -> Result<Subject<Runtime>, Error> {
         let _entered = self.handle.enter();
         Client::builder(options).spans(settings).tracer(tracer).build_with_events()
+    }
+
+    fn provided_client(
+        &self,
+        options: Options,
+        provider: impl CredentialProvider,
+    ) -> Result<Subject<Runtime>, Error> {
+        let _entered = self.handle.enter();
+        Client::builder(options).credential_provider(provider).build_with_events()
     }
 
     fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<Runtime>>, Error> {

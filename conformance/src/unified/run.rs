@@ -45,11 +45,16 @@ const MEMBERS: usize = 3;
 
 /// The versions that the embedded deployment imitates, the newest last: that of the newest real
 /// server, and those that no real server here has.
-const IMITATED: [ServerVersion; 3] =
-    [ServerVersion::V6_0, ServerVersion::V7_0, ServerVersion::V8_0];
+const IMITATED: [ServerVersion; 5] = [
+    ServerVersion::V6_0,
+    ServerVersion::V7_0,
+    ServerVersion::V8_0,
+    ServerVersion::V8_2,
+    ServerVersion::V9_0,
+];
 
 /// The version that servers in virtual time imitate.
-const NEWEST: ServerVersion = ServerVersion::V8_0;
+const NEWEST: ServerVersion = ServerVersion::V9_0;
 
 /// The name of the servers in virtual time.
 const VIRTUAL: &str = "virtual";
@@ -332,7 +337,11 @@ fn real(binary: &Binary) -> Vec<Kind> {
 
 /// The embedded deployments, where it takes mongos, or a version that no real server here has.
 fn embedded(version: ServerVersion) -> Vec<Kind> {
-    vec![Kind::Sharded(version), Kind::LoadBalanced(version)]
+    let mut kinds = vec![Kind::Sharded(version), Kind::LoadBalanced(version)];
+    if version >= ServerVersion::V7_0 {
+        kinds.push(Kind::ShardedWithTokens(version));
+    }
+    kinds
 }
 
 /// Reads the files below the folder of the specifications, all or those of a suite, or of a group

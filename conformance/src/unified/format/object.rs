@@ -68,6 +68,18 @@ impl Node {
         }
     }
 
+    /// Reads code in JavaScript.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is none.
+    pub fn code(self) -> Result<String, FormatError> {
+        match self.value {
+            Bson::JavaScriptCode(code) => Ok(code),
+            _ => Err(self.refuse("must be code")),
+        }
+    }
+
     /// Reads a boolean.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bson::{Bson, Document, RawDocumentBuf};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{ReadMode, ReadPreference, TagSet};
 use sdam_host::{Client, Error, ErrorKind, Reply, Runtime};
@@ -80,6 +80,10 @@ pub(super) fn invalid(message: &str) -> Box<Failed> {
 /// Takes from an error what the client's interface tells of it.
 pub(super) fn failed(error: &Error) -> Failed {
     let reply = error.reply_document().and_then(|reply| Document::try_from(reply).ok());
+    // Of what refused a login there is no more than this.
+    let refusal =
+        || error.reply().map(|it| doc! { "code": it.code, "codeName": it.code_name.clone() });
+    let reply = reply.or_else(refusal);
     Failed {
         message: error.to_string(),
         is_timeout: error.kind() == ErrorKind::Timeout,

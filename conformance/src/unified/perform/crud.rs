@@ -6,9 +6,9 @@ use bson::{Bson, Document, doc};
 use sdam_driver::{
     Aggregate, BulkWrite, BulkWriteResult, Collection, Count, CountDocuments, CursorType, Delete,
     DeleteModel, DeleteResult, Distinct, EstimatedDocumentCount, Find, FindOne, FindOneAndDelete,
-    FindOneAndReplace, FindOneAndUpdate, Hint, InsertMany, InsertModel, InsertOne, Modifications,
-    MapReduce, MapReduceOutput, Replace, ReplaceModel, ReturnDocument, TimeoutMode, Update, UpdateModel, UpdateResult,
-    WriteModel,
+    FindOneAndReplace, FindOneAndUpdate, Hint, InsertMany, InsertModel, InsertOne, MapReduce,
+    MapReduceOutput, Modifications, Replace, ReplaceModel, ReturnDocument, TimeoutMode, Update,
+    UpdateModel, UpdateResult, WriteModel,
 };
 use sdam_host::Runtime;
 
@@ -167,19 +167,12 @@ fn distinct(mut of: Object) -> Result<Distinct> {
 }
 
 fn map_reduce(mut of: Object) -> Result<MapReduce> {
-    let (map, reduce) = (of.required("map", code)?, of.required("reduce", code)?);
+    let (map, reduce) = (of.required("map", Node::code)?, of.required("reduce", Node::code)?);
     let mut operation = MapReduce::new(map, reduce, of.required("out", output)?);
     set!(of, operation: collation "collation" Node::document, comment "comment" Node::any,
-        finalize "finalize" code, limit "limit" Node::integer, max_time "maxTimeMS" millis,
+        finalize "finalize" Node::code, limit "limit" Node::integer, max_time "maxTimeMS" millis,
         query "query" Node::document, scope "scope" Node::document, sort "sort" Node::document);
     of.finish().map(|()| operation)
-}
-
-fn code(node: Node) -> Result<String> {
-    match node.clone().any()? {
-        Bson::JavaScriptCode(code) => Ok(code),
-        _ => Err(node.refuse("must be code")),
-    }
 }
 
 /// Reads the place for what mapReduce makes.

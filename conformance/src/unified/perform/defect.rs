@@ -4,29 +4,13 @@
 use bson::{Bson, Document};
 
 use crate::mongod::Version;
-use crate::unified::format::{Entity, File, Test};
+use crate::unified::format::{File, Test};
 
 /// The first version whose fail points heed all that tests say of them.
 const HEEDED: Version = Version { major: 4, minor: 4, patch: 0 };
 
 /// The first version whose fail points strike the first hello of a connection by its appName.
 const FIRST_HELLO: Version = Version { major: 4, minor: 4, patch: 7 };
-
-/// Returns why the embedded deployment cannot do what a test asks of it, which real servers can.
-pub(super) fn of_embedded(file: &File, test: &Test) -> Option<&'static str> {
-    let declares = test.operations.iter().any(|operation| {
-        let command = operation.arguments.get_document("command");
-        command.is_ok_and(|command| command.keys().any(|key| key.starts_with("api")))
-    });
-    let is_strict = file.entities.iter().any(|entity| match entity {
-        Entity::Client(client) => client
-            .server_api
-            .as_ref()
-            .is_some_and(|api| api.strict == Some(true) || api.deprecation_errors == Some(true)),
-        _ => false,
-    });
-    (declares || is_strict).then_some("it does not judge what commands declare of the API")
-}
 
 /// Returns why a server of this version cannot do what a test asks of it.
 pub(super) fn defect(version: Version, file: &File, test: &Test) -> Option<&'static str> {
@@ -70,7 +54,7 @@ const fn lacks_hello(Version { major, minor, patch }: Version) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Version, defect, of_embedded};
+    use super::{Version, defect};
     use crate::unified::format::parse;
 
     #[test]
@@ -101,24 +85,5 @@ mod tests {
         assert!(defect(version(2, 6), &file, &file.tests[1]).is_some());
         assert!(defect(version(2, 10), &file, &file.tests[1]).is_none());
         assert!(defect(version(2, 6), &file, &file.tests[0]).is_none(), "it uses no such client");
-    }
-
-    #[test]
-    fn the_embedded_deployment_takes_any_declaration_of_the_api() {
-        let text = |api: &str, command: &str| {
-            format!(
-                r#"{{ "description": "", "schemaVersion": "1.1", "createEntities": [
-                    {{ "client": {{ "id": "c", "serverApi": {{ "version": "1" {api} }} }} }}],
-                  "tests": [{{ "description": "", "operations": [{{ "name": "runCommand",
-                    "object": "d", "arguments": {{ "command": {{ {command} }} }} }}] }}] }}"#
-            )
-        };
-        let finds = |api, command| {
-            let file = parse(&text(api, command)).expect("a file");
-            of_embedded(&file, &file.tests[0]).is_some()
-        };
-        assert!(finds("", r#""ping": 1, "apiVersion": "2""#));
-        assert!(finds(r#", "strict": true"#, r#""ping": 1"#));
-        assert!(!finds(r#", "strict": false"#, r#""ping": 1"#));
     }
 }

@@ -8,7 +8,7 @@ use sdam_cluster::encoded;
 use sdam_core::config::{Options, OptionsError, ServerApi, ServerApiVersion};
 use sdam_host::{Client, Runtime};
 
-use super::defect::{defect, of_embedded};
+use super::defect::defect;
 use super::{gap, oddity};
 use crate::mongod::Version;
 use crate::unified::format::{Csfle, File, Requirement, Serverless, Test, Topology};
@@ -17,6 +17,13 @@ use crate::unified::play::{Broken, Fault, OpenClient};
 
 /// The option that says how often servers are checked.
 const HEARTBEAT_FREQUENCY: &str = "heartbeatFrequencyMS";
+
+/// The option that names the mechanism of a login, and the mechanism that takes tokens.
+const AUTH_MECHANISM: &str = "authMechanism";
+const OIDC: &str = "MONGODB-OIDC";
+
+/// The key of a value that the runner has to know (Unified Test Format, "$$placeholder").
+const PLACEHOLDER: &str = "$$placeholder";
 
 /// The option that names compressors.
 const COMPRESSORS: &str = "compressors";
@@ -143,6 +150,9 @@ impl Deployment {
         options.extend(self.compressor.iter().map(|name| (COMPRESSORS.to_owned(), name.clone())));
         for (name, value) in &client.uri_options {
             options.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+            if value.as_document().is_some_and(|it| it.contains_key(PLACEHOLDER)) {
+                continue;
+            }
             let values = texts(name, value).map_err(broken)?;
             options.extend(values.into_iter().map(|text| (name.clone(), text)));
         }
@@ -150,6 +160,7 @@ impl Deployment {
             options.iter().any(|(known, value)| known.eq_ignore_ascii_case(name) && value == wanted)
         };
         let is_direct = is("directConnection", "true");
+        let takes_tokens = is(AUTH_MECHANISM, OIDC);
         if !client.uri_options.keys().any(|name| name.eq_ignore_ascii_case(HEARTBEAT_FREQUENCY)) {
             // The least that clients take. A fail point that tells of another primary marks a
             // server as unknown until the hello that is under way is answered, as no topology
@@ -170,6 +181,10 @@ impl Deployment {
         };
         let builder = Options::builder().uri(&self.uri(hosts, options));
         let mut builder = builder.map_err(refused)?;
+        if takes_tokens {
+            // What stands for the placeholder of its properties.
+            builder = builder.oidc_callback(true);
+        }
         if let Some(api) = &client.server_api {
             let version = match api.version.as_str() {
                 "1" => ServerApiVersion::V1,
@@ -185,7 +200,12 @@ impl Deployment {
     }
 
     fn uri(&self, hosts: &[String], options: Vec<(String, String)>) -> String {
-        let login = self.login.as_ref().map_or_else(String::new, |(user, password)| {
+        let is_oidc = |(name, value): &(String, String)| {
+            name.eq_ignore_ascii_case(AUTH_MECHANISM) && value == OIDC
+        };
+        // Who shows a token is who the token says.
+        let login = self.login.as_ref().filter(|_| !options.iter().any(is_oidc));
+        let login = login.map_or_else(String::new, |(user, password)| {
             format!("{}:{}@", encoded(user), encoded(password))
         });
         let options =
@@ -259,7 +279,7 @@ impl Facts {
         let contradiction = || oddity::contradiction(test).map(Obstacle::Contradiction);
         unmet.or_else(contradiction).or_else(|| {
             let defect = match self.is_embedded {
-                true => gap::gap(test).or_else(|| of_embedded(file, test)),
+                true => gap::gap(test),
                 false => defect(self.version, file, test),
             };
             defect.map(Obstacle::Defect)

@@ -3,8 +3,7 @@
 use crate::unified::format::Test;
 
 /// The gaps, by parts of the texts of the operations that fall into them.
-const GAPS: [(&str, &str); 5] = [
-    ("SearchIndex", "it does not know the commands of indexes for searches"),
+const GAPS: [(&str, &str); 4] = [
     ("replSetFreeze", "it does not know replSetFreeze"),
     ("$where", "it runs no JavaScript"),
     ("mapReduce", "it runs no JavaScript"),
@@ -35,7 +34,6 @@ mod tests {
             );
             gap(&parse(&text).expect("a file").tests[0])
         };
-        assert!(of("createSearchIndex", "").is_some());
         assert!(of("mapReduce", "").is_some());
         assert!(of("find", r#""filter": { "$where": "sleep(9)" }"#).is_some());
         assert!(of("find", r#""filter": { "where": 1 }"#).is_none());

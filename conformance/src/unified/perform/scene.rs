@@ -1,12 +1,14 @@
 //! The surroundings of a test: what makes its clients, where its calls are run, and how its time
 //! passes.
 
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant as Clock;
 
-use sdam_core::config::Options;
+use sdam_core::auth::{Answer, OidcToken, Question};
+use sdam_core::config::{AuthMechanism, Options};
 use sdam_core::time::Instant;
 use sdam_host::{Error, Runtime};
 use tracing::dispatcher::with_default;
@@ -15,7 +17,7 @@ use super::alarm::Alarm;
 use super::aside::Aside;
 use super::log::Log;
 use super::spans::Spans;
-use super::{CallResult, News};
+use super::{CallResult, News, servers};
 use crate::adapter::{Adapter, Subject};
 use crate::unified::play::OpenClient;
 
@@ -70,6 +72,12 @@ impl<A: Adapter> Scene for Actual<'_, A> {
         client: &OpenClient,
         (log, spans): (&Log, &Spans),
     ) -> Result<Subject<A::Runtime>, Error> {
+        if options.credential().is_some_and(|it| it.mechanism == Some(AuthMechanism::Oidc)) {
+            let token = |_: Question| async {
+                Ok::<_, Infallible>(Answer::Oidc(OidcToken::new(servers::TOKEN)))
+            };
+            return self.adapter.provided_client(options, token);
+        }
         match (client.spans, client.log_messages.is_empty()) {
             (Some(with_commands), _) => {
                 self.adapter.traced_client(options, Spans::settings(with_commands), spans.clone())

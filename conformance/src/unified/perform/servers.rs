@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
+use sdam_core::auth::MIN_ITERATIONS;
 
 use super::deployment::Deployment;
 use super::imagined;
@@ -14,6 +15,10 @@ use crate::unified::format::{File, Topology};
 
 /// The user of servers that demand a login, and the password.
 const USER: &str = "sdam";
+
+/// The mechanism of logins by tokens, and the token that servers with it take.
+const OIDC: &str = "MONGODB-OIDC";
+pub(super) const TOKEN: &str = "a-token-for-tests";
 
 /// The parameter of servers that accept version 2 of the API.
 const API_VERSION_2: &str = "acceptApiVersion2";
@@ -32,7 +37,10 @@ pub enum Kind {
     Set(Binary, usize),
     /// Two embedded mongos that imitate a version.
     Sharded(ServerVersion),
-    /// The same behind load balancers: one that leads to both, and one for each.
+    /// An embedded mongos that imitates a version, demands a login, and takes tokens: for the files
+    /// that are about these.
+    ShardedWithTokens(ServerVersion),
+    /// Two behind load balancers: one that leads to both, and one for each.
     LoadBalanced(ServerVersion),
     /// A replica set in virtual time, which is simulated anew for each test.
     Imagined(ServerVersion),
@@ -72,6 +80,7 @@ impl Kind {
             Self::SingleWithApiVersion2(binary) => of(binary, &format!("single, {API_VERSION_2}")),
             Self::Set(binary, members) => of(binary, &format!("set of {members}")),
             Self::Sharded(version) => imitated(*version, "sharded"),
+            Self::ShardedWithTokens(version) => imitated(*version, "sharded, OIDC"),
             Self::LoadBalanced(version) => imitated(*version, "load-balanced"),
             Self::Imagined(version) => imitated(*version, "set of 3"),
         }
@@ -80,10 +89,17 @@ impl Kind {
     /// Returns whether a file is played on it: on a server with parameters of its own, only one
     /// that asks for them.
     pub fn wants(&self, file: &File) -> bool {
-        let Self::SingleWithApiVersion2(_) = self else { return true };
         let of_tests = file.tests.iter().flat_map(|test| &test.requirements);
         let mut requirements = file.requirements.iter().chain(of_tests);
-        requirements.any(|it| it.server_parameters.contains_key(API_VERSION_2))
+        match self {
+            Self::SingleWithApiVersion2(_) => {
+                requirements.any(|it| it.server_parameters.contains_key(API_VERSION_2))
+            }
+            Self::ShardedWithTokens(_) => {
+                requirements.any(|it| it.auth_mechanism.as_deref() == Some(OIDC))
+            }
+            _ => true,
+        }
     }
 }
 
@@ -144,6 +160,7 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
                 _servers: Box::new(cluster),
             })
         }
+        Kind::ShardedWithTokens(version) => with_tokens(name, *version),
         Kind::LoadBalanced(version) => load_balanced(name, *version),
         Kind::Imagined(_) => Ok(imagined::deployment(name)),
     }
@@ -163,6 +180,27 @@ fn single(name: String, server: Server, login: Option<(String, String)>) -> Depl
         compressor: None,
         _servers: Box::new(server),
     }
+}
+
+/// Starts a mongos that demands a login, and takes tokens.
+fn with_tokens(name: String, version: ServerVersion) -> Result<Deployment, StartError> {
+    let user = sdam_cluster::User::new(USER, USER).with_iterations(MIN_ITERATIONS);
+    let options = EmbeddedOptions::sharded(1).with_keeps_data(true).with_version(version);
+    let options = options.with_users(vec![user]).with_oidc_tokens(vec![TOKEN.into()]);
+    let cluster = world().block_on(EmbeddedCluster::start(options))?;
+    let host = cluster.addresses()[0].to_string();
+    Ok(Deployment {
+        name,
+        topology: Topology::Sharded,
+        is_embedded: true,
+        one_host: host.clone(),
+        mongos: vec![host.clone()],
+        hosts: vec![host],
+        login: Some((USER.to_owned(), USER.to_owned())),
+        options: Vec::new(),
+        compressor: None,
+        _servers: Box::new(cluster),
+    })
 }
 
 fn load_balanced(name: String, version: ServerVersion) -> Result<Deployment, StartError> {

@@ -52,11 +52,7 @@ options! {
 impl MapReduce {
     /// Calls the function `map` for each document, which emits keys with values, and the function
     /// `reduce` for each key and its values.
-    pub fn new(
-        map: impl Into<String>,
-        reduce: impl Into<String>,
-        output: MapReduceOutput,
-    ) -> Self {
+    pub fn new(map: impl Into<String>, reduce: impl Into<String>, output: MapReduceOutput) -> Self {
         let (finalize, options) = (None, Fields::default());
         Self { map: map.into(), reduce: reduce.into(), output, finalize, options }
     }

@@ -3,6 +3,8 @@
 
 mod bulk;
 mod cursors;
+mod oidc;
+mod reports;
 mod sessions;
 mod timeouts;
 mod writes;

@@ -25,6 +25,7 @@ use crate::connection::checked_out::CheckedOut;
 use crate::connection::exchange::Reply;
 use crate::counted::CountedOperation;
 use crate::error::Error;
+use crate::farewell;
 use crate::process::Own;
 use crate::reactor::Reactor;
 use crate::request::Request;
@@ -55,6 +56,8 @@ pub struct Client<R: Runtime> {
 struct Held<R: Runtime> {
     host: Arc<Host<R>>,
     tasks: Arc<ClientTasks>,
+    /// True if servers are still to hear that the client ends.
+    says_farewell: bool,
 }
 
 impl<R: Runtime> Deref for Held<R> {
@@ -67,7 +70,9 @@ impl<R: Runtime> Deref for Held<R> {
 
 impl<R: Runtime> Drop for Held<R> {
     fn drop(&mut self) {
-        self.tasks.end();
+        if !self.says_farewell || !farewell::begin(&self.host, &self.tasks) {
+            self.tasks.end();
+        }
     }
 }
 
@@ -136,9 +141,17 @@ impl ClientError {
 impl<R: Runtime> Client<R> {
     /// Takes the host that a runtime has created; applications [connect](Self::connect).
     pub fn from_host(host: Arc<Host<R>>) -> Self {
-        let process = host.shared.process;
-        let held = Arc::new(Held { host, tasks: Arc::default() });
-        Self { host: Own::new(held, process), deadline: None }
+        Self::holding(Held { host, tasks: Arc::default(), says_farewell: true })
+    }
+
+    /// Makes the client of a task, with the tasks that end with it.
+    pub(crate) fn of_task(host: Arc<Host<R>>, tasks: Arc<ClientTasks>) -> Self {
+        Self::holding(Held { host, tasks, says_farewell: false })
+    }
+
+    fn holding(held: Held<R>) -> Self {
+        let process = held.host.shared.process;
+        Self { host: Own::new(Arc::new(held), process), deadline: None }
     }
 
     /// Returns what all clones share.
@@ -238,15 +251,17 @@ impl<R: Runtime> Client<R> {
     /// Closes the client for all its clones, and waits until none of its tasks runs any more.
     ///
     /// Operations that wait are told so at once; subscriptions end after their last events.
-    /// Connections in use are not waited for: they are closed when they return. Dropping the last
-    /// clone closes a client, too.
+    /// Connections in use are not waited for: they are closed when they return.
     ///
-    /// Before that, servers [close the cursors](Self::close_cursors) that were dropped, and are
-    /// told to forget the sessions that were used, if one is known to be there, for a second each
-    /// at most; a client that is dropped leaves both to time.
+    /// Before that, servers [close the cursors](Self::close_cursors) that were dropped, and forget
+    /// the sessions that were used, if one is known to be there, for a second each at most.
+    ///
+    /// Dropping the last clone closes a client, too, and waits for nothing. If there are sessions
+    /// or cursors that servers keep, and a server is known, a task of the runtime's does the same
+    /// in the background, and closes the client then; if the runtime ends before that, servers
+    /// forget both after a while.
     pub async fn close(&self) {
-        self.close_cursors().await;
-        self.end_sessions().await;
+        self.release().await;
         self.close_now();
         self.host.ended().await;
     }
@@ -258,13 +273,18 @@ impl<R: Runtime> Client<R> {
         self.host.tasks.end();
     }
 
+    /// Has servers close what they keep for this client.
+    pub(crate) async fn release(&self) {
+        self.close_cursors().await;
+        self.end_sessions().await;
+    }
+
     /// Tells the servers to forget the sessions in the pool, as [`close`](Self::close) does.
     ///
     /// Errors are ignored (Driver Sessions, "endSessions").
     pub async fn end_sessions(&self) {
         let timeout = Timeout::At(self.now() + END_SESSIONS_TIMEOUT);
-        let preference = ReadPreference::new(ReadMode::PrimaryPreferred);
-        let criteria = Arc::new(Criteria::read(preference));
+        let criteria = Arc::new(farewell::criteria());
         for command in session::end_sessions(&self.host) {
             if self.host.diagnose(&criteria).is_some() {
                 return;
@@ -467,8 +487,9 @@ impl<R: Runtime> Client<R> {
     ///
     /// The client that `task` is given keeps none alive: the task is dropped, wherever it waits,
     /// when the client is closed, be it because the last of the others is dropped. That is done by
-    /// whoever closes or drops it, and waits for no executor. In a process that was forked off,
-    /// nothing is done.
+    /// whoever closes or drops it, and waits for no executor, unless servers still
+    /// [hear](Self::close) of the end: then it is done after that. In a process that was forked
+    /// off, nothing is done.
     pub fn spawn<F>(&self, task: impl FnOnce(Self) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -477,7 +498,7 @@ impl<R: Runtime> Client<R> {
         if !shared.process.is_current() {
             return;
         }
-        let work = Box::pin(task(Self::from_host(Arc::clone(self.host()))));
+        let work = Box::pin(task(Self::of_task(Arc::clone(self.host()), Arc::default())));
         let task = self.host.tasks.begin(work, shared.activity.begin());
         self.host.runtime().spawn(Box::pin(task));
     }
@@ -489,8 +510,7 @@ impl<R: Runtime> Client<R> {
     /// and time-out with one command. It waits for a server of which nothing is known as other
     /// operations do, for the [time](Self::closing_timeout) of closing at most. Those that come
     /// when [too many](sdam_core::operation::MAX_ABANDONED_CURSORS) wait already are left to their
-    /// servers; so are those that wait when the client is dropped, and in a process that was forked
-    /// off.
+    /// servers; so are those of a process that was forked off.
     pub fn abandon_cursor(&self, cursor: AbandonedCursor) {
         abandoned::abandon(self, cursor);
     }

@@ -23,6 +23,7 @@ mod credentials;
 mod dial;
 mod dns;
 mod error;
+mod farewell;
 mod monitor_stream;
 mod operate;
 #[cfg(feature = "otel")]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 use sdam_core::command::CommandEvent;
+use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{CommandMessage, OperationOptions, Timeout};
 use sdam_core::selection::Criteria;
@@ -373,4 +374,100 @@ fn sessions_are_ended_when_the_client_is_closed() {
     fixture.run(client.end_sessions());
     assert!(received(&fixture).is_empty(), "once");
     assert_eq!(fixture.server.open.load(Ordering::Relaxed), 1);
+}
+
+/// A client that has run an operation in a session, whose name is returned with it.
+fn used(fixture: &Fixture) -> (Client<Puppet>, RawDocumentBuf) {
+    run(fixture, &insert_one()).unwrap();
+    let [command] = &received(fixture)[..] else { panic!("one command") };
+    let lsid = command.get_document("lsid").unwrap().to_owned();
+    (Client::from_host(Arc::clone(&fixture.host)), lsid)
+}
+
+fn take_tasks(fixture: &Fixture) -> Vec<crate::runtime::Task> {
+    std::mem::take(&mut *lock(&fixture.host.runtime().tasks))
+}
+
+/// Driver Sessions, "endSessions": as above, where nobody calls `close`.
+#[test]
+fn sessions_are_ended_in_the_background_when_the_last_handle_is_dropped() {
+    let fixture = Fixture::with_sessions("");
+    let (client, lsid) = used(&fixture);
+    let clone = client.within(Duration::from_secs(1));
+    drop(client);
+    assert!(take_tasks(&fixture).is_empty(), "there is another one");
+    drop(clone);
+    let [task] = &mut take_tasks(&fixture)[..] else { panic!("one task") };
+    assert!(received(&fixture).is_empty(), "nothing is done by whoever drops it");
+    assert!(!fixture.host.is_closed());
+    fixture.run(task);
+    let [command] = &received(&fixture)[..] else { panic!("one command") };
+    let ended = command.get_array("endSessions").unwrap();
+    assert_eq!(ended.get_document(0).unwrap(), &*lsid);
+    assert!(fixture.host.is_closed());
+    assert!(take_tasks(&fixture).is_empty(), "the end of the task is no end of a client");
+    drop(Client::from_host(Arc::clone(&fixture.host)));
+    assert!(take_tasks(&fixture).is_empty(), "it is closed already");
+}
+
+/// Nobody waits for that, so that it has to end by itself: a server that is silent is given up
+/// after a second.
+#[test]
+fn a_silent_server_holds_the_end_of_a_client_up_for_a_second() {
+    let fixture = Fixture::with_sessions("");
+    let (client, _) = used(&fixture);
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    drop(client);
+    let [task] = &mut take_tasks(&fixture)[..] else { panic!("one task") };
+    let mut task = Task::new(task);
+    assert!(task.poll().is_pending());
+    assert_eq!(received_count(&fixture), 1);
+    fixture.pass(Duration::from_millis(999));
+    assert!(task.poll().is_pending() && !fixture.host.is_closed());
+    fixture.pass(Duration::from_millis(1));
+    assert!(task.poll().is_ready() && fixture.host.is_closed());
+}
+
+/// A runtime that ends drops its tasks: with this one, all that the client has goes.
+#[test]
+fn a_client_whose_farewell_is_given_up_ends_there_and_then() {
+    let fixture = Fixture::with_sessions("");
+    let (client, _) = used(&fixture);
+    let kept = Arc::new(());
+    let held = Arc::clone(&kept);
+    client.spawn(|client| async move {
+        let _held = (client, held);
+        std::future::pending::<()>().await;
+    });
+    let other = take_tasks(&fixture);
+    drop(client);
+    assert_eq!(Arc::strong_count(&kept), 2, "it ends with the client");
+    drop(take_tasks(&fixture));
+    assert_eq!(Arc::strong_count(&kept), 1);
+    assert!(received(&fixture).is_empty() && take_tasks(&fixture).is_empty());
+    let host = Arc::downgrade(&fixture.host);
+    drop((other, fixture));
+    assert!(host.upgrade().is_none());
+}
+
+/// A client that servers keep nothing for, or that knows no server, is closed at once when it is
+/// dropped; so is that of a parent, where a process was forked off.
+#[test]
+fn a_client_without_sessions_or_servers_ends_at_once() {
+    let fixture = Fixture::with_sessions("");
+    fixture.run(fixture.ping(None)).unwrap();
+    drop(Client::from_host(Arc::clone(&fixture.host)));
+    assert!(take_tasks(&fixture).is_empty());
+    received(&fixture);
+    let (client, _) = used(&fixture);
+    in_child(|| {
+        drop(Client::from_host(Arc::clone(&fixture.host)));
+        assert!(take_tasks(&fixture).is_empty());
+    });
+    let host = Arc::clone(&fixture.host);
+    // While a check is in progress, so that it has failed.
+    fixture.pass(Duration::from_secs(10));
+    fixture.link.closed(Failure::new(Stage::Hello, Cause::Io, "gone"));
+    drop(client);
+    assert!(lock(&host.runtime().tasks).is_empty());
 }

@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Instant;
 
 use sdam_core::bson::rawdoc;
-use sdam_core::topology::EventKind;
+use sdam_core::command::CommandEvent;
+use sdam_core::session::SessionOptions;
+use sdam_core::topology::{EventKind, Topics};
 
 use super::Test;
 use crate::adapter::fixture::{
@@ -28,6 +30,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
         Test::new("closing::while_it_logs_in", |fixture| authenticating(fixture, Close)),
         Test::new("closing::while_connections_are_idle", |fixture| idle(fixture, Close)),
         Test::new("closing::while_a_command_runs", |fixture| exchange(fixture, Close)),
+        Test::new("closing::ends_sessions", |fixture| sessions(fixture, Close)),
         Test::new("dropping::while_it_connects", |fixture| connecting(fixture, Drop)),
         Test::new("dropping::while_a_proxy_is_silent", |fixture| silent(fixture, Proxy, Drop)),
         Test::new("dropping::while_tls_is_negotiated", |fixture| silent(fixture, Tls, Drop))
@@ -36,6 +39,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
         Test::new("dropping::while_it_logs_in", |fixture| authenticating(fixture, Drop)),
         Test::new("dropping::while_connections_are_idle", |fixture| idle(fixture, Drop)),
         Test::new("dropping::while_a_command_runs", |fixture| exchange(fixture, Drop)),
+        Test::new("dropping::ends_sessions", |fixture| sessions(fixture, Drop)),
     ]
 }
 
@@ -129,6 +133,26 @@ fn idle<A: Adapter>(fixture: &Fixture<A>, how: End) -> Outcome {
     end(fixture, (client, events), how)?;
     // No socket outlives the client by much.
     wait_until(|| forwarder.counters().open == 0);
+    Ok(())
+}
+
+/// Driver Sessions, "endSessions": "MUST be run once when the MongoClient instance is shut down",
+/// by a task of the runtime's if nobody waits for it.
+fn sessions<A: Adapter>(fixture: &Fixture<A>, how: End) -> Outcome {
+    let deployment = Deployment::start(1)?;
+    let (client, events) = fixture.subject(&deployment.0.uri())?;
+    fixture.ping(&client)?;
+    let mut commands = client.subscribe_to(Topics::COMMANDS);
+    drop(client.start_session(SessionOptions::default())?);
+    end(fixture, (client, events), how)?;
+    let mut succeeded = Vec::new();
+    while let Some(event) = fixture.block_on(commands.next()) {
+        let EventKind::Command { command, event, .. } = event.kind else { continue };
+        if let CommandEvent::CommandSucceeded { .. } = event {
+            succeeded.push(command.command_name.to_string());
+        }
+    }
+    ensure!(succeeded == ["endSessions"], "what has succeeded is {succeeded:?}");
     Ok(())
 }
 

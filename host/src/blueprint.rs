@@ -1,11 +1,13 @@
 //! The plan that a client over the sockets of a reactor is made from, whichever way it waits.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
+use arc_swap::ArcSwapOption;
 use sdam_core::config::Options;
 use sdam_core::description::TopologyDescription;
 use sdam_core::diagnosis::Verdict;
@@ -25,6 +27,7 @@ use crate::shared::Host;
 use crate::shared::alarm::{Deadlines, Timekeeper};
 use crate::shared::recording::Recording;
 use crate::shared::subscription::Events;
+use crate::shared::topology::Driver;
 use crate::siblings;
 use crate::socket_runtime::SocketRuntime;
 use crate::spans::{Spans, Tracer};
@@ -219,7 +222,7 @@ impl Blueprint {
     }
 
     /// Makes a client whose tasks `reactor` runs, with a subscription that misses no event of these
-    /// topics. If it can share monitors of the registry, the tasks run where those do.
+    /// topics, and with monitors of the registry if it can share them.
     pub fn client<R: Reactor>(
         &self,
         reactor: R,
@@ -264,18 +267,19 @@ impl Blueprint {
             (Host::for_sharing(options, !self.seed, runtime), timekeeper)
         };
         let follow = |leader: Arc<Host<SocketRuntime<R>>>| {
-            let SocketRuntime { reactor, origin, .. } = leader.runtime();
-            let (runtime, timekeeper) = self.runtime(reactor.clone(), *origin);
+            let SocketRuntime { reactor: leads, origin, .. } = leader.runtime();
+            let (runtime, timekeeper) = self.runtime(reactor.with_clock_of(leads), *origin);
             let host = Host::sharing(leader, Arc::clone(&self.options), self.seed, runtime);
             Some((host.ok()?, timekeeper))
         };
-        self.shares.then(|| registry.share(&self.options, lead, keep_time, follow))?
+        self.shares.then(|| registry.share(&self.options, lead, keep_shared_time, follow))?
     }
 
     fn runtime<R: Reactor>(&self, reactor: R, origin: WallClock) -> (SocketRuntime<R>, Timekeeper) {
         let (deadlines, timekeeper) = Deadlines::new();
         let runtime = SocketRuntime {
             reactor,
+            successor: ArcSwapOption::empty(),
             deadlines,
             streams: Arc::clone(&self.streams),
             records: self.records.clone(),
@@ -292,6 +296,42 @@ fn keep_time<R: Reactor>(host: &Arc<Host<SocketRuntime<R>>>, timekeeper: Timekee
     let (reactor, clock) = (host.runtime().reactor(), host.runtime().reactor().clone());
     let keep_time = timekeeper.run(Arc::downgrade(host), move |at| clock.sleep_until(at));
     reactor.spawn(while_alive(Arc::downgrade(host), keep_time));
+}
+
+/// As [`keep_time`], of monitors that several clients share: if that runtime ends, and one of the
+/// others has not, they go on there.
+fn keep_shared_time<R: Reactor>(leader: &Arc<Host<SocketRuntime<R>>>, timekeeper: Timekeeper) {
+    let (reactor, host) = (leader.runtime().monitoring(), Arc::downgrade(leader));
+    let clock = reactor.clone();
+    let keep_time = timekeeper.run_and(
+        Weak::clone(&host),
+        move |at| clock.sleep_until(at),
+        |leader| {
+            hand_over(&leader);
+        },
+    );
+    reactor.spawn(while_alive(host, keep_time));
+}
+
+/// Has the runtime of another client go on with monitors whose own has ended, or closes them.
+///
+/// Streams went with that runtime, so that servers are Unknown until they have been asked again.
+fn hand_over<R: Reactor>(leader: &Arc<Host<SocketRuntime<R>>>) {
+    if !leader.shared.process.is_current() || !leader.with_driver(Driver::begin_succession) {
+        return;
+    }
+    // Kept, so that no other client has the place of one in memory.
+    let (mut tried, mut kept) = (BTreeSet::new(), Vec::new());
+    while let Some(heir) = leader.with_driver(|driver| driver.next_heir(leader, &mut tried)) {
+        let runtime = leader.runtime();
+        runtime.successor.store(Some(Arc::new(heir.runtime().reactor().clone())));
+        // If that one has ended, too, it drops the task, which comes by here.
+        keep_shared_time(leader, runtime.deadlines.timekeeper());
+        if leader.with_driver(Driver::end_succession) {
+            return leader.request_check();
+        }
+        kept.push(heir);
+    }
 }
 
 /// Keeps time until the client is dropped; check-outs may live longer, but need no time.

@@ -27,6 +27,16 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
     /// Reads the monotonic clock, whose origin is the creation of the reactor.
     fn now(&self) -> Instant;
 
+    /// Returns the same reactor with the clock of `other`, whose monitors a client shares: tasks of
+    /// that client are to run where it was made, and the monitors there, too, when the runtime of
+    /// `other` has ended.
+    ///
+    /// By default, it is `other`: for reactors that last as long as anybody uses them.
+    #[must_use]
+    fn with_clock_of(&self, other: &Self) -> Self {
+        other.clone()
+    }
+
     /// Waits for a time of that clock.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + use<Self>;
 

@@ -1,6 +1,7 @@
 //! The monitors that clients of one process share.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 
 use sdam_core::config::Options;
@@ -26,9 +27,11 @@ use crate::sync::{Mutex, lock};
 /// behind a load balancer, with a dialer, a resolver or a TLS configuration of the application's,
 /// and with a recording, which needs a topology of its own. So has a process that was forked off.
 ///
-/// Clients that share run their tasks where the first of them was made, and their clocks are the
-/// same. If that runtime ends, all of them are closed. The monitors end when the last client is
-/// closed or dropped; whoever comes later has new ones.
+/// Each client runs its tasks in the runtime where it was made, and all have the same clock. The
+/// monitors run where the first client was made. If that runtime ends, its clients are closed, and
+/// the monitors go on in that of another client: their connections are made there again, within
+/// 500 ms, and servers are Unknown until then, so that operations wait. The monitors end when the
+/// last client is closed or dropped; whoever comes later has new ones.
 ///
 /// Clones are the same registry.
 ///
@@ -119,12 +122,18 @@ impl<R: Runtime> Leaders<R> {
                     None => made = Some((leader, more)),
                 },
                 // Once it has a follower, only its own runtime can end it.
-                None => {
-                    if let Some(sharing) = follow(Arc::clone(&leader)) {
+                None => match catch_unwind(AssertUnwindSafe(|| follow(Arc::clone(&leader)))) {
+                    Ok(None) => {}
+                    Ok(Some(sharing)) => {
                         start(&leader, more);
                         return sharing;
                     }
-                }
+                    // Others may follow it already.
+                    Err(panic) => {
+                        start(&leader, more);
+                        resume_unwind(panic);
+                    }
+                },
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use bson::DateTime;
 
 use sdam_core::auth::Question;
@@ -22,6 +23,8 @@ use crate::system::{self, WallClock};
 #[derive(Debug)]
 pub struct SocketRuntime<R> {
     pub(crate) reactor: R,
+    /// The reactor that has taken over, of monitors for several clients.
+    pub(crate) successor: ArcSwapOption<R>,
     pub(crate) deadlines: Deadlines,
     pub(crate) streams: Arc<Streams>,
     pub(crate) records: Records,
@@ -37,6 +40,14 @@ impl<R> SocketRuntime<R> {
     }
 }
 
+impl<R: Reactor> SocketRuntime<R> {
+    /// Returns the reactor of monitors, which may be one that has taken over.
+    pub(crate) fn monitoring(&self) -> R {
+        let successor = self.successor.load();
+        successor.as_deref().unwrap_or(&self.reactor).clone()
+    }
+}
+
 impl<R: Reactor> Runtime for SocketRuntime<R> {
     type Socket = R::Socket;
 
@@ -46,11 +57,12 @@ impl<R: Reactor> Runtime for SocketRuntime<R> {
 
     fn open(&self, link: Link<Self>, address: ServerAddress) {
         let (reactor, streams, progress) =
-            (self.reactor.clone(), Arc::clone(&self.streams), link.progress());
+            (self.monitoring(), Arc::clone(&self.streams), link.progress());
         let reached = move |stage| progress.reached(stage);
+        let spawner = reactor.clone();
         // Boxed, so that an idle link holds no memory for how it was opened.
         let opening = Box::pin(async move { streams.open(&reactor, address, reached).await });
-        self.reactor.spawn(link.run(opening));
+        spawner.spawn(link.run(opening));
     }
 
     fn establish(&self, pending: PendingConnection<Self>, address: ServerAddress) {
@@ -62,8 +74,8 @@ impl<R: Reactor> Runtime for SocketRuntime<R> {
     }
 
     fn resolve(&self, rescan: Rescan<Self>) {
-        let (reactor, records) = (self.reactor.clone(), self.records.clone());
-        self.reactor.spawn(async move {
+        let (reactor, records) = (self.monitoring(), self.records.clone());
+        reactor.clone().spawn(async move {
             let question = rescan.question().clone();
             let lookup = |question| records.look_up(&reactor, question);
             let found = srv_records(question, lookup, |time| reactor.sleep(time)).await;

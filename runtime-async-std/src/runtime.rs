@@ -99,6 +99,10 @@ impl<E: Executor> Reactor for AsyncIoReactor<E> {
         Instant::ZERO + self.epoch.elapsed()
     }
 
+    fn with_clock_of(&self, other: &Self) -> Self {
+        Self { setup: self.setup.clone(), epoch: other.epoch }
+    }
+
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + use<E> {
         let timer = Timer::at(self.epoch + at.since_origin());
         async {

@@ -74,6 +74,10 @@ impl Reactor for TokioReactor {
         Instant::ZERO + self.epoch.elapsed()
     }
 
+    fn with_clock_of(&self, other: &Self) -> Self {
+        Self { epoch: other.epoch, ..self.clone() }
+    }
+
     /// tokio rounds up to a millisecond, so that the time has passed when this ends.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + use<> {
         time::sleep_until(self.epoch + at.since_origin())

@@ -328,6 +328,12 @@ impl Deadlines {
         (Self(Arc::clone(&latest)), Timekeeper(latest))
     }
 
+    /// Returns what keeps time after the last one has ended, which is due at once.
+    pub(crate) fn timekeeper(&self) -> Timekeeper {
+        self.0.push(Some(Instant::ZERO));
+        Timekeeper(Arc::clone(&self.0))
+    }
+
     /// Replaces the deadline.
     pub fn set(&self, deadline: Option<Instant>) {
         self.0.push(deadline);
@@ -352,15 +358,29 @@ impl Timekeeper {
         host: Weak<Host<R>>,
         sleep_until: impl Fn(Instant) -> T,
     ) -> impl Future<Output = ()> {
+        self.run_and(host, sleep_until, |host| host.close())
+    }
+
+    /// As [`run`](Self::run), but does something else with the host when it ends.
+    pub(crate) fn run_and<R: Runtime, T: Future>(
+        self,
+        host: Weak<Host<R>>,
+        sleep_until: impl Fn(Instant) -> T,
+        at_end: impl FnOnce(Arc<Host<R>>),
+    ) -> impl Future<Output = ()> {
         // Here already, as the task may be dropped before it is polled for the first time.
         let running = host.upgrade().map(|host| host.shared.activity.begin());
-        let host = CloseOnDrop { host, _running: running };
-        Own::new(Box::pin(async move { self.keep(&host, sleep_until).await }), Process::current())
+        let ending = Ending { host: Weak::clone(&host), act: Some(at_end), _running: running };
+        let keeping = async move {
+            let _ending = ending;
+            self.keep(&host, sleep_until).await;
+        };
+        Own::new(Box::pin(keeping), Process::current())
     }
 
     async fn keep<R: Runtime, T: Future>(
         &self,
-        host: &CloseOnDrop<R>,
+        host: &Weak<Host<R>>,
         sleep_until: impl Fn(Instant) -> T,
     ) {
         let (mut deadline, mut streak) = (None, Streak::default());
@@ -373,7 +393,7 @@ impl Timekeeper {
             };
             let latest = std::future::poll_fn(|cx| self.0.poll_next(cx));
             let told = streak.step(before(due, latest)).await;
-            let Some(host) = host.host.upgrade() else { return };
+            let Some(host) = host.upgrade() else { return };
             match told {
                 Some(None) => return,
                 Some(Some(None)) if host.shared.alarm.is_closed() => return,
@@ -388,17 +408,18 @@ impl Timekeeper {
     }
 }
 
-/// Closes a client whose runtime has ended.
-struct CloseOnDrop<R: Runtime> {
+/// Does something with a client whose runtime has ended: closes it, for one.
+struct Ending<R: Runtime, F: FnOnce(Arc<Host<R>>)> {
     host: Weak<Host<R>>,
+    act: Option<F>,
     /// Ends with the task.
     _running: Option<Running>,
 }
 
-impl<R: Runtime> Drop for CloseOnDrop<R> {
+impl<R: Runtime, F: FnOnce(Arc<Host<R>>)> Drop for Ending<R, F> {
     fn drop(&mut self) {
-        if let Some(host) = self.host.upgrade() {
-            host.close();
+        if let (Some(host), Some(act)) = (self.host.upgrade(), self.act.take()) {
+            act(host);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! topologies, so that whatever it does, it does for all of them in the same order. A follower that
 //! is found here is kept until that lock is free, as dropping the last reference would take it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use sdam_core::id::WaiterId;
@@ -19,9 +19,10 @@ use crate::sync::lock;
 
 /// The clients that share the monitors of a host.
 pub(crate) struct Followers<R: Runtime> {
-    /// The number of those that are not closed, be they opened or not.
-    members: usize,
+    /// Those that are not closed, opened or not.
+    members: Vec<Weak<Host<R>>>,
     opened: Vec<Weak<Host<R>>>,
+    succession: Succession,
     /// Those that are opened, from the first time that all are told something under one lock until
     /// that is free.
     gathered: Option<Vec<Arc<Host<R>>>>,
@@ -29,17 +30,72 @@ pub(crate) struct Followers<R: Runtime> {
     waiting: BTreeMap<WaiterId, Weak<Host<R>>>,
 }
 
+/// The search for a client whose runtime goes on with the monitors, as the last one has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Succession {
+    /// There is none: a runtime has the monitors.
+    Settled,
+    /// Somebody searches.
+    Open,
+    /// The runtime that was found has ended meanwhile.
+    Lost,
+}
+
 impl<R: Runtime> Default for Followers<R> {
     fn default() -> Self {
-        Self { members: 0, opened: Vec::new(), gathered: None, waiting: BTreeMap::new() }
+        Self {
+            members: Vec::new(),
+            opened: Vec::new(),
+            succession: Succession::Settled,
+            gathered: None,
+            waiting: BTreeMap::new(),
+        }
     }
 }
 
 impl<R: Runtime> Driver<R> {
     /// Takes note of a client that is to share the monitors, unless these have ended.
-    pub(crate) fn admit(&mut self) -> bool {
+    pub(crate) fn admit(&mut self, follower: &Weak<Host<R>>) -> bool {
         let followers = self.followers.as_mut().filter(|_| !self.closed);
-        followers.map(|followers| followers.members += 1).is_some()
+        followers.map(|followers| followers.members.push(Weak::clone(follower))).is_some()
+    }
+
+    /// Takes note that the runtime of the monitors has ended; returns whether the caller is to
+    /// [search](Self::next_heir) another one. It is not, if it is called by whoever does so.
+    pub(crate) fn begin_succession(&mut self) -> bool {
+        let Some(followers) = self.followers.as_mut().filter(|_| !self.closed) else {
+            return false;
+        };
+        let begins = followers.succession == Succession::Settled;
+        followers.succession = if begins { Succession::Open } else { Succession::Lost };
+        begins
+    }
+
+    /// Returns a client whose runtime was not tried yet; if there is none, the monitors end, and
+    /// with them those whose runtimes have ended.
+    pub(crate) fn next_heir(
+        &mut self,
+        host: &Host<R>,
+        tried: &mut BTreeSet<*const Host<R>>,
+    ) -> Option<Arc<Host<R>>> {
+        let followers = self.followers.as_mut()?;
+        let mut untried = followers.members.iter().filter(|heir| tried.insert(heir.as_ptr()));
+        let heir = untried.find_map(Weak::upgrade);
+        followers.succession = Succession::Open;
+        if heir.is_none() {
+            self.step(host, Input::Shutdown);
+        }
+        heir
+    }
+
+    /// Takes note that a runtime has taken the monitors over; returns false if that has ended, too.
+    pub(crate) fn end_succession(&mut self) -> bool {
+        let Some(followers) = &mut self.followers else { return true };
+        let is_found = followers.succession == Succession::Open;
+        if is_found {
+            followers.succession = Succession::Settled;
+        }
+        is_found
     }
 
     /// Lets a follower begin, unless it has.
@@ -86,10 +142,11 @@ impl<R: Runtime> Driver<R> {
     fn dismiss(&mut self, follower: &Host<R>) -> bool {
         let was_closed = lock(&follower.driver).closed;
         let Some(followers) = self.followers.as_mut().filter(|_| !was_closed) else { return false };
-        followers.members -= 1;
         let is_this = |other: &Weak<Host<R>>| std::ptr::eq(other.as_ptr(), follower);
+        let members = followers.members.len();
+        followers.members.retain(|other| !is_this(other));
         followers.opened.retain(|other| !is_this(other));
-        followers.members == 0
+        followers.members.is_empty() && members > 0
     }
 
     /// Has a follower take an input of its own; returns what the topology is to be told.

@@ -160,11 +160,13 @@ impl<R: Runtime> Host<R> {
         if !leader.options().can_share_monitors(&options) {
             return Err(NotShared::Options);
         }
-        if !leader.with_driver(Driver::admit) {
-            return Err(NotShared::Closed);
-        }
         let root = Root::Shared(Box::new(Follower::new(&options, seed)));
-        Ok(Self::with(options, seed, runtime, Driver::new(root, None, seed), Some(leader)))
+        let (driver, leads) = (Driver::new(root, None, seed), Arc::clone(&leader));
+        let follower = Self::with(options, seed, runtime, driver, Some(leader));
+        match leads.with_driver(|driver| driver.admit(&follower.me)) {
+            true => Ok(follower),
+            false => Err(NotShared::Closed),
+        }
     }
 
     fn with(

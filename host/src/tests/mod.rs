@@ -24,6 +24,7 @@ mod recordings;
 mod reentry;
 mod sets;
 mod single_threaded;
+mod successions;
 mod suspensions;
 #[cfg(feature = "tls")]
 mod tls;

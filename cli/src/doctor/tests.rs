@@ -120,6 +120,18 @@ fn each_stage_has_its_verdict() {
 }
 
 #[test]
+fn a_unix_domain_socket_is_named_as_one() {
+    for cause in [Cause::Io, Cause::Refused] {
+        let mut evidence = evidence(vec![failing("/tmp/none.sock", Stage::Connect, cause)]);
+        evidence.client.is_writable = false;
+        assert_eq!(verdicts(&evidence), ["socketUnusable!"]);
+        let said = judge(&evidence).remove(0).cause;
+        let text = "no server listens on the Unix domain socket /tmp/none.sock: ";
+        assert!(said.starts_with(text), "{said}");
+    }
+}
+
+#[test]
 fn one_member_of_many_that_others_do_not_reach_is_named_with_its_witness() {
     let mut set = set();
     let seen = MemberSeen {

@@ -91,6 +91,7 @@ impl Verdict {
             Self::IdleConnectionsCut { shortest, .. } => ask_more_often(*shortest),
             Self::StreamingRefused { .. } => POLL.to_advice(),
             Self::ConnectionRefused | Self::NotMongo { .. } => CHECK_PORTS.into(),
+            Self::SocketUnusable => CHECK_SOCKET.into(),
             Self::TlsExpected { .. } => ASK_FOR_TLS.to_advice(),
             Self::TlsNotExpected { .. } => ASK_FOR_NO_TLS.to_advice(),
             Self::CertificatesRefused => CHECK_CERTIFICATES.into(),
@@ -174,6 +175,8 @@ const CORRECT_HOSTS: &str = "check the hosts in the connection string";
 const WAIT_LONGER: &str =
     "allow more time: serverSelectionTimeoutMS should be longer than connectTimeoutMS";
 const CHECK_PORTS: &str = "check the ports, and that the servers run";
+const CHECK_SOCKET: &str = "check the path, which a connection string writes with %2F for each \
+    slash, that the server runs and makes its socket there, and that this user may write to it";
 const CHECK_NETWORK: &str = "check the network, and that the servers run";
 const CHECK_FIREWALLS: &str = "check firewalls and lists of allowed addresses between here and the \
     servers, and that the servers are not stopped";

@@ -40,6 +40,7 @@ pub(super) fn of_reaching(
     waited: Duration,
 ) -> Option<Verdict> {
     of_connecting(server, failure).or_else(|| match (failure.stage, &failure.cause) {
+        _ if is_without_socket(server, failure) => Some(Verdict::SocketUnusable),
         (_, Cause::Unreachable) => Some(Verdict::Unreachable),
         (_, Cause::NotResolved) => Some(Verdict::NamesDoNotResolve),
         (Stage::Resolve, Cause::Timeout) => Some(Verdict::LookupFailed { reason: None }),
@@ -53,6 +54,13 @@ pub(super) fn of_reaching(
         }
         _ => None,
     })
+}
+
+/// Returns whether the system has opened no Unix domain socket: there is none at that path, nobody
+/// listens there any more, or this user may not use it.
+pub(super) fn is_without_socket(server: &ServerAddress, failure: &Failure) -> bool {
+    let is_refused = matches!(failure.cause, Cause::Refused | Cause::Io);
+    server.port().is_none() && failure.stage == Stage::Connect && is_refused
 }
 
 /// Returns whether a server is one of MongoDB Atlas, by its name.

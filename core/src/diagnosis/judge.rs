@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::error::{Check, Trouble};
 use super::failure::{
     TLS, is_about_certificate, is_answer_due, is_closed_at_hello, is_of_atlas, is_without_access,
-    is_without_address, is_without_tls, leads_nowhere,
+    is_without_address, is_without_socket, is_without_tls, leads_nowhere,
 };
 use super::verdict::Verdict;
 use crate::config::{ReadMode, ServerAddress};
@@ -174,6 +174,8 @@ impl Circumstances<'_> {
             Verdict::LookupFailed { reason: None }
         } else if all(|trouble| is_without_address(&trouble.failure.cause)) {
             Verdict::NamesDoNotResolve
+        } else if all(|trouble| is_without_socket(&trouble.address, &trouble.failure)) {
+            Verdict::SocketUnusable
         } else if all(|trouble| trouble.failure.cause == Cause::Refused) {
             Verdict::ConnectionRefused
         } else if all(|trouble| trouble.failure.cause == Cause::Unreachable) {

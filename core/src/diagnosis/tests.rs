@@ -61,6 +61,7 @@ fn of_connections() -> Vec<Verdict> {
         Verdict::NotCheckedYet,
         Verdict::NoAnswerYet { stage: Some(Stage::Connect), lasts: SOME },
         Verdict::ConnectionRefused,
+        Verdict::SocketUnusable,
         Verdict::Unreachable,
         Verdict::NoAnswer,
         Verdict::ServersSilent { stage: Stage::Tls, waited: SOME, atlas: true },

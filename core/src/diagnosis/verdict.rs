@@ -163,6 +163,9 @@ pub enum Verdict {
     /// Every server refused the connection.
     #[error("every server refused the connection")]
     ConnectionRefused,
+    /// No server listens at the paths of Unix domain sockets, or this user may not use them.
+    #[error("no server listens on the Unix domain socket")]
+    SocketUnusable,
     /// There is no route to the servers.
     #[error("there is no route from this machine to the servers")]
     Unreachable,
@@ -570,6 +573,7 @@ impl Verdict {
             Self::NotCheckedYet => "notCheckedYet",
             Self::NoAnswerYet { .. } => "noAnswerYet",
             Self::ConnectionRefused => "connectionRefused",
+            Self::SocketUnusable => "socketUnusable",
             Self::Unreachable => "unreachable",
             Self::NoAnswer => "noAnswer",
             Self::ServersSilent { .. } => "serversSilent",

@@ -3,15 +3,16 @@
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
-use sdam_core::description::TopologyType;
+use sdam_core::description::{TopologyDescription, TopologyType};
+use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::Cause;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
 use sdam_host::{ClientError, ErrorKind};
-use sdam_tokio::Client;
+use sdam_tokio::{Client, Registry};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::support::{is_whole, soon, view};
 
@@ -167,6 +168,24 @@ async fn unix_domain_sockets_are_connected_to() {
 }
 
 #[tokio::test]
+async fn a_unix_domain_socket_that_is_missing_or_that_nobody_listens_on_has_a_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let (missing, left) = (folder.path().join("missing.sock"), folder.path().join("left.sock"));
+    drop(UnixListener::bind(&left).unwrap());
+    for (path, cause) in [(missing, Cause::Io), (left, Cause::Refused)] {
+        let host = path.to_str().unwrap().replace('/', "%2F");
+        let client = client(&format!("mongodb://{host}/?directConnection=true"));
+        view(&client, |view| view.servers()[0].error.is_some()).await;
+        assert_eq!(client.view().servers()[0].error.as_ref().unwrap().cause, cause);
+        let error = client.diagnose(&Criteria::write()).expect("nobody is there");
+        assert_eq!(error.verdict, Verdict::SocketUnusable, "{error}");
+        let said = error.to_string();
+        assert!(said.contains("no server listens on the Unix domain socket"), "{said}");
+        assert!(said.contains("%2F") && said.contains(path.to_str().unwrap()), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn names_that_do_not_resolve_say_so() {
     // A label has 63 octets at most (RFC 1035, "Size limits"): no name server is asked, which might
     // be out of reach.
@@ -265,4 +284,42 @@ async fn warnings_about_the_connection_string_go_through_tracing() {
     let told = log.0.lock().unwrap().clone();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("noSuchOption"), "{told:?}");
+}
+
+/// Monitors that clients share go on in the runtime of another client when that of the first has
+/// ended: a failover is seen after that, too.
+#[test]
+fn a_client_that_shares_monitors_outlives_the_runtime_that_they_began_in() {
+    let several = || Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let one = || Builder::new_current_thread().enable_all().build().unwrap();
+    let world = several();
+    for second in [several(), one()] {
+        let (first, registry) = (several(), Registry::new());
+        let cluster = world.block_on(EmbeddedCluster::start(EmbeddedOptions::default())).unwrap();
+        let client = |runtime: &Runtime| {
+            let _entered = runtime.enter();
+            let options = Options::parse(&cluster.uri()).unwrap();
+            Client::builder(options).registry(&registry).build().unwrap()
+        };
+        let (early, late) = (client(&first), client(&second));
+        first.block_on(view(&early, is_whole));
+        second.block_on(view(&late, is_whole));
+        let ping = rawdoc! { "ping": 1 };
+        second.block_on(late.run_command("admin", &ping)).unwrap();
+        drop(first);
+        let error = second.block_on(early.run_command("admin", &ping)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+        assert_eq!(registry.monitored(), 1);
+        second.block_on(late.run_command("admin", &ping)).unwrap();
+        second.block_on(view(&late, is_whole));
+        let old = late.view().primary().unwrap().address.clone();
+        world.block_on(cluster.step_down(cluster.primary().unwrap())).unwrap();
+        let is_new = |view: &TopologyDescription| {
+            view.primary().is_some_and(|primary| primary.address != old)
+        };
+        second.block_on(view(&late, is_new));
+        second.block_on(late.run_command("admin", &ping)).unwrap();
+        second.block_on(late.close());
+        assert_eq!(registry.monitored(), 0);
+    }
 }

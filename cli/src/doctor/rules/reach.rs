@@ -161,6 +161,9 @@ fn describe(evidence: &Evidence, finding: Finding, servers: &[&ServerSeen]) -> F
         }
         Verdict::ProxyFailed => format!("the proxy does not lead to {all}: {detail}"),
         Verdict::Unreachable => format!("there is no route from here to {all}: {detail}"),
+        Verdict::SocketUnusable => {
+            format!("no server listens on the Unix domain socket {all}: {detail}")
+        }
         Verdict::ConnectionRefused => {
             format!("{who} refuses connections{}", seen(evidence, servers))
         }

@@ -72,6 +72,7 @@ pub(crate) fn a_process_that_was_forked_off(fixture: &Fixture) -> Result<Row, Fa
     let cause = without_processes(text);
     let said = Said {
         verdict: "forked".to_owned(),
+        severity: "error".to_owned(),
         cause: format!("{cause} (told by the library, to the child)"),
         advice: (*advice).to_owned(),
         lines: Vec::new(),

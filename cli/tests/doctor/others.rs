@@ -254,14 +254,30 @@ fn a_stale_primary_that_notices(_: &Fixture) -> Result<(), Failure> {
     severity(&report, "warning")
 }
 
+/// A machine that is busy may have no time for an election before the watch is over, or for the
+/// doctor, but not each time.
 fn a_time_without_a_primary(_: &Fixture) -> Result<(), Failure> {
-    let mut cluster = Cluster::start(&["--election-timeout", "6s", "--seed", "1"])?;
+    let mut watched = watch_an_election();
+    for _ in 1..TIMES {
+        if watched.is_ok() {
+            break;
+        }
+        watched = watch_an_election();
+    }
+    watched
+}
+
+fn watch_an_election() -> Result<(), Failure> {
+    let mut cluster = Cluster::start(&["--election-timeout", "4s", "--seed", "1"])?;
     let watching = start(Command::new(SDAM), &["--watch", "--for", "25s", &cluster.uri])?;
     cluster.wait_for("greeted")?;
     cluster.take("kill primary")?;
     let report = finish(watching)?;
-    report.any("noPrimary")?;
-    severity(&report, "warning")
+    let said = report.any("noPrimary")?;
+    match said.severity == "warning" && said.cause.contains("has one again") {
+        true => Ok(()),
+        false => Err(format!("{said:?}: {}", report.json).into()),
+    }
 }
 
 /// The client drops the seed as soon as that says what it is called; the frozen member is silent

@@ -120,6 +120,7 @@ pub(crate) fn all_is_well(look: impl Fn() -> Result<Report, Failure>) -> Result<
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) verdict: String,
+    pub(crate) severity: String,
     pub(crate) cause: String,
     pub(crate) advice: String,
     pub(crate) lines: Vec<String>,
@@ -161,6 +162,7 @@ impl Report {
             .iter()
             .map(|finding| Said {
                 verdict: text(&finding["verdict"]),
+                severity: text(&finding["severity"]),
                 cause: text(&finding["cause"]),
                 advice: text(&finding["advice"]),
                 lines: finding["lines"].as_array().into_iter().flatten().map(text).collect(),

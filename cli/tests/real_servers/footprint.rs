@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sdam_conformance::mongod::{Binary, Options, ReplicaSet, Server};
+use sdam_conformance::mongod::{Binary, Connection, Options, ReplicaSet};
 use sdam_core::bson::{Bson, Document, doc};
 use sdam_core::config;
 use sdam_core::topology::EventKind;
@@ -39,11 +39,12 @@ struct Counts {
 pub(crate) fn what_clients_cost(binary: &Binary) -> Outcome {
     let set = ReplicaSet::start(binary, 1, &Options::default())?;
     set.wait_until_settled(GENEROUS)?;
-    let server = &set.members()[0];
+    // One connection asks each time: those of before are counted until the server has closed them.
+    let mut server = Connection::open(&set.members()[0].address(), GENEROUS)?;
     for mode in ["stream", "poll"] {
         let model = model(mode)?;
         let runtime = tokio::runtime::Runtime::new()?;
-        runtime.block_on(compare(&set, server, mode, &model))?;
+        runtime.block_on(compare(&set, &mut server, mode, &model))?;
     }
     Ok(())
 }
@@ -56,11 +57,11 @@ fn model(mode: &str) -> Outcome<Value> {
     Ok(object["modes"][0]["eachMember"].clone())
 }
 
-async fn compare(set: &ReplicaSet, server: &Server, mode: &str, model: &Value) -> Outcome {
-    let before = counts(server)?;
+async fn compare(set: &ReplicaSet, server: &mut Connection, mode: &str, model: &Value) -> Outcome {
+    until(server, "only the one that asks", |open| open <= 1.0).await?;
     let uri = format!(
         "mongodb://{}/?replicaSet={}&heartbeatFrequencyMS=500&serverMonitoringMode={mode}",
-        server.advertised(),
+        set.members()[0].advertised(),
         set.set_name(),
     );
     let mut clients = Vec::new();
@@ -70,14 +71,10 @@ async fn compare(set: &ReplicaSet, server: &Server, mode: &str, model: &Value) -
     heartbeats(&mut clients, 3).await?;
     let model = |field: &str| model[field].as_f64().ok_or("a field is missing");
     let sockets = model("sockets")? * f64::from(CLIENTS);
-    let end = Instant::now() + GENEROUS;
-    while counts(server)?.connections - before.connections < sockets {
-        assert!(Instant::now() < end, "the connections of {mode} did not come");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until(server, &format!("{sockets} of {mode}"), |open| open - 1.0 >= sockets).await?;
     // What asking costs is in both differences, and cancels out.
     let (first, second) = (counts(server)?, counts(server)?);
-    let opened = second.connections - before.connections;
+    let opened = second.connections - 1.0;
     assert!((opened - sockets).abs() < 0.5, "{mode}: {opened} connections, not {sockets}");
     heartbeats(&mut clients, HEARTBEATS).await?;
     let third = counts(server)?;
@@ -102,13 +99,20 @@ async fn compare(set: &ReplicaSet, server: &Server, mode: &str, model: &Value) -
     for (client, _) in &clients {
         client.close().await;
     }
-    // The server counts them for a moment more, and other clients come next.
+    Ok(())
+}
+
+/// Waits until the server has so many connections.
+async fn until(server: &mut Connection, what: &str, is_so: impl Fn(f64) -> bool) -> Outcome {
     let end = Instant::now() + GENEROUS;
-    while counts(server)?.connections > before.connections {
-        assert!(Instant::now() < end, "the connections of {mode} did not go");
+    loop {
+        let open = counts(server)?.connections;
+        if is_so(open) {
+            return Ok(());
+        }
+        assert!(Instant::now() < end, "there are {open} connections and not {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    Ok(())
 }
 
 fn is_near(what: &str, found: f64, expected: f64) {
@@ -131,8 +135,8 @@ async fn heartbeats(clients: &mut [(Client, Events)], count: u32) -> Outcome {
     Ok(())
 }
 
-fn counts(server: &Server) -> Outcome<Counts> {
-    let status = server.command(&doc! { "serverStatus": 1 }, GENEROUS)?;
+fn counts(server: &mut Connection) -> Outcome<Counts> {
+    let status = server.command("admin", &doc! { "serverStatus": 1 }, GENEROUS)?;
     let of = |path: &[&str]| number(&status, path);
     let commands = ["hello", "isMaster"].map(|name| of(&["metrics", "commands", name, "total"]));
     Ok(Counts {

@@ -3,55 +3,11 @@
 use std::time::Duration;
 
 use bson::doc;
-use sdam_driver::{
-    ArgumentError, BulkWrite, DeleteModel, Error, Find, InsertModel, TimeoutMode, TimingError,
-    WriteModel,
-};
-use sdam_host::ErrorKind;
+use sdam_driver::{ArgumentError, Error, Find, TimeoutMode, TimingError};
 
 use super::{Fixture, names};
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn block(command: &str) -> bson::Document {
-    doc! { "failCommands": [command], "blockConnection": true, "blockTimeMS": 600 }
-}
-
-fn is_timeout(error: &Error) -> bool {
-    error.as_client().is_some_and(|error| error.kind() == ErrorKind::Timeout)
-}
-
-/// CSOT prose test 11, "Multi-batch bulkWrites": one limit for all batches.
-#[tokio::test]
-async fn batches_of_a_bulk_have_one_limit() {
-    let mut fixture = Fixture::new().await;
-    fixture.fill(1).await;
-    fixture.fail(2, block("insert")).await;
-    let insert = |id: i32| WriteModel::InsertOne(InsertModel::new(&doc! { "_id": id }));
-    let delete = WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 0 }));
-    let things = fixture.things().with_timeout(Duration::from_secs(1));
-    let bulk = BulkWrite::new([insert(7), delete, insert(8)]);
-    let error = things.bulk_write(bulk).await.unwrap_err();
-    assert!(is_timeout(&error), "{error}");
-    assert!(fixture.sent().iter().all(|command| command.contains_key("maxTimeMS")));
-}
-
-/// "the `find` and all `getMore`'s on the cursor must finish by time `T + timeoutMS`"
-#[tokio::test]
-async fn a_cursor_has_one_limit_for_its_life() {
-    let fixture = Fixture::new().await;
-    fixture.fill(3).await;
-    let mut data = block("find");
-    data.insert("failCommands", ["find", "getMore"].to_vec());
-    fixture.fail(2, data).await;
-    let things = fixture.things().with_timeout(Duration::from_secs(1));
-    let error = match things.find(Find::new(doc! {}).batch_size(2)).await {
-        Ok(cursor) => cursor.collect().await.unwrap_err(),
-        // Of a machine that was busy.
-        Err(error) => error,
-    };
-    assert!(is_timeout(&error), "{error}");
-}
 
 /// "Non-tailable Cursors": getMore has no maxTimeMS, and find only if the cursor's life is limited.
 #[tokio::test]

@@ -163,6 +163,17 @@ impl Fixture {
         self.heard.iter().filter_map(started).collect()
     }
 
+    /// The `maxTimeMS` of the commands of that name that were started.
+    fn limits(&self, name: &str) -> Vec<Option<i64>> {
+        let limit = |(_, kind): &(Duration, EventKind)| match kind {
+            EventKind::Command { event: CommandEvent::CommandStarted { command }, .. } => {
+                command.get(name).unwrap().map(|_| command.get_i64("maxTimeMS").ok())
+            }
+            _ => None,
+        };
+        self.heard.iter().filter_map(limit).collect()
+    }
+
     /// The commands of that name that have ended.
     fn ended(&self, name: &str) -> Vec<Ended> {
         let ended = |(at, kind): &(Duration, EventKind)| {

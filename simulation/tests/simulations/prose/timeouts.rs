@@ -12,7 +12,7 @@ use sdam_core::pool::PoolEvent;
 use sdam_core::topology::{EventKind, Topics};
 use sdam_driver::{
     BulkWrite, Client, ClientBulkWrite, CreateCollection, CursorType, DeleteModel, Error, Find,
-    InsertModel, WriteModel,
+    InsertMany, InsertModel, WriteModel,
 };
 use sdam_host::{ErrorKind, Recording};
 
@@ -63,6 +63,30 @@ fn batches_have_one_limit() {
     assert!(is_timeout(&done), "{done:?}");
     assert!(took <= 20 * SECOND, "{took:?}");
     assert_eq!(fixture.started("insert").len(), 2);
+    let limited = |name: &str| fixture.limits(name).iter().all(Option::is_some);
+    assert!(limited("insert") && limited("delete"));
+}
+
+/// "the `find` and all `getMore`'s on the cursor must finish by time `T + timeoutMS`" ("Cursors"),
+/// of which the first command alone is told.
+#[test]
+fn a_cursor_has_one_limit_for_its_life() {
+    let mut fixture = Fixture::new("");
+    let things = fixture.things();
+    let documents: Vec<Document> = (0..3).map(|id| doc! { "_id": id }).collect();
+    let filled = async move { things.insert_many(InsertMany::new(&documents)).await };
+    fixture.run(filled).0.unwrap();
+    let mut data = blocks("find", 6 * SECOND);
+    data.insert("failCommands", ["find", "getMore"].to_vec());
+    fixture.fail(fixture.primary(), doc! { "times": 2 }, data);
+    let things = fixture.things().with_timeout(10 * SECOND);
+    let (found, took) = fixture.run(async move {
+        things.find(Find::new(doc! {}).batch_size(2)).await.unwrap().collect().await
+    });
+    assert!(is_timeout(&found), "{found:?}");
+    assert_eq!(took, 10 * SECOND);
+    let [Some(_)] = fixture.limits("find")[..] else { panic!("find is limited") };
+    assert_eq!(fixture.limits("getMore"), [None]);
 }
 
 /// "drivers MUST ignore any deprecated timeout options if timeoutMS is set on the operation or is

@@ -75,6 +75,9 @@ impl<R: Runtime> Client<R> {
 
     /// Starts a session of the application's.
     ///
+    /// Servers may have forgotten one that is not used for a minute after it was started (Driver
+    /// Sessions, "startSession").
+    ///
     /// # Errors
     ///
     /// Fails if the options exclude each other.

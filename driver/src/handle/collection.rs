@@ -435,6 +435,9 @@ impl<R: Runtime, T: DeserializeOwned> Collection<R, T> {
 
     /// Deletes the first document that matches, and returns it.
     ///
+    /// `None` says that none matches, or that the write is not acknowledged: with `w: 0` the server
+    /// says nothing of the document.
+    ///
     /// # Errors
     ///
     /// Fails as [`find_one`](Self::find_one) does.
@@ -448,6 +451,9 @@ impl<R: Runtime, T: DeserializeOwned> Collection<R, T> {
     /// Replaces the first document that matches, and returns it: as it was, unless it is to be
     /// returned as it is then.
     ///
+    /// `None` says that none matches, or that the write is not acknowledged: with `w: 0` the server
+    /// says nothing of the document.
+    ///
     /// # Errors
     ///
     /// Fails as [`find_one`](Self::find_one) does, and if the replacement begins with an operator.
@@ -460,6 +466,9 @@ impl<R: Runtime, T: DeserializeOwned> Collection<R, T> {
 
     /// Updates the first document that matches, and returns it: as it was, unless it is to be
     /// returned as it is then.
+    ///
+    /// `None` says that none matches, or that the write is not acknowledged: with `w: 0` the server
+    /// says nothing of the document.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
 //! Sessions of operations: those that they have for themselves, and those of the application.
 
-use bson::doc;
+use bson::{Document, doc};
 use sdam_core::session::SessionOptions;
 use sdam_driver::{ArgumentError, Error, Find, ListCollections};
 
-use super::{Fixture, name, names, session};
+use super::{Fixture, name, names, session, started};
 
 /// Driver Sessions, "Sessions and Cursors" and "Server Session Pool": whoever comes next uses the
 /// session that was used last.
@@ -30,6 +30,25 @@ async fn the_session_of_an_operation_returns_to_the_pool() {
     let is_first: Vec<bool> = sent.iter().map(|command| session(command) == first).collect();
     // The cursor has given back the first after the second was given back: it is used first.
     assert_eq!(is_first, [true, true, true, false, true, true]);
+}
+
+/// Driver Sessions, "endSessions", and killCursors, without a call of `close`.
+#[tokio::test]
+async fn servers_let_go_of_what_they_keep_for_a_client_whose_last_handle_is_dropped() {
+    let fixture = Fixture::new().await;
+    fixture.fill(3).await;
+    let things = fixture.things();
+    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    cursor.next().await.unwrap().unwrap();
+    let Fixture { cluster: _cluster, client, quiet: _quiet, mut events } = fixture;
+    drop((cursor, things, client));
+    let mut sent: Vec<Document> = Vec::new();
+    while let Some(event) = events.next().await {
+        sent.extend(started(event).map(|(command, _)| command));
+    }
+    assert_eq!(names(&sent), ["find", "killCursors", "endSessions"]);
+    let ended = sent[2].get_array("endSessions").unwrap();
+    assert!(ended.contains(&session(&sent[0]).into()), "{sent:?}");
 }
 
 /// Causal Consistency: reads have the time of what was written before.

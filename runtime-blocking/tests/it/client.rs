@@ -9,12 +9,14 @@ use crate::deployment::{Deployment, SOON, is_whole, view};
 use sdam_blocking::Client;
 use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::rawdoc;
+use sdam_core::command::CommandEvent;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{Answer, DnsCause, DnsError, Question};
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::selection::Criteria;
-use sdam_core::topology::EventKind;
+use sdam_core::session::SessionOptions;
+use sdam_core::topology::{EventKind, Topics};
 use sdam_host::{Error, ErrorKind, LookupFuture, Resolver};
 
 fn start() -> Deployment {
@@ -142,6 +144,26 @@ fn dropping_the_client_ends_subscriptions() {
     drop(client);
     assert!(views.count() > 0, "they end");
     assert!(matches!(events.last().unwrap().kind, EventKind::TopologyClosed));
+}
+
+/// Driver Sessions, "endSessions": on the thread of the clients, which goes on.
+#[test]
+fn dropping_the_client_ends_its_sessions() {
+    let deployment = start();
+    let client = deployment.client("");
+    view(&client, is_whole);
+    let events = client.subscribe_to(Topics::COMMANDS);
+    drop(client.host_client().start_session(SessionOptions::default()).unwrap());
+    drop(client);
+    let mut names = Vec::new();
+    for event in events {
+        if let EventKind::Command { command, event, .. } = event.kind
+            && matches!(event, CommandEvent::CommandSucceeded { .. })
+        {
+            names.push(command.command_name.to_string());
+        }
+    }
+    assert_eq!(names, ["endSessions"]);
 }
 
 #[test]

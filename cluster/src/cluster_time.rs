@@ -7,6 +7,7 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::model::Cluster;
+use super::options::Deployment;
 
 /// The length of a signature; nobody here signs, so it consists of zeros, as without keys.
 const HASH_LEN: usize = 20;
@@ -46,8 +47,12 @@ impl Cluster {
         self.clock.increment = self.clock.increment.saturating_add(1);
     }
 
-    /// Adds the times to a reply, which makes it grow to at least the present second.
+    /// Adds the times to a reply, which makes it grow to at least the present second. A server of
+    /// its own has none.
     pub(super) fn append_times(&mut self, now: Instant, reply: &mut RawDocumentBuf) {
+        if self.options.deployment == Deployment::Standalone {
+            return;
+        }
         self.reach_present(now);
         let timestamp = self.clock.timestamp();
         let hash = Binary { subtype: BinarySubtype::Generic, bytes: vec![0; HASH_LEN] };

@@ -42,16 +42,16 @@ impl CommandError {
 
     /// Returns the error under the name that servers of that version have for it.
     pub(super) fn named_by(&self, version: ServerVersion) -> Self {
-        let former = match self.code {
-            10107 => "NotMaster",
-            13435 => "NotMasterNoSlaveOk",
-            13436 => "NotMasterOrSecondary",
+        let (is_old, is_new) = (version <= ServerVersion::V4_2, version >= ServerVersion::V6_0);
+        let name = match self.code {
+            10107 if is_old => "NotMaster",
+            13435 if is_old => "NotMasterNoSlaveOk",
+            13436 if is_old => "NotMasterOrSecondary",
+            40414 if is_new => "IDLFailedToParse",
+            40415 if is_new => "IDLUnknownField",
             _ => return self.clone(),
         };
-        match version <= ServerVersion::V4_2 {
-            true => Self { code_name: former.to_owned(), ..self.clone() },
-            false => self.clone(),
-        }
+        Self { code_name: name.to_owned(), ..self.clone() }
     }
 
     /// An error without a name of its own; servers name those after their number.

@@ -12,8 +12,8 @@ use super::data::read_concern;
 use super::fail_point::{FailPoint, Injection, Name};
 use super::member::{Process, Role};
 use super::model::{Action, Cluster, ConnectionId};
-use super::options::MemberId;
-use super::protocol::{Hello, Request};
+use super::options::{Deployment, MemberId};
+use super::protocol::{Hello, Request, integer};
 use super::store::Position;
 use super::{cursor, error_labels, parameters, reply, search, stable_api, writes};
 
@@ -182,6 +182,9 @@ impl Cluster {
         request: &Request<'_>,
         out: &mut Vec<Action>,
     ) -> Result<Vec<RawDocumentBuf>, CommandError> {
+        if self.options.deployment == Deployment::Standalone {
+            check_alone(request)?;
+        }
         if self.options.keeps_data {
             let version = self.process(member).map_or(self.options.version, |it| it.version);
             read_concern::check(request.command_name(), request.body, version)?;
@@ -228,10 +231,13 @@ impl Cluster {
                 self.count_write();
                 writes::reply(request)?
             }
-            "replSetStepDown" if !matches!(process.role, Role::Mongos) => {
+            "replSetStepDown" if process.role.is_of_set() => {
                 check_writable(process.role)?;
                 self.step_down(now, member, out);
                 reply::ok()
+            }
+            "replSetStepDown" if process.role == Role::Standalone => {
+                return Err(CommandError::coded(76, "the server is no member of a replica set"));
             }
             _ => self.describe(now, id, member, request)?,
         };
@@ -274,11 +280,38 @@ pub(super) fn check_writable(role: Role) -> Result<(), CommandError> {
     }
 }
 
+/// Refuses what takes a replica set: a number under which a write may come again, a write concern
+/// of several members, and the read concerns of one.
+fn check_alone(request: &Request<'_>) -> Result<(), CommandError> {
+    if request.body.get("txnNumber").is_ok_and(|it| it.is_some()) {
+        let reason = "Transaction numbers are only allowed on a replica set member or mongos";
+        return Err(CommandError::coded(20, reason));
+    }
+    let w = request.body.get_document("writeConcern").ok();
+    let w = w.and_then(|concern| concern.get("w").ok().flatten());
+    if w.and_then(integer).is_some_and(|servers| servers > 1) {
+        let reason = "cannot use 'w' > 1 when a host is not replicated";
+        return Err(CommandError::coded(2, reason));
+    }
+    let Ok(concern) = request.body.get_document("readConcern") else { return Ok(()) };
+    if concern.get("afterClusterTime").is_ok_and(|it| it.is_some()) {
+        let reason = "Cannot specify afterClusterTime readConcern without replication enabled";
+        return Err(CommandError::coded(20, reason));
+    }
+    match concern.get_str("level") {
+        Ok("linearizable" | "snapshot") => {
+            let reason = "node needs to be a replica set member to use this read concern";
+            Err(CommandError::coded(123, reason))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Server Selection, "Passing Read Preference": a secondary wants to be told that it is meant.
 pub(super) fn check_readable(role: Role, request: &Request<'_>) -> Result<(), CommandError> {
     let mode = request.read_mode();
     match role {
-        Role::Primary { .. } | Role::Mongos => Ok(()),
+        Role::Primary { .. } | Role::Mongos | Role::Standalone => Ok(()),
         Role::Secondary if mode != "primary" => Ok(()),
         _ if mode == "primary" => {
             Err(CommandError::coded(13435, "not primary and secondaryOk=false"))

@@ -130,7 +130,7 @@ impl Cluster {
         if let ServerAddress::Tcp { port, .. } = &self.members[member.0].address {
             parsed.append(cstr!("net"), rawdoc! { "port": i32::from(*port) });
         }
-        if process.role != Role::Mongos {
+        if process.role.is_of_set() {
             let name = self.options.set_name.as_str();
             parsed.append(cstr!("replication"), rawdoc! { "replSet": name });
         }

@@ -39,7 +39,7 @@ impl Cluster {
         for index in 0..self.members.len() {
             self.start(now, MemberId(index), out);
         }
-        if !self.options.deployment.has_mongos() {
+        if self.options.deployment.has_set() {
             self.election_at = self.shortly(now);
         }
     }
@@ -53,8 +53,9 @@ impl Cluster {
         let Member { version, config, .. } = &self.members[member.0];
         let role = Role::configured(config.as_ref().and_then(|config| config.get(member)));
         let mut process = Process::new(*version, now, process_id, role, self.next_news(now));
-        if self.options.deployment.has_mongos() {
-            process.role = Role::Mongos;
+        if !self.options.deployment.has_set() {
+            let is_mongos = self.options.deployment.has_mongos();
+            process.role = if is_mongos { Role::Mongos } else { Role::Standalone };
             process.learns_at = None;
         } else if role == Role::Startup {
             process.synced_at = self.sync_end(now, member);
@@ -229,7 +230,7 @@ impl Cluster {
     /// Sets the timers of an election and of a takeover if there is something to decide, and stops
     /// them if not.
     pub(super) fn review(&mut self, now: Instant) {
-        if self.options.deployment.has_mongos() {
+        if !self.options.deployment.has_set() {
             return;
         }
         self.election_at = match self.primary().is_some() == self.has_majority() {

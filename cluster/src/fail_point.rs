@@ -6,7 +6,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use sdam_core::bson;
 
 use super::command_error::CommandError;
-use super::protocol::integer;
+use super::protocol::{integer, own_name};
 
 /// The number of bytes that may say what a fail point does, which each command that it meets
 /// carries along.
@@ -156,7 +156,7 @@ impl FailPoint {
 
     /// Returns what happens to a command, and counts it if it is one of those meant.
     pub(super) fn strike(&mut self, command: &str, app_name: Option<&str>) -> Option<Injection> {
-        let is_meant = self.commands.iter().any(|it| it == command)
+        let is_meant = self.commands.iter().any(|it| own_name(it) == command)
             && self.app_name.as_deref().is_none_or(|it| Some(it) == app_name);
         if !is_meant {
             return None;

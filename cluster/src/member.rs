@@ -37,6 +37,8 @@ pub(super) enum Role {
     },
     /// It is a mongos, and no member of a replica set.
     Mongos,
+    /// It is a server of its own, and no member of a replica set.
+    Standalone,
 }
 
 impl Role {
@@ -51,7 +53,12 @@ impl Role {
 
     /// Returns whether the member takes writes.
     pub(super) const fn is_writable(self) -> bool {
-        matches!(self, Self::Primary { .. } | Self::Mongos)
+        matches!(self, Self::Primary { .. } | Self::Mongos | Self::Standalone)
+    }
+
+    /// Returns whether the server belongs to a replica set, or could.
+    pub(super) const fn is_of_set(self) -> bool {
+        !matches!(self, Self::Mongos | Self::Standalone)
     }
 }
 

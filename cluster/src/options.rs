@@ -153,17 +153,29 @@ pub enum Deployment {
     /// As [`Sharded`](Self::Sharded); whoever says `loadBalanced: true` in hello is given a
     /// `serviceId`, another one for each process.
     LoadBalanced,
+    /// A server of its own, which is no member of a replica set: it has no sessions of writes that
+    /// are sent twice, and no logical clock.
+    Standalone,
 }
 
 impl Deployment {
     /// Returns whether the members are mongos.
     pub(super) const fn has_mongos(self) -> bool {
-        !matches!(self, Self::ReplicaSet)
+        matches!(self, Self::Sharded | Self::LoadBalanced)
+    }
+
+    /// Returns whether the members are those of a replica set.
+    pub(super) const fn has_set(self) -> bool {
+        matches!(self, Self::ReplicaSet)
     }
 
     /// Returns how many members there may be.
     pub(super) const fn max_members(self) -> usize {
-        if self.has_mongos() { MAX_MONGOS } else { MAX_MEMBERS }
+        match self {
+            Self::ReplicaSet => MAX_MEMBERS,
+            Self::Sharded | Self::LoadBalanced => MAX_MONGOS,
+            Self::Standalone => 1,
+        }
     }
 }
 

@@ -13,7 +13,7 @@ impl Cluster {
     /// notices half of that later, so that for a while there are two of them.
     pub(super) fn cut(&mut self, now: Instant, member: MemberId) {
         let known = self.members.get(member.0).filter(|it| !it.cut_off);
-        if self.options.deployment.has_mongos() || known.is_none() || self.config.voters() < 2 {
+        if !self.options.deployment.has_set() || known.is_none() || self.config.voters() < 2 {
             return;
         }
         self.catch_up(now);

@@ -159,13 +159,7 @@ impl<'a> Request<'a> {
 
     /// Returns the command's own name, whatever alias the client used.
     pub(super) fn command_name(&self) -> &'a str {
-        match self.command {
-            "ismaster" => "isMaster",
-            "buildinfo" => "buildInfo",
-            "findandmodify" => "findAndModify",
-            "getlasterror" => "getLastError",
-            name => name,
-        }
+        own_name(self.command)
     }
 
     /// Returns the name of the application, as a hello gives it.
@@ -298,6 +292,17 @@ fn topology_version(value: RawBsonRef<'_>) -> Result<(ObjectId, i64), CommandErr
             14,
             "topologyVersion must be {processId: <ObjectId>, counter: <long>}",
         )),
+    }
+}
+
+/// Returns a command's own name, by which it is known here, of any of its names.
+pub(super) fn own_name(name: &str) -> &str {
+    match name {
+        "ismaster" => "isMaster",
+        "buildinfo" => "buildInfo",
+        "findandmodify" => "findAndModify",
+        "getlasterror" => "getLastError",
+        name => name,
     }
 }
 

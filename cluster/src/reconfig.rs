@@ -74,7 +74,7 @@ impl Cluster {
 
     /// Returns the configuration after these changes, and the servers that are new.
     fn changed(&self, changes: &[Change]) -> Result<(Config, Vec<Member>), ReconfigError> {
-        if self.options.deployment.has_mongos() {
+        if !self.options.deployment.has_set() {
             return Err(ReconfigError::NotReplicaSet);
         }
         let primary = self.primary().ok_or(ReconfigError::NoPrimary)?;

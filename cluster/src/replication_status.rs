@@ -95,8 +95,8 @@ impl Cluster {
 
     /// Returns the configuration that a member has heard of, be it named there or not.
     pub(super) fn known_config(&self, member: MemberId) -> Result<&Config, CommandError> {
-        if self.options.deployment.has_mongos() {
-            return Err(CommandError::coded(76, "a mongos is no member of a replica set"));
+        if !self.options.deployment.has_set() {
+            return Err(CommandError::coded(76, "the server is no member of a replica set"));
         }
         let config = self.members[member.0].config.as_deref();
         config.ok_or_else(|| CommandError::coded(94, "no replset config has been received"))
@@ -125,7 +125,7 @@ impl Cluster {
             Some(Role::Secondary) => State::Secondary,
             Some(Role::Startup) => State::Startup2,
             Some(Role::Arbiter) => State::Arbiter,
-            Some(Role::Unconfigured | Role::Mongos) => {
+            Some(Role::Unconfigured | Role::Mongos | Role::Standalone) => {
                 let was_member = self.members[member.0].config.is_some();
                 if was_member { State::Removed } else { State::Startup }
             }

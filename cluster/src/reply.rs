@@ -124,6 +124,7 @@ impl Cluster {
                     reply.append(cstr!("serviceId"), service_id);
                 }
             }
+            Role::Standalone => {}
             Role::Unconfigured => self.append_no_set(member, process, &mut reply),
             _ => self.append_set(now, connection, process, &mut reply),
         }

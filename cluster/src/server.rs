@@ -97,6 +97,11 @@ impl EmbeddedOptions {
         Self { deployment: Deployment::LoadBalanced, members: count, ..Self::default() }
     }
 
+    /// Describes a server of its own, which is no member of a replica set.
+    pub fn standalone() -> Self {
+        Self { deployment: Deployment::Standalone, members: 1, ..Self::default() }
+    }
+
     /// Replaces [`deployment`](Self::deployment).
     #[must_use]
     pub fn with_deployment(mut self, deployment: Deployment) -> Self {
@@ -237,7 +242,7 @@ impl EmbeddedCluster {
         let tls = options.tls.as_ref().map(TlsIdentity::acceptor);
         let engine = Engine::new(model, tls, listeners, addresses.clone(), publish);
         Ok(Self {
-            replica_set: (!options.deployment.has_mongos()).then_some(options.set_name),
+            replica_set: options.deployment.has_set().then_some(options.set_name),
             has_tls: options.tls.is_some(),
             addresses,
             commands,

@@ -113,7 +113,7 @@ impl Cluster {
         if wants("opcounters") {
             status.append(cstr!("opcounters"), process.counters.operations());
         }
-        if wants("repl") && process.role != Role::Mongos {
+        if wants("repl") && process.role.is_of_set() {
             status.append(cstr!("repl"), self.replication_section(now, connection, process));
         }
         status.append(cstr!("ok"), 1.0);

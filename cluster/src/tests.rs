@@ -39,6 +39,7 @@ mod search;
 mod shutdown;
 mod sockets;
 mod stable_api;
+mod standalone;
 mod takeover;
 mod truth;
 mod upgrade;

@@ -126,6 +126,7 @@ impl Cluster {
         truth.server_type = match process.role {
             Role::Unconfigured => ServerType::RsGhost,
             Role::Mongos => ServerType::Mongos,
+            Role::Standalone => ServerType::Standalone,
             Role::Primary { .. } => ServerType::RsPrimary,
             _ if hidden => ServerType::RsOther,
             Role::Startup => ServerType::RsOther,
@@ -133,7 +134,7 @@ impl Cluster {
             Role::Secondary => ServerType::RsSecondary,
         };
         let config = member.config.as_ref().filter(|it| it.contains(id));
-        if let Some(config) = config.filter(|_| process.role != Role::Mongos) {
+        if let Some(config) = config.filter(|_| process.role.is_of_set()) {
             let named = [config.hosts(horizon), config.passives(horizon), config.arbiters(horizon)];
             truth.named = named.into_iter().flatten().cloned().collect();
             truth.set_name = Some(self.options.set_name.clone());

@@ -68,7 +68,7 @@ impl Cluster {
         documents: Documents,
     ) -> Result<(), CommandError> {
         let target = Target::parse(name, value, &arguments.database)?;
-        let own = self.options.deployment.has_mongos().then_some(MemberId(0));
+        let own = (!self.options.deployment.has_set()).then_some(MemberId(0));
         let writes = own.or_else(|| self.primary());
         let writes = writes.ok_or_else(|| CommandError::coded(10107, "not primary"))?;
         let replaces = name == "$out";

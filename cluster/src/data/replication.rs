@@ -116,7 +116,7 @@ impl Cluster {
 
     /// Returns the last entry of a member's log that a majority has.
     pub(crate) fn committed(&self, data: &Data) -> Position {
-        if self.options.deployment.has_mongos() {
+        if !self.options.deployment.has_set() {
             return data.last();
         }
         let needed = self.config.write_majority();
@@ -239,9 +239,7 @@ impl Cluster {
         let all = self.members.iter().map(|it| &it.data);
         let newest = match self.primary() {
             Some(primary) => Some(self.kept(primary)),
-            None => {
-                all.max_by_key(|it| it.last()).filter(|_| !self.options.deployment.has_mongos())
-            }
+            None => all.max_by_key(|it| it.last()).filter(|_| self.options.deployment.has_set()),
         };
         let Some(newest) = newest else { return false };
         let next = self.kept(member).next_of(newest);

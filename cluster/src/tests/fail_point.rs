@@ -158,6 +158,22 @@ fn a_stream_ends_with_the_error_of_the_hello_that_began_after_it_was_set() {
     assert_eq!(code(&world.ask(stream, &rawdoc! { "hello": 1, "$db": "admin" })), 0);
 }
 
+/// As 6.0.27 does.
+#[test]
+fn a_command_is_named_by_any_of_its_names() {
+    for (name, command) in [
+        ("ismaster", rawdoc! { "isMaster": 1, "$db": "admin" }),
+        ("isMaster", rawdoc! { "ismaster": 1, "$db": "admin" }),
+        ("buildinfo", rawdoc! { "buildInfo": 1, "$db": "admin" }),
+    ] {
+        let data = rawdoc! { "failCommands": [name], "errorCode": 91 };
+        let (mut world, connection) = world("alwaysOn", data);
+        assert_eq!(code(&world.ask(connection, &command)), 91, "{name}");
+        let ping = world.ask(connection, &ping());
+        assert_eq!(code(&ping), 0, "{name}");
+    }
+}
+
 #[test]
 fn what_it_does_not_know_is_refused() {
     let mut world = World::settled(ServerVersion::V6_0);

@@ -9,6 +9,8 @@ use libtest_mimic::{Failed, Trial};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_conformance::mongod::{self, Connection, Options, ReplicaSet};
 
+use super::named_as_newest;
+
 type Outcome<T = ()> = Result<T, Failed>;
 
 /// The time that anything may take; each step takes at most seconds.
@@ -67,7 +69,8 @@ fn compare(binary: &mongod::Binary) -> Outcome {
 
     let mut different = Vec::new();
     for (database, command) in script(version) {
-        let (theirs, own) = (theirs.ask(database, &command)?, own.ask(database, &command)?);
+        let (mut theirs, own) = (theirs.ask(database, &command)?, own.ask(database, &command)?);
+        named_as_newest(version, &mut theirs);
         if own != theirs {
             different.push(format!("{command}\n    here  {own:?}\n    there {theirs:?}"));
         }

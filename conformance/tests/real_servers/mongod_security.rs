@@ -14,6 +14,8 @@ use sdam_conformance::mongod::{
 };
 use sdam_core::wire::{Flags, Frames, write_op_msg};
 
+use super::named_as_newest;
+
 type Outcome = Result<(), Failed>;
 type Scenario = (&'static str, fn(&Binary) -> Outcome);
 
@@ -157,7 +159,8 @@ fn embedded(binary: &Binary) -> Outcome {
     runtime.block_on(async {
         let embedded = EmbeddedCluster::start(options).await?;
         for commands in questions(version) {
-            let real = answers(&server.address().to_string(), &commands)?;
+            let mut real = answers(&server.address().to_string(), &commands)?;
+            real.iter_mut().for_each(|reply| named_as_newest(version, reply));
             let (address, asked) = (embedded.addresses()[0].to_string(), commands.clone());
             let ours = tokio::task::spawn_blocking(move || answers(&address, &asked)).await??;
             assert_eq!(ours, real, "{commands:?}");

@@ -95,9 +95,10 @@ impl Span for Open {
             span.set_status(Status::error(message.unwrap_or_default()));
         }
         if let Some(exception) = end.exception {
-            let attributes = exception.attributes().map(key_value);
+            let attributes: Vec<KeyValue> =
+                exception.attributes().into_iter().map(key_value).collect();
             span.set_attributes(attributes.iter().cloned());
-            span.add_event("exception", attributes.into());
+            span.add_event("exception", attributes);
         }
         span.end();
     }

@@ -2,6 +2,7 @@
 //!
 //! Implements OpenTelemetry, "Instrumenting Driver Operations" and "Instrumenting Server Commands".
 
+use std::backtrace::Backtrace;
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,6 +40,23 @@ pub trait Span: Send + Sync {
 pub(crate) struct Spans {
     tracer: Arc<dyn Tracer>,
     query_text_max_length: usize,
+    stack_traces: bool,
+}
+
+/// A span that has begun, and what its end tells.
+struct Open {
+    span: Arc<dyn Span>,
+    stack_traces: bool,
+}
+
+impl Open {
+    /// Ends the span, with the stack trace of what has failed ("Exceptions").
+    fn end(self, end: SpanEnd) {
+        self.span.end(match self.stack_traces {
+            true => end.with_stacktrace(|| Backtrace::force_capture().to_string()),
+            false => end,
+        });
+    }
 }
 
 impl Spans {
@@ -56,8 +74,8 @@ impl Spans {
             settings.enabled |= is_own;
             settings
         });
-        let query_text_max_length = settings.query_text_max_length;
-        settings.enabled.then_some(Self { tracer, query_text_max_length })
+        let SpanSettings { query_text_max_length, stack_traces, .. } = settings;
+        settings.enabled.then_some(Self { tracer, query_text_max_length, stack_traces })
     }
 
     /// Begins the span of a command within that of its operation, if it has one; `None` if nobody
@@ -75,7 +93,12 @@ impl Spans {
             Some(operation) => operation.begin(start),
             None => self.tracer.begin(start),
         };
-        Some(CommandSpan(Some(span)))
+        Some(CommandSpan(Some(self.opened(span))))
+    }
+
+    /// Keeps a span that has begun.
+    const fn opened(&self, span: Arc<dyn Span>) -> Open {
+        Open { span, stack_traces: self.stack_traces }
     }
 }
 
@@ -93,12 +116,13 @@ impl fmt::Debug for Spans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Spans")
             .field("query_text_max_length", &self.query_text_max_length)
+            .field("stack_traces", &self.stack_traces)
             .finish_non_exhaustive()
     }
 }
 
 /// The span of a command that was sent. Dropped before its end was told, it is given up.
-pub(crate) struct CommandSpan(Option<Arc<dyn Span>>);
+pub(crate) struct CommandSpan(Option<Open>);
 
 impl CommandSpan {
     /// Ends it with the reply, or with an error.
@@ -135,7 +159,7 @@ impl Drop for CommandSpan {
 ///
 /// [`Client::operation_span`](crate::Client::operation_span) begins one for an operation of more
 /// than one command. Dropped before it has ended, the operation is given up.
-pub struct OperationSpan(Option<Arc<dyn Span>>);
+pub struct OperationSpan(Option<Open>);
 
 impl OperationSpan {
     /// The span of an operation that nobody is told of.
@@ -146,7 +170,7 @@ impl OperationSpan {
         // In a process that was forked off, a lock of the tracer's may be held by a thread that is
         // not there.
         let spans = shared.spans.get().filter(|_| shared.process.is_current());
-        Self(spans.map(|spans| spans.tracer.begin(start())))
+        Self(spans.map(|spans| spans.opened(spans.tracer.begin(start()))))
     }
 
     /// Ends it with the outcome of the operation.
@@ -163,7 +187,7 @@ impl OperationSpan {
 
     /// Returns what commands are to be nested in.
     pub(crate) fn shared(&self) -> Option<Arc<dyn Span>> {
-        self.0.clone()
+        self.0.as_ref().map(|open| Arc::clone(&open.span))
     }
 }
 

@@ -157,6 +157,9 @@ async fn an_exception_is_recorded_where_it_comes_from() {
     let [event] = &*command.events.events else { panic!("one event") };
     assert_eq!(event.name, "exception");
     assert!(event.attributes.iter().any(|it| it.value.as_str() == message), "{event:?}");
+    let stacktrace = text(command, "exception.stacktrace").unwrap_or_default();
+    assert!(stacktrace.contains("sdam_host"), "{stacktrace}");
+    assert!(event.attributes.iter().any(|it| it.value.as_str() == stacktrace), "{event:?}");
     assert_eq!(operation.status, Status::error(""));
     assert_eq!(attribute(operation, "exception.type"), None);
     assert!(operation.events.events.is_empty());

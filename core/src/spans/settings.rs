@@ -5,6 +5,9 @@ const ENABLED: &str = "OTEL_RUST_INSTRUMENTATION_MONGODB_ENABLED";
 /// The variable with the maximum length of the text of commands.
 const LENGTH: &str = "OTEL_RUST_INSTRUMENTATION_MONGODB_QUERY_TEXT_MAX_LENGTH";
 
+/// The variables with which Rust programs turn stack traces off, of which the first one set counts.
+const STACK_TRACES: [&str; 2] = ["RUST_LIB_BACKTRACE", "RUST_BACKTRACE"];
+
 /// The settings of spans: whether there are any, and what of commands is in them ("Enabling,
 /// Disabling, and Configuring OpenTelemetry"). By default there are none.
 ///
@@ -25,6 +28,8 @@ pub struct SpanSettings {
     pub enabled: bool,
     /// The maximum length of `db.query.text`, the text of a command, in code points; 0 for none.
     pub query_text_max_length: usize,
+    /// True if what fails has a stack trace, `exception.stacktrace`.
+    pub stack_traces: bool,
 }
 
 /// A variable of the environment that is passed over: the length is no number.
@@ -33,15 +38,22 @@ pub struct SpanSettings {
 pub struct InvalidSpanSetting(String);
 
 impl SpanSettings {
-    /// Enables spans, without the text of commands.
+    /// Enables spans, without the text of commands, and with stack traces.
     pub const fn enabled() -> Self {
-        Self { enabled: true, query_text_max_length: 0 }
+        Self { enabled: true, query_text_max_length: 0, stack_traces: true }
     }
 
     /// Replaces [`query_text_max_length`](Self::query_text_max_length).
     #[must_use]
     pub const fn with_query_text_max_length(mut self, length: usize) -> Self {
         self.query_text_max_length = length;
+        self
+    }
+
+    /// Replaces [`stack_traces`](Self::stack_traces).
+    #[must_use]
+    pub const fn with_stack_traces(mut self, stack_traces: bool) -> Self {
+        self.stack_traces = stack_traces;
         self
     }
 
@@ -57,14 +69,22 @@ impl SpanSettings {
         let length = get(LENGTH).filter(|text| !text.is_empty());
         let length =
             length.map_or(Ok(0), |text| text.trim().parse().map_err(|_| InvalidSpanSetting(text)));
-        let settings = Self { enabled, query_text_max_length: *length.as_ref().unwrap_or(&0) };
+        let is_off = |text: String| text == "0";
+        let settings = Self {
+            enabled,
+            query_text_max_length: *length.as_ref().unwrap_or(&0),
+            stack_traces: !STACK_TRACES.into_iter().find_map(get).is_some_and(is_off),
+        };
         (settings, length.err())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ENABLED, LENGTH, SpanSettings};
+    use super::{ENABLED, LENGTH, STACK_TRACES, SpanSettings};
+
+    /// Those of an environment without variables.
+    const NONE: SpanSettings = SpanSettings { enabled: false, ..SpanSettings::enabled() };
 
     fn settings(variables: &[(&str, &str)]) -> (SpanSettings, Option<String>) {
         let (settings, invalid) = SpanSettings::from_variables(|name| {
@@ -82,10 +102,21 @@ mod tests {
             assert_eq!(settings(&[(ENABLED, word)]), (SpanSettings::enabled(), None), "{word}");
         }
         for word in ["", "0", "false", "no", "on", "2"] {
-            assert_eq!(settings(&[(ENABLED, word)]), (SpanSettings::default(), None), "{word}");
+            assert_eq!(settings(&[(ENABLED, word)]), (NONE, None), "{word}");
         }
-        assert_eq!(settings(&[]), (SpanSettings::default(), None));
+        assert_eq!(settings(&[]), (NONE, None));
         assert!(!SpanSettings::default().enabled);
+    }
+
+    /// OpenTelemetry, "Exceptions": stack traces are there "when the content for the attribute if
+    /// available", which Rust's own variables decide.
+    #[test]
+    fn the_variables_of_rust_turn_stack_traces_off() {
+        let has = |variables: &[(&str, &str)]| settings(variables).0.stack_traces;
+        let [first, second] = STACK_TRACES;
+        assert!(has(&[]) && has(&[(second, "1")]) && has(&[(second, "full")]));
+        assert!(!has(&[(second, "0")]) && !has(&[(first, "0"), (second, "1")]));
+        assert!(has(&[(first, "1"), (second, "0")]));
     }
 
     /// OpenTelemetry, "Environment Variables for configuring OpenTelemetry": "Default is `0`".

@@ -6,6 +6,7 @@ use bson::RawDocument;
 
 use super::about::{collection, summary};
 use crate::operation::OperationError;
+use crate::text::beginning;
 
 /// The beginning of a span, whose kind is "client": its name, and the attributes that are known
 /// then.
@@ -30,8 +31,10 @@ pub struct SpanEnd {
     pub exception: Option<Exception>,
 }
 
-/// An exception that a span has failed with ("Exceptions"). There is no stack trace: errors are
-/// values here.
+/// The maximum length of [`Exception::stacktrace`], in bytes.
+const LONGEST_STACKTRACE: usize = 16 << 10;
+
+/// An exception that a span has failed with ("Exceptions").
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exception {
@@ -39,6 +42,9 @@ pub struct Exception {
     pub kind: &'static str,
     /// The text of the error.
     pub message: String,
+    /// The functions that were active when the span ended, as whoever ends it knows them; `None` if
+    /// nothing is known. It is cut after 16 KiB.
+    pub stacktrace: Option<String>,
 }
 
 /// An attribute of a span: its name, and its value.
@@ -112,13 +118,32 @@ impl SpanStart {
 impl SpanEnd {
     /// Ends what has failed with an error of that type.
     pub fn exception(kind: &'static str, message: impl Into<String>) -> Self {
-        let exception = Some(Exception { kind, message: message.into() });
+        let exception = Some(Exception { kind, message: message.into(), stacktrace: None });
         Self { attributes: Vec::new(), failed: true, exception }
     }
 
     /// Ends what has failed because of something that a span within it has recorded.
     pub fn failed() -> Self {
         Self { failed: true, ..Self::default() }
+    }
+
+    /// Adds a stack trace to the exception, if there is one; `stacktrace` is asked only then.
+    ///
+    /// ```
+    /// use sdam_core::spans::SpanEnd;
+    ///
+    /// let end = SpanEnd::exception("app::Error", "late").with_stacktrace(|| "0: main".into());
+    /// assert_eq!(end.exception.unwrap().stacktrace.as_deref(), Some("0: main"));
+    /// assert_eq!(SpanEnd::default().with_stacktrace(|| unreachable!()).exception, None);
+    /// ```
+    #[must_use]
+    pub fn with_stacktrace(mut self, stacktrace: impl FnOnce() -> String) -> Self {
+        if let Some(exception) = &mut self.exception {
+            let mut text = stacktrace();
+            text.truncate(beginning(&text, LONGEST_STACKTRACE).len());
+            exception.stacktrace = Some(text);
+        }
+        self
     }
 
     /// Ends a command that has failed.
@@ -140,8 +165,12 @@ impl SpanEnd {
 impl Exception {
     /// Returns the attributes that tell of it: those of the span, and of an event in it that is
     /// called "exception".
-    pub fn attributes(&self) -> [Attribute; 2] {
+    pub fn attributes(&self) -> Vec<Attribute> {
         let kind = AttributeValue::Text(Cow::Borrowed(self.kind));
-        [("exception.message", self.message.as_str().into()), ("exception.type", kind)]
+        let stacktrace = self.stacktrace.as_deref();
+        let mut attributes =
+            vec![("exception.message", self.message.as_str().into()), ("exception.type", kind)];
+        attributes.extend(stacktrace.map(|text| ("exception.stacktrace", text.into())));
+        attributes
     }
 }

@@ -213,11 +213,16 @@ fn a_command_that_has_failed_tells_its_exception() {
             exception.message
         )
     );
+    let traced = SpanEnd::of_error(&error).with_stacktrace(|| "0: app::main".repeat(2000));
+    let traced = traced.exception.unwrap();
+    assert_eq!(traced.stacktrace.as_ref().map(String::len), Some(16 << 10), "it is cut there");
+    assert!(lines(&traced.attributes()).contains("\nexception.stacktrace=0: app::main"));
     let closed = Failure::new(Stage::Operate, Cause::Closed, "the server has hung up");
     for error in [OperationError::Stream(closed), InvalidCommand::Busy.into()] {
         let end = SpanEnd::of_error(&error);
         assert_eq!((end.attributes, end.failed), (Vec::new(), true));
         assert_eq!(end.exception.unwrap().message, error.to_string());
     }
-    assert_eq!(SpanEnd::failed().exception, None);
+    let without = SpanEnd::failed().with_stacktrace(|| unreachable!("no exception is told"));
+    assert_eq!(without.exception, None);
 }

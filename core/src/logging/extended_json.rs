@@ -5,6 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use bson::raw::{RawArrayIter, RawIter};
 use bson::{RawBsonRef, RawDocument};
 
+/// The first moment of the year 10,000 in milliseconds since the Unix epoch: dates from then on are
+/// numbers in relaxed extended JSON, too.
+const YEAR_10_000: i64 = 253_402_300_800_000;
+
 /// Returns a document in relaxed extended JSON, cut after `longest` code points with `...` behind
 /// them (Logging, "Configurable Max Document Length").
 ///
@@ -128,6 +132,10 @@ impl<'a> Writer<'a> {
                 self.base64(binary.bytes)?;
                 self.text(&format!("\", \"subType\": \"{:02x}\"}}}}", u8::from(binary.subtype)))
             }
+            // The crate bson writes a later one as the last moment of 9999.
+            RawBsonRef::DateTime(date) if date.timestamp_millis() >= YEAR_10_000 => {
+                self.text(&bson::Bson::DateTime(date).into_canonical_extjson().to_string())
+            }
             // The others are short.
             value => {
                 let value = bson::Bson::try_from(value).ok()?;
@@ -186,7 +194,7 @@ mod tests {
     use bson::spec::BinarySubtype;
     use bson::{Binary, Bson, DateTime, Decimal128, RawDocumentBuf, Regex, Timestamp, doc, rawdoc};
 
-    use super::extended_json;
+    use super::{YEAR_10_000, extended_json};
 
     /// Every type, as bson itself writes it.
     #[test]
@@ -212,6 +220,17 @@ mod tests {
         let text = extended_json(&raw, usize::MAX);
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read, Bson::Document(document).into_relaxed_extjson(), "{text}");
+    }
+
+    /// Extended JSON, "Conversion table": dates outside of 1970 to 9999 are numbers in both forms.
+    #[test]
+    fn a_date_is_a_text_up_to_9999() {
+        let text = |millis| extended_json(&rawdoc! { "a": DateTime::from_millis(millis) }, 99);
+        let last = r#"{"a": {"$date":"9999-12-31T23:59:59.999Z"}}"#;
+        assert_eq!(text(YEAR_10_000 - 1), last);
+        let later = r#"{"a": {"$date":{"$numberLong":"253402300800000"}}}"#;
+        assert_eq!(text(YEAR_10_000), later);
+        assert!(text(-1).contains("$numberLong"));
     }
 
     /// Logging, "Configurable Max Document Length": "Truncated extended JSON MUST have a trailing

@@ -32,10 +32,25 @@ pub(super) struct Differences {
 
 impl Differences {
     /// Compares within a part of the present place.
-    pub(super) fn within(&mut self, part: impl Display, compare: impl FnOnce(&mut Self)) {
+    pub(super) fn within<T>(
+        &mut self,
+        part: impl Display,
+        compare: impl FnOnce(&mut Self) -> T,
+    ) -> T {
         self.place.push(part.to_string());
-        compare(self);
+        let compared = compare(self);
         self.place.pop();
+        compared
+    }
+
+    /// Returns a value, or notes why there is none.
+    pub(super) fn value<T>(&mut self, field: &str, value: Result<T, String>) -> Option<T> {
+        value.map_err(|error| self.differs(field, "a value", error)).ok()
+    }
+
+    /// Returns whether nothing was noted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty()
     }
 
     /// Notes that two texts differ, if they do.

@@ -146,6 +146,20 @@ impl TryFrom<String> for TopologyKind {
     }
 }
 
+/// Reads bytes from hexadecimal digits.
+pub(super) fn bytes(hex: &str) -> Result<Vec<u8>, String> {
+    let digits: Option<Vec<u32>> = hex.chars().map(|digit| digit.to_digit(16)).collect();
+    let digits = digits.filter(|digits| digits.len().is_multiple_of(2));
+    let digits = digits.ok_or_else(|| format!("{hex:?} is no bytes in hexadecimal digits"))?;
+    let byte = |pair: &[u32]| pair.iter().fold(0, |byte, digit| byte << 4 | digit);
+    digits.chunks(2).map(|pair| u8::try_from(byte(pair)).map_err(|it| it.to_string())).collect()
+}
+
+/// Writes bytes as hexadecimal digits.
+pub(super) fn upper_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
 /// Writes addresses in order, or `none`.
 pub(super) fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let mut items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();

@@ -12,8 +12,10 @@
 
 mod concern;
 mod connection_string;
+mod corpus;
 mod difference;
 mod discovery;
+mod encryption;
 mod folder;
 mod format;
 mod pooling;
@@ -22,6 +24,7 @@ mod seedlist;
 mod selection;
 #[cfg(test)]
 mod tests;
+mod vectors;
 
 use std::any::Any;
 use std::fs;
@@ -71,6 +74,13 @@ pub const SUITES: &[Suite] = &[
         name: "auth/legacy",
         folder: "auth/tests/legacy",
         run: connection_string::run_credentials,
+    },
+    Suite { name: "bson-binary-vector", folder: "bson-binary-vector/tests", run: vectors::run },
+    Suite { name: "bson-corpus", folder: "bson-corpus/tests", run: corpus::run },
+    Suite {
+        name: "client-side-encryption/legacy",
+        folder: "client-side-encryption/tests/legacy",
+        run: encryption::run,
     },
     Suite {
         name: "connection-monitoring-and-pooling/cmap-format",

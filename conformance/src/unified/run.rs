@@ -8,7 +8,7 @@ use sdam_cluster::ServerVersion;
 
 use super::format::{self, File, FormatError, Test};
 use super::late;
-use super::perform::{self, Deployment, Imagined, Internal, Kind};
+use super::perform::{self, Deployment, Imagined, Internal, Kind, Obstacle};
 use super::play::{self, Fault};
 use super::report::{NONE, Report, Row, Verdict};
 use crate::adapter::Adapter;
@@ -296,7 +296,7 @@ impl Runner {
 /// Lists those that there are if none has this name.
 pub fn servers(wanted: &str) -> Result<Vec<Kind>, UnknownServer> {
     let availability = Availability::look();
-    let binaries = availability.binaries();
+    let binaries = newest_of_series(availability.binaries(), Binary::version);
     let name = |binary: &Binary| format!("{}.{}", binary.version().major, binary.version().minor);
     let mut named: Vec<(String, Vec<Kind>)> =
         binaries.iter().map(|binary| (name(binary), real(binary))).collect();
@@ -305,7 +305,7 @@ pub fn servers(wanted: &str) -> Result<Vec<Kind>, UnknownServer> {
         (format!("embedded-{major}.{minor}"), embedded(version))
     }));
     named.push((VIRTUAL.to_owned(), vec![Kind::Imagined(NEWEST)]));
-    let newest_real = binaries.last().map(name);
+    let newest_real = binaries.last().map(|binary| name(binary));
     let is_wanted = |index: usize, name: &String| match wanted {
         "all" => true,
         "" => index + 1 >= binaries.len() + IMITATED.len() || newest_real.as_ref() == Some(name),
@@ -320,6 +320,13 @@ pub fn servers(wanted: &str) -> Result<Vec<Kind>, UnknownServer> {
     }
 }
 
+/// The newest of each series of versions, the oldest series first.
+fn newest_of_series<T>(all: &[T], version: impl Fn(&T) -> Version) -> Vec<&T> {
+    let series = |one: &T| (version(one).major, version(one).minor);
+    let alike = all.chunk_by(|a, b| series(a) == series(b));
+    alike.filter_map(|of_series| of_series.last()).collect()
+}
+
 /// The deployments of real servers of a version.
 fn real(binary: &Binary) -> Vec<Kind> {
     let binary = || binary.clone();
@@ -328,6 +335,7 @@ fn real(binary: &Binary) -> Vec<Kind> {
         Kind::Set(binary(), 1),
         Kind::Single(binary()),
         Kind::SingleWithAuth(binary()),
+        Kind::SetWithAuth(binary()),
     ];
     if binary().version() >= DECLARING {
         kinds.push(Kind::SingleWithApiVersion2(binary()));
@@ -340,6 +348,7 @@ fn embedded(version: ServerVersion) -> Vec<Kind> {
     let mut kinds = vec![Kind::Sharded(version), Kind::LoadBalanced(version)];
     if version >= ServerVersion::V7_0 {
         kinds.push(Kind::ShardedWithTokens(version));
+        kinds.push(Kind::Standalone(version));
     }
     kinds
 }
@@ -425,7 +434,9 @@ fn play_all<A: Adapter>(
     let internal = Internal::open(adapter, deployment)?;
     let facts = internal.facts()?;
     let compressed_before = internal.compressed()?;
-    let of = |file: &File, test: &Test| facts.obstacle(file, test).map(|it| it.to_string());
+    let of = |file: &File, test: &Test| {
+        facts.obstacle(file, test).map(|obstacle| unplayed(obstacle, file, test))
+    };
     let place = (deployment.name.as_str(), adapter.name());
     let rows = play_each(place, files, TIMES, of, |file, test| internal.play(file, test));
     let has_passed = rows.iter().any(|row| row.verdict == Verdict::Passed);
@@ -433,6 +444,14 @@ fn play_all<A: Adapter>(
         return Err("it has read nothing that was compressed".to_owned());
     }
     Ok(rows)
+}
+
+/// Judges a test that a deployment cannot play.
+fn unplayed(obstacle: Obstacle, file: &File, test: &Test) -> Verdict {
+    match obstacle {
+        Obstacle::Encryption => Verdict::Needs(play::needs_with_encryption(file, test)),
+        obstacle => Verdict::CannotRun(obstacle.to_string()),
+    }
 }
 
 /// Plays all tests in virtual time, in which none is late by chance; an error is one of the
@@ -444,8 +463,12 @@ fn imagine_all(
 ) -> Result<Vec<Row>, String> {
     let imagined = Imagined::open(version, deployment)?;
     let of = |file: &File, test: &Test| {
-        let obstacle = imagined.facts().obstacle(file, test).map(|it| it.to_string());
-        obstacle.or_else(|| perform::virtual_obstacle(file, test).map(str::to_owned))
+        let obstacle = imagined.facts().obstacle(file, test);
+        let cannot = || {
+            let obstacle = perform::virtual_obstacle(file, test);
+            obstacle.map(|reason| Verdict::CannotRun(reason.to_owned()))
+        };
+        obstacle.map(|obstacle| unplayed(obstacle, file, test)).or_else(cannot)
     };
     let place = (deployment.name.as_str(), perform::VIRTUAL);
     Ok(play_each(place, files, 1, of, |file, test| imagined.play(file, test)))
@@ -456,7 +479,7 @@ fn play_each(
     (server, runtime): (&str, &str),
     files: &[&Loaded],
     times: usize,
-    obstacle: impl Fn(&File, &Test) -> Option<String>,
+    unplayed: impl Fn(&File, &Test) -> Option<Verdict>,
     play: impl Fn(&File, &Test) -> Result<(), Fault>,
 ) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -467,8 +490,8 @@ fn play_each(
         let has_to_fail = loaded.suite == FAILING;
         let times = if loaded.has_times && !has_to_fail { times } else { 1 };
         for test in &file.tests {
-            let verdict = match obstacle(file, test) {
-                Some(obstacle) => Verdict::CannotRun(obstacle),
+            let verdict = match unplayed(file, test) {
+                Some(verdict) => verdict,
                 None => match play::needs(file, test) {
                     needs if !needs.is_empty() => Verdict::Needs(needs),
                     _ => best_of(times, || verdict(play(file, test), has_to_fail)),
@@ -513,7 +536,8 @@ fn verdict(played: Result<(), Fault>, has_to_fail: bool) -> Verdict {
 mod tests {
     use std::cell::Cell;
 
-    use super::{best_of, failed, verdict};
+    use super::{best_of, failed, newest_of_series, verdict};
+    use crate::mongod::Version;
     use crate::spec::Difference;
     use crate::unified::Verdict;
     use crate::unified::play::{Broken, Fault};
@@ -527,6 +551,13 @@ mod tests {
         for has_to_fail in [true, false] {
             assert!(matches!(verdict(broken(), has_to_fail), Verdict::Failed(_)));
         }
+    }
+
+    #[test]
+    fn of_servers_of_one_series_the_newest_is_played_on() {
+        let all = ["4.2.6", "5.0.4", "6.0.5", "6.0.27"].map(|it| it.parse::<Version>().unwrap());
+        let newest = newest_of_series(&all, |version| *version);
+        assert_eq!(newest, [&all[0], &all[1], &all[3]]);
     }
 
     #[test]

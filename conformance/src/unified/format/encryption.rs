@@ -22,7 +22,7 @@ pub struct EncryptionOptions {
 /// The kinds of providers, and their credentials.
 const PROVIDERS: &[(&str, &[&str])] = &[
     ("aws", &["accessKeyId", "secretAccessKey", "sessionToken"]),
-    ("azure", &["tenantId", "clientId", "clientSecret", "identityPlatformEndpoint"]),
+    ("azure", &["tenantId", "clientId", "clientSecret", "identityPlatformEndpoint", "accessToken"]),
     ("gcp", &["email", "privateKey", "endpoint", "accessToken"]),
     ("kmip", &["endpoint"]),
     ("local", &["key"]),

@@ -147,7 +147,7 @@ fn old_count(mut of: Object) -> Result<Count> {
     let mut count = Count::new(of.required("filter", Node::document)?);
     set!(of, count: collation "collation" Node::document, comment "comment" Node::any,
         hint "hint" hint, limit "limit" Node::integer, max_time "maxTimeMS" millis,
-        skip "skip" Node::integer);
+        raw_data "rawData" Node::boolean, skip "skip" Node::integer);
     of.finish().map(|()| count)
 }
 

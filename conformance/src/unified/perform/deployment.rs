@@ -78,10 +78,11 @@ pub enum Obstacle {
     Mechanism,
     /// It needs other parameters of the server.
     Parameters,
-    /// It needs, or forbids, client-side encryption.
-    Encryption,
     /// It needs a deployment without servers of its own.
     Serverless,
+    /// It needs client-side encryption, and nothing else that is missing: the client's part, which
+    /// it does not have.
+    Encryption,
     /// Its file says that it is skipped.
     Skipped,
     /// Its deployment has one member, and it is about several.
@@ -174,6 +175,8 @@ impl Deployment {
         let hosts = match (self.topology, client.use_multiple_mongoses) {
             _ if is_direct => first,
             (Topology::Sharded | Topology::LoadBalanced, Some(false)) => first,
+            // Else it would be a matter of luck whether it meets them.
+            (Topology::Sharded, None) if client.meets_fail_points => first,
             (Topology::Sharded, Some(true)) if self.hosts.len() < 2 => {
                 return Err(broken("the deployment has one mongos only".to_owned()));
             }
@@ -306,12 +309,12 @@ impl Facts {
             Some(Obstacle::Auth)
         } else if !requirement.auth_mechanism.as_ref().is_none_or(|it| self.has_mechanism(it)) {
             Some(Obstacle::Mechanism)
-        } else if matches!(requirement.csfle, Some(Csfle::Required(_))) {
-            Some(Obstacle::Encryption)
         } else if requirement.serverless == Some(Serverless::Require) {
             Some(Obstacle::Serverless)
         } else if !self.has_parameters(&requirement.server_parameters) {
             Some(Obstacle::Parameters)
+        } else if matches!(requirement.csfle, Some(Csfle::Required(_))) {
+            Some(Obstacle::Encryption)
         } else {
             None
         }

@@ -1,5 +1,6 @@
 //! Servers for tests: real ones, and the embedded deployment where it takes mongos.
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -35,6 +36,10 @@ pub enum Kind {
     SingleWithApiVersion2(Binary),
     /// A real replica set of so many members.
     Set(Binary, usize),
+    /// One of one member, which demands a login: for the files that ask for that.
+    SetWithAuth(Binary),
+    /// An embedded server of its own that imitates a version.
+    Standalone(ServerVersion),
     /// Two embedded mongos that imitate a version.
     Sharded(ServerVersion),
     /// An embedded mongos that imitates a version, demands a login, and takes tokens: for the files
@@ -79,6 +84,8 @@ impl Kind {
             Self::SingleWithAuth(binary) => of(binary, "single, auth"),
             Self::SingleWithApiVersion2(binary) => of(binary, &format!("single, {API_VERSION_2}")),
             Self::Set(binary, members) => of(binary, &format!("set of {members}")),
+            Self::SetWithAuth(binary) => of(binary, "set of 1, auth"),
+            Self::Standalone(version) => imitated(*version, "single"),
             Self::Sharded(version) => imitated(*version, "sharded"),
             Self::ShardedWithTokens(version) => imitated(*version, "sharded, OIDC"),
             Self::LoadBalanced(version) => imitated(*version, "load-balanced"),
@@ -86,8 +93,8 @@ impl Kind {
         }
     }
 
-    /// Returns whether a file is played on it: on a server with parameters of its own, only one
-    /// that asks for them.
+    /// Returns whether a file is played on it: on a server with parameters of its own, and on a set
+    /// with logins, only one that asks for them.
     pub fn wants(&self, file: &File) -> bool {
         let of_tests = file.tests.iter().flat_map(|test| &test.requirements);
         let mut requirements = file.requirements.iter().chain(of_tests);
@@ -98,6 +105,7 @@ impl Kind {
             Self::ShardedWithTokens(_) => {
                 requirements.any(|it| it.auth_mechanism.as_deref() == Some(OIDC))
             }
+            Self::SetWithAuth(_) => requirements.any(|it| it.auth == Some(true)),
             _ => true,
         }
     }
@@ -128,20 +136,20 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
             Ok(single(name, Server::start(binary, config)?, None))
         }
         Kind::Set(binary, members) => {
-            let set = ReplicaSet::start(binary, *members, &calm)?;
-            let hosts: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();
-            Ok(Deployment {
-                name,
-                topology: Topology::ReplicaSet,
-                is_embedded: false,
-                one_host: hosts[0].clone(),
-                hosts,
-                mongos: Vec::new(),
-                login: None,
-                options: vec![("replicaSet".to_owned(), set.set_name().to_owned())],
-                compressor: None,
-                _servers: Box::new(set),
-            })
+            Ok(set(name, ReplicaSet::start(binary, *members, &calm)?, None))
+        }
+        Kind::SetWithAuth(binary) => {
+            let mut members = ReplicaSet::start(binary, 1, &calm)?;
+            members.enable_auth(&[User::new(USER, USER)])?;
+            Ok(set(name, members, Some((USER.to_owned(), USER.to_owned()))))
+        }
+        Kind::Standalone(version) => {
+            let options = EmbeddedOptions::standalone().with_keeps_data(true);
+            let options = options.with_version(*version);
+            let cluster = world().block_on(EmbeddedCluster::start(options))?;
+            let host = cluster.addresses()[0].to_string();
+            let alone = (Topology::Single, vec![host]);
+            Ok(Deployment { is_embedded: true, ..deployment(name, alone, cluster) })
         }
         Kind::Sharded(version) => {
             let options = EmbeddedOptions::sharded(2).with_keeps_data(true).with_version(*version);
@@ -167,18 +175,33 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
 }
 
 fn single(name: String, server: Server, login: Option<(String, String)>) -> Deployment {
-    let host = server.address().to_string();
+    let alone = (Topology::Single, vec![server.address().to_string()]);
+    Deployment { login, ..deployment(name, alone, server) }
+}
+
+fn set(name: String, set: ReplicaSet, login: Option<(String, String)>) -> Deployment {
+    let hosts = set.seed_list().iter().map(ToString::to_string).collect();
+    let options = vec![("replicaSet".to_owned(), set.set_name().to_owned())];
+    Deployment { login, options, ..deployment(name, (Topology::ReplicaSet, hosts), set) }
+}
+
+/// Describes servers without mongos, which are to be connected to without a login.
+fn deployment(
+    name: String,
+    (topology, hosts): (Topology, Vec<String>),
+    servers: impl Any + Send + Sync,
+) -> Deployment {
     Deployment {
         name,
-        topology: Topology::Single,
+        topology,
         is_embedded: false,
-        one_host: host.clone(),
-        hosts: vec![host],
+        one_host: hosts[0].clone(),
+        hosts,
         mongos: Vec::new(),
-        login,
+        login: None,
         options: Vec::new(),
         compressor: None,
-        _servers: Box::new(server),
+        _servers: Box::new(servers),
     }
 }
 

@@ -36,6 +36,8 @@ pub struct OpenClient {
     pub uri_options: Document,
     /// True if it must connect to several mongos, false if to one; neither matters if absent.
     pub use_multiple_mongoses: Option<bool>,
+    /// True if the test sets fail points, which one of several mongos has then.
+    pub meets_fail_points: bool,
     /// The version of the API that it declares.
     pub server_api: Option<ServerApi>,
     /// The messages of its log that are to be told: those of a component, from a level upwards.
@@ -276,6 +278,11 @@ pub(super) struct Opening {
 }
 
 impl Play {
+    /// Returns whether the test sets fail points.
+    pub(super) fn sets_fail_points(&self) -> bool {
+        self.test.operations.iter().any(|operation| operation.name == "failPoint")
+    }
+
     /// Takes a test of a file.
     pub fn new(file: &File, test: &Test) -> Self {
         Self {

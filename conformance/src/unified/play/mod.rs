@@ -30,7 +30,7 @@ pub use logged::Logged;
 pub use machine::{
     Action, Command, Ended, Input, OfSession, OpenClient, Operate, Play, Subject, Token,
 };
-pub use need::needs;
+pub use need::{needs, needs_with_encryption};
 pub use observed::Observed;
 pub use traced::Traced;
 

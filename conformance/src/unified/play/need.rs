@@ -116,14 +116,14 @@ const ENCRYPTION: &str = "client-side encryption";
 /// Returns what the client lacks for a test, in the order in which the test asks for it: the names
 /// of operations, and of what stands above them. None if it can be played.
 pub fn needs(file: &File, test: &Test) -> Vec<String> {
+    Needs::default().of(file, test)
+}
+
+/// Returns the same for a test that its requirements say to need client-side encryption.
+pub fn needs_with_encryption(file: &File, test: &Test) -> Vec<String> {
     let mut needs = Needs::default();
-    for entity in &file.entities {
-        needs.entity(entity);
-    }
-    for operation in &test.operations {
-        needs.operation(operation);
-    }
-    needs.found
+    needs.add(ENCRYPTION);
+    needs.of(file, test)
 }
 
 #[derive(Debug, Default)]
@@ -135,6 +135,16 @@ struct Needs {
 }
 
 impl Needs {
+    fn of(mut self, file: &File, test: &Test) -> Vec<String> {
+        for entity in &file.entities {
+            self.entity(entity);
+        }
+        for operation in &test.operations {
+            self.operation(operation);
+        }
+        self.found
+    }
+
     fn add(&mut self, need: &str) {
         if self.known.insert(need.to_owned()) {
             self.found.push(need.to_owned());

@@ -107,6 +107,7 @@ pub(super) fn make(
                 name: id.clone(),
                 uri_options: client.uri_options.clone(),
                 use_multiple_mongoses: client.use_multiple_mongoses,
+                meets_fail_points: play.sets_fail_points(),
                 server_api: client.server_api.clone(),
                 log_messages: client.observe_log_messages.clone(),
                 spans: client.observe_tracing,

@@ -13,7 +13,7 @@ use sdam_core::topology::EventKind as Told;
 
 use super::{
     Action, Broken, Ended, Failed, Fault, Input, Logged, OfSession, Play, Subject, Token, Traced,
-    needs,
+    needs, needs_with_encryption,
 };
 use crate::spec::Difference;
 use crate::unified::format::{Component, Entity, File, Level, parse};
@@ -648,7 +648,17 @@ fn spans_are_compared_with_their_attributes_and_what_is_within_them() {
     }
     let ignoring = |spans: &[Traced]| compare_spans(expected, true, spans);
     assert_eq!(ignoring(&[find(), whole(), find()]), Ok(()));
-    assert!(matches!(ignoring(&[find()]), Err(Fault::Differs(_))));
+    let differs = |spans: &[Traced]| match ignoring(spans) {
+        Err(Fault::Differs(difference)) => (difference.place, difference.found),
+        other => panic!("it does not differ: {other:?}"),
+    };
+    // The first span of the name is named, and none that came later or has another name.
+    let (wrong, later) = (span("find a", doc! { "n": 2 }, vec![]), span("find a", doc! {}, vec![]));
+    for spans in [vec![wrong.clone()], vec![find(), wrong.clone(), later, find()]] {
+        let (place, found) = differs(&spans);
+        assert!(place.ends_with(".spans[0].attributes.n") && found == "2", "{place}: {found}");
+    }
+    assert_eq!(differs(&[find()]).1, "no further span");
 }
 
 #[test]
@@ -667,8 +677,11 @@ fn needs_are_named_once_each_in_the_order_of_the_test() {
     let spans = r#", "expectTracingMessages": [{ "client": "client0", "spans": [] }]"#;
     let file = file(operations, spans);
     assert_eq!(needs(&file, &file.tests[0]), ["watch", "transactions", "createChangeStream"]);
+    let encrypted = needs_with_encryption(&file, &file.tests[0]);
+    assert_eq!(encrypted[..2], ["client-side encryption", "watch"]);
     let ping = self::file(&format!("{{ {PING} }}"), "");
     assert_eq!(needs(&ping, &ping.tests[0]), Vec::<String>::new());
+    assert_eq!(needs_with_encryption(&ping, &ping.tests[0]), ["client-side encryption"]);
 }
 
 /// A test with a session of these options, whose operations are called with it.

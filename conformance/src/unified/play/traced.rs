@@ -41,16 +41,20 @@ fn compare(
     let mut traced = traced.iter();
     for (index, expected) in expected.iter().enumerate() {
         let place = format!("{place}[{index}]");
-        let mut last = None;
+        // How the first span of that name differs: others are not meant.
+        let mut nearest = None;
         loop {
             let Some(span) = traced.next() else {
                 let missing = || wrong(place, &expected.name, "no further span");
-                return Err(last.unwrap_or_else(missing));
+                return Err(nearest.unwrap_or_else(missing));
             };
             match compare_one(&place, expected, span, ignores_extra, matcher) {
                 Ok(()) => break,
-                Err(difference) if ignores_extra => last = Some(difference),
-                Err(difference) => return Err(difference),
+                Err(difference) if !ignores_extra => return Err(difference),
+                Err(difference) if span.name == expected.name => {
+                    nearest.get_or_insert(difference);
+                }
+                Err(_) => {}
             }
         }
     }

@@ -42,6 +42,9 @@ pub enum UriError {
     /// The text has another scheme, or none.
     #[error("the connection string must begin with mongodb:// or mongodb+srv://")]
     Scheme,
+    /// The text is a connection string within something else.
+    #[error("the connection string is in {0}; leave that out")]
+    Wrapped(&'static str),
     /// The rest of the `mongodb+srv://` string is not one host name.
     #[error("mongodb+srv:// needs one host name without a port, and {0}")]
     Srv(&'static str),
@@ -62,11 +65,11 @@ pub enum UriError {
     /// The name of the database is malformed.
     #[error("the database name {0}")]
     Database(&'static str),
-    /// An option is not of the form `name=value`.
-    #[error("{option} of the connection string is not of the form name=value")]
+    /// An option is not of the form `name=value`. Its text may be a secret that lacks its `=`.
+    #[error("option {position} is not of the form name=value")]
     OptionForm {
-        /// The text of the option, shortened; or its position if that may be part of a secret.
-        option: String,
+        /// Its position among the options, counted from 1.
+        position: usize,
     },
     /// The value of an option is malformed.
     #[error("the value of {option} has a % that is not the escape of a UTF-8 character")]
@@ -155,7 +158,7 @@ fn split(uri: &str) -> Result<Parts<'_>, UriError> {
         return Err(UriError::TooLong(uri.len()));
     }
     let srv = uri.strip_prefix("mongodb+srv://");
-    let body = srv.or_else(|| uri.strip_prefix("mongodb://")).ok_or(UriError::Scheme)?;
+    let body = srv.or_else(|| uri.strip_prefix("mongodb://")).ok_or_else(|| no_scheme(uri))?;
     let (authority, rest) = body.split_at(body.find(['/', '?']).unwrap_or(body.len()));
     let (user_info, hosts) = match authority.rsplit_once('@') {
         None => (None, authority),
@@ -170,6 +173,19 @@ fn split(uri: &str) -> Result<Parts<'_>, UriError> {
         query,
         ambiguous: rest.contains('@'),
     })
+}
+
+/// Says why a text does not begin with a scheme, where that shows.
+fn no_scheme(uri: &str) -> UriError {
+    let begins = |text: &str| ["mongodb://", "mongodb+srv://"].iter().any(|it| text.starts_with(it));
+    let bare = uri.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+    let unquoted = bare.trim_start_matches(['"', '\'', '`', '\u{201c}', '\u{2018}', '<']);
+    match (begins(bare), begins(unquoted)) {
+        (true, _) => UriError::Wrapped("white space"),
+        (_, true) if bare.starts_with('<') => UriError::Wrapped("angle brackets"),
+        (_, true) => UriError::Wrapped("quotation marks"),
+        (false, false) => UriError::Scheme,
+    }
 }
 
 /// Connection String, "Userinfo": RFC 3986's characters, one colon at most, no `@`.

@@ -132,21 +132,34 @@ impl<'a> Iterator for Pairs<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (index, pair) = self.pairs.next()?;
-        let shown = |text: &str| match self.ambiguous || self.behind_secret {
-            true => format!("option {}", index + 1),
-            false => format!("option {:?}", beginning(text, MAX_QUOTED_LEN)),
-        };
+        let position = index + 1;
         let (name, value) = match pair.split_once('=') {
             Some((name, value)) if !name.is_empty() => (name, value),
-            _ => return Some(Err(UriError::OptionForm { option: shown(pair) })),
+            // It may be the name of a secret's option, and the secret right behind it.
+            _ => return Some(Err(UriError::OptionForm { position })),
         };
         let known = URI_OPTIONS.iter().find(|known| known.name.eq_ignore_ascii_case(name));
-        let pair = Pair { shown: shown(name), known, value };
+        let shown = match self.ambiguous || self.behind_secret || begins_with_secret(name) {
+            true => format!("option {position}"),
+            false => format!("option {:?}", beginning(name, MAX_QUOTED_LEN)),
+        };
+        let pair = Pair { shown, known, value };
         if let Some(option) = known {
             self.behind_secret = option.meaning.form == Form::Secret;
         }
         Some(Ok(pair))
     }
+}
+
+/// Returns whether a name goes on behind that of an option whose value is never shown, so that the
+/// rest of it may be the value.
+fn begins_with_secret(name: &str) -> bool {
+    let secrets = URI_OPTIONS.iter().filter(|option| option.meaning.form == Form::Secret);
+    let begins = |option: &UriOption| {
+        let beginning = name.as_bytes().get(..option.name.len());
+        beginning.is_some_and(|it| it.eq_ignore_ascii_case(option.name.as_bytes()))
+    };
+    secrets.into_iter().any(begins)
 }
 
 impl<'a> Query<'a> {

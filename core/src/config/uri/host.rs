@@ -1,6 +1,6 @@
 //! The hosts of a connection string.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::{UriError, decode};
@@ -28,8 +28,9 @@ pub(super) fn parse_srv(hosts: &str) -> Result<Arc<str>, UriError> {
     if hosts.contains(',') {
         return Err(UriError::Srv("there are several"));
     }
-    if hosts.starts_with('[') || hosts.parse::<Ipv6Addr>().is_ok() {
-        return Err(UriError::Srv("this is an IP address"));
+    let address = hosts.split_once(':').map_or(hosts, |(host, _)| host);
+    if hosts.starts_with('[') || hosts.parse::<Ipv6Addr>().is_ok() || is_ipv4(address) {
+        return Err(UriError::Srv("this is an IP address, which is connected to with mongodb://"));
     }
     if hosts.contains(':') {
         return Err(UriError::Srv("there is a port"));
@@ -40,6 +41,10 @@ pub(super) fn parse_srv(hosts: &str) -> Result<Arc<str>, UriError> {
         Ok(ServerAddress::Unix { .. }) => Err(UriError::Srv("this is the path of a socket")),
         Err(problem) => Err(UriError::Host { host: host(), problem }),
     }
+}
+
+fn is_ipv4(text: &str) -> bool {
+    text.parse::<Ipv4Addr>().is_ok()
 }
 
 fn parse(text: &str) -> Result<ServerAddress, &'static str> {

@@ -41,6 +41,14 @@ fn the_scheme_is_mongodb_or_mongodb_srv() {
     assert_eq!(refusal("http://localhost"), UriError::Scheme);
     assert_eq!(refusal("mongodb:/localhost"), UriError::Scheme);
     assert_eq!(refusal("mongodb+srv:/example.com"), UriError::Scheme);
+    assert_eq!(refusal("\"localhost\""), UriError::Scheme);
+    let wrapped = |uri: &str| refusal(uri).to_string();
+    for uri in ["\"mongodb://h\"", "'mongodb+srv://h.b.c'", " \u{201c}mongodb://h\u{201d}"] {
+        let expected = "the connection string is in quotation marks; leave that out";
+        assert_eq!(wrapped(uri), expected, "{uri}");
+    }
+    assert!(wrapped(" mongodb://h").contains("white space"));
+    assert!(wrapped("<mongodb://h>").contains("angle brackets"));
     assert!(Options::parse("mongodb+srv://example.com").is_ok());
 }
 
@@ -132,6 +140,12 @@ fn no_part_of_a_password_is_ever_shown() {
         "mongodb://u:1@h/?proxyPassword=hunter",
         "mongodb://u:1@h/?proxyHost=p&proxyUsername=u&proxyPassword=x&hunter=2",
         "mongodb://u:1@h/?tlsCertificateKeyFilePassword=hunter",
+        // An option whose `=` was left out.
+        "mongodb://u:1@h/?proxyPasswordhunter",
+        "mongodb://h/?tlsCertificateKeyFilePasswordhunter",
+        "mongodb://h/?tls=true&tlsCertificateKeyFilePassword:hunter&appName=a",
+        "mongodb://h/?proxyPasswordhunter=2",
+        "mongodb://h/?proxyPassword:hunter=2",
         "mongodb+srv://u:hunter@h",
         "mongodb+srv://u:hunter",
         "mongodb+srv://u:hunter@h:x",
@@ -265,10 +279,10 @@ fn what_is_unknown_empty_repeated_or_deprecated_leaves_a_warning() {
 /// Connection String, "Key Value Pair".
 #[test]
 fn an_option_is_a_name_and_a_value() {
-    for (text, option) in [("w", "\"w\""), ("=1", "\"=1\""), ("w=1&", "\"\""), ("&w=1", "\"\"")] {
+    for (text, position) in [("w", 1), ("=1", 1), ("w=1&", 2), ("&w=1", 1)] {
         let refused = refusal(&format!("mongodb://a/?{text}"));
-        let option = format!("option {option}");
-        assert_eq!(refused, UriError::OptionForm { option });
+        assert_eq!(refused, UriError::OptionForm { position });
+        assert_eq!(refused.to_string(), format!("option {position} is not of the form name=value"));
     }
     let escape = refusal("mongodb://a/?appName=%");
     assert_eq!(escape, UriError::Escape { option: "appName" });

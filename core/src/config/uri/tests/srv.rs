@@ -35,9 +35,14 @@ fn the_string_names_what_to_look_up_and_has_no_seeds() {
 /// "Validation Before Querying DNS".
 #[test]
 fn the_name_is_one_and_has_no_port() {
-    for rest in ["a,b", "a:1", "a:", "[::1]", "::1", "%2Ftmp%2Fx.sock"] {
+    for rest in ["a,b", "a:1", "a:", "[::1]", "::1", "10.0.0.1", "%2Ftmp%2Fx.sock"] {
         let refused = refusal(&format!("mongodb+srv://{rest}"));
         assert!(matches!(refused, UriError::Srv(_)), "{rest}: {refused}");
+    }
+    for address in ["[::1]", "10.0.0.1", "10.0.0.1:27017"] {
+        let refused = refusal(&format!("mongodb+srv://u:p@{address}/")).to_string();
+        assert!(refused.contains("this is an IP address"), "{address}: {refused}");
+        assert!(refused.ends_with("mongodb://"), "{address}: {refused}");
     }
     assert_eq!(refusal("mongodb+srv://"), UriError::NoHost);
     assert!(matches!(refusal("mongodb+srv://a b"), UriError::Host { .. }));

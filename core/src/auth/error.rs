@@ -45,8 +45,6 @@ pub(crate) enum AuthError {
          OptionsBuilder::allow_plain_without_tls"
     )]
     PlainWithoutTls,
-    #[error("PLAIN cannot carry a user name or a password with a NUL in it")]
-    PlainNul,
     #[error(
         "GSSAPI needs Kerberos, which this library does not speak; use another authMechanism, as \
          SCRAM-SHA-256 or MONGODB-X509"
@@ -89,7 +87,6 @@ impl AuthError {
             Self::Prohibited
             | Self::NoPassword
             | Self::PlainWithoutTls
-            | Self::PlainNul
             | Self::NoKerberos
             | Self::NoAws
             | Self::TokenLength

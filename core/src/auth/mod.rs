@@ -114,7 +114,6 @@ pub(crate) fn check(
         Some(AuthMechanism::Plain) if !encrypted && !options.plain_without_tls() => {
             Err(AuthError::PlainWithoutTls)
         }
-        Some(AuthMechanism::Plain) => plain::check(credential),
         Some(AuthMechanism::Gssapi) => Err(AuthError::NoKerberos),
         Some(AuthMechanism::Aws) if cfg!(not(feature = "aws")) => Err(AuthError::NoAws),
         _ => Ok(()),

@@ -12,15 +12,6 @@ pub(super) struct Plain {
     credential: Credential,
 }
 
-/// The message uses NUL to tell its parts from one another.
-pub(super) fn check(credential: &Credential) -> Result<(), AuthError> {
-    let (username, password) = parts(credential);
-    match username.contains('\0') || password.contains('\0') {
-        true => Err(AuthError::PlainNul),
-        false => Ok(()),
-    }
-}
-
 fn parts(credential: &Credential) -> (&str, &str) {
     let username = credential.username.as_deref().unwrap_or_default();
     (username, credential.password.as_ref().map(Secret::expose).unwrap_or_default())

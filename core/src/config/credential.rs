@@ -182,6 +182,10 @@ impl Credential {
                 match (username, password) {
                     (false, _) => missing("a user name"),
                     (true, false) => missing("a password"),
+                    // It uses NUL to tell the parts of its message from one another (RFC 4616).
+                    (true, true) if mechanism == AuthMechanism::Plain && self.has_nul() => {
+                        not_allowed("a NUL in the user name or the password")
+                    }
                     (true, true) => Ok(()),
                 }
             }
@@ -200,6 +204,11 @@ impl Credential {
             AuthMechanism::Oidc if password => not_allowed("a password"),
             AuthMechanism::Oidc => self.check_oidc(callback),
         }
+    }
+
+    fn has_nul(&self) -> bool {
+        let password = self.password.as_ref().map(Secret::expose);
+        [self.username.as_deref(), password].into_iter().flatten().any(|text| text.contains('\0'))
     }
 
     fn property(&self, name: &str) -> Option<&str> {

@@ -223,22 +223,6 @@ fn plain_goes_with_tls_or_if_the_user_insists() {
     done(client.reply(&rawdoc! { "conversationId": null, "done": true, "payload": null, "ok": 1 }));
 }
 
-/// RFC 4616: NUL is what tells the parts of the message from one another.
-#[test]
-fn plain_takes_no_nul_in_a_name_or_a_password() {
-    for (name, password) in [("us\0er", "pencil"), ("user", "pen\0cil")] {
-        let options = built(|options| {
-            let plain = sdam_core::config::AuthMechanism::Plain;
-            let options = options.username(name).password(password).auth_mechanism(plain);
-            options.allow_plain_without_tls(true)
-        });
-        let (opening, mut out) = (opening(&options, CredentialCache::default()), Vec::new());
-        let error = Handshake::start(&options, opening, &mut out).unwrap_err();
-        assert_eq!(error.to_failure().cause, Cause::Configuration);
-        assert!(out.is_empty(), "nothing was sent");
-    }
-}
-
 #[test]
 fn what_cannot_work_is_refused_before_anything_is_sent() {
     let cases = [

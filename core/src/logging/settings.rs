@@ -88,8 +88,9 @@ impl Default for LogSettings {
 
 impl LogSettings {
     /// Reads the settings from variables, which `get` returns by their names; also lists the ones
-    /// that are passed over, as they are invalid.
+    /// that are passed over, as they are invalid. An empty variable counts as absent.
     pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> (Self, Vec<InvalidLogSetting>) {
+        let get = |name: &str| get(name).filter(|value| !value.is_empty());
         let (mut settings, mut invalid) = (Self::default(), Vec::new());
         let all = severity(ALL, &get, &mut invalid).flatten();
         for (least, component) in settings.least.iter_mut().zip(Component::ALL) {
@@ -103,7 +104,6 @@ impl LogSettings {
         }
         settings.destination = match get(PATH) {
             None => LogDestination::Stderr,
-            Some(name) if name.is_empty() => LogDestination::Stderr,
             Some(name) if name.eq_ignore_ascii_case("stderr") => LogDestination::Stderr,
             Some(name) if name.eq_ignore_ascii_case("stdout") => LogDestination::Stdout,
             Some(path) => LogDestination::File(path.into()),
@@ -194,6 +194,17 @@ mod tests {
         let told: Vec<_> = invalid.iter().map(ToString::to_string).collect();
         assert!(told[0].starts_with("MONGODB_LOG_TOPOLOGY is ignored: \"verbose\""), "{told:?}");
         assert!(told[1].contains("MAX_DOCUMENT_LENGTH") && told[1].contains("\"-1\""), "{told:?}");
+    }
+
+    #[test]
+    fn an_empty_variable_is_as_good_as_none() {
+        let (found, invalid) = settings(&[
+            ("MONGODB_LOG_ALL", ""),
+            ("MONGODB_LOG_TOPOLOGY", ""),
+            ("MONGODB_LOG_MAX_DOCUMENT_LENGTH", ""),
+            ("MONGODB_LOG_PATH", ""),
+        ]);
+        assert_eq!((found, invalid), settings(&[]));
     }
 
     /// Logging, "Configurable Log Destination": "If the value is \"stdout\" (case-insensitive), log

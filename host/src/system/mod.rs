@@ -43,9 +43,9 @@ pub fn environment() -> Environment {
     Environment::detect(variable, |path| Path::new(path).exists())
 }
 
-/// Reads an environment variable.
+/// Reads an environment variable; an empty one counts as absent.
 pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Reads the settings of the log in the environment, and tells the log which of them are invalid.

@@ -240,7 +240,8 @@ impl ClientMetadata {
     /// Returns the `client` document, never longer than [`MAX_DOCUMENT_LEN`].
     ///
     /// What does not fit is left out in the order of the specification's "Limitations": the
-    /// fields of `env` but its name, those of `os` but its type, `env`, the end of `platform`.
+    /// fields of `env` but its name and its agent, that agent, the fields of `os` but its type,
+    /// `env`, the end of `platform`.
     /// If that is not enough, because wrapping libraries said much, the ends of `driver.version`,
     /// `driver.name` and `os.type` follow; our own name and version always stay. Texts are cut
     /// between characters.

@@ -3,19 +3,12 @@
 use bson::RawDocumentBuf;
 use bson::raw::cstr;
 
+use super::environment::EnvDetail;
 use super::{
     ClientMetadata, DELIMITER, DRIVER_NAME, DRIVER_VERSION, Environment, MAX_DOCUMENT_LEN, Os,
     PLATFORM,
 };
 use crate::text::beginning;
-
-/// The part of `env` that is sent.
-#[derive(Clone, Copy)]
-enum EnvDetail {
-    Everything,
-    NameOnly,
-    Nothing,
-}
 
 /// The document that is about to be sent.
 struct Draft<'a> {
@@ -31,8 +24,9 @@ struct Draft<'a> {
 /// Makes a draft shorter, if it can by at least so many bytes.
 type Step = fn(&mut Draft<'_>, usize);
 
-/// Handshake, "Limitations", steps 1 to 4, and then the texts that those leave.
-const STEPS: [Step; 7] = [
+/// Handshake, "Limitations", steps 1 to 5, and then the texts that those leave.
+const STEPS: [Step; 8] = [
+    |draft, _| draft.env = EnvDetail::NameAndAgent,
     |draft, _| draft.env = EnvDetail::NameOnly,
     |draft, _| draft.os_details = false,
     |draft, _| draft.env = EnvDetail::Nothing,
@@ -102,11 +96,7 @@ impl Draft<'_> {
         }
         let nothing = Environment::default();
         let environment = self.metadata.environment.as_ref().unwrap_or(&nothing);
-        let env = match self.env {
-            EnvDetail::Everything => environment.document(),
-            EnvDetail::NameOnly => environment.name_only(),
-            EnvDetail::Nothing => RawDocumentBuf::new(),
-        };
+        let env = environment.document(self.env);
         // Handshake, "client.env": an empty document must be omitted.
         if !env.is_empty() {
             client.append(cstr!("env"), env);

@@ -1,9 +1,11 @@
-//! The environment of the process: a function-as-a-service platform, a container, both or neither.
+//! The environment of the process: a function-as-a-service platform, a container, an agent, all of
+//! them or none.
 
 use bson::RawDocumentBuf;
 use bson::raw::cstr;
 
 use super::MAX_DOCUMENT_LEN;
+use crate::text::beginning;
 
 /// The environment of the process, told by its variables and files.
 ///
@@ -19,9 +21,39 @@ use super::MAX_DOCUMENT_LEN;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     faas: Option<Faas>,
+    agent: Option<String>,
     docker: bool,
     kubernetes: bool,
 }
+
+/// The part of `client.env` that is sent, from most to least.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum EnvDetail {
+    Everything,
+    NameAndAgent,
+    NameOnly,
+    Nothing,
+}
+
+/// The variables by which known agents that write programs announce themselves, and what they are
+/// called; the first that is populated counts (Handshake, "Agent").
+const AGENTS: [(&str, &str); 11] = [
+    ("CLAUDECODE", "claude_code"),
+    ("CLAUDE_CODE_ENTRYPOINT", "claude_code"),
+    ("CURSOR_AGENT", "cursor"),
+    ("CODEX_SANDBOX", "codex_cli"),
+    ("CLINE_ACTIVE", "cline"),
+    ("GEMINI_CLI", "gemini_cli"),
+    ("AUGMENT_AGENT", "auggie_cli"),
+    ("OPENCODE", "opencode_client"),
+    ("TRAE_AI_SHELL_ID", "trae_ai"),
+    ("GOOSE_TERMINAL", "goose"),
+    ("GOOSE_AGENT", "goose"),
+];
+
+/// The variable by which any agent can name itself, and the maximum length of that, in bytes.
+const ANY_AGENT: &str = "AI_AGENT";
+const MAX_AGENT_LEN: usize = 64;
 
 /// A function-as-a-service platform, and what it says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +77,7 @@ impl Environment {
         Self {
             docker: exists("/.dockerenv"),
             kubernetes: variable("KUBERNETES_SERVICE_HOST").is_some(),
+            agent: detect_agent(&variable),
             faas: detect_faas(variable),
         }
     }
@@ -57,9 +90,19 @@ impl Environment {
         self.faas.is_some()
     }
 
-    /// Returns all that is known, an empty document if that is nothing.
-    pub(super) fn document(&self) -> RawDocumentBuf {
-        let mut env = self.name_only();
+    /// Returns what is known in this detail, an empty document if that is nothing.
+    pub(super) fn document(&self, detail: EnvDetail) -> RawDocumentBuf {
+        let mut env = RawDocumentBuf::new();
+        if let Some(faas) = self.faas.as_ref().filter(|_| detail != EnvDetail::Nothing) {
+            env.append(cstr!("name"), faas.name);
+        }
+        let has_agent = matches!(detail, EnvDetail::Everything | EnvDetail::NameAndAgent);
+        if let Some(agent) = self.agent.as_ref().filter(|_| has_agent) {
+            env.append(cstr!("agent"), agent.as_str());
+        }
+        if detail != EnvDetail::Everything {
+            return env;
+        }
         if let Some(faas) = &self.faas {
             if let Some(seconds) = faas.timeout_sec {
                 env.append(cstr!("timeout_sec"), seconds);
@@ -83,15 +126,20 @@ impl Environment {
         }
         env
     }
+}
 
-    /// Returns the name of the platform alone, an empty document if there is none.
-    pub(super) fn name_only(&self) -> RawDocumentBuf {
-        let mut env = RawDocumentBuf::new();
-        if let Some(faas) = &self.faas {
-            env.append(cstr!("name"), faas.name);
-        }
-        env
+/// Finds the agent that drives the client (Handshake, "Agent"): a known one by its fixed name, or
+/// else one that names itself, in lower case and cut between characters.
+fn detect_agent(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let populated = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+    if let Some((_, agent)) = AGENTS.iter().find(|(name, _)| populated(name).is_some()) {
+        return Some((*agent).to_owned());
     }
+    let named = populated(ANY_AGENT)?.trim().to_lowercase();
+    Some(match named.as_str() {
+        "1" | "true" => "ai_agent".to_owned(),
+        named => beginning(named, MAX_AGENT_LEN).to_owned(),
+    })
 }
 
 fn detect_faas(variable: impl Fn(&str) -> Option<String>) -> Option<Faas> {

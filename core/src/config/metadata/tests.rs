@@ -123,6 +123,72 @@ fn a_container_is_described_with_or_without_a_platform() {
     assert_eq!(env(&[], &[]), None);
 }
 
+/// Handshake, "Agent": known agents have fixed names, and go before one that names itself.
+#[test]
+fn an_agent_is_named_by_its_variable_or_by_itself() {
+    let agent = |variables: &[(&str, &str)]| {
+        let env = env(variables, &[])?;
+        Some(env.get_str("agent").expect("an agent alone").to_owned())
+    };
+    for (variable, name) in [
+        ("CLAUDECODE", "claude_code"),
+        ("CLAUDE_CODE_ENTRYPOINT", "claude_code"),
+        ("CURSOR_AGENT", "cursor"),
+        ("CODEX_SANDBOX", "codex_cli"),
+        ("CLINE_ACTIVE", "cline"),
+        ("GEMINI_CLI", "gemini_cli"),
+        ("AUGMENT_AGENT", "auggie_cli"),
+        ("OPENCODE", "opencode_client"),
+        ("TRAE_AI_SHELL_ID", "trae_ai"),
+        ("GOOSE_TERMINAL", "goose"),
+        ("GOOSE_AGENT", "goose"),
+    ] {
+        let with = agent(&[("AI_AGENT", "another"), (variable, "0")]);
+        assert_eq!(with.as_deref(), Some(name), "{variable}");
+        for blank in ["", "  "] {
+            assert_eq!(agent(&[(variable, blank)]), None, "{variable}");
+        }
+    }
+    assert_eq!(agent(&[("GOOSE_AGENT", "1"), ("CURSOR_AGENT", "1")]).as_deref(), Some("cursor"));
+    let named = |value: &str| agent(&[("AI_AGENT", value)]);
+    for anonymous in ["1", "true", " TRUE "] {
+        assert_eq!(named(anonymous).as_deref(), Some("ai_agent"), "{anonymous}");
+    }
+    assert_eq!(named(" My-Agent_2 ").as_deref(), Some("my-agent_2"));
+    assert_eq!(named(" "), None);
+    // "Drivers MUST drop a character that does not fit."
+    let long = format!("{}é", "a".repeat(63));
+    assert_eq!(named(&long), Some("a".repeat(63)));
+    assert_eq!(named(&"é".repeat(40)), Some("é".repeat(32)));
+    let lambda = env(&[LAMBDA, ("CLAUDECODE", "1")], &["/.dockerenv"]);
+    let container = doc! { "runtime": "docker" };
+    let expected =
+        doc! { "name": "aws.lambda", "agent": "claude_code", "container": container };
+    assert_eq!(lambda, Some(expected));
+    assert!(!environment(&[("CLAUDECODE", "1")], &[]).is_faas());
+}
+
+/// Handshake, "Limitations", steps 1 and 2: the agent goes after the rest of `env`, before its name.
+#[test]
+fn an_agent_is_left_out_before_the_name_of_the_platform() {
+    let client = |region: usize, os_name: usize, variables: &[(&str, &str)]| {
+        let region = "r".repeat(region);
+        let variables = [variables, &[("AWS_REGION", region.as_str())]].concat();
+        let os = Os::new("Linux").with_name("o".repeat(os_name));
+        let env = environment(&variables, &[]);
+        document(&ClientMetadata::new(Some("shop"), os, env).unwrap())
+    };
+    let (agent, long) = (("GOOSE_AGENT", "1"), "a".repeat(64));
+    let both = Bson::from(doc! { "name": "aws.lambda", "agent": "goose" });
+    assert_eq!(client(400, 100, &[LAMBDA, agent]).get("env"), Some(&both));
+    let tight = client(100, 240, &[LAMBDA, ("AI_AGENT", &long)]);
+    assert_eq!(tight.get("env"), Some(&Bson::from(doc! { "name": "aws.lambda" })));
+    assert_eq!(tight.get_document("os").unwrap().len(), 2, "the system is still described");
+    let alone = client(0, 300, &[("AI_AGENT", &long)]);
+    assert!(!alone.contains_key("env"));
+    assert_eq!(alone.get_document("os").unwrap().len(), 2);
+}
+
 /// Server Monitoring, "serverMonitoringMode": a container is not a FaaS platform.
 #[test]
 fn only_a_named_platform_is_faas() {
@@ -244,26 +310,26 @@ fn truncation_follows_the_order_of_the_specification() {
     assert_eq!(step_1.get("env"), Some(&name_only));
     assert_eq!(step_1.get_document("os").unwrap().len(), 2);
 
-    let step_2 = client(lambda(100), 400, 0);
-    assert_eq!(step_2.get("env"), Some(&name_only));
-    assert_eq!(step_2.get("os"), Some(&type_only));
-    assert_eq!(step_2.get_str("platform").ok(), Some("Rust"));
-
-    let step_3 = client(lambda(100), 100, 356);
-    assert!(!step_3.contains_key("env"));
+    let step_3 = client(lambda(100), 400, 0);
+    assert_eq!(step_3.get("env"), Some(&name_only));
     assert_eq!(step_3.get("os"), Some(&type_only));
-    assert_eq!(step_3.get_str("platform").unwrap().len(), "Rust|".len() + 356);
+    assert_eq!(step_3.get_str("platform").ok(), Some("Rust"));
 
-    let step_4 = client(lambda(100), 100, 512);
+    let step_4 = client(lambda(100), 100, 356);
     assert!(!step_4.contains_key("env"));
-    let platform = step_4.get_str("platform").unwrap();
+    assert_eq!(step_4.get("os"), Some(&type_only));
+    assert_eq!(step_4.get_str("platform").unwrap().len(), "Rust|".len() + 356);
+
+    let step_5 = client(lambda(100), 100, 512);
+    assert!(!step_5.contains_key("env"));
+    let platform = step_5.get_str("platform").unwrap();
     assert!(platform.starts_with("Rust|éé"), "{platform}");
     assert!(platform.len() < "Rust|".len() + 512);
-    assert!(step_4.get_document("driver").unwrap().get_str("name").unwrap().ends_with("|l"));
+    assert!(step_5.get_document("driver").unwrap().get_str("name").unwrap().ends_with("|l"));
 }
 
 #[test]
-fn what_four_steps_leave_too_long_is_cut_behind_our_own_name_and_version() {
+fn what_the_steps_leave_too_long_is_cut_behind_our_own_name_and_version() {
     let mut metadata = metadata(Environment::default());
     let text = "x".repeat(500);
     metadata.append(&info("library", Some(&text), Some(&text)));

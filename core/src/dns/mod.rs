@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use lookup::{Action, ExchangeId, Input, Lookup};
-pub use servers::{MAX_SERVERS, NameServers, NameServersError};
+pub use servers::{LeftOut, MAX_SERVERS, NameServers};
 
 use crate::dns::srv::SrvRecord;
 

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
-use resolv_conf::{Config, ScopedIp};
+use resolv_conf::{Config, ParseError, ScopedIp};
+
+use crate::text::beginning;
 
 /// The greatest number of name servers that are asked; those after them are left out.
 pub const MAX_SERVERS: usize = 8;
@@ -24,10 +26,17 @@ pub struct NameServers {
     attempts: u32,
 }
 
-/// The reason why a `resolv.conf` cannot be used.
+/// The maximum length of a line of `resolv.conf` in a text, in bytes.
+const MAX_QUOTED_LEN: usize = 80;
+
+/// A part of `resolv.conf` that is left out, as the system's own resolver leaves it out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("resolv.conf is malformed: {0}")]
-pub struct NameServersError(String);
+#[error("line {line} ({text:?}): {problem}, which is left out")]
+pub struct LeftOut {
+    line: usize,
+    text: String,
+    problem: &'static str,
+}
 
 impl NameServers {
     /// Asks these, five seconds each, in two rounds at most; [`MAX_SERVERS`] are used.
@@ -56,18 +65,17 @@ impl NameServers {
     }
 
     /// Reads the text of `/etc/resolv.conf`; if that names no server, the one of this machine is
-    /// meant.
-    ///
-    /// # Errors
-    ///
-    /// A line cannot be understood.
-    pub fn from_resolv_conf(text: &[u8]) -> Result<Self, NameServersError> {
-        let config = Config::parse(text).map_err(|error| NameServersError(error.to_string()))?;
+    /// meant. Also lists what is not understood, which is left out (resolv.conf(5)).
+    pub fn from_resolv_conf(text: &[u8]) -> (Self, Vec<LeftOut>) {
+        let (config, errors) = Config::parse_with_errors(text);
+        let mut left_out: Vec<LeftOut> =
+            errors.iter().map(|error| LeftOut::of(error, text)).collect();
+        left_out.dedup_by_key(|left_out| left_out.line);
         let addresses = config.get_nameservers_or_local();
         // A time-out of zero would leave no time to answer; the shortest in the file is a second.
         let timeout = Duration::from_secs(config.timeout.max(1).into());
         let servers = Self::new(addresses.iter().filter_map(socket_address));
-        Ok(servers.timeout(timeout).attempts(config.attempts))
+        (servers.timeout(timeout).attempts(config.attempts), left_out)
     }
 
     /// Returns the servers, in the order in which they are asked.
@@ -85,6 +93,27 @@ impl NameServers {
         let rounds = usize::try_from(self.attempts).unwrap_or(usize::MAX);
         let turns = self.addresses.len().saturating_mul(rounds);
         (turn < turns).then(|| self.addresses[turn % self.addresses.len()])
+    }
+}
+
+impl LeftOut {
+    /// Says in which line of `text` an error was found.
+    fn of(error: &ParseError, text: &[u8]) -> Self {
+        let (index, problem) = match error {
+            ParseError::InvalidUtf8(index, _) => (*index, "bytes that are no text"),
+            ParseError::InvalidValue(index) => (*index, "a value is missing"),
+            ParseError::InvalidOptionValue(index) => {
+                (*index, "an option with a value that it cannot have")
+            }
+            ParseError::InvalidOption(index) => (*index, "an option that is unknown"),
+            ParseError::InvalidDirective(index) => (*index, "a keyword that is unknown"),
+            ParseError::InvalidIp(index, _) => (*index, "an address that is none"),
+            ParseError::ExtraData(index) => (*index, "more than one value"),
+        };
+        let line = text.split(|byte| *byte == b'\n').nth(index).unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
+        let text = beginning(line.trim(), MAX_QUOTED_LEN).to_owned();
+        Self { line: index + 1, text, problem }
     }
 }
 

@@ -454,14 +454,45 @@ fn names_that_dns_cannot_have_are_not_asked_for() {
 fn resolv_conf_names_servers_and_patience() {
     let text =
         b"search x\nnameserver 10.0.0.1\nnameserver fe80::1%3\noptions timeout:2 attempts:9\n";
-    let servers = NameServers::from_resolv_conf(text).unwrap();
+    let (servers, left_out) = NameServers::from_resolv_conf(text);
+    assert_eq!(left_out, []);
     let addresses: Vec<String> = servers.addresses().iter().map(ToString::to_string).collect();
     assert_eq!(addresses, ["10.0.0.1:53", "[fe80::1%3]:53"]);
     let expected = NameServers::new(servers.addresses().to_vec());
     assert_eq!(servers, expected.timeout(Duration::from_secs(2)).attempts(5));
-    assert!(NameServers::from_resolv_conf(b"nameserver nonsense").is_err());
-    let own = NameServers::from_resolv_conf(b"").unwrap();
-    assert!(own.addresses().iter().all(|address| address.ip().is_loopback()));
+    for without in ["", "nameserver nonsense", "nameserver 127.0.0.1:53"] {
+        let (own, _) = NameServers::from_resolv_conf(without.as_bytes());
+        assert!(!own.addresses().is_empty());
+        assert!(own.addresses().iter().all(|address| address.ip().is_loopback()));
+    }
+}
+
+/// resolv.conf(5): the system's resolver leaves out what it does not understand, and so does this.
+#[test]
+fn what_is_odd_in_resolv_conf_is_left_out() {
+    for (odd, reason) in [
+        ("options nonsense", "an option that is unknown"),
+        ("options ndots", "an option that is unknown"),
+        ("options timeout:soon", "an option with a value that it cannot have"),
+        ("nameserver 127.0.0.1:53", "an address that is none"),
+        ("nameserver", "a value is missing"),
+        ("nameserver a b", "an address that is none"),
+        ("nameserver 10.0.0.2 10.0.0.3", "more than one value"),
+        ("domain", "a value is missing"),
+        ("whatever x", "a keyword that is unknown"),
+    ] {
+        let text = format!("# odd\n{odd}\nnameserver 10.0.0.1\noptions attempts:3\n");
+        let (servers, left_out) = NameServers::from_resolv_conf(text.as_bytes());
+        let last = servers.addresses().last().map(ToString::to_string);
+        assert_eq!(last.as_deref(), Some("10.0.0.1:53"), "{odd}");
+        assert_eq!(servers, NameServers::new(servers.addresses().to_vec()).attempts(3));
+        let left_out: Vec<_> = left_out.iter().map(ToString::to_string).collect();
+        assert_eq!(left_out, [format!("line 2 ({odd:?}): {reason}, which is left out")]);
+    }
+    let (servers, left_out) =
+        NameServers::from_resolv_conf(b"nameserver 10.0.0.1\nsearch \xff\n; \xff\n");
+    assert_eq!((servers.addresses().len(), left_out.len()), (1, 1));
+    assert!(left_out[0].to_string().contains("line 2"), "{left_out:?}");
 }
 
 proptest! {

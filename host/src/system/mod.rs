@@ -19,6 +19,7 @@ mod token;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 #[cfg(feature = "tls")]
 pub use certificates::Certificates;
@@ -30,7 +31,7 @@ use sdam_core::bson::DateTime;
 use sdam_core::config::Options;
 use sdam_core::config::metadata::Environment;
 use sdam_core::diagnosis::Verdict;
-use sdam_core::dns::{DnsCause, DnsError, NameServers, Question};
+use sdam_core::dns::{DnsCause, DnsError, LeftOut, NameServers, Question};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::logging::LogSettings;
 use sdam_core::spans::SpanSettings;
@@ -67,19 +68,31 @@ pub(crate) fn span_settings() -> SpanSettings {
 }
 
 /// Reads which name servers `/etc/resolv.conf` lists, to ask them `question`; may take as long as
-/// opening a file does.
+/// opening a file does. The log has a line for each part that is left out, once.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read, or lists none.
+/// Fails if the file cannot be read.
 pub fn name_servers(question: &Question) -> Result<NameServers, DnsError> {
-    let text = std::fs::read(RESOLV_CONF).map_err(|error| error.to_string());
-    let servers = text
-        .and_then(|text| NameServers::from_resolv_conf(&text).map_err(|error| error.to_string()));
-    servers.map_err(|error| {
+    let text = std::fs::read(RESOLV_CONF).map_err(|error| {
         let detail = format!("{RESOLV_CONF} cannot be used: {error}");
         DnsError::new(question.clone(), DnsCause::Resolver(detail.into()))
-    })
+    })?;
+    Ok(servers_of(&text))
+}
+
+/// Reads name servers, and logs what is left out if it is news: the file is read for each lookup.
+fn servers_of(text: &[u8]) -> NameServers {
+    static LOGGED: Mutex<Vec<LeftOut>> = Mutex::new(Vec::new());
+    let (servers, left_out) = NameServers::from_resolv_conf(text);
+    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *logged != left_out {
+        for left_out in &left_out {
+            tracing::warn!(target: "sdam", "{RESOLV_CONF}, {left_out}");
+        }
+        *logged = left_out;
+    }
+    servers
 }
 
 /// Resolves a name; may take as long as the system's resolver does.

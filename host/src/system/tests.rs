@@ -4,7 +4,9 @@ use sdam_core::config::Options;
 use sdam_core::dns::Question;
 
 use crate::system::log_lines::log_lines;
-use crate::system::{client_seed, environment, log_warnings, lookup_seed, name_servers, nonce};
+use crate::system::{
+    client_seed, environment, log_warnings, lookup_seed, name_servers, nonce, servers_of,
+};
 
 fn told(uri: &str) -> Vec<String> {
     let options = Options::parse(uri).expect("options");
@@ -51,6 +53,19 @@ fn random_bytes_differ() {
     assert_ne!(client_seed().expect("a seed"), client_seed().expect("a seed"));
     assert_ne!(lookup_seed(&question).expect("a seed"), lookup_seed(&question).expect("a seed"));
     assert_ne!(nonce().expect("bytes"), nonce().expect("bytes"));
+}
+
+#[test]
+fn what_is_odd_in_resolv_conf_is_told_once() {
+    let text = b"nameserver 127.0.0.1:53\nnameserver 10.0.0.1\n";
+    let read = || {
+        let servers = servers_of(text);
+        assert_eq!(servers.addresses(), [([10, 0, 0, 1], 53).into()]);
+    };
+    let expected = "/etc/resolv.conf, line 1 (\"nameserver 127.0.0.1:53\"): an address that is \
+                    none, which is left out";
+    assert_eq!(log_lines(read), [expected]);
+    assert_eq!(log_lines(read), [""; 0]);
 }
 
 #[test]

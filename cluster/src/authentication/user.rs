@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sdam_core::auth::{MAX_ITERATIONS, MIN_ITERATIONS};
+use sdam_core::auth::MIN_ITERATIONS;
 use sdam_core::config::Secret;
 
 /// The number of users that a deployment may have.
 pub const MAX_USERS: usize = 100;
+
+/// The number of iterations of SCRAM that a user may have at most; a client takes part in more than
+/// 100,000 only if its `maxScramIterations` says so.
+const MAX_ITERATIONS: u32 = 2_000_000;
 
 /// A mechanism by which users of a deployment log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,7 +56,7 @@ pub struct User {
     pub database: String,
     /// The mechanisms that the user may log in by, both by default, and for each how often the
     /// password is hashed: 10,000 times for SCRAM-SHA-1 and 15,000 times for SCRAM-SHA-256 by
-    /// default, as on real servers, and from [`MIN_ITERATIONS`] to [`MAX_ITERATIONS`] times.
+    /// default, as on real servers, and from [`MIN_ITERATIONS`] to 2,000,000 times.
     pub mechanisms: BTreeMap<ScramMechanism, u32>,
 }
 

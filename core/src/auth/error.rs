@@ -1,7 +1,7 @@
 //! The reason why the client itself ends a conversation.
 
 use super::MAX_TOKEN_LEN;
-use super::scram::{MAX_ITERATIONS, MIN_ITERATIONS};
+use super::scram::MIN_ITERATIONS;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::ReplyError;
 
@@ -19,10 +19,10 @@ pub(crate) enum AuthError {
     #[error("the server's nonce does not begin with the client's, so it answers someone else")]
     Nonce,
     #[error(
-        "the server asks for {0} iterations of SCRAM; from {MIN_ITERATIONS} to {MAX_ITERATIONS} \
-         are allowed"
+        "the server asks for {asked} iterations of SCRAM; from {MIN_ITERATIONS} to {most} \
+         (maxScramIterations) are allowed"
     )]
-    Iterations(u64),
+    Iterations { asked: u64, most: u32 },
     #[error("the server does not prove that it knows the password: its signature is wrong")]
     Signature,
     #[error("the server ends SCRAM with the error {0:?}")]
@@ -76,7 +76,7 @@ impl AuthError {
     pub(crate) fn to_failure(&self) -> Failure {
         let cause = match self {
             Self::Reply(_) | Self::Message { .. } => Cause::Malformed,
-            Self::EndsEarly | Self::GoesOn | Self::Nonce | Self::Iterations(_) => {
+            Self::EndsEarly | Self::GoesOn | Self::Nonce | Self::Iterations { .. } => {
                 Cause::Authentication
             }
             Self::Signature | Self::Scram(_) => Cause::Authentication,

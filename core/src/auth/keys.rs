@@ -98,7 +98,8 @@ pub struct Derivation {
 pub struct Derived(pub(crate) Result<Keys, AuthError>);
 
 impl Derivation {
-    /// Derives them, which takes milliseconds, or up to a second if the server wants it so.
+    /// Derives them, which takes milliseconds, or as long as the server wants it to and
+    /// `maxScramIterations` allows.
     pub fn run(self) -> Derived {
         let Self { hash, credential, salt, iterations } = self;
         let username = credential.username.as_deref().unwrap_or_default();

@@ -33,7 +33,7 @@ pub(crate) use error::AuthError;
 pub(crate) use keys::Keys;
 pub use keys::{Derivation, Derived};
 pub use oidc::PAUSE_AFTER_REFUSAL;
-pub use scram::{MAX_ITERATIONS, MIN_ITERATIONS};
+pub use scram::MIN_ITERATIONS;
 
 use crate::config::{AuthMechanism, Credential, Options};
 use crate::operation::CommandError;
@@ -128,8 +128,12 @@ pub(crate) fn conversation(
     nonce: [u8; 24],
 ) -> Result<Box<dyn Conversation>, AuthError> {
     Ok(match mechanism {
-        AuthMechanism::ScramSha1 => scram::Scram::sha1(credential, nonce),
-        AuthMechanism::ScramSha256 => scram::Scram::sha256(credential, nonce),
+        AuthMechanism::ScramSha1 => {
+            scram::Scram::sha1(credential, options.max_scram_iterations(), nonce)
+        }
+        AuthMechanism::ScramSha256 => {
+            scram::Scram::sha256(credential, options.max_scram_iterations(), nonce)
+        }
         AuthMechanism::X509 => Box::new(x509::X509::new(credential)),
         AuthMechanism::Plain => Box::new(plain::Plain::new(credential)),
         AuthMechanism::Oidc => Box::new(oidc::Oidc::new(credential, options.connect_timeout())),

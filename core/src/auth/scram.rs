@@ -16,11 +16,6 @@ use crate::text::beginning;
 /// try out passwords.
 pub const MIN_ITERATIONS: u32 = 4096;
 
-/// The most iterations a server may ask for: about half a second, so that whoever pretends to be
-/// the server cannot keep the client busy for long. A server may be configured to ask for what is
-/// recommended for passwords elsewhere, 1,300,000 with SHA-1 and 600,000 with SHA-256.
-pub const MAX_ITERATIONS: u32 = 2_000_000;
-
 /// The maximum length of a server's error message that is kept, in bytes.
 const MAX_ERROR_LEN: usize = 256;
 
@@ -31,6 +26,8 @@ pub(super) struct Scram {
     hash: Hash,
     sasl: Sasl,
     credential: Credential,
+    /// The most iterations that the server may ask for: `maxScramIterations`.
+    most: u32,
     nonce: String,
     state: State,
 }
@@ -64,23 +61,31 @@ struct Proof {
 }
 
 impl Scram {
-    pub(super) fn sha1(credential: &Credential, nonce: [u8; 24]) -> Box<dyn Conversation> {
-        Self::boxed(Hash::Sha1, AuthMechanism::ScramSha1, credential, nonce)
+    pub(super) fn sha1(
+        credential: &Credential,
+        most: u32,
+        nonce: [u8; 24],
+    ) -> Box<dyn Conversation> {
+        Self::boxed(Hash::Sha1, AuthMechanism::ScramSha1, (credential, most), nonce)
     }
 
-    pub(super) fn sha256(credential: &Credential, nonce: [u8; 24]) -> Box<dyn Conversation> {
-        Self::boxed(Hash::Sha256, AuthMechanism::ScramSha256, credential, nonce)
+    pub(super) fn sha256(
+        credential: &Credential,
+        most: u32,
+        nonce: [u8; 24],
+    ) -> Box<dyn Conversation> {
+        Self::boxed(Hash::Sha256, AuthMechanism::ScramSha256, (credential, most), nonce)
     }
 
     fn boxed(
         hash: Hash,
         mechanism: AuthMechanism,
-        credential: &Credential,
+        (credential, most): (&Credential, u32),
         nonce: [u8; 24],
     ) -> Box<dyn Conversation> {
         let (nonce, credential) = (BASE64_STANDARD.encode(nonce), credential.clone());
         let sasl = Sasl::new(mechanism.name());
-        Box::new(Self { hash, sasl, credential, nonce, state: State::First })
+        Box::new(Self { hash, sasl, credential, most, nonce, state: State::First })
     }
 
     /// "client-first-message-bare"; the user's name must not be prepared with SASLprep.
@@ -112,8 +117,8 @@ impl Scram {
             .map_err(|_| self.malformed("has an iteration count that is no number"))?;
         let iterations = u32::try_from(iterations)
             .ok()
-            .filter(|count| (MIN_ITERATIONS..=MAX_ITERATIONS).contains(count))
-            .ok_or(AuthError::Iterations(iterations))?;
+            .filter(|count| (MIN_ITERATIONS..=self.most).contains(count))
+            .ok_or(AuthError::Iterations { asked: iterations, most: self.most })?;
         Ok(ServerFirst { text: text.to_owned(), nonce: nonce.to_owned(), salt, iterations })
     }
 

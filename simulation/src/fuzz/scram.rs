@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, cstr, rawdoc};
-use sdam_core::auth::{CredentialCache, MAX_ITERATIONS, MIN_ITERATIONS};
+use sdam_core::auth::{CredentialCache, MIN_ITERATIONS};
 use sdam_core::config::Options;
 use sdam_core::failure::Stage;
 use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
@@ -118,7 +118,8 @@ fn is_slow(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     let mut counts =
         text.split(',').filter_map(|part| part.strip_prefix("i=")?.parse::<u32>().ok());
-    counts.any(|count| (MIN_ITERATIONS + 1000..=MAX_ITERATIONS).contains(&count))
+    let most = OPTIONS[0][0].max_scram_iterations();
+    counts.any(|count| (MIN_ITERATIONS + 1000..=most).contains(&count))
 }
 
 fn reply(kind: u8, text: &[u8]) -> RawDocumentBuf {

@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
 
-use super::{Hash, MAX_ITERATIONS, Scram, State};
+use super::{Hash, Scram, State};
 use crate::auth::keys::Keys;
 use crate::auth::sasl::Sasl;
 use crate::auth::{AuthError, Conversation, CredentialCache, Step};
@@ -53,6 +53,7 @@ fn scram(vector: &Vector, password: &str) -> Scram {
         hash: vector.hash,
         sasl: Sasl::new("SCRAM"),
         credential: credential(password),
+        most: 100_000,
         nonce: vector.nonce.to_owned(),
         state: State::First,
     }
@@ -125,17 +126,33 @@ fn hi_of_rfc_5802_is_that_of_its_example() {
 fn fewer_than_4096_iterations_are_an_error() {
     // AUTH-P4: "drivers MUST enforce a minimum iteration count of 4096 and MUST error"
     for vector in [SHA_1, SHA_256] {
-        for count in [0, 1, 4095, u64::from(MAX_ITERATIONS) + 1, u64::MAX] {
+        for count in [0, 1, 4095, 100_001, u64::MAX] {
             let first = format!("r={}x,s=AAAA,i={count}", vector.nonce);
             let mut scram = scram(&vector, "pencil");
             let error =
                 say(&mut scram, &first, false, &mut CredentialCache::default()).unwrap_err();
-            assert_eq!(error, AuthError::Iterations(count));
+            assert_eq!(error, AuthError::Iterations { asked: count, most: 100_000 });
+            let allowed = "from 4096 to 100000 (maxScramIterations) are allowed";
+            assert!(error.to_string().contains(allowed), "{error}");
         }
         let first = format!("r={}x,s=AAAA,i=4096", vector.nonce);
         let mut scram = scram(&vector, "pencil");
         assert!(say(&mut scram, &first, false, &mut CredentialCache::default()).is_ok());
     }
+}
+
+#[test]
+fn the_application_allows_more_iterations_or_fewer() {
+    // Authentication (since): "a maximum iteration count", which `maxScramIterations` sets.
+    let ask = |most, count| {
+        let mut scram = Scram { most, ..scram(&SHA_256, "pencil") };
+        let first = format!("r={}x,s=AAAA,i={count}", SHA_256.nonce);
+        say(&mut scram, &first, false, &mut CredentialCache::default()).map(drop)
+    };
+    assert_eq!(ask(100_000, 100_000), Ok(()));
+    assert_eq!(ask(100_001, 100_001), Ok(()));
+    assert_eq!(ask(4_096, 4_096), Ok(()));
+    assert_eq!(ask(4_096, 4_097), Err(AuthError::Iterations { asked: 4_097, most: 4_096 }));
 }
 
 #[test]

@@ -113,6 +113,9 @@ pub enum OptionsError {
     /// An operation that could never wait.
     #[error("waitQueueTimeoutMS is 0; it must be positive, or be left out")]
     WaitQueueTimeout,
+    /// A maximum that no server could keep to.
+    #[error("maxScramIterations is {0}; at least 4096 are needed")]
+    MaxScramIterations(u32),
     /// A level that zlib does not have.
     #[error("zlibCompressionLevel is {0}; it must be from -1 to 9")]
     ZlibCompressionLevel(i32),

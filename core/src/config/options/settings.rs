@@ -9,6 +9,9 @@ use crate::config::ServerAddress;
 use crate::wire::Compressor;
 
 impl Settings {
+/// The fewest iterations of SCRAM that any server asks for (Authentication, "SCRAM-SHA-1").
+const MIN_SCRAM_ITERATIONS: u32 = 4096;
+
     /// Sets the seeds, each once, in the order given.
     pub(super) fn set_seeds(&mut self, seeds: impl IntoIterator<Item = ServerAddress>) {
         let mut seen = BTreeSet::new();
@@ -76,6 +79,9 @@ impl Settings {
             return Err(OptionsError::ZlibCompressionLevel(self.zlib_compression_level));
         }
         self.tls_options.as_ref().map_or(Ok(()), TlsOptions::check)?;
+        if self.max_scram_iterations < MIN_SCRAM_ITERATIONS {
+            return Err(OptionsError::MaxScramIterations(self.max_scram_iterations));
+        }
         self.proxy.as_ref().map_or(Ok(()), ProxyOptions::check)?;
         self.tcp.check()?;
         self.pool.check()?;

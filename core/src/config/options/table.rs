@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::settings::is_service_name;
 use super::value::{
-    Allowed, BOOLEAN, FROM_0, FROM_1, FROM_500, Form, LONG, Meaning, PORT, TEXT, UriOption,
+    Allowed, BOOLEAN, FROM_0, FROM_1, FROM_4096, FROM_500, Form, LONG, Meaning, PORT, TEXT, UriOption,
     ZLIB_LEVEL, print, read, value,
 };
 use super::{
@@ -362,6 +362,15 @@ options! {
     oidc_callback: bool = false => get own, set copy {}
 
     /// whether the mechanism PLAIN may be used without TLS.
+    /// the most iterations of SCRAM that a server may ask for, by default 100,000, and never below
+    /// 4,096: `maxScramIterations`.
+    ///
+    /// Whoever pretends to be the server can keep the client busy for as long as those take, which
+    /// is some 50 ms by default. A server that is configured to ask for more needs more here.
+    max_scram_iterations: u32 = 100_000 => get copy, set copy {
+        "maxScramIterations" => value!(FROM_4096, max_scram_iterations),
+    }
+
     plain_without_tls: bool = false => get copy, set own {}
 
     /// which servers reads may use, by default the primary: `readPreference`,

@@ -126,6 +126,8 @@ pub(super) const FROM_0: Allowed = Allowed::numbers(0, MOST, "a whole number fro
 pub(super) const FROM_1: Allowed = Allowed::numbers(1, MOST, "a whole number from 1 to 2147483647");
 pub(super) const FROM_500: Allowed =
     Allowed::numbers(500, MOST, "a whole number from 500 to 2147483647");
+pub(super) const FROM_4096: Allowed =
+    Allowed::numbers(4096, MOST, "a whole number from 4096 to 2147483647");
 pub(super) const PORT: Allowed = Allowed::numbers(1, 65535, "a whole number from 1 to 65535");
 pub(super) const ZLIB_LEVEL: Allowed = Allowed::numbers(-1, 9, "a whole number from -1 to 9");
 /// wTimeoutMS is a "non-negative 64-bit integer".

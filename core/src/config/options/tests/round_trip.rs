@@ -50,6 +50,7 @@ const ALL: &[&str] = &[
     "authSource=so%26urce",
     "authMechanism=SCRAM-SHA-256",
     "authMechanismProperties=A:mongodb://b,C:d",
+    "maxScramIterations=4096",
     "readPreference=nearest&readPreferenceTags=dc:n%26y,rack:1&readPreferenceTags=\
      &maxStalenessSeconds=90",
     "readConcernLevel=majority",

@@ -19,7 +19,7 @@ use crate::client::{Client, ClientError};
 use crate::credentials::CredentialProvider;
 use crate::credentials::sources::{CredentialSources, Provider};
 use crate::dial::Connector;
-use crate::dns::{Records, Resolver, complete};
+use crate::dns::{HostValidator, Records, Resolver, complete};
 use crate::reactor::Reactor;
 use crate::registry::Registry;
 use crate::runtime::Runtime;
@@ -65,6 +65,8 @@ pub struct Settings {
     /// The application's own configuration of TLS.
     #[cfg(feature = "tls")]
     tls: Option<sdam_core::transport::TlsConfig>,
+    /// The function that judges the hosts in DNS.
+    validator: Option<HostValidator>,
     /// The finding of looking the servers up, if it was slow.
     finding: Option<Verdict>,
 }
@@ -87,6 +89,7 @@ impl Settings {
             seed: None,
             #[cfg(feature = "tls")]
             tls: None,
+            validator: None,
             finding: None,
         }
     }
@@ -102,6 +105,23 @@ impl Settings {
         self.records = Records::Application(Arc::new(resolver));
     }
 
+    /// Has `judge` look at the hosts that DNS names, in place of the rule that they must be in the
+    /// deployment's domain.
+    pub fn set_srv_host_validator<E: fmt::Display>(
+        &mut self,
+        judge: impl Fn(&str) -> Result<(), E> + Send + Sync + 'static,
+    ) {
+        self.validator = Some(HostValidator::new(judge));
+    }
+
+    /// Notes in the options that hosts in DNS are judged, if they are.
+    fn note_validator(&mut self) -> Result<(), ClientError> {
+        if self.validator.is_some() {
+            self.options = self.options.clone().with_judged_hosts()?;
+        }
+        Ok(())
+    }
+
     /// Looks up the servers if they are named in DNS (`mongodb+srv://`).
     ///
     /// # Errors
@@ -113,8 +133,10 @@ impl Settings {
         reactor: R,
     ) -> impl Future<Output = Result<Self, ClientError>> + Send + use<R> {
         async move {
+            self.note_validator()?;
             let seed = self.drawn_seed()?;
-            let completed = complete(&self.options, &self.records, &reactor, seed).await?;
+            let source = (&self.records, self.validator.as_ref());
+            let completed = complete(&self.options, source, &reactor, seed).await?;
             (self.options, self.finding) = completed;
             Ok(self)
         }
@@ -131,7 +153,8 @@ impl Settings {
     ///
     /// Fails if servers are still to be looked up in DNS, if the options cannot be followed, and
     /// if the operating system gives no random seed.
-    pub fn blueprint(self) -> Result<Blueprint, ClientError> {
+    pub fn blueprint(mut self) -> Result<Blueprint, ClientError> {
+        self.note_validator()?;
         ClientError::unless_resolved(&self.options)?;
         #[cfg(not(feature = "tls"))]
         if self.options.tls().is_some() {
@@ -152,6 +175,7 @@ impl Settings {
             seed,
             streams: Arc::new(streams),
             records: self.records,
+            validator: self.validator,
             provider: Arc::new(provider),
             recording: self.recording,
             metrics: self.metrics,
@@ -168,7 +192,8 @@ impl Settings {
         let own_tls = self.tls.is_some();
         #[cfg(not(feature = "tls"))]
         let own_tls = false;
-        let own_records = self.options.srv().is_some() && !matches!(self.records, Records::System);
+        let own_records = self.validator.is_some()
+            || self.options.srv().is_some() && !matches!(self.records, Records::System);
         !self.dials && !own_tls && !own_records && self.recording.is_none()
     }
 }
@@ -186,6 +211,7 @@ pub struct Blueprint {
     seed: u64,
     streams: Arc<Streams>,
     records: Records,
+    validator: Option<HostValidator>,
     provider: Arc<Provider>,
     recording: Option<Recording>,
     metrics: bool,
@@ -211,6 +237,7 @@ impl Blueprint {
             seed: self.seed ^ u64::from(process),
             streams: Arc::new(self.streams.anew()),
             records: self.records.clone(),
+            validator: self.validator.clone(),
             provider: Arc::new(self.provider.anew()),
             recording: None,
             metrics: self.metrics,
@@ -283,6 +310,7 @@ impl Blueprint {
             deadlines,
             streams: Arc::clone(&self.streams),
             records: self.records.clone(),
+            validator: self.validator.clone(),
             provider: Arc::clone(&self.provider),
             origin,
         };

@@ -93,6 +93,34 @@ impl<R: CurrentReactor> ClientBuilder<R> {
         self
     }
 
+    /// Has `judge` look at each host that DNS names for the deployment, when the client connects
+    /// and when it looks again, in place of the rule that hosts must be in the deployment's domain.
+    /// It is given the name in lower case, without a dot at its end.
+    ///
+    /// That rule keeps anyone who can forge answers of DNS from leading the client to hosts of
+    /// theirs; `judge` must do so too. Where all hosts are in one other domain,
+    /// `srvAllowedHostsSuffix` says it more simply, and the two cannot be combined. The options
+    /// must be those of `mongodb+srv://`.
+    ///
+    /// ```
+    /// # use sdam_core::config::Options;
+    /// # use sdam_host::{ClientBuilder, CurrentReactor};
+    /// # fn example<R: CurrentReactor>(builder: ClientBuilder<R>) -> ClientBuilder<R> {
+    /// // let builder = Client::builder(Options::parse("mongodb+srv://db.example.org")?);
+    /// builder.srv_host_validator(|host| match host.ends_with(".db.example.net") {
+    ///     true => Ok(()),
+    ///     false => Err("it is not one of ours"),
+    /// })
+    /// # }
+    /// ```
+    pub fn srv_host_validator<E: fmt::Display>(
+        mut self,
+        judge: impl Fn(&str) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.set_srv_host_validator(judge);
+        self
+    }
+
     /// Asks `provider` for the tokens of MONGODB-OIDC and the credentials of MONGODB-AWS.
     ///
     /// Without one, the credentials of AWS come from the environment variables, a web identity, ECS

@@ -43,6 +43,31 @@ pub trait Resolver: fmt::Debug + Send + Sync + 'static {
 /// The time that a question may take, all name servers and rounds included.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
 
+/// The function of an application that judges the hosts that DNS names.
+#[derive(Clone)]
+pub(crate) struct HostValidator(Arc<Judge>);
+
+type Judge = dyn Fn(&str) -> Result<(), Arc<str>> + Send + Sync;
+
+impl HostValidator {
+    pub(crate) fn new<E: fmt::Display>(
+        judge: impl Fn(&str) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(move |host| judge(host).map_err(|error| error.to_string().into())))
+    }
+
+    /// Marks the hosts that it refuses.
+    pub(crate) fn judge(&self, records: Vec<SrvRecord>) -> Vec<SrvRecord> {
+        records.into_iter().map(|record| record.judged(&*self.0)).collect()
+    }
+}
+
+impl fmt::Debug for HostValidator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostValidator").finish_non_exhaustive()
+    }
+}
+
 /// The source of SRV and TXT records.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -200,7 +225,7 @@ impl<S: Socket> Exchange<S> {
 /// Fails if DNS gives no hosts or options that can be used.
 pub(crate) async fn complete<R: Reactor>(
     options: &Options,
-    records: &Records,
+    (records, validator): (&Records, Option<&HostValidator>),
     reactor: &R,
     seed: u64,
 ) -> Result<(Options, Option<Verdict>), SrvError> {
@@ -213,6 +238,10 @@ pub(crate) async fn complete<R: Reactor>(
     let lookup = records.look_up_noting(reactor, hosts.clone(), &mut silent);
     let answer = in_time(&hosts, lookup, reactor.sleep(LOOKUP_LIMIT)).await;
     let hosts = answer.and_then(|answer| answer.into_srv(&hosts))?;
+    let hosts = match validator {
+        Some(validator) => validator.judge(hosts),
+        None => hosts,
+    };
     let lookup = records.look_up_noting(reactor, text.clone(), &mut silent);
     let answer = in_time(&text, lookup, reactor.sleep(LOOKUP_LIMIT)).await;
     let text = answer.and_then(|answer| answer.into_txt(&text));

@@ -11,7 +11,7 @@ use sdam_core::time::Instant;
 
 use crate::credentials::ask_provider;
 use crate::credentials::sources::Provider;
-use crate::dns::{Records, srv_records};
+use crate::dns::{HostValidator, Records, srv_records};
 use crate::reactor::{Lane, Reactor};
 use crate::runtime::{Answering, Offloaded, Runtime, Task, Work};
 use crate::shared::alarm::Deadlines;
@@ -28,6 +28,7 @@ pub struct SocketRuntime<R> {
     pub(crate) deadlines: Deadlines,
     pub(crate) streams: Arc<Streams>,
     pub(crate) records: Records,
+    pub(crate) validator: Option<HostValidator>,
     pub(crate) provider: Arc<Provider>,
     /// The time of the wall clock when the reactor's clock began.
     pub(crate) origin: WallClock,
@@ -75,11 +76,15 @@ impl<R: Reactor> Runtime for SocketRuntime<R> {
 
     fn resolve(&self, rescan: Rescan<Self>) {
         let (reactor, records) = (self.monitoring(), self.records.clone());
+        let validator = self.validator.clone();
         reactor.clone().spawn(async move {
             let question = rescan.question().clone();
             let lookup = |question| records.look_up(&reactor, question);
             let found = srv_records(question, lookup, |time| reactor.sleep(time)).await;
-            rescan.ended(found);
+            rescan.ended(match validator {
+                Some(validator) => found.map(|records| validator.judge(records)),
+                None => found,
+            });
         });
     }
 

@@ -73,6 +73,22 @@ impl ClientBuilder {
         self
     }
 
+    /// Has `judge` look at each host that DNS names for the deployment, when the client connects
+    /// and when it looks again, in place of the rule that hosts must be in the deployment's domain.
+    /// It is given the name in lower case, without a dot at its end.
+    ///
+    /// That rule keeps anyone who can forge answers of DNS from leading the client to hosts of
+    /// theirs; `judge` must do so too. Where all hosts are in one other domain,
+    /// `srvAllowedHostsSuffix` says it more simply, and the two cannot be combined. The options
+    /// must be those of `mongodb+srv://`.
+    pub fn srv_host_validator<E: fmt::Display>(
+        mut self,
+        judge: impl Fn(&str) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.set_srv_host_validator(judge);
+        self
+    }
+
     /// Has `provider` find tokens and credentials of AWS; the options may not name an `ENVIRONMENT`
     /// then. Without it, they come from the [sources](CredentialSources) that the process's
     /// environment names.

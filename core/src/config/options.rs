@@ -14,6 +14,7 @@ mod notice;
 mod print;
 mod query;
 mod settings;
+mod suffix;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use crate::config::address_map::AddressMap;
 #[cfg(feature = "trace")]
 use crate::config::metadata::Os;
 use crate::config::metadata::{ClientMetadata, Environment};
+use crate::config::uri::UriError;
 use crate::config::{Credential, Secret, ServerAddress};
 use crate::wire::Compressor;
 
@@ -316,6 +318,24 @@ impl Options {
         Ok(options)
     }
 
+    /// Says that a function of the application judges the hosts that DNS names, in place of the
+    /// rule that they must be in the domain of the deployment. Those that it refuses are marked
+    /// where the records are looked up.
+    ///
+    /// # Errors
+    ///
+    /// These options have no [`Options::srv`], or its
+    /// [`allowed_hosts_suffix`](SrvOptions::allowed_hosts_suffix) is set.
+    pub fn with_judged_hosts(mut self) -> Result<Self, OptionsError> {
+        let option = "srv_host_validator";
+        let Some(srv) = &mut self.settings.srv else {
+            return Err(UriError::NeedsSrv { option }.into());
+        };
+        srv.hosts_are_judged = true;
+        self.settings.check()?;
+        Ok(self)
+    }
+
     /// Says how long the hosts that DNS named may be relied on before they are looked up again; at
     /// least [`MIN_RESCAN_INTERVAL`], which is also the default.
     #[must_use]
@@ -389,8 +409,8 @@ impl Options {
     /// What was parsed parses again to the same options, without warnings, unless escapes make it
     /// longer than [`MAX_URI_LEN`](crate::config::uri::MAX_URI_LEN). What only a builder can set is
     /// lost: the Stable API, the opening hello, the environment and what libraries say of
-    /// themselves, the callback of OpenID Connect, that PLAIN is allowed without TLS, hedged reads,
-    /// fractions of the options' units.
+    /// themselves, the callback of OpenID Connect, that PLAIN is allowed without TLS, that a
+    /// function judges the hosts in DNS, hedged reads, fractions of the options' units.
     pub fn to_uri_with_secrets(&self) -> Secret {
         Printer { settings: &self.settings, secrets: Secrets::Shown }.to_string().into()
     }

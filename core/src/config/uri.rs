@@ -177,7 +177,8 @@ fn split(uri: &str) -> Result<Parts<'_>, UriError> {
 
 /// Says why a text does not begin with a scheme, where that shows.
 fn no_scheme(uri: &str) -> UriError {
-    let begins = |text: &str| ["mongodb://", "mongodb+srv://"].iter().any(|it| text.starts_with(it));
+    let begins =
+        |text: &str| ["mongodb://", "mongodb+srv://"].iter().any(|it| text.starts_with(it));
     let bare = uri.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
     let unquoted = bare.trim_start_matches(['"', '\'', '`', '\u{201c}', '\u{2018}', '<']);
     match (begins(bare), begins(unquoted)) {

@@ -22,6 +22,7 @@ impl From<&SrvError> for Verdict {
             SrvError::Dns(_)
             | SrvError::NoRecords { .. }
             | SrvError::TooManyRecords { .. }
+            | SrvError::HostRefused { .. }
             | SrvError::Address { .. }
             | SrvError::SeveralTxtRecords { .. } => {
                 Self::LookupFailed { reason: Some(error.to_string()) }

@@ -234,7 +234,7 @@ fn srv_records<'a>(
     for record in records {
         if let RData::SRV(srv) = &record.rdata {
             let (host, port) = (host(&srv.target)?, srv.port);
-            found.push(SrvRecord { host: host.into(), port, ttl: ttl(record) });
+            found.push(SrvRecord::new(host, port, ttl(record)));
         }
     }
     Ok(found)

@@ -9,7 +9,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{MAX_HOST_LEN, MIN_RESCAN_INTERVAL, Options, OptionsError, ServerAddress};
+use crate::config::{
+    MAX_HOST_LEN, MIN_RESCAN_INTERVAL, Options, OptionsError, ServerAddress, SrvOptions,
+};
 use crate::dns::{DnsError, MAX_RECORDS, without_final_dot};
 use crate::rng::Rng;
 
@@ -23,13 +25,29 @@ pub struct SrvRecord {
     pub port: u16,
     /// The time that the record may be remembered.
     pub ttl: Duration,
+    /// The reason why a function of the application refuses the host, if one does.
+    pub refused: Option<Arc<str>>,
 }
 
 impl SrvRecord {
     /// Names a host and a port, and how long that may be remembered.
     pub fn new(host: impl Into<Arc<str>>, port: u16, ttl: Duration) -> Self {
-        Self { host: host.into(), port, ttl }
+        Self { host: host.into(), port, ttl, refused: None }
     }
+
+    /// Has `judge` look at the host, by its name in lower case and without a dot at its end.
+    ///
+    /// It counts with [`Options::with_judged_hosts`] only.
+    #[must_use]
+    pub fn judged(mut self, judge: impl FnOnce(&str) -> Result<(), Arc<str>>) -> Self {
+        self.refused = judge(&normal(&self.host)).err();
+        self
+    }
+}
+
+/// Returns a name in the form in which names are compared.
+fn normal(host: &str) -> String {
+    without_final_dot(host).to_ascii_lowercase()
 }
 
 /// The reason why the records of a deployment cannot be used.
@@ -64,6 +82,16 @@ pub enum SrvError {
         host: Arc<str>,
         /// The required end of its name, behind a dot.
         domain: Arc<str>,
+    },
+    /// A function of the application refuses a host.
+    #[error("an SRV record for {hostname} names the host {host:?}, which is refused: {reason}")]
+    HostRefused {
+        /// The deployment.
+        hostname: Arc<str>,
+        /// The host.
+        host: Arc<str>,
+        /// The reason, in the words of the application.
+        reason: Arc<str>,
     },
     /// A host or port is none.
     #[error("an SRV record for {hostname} names {host:?} port {port}, which is no server address")]
@@ -114,21 +142,33 @@ pub fn domain_name(hostname: &str) -> &str {
 /// Judges one record, and returns the address of its server.
 ///
 /// A host of a deployment whose name has fewer than three parts thereby has at least one part more
-/// than that name ("Querying DNS").
+/// than that name ("Querying DNS"). With `srvAllowedHostsSuffix` that is the domain, and where a
+/// function of the application judges the hosts, there is none.
 ///
 /// # Errors
 ///
-/// The host is outside the deployment's domain, or is no host name, or the port is 0.
-pub fn verify(hostname: &str, record: &SrvRecord) -> Result<ServerAddress, SrvError> {
-    let host = without_final_dot(&record.host).to_ascii_lowercase();
-    let domain = domain_name(hostname).to_ascii_lowercase();
-    let sub = host.strip_suffix(&*domain).and_then(|rest| rest.strip_suffix('.'));
-    if sub.is_none_or(str::is_empty) {
-        let (hostname, host) = (hostname.into(), Arc::clone(&record.host));
-        return Err(SrvError::OutsideDomain { hostname, host, domain: domain.into() });
+/// The host is outside the deployment's domain, or refused by the application, or is no host name,
+/// or the port is 0.
+pub fn verify(srv: &SrvOptions, record: &SrvRecord) -> Result<ServerAddress, SrvError> {
+    let host = normal(&record.host);
+    let refusal = || (Arc::clone(&srv.hostname), Arc::clone(&record.host));
+    if srv.hosts_are_judged {
+        if let Some(reason) = &record.refused {
+            let ((hostname, host), reason) = (refusal(), Arc::clone(reason));
+            return Err(SrvError::HostRefused { hostname, host, reason });
+        }
+    } else {
+        let suffix = srv.allowed_hosts_suffix.as_deref();
+        let domain = suffix.unwrap_or_else(|| domain_name(&srv.hostname));
+        let domain = domain.trim_matches('.').to_ascii_lowercase();
+        let sub = host.strip_suffix(&*domain).and_then(|rest| rest.strip_suffix('.'));
+        if sub.is_none_or(str::is_empty) {
+            let (hostname, host) = refusal();
+            return Err(SrvError::OutsideDomain { hostname, host, domain: domain.into() });
+        }
     }
     if record.port == 0 || !is_host_name(&host) {
-        let (hostname, host) = (hostname.into(), Arc::clone(&record.host));
+        let (hostname, host) = refusal();
         return Err(SrvError::Address { hostname, host, port: record.port });
     }
     Ok(ServerAddress::Tcp { host: host.into(), port: record.port })
@@ -141,34 +181,34 @@ fn is_host_name(host: &str) -> bool {
     host.len() <= MAX_HOST_LEN && host.split('.').all(is_part) && !host.contains(['/', ':'])
 }
 
-/// Turns the records of the deployment `hostname` into its seeds: all of them, each once, or
-/// `max_hosts` of them drawn at random if it is neither 0 nor greater than their number.
+/// Turns the records of a deployment into its seeds: all of them, each once, or `srvMaxHosts` of
+/// them drawn at random if it is neither 0 nor greater than their number.
 ///
 /// # Errors
 ///
 /// There is no record or more than [`MAX_RECORDS`], or one of them may not be used, for which the
 /// others have to pay.
 pub fn seeds(
-    hostname: &str,
+    srv: &SrvOptions,
     records: &[SrvRecord],
-    max_hosts: usize,
     rng: &mut Rng,
 ) -> Result<Vec<ServerAddress>, SrvError> {
+    let hostname = || Arc::clone(&srv.hostname);
     if records.is_empty() {
-        return Err(SrvError::NoRecords { hostname: hostname.into() });
+        return Err(SrvError::NoRecords { hostname: hostname() });
     }
     if records.len() > MAX_RECORDS {
-        return Err(SrvError::TooManyRecords { hostname: hostname.into(), found: records.len() });
+        return Err(SrvError::TooManyRecords { hostname: hostname(), found: records.len() });
     }
     let mut seeds = Vec::new();
     for record in records {
-        let seed = verify(hostname, record)?;
+        let seed = verify(srv, record)?;
         if !seeds.contains(&seed) {
             seeds.push(seed);
         }
     }
-    if max_hosts > 0 {
-        draw(&mut seeds, max_hosts, rng);
+    if srv.max_hosts > 0 {
+        draw(&mut seeds, srv.max_hosts, rng);
     }
     Ok(seeds)
 }
@@ -188,7 +228,7 @@ pub fn complete(
     seed: u64,
 ) -> Result<Options, SrvError> {
     let Some(srv) = options.srv() else { return Ok(options.clone()) };
-    let seeds = seeds(&srv.hostname, records, srv.max_hosts, &mut Rng::new(seed))?;
+    let seeds = seeds(srv, records, &mut Rng::new(seed))?;
     let txt = default_options(&srv.hostname, txt)?.unwrap_or_default();
     Ok(options.resolved(seeds, &txt)?.with_rescan_interval(rescan_interval(records)))
 }

@@ -188,11 +188,8 @@ fn srv_records_are_read_with_their_time_to_live() {
         packet.answers.push(srv("_mongodb._tcp.other.example.com", "d.example.com", 1, 1));
     });
     let expected = [("B.example.com", 27018, 300), ("c.example.com", 27019, 0)];
-    let expected = expected.map(|(host, port, ttl)| SrvRecord {
-        host: host.into(),
-        port,
-        ttl: Duration::from_secs(ttl),
-    });
+    let expected =
+        expected.map(|(host, port, ttl)| SrvRecord::new(host, port, Duration::from_secs(ttl)));
     assert_eq!(fixture.outcome, Some(Ok(Answer::Srv(expected.to_vec()))));
     assert_eq!(fixture.lookup.deadline(), None);
 }

@@ -112,7 +112,7 @@ impl Topology {
         }
         let mut hosts = BTreeSet::new();
         for record in records {
-            match srv::verify(hostname, record) {
+            match srv::verify(srv, record) {
                 Ok(host) => drop(hosts.insert(host)),
                 Err(error) => self.context(out).emit(EventKind::SrvHostRefused { error }),
             }

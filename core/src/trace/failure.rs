@@ -127,6 +127,8 @@ pub(super) struct Record {
     host: Arc<str>,
     port: u16,
     ttl: Duration,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused: Option<Arc<str>>,
 }
 
 impl From<&Result<Vec<SrvRecord>, DnsError>> for Resolved {
@@ -134,8 +136,8 @@ impl From<&Result<Vec<SrvRecord>, DnsError>> for Resolved {
         match records {
             Ok(records) => {
                 let record = |record: &SrvRecord| {
-                    let SrvRecord { host, port, ttl } = record.clone();
-                    Record { host, port, ttl }
+                    let SrvRecord { host, port, ttl, refused } = record.clone();
+                    Record { host, port, ttl, refused }
                 };
                 Self::Records(records.iter().map(record).collect())
             }
@@ -152,7 +154,10 @@ impl From<Resolved> for Result<Vec<SrvRecord>, DnsError> {
     fn from(resolved: Resolved) -> Self {
         match resolved {
             Resolved::Records(records) => {
-                let record = |Record { host, port, ttl }| SrvRecord { host, port, ttl };
+                let record = |Record { host, port, ttl, refused }| SrvRecord {
+                    refused,
+                    ..SrvRecord::new(host, port, ttl)
+                };
                 Ok(records.into_iter().map(record).collect())
             }
             Resolved::Error { name, txt, reason } => {

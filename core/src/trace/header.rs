@@ -33,6 +33,8 @@ struct Besides {
     #[serde(skip_serializing_if = "Option::is_none")]
     rescan_interval: Option<Duration>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    hosts_are_judged: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     single_threaded: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     eager_checks: bool,
@@ -131,6 +133,7 @@ impl Besides {
                 false => Vec::new(),
             },
             rescan_interval: is_srv.then(|| options.rescan_interval()),
+            hosts_are_judged: options.srv().is_some_and(|srv| srv.hosts_are_judged),
             single_threaded: options.is_single_threaded(),
             eager_checks: options.eager_checks(),
             server_api: options.server_api().map(|api| {
@@ -176,7 +179,10 @@ impl Besides {
         }
         let seeds: Result<Vec<_>, _> = self.seeds.iter().map(|seed| seed.parse()).collect();
         let seeds = seeds.map_err(|error| LineError::malformed("a seed", &error))?;
-        let options = options.resolved(seeds, "")?;
+        let mut options = options.resolved(seeds, "")?;
+        if self.hosts_are_judged {
+            options = options.with_judged_hosts()?;
+        }
         let interval = self.rescan_interval.unwrap_or_default();
         Ok(options.with_rescan_interval(interval))
     }

@@ -103,6 +103,61 @@ async fn a_resolver_of_the_applications_own_names_servers_and_options() {
     assert_eq!(client.view().set_name.as_deref(), Some("rs"));
 }
 
+/// Initial DNS Seedlist Discovery, "srvAllowedHostsSuffix", when the client connects.
+#[cfg(feature = "public-suffixes")]
+#[tokio::test]
+async fn a_suffix_allows_hosts_of_another_domain_and_no_others() {
+    let connect = |suffix: &str| {
+        let table = Table::default();
+        table.set_hosts(&[1]);
+        let uri = format!("mongodb+srv://cluster.example.com/?srvAllowedHostsSuffix={suffix}");
+        Client::builder(options(&uri)).resolver(table).connect()
+    };
+    assert_eq!(hosts(&connect(".Example.com").await.unwrap()), ["db.example.com:1"]);
+    let error = connect("example.net").await.unwrap_err();
+    assert!(error.to_string().contains("does not end in .example.net"), "{error}");
+}
+
+/// Prose tests 5 to 9 and 13 of Initial DNS Seedlist Discovery; Polling SRV Records for mongos
+/// Discovery, with the same rule.
+#[tokio::test]
+async fn the_application_judges_the_hosts_that_dns_names() {
+    let table = Table::default();
+    table.set_hosts(&[1, 2]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let builder = |uri: &str, allow: fn(&str) -> bool| {
+        let seen = Arc::clone(&seen);
+        let judge = move |host: &str| {
+            seen.lock().unwrap().push(host.to_owned());
+            allow(host).then_some(()).ok_or("it is not one of ours")
+        };
+        Client::builder(options(uri)).resolver(table.clone()).srv_host_validator(judge)
+    };
+    let elsewhere = "mongodb+srv://cluster.example.org";
+    let records = table.0.lock().unwrap().values().next().cloned().unwrap();
+    table.0.lock().unwrap().insert("_mongodb._tcp.cluster.example.org".into(), records);
+    let (client, mut events) = builder(elsewhere, |_| true).connect_with_events().await.unwrap();
+    events.next().await.expect("the topology opens");
+    assert_eq!(hosts(&client), ["db.example.com:1", "db.example.com:2"]);
+    assert_eq!(*seen.lock().unwrap(), ["db.example.com", "db.example.com"]);
+    let error = builder(elsewhere, |_| false).connect().await.unwrap_err();
+    assert!(error.to_string().contains("refused: it is not one of ours"), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Dns);
+
+    let stranger = |port| SrvRecord::new("db.evil.example", port, DAY);
+    let records = Answer::Srv(vec![SrvRecord::new("x.example.net", 3, DAY), stranger(4)]);
+    table.0.lock().unwrap().insert("_mongodb._tcp.cluster.example.org".into(), records);
+    let choosy = builder(elsewhere, |host| !host.ends_with("evil.example"));
+    assert!(choosy.connect().await.is_err(), "one host that is refused spoils the answer");
+    let_the_records_live_out().await;
+    wait_for_hosts(&client, &["db.evil.example:4", "x.example.net:3"]).await;
+
+    let plain = || builder("mongodb://127.0.0.1:1", |_| true);
+    let expected = "srv_host_validator is only allowed with mongodb+srv://";
+    assert_eq!(plain().connect().await.unwrap_err().to_string(), expected);
+    assert_eq!(plain().build().unwrap_err().to_string(), expected);
+}
+
 #[tokio::test]
 async fn a_name_without_records_is_an_error_that_says_so() {
     let builder = Client::builder(options("mongodb+srv://cluster.example.com"));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use sdam_core::config::{Options, ServerAddress};
+use sdam_core::config::{Options, ServerAddress, SrvOptions};
 use sdam_core::dns::srv::{self, SrvError, SrvRecord};
 use sdam_core::dns::{
     Action, Answer, DnsError, ExchangeId, Input, Lookup, MAX_RECORDS, NameServers, Question,
@@ -159,7 +159,8 @@ fn judge_records(records: &[SrvRecord], max_hosts: usize) {
         let host = record.host.strip_suffix('.').unwrap_or(&record.host).to_ascii_lowercase();
         host.ends_with(DOMAIN) && host.len() > DOMAIN.len()
     };
-    match srv::seeds(HOSTNAME, records, max_hosts, &mut Rng::new(1)) {
+    let options = SrvOptions::new(HOSTNAME).with_max_hosts(max_hosts);
+    match srv::seeds(&options, records, &mut Rng::new(1)) {
         Ok(seeds) => {
             assert!(!seeds.is_empty() && seeds.len() <= records.len());
             assert!(max_hosts == 0 || seeds.len() <= max_hosts, "srvMaxHosts");

@@ -56,9 +56,9 @@ fn shows(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let escaped = |part: &str| part.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
     let (beginning, end) = (&SENTINEL[..BEGINNING], &SENTINEL[BEGINNING..]);
-    [beginning, end].iter().any(|part| {
-        text.contains(&part.to_ascii_lowercase()) || text.contains(&escaped(part))
-    })
+    [beginning, end]
+        .iter()
+        .any(|part| text.contains(&part.to_ascii_lowercase()) || text.contains(&escaped(part)))
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ fn deployment(options: &Options, name: &str) -> Option<Bson> {
         "directconnection" => Bson::Boolean(options.direct_connection()),
         "loadbalanced" => Bson::Boolean(options.load_balanced()),
         "srvservicename" => text(srv.map(|srv| &*srv.service_name)),
+        "srvallowedhostssuffix" => text(srv.and_then(|srv| srv.allowed_hosts_suffix.as_deref())),
         "srvmaxhosts" => number(srv.map(|srv| srv.max_hosts)),
         "heartbeatfrequencyms" => milliseconds(Some(options.heartbeat_frequency())),
         "localthresholdms" => milliseconds(Some(options.local_threshold())),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::OptionsError;
+use super::{OptionsError, suffix};
 use crate::config::{MAX_HOST_LEN, Secret, ServerAddress};
 
 /// The options of TLS: the proof that servers give, and the client's own.
@@ -295,12 +295,23 @@ pub struct SrvOptions {
     pub service_name: Arc<str>,
     /// The maximum number of hosts that are used, 0 for all: `srvMaxHosts`.
     pub max_hosts: usize,
+    /// The domain that hosts must be in, in place of that of [`hostname`](Self::hostname), in
+    /// lower case and without a dot at either end: `srvAllowedHostsSuffix`.
+    pub allowed_hosts_suffix: Option<Arc<str>>,
+    /// True if a function of the application judges the hosts, in place of both.
+    pub hosts_are_judged: bool,
 }
 
 impl SrvOptions {
     /// Asks for all hosts that the service `mongodb` has under a name.
     pub fn new(hostname: impl Into<Arc<str>>) -> Self {
-        Self { hostname: hostname.into(), service_name: "mongodb".into(), max_hosts: 0 }
+        Self {
+            hostname: hostname.into(),
+            service_name: "mongodb".into(),
+            max_hosts: 0,
+            allowed_hosts_suffix: None,
+            hosts_are_judged: false,
+        }
     }
 
     /// Replaces [`service_name`](Self::service_name).
@@ -314,6 +325,19 @@ impl SrvOptions {
     #[must_use]
     pub fn with_max_hosts(mut self, max_hosts: usize) -> Self {
         self.max_hosts = max_hosts;
+        self
+    }
+
+    /// Replaces [`allowed_hosts_suffix`](Self::allowed_hosts_suffix); case, and dots at either end,
+    /// do not matter.
+    ///
+    /// Anyone who can forge answers of DNS then leads the client to any host in that domain: it
+    /// must be one whose names all belong to those who run the deployment. Options are refused
+    /// whose suffix is one below which anybody can register a name, as `com` or `co.uk`; the list
+    /// of those is there with the feature `public-suffixes`, without which no suffix is allowed.
+    #[must_use]
+    pub fn with_allowed_hosts_suffix(mut self, suffix: Option<&str>) -> Self {
+        self.allowed_hosts_suffix = suffix.map(suffix::normal);
         self
     }
 }

@@ -122,6 +122,18 @@ pub enum OptionsError {
     /// A name that no service has.
     #[error("srvServiceName must be 1 to 62 letters, digits and single hyphens between them")]
     SrvServiceName,
+    /// A suffix that says nothing of whose the hosts are.
+    #[error("srvAllowedHostsSuffix cannot be used: {problem}")]
+    SrvAllowedHostsSuffix {
+        /// The problem, and what to write.
+        problem: &'static str,
+    },
+    /// This build cannot judge suffixes.
+    #[error(
+        "srvAllowedHostsSuffix needs the feature `public-suffixes`, which this library was built \
+         without"
+    )]
+    NoPublicSuffixes,
     /// Seeds were given, or a TXT record, where nothing is looked up in DNS.
     #[error("there is nothing to look up in DNS; only mongodb+srv:// is resolved")]
     NotSrv,

@@ -7,7 +7,7 @@ use super::value::{
     BOOLEAN, FROM_0, FROM_MINUS_1, Form, LONG, Meaning, Outcome, Secrets, Value as _, boolean,
     number, read,
 };
-use super::{Settings, TlsOptions};
+use super::{Settings, TlsOptions, suffix};
 use crate::config::{Acknowledgment, ReadMode, Secret, TagSet};
 use crate::wire::Compressor;
 
@@ -93,6 +93,20 @@ pub(super) const ACKNOWLEDGMENT: Meaning = Meaning::new(
         Some(Acknowledgment::Named(name)) => vec![name.clone()],
     },
 );
+
+pub(super) const ALLOWED_HOSTS_SUFFIX: Meaning = Meaning::new(
+    "a domain name",
+    |query, text| {
+        let srv = query.settings.srv.as_mut().unwrap_or(&mut query.unused_srv);
+        srv.allowed_hosts_suffix = Some(suffix::normal(text));
+        Outcome::Set
+    },
+    |settings, _| {
+        let suffix = settings.srv.as_ref().and_then(|srv| srv.allowed_hosts_suffix.as_ref());
+        suffix.iter().map(ToString::to_string).collect()
+    },
+)
+.in_form(Form::OrEmpty);
 
 /// The name that `wTimeoutMS` once had.
 pub(super) const OLD_WRITE_TIMEOUT: Meaning =

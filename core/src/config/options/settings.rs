@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 
 use super::{
     MAX_SEEDS, MIN_HEARTBEAT_FREQUENCY, OptionsError, ProxyOptions, Settings, TlsOptions, Warning,
+    suffix,
 };
 use crate::config::ServerAddress;
 use crate::wire::Compressor;
 
-impl Settings {
 /// The fewest iterations of SCRAM that any server asks for (Authentication, "SCRAM-SHA-1").
 const MIN_SCRAM_ITERATIONS: u32 = 4096;
 
+impl Settings {
     /// Sets the seeds, each once, in the order given.
     pub(super) fn set_seeds(&mut self, seeds: impl IntoIterator<Item = ServerAddress>) {
         let mut seen = BTreeSet::new();
@@ -78,10 +79,10 @@ const MIN_SCRAM_ITERATIONS: u32 = 4096;
         if !(-1..=9).contains(&self.zlib_compression_level) {
             return Err(OptionsError::ZlibCompressionLevel(self.zlib_compression_level));
         }
-        self.tls_options.as_ref().map_or(Ok(()), TlsOptions::check)?;
         if self.max_scram_iterations < MIN_SCRAM_ITERATIONS {
             return Err(OptionsError::MaxScramIterations(self.max_scram_iterations));
         }
+        self.tls_options.as_ref().map_or(Ok(()), TlsOptions::check)?;
         self.proxy.as_ref().map_or(Ok(()), ProxyOptions::check)?;
         self.tcp.check()?;
         self.pool.check()?;
@@ -115,6 +116,13 @@ const MIN_SCRAM_ITERATIONS: u32 = 4096;
         }
         if !is_service_name(&srv.service_name) {
             return Err(OptionsError::SrvServiceName);
+        }
+        if let Some(suffix) = &srv.allowed_hosts_suffix {
+            if srv.hosts_are_judged {
+                let (option, with) = ("srvAllowedHostsSuffix", "srv_host_validator");
+                return Err(OptionsError::Conflict { option, with });
+            }
+            suffix::check(suffix)?;
         }
         let conflict = |with| Err(OptionsError::Conflict { option: "srvMaxHosts", with });
         match srv.max_hosts {

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use super::settings::is_service_name;
 use super::value::{
-    Allowed, BOOLEAN, FROM_0, FROM_1, FROM_4096, FROM_500, Form, LONG, Meaning, PORT, TEXT, UriOption,
-    ZLIB_LEVEL, print, read, value,
+    Allowed, BOOLEAN, FROM_0, FROM_1, FROM_500, FROM_4096, Form, LONG, Meaning, PORT, TEXT,
+    UriOption, ZLIB_LEVEL, print, read, value,
 };
 use super::{
     MonitoringMode, OpeningHello, Options, OptionsBuilder, PoolOptions, ProxyOptions, ServerApi,
@@ -205,6 +205,7 @@ options! {
         "srvServiceName" => value!(TEXT, srv: service_name)
             .only("1 to 62 letters, digits and single hyphens between them", is_service_name),
         "srvMaxHosts" => value!(FROM_0, srv: max_hosts),
+        "srvAllowedHostsSuffix" => meaning::ALLOWED_HOSTS_SUFFIX,
     }
 
     /// how long it is from the creation of a client to the first time the hosts are looked up
@@ -361,16 +362,16 @@ options! {
     /// property `ENVIRONMENT` is neither needed nor allowed.
     oidc_callback: bool = false => get own, set copy {}
 
-    /// whether the mechanism PLAIN may be used without TLS.
     /// the most iterations of SCRAM that a server may ask for, by default 100,000, and never below
     /// 4,096: `maxScramIterations`.
     ///
-    /// Whoever pretends to be the server can keep the client busy for as long as those take, which
-    /// is some 50 ms by default. A server that is configured to ask for more needs more here.
+    /// A peer that only pretends to be the server can keep the client busy for as long as they
+    /// take, which is some 50 ms by default. A server that asks for more needs more here.
     max_scram_iterations: u32 = 100_000 => get copy, set copy {
         "maxScramIterations" => value!(FROM_4096, max_scram_iterations),
     }
 
+    /// whether the mechanism PLAIN may be used without TLS.
     plain_without_tls: bool = false => get copy, set own {}
 
     /// which servers reads may use, by default the primary: `readPreference`,

@@ -57,7 +57,9 @@ fn every_input_is_read_as_what_it_was() {
     }
     let records = |count: u16| {
         let ttl = Duration::from_secs(30);
-        let record = |port| SrvRecord { host: "a.example".into(), port, ttl };
+        let refused = |port| (port == 2).then(|| "not ours".into());
+        let record =
+            |port| SrvRecord { refused: refused(port), ..SrvRecord::new("a.example", port, ttl) };
         (0..count).map(record).collect::<Vec<_>>()
     };
     round_trip(&Input::Resolved { records: Ok(records(0)) });
@@ -186,7 +188,8 @@ fn options_are_read_as_far_as_a_topology_looks_at_them() {
     });
     let resolved = srv.resolved(seeds, "authSource=x&loadBalanced=false").unwrap();
     let resolved = resolved.with_rescan_interval(Duration::from_secs(99));
-    for options in built.into_iter().chain([resolved]) {
+    let judged = resolved.clone().with_judged_hosts().unwrap();
+    for options in built.into_iter().chain([resolved, judged]) {
         let header = Header::new(&options, u64::MAX);
         let (first, rest) = header.lines(false);
         let trace = Trace::parse(format!("{first}{rest}")).unwrap();

@@ -168,10 +168,9 @@ fn records(kind: u8) -> Result<Vec<SrvRecord>, DnsError> {
         let question = Question::srv("mongodb", "x.example.com");
         return Err(DnsError::new(question, DnsCause::NoNameServer));
     }
-    let record = |number| SrvRecord {
-        host: format!("h{number}.example.{}", if number == 9 { "org" } else { "com" }).into(),
-        port: 27017,
-        ttl: Duration::from_secs(1),
+    let record = |number| {
+        let host = format!("h{number}.example.{}", if number == 9 { "org" } else { "com" });
+        SrvRecord::new(host, 27017, Duration::from_secs(1))
     };
     Ok((kind % 7..kind % 11).map(record).collect())
 }

@@ -71,6 +71,7 @@ const ALL: &[&str] = &[
 const OTHERS: &[&str] = &[
     "directConnection",
     "loadBalanced",
+    "srvAllowedHostsSuffix",
     "srvMaxHosts",
     "srvServiceName",
     "ssl",

@@ -51,7 +51,7 @@ fn the_name_is_one_and_has_no_port() {
 /// "URI Validation"; URI Options, "directConnection URI option with multiple seeds or SRV URI".
 #[test]
 fn options_of_dns_go_with_it_alone_and_with_no_other_deployment() {
-    for option in ["srvMaxHosts", "srvServiceName"] {
+    for option in ["srvMaxHosts", "srvServiceName", "srvAllowedHostsSuffix"] {
         for value in ["2", "name", ""] {
             let refused = refusal(&format!("mongodb://a/?{option}={value}"));
             assert_eq!(refused, UriError::NeedsSrv { option });
@@ -69,6 +69,51 @@ fn options_of_dns_go_with_it_alone_and_with_no_other_deployment() {
         let srv = SrvOptions { service_name: name.into(), ..SrvOptions::new("a") };
         assert_eq!(Options::builder().srv(srv).build(), Err(OptionsError::SrvServiceName));
     }
+}
+
+/// "srvAllowedHostsSuffix", steps 1 to 6.
+#[cfg(feature = "public-suffixes")]
+#[test]
+fn a_suffix_is_normalised_and_is_a_domain_of_ones_own() {
+    let suffix = |text: &str| {
+        let options = parse(&format!("a.b.c/?srvAllowedHostsSuffix={text}"))?;
+        Ok::<_, OptionsError>(options.srv().unwrap().allowed_hosts_suffix.clone().unwrap())
+    };
+    for text in [".mydomain.net", "mydomain.net", "MyDomain.NET.", "..mydomain.net.."] {
+        assert_eq!(suffix(text).as_deref(), Ok("mydomain.net"), "{text}");
+    }
+    // Prose test 12: names of one part that are kept for private use.
+    for text in ["localhost", ".test", "internal", "corp", "local"] {
+        assert!(suffix(text).is_ok(), "{text}");
+    }
+    for text in ["", ".", "net", ".cc", "co.uk", "github.io", "nosuchtld", "a..b.net", "a%20b.net"]
+    {
+        let refused = suffix(text).unwrap_err();
+        assert!(matches!(refused, OptionsError::SrvAllowedHostsSuffix { .. }), "{text}: {refused}");
+    }
+    assert!(suffix("b%C3%BCcher.example.net").unwrap_err().to_string().contains("xn--"));
+    let options = parse("a.b.c/?srvAllowedHostsSuffix=.MyDomain.net").unwrap();
+    assert_eq!(options.to_uri(), "mongodb+srv://a.b.c/?srvAllowedHostsSuffix=mydomain.net");
+}
+
+#[cfg(not(feature = "public-suffixes"))]
+#[test]
+fn a_suffix_needs_the_list_of_those_that_are_public() {
+    let refused = parse("a.b.c/?srvAllowedHostsSuffix=mydomain.net");
+    assert_eq!(refused, Err(OptionsError::NoPublicSuffixes));
+}
+
+/// Prose tests 9 and 13 of Initial DNS Seedlist Discovery.
+#[test]
+fn a_function_that_judges_hosts_goes_without_a_suffix_and_with_dns_alone() {
+    let option = "srv_host_validator";
+    let plain = Options::parse("mongodb://a").unwrap().with_judged_hosts();
+    assert_eq!(plain, Err(UriError::NeedsSrv { option }.into()));
+    assert!(parse("a.b.c").unwrap().with_judged_hosts().unwrap().srv().unwrap().hosts_are_judged);
+    let mut srv = SrvOptions::new("a.b.c").with_allowed_hosts_suffix(Some("mydomain.net"));
+    srv.hosts_are_judged = true;
+    let conflict = OptionsError::Conflict { option: "srvAllowedHostsSuffix", with: option };
+    assert_eq!(Options::builder().srv(srv).build(), Err(conflict));
 }
 
 /// "Default Connection String Options".

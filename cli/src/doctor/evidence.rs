@@ -40,6 +40,8 @@ pub(super) struct OptionsSeen {
     pub(super) error: Option<String>,
     /// Parts of it that have no effect.
     pub(super) faults: Vec<String>,
+    /// The one of them that is about the mechanism of the login.
+    pub(super) mechanism_fault: Option<String>,
     /// Parts of it that are easily overlooked.
     pub(super) notes: Vec<String>,
     /// The replica set that is asked for.
@@ -167,6 +169,9 @@ pub(super) struct ServerSeen {
     pub(super) resolved: Option<Resolved>,
     /// The connections to each of its addresses, without a proxy.
     pub(super) routes: Vec<Route>,
+    /// The loopback address of the other family at the same port, if the one that is asked for
+    /// refuses connections and that one takes them.
+    pub(super) other_loopback: Option<SocketAddr>,
     /// The way that the options ask for, up to the reply to hello.
     pub(super) way: Way,
     /// The other way, with TLS instead of without or the reverse, if the first one failed so that
@@ -645,6 +650,7 @@ impl ServerSeen {
             named_by: Vec::new(),
             resolved: None,
             routes: Vec::new(),
+            other_loopback: None,
             way,
             other_way: None,
             protocol: None,
@@ -676,6 +682,15 @@ impl ServerSeen {
 }
 
 impl Way {
+    /// Notes that the peer, which was silent, answers in that protocol when it is asked in it.
+    pub(super) fn answer_in(&mut self, protocol: Option<&str>) {
+        if let (Some(protocol), Some(failure)) = (protocol, &mut self.failure) {
+            let detail = format!("it answers in {protocol}, and nothing else");
+            let cause = Cause::OtherProtocol { protocol: protocol.into() };
+            *failure = Failure::new(failure.stage, cause, detail);
+        }
+    }
+
     /// Describes a way that nothing has come of yet.
     pub(super) const fn new(tls: bool) -> Self {
         Self {

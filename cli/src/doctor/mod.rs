@@ -287,10 +287,12 @@ fn options_seen(parsed: &Result<Options, OptionsError>) -> OptionsSeen {
         mechanism: credential.mechanism.map(|it| it.name().to_owned()),
     });
     let pool = options.pool();
+    let mechanism_fault = faults.iter().find(|it| is_about_mechanism(it));
     OptionsSeen {
         uri: Some(options.to_uri()),
         error: None,
         faults: faults.iter().map(ToString::to_string).collect(),
+        mechanism_fault: mechanism_fault.map(ToString::to_string),
         notes: other
             .iter()
             .map(ToString::to_string)
@@ -309,6 +311,11 @@ fn options_seen(parsed: &Result<Options, OptionsError>) -> OptionsSeen {
         max_pool_size: pool.max_pool_size,
         max_connecting: pool.max_connecting,
     }
+}
+
+/// Returns whether the mechanism of the login is another one than its writer meant.
+fn is_about_mechanism(warning: &Warning) -> bool {
+    matches!(warning, Warning::InvalidValue { option, .. } if *option == "authMechanism")
 }
 
 /// Returns whether a part of the options does not do what its writer meant.

@@ -132,6 +132,55 @@ fn a_unix_domain_socket_is_named_as_one() {
 }
 
 #[test]
+fn a_server_on_the_loopback_address_of_the_other_family_is_named() {
+    for (asked, other) in [("[::1]:27017", "127.0.0.1:27017"), ("127.0.0.1:5", "[::1]:5")] {
+        let mut server = failing(asked, Stage::Connect, Cause::Refused);
+        server.other_loopback = Some(other.parse().expect("an address"));
+        let mut evidence = evidence(vec![server]);
+        evidence.client.is_writable = false;
+        assert_eq!(verdicts(&evidence), ["connectionRefused!"]);
+        let finding = judge(&evidence).remove(0);
+        assert!(finding.cause.starts_with(asked), "{}", finding.cause);
+        assert!(finding.cause.contains(&format!("and {other} takes them")), "{}", finding.cause);
+        assert_eq!(finding.lines, [format!("--map {asked}={other}")]);
+    }
+}
+
+#[test]
+fn a_mechanism_that_is_none_comes_before_the_login_that_is_refused_without_it() {
+    let mut set = set();
+    let fault = "ignored the value of authMechanism, which must be one of those";
+    set.options.faults = vec![fault.to_owned()];
+    set.options.mechanism_fault = Some(fault.to_owned());
+    assert_eq!(verdicts(&set), ["invalidOptions"], "nothing was refused");
+    let list = Refusal { command: "listDatabases".to_owned(), code: 13, ..Refusal::default() };
+    set.servers[0].login = Some(Login { refusals: vec![list], ..Login::default() });
+    assert_eq!(verdicts(&set), ["invalidOptions!", "loginRefused!"]);
+    assert!(judge(&set)[0].cause.contains("authMechanism"));
+}
+
+#[test]
+fn a_peer_that_answers_in_another_protocol_was_not_silent() {
+    let mut server = failing("a:27017", Stage::Hello, Cause::Timeout);
+    server.way.accepted = true;
+    server.protocol = Some("HTTP".to_owned());
+    server.way.answer_in(server.protocol.as_deref());
+    let mut evidence = evidence(vec![server]);
+    evidence.client.is_writable = false;
+    evidence.client.topology = "Unknown".to_owned();
+    let (stage, waited) = (Stage::Hello, Duration::from_millis(2666));
+    evidence.client.why_not = Some(Verdict::ServersSilent { stage, waited, atlas: false });
+    assert_eq!(verdicts(&evidence), ["notMongo!"]);
+    let (time, elapsed) = ("now".to_owned(), Duration::ZERO);
+    let report = Report { time, elapsed, findings: judge(&evidence), evidence };
+    let mut printed = Vec::new();
+    report.print(&mut printed, false).expect("memory takes everything");
+    let printed = String::from_utf8(printed).expect("text");
+    assert!(printed.contains("answers in HTTP"), "{printed}");
+    assert!(!printed.contains("within") && !printed.contains("2.6"), "{printed}");
+}
+
+#[test]
 fn one_member_of_many_that_others_do_not_reach_is_named_with_its_witness() {
     let mut set = set();
     let seen = MemberSeen {

@@ -1,6 +1,6 @@
 //! All steps towards one server.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use sdam_core::config::ServerAddress;
@@ -120,6 +120,23 @@ async fn look_at(
     };
     let (routes, ()) = tokio::join!(routes, rest);
     (server.resolved, server.routes) = routes;
+    let is_refused =
+        |failure: &Failure| failure.stage == Stage::Connect && failure.cause == Cause::Refused;
+    if !has_proxy && server.way.failure.as_ref().is_some_and(is_refused) {
+        server.other_loopback = other_loopback(means, &target).await;
+    }
+}
+
+/// Returns the loopback address of the other family at the same port, if `target` is one and that
+/// takes connections.
+async fn other_loopback(means: &Means, target: &ServerAddress) -> Option<SocketAddr> {
+    let other: IpAddr = match target.host().parse().ok()? {
+        IpAddr::V4(address) if address.is_loopback() => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        _ => return None,
+    };
+    let other = SocketAddr::new(other, target.port()?);
+    route(other, means.step()).await.failure.is_none().then_some(other)
 }
 
 /// Goes every way to a server, up to its reply to hello, and tells which members that names.
@@ -137,6 +154,7 @@ async fn examine(means: &Means, server: &mut ServerSeen, greeted: &mpsc::Unbound
     };
     if failure.as_ref().is_some_and(is_silent) {
         server.protocol = way::text_protocol(means, &server.address).await;
+        server.way.answer_in(server.protocol.as_deref());
     }
     if server.protocol.is_none() && failure.as_ref().is_some_and(may_be_the_wrong_way) {
         server.other_way = Some(way::go(means, &server.address, true).await.0);

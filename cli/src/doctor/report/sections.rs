@@ -1,5 +1,7 @@
 //! The evidence in words, a section for each part of the way.
 
+use sdam_core::diagnosis::Verdict;
+
 use crate::doctor::evidence::{Asked, Evidence, Login, Said, ServerSeen, Way};
 use crate::duration::precise;
 
@@ -177,11 +179,20 @@ fn client(evidence: &Evidence) -> Vec<String> {
         precise(client.watched),
         client.checks
     )];
+    // A peer that answers in another protocol is silent for a client only.
+    let is_alien = !evidence.servers.is_empty()
+        && evidence.servers.iter().all(|server| server.protocol.is_some());
+    let because = |verdict: &Verdict| match verdict {
+        Verdict::ServersSilent { .. } if is_alien => String::new(),
+        verdict => format!(": {verdict}"),
+    };
     lines.push(match &client.why_not {
         None => "writes find a server".to_owned(),
-        Some(verdict) => format!("writes find no server: {verdict}"),
+        Some(verdict) => format!("writes find no server{}", because(verdict)),
     });
-    lines.extend(client.why_not_read.as_ref().map(|it| format!("reads find no server: {it}")));
+    lines.extend(
+        client.why_not_read.as_ref().map(|it| format!("reads find no server{}", because(it))),
+    );
     lines.extend(client.diagnosed.iter().map(|it| {
         let over = if it.is_over { "; that is over" } else { "" };
         format!("{}{over}", it.verdict)

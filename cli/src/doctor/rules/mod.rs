@@ -30,7 +30,9 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Finding> {
     let explained = members::elsewhere(evidence, &mut findings);
     reach::judge(evidence, &explained, &mut findings);
     roles::judge(evidence, &explained, &mut findings);
+    let before = findings.len();
     login::judge(evidence, &mut findings);
+    options::mechanism(evidence, before, &mut findings);
     members::judge(evidence, &mut findings);
     time::judge(evidence, &mut findings);
     load::judge(evidence, &mut findings);

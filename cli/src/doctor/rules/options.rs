@@ -12,12 +12,30 @@ pub(super) fn refused(evidence: &Evidence) -> Option<Finding> {
     Some(Finding::error(Verdict::InvalidOptions { reason }))
 }
 
+/// Finds that another mechanism was meant, if a login is refused: that comes before the refusal,
+/// which is the finding `place` or a later one.
+pub(super) fn mechanism(evidence: &Evidence, place: usize, findings: &mut Vec<Finding>) {
+    let is_refused = |it: &Finding| matches!(it.verdict, Verdict::LoginRefused { .. });
+    if let Some(fault) = &evidence.options.mechanism_fault
+        && findings.iter().skip(place).any(is_refused)
+    {
+        findings.insert(place, Finding::error(not_followed(fault)));
+    }
+}
+
+fn not_followed(fault: &str) -> Verdict {
+    let reason = format!("the connection string is not followed to the letter: {fault}");
+    Verdict::InvalidOptions { reason }
+}
+
 /// Finds parts of the connection string that do not do what their writer meant.
 pub(super) fn faults(evidence: &Evidence, findings: &mut Vec<Finding>) {
-    findings.extend(evidence.options.faults.iter().map(|fault| {
-        let reason = format!("the connection string is not followed to the letter: {fault}");
-        Finding::warning(Verdict::InvalidOptions { reason })
-    }));
+    for fault in &evidence.options.faults {
+        let verdict = not_followed(fault);
+        if !findings.iter().any(|it| it.verdict == verdict) {
+            findings.push(Finding::warning(verdict));
+        }
+    }
     let error = evidence.client.error.clone();
     findings.extend(error.map(|reason| Finding::error(Verdict::InvalidOptions { reason })));
 }

@@ -1,6 +1,6 @@
 //! Routes, proxies, TLS, and whether what answers is a MongoDB server.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use sdam_core::config::ServerAddress;
@@ -165,6 +165,9 @@ fn describe(evidence: &Evidence, finding: Finding, servers: &[&ServerSeen]) -> F
             format!("no server listens on the Unix domain socket {all}: {detail}")
         }
         Verdict::ConnectionRefused => {
+            if let Some(other) = server.other_loopback {
+                return on_other_loopback(finding, &server.address, other);
+            }
             format!("{who} refuses connections{}", seen(evidence, servers))
         }
         Verdict::NoAnswer => format!(
@@ -208,6 +211,18 @@ fn describe(evidence: &Evidence, finding: Finding, servers: &[&ServerSeen]) -> F
         }
         _ => finding,
     }
+}
+
+/// Something listens on the loopback address of one family, and the other one is asked for.
+fn on_other_loopback(finding: Finding, asked: &ServerAddress, other: SocketAddr) -> Finding {
+    let cause = format!(
+        "{asked} refuses connections, and {other} takes them: a server listens there on that \
+         address only"
+    );
+    finding
+        .because(cause)
+        .advising("name that address, or have the server listen on both (net.bindIp, net.ipv6)")
+        .with_line(format!("--map {asked}={other}"))
 }
 
 fn of_refused_certificate(who: &str, server: &ServerSeen, finding: Finding) -> Finding {

@@ -197,6 +197,25 @@ async fn a_callback_besides_an_environment_is_refused() {
 }
 
 #[tokio::test]
+async fn hosts_that_are_allowed_go_with_no_environment() {
+    // OIDC-M2.5: "Assert it returns a client configuration error upon client creation".
+    let server = Arc::<Gate>::default().serve().await;
+    for (name, resource) in [("azure", Some("api")), ("gcp", Some("api")), ("k8s", None)] {
+        let environment = || {
+            let options = options(&server).auth_mechanism_property("ENVIRONMENT", name);
+            match resource {
+                Some(resource) => options.auth_mechanism_property("TOKEN_RESOURCE", resource),
+                None => options,
+            }
+        };
+        assert!(environment().build().is_ok(), "{name}");
+        let allowed = environment().auth_mechanism_property("ALLOWED_HOSTS", "");
+        let error = allowed.build().unwrap_err().to_string();
+        assert!(error.contains("does not allow other properties"), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn without_a_callback_the_error_says_what_is_missing() {
     let server = Arc::<Gate>::default().serve().await;
     let azure = options(&server)

@@ -12,6 +12,7 @@ use sdam_core::description::ServerType;
 use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, ProxyRefusal, Stage};
 use sdam_core::selection::Criteria;
+use sdam_core::topology::{EventKind, Topics};
 use sdam_tokio::Client;
 
 use super::Scenario;
@@ -331,6 +332,17 @@ fn by_options(uri: &str, proxy: &Proxy, login: Login) -> Outcome<Options> {
     Ok(Options::builder().uri(uri)?.proxy(options).build()?)
 }
 
+/// SOCKS-P2: "command events name the MongoDB host, not the proxy".
+fn names_the_server(event: &EventKind, client: &Client) -> Outcome {
+    let EventKind::Command { address, .. } = event else {
+        return Err(format!("{event:?} is no event of a command").into());
+    };
+    let proxy = client.host().options().proxy().ok_or("there is a proxy")?.address();
+    assert!(client.view().server(address).is_some(), "{address} is none of the servers");
+    assert_ne!(*address, proxy, "the proxy is no server");
+    Ok(())
+}
+
 /// Returns whether a hello is answered; it is not once every server is known to be out of reach.
 fn greets(options: Options) -> Outcome<bool> {
     runtime()?.block_on(async {
@@ -350,9 +362,12 @@ fn greets(options: Options) -> Outcome<bool> {
         });
         let reached = reached.await?;
         if reached {
+            let mut events = client.subscribe_to(Topics::COMMANDS);
             let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
             let hello = rawdoc! { "hello": 1 };
             client.within(GENEROUS).run_command_on(nearest, "admin", &hello).await?;
+            let event = tokio::time::timeout(GENEROUS, events.next()).await?;
+            names_the_server(&event.ok_or("a command has begun")?.kind, &client)?;
         }
         Ok(reached)
     })

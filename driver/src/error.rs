@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
+use sdam_core::config::OptionsError;
 use sdam_core::metrics::{ErrorType, OTHER};
 use sdam_core::operation::{CommandError, MAX_TIME_EXPIRED};
 use sdam_core::session::SessionError;
@@ -324,6 +325,22 @@ impl Error {
             Self::ClientBulkWrite(error) => error.cause.as_deref()?.as_client(),
             _ => None,
         }
+    }
+}
+
+/// Options that are refused: the function that makes them may return this error, too.
+///
+/// ```
+/// use sdam_core::config::Options;
+///
+/// fn options(uri: &str) -> Result<Options, sdam_driver::Error> {
+///     Ok(Options::builder().uri(uri)?.build()?)
+/// }
+/// assert!(matches!(options("localhost"), Err(sdam_driver::Error::Client(_))));
+/// ```
+impl From<OptionsError> for Error {
+    fn from(error: OptionsError) -> Self {
+        sdam_host::Error::from(error).into()
     }
 }
 

@@ -150,6 +150,11 @@ pub enum Cause {
     UnknownIssuer,
     /// The server's certificate is for other names; the detail lists them.
     CertificateName,
+    /// The server's certificate, or that of an issuer, is of a kind that is not supported.
+    CertificateUnsupported {
+        /// The kind.
+        unsupported: UnsupportedCertificate,
+    },
     /// The server's certificate is refused for another reason.
     CertificateInvalid,
 }
@@ -181,7 +186,97 @@ impl Cause {
             Self::CertificateExpired => "certificateExpired",
             Self::UnknownIssuer => "unknownIssuer",
             Self::CertificateName => "certificateName",
+            Self::CertificateUnsupported { .. } => "certificateUnsupported",
             Self::CertificateInvalid => "certificateInvalid",
+        }
+    }
+}
+
+/// The reason why a certificate cannot be used, whatever it proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum UnsupportedCertificate {
+    /// It is not of version 3.
+    Version,
+    /// It has a critical extension that is unknown here.
+    CriticalExtension,
+    /// Its key is one of RSA that is too short or too long.
+    RsaLength,
+    /// Its key is of a kind that is unknown here.
+    PublicKey,
+    /// It is signed with an algorithm that is unknown here, or that is too weak.
+    Signature,
+    /// It is that of an authority.
+    Authority,
+    /// It is not for servers.
+    Purpose,
+    /// An issuer was not allowed to issue it.
+    Issuer,
+    /// It is not encoded as it must be.
+    Encoding,
+}
+
+impl UnsupportedCertificate {
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Version => "version",
+            Self::CriticalExtension => "criticalExtension",
+            Self::RsaLength => "rsaLength",
+            Self::PublicKey => "publicKey",
+            Self::Signature => "signature",
+            Self::Authority => "authority",
+            Self::Purpose => "purpose",
+            Self::Issuer => "issuer",
+            Self::Encoding => "encoding",
+        }
+    }
+
+    /// Returns what is wrong, as a clause.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Version => "it is of an older version of X.509 than version 3",
+            Self::CriticalExtension => "it has a critical extension that is unknown here",
+            Self::RsaLength => "keys of RSA must have from 2048 to 8192 bits",
+            Self::PublicKey => {
+                "its key is of a kind that is unknown here; known are RSA, ECDSA over P-256 and \
+                 P-384, and Ed25519"
+            }
+            Self::Signature => {
+                "it is signed with an algorithm that is not supported, as SHA-1 is not"
+            }
+            Self::Authority => {
+                "it is that of an authority (CA:TRUE), which is not taken for that of a server"
+            }
+            Self::Purpose => "it is not for servers: its extended key usage lacks serverAuth",
+            Self::Issuer => "an authority on the way to it was not allowed to issue it",
+            Self::Encoding => "it is not encoded as X.509 demands",
+        }
+    }
+
+    /// Returns what to do, as the part of a sentence that begins with a verb.
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::Version => {
+                "issue it as version 3, with its names as subjectAltName (openssl x509 -req \
+                 -extfile)"
+            }
+            Self::CriticalExtension => {
+                "issue it without that extension, or without marking that critical"
+            }
+            Self::RsaLength => "issue it for a key of 2048 bits or more, or for one of ECDSA",
+            Self::PublicKey => "issue it for a key of one of those kinds",
+            Self::Signature => "have it signed with SHA-256, SHA-384 or SHA-512",
+            Self::Authority => {
+                "issue a certificate for the server (CA:FALSE), and leave that of the authority in \
+                 tlsCAFile"
+            }
+            Self::Purpose => "issue it with the extended key usage serverAuth",
+            Self::Issuer => {
+                "check the basic and name constraints of the authorities between it and tlsCAFile"
+            }
+            Self::Encoding => "issue it by other means",
         }
     }
 }
@@ -326,6 +421,7 @@ impl Failure {
             | Cause::CertificateExpired
             | Cause::UnknownIssuer
             | Cause::CertificateName
+            | Cause::CertificateUnsupported { .. }
             | Cause::CertificateInvalid
             | Cause::Command { .. }
             | Cause::Authentication
@@ -354,7 +450,7 @@ impl std::error::Error for Failure {}
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, Failure, ProxyRefusal, Stage};
+    use super::{Cause, Failure, ProxyRefusal, Stage, UnsupportedCertificate};
 
     /// All the others follow, as the tidy test sees to it.
     #[test]
@@ -365,5 +461,10 @@ mod tests {
         assert_eq!(json["stage"], failure.stage.name());
         assert_eq!(json["cause"], failure.cause.name());
         assert_eq!(json["refusal"], refusal.name());
+        let unsupported = UnsupportedCertificate::CriticalExtension;
+        let cause = Cause::CertificateUnsupported { unsupported };
+        let json = serde_json::to_value(&cause).unwrap();
+        assert_eq!(json["cause"], cause.name());
+        assert_eq!(json["unsupported"], unsupported.name());
     }
 }

@@ -249,6 +249,7 @@ impl ErrorKind {
                 | Cause::CertificateExpired
                 | Cause::UnknownIssuer
                 | Cause::CertificateName
+                | Cause::CertificateUnsupported { .. }
                 | Cause::CertificateInvalid,
                 _,
             ) => Self::Tls,

@@ -95,6 +95,7 @@ impl Verdict {
             Self::TlsExpected { .. } => ASK_FOR_TLS.to_advice(),
             Self::TlsNotExpected { .. } => ASK_FOR_NO_TLS.to_advice(),
             Self::CertificatesRefused => CHECK_CERTIFICATES.into(),
+            Self::CertificateUnsupported { unsupported, .. } => unsupported.remedy().into(),
             Self::CertificateExpiresSoon { .. } => RENEW.into(),
             Self::RevocationSlow { .. } => OPEN_RESPONDER.into(),
             Self::LoginRefused { .. } => CHECK_LOGIN.into(),

@@ -17,6 +17,10 @@ pub(super) const TLS: &str = "TLS";
 pub(super) fn of_connecting(server: &ServerAddress, failure: &Failure) -> Option<Verdict> {
     let atlas = is_of_atlas(server);
     match &failure.cause {
+        Cause::CertificateUnsupported { unsupported } => {
+            let (server, unsupported) = (server.clone(), *unsupported);
+            Some(Verdict::CertificateUnsupported { server, unsupported })
+        }
         _ if is_about_certificate(&failure.cause) => Some(Verdict::CertificatesRefused),
         _ if is_without_access(&failure.cause) => Some(Verdict::AccessRefused { atlas }),
         Cause::OtherProtocol { protocol } if &**protocol == TLS => {
@@ -79,6 +83,7 @@ pub(super) const fn is_about_certificate(cause: &Cause) -> bool {
         Cause::CertificateExpired
             | Cause::UnknownIssuer
             | Cause::CertificateName
+            | Cause::CertificateUnsupported { .. }
             | Cause::CertificateInvalid
     )
 }

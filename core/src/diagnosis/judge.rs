@@ -161,7 +161,7 @@ impl Circumstances<'_> {
         } else if any_open {
             Verdict::NoServerAvailable
         } else if all(|trouble| is_about_certificate(&trouble.failure.cause)) {
-            Verdict::CertificatesRefused
+            self.of_certificates()
         } else if all(|trouble| is_without_access(&trouble.failure.cause)) {
             let atlas = self.troubles.iter().all(|trouble| is_of_atlas(&trouble.address));
             Verdict::AccessRefused { atlas }
@@ -187,6 +187,21 @@ impl Circumstances<'_> {
             }
         } else {
             Verdict::NoServerAvailable
+        }
+    }
+
+    /// No certificate is acceptable; one that no client here could use is named first.
+    fn of_certificates(self) -> Verdict {
+        let unsupported = self.troubles.iter().find_map(|trouble| match trouble.failure.cause {
+            Cause::CertificateUnsupported { unsupported } => Some((trouble, unsupported)),
+            _ => None,
+        });
+        match unsupported {
+            Some((trouble, unsupported)) => {
+                let server = trouble.address.clone();
+                Verdict::CertificateUnsupported { server, unsupported }
+            }
+            None => Verdict::CertificatesRefused,
         }
     }
 

@@ -7,7 +7,7 @@ use bson::rawdoc;
 use super::{Disagreement, Pause, SelectionError, ServerEvidence, Verdict};
 use crate::config::{Options, ServerAddress};
 use crate::description::{Incompatibility, Removal, RemovalReason, ServerType, TopologyType};
-use crate::failure::{Cause, Failure, Stage};
+use crate::failure::{Cause, Failure, Stage, UnsupportedCertificate};
 use crate::operation::{CommandError, OperationError};
 use crate::process::Forked;
 use crate::selection::Criteria;
@@ -81,6 +81,10 @@ fn of_connections() -> Vec<Verdict> {
         Verdict::TlsNotExpected { certain: true },
         Verdict::AccessRefused { atlas: false },
         Verdict::CertificatesRefused,
+        Verdict::CertificateUnsupported {
+            server: a(),
+            unsupported: UnsupportedCertificate::Version,
+        },
         Verdict::CertificateExpiresSoon { server: a(), left: SOME * 100_000 },
         Verdict::RevocationSlow {
             server: a(),
@@ -268,6 +272,10 @@ fn an_operation_that_fails_is_told_what_the_server_is_known_for() {
     assert_eq!(name(&paused(0), &reply(Stage::Operate, 11000, &[])), None);
     for (cause, verdict) in [
         (Cause::CertificateExpired, "certificatesRefused"),
+        (
+            Cause::CertificateUnsupported { unsupported: UnsupportedCertificate::Version },
+            "certificateUnsupported",
+        ),
         (Cause::TlsRefused { alert: Some(80) }, "accessRefused"),
         (Cause::OtherProtocol { protocol: "HTTP".into() }, "notMongo"),
         (Cause::OtherProtocol { protocol: "TLS".into() }, "tlsExpected"),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::failure::of_reaching;
 use crate::config::ServerAddress;
 use crate::description::{Incompatibility, Removal, ServerType, millis};
-use crate::failure::{Failure, Stage};
+use crate::failure::{Failure, Stage, UnsupportedCertificate};
 use crate::process::Forked;
 use crate::selection::Refusal;
 use crate::text::seconds;
@@ -289,6 +289,17 @@ pub enum Verdict {
     /// No server has a certificate that is acceptable.
     #[error("no server has a certificate that is trusted")]
     CertificatesRefused,
+    /// The certificate of a server, or that of an issuer, is of a kind that is not supported.
+    #[error(
+        "the certificate of {server}, or that of an issuer, cannot be used: {}",
+        unsupported.words()
+    )]
+    CertificateUnsupported {
+        /// The server.
+        server: ServerAddress,
+        /// The kind.
+        unsupported: UnsupportedCertificate,
+    },
     /// The certificate of a server is about to expire.
     #[error("the certificate of {server} expires in {} days", left.as_secs() / 86_400)]
     CertificateExpiresSoon {
@@ -587,6 +598,7 @@ impl Verdict {
             Self::TlsNotExpected { .. } => "tlsNotExpected",
             Self::AccessRefused { .. } => "accessRefused",
             Self::CertificatesRefused => "certificatesRefused",
+            Self::CertificateUnsupported { .. } => "certificateUnsupported",
             Self::CertificateExpiresSoon { .. } => "certificateExpiresSoon",
             Self::RevocationSlow { .. } => "revocationSlow",
             Self::LoginRefused { .. } => "loginRefused",

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, Error, RootCertStore};
 
-use super::verifier::{LaxVerifier, Trust};
+use super::verifier::{Trust, Verifier, odd_anchors};
 
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
 
@@ -158,23 +158,24 @@ impl TlsConfig {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsConfigError::Unusable(error.to_string()))?;
-        let strict = || {
-            let anchors = Arc::new(anchors(material.anchors)?);
-            WebPkiServerVerifier::builder_with_provider(anchors, provider).build().map_err(
-                |error| match error {
+        let (trust, odd_anchors) = match material.allow_invalid_certificates {
+            true => (Trust::Anything, Vec::new()),
+            false => {
+                let anchors = Arc::new(anchors(material.anchors)?);
+                let odd_anchors = odd_anchors(&anchors);
+                let strict = WebPkiServerVerifier::builder_with_provider(anchors, provider);
+                let strict = strict.build().map_err(|error| match error {
                     VerifierBuilderError::NoRootAnchors => TlsConfigError::NoAnchors,
                     error => TlsConfigError::AnchorsPem(error.to_string()),
-                },
-            )
+                })?;
+                match material.allow_invalid_hostnames {
+                    true => (Trust::AnyName(strict), odd_anchors),
+                    false => (Trust::Strict(strict), odd_anchors),
+                }
+            }
         };
-        let lax = |trust| Arc::new(LaxVerifier { trust, algorithms });
-        let builder = if material.allow_invalid_certificates {
-            builder.dangerous().with_custom_certificate_verifier(lax(Trust::Anything))
-        } else if material.allow_invalid_hostnames {
-            builder.dangerous().with_custom_certificate_verifier(lax(Trust::AnyName(strict()?)))
-        } else {
-            builder.with_webpki_verifier(strict()?)
-        };
+        let verifier = Verifier { trust, algorithms, odd_anchors };
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
         let client = match material.certificate_key {
             None => builder.with_no_client_auth(),
             Some(pem) => {

@@ -17,6 +17,8 @@ pub(crate) mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "tls")]
+mod unsupported;
+#[cfg(feature = "tls")]
 mod verifier;
 
 use std::io;

@@ -8,7 +8,7 @@ use std::io;
 
 use super::{Login, ProxyConfig, Transport, TransportConfig};
 use crate::config::ServerAddress;
-use crate::failure::{Cause, Failure, Stage};
+use crate::failure::{Cause, Failure, Stage, UnsupportedCertificate};
 
 fn address(text: &str) -> ServerAddress {
     text.parse().unwrap()
@@ -64,6 +64,7 @@ fn only_network_errors_of_the_server_may_be_overload() {
         Cause::CertificateExpired,
         Cause::UnknownIssuer,
         Cause::CertificateName,
+        Cause::CertificateUnsupported { unsupported: UnsupportedCertificate::Version },
         Cause::CertificateInvalid,
         Cause::Configuration,
     ] {

@@ -1,14 +1,15 @@
 //! TLS as a byte filter: the only place that names rustls's connection.
 
+use std::borrow::Cow;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
 use rustls::pki_types::{ServerName, UnixTime};
-use rustls::{CertificateError, ClientConnection, Error};
+use rustls::{CertificateError, ClientConnection, Error, PeerIncompatible};
 
-use super::{TAKES_ALL, TlsConfig};
+use super::{TAKES_ALL, TlsConfig, unsupported};
 use crate::config::ServerAddress;
-use crate::failure::{Cause, Failure, Stage};
+use crate::failure::{Cause, Failure, Stage, UnsupportedCertificate};
 use crate::text::beginning;
 
 /// The number of names of a wrong certificate that are listed.
@@ -119,7 +120,7 @@ impl Tls {
                 (Cause::TlsRefused { alert: Some(alert.into()) }, detail)
             }
             Error::PeerIncompatible(reason) => {
-                let detail = format!("the server's TLS is too different: {reason:?}");
+                let detail = format!("the server's TLS is too different: {}", difference(&reason));
                 (Cause::TlsRefused { alert: None }, detail)
             }
             error => {
@@ -161,12 +162,19 @@ impl Tls {
             CertificateError::NotValidForNameContext { presented, .. } => {
                 self.wrong_name(presented)
             }
-            other => {
-                let other = other.to_string();
-                let other = beginning(&other, MAX_ERROR_LEN);
-                let detail = format!("the server's certificate is not acceptable: {other}");
-                (Cause::CertificateInvalid, detail)
-            }
+            other => match unsupported::of(other) {
+                Some(unsupported) => unsupported_certificate(unsupported, other),
+                None => {
+                    let other = match other {
+                        // Its own words, not those of the library around them.
+                        CertificateError::Other(other) => other.to_string(),
+                        other => other.to_string(),
+                    };
+                    let other = beginning(&other, MAX_ERROR_LEN);
+                    let detail = format!("the server's certificate is not acceptable: {other}");
+                    (Cause::CertificateInvalid, detail)
+                }
+            },
         }
     }
 
@@ -187,8 +195,43 @@ impl Tls {
     }
 }
 
+/// Says in words which kind of certificate is not supported.
+fn unsupported_certificate(
+    unsupported: UnsupportedCertificate,
+    error: &CertificateError,
+) -> (Cause, String) {
+    let words = match error {
+        CertificateError::Other(other) if unsupported == UnsupportedCertificate::RsaLength => {
+            format!("{other}, and {}", unsupported.words())
+        }
+        _ => unsupported.words().to_owned(),
+    };
+    let detail = format!("the server's certificate, or that of an issuer, cannot be used: {words}");
+    (Cause::CertificateUnsupported { unsupported }, detail)
+}
+
 fn ended() -> Failure {
     Failure::new(Stage::Hello, Cause::Closed, "the server closed the connection")
+}
+
+/// Says in words what a server has not in common with the client; what is rare, as the library
+/// calls it.
+fn difference(reason: &PeerIncompatible) -> Cow<'static, str> {
+    match reason {
+        PeerIncompatible::ServerDoesNotSupportTls12Or13
+        | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+        | PeerIncompatible::Tls12NotOffered
+        | PeerIncompatible::Tls12NotOfferedOrEnabled => {
+            "it takes neither TLS 1.2 nor TLS 1.3".into()
+        }
+        PeerIncompatible::NoCipherSuitesInCommon => "no cipher suite is in common".into(),
+        PeerIncompatible::NoKxGroupsInCommon => "no group of key exchange is in common".into(),
+        PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon
+        | PeerIncompatible::NoSignatureSchemesInCommon => {
+            "no algorithm of signatures is in common".into()
+        }
+        other => format!("{other:?}").into(),
+    }
 }
 
 /// Takes a name out of what rustls writes around it: `DnsName("a.example")`,

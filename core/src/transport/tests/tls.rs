@@ -1,6 +1,7 @@
 //! A TLS server in memory, with certificates made for each test.
 
 pub(crate) mod fixture;
+mod unsupported;
 
 use std::io::Write;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The end of a client whose last handle was dropped: a task that nobody waits for has servers close
-//! its cursors and forget its sessions, and closes it then.
+//! The end of a client whose last handle was dropped: a task has servers close its cursors and
+//! forget its sessions, and closes it then.
 //!
-//! Implements of Driver Sessions: "endSessions ... MUST be run once when the MongoClient instance is
-//! shut down".
+//! Implements of Driver Sessions: "endSessions ... MUST be run once when the MongoClient instance
+//! is shut down".
 
 use std::sync::Arc;
 

@@ -31,7 +31,7 @@ use crate::sync::{Mutex, lock};
 /// monitors run where the first client was made. If that runtime ends, its clients are closed, and
 /// the monitors go on in that of another client: their connections are made there again, within
 /// 500 ms, and servers are Unknown until then, so that operations wait. The monitors end when the
-/// last client is closed or dropped; whoever comes later has new ones.
+/// last client is closed or dropped; one that is made later has new ones.
 ///
 /// Clones are the same registry.
 ///

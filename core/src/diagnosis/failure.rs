@@ -60,8 +60,8 @@ pub(super) fn of_reaching(
     })
 }
 
-/// Returns whether the system has opened no Unix domain socket: there is none at that path, nobody
-/// listens there any more, or this user may not use it.
+/// Returns whether the system has opened no Unix domain socket: there is none at that path, no
+/// server listens there any more, or this user may not use it.
 pub(super) fn is_without_socket(server: &ServerAddress, failure: &Failure) -> bool {
     let is_refused = matches!(failure.cause, Cause::Refused | Cause::Io);
     server.port().is_none() && failure.stage == Stage::Connect && is_refused

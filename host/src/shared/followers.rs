@@ -61,7 +61,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Takes note that the runtime of the monitors has ended; returns whether the caller is to
-    /// [search](Self::next_heir) another one. It is not, if it is called by whoever does so.
+    /// [search](Self::next_heir) another one, as no other caller does so yet.
     pub(crate) fn begin_succession(&mut self) -> bool {
         let Some(followers) = self.followers.as_mut().filter(|_| !self.closed) else {
             return false;

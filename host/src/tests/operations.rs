@@ -388,7 +388,7 @@ fn take_tasks(fixture: &Fixture) -> Vec<crate::runtime::Task> {
     std::mem::take(&mut *lock(&fixture.host.runtime().tasks))
 }
 
-/// Driver Sessions, "endSessions": as above, where nobody calls `close`.
+/// Driver Sessions, "endSessions": as above, without a call of `close`.
 #[test]
 fn sessions_are_ended_in_the_background_when_the_last_handle_is_dropped() {
     let fixture = Fixture::with_sessions("");
@@ -410,7 +410,7 @@ fn sessions_are_ended_in_the_background_when_the_last_handle_is_dropped() {
     assert!(take_tasks(&fixture).is_empty(), "it is closed already");
 }
 
-/// Nobody waits for that, so that it has to end by itself: a server that is silent is given up
+/// No caller waits for that, so that it has to end by itself: a server that is silent is given up
 /// after a second.
 #[test]
 fn a_silent_server_holds_the_end_of_a_client_up_for_a_second() {

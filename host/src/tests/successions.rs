@@ -25,7 +25,7 @@ use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
 
-/// A runtime that ends when a test says so, and that counts the streams which are opened; nobody
+/// A runtime that ends when a test says so, and that counts the streams which are opened; no server
 /// answers there.
 #[derive(Clone, Debug)]
 struct Room(Arc<Inner>, Arc<Mutex<Instant>>);

@@ -137,7 +137,7 @@ fn idle<A: Adapter>(fixture: &Fixture<A>, how: End) -> Outcome {
 }
 
 /// Driver Sessions, "endSessions": "MUST be run once when the MongoClient instance is shut down",
-/// by a task of the runtime's if nobody waits for it.
+/// by a task of the runtime's if the client is dropped.
 fn sessions<A: Adapter>(fixture: &Fixture<A>, how: End) -> Outcome {
     let deployment = Deployment::start(1)?;
     let (client, events) = fixture.subject(&deployment.0.uri())?;

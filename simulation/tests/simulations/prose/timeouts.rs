@@ -68,7 +68,7 @@ fn batches_have_one_limit() {
 }
 
 /// "the `find` and all `getMore`'s on the cursor must finish by time `T + timeoutMS`" ("Cursors"),
-/// of which the first command alone is told.
+/// and the first command alone carries it.
 #[test]
 fn a_cursor_has_one_limit_for_its_life() {
     let mut fixture = Fixture::new("");

@@ -33,6 +33,7 @@ use crate::runtime::Runtime;
 use crate::selected_server::SelectedServer;
 use crate::session::{self, ClientSession};
 use crate::shared::Host;
+use crate::shared::sleep::sleep_until;
 use crate::shared::subscription::{Events, Views};
 use crate::socket_runtime::SocketRuntime;
 use crate::spans::OperationSpan;
@@ -177,6 +178,15 @@ impl<R: Runtime> Client<R> {
     /// Returns how far the client's clock, which events are stamped with, has come.
     pub fn now(&self) -> Instant {
         self.host.runtime().now()
+    }
+
+    /// Waits until a time of [`now`](Self::now), or until the client is closed; in a process that
+    /// was forked off, not at all.
+    pub async fn sleep_until(&self, until: Instant) {
+        let shared = &self.host.shared;
+        if shared.process.is_current() {
+            sleep_until(shared, until).await;
+        }
     }
 
     /// Subscribes to the events from now on, but for those of commands; `with_events` of the
@@ -571,7 +581,7 @@ impl<R: Runtime> Client<R> {
     /// # }
     /// ```
     pub fn member(&self, address: &ServerAddress) -> Option<SelectedServer<R>> {
-        self.members().into_iter().find(|member| member.address() == address)
+        Some(self.host.member(address)?.by(self.operation_deadline()))
     }
 
     /// Has commands carry this cluster time if it is greater than all that replies brought: so that

@@ -399,10 +399,11 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         if let Some(session) = session.as_deref_mut().filter(|_| sending.session) {
             self.host.begin_with(session, sending, &mut self.transaction_number)?;
         }
+        let has_cluster_times = checked_out.has_cluster_times();
         let read_concern = match session.as_deref() {
             // What goes on with a cursor takes none, not even that of a snapshot.
             _ if matches!(message.name(), "getMore" | "killCursors") => None,
-            Some(session) => session.read_concern(options.read_concern.as_ref()),
+            Some(session) => session.read_concern(options.read_concern.as_ref(), has_cluster_times),
             None => {
                 let concern = options.read_concern.as_ref();
                 concern.filter(|concern| !concern.is_server_default()).map(ReadConcern::document)
@@ -465,9 +466,16 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         });
         // A reply may have opened a cursor, whatever became of its write concern.
         let is_reply = outcome.result.is_ok();
+        let reply = match self.request.superseded {
+            Some(_) if outcome.fault().is_some() => outcome.result.as_ref().ok().cloned(),
+            _ => None,
+        };
         let next = operation.step(now, self.ended(outcome));
         if is_reply && !matches!(next, Some(Action::Done { .. })) {
             self.checked_out = None;
+            if let Some(superseded) = &mut self.request.superseded {
+                superseded.extend(reply);
+            }
         }
         if let Some((recording, comment)) = told {
             recording.put_attempt(now, &comment.followed_by(next.as_ref(), operation.deadline()));
@@ -541,8 +549,7 @@ impl<R: Runtime> Host<R> {
     ) -> Result<SelectedServer<R>, Error> {
         let (begun, mut at) = (self.runtime().now(), None);
         loop {
-            let members = self.members();
-            let member = members.into_iter().find(|member| member.address() == address);
+            let member = self.member(address);
             let mut member = member.ok_or_else(|| InvalidCommand::NotAMember(address.clone()))?;
             if member.description().server_type != ServerType::Unknown {
                 member.criteria = Some(Arc::clone(criteria));
@@ -557,8 +564,7 @@ impl<R: Runtime> Host<R> {
 
     /// Returns what is known of the server of a connection in use.
     fn facts_of(&self, checked_out: &CheckedOut<R>) -> SelectedFacts {
-        let members = self.members();
-        let member = members.iter().find(|member| member.address() == checked_out.server());
+        let member = self.member(checked_out.server());
         let ConnectionFacts { retryable_writes, max_wire_version, .. } =
             connection_facts(checked_out);
         let none = SelectedFacts {
@@ -567,7 +573,7 @@ impl<R: Runtime> Host<R> {
             retryable_writes,
             max_wire_version,
         };
-        member.map_or(none, selected_facts)
+        member.as_ref().map_or(none, selected_facts)
     }
 }
 
@@ -860,6 +866,14 @@ impl<R: Runtime> Host<R> {
         let view = self.view.load_full();
         let count = view.snapshot.description().servers().len().min(view.servers.len());
         (0..count).map(|index| SelectedServer::new(Arc::clone(&view), index, None)).collect()
+    }
+
+    /// Returns the one of [`members`](Self::members) that has this address, without a look at the
+    /// others.
+    pub fn member(&self, address: &ServerAddress) -> Option<SelectedServer<R>> {
+        let view = self.view.load_full();
+        let index = view.snapshot.description().servers().position(address).ok()?;
+        (index < view.servers.len()).then(|| SelectedServer::new(view, index, None))
     }
 }
 

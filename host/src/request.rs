@@ -10,6 +10,7 @@ use sdam_core::operation::{CommandMessage, OperationOptions, Timeout};
 use sdam_core::selection::Criteria;
 
 use crate::connection::checked_out::CheckedOut;
+use crate::connection::exchange::Reply;
 use crate::runtime::Runtime;
 use crate::session::ClientSession;
 use crate::spans::OperationSpan;
@@ -43,6 +44,9 @@ pub struct Request<'a, R: Runtime> {
     /// (OP_MSG, "exhaustAllowed"). Servers do so for `getMore` alone, and the connection has to be
     /// one [in use](Target::Connection).
     pub exhaust: bool,
+    /// The place for replies that another attempt is made after, as after one whose write concern
+    /// was not met; `None` to forget them. A cursor that such a reply has opened is to be closed.
+    pub superseded: Option<&'a mut Vec<Reply>>,
 }
 
 /// The command of an operation: one that is known, or one that depends on the server.
@@ -162,6 +166,7 @@ impl<'a, R: Runtime> Request<'a, R> {
             span: None,
             counted: true,
             exhaust: false,
+            superseded: None,
         }
     }
 
@@ -190,6 +195,13 @@ impl<'a, R: Runtime> Request<'a, R> {
     #[must_use]
     pub const fn with_counted(mut self, counted: bool) -> Self {
         self.counted = counted;
+        self
+    }
+
+    /// Replaces [`superseded`](Self::superseded).
+    #[must_use]
+    pub fn with_superseded(mut self, superseded: Option<&'a mut Vec<Reply>>) -> Self {
+        self.superseded = superseded;
         self
     }
 

@@ -22,7 +22,7 @@ pub use machine::{
     Sending, SessionUse,
 };
 pub use options::{MaxTime, OperationKind, OperationOptions, RetryPolicy};
-pub use overlay::{CommandMessage, Overlay};
+pub use overlay::{CommandMessage, MAX_MILLIS, Overlay};
 pub use retry::{
     Fault, Judgement, NO_WRITES_PERFORMED, RETRYABLE_WRITE, Retry, Situation, base_backoff, judge,
 };

@@ -98,6 +98,15 @@ pub struct Overlay<'a> {
 /// the section.
 const PREFIX_LEN: usize = HEADER_LEN + 4 + 1;
 
+/// Returns a duration as servers take it: in whole milliseconds, and [`MAX_MILLIS`] if it is longer.
+fn whole_millis(time: Duration) -> i32 {
+    i32::try_from(time.as_millis()).unwrap_or(MAX_MILLIS)
+}
+
+/// The longest time that servers take in milliseconds, 24.8 days: they refuse a command that says
+/// more as `maxTimeMS`, and who allows more means no limit.
+pub const MAX_MILLIS: i32 = i32::MAX;
+
 /// The length of a sequence besides its name and its documents: its kind, its length and a NUL.
 const SEQUENCE_LEN: usize = 6;
 
@@ -168,7 +177,7 @@ impl<'a> Added<'a> {
         let document = |name, document: Option<&'a RawDocument>| {
             document.map(|document| (name, Value::Document(document)))
         };
-        let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let millis = |time: Duration| i64::from(whole_millis(time));
         Self([
             Some(("$db", Value::Text(database))),
             document("$readPreference", overlay.read_preference),
@@ -299,6 +308,15 @@ mod tests {
         assert_eq!(sent(&overlay, &rawdoc! { "find": "things" }), expected);
         let own = rawdoc! { "find": "things", "maxTimeMS": 5, "lsid": 1, "txnNumber": 1 };
         assert_eq!(sent(&overlay, &own), expected, "no field stands there twice");
+        for longest in [Duration::MAX, Duration::from_millis(1 << 31)] {
+            let overlay = Overlay { max_time: Some(longest), ..Overlay::default() };
+            let long = sent(&overlay, &rawdoc! { "ping": 1 });
+            assert_eq!(
+                long.get_i64("maxTimeMS").ok(),
+                Some(i64::from(i32::MAX)),
+                "no server takes more"
+            );
+        }
         let plain = rawdoc! { "find": "things", "maxTimeMS": 5, "$db": "db" };
         assert_eq!(sent(&Overlay::default(), &rawdoc! { "find": "things", "maxTimeMS": 5 }), plain);
     }

@@ -203,7 +203,14 @@ impl Session {
     /// `concern` is the operation's, `None` if its command takes none: then only a session of
     /// snapshot reads declares one, with the time of the snapshot, so that the server refuses a
     /// command that it has no snapshots for (Snapshot Reads, "readConcern").
-    pub fn read_concern(&self, concern: Option<&ReadConcern>) -> Option<RawDocumentBuf> {
+    ///
+    /// `afterClusterTime` "MUST NOT be sent when connected to a deployment that does not support
+    /// cluster times": `has_cluster_times` says whether it does.
+    pub fn read_concern(
+        &self,
+        concern: Option<&ReadConcern>,
+        has_cluster_times: bool,
+    ) -> Option<RawDocumentBuf> {
         if self.options.snapshot {
             let mut document = RawDocumentBuf::new();
             document.append(cstr!("level"), "snapshot");
@@ -214,7 +221,8 @@ impl Session {
         }
         let concern = concern?;
         let mut document = concern.document();
-        if let Some(time) = self.operation_time.filter(|_| self.is_causally_consistent()) {
+        let is_causal = has_cluster_times && self.is_causally_consistent();
+        if let Some(time) = self.operation_time.filter(|_| is_causal) {
             document.append(cstr!("afterClusterTime"), time);
         }
         (!document.is_empty()).then_some(document)
@@ -274,7 +282,7 @@ mod tests {
     }
 
     fn declared(session: &Session, concern: Option<&ReadConcern>) -> Option<RawDocumentBuf> {
-        session.read_concern(concern)
+        session.read_concern(concern, true)
     }
 
     /// Causal Consistency, tests 1 to 6, 8 and 9.
@@ -294,6 +302,20 @@ mod tests {
         assert_eq!(declared(&session, None), None, "runCommand has none");
         session.heard(&rawdoc! { "ok": 1, "operationTime": at(4) });
         assert_eq!(session.operation_time(), Some(at(5)));
+    }
+
+    /// Causal Consistency, test 7: "A read operation in a causally consistent session against a
+    /// deployment that does not support cluster times does not include the `afterClusterTime`
+    /// parameter", be it that the application has told the session of a time.
+    #[test]
+    fn cc_p7_a_deployment_without_cluster_times_is_told_none() {
+        let mut session = session(SessionOptions::default());
+        session.advance_operation_time(at(5));
+        assert_eq!(session.read_concern(Some(&ReadConcern::default()), false), None);
+        let level = rawdoc! { "level": "majority" };
+        assert_eq!(session.read_concern(Some(&majority()), false), Some(level));
+        let after = rawdoc! { "afterClusterTime": at(5) };
+        assert_eq!(session.read_concern(Some(&ReadConcern::default()), true), Some(after));
     }
 
     /// Causal Consistency, test 6; "For implicit sessions, the value of this property MUST be set

@@ -11,7 +11,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::auth::Question;
 use sdam_core::command::MonitoredCommand;
 use sdam_core::config::{AuthMechanism, ServerAddress};
-use sdam_core::description::TopologyType;
+use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress};
 use sdam_core::id::ConnectionId;
@@ -135,12 +135,18 @@ impl<R: Runtime> Shared<R> {
         &self,
         timeout: Timeout,
     ) -> Result<Option<Instant>, OperationError> {
+        self.unless_passed(timeout)?;
+        Ok(self.limit(timeout))
+    }
+
+    /// Refuses to go on with what is too late already.
+    fn unless_passed(&self, timeout: Timeout) -> Result<(), OperationError> {
         if timeout.deadline().is_some_and(|deadline| deadline <= self.runtime.now()) {
             let detail = "the time allowed had passed before the command was sent";
             let failure = Failure::new(Stage::Operate, Cause::Timeout, detail);
             return Err(OperationError::Stream(failure));
         }
-        Ok(self.limit(timeout))
+        Ok(())
     }
 }
 
@@ -430,15 +436,23 @@ impl<R: Runtime> CheckedOut<R> {
     ) -> Result<Sent<'a, R>, OperationError> {
         self.begin()?;
         self.refusal = None;
-        let deadline = self.shared().limit_unless_passed(self.timeout)?;
+        self.shared().unless_passed(self.timeout)?;
         let (Sent { id, watched }, name) = self.write(message, addition, flags)?;
         self.connection().compress(name);
-        self.state = State::Awaiting(id);
-        let sent = self.connection().send(deadline).await;
+        // "After wire message construction, drivers MUST check for timeout before writing the
+        // message to the server", and return the connection (CSOT, "Command Execution").
+        let sent = match self.shared().limit_unless_passed(self.timeout) {
+            Ok(deadline) => {
+                self.state = State::Awaiting(id);
+                let sent = self.connection().send(deadline).await;
+                sent.map_err(|failure| self.broken(failure))
+            }
+            Err(late) => Err(late),
+        };
         if let Some(large) = self.connection().take_large() {
             self.shared().spare.give(large);
         }
-        match sent.map_err(|failure| self.broken(failure)) {
+        match sent {
             Ok(()) => Ok(Sent { id, watched }),
             Err(error) => {
                 watched.fail(&error);
@@ -458,7 +472,12 @@ impl<R: Runtime> CheckedOut<R> {
         let shared = Arc::clone(self.shared());
         let read_preference = self.read_preference();
         let (id, latest) = (shared.commands.next_request(), shared.clock.now());
-        let cluster_time = ClusterTime::later(latest.as_deref(), addition.cluster_time);
+        // A standalone has no cluster times, whatever the application has told the client of others
+        // (Causal Consistency, test 11).
+        let cluster_time = match self.has_cluster_times() {
+            true => ClusterTime::later(latest.as_deref(), addition.cluster_time),
+            false => None,
+        };
         let overlay = Overlay {
             read_preference: read_preference.as_deref(),
             server_api: shared.options.server_api(),
@@ -485,6 +504,11 @@ impl<R: Runtime> CheckedOut<R> {
         let is_counted = shared.meter.is_on();
         let timed = is_counted.then(|| TimedCommand::begin(self.pool(), name));
         Ok((Sent { id, watched: Watched { told, timed, span } }, name))
+    }
+
+    /// Returns whether the server gossips cluster times, as replica sets and sharded clusters do.
+    pub(crate) fn has_cluster_times(&self) -> bool {
+        self.connection_description().server_type != ServerType::Standalone
     }
 
     /// Tells those who want to hear of it that the command which was written is about to be sent.

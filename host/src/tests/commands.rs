@@ -86,6 +86,7 @@ fn a_standalone_is_told_no_read_preference() {
 #[test]
 fn fields_that_are_attached_take_the_place_of_the_users_and_all_others_are_left_as_they_are() {
     let fixture = Fixture::new("");
+    fixture.server.has_sessions.store(true, Ordering::Relaxed);
     let at = |time| rawdoc! { "clusterTime": Timestamp { time, increment: 1 } };
     let command = rawdoc! {
         "ping": 1,
@@ -121,6 +122,7 @@ fn fields_that_are_attached_take_the_place_of_the_users_and_all_others_are_left_
 #[test]
 fn a_cluster_time_of_the_application_is_gossiped_if_it_is_the_greatest() {
     let fixture = Fixture::new("");
+    fixture.server.has_sessions.store(true, Ordering::Relaxed);
     let client = crate::Client::from_host(Arc::clone(&fixture.host));
     let at = |time| rawdoc! { "clusterTime": Timestamp { time, increment: 1 } };
     client.advance_cluster_time(&at(7)).unwrap();
@@ -130,6 +132,18 @@ fn a_cluster_time_of_the_application_is_gossiped_if_it_is_the_greatest() {
     fixture.run(checked_out.command("db", &rawdoc! { "ping": 1 })).unwrap();
     let expected = rawdoc! { "ping": 1, "$db": "db", "$clusterTime": at(7) };
     assert_eq!(received(&fixture), [expected]);
+}
+
+/// Causal Consistency, test 11: "When connected to a deployment that does not support cluster times
+/// messages sent to the server should not include `$clusterTime`".
+#[test]
+fn a_standalone_is_told_no_cluster_time() {
+    let fixture = Fixture::new("");
+    let client = crate::Client::from_host(Arc::clone(&fixture.host));
+    let elsewhere = rawdoc! { "clusterTime": Timestamp { time: 7, increment: 1 } };
+    client.advance_cluster_time(&elsewhere).unwrap();
+    fixture.run(fixture.ping(None)).unwrap();
+    assert_eq!(received(&fixture), [rawdoc! { "ping": 1, "$db": "admin" }]);
 }
 
 /// RunCommand, "ReadPreference": if it is not `{mode: primary}`, and the server no standalone, "the
@@ -304,6 +318,24 @@ fn a_pool_that_is_cleared_when_there_is_no_time_left_is_given_up() {
     lose(&fixture, 0);
     let Poll::Ready(Err(error)) = task.poll() else { panic!("it goes on") };
     assert!(error.contains("was cleared because another operation failed"), "{error}");
+}
+
+/// CSOT, "Command Execution": "After wire message construction, drivers MUST check for timeout
+/// before writing the message to the server", and "MUST return the connection to the pool".
+#[test]
+fn a_command_that_was_made_too_late_is_not_sent_and_its_connection_comes_back() {
+    let fixture = Fixture::new("");
+    let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
+    checked_out.set_deadline(Some(fixture.now() + Duration::from_secs(1)));
+    received(&fixture);
+    // When the message was begun there was time.
+    *lock(&fixture.host.runtime().stops) = Some(Duration::from_secs(2));
+    let error = fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap_err();
+    assert!(error.to_string().contains("had passed before the command was sent"), "{error}");
+    drop(checked_out);
+    assert_eq!(received(&fixture), Vec::<RawDocumentBuf>::new());
+    assert_eq!(fixture.pool().counts().available, 1, "it is as good as before");
+    fixture.run(fixture.ping(None)).unwrap();
 }
 
 /// OP_COMPRESSED: "network compression" is agreed on by hello.

@@ -33,6 +33,7 @@ fn counts(fixture: &Fixture) -> (usize, usize, usize, usize) {
 #[test]
 fn a_command_carries_what_the_server_needs_and_the_connection_is_kept() {
     let fixture = Fixture::new("");
+    fixture.server.has_sessions.store(true, Ordering::Relaxed);
     let time = rawdoc! { "clusterTime": Timestamp { time: 5, increment: 1 } };
     *super::lock(&fixture.server.reply) = Some(rawdoc! { "$clusterTime": time.clone(), "ok": 1.0 });
     fixture.run(fixture.ping(None)).unwrap();

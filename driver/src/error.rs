@@ -102,7 +102,7 @@ pub enum ArgumentError {
         /// The length that fits.
         limit: usize,
     },
-    /// A session that another operation uses at this time.
+    /// A session that another operation uses, and has not given back in time.
     #[error("the session is in use by another operation")]
     SessionInUse,
     /// A time that is no `$clusterTime` as a server gave it out.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bson::{Document, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf};
+use sdam_core::operation::MAX_MILLIS;
 
 /// A document as an application has it: with its own bytes, or to be written as bytes.
 pub trait IntoDocument {
@@ -123,7 +124,8 @@ pub(crate) fn array(
     Ok(array)
 }
 
-/// Returns a duration in whole milliseconds, rounded up lest a short one becomes none.
+/// Returns a duration in whole milliseconds, rounded up lest a short one becomes none; servers take
+/// [`MAX_MILLIS`] at most.
 pub(crate) fn whole_millis(time: Duration) -> i64 {
-    i64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+    i32::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(MAX_MILLIS).into()
 }

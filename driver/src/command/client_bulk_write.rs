@@ -13,7 +13,7 @@ use super::bulk_write::check_hint;
 use super::documents::Documents;
 use super::fields::{Fields, options};
 use super::models::{OF_STATEMENT, Parts, WriteModel};
-use super::{Command, Facts, Operation, Progress, Scope, left_out};
+use super::{Command, Facts, Operation, Progress, Scope, check_namespace, left_out};
 use crate::cursor::{CursorState, CursorStep, Settings};
 use crate::error::{
     ArgumentError, ClientBulkWriteError, Error, ReplyError, WriteConcernError, WriteError, number,
@@ -133,10 +133,7 @@ impl ClientBulkWrite {
         }
         for (namespace, model) in &self.models {
             check_hint(&model.parts()?, scope, facts)?;
-            match namespace.split_once('.') {
-                Some((database, name)) if !database.is_empty() && !name.is_empty() => {}
-                _ => return Err(ArgumentError::Name(namespace.clone()).into()),
-            }
+            check_namespace(namespace)?;
         }
         Ok(())
     }

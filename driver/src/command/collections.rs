@@ -7,7 +7,9 @@ use bson::raw::cstr;
 use sdam_core::wire::ReplyDocument;
 
 use super::fields::{Fields, Value, document, get, options};
-use super::{Command, Facts, Operation, Progress, Route, Scope, find, left_out};
+use super::{
+    Command, Facts, Operation, Progress, Route, Scope, check_name, check_namespace, find, left_out,
+};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
 use crate::error::{Error, WriteConcernError};
 use crate::value::IntoDocument;
@@ -198,6 +200,7 @@ impl Operation for CreateCollection {
     }
 
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        check_name(&self.name)?;
         let mut body = super::on_collection(cstr!("create"), &scope.at(&self.name));
         self.options.write(&mut body, &left_out(scope, facts, &[]))?;
         Command::write(scope, body, false)
@@ -360,6 +363,7 @@ impl Operation for RenameCollection {
     }
 
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        check_namespace(&self.to)?;
         let mut body = RawDocumentBuf::new();
         let from = format!("{}.{}", scope.database, scope.collection);
         body.append(cstr!("renameCollection"), from.as_str());

@@ -177,11 +177,16 @@ impl Find {
     }
 }
 
+/// Returns a number that was set as a small one.
+fn small(number: i64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
 /// Returns what getMore says for a cursor that was opened with these options.
 pub(crate) fn settings(options: &Fields, facts: &Facts) -> Settings {
     let comment = options.get(cstr!("comment"));
     Settings {
-        batch_size: options.integer(cstr!("batchSize")).unwrap_or(0).saturating_abs(),
+        batch_size: options.integer(cstr!("batchSize")).map_or(0, small),
         // "For server versions below 4.4 drivers MUST NOT attach a comment to getMore commands."
         comment: comment.filter(|_| facts.max_wire_version >= MONGODB_4_4).map(RawBson::from),
         ..Settings::default()

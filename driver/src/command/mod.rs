@@ -296,6 +296,23 @@ impl Scope {
     }
 }
 
+/// Refuses a name of a collection or a database that no server would take for one: of an empty
+/// collection, some commands would be about the whole database.
+pub(crate) fn check_name(name: &str) -> Result<(), ArgumentError> {
+    match name.is_empty() || name.contains('\0') {
+        true => Err(ArgumentError::Name(name.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Does the same for a database, a dot, and a collection.
+pub(crate) fn check_namespace(namespace: &str) -> Result<(), ArgumentError> {
+    match namespace.split_once('.') {
+        Some((database, name)) if check_name(database).and(check_name(name)).is_ok() => Ok(()),
+        _ => Err(ArgumentError::Name(namespace.to_owned())),
+    }
+}
+
 /// Begins a command with its name and the name of the collection.
 pub(crate) fn on_collection(name: &'static CStr, scope: &Scope) -> RawDocumentBuf {
     let mut body = RawDocumentBuf::new();

@@ -130,9 +130,10 @@ impl RunCursorCommand {
         self
     }
 
-    /// Sets how many documents the next batches have.
+    /// Sets how many documents the next batches have; zero leaves it to the server, and of a
+    /// negative number the amount counts.
     #[must_use]
-    pub const fn batch_size(mut self, batch_size: i64) -> Self {
+    pub const fn batch_size(mut self, batch_size: i32) -> Self {
         self.settings.batch_size = batch_size;
         self
     }

@@ -3,9 +3,11 @@
 //! Implements "find, getMore and killCursors commands".
 
 mod batch;
+mod pace;
 mod state;
 mod timing;
 
 pub use batch::Batch;
+pub(crate) use pace::Pace;
 pub use state::{CursorState, CursorStep, Settings};
 pub use timing::{TimeoutMode, Timing, TimingError};

@@ -15,8 +15,9 @@ use crate::value::whole_millis;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The number of documents of a batch; zero leaves it to the server.
-    pub batch_size: i64,
+    /// The number of documents of a batch; zero leaves it to the server, and of a negative one the
+    /// amount counts.
+    pub batch_size: i32,
     /// The number of documents in all; zero for every document.
     pub limit: i64,
     /// The comment of the command that opened the cursor, for servers that take one (CRUD: 4.4 and
@@ -138,8 +139,8 @@ impl CursorState {
         self.post_batch_resume_token.as_deref()
     }
 
-    /// Changes how many documents the next batches have.
-    pub const fn set_batch_size(&mut self, batch_size: i64) {
+    /// Changes [how many documents](Settings::batch_size) the next batches have.
+    pub const fn set_batch_size(&mut self, batch_size: i32) {
         self.settings.batch_size = batch_size;
     }
 
@@ -196,7 +197,7 @@ impl CursorState {
         // "the value of batchSize MUST be based on the cursor limit calculations"
         let Settings { batch_size, limit, .. } = self.settings;
         let left = limit - self.returned;
-        match batch_size {
+        match i64::from(batch_size.saturating_abs()) {
             0 => {}
             size if limit > 0 => body.append(cstr!("batchSize"), size.min(left)),
             size => body.append(cstr!("batchSize"), size),

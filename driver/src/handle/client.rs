@@ -96,7 +96,7 @@ impl<R: Runtime> Client<R> {
     ///
     /// Fails if no server answers in time, or with an error.
     pub async fn list_databases(&self, list: ListDatabases) -> Result<Vec<Document>, Error> {
-        let scope = self.handle.scope(&"admin".into(), &"".into());
+        let scope = self.handle.scope(&"admin".into(), &"".into())?;
         let found: Vec<RawDocumentBuf> = self.handle.run(&scope, Databases::whole(list)).await?;
         read_all(&found)
     }
@@ -107,7 +107,7 @@ impl<R: Runtime> Client<R> {
     ///
     /// Fails if no server answers in time, or with an error.
     pub async fn list_database_names(&self, list: ListDatabases) -> Result<Vec<String>, Error> {
-        let scope = self.handle.scope(&"admin".into(), &"".into());
+        let scope = self.handle.scope(&"admin".into(), &"".into())?;
         self.handle.run(&scope, Databases::names(list)).await
     }
 
@@ -120,7 +120,7 @@ impl<R: Runtime> Client<R> {
     /// with an error; and if it refuses any of the writes, with
     /// [`Error::ClientBulkWrite`], which tells what was done.
     pub async fn bulk_write(&self, bulk: ClientBulkWrite) -> Result<ClientBulkWriteResult, Error> {
-        let scope = self.handle.scope(&"admin".into(), &"".into());
+        let scope = self.handle.scope(&"admin".into(), &"".into())?;
         self.handle.run(&scope, bulk).await
     }
 }

@@ -29,7 +29,7 @@ use crate::command::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, UpdateSearchIndex,
 };
 use crate::command::update::{Replace, Update};
-use crate::command::{Operation, Scope};
+use crate::command::{Operation, Scope, check_name};
 use crate::error::{Error, ReplyError};
 use crate::reply::document::read_as;
 use crate::results::{
@@ -188,7 +188,7 @@ impl<R: Runtime, T> Collection<R, T> {
         &self,
         aggregate: Aggregate,
     ) -> Result<Cursor<R, U>, Error> {
-        Cursor::open(&self.handle, &self.scope(), aggregate).await
+        Cursor::open(&self.handle, &self.scope()?, aggregate).await
     }
 
     /// Updates the first document that matches.
@@ -320,7 +320,7 @@ impl<R: Runtime, T> Collection<R, T> {
     ///
     /// Fails if no server answers in time, or with an error.
     pub async fn list_indexes(&self, list: ListIndexes) -> Result<Cursor<R, Document>, Error> {
-        Cursor::open(&self.handle, &self.scope(), list).await
+        Cursor::open(&self.handle, &self.scope()?, list).await
     }
 
     /// Lists the names of the indexes.
@@ -329,7 +329,7 @@ impl<R: Runtime, T> Collection<R, T> {
     ///
     /// Fails if no server answers in time, or with an error.
     pub async fn list_index_names(&self, list: ListIndexes) -> Result<Vec<String>, Error> {
-        cursor::names(&self.handle, &self.scope(), list).await
+        cursor::names(&self.handle, &self.scope()?, list).await
     }
 
     /// Creates indexes for searches, and returns their names.
@@ -371,15 +371,17 @@ impl<R: Runtime, T> Collection<R, T> {
         &self,
         list: ListSearchIndexes,
     ) -> Result<Cursor<R, Document>, Error> {
-        Cursor::open(&self.handle, &self.scope(), list).await
+        Cursor::open(&self.handle, &self.scope()?, list).await
     }
 
     async fn run<O: Operation + Send>(&self, operation: O) -> Result<O::Output, Error> {
-        self.handle.run(&self.scope(), operation).await
+        self.handle.run(&self.scope()?, operation).await
     }
 
-    fn scope(&self) -> Scope {
-        self.handle.scope(&self.database, &self.name)
+    /// Returns what operations are about, unless the collection has no name that a server takes.
+    fn scope(&self) -> Result<Scope, Error> {
+        check_name(&self.name)?;
+        Ok(self.handle.scope(&self.database, &self.name)?)
     }
 }
 
@@ -420,7 +422,7 @@ impl<R: Runtime, T: DeserializeOwned> Collection<R, T> {
     ///
     /// Fails if no server answers in time, or with an error.
     pub async fn find(&self, find: impl Into<Find>) -> Result<Cursor<R, T>, Error> {
-        Cursor::open(&self.handle, &self.scope(), OpenFind::from(find.into())).await
+        Cursor::open(&self.handle, &self.scope()?, OpenFind::from(find.into())).await
     }
 
     /// Returns the first document that matches, if any does.

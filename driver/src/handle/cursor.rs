@@ -10,16 +10,17 @@ use std::time::Duration;
 use bson::RawDocumentBuf;
 use futures_core::Stream;
 use sdam_core::operation::{MaxTime, Timeout};
-use sdam_core::wire::ReplyDocument;
+use sdam_core::time::Instant;
 use sdam_host::{ErrorKind, Runtime};
 use serde::de::DeserializeOwned;
 
+use super::fetching::{Fetched, Fetching};
 use super::perform::{Dropped, Handle, Limits, Opened, Origin};
 use super::session::ClientSession;
 use crate::command::run::name;
 use crate::command::{Operation, Scope};
-use crate::cursor::{CursorState, CursorStep, TimeoutMode, Timing};
-use crate::error::Error;
+use crate::cursor::{CursorState, CursorStep, Pace, TimeoutMode, Timing};
+use crate::error::{ArgumentError, Error};
 use crate::reply::document::read_as;
 
 /// The documents that an operation has found, read batch by batch.
@@ -31,6 +32,10 @@ use crate::reply::document::read_as;
 ///
 /// A server of which nothing is known, as after a connection was lost, is waited for as by other
 /// operations: to go on with the cursor for `serverSelectionTimeoutMS` at most.
+///
+/// Whoever waits for a document may give up at any time: what was asked for is then waited for by a
+/// task of the runtime's, and no document is lost. After an empty batch, the server is asked again
+/// after a pause that grows from 1 ms to 500 ms, less the time that it has waited for documents.
 pub struct Cursor<R: Runtime, T> {
     handle: Handle<R>,
     state: CursorState,
@@ -43,6 +48,9 @@ pub struct Cursor<R: Runtime, T> {
     lifetime: Timeout,
     /// The limit of the call for the next document that is under way.
     iteration: Option<Timeout>,
+    /// The wait for the time when the next batch may be asked for.
+    pausing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    pace: Pace,
     /// The batch that is awaited.
     fetching: Option<Fetching<R>>,
     /// True once a batch was not to be had: there is nothing further, but the cursor may still be
@@ -60,9 +68,6 @@ pub(super) async fn names<R: Runtime>(
     let cursor = Cursor::<R, RawDocumentBuf>::open(handle, scope, operation).await?;
     Ok(cursor.collect().await?.iter().filter_map(|document| name(document)).collect())
 }
-
-type Fetched<R> = (Origin<R>, Result<ReplyDocument, Error>);
-type Fetching<R> = Pin<Box<dyn Future<Output = Fetched<R>> + Send>>;
 
 /// The next step of a cursor, as far as it is known without waiting.
 enum Ready<T> {
@@ -89,6 +94,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
             timing,
             lifetime: timeout,
             iteration: None,
+            pausing: None,
+            pace: Pace::default(),
             fetching: None,
             has_failed: false,
             of: PhantomData,
@@ -108,7 +115,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     /// document is of another type.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         self.iteration = None;
-        std::future::poll_fn(|cx| self.poll(cx, false)).await
+        let call = Call(self);
+        std::future::poll_fn(|cx| call.0.poll(cx, false)).await
     }
 
     /// As [`next`](Self::next), but returns `None`, too, if one further batch has no document, as
@@ -119,7 +127,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     /// Fails as [`next`](Self::next) does.
     pub async fn try_next(&mut self) -> Option<Result<T, Error>> {
         self.iteration = None;
-        std::future::poll_fn(|cx| self.poll(cx, true)).await
+        let call = Call(self);
+        std::future::poll_fn(|cx| call.0.poll(cx, true)).await
     }
 
     /// Returns all documents that are left.
@@ -157,33 +166,21 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     }
 
     fn poll_once(&mut self, cx: &mut Context<'_>, once: bool) -> Poll<Option<Result<T, Error>>> {
-        let mut has_asked = false;
+        let (mut has_asked, mut has_paused) = (false, false);
         if self.has_failed {
             return Poll::Ready(None);
         }
         loop {
+            if let Some(pausing) = &mut self.pausing {
+                ready!(pausing.as_mut().poll(cx));
+                (self.pausing, has_paused) = (None, true);
+            }
             if let Some(fetching) = &mut self.fetching {
-                let (origin, answer) = ready!(fetching.as_mut().poll(cx));
-                (self.fetching, self.origin) = (None, Some(origin));
-                has_asked = true;
-                let read = answer.and_then(|reply| self.state.more(&reply).map_err(Error::from));
-                if let Err(error) = read {
-                    let is_pinned = self.origin.as_ref().is_some_and(Origin::is_pinned);
-                    if error.is_of_a_closed_cursor() {
-                        self.state.forget();
-                        self.release_if_closed();
-                    } else if is_pinned && is_lost(&error) {
-                        // Its connection stays pinned until it is closed (Load Balancers,
-                        // "Behaviour With Cursors").
-                        self.state.forget();
-                    } else if let Some(other) = self.origin.as_ref().and_then(Origin::other) {
-                        // A stream has ended with its error, whatever that is.
-                        self.origin = Some(other);
-                    }
-                    self.has_failed = true;
+                let fetched = ready!(fetching.poll(cx));
+                (self.fetching, has_asked, has_paused) = (None, true, false);
+                if let Err(error) = self.take(fetched) {
                     return Poll::Ready(Some(Err(error)));
                 }
-                self.release_if_closed();
             }
             match self.ready() {
                 Ready::Document(document) => return Poll::Ready(Some(document)),
@@ -196,6 +193,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                     return Poll::Ready(None);
                 }
                 Ready::Ask(..) if once && has_asked => return Poll::Ready(None),
+                Ready::Ask(..) if !has_paused && self.pause() => {}
                 Ready::Ask(database, body) => match (self.origin.take(), &self.session) {
                     (Some(origin), Some(session)) => {
                         let session = session.clone();
@@ -225,6 +223,15 @@ fn is_lost(error: &Error) -> bool {
     matches!(kind, Some(Network | CheckOut | Selection))
 }
 
+/// A call for the next document, which may be given up at any time.
+struct Call<'a, R: Runtime, T>(&'a mut Cursor<R, T>);
+
+impl<R: Runtime, T> Drop for Call<'_, R, T> {
+    fn drop(&mut self) {
+        self.0.hand_over();
+    }
+}
+
 impl<R: Runtime, T> Cursor<R, T> {
     /// Returns whether there may be further documents.
     pub fn is_alive(&self) -> bool {
@@ -236,8 +243,9 @@ impl<R: Runtime, T> Cursor<R, T> {
         self.state.id()
     }
 
-    /// Changes how many documents the next batches have.
-    pub const fn set_batch_size(&mut self, batch_size: i64) {
+    /// Changes how many documents the next batches have; zero leaves it to the server, and of a
+    /// negative number the amount counts.
+    pub const fn set_batch_size(&mut self, batch_size: i32) {
         self.state.set_batch_size(batch_size);
     }
 
@@ -278,10 +286,65 @@ impl<R: Runtime, T> Cursor<R, T> {
     ) {
         self.origin = origin.other();
         let (handle, limits) = (self.handle.clone(), self.limits());
-        self.fetching = Some(Box::pin(async move {
+        self.pace.asks(handle.client.now());
+        self.fetching = Some(Fetching::begin(async move {
             let answer = handle.go_on(&mut origin, &session, (&database, &body), limits).await;
             (origin, answer)
         }));
+    }
+
+    /// Begins to wait for the time when the next batch may be asked for; returns whether it is
+    /// still to come.
+    fn pause(&mut self) -> bool {
+        let Timing { await_data, max_await_time, .. } = self.timing;
+        let Some(until) = self.pace.next(await_data, max_await_time) else { return false };
+        let client = self.handle.client.clone();
+        if until <= client.now() {
+            return false;
+        }
+        // A getMore that has less time than that fails in time.
+        let deadline = self.limits().timeout.deadline();
+        let until = deadline.map_or(until, |deadline: Instant| deadline.min(until));
+        self.pausing = Some(Box::pin(async move { client.sleep_until(until).await }));
+        true
+    }
+
+    /// Takes the answer to a getMore.
+    fn take(&mut self, (origin, answer): Fetched<R>) -> Result<(), Error> {
+        self.origin = Some(origin);
+        let read = answer.and_then(|reply| self.state.more(&reply).map_err(Error::from));
+        let Err(error) = read else {
+            self.pace.hears(!self.state.has_documents());
+            self.release_if_closed();
+            return Ok(());
+        };
+        if matches!(error, Error::Argument(ArgumentError::SessionInUse)) {
+            // Nothing was sent, so that the cursor is what it was.
+            return Err(error);
+        }
+        let is_pinned = self.origin.as_ref().is_some_and(Origin::is_pinned);
+        if error.is_of_a_closed_cursor() {
+            self.state.forget();
+            self.release_if_closed();
+        } else if is_pinned && is_lost(&error) {
+            // Its connection stays pinned until it is closed (Load Balancers, "Behaviour With
+            // Cursors").
+            self.state.forget();
+        } else if let Some(other) = self.origin.as_ref().and_then(Origin::other) {
+            // A stream has ended with its error, whatever that is.
+            self.origin = Some(other);
+        }
+        self.has_failed = true;
+        Err(error)
+    }
+
+    /// Has a task go on with a getMore that is under way: whoever has asked for it has turned to
+    /// something else.
+    fn hand_over(&mut self) {
+        if self.fetching.as_ref().is_some_and(Fetching::is_own) {
+            let client = &self.handle.client;
+            self.fetching = self.fetching.take().map(|fetching| fetching.hand_over(client));
+        }
     }
 
     /// Returns the limits of the next getMore.
@@ -302,7 +365,10 @@ impl<R: Runtime, T> Cursor<R, T> {
 
     /// Takes the cursor for closed; returns what closes it at its server, if it is open there.
     fn take_open(&mut self) -> Option<Dropped<R>> {
-        self.fetching = None;
+        if let Some(fetched) = self.fetching.take().and_then(Fetching::into_answer) {
+            // It came when nobody read it.
+            let _ = self.take(fetched);
+        }
         Dropped::of(&mut self.state, self.origin.take(), self.session.take())
     }
 
@@ -318,7 +384,14 @@ impl<R: Runtime, T: DeserializeOwned> Stream for Cursor<R, T> {
     type Item = Result<T, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.get_mut().poll(cx, false)
+        let cursor = self.get_mut();
+        let next = cursor.poll(cx, false);
+        if next.is_pending() && cursor.fetching.as_ref().is_some_and(Fetching::is_own) {
+            // A stream does not hear of it when its reader gives up.
+            cursor.hand_over();
+            return cursor.poll(cx, false);
+        }
+        next
     }
 }
 

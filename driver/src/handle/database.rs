@@ -84,7 +84,7 @@ impl<R: Runtime> Database<R> {
     /// Fails if no server answers in time, or with an error; an error of a write concern is in the
     /// reply.
     pub async fn run_command(&self, command: impl Into<RunCommand>) -> Result<Document, Error> {
-        let reply = self.handle.run(&self.scope(), command.into()).await?;
+        let reply = self.handle.run(&self.scope()?, command.into()).await?;
         read_as(&reply)
     }
 
@@ -97,7 +97,7 @@ impl<R: Runtime> Database<R> {
         &self,
         command: impl Into<RunCursorCommand>,
     ) -> Result<Cursor<R, T>, Error> {
-        Cursor::open(&self.handle, &self.scope(), command.into()).await
+        Cursor::open(&self.handle, &self.scope()?, command.into()).await
     }
 
     /// Runs a pipeline that begins without a collection, as `$currentOp` does.
@@ -109,7 +109,7 @@ impl<R: Runtime> Database<R> {
         &self,
         aggregate: Aggregate,
     ) -> Result<Cursor<R, T>, Error> {
-        Cursor::open(&self.handle, &self.scope(), aggregate).await
+        Cursor::open(&self.handle, &self.scope()?, aggregate).await
     }
 
     /// Lists the collections, each with its options.
@@ -121,7 +121,7 @@ impl<R: Runtime> Database<R> {
         &self,
         list: ListCollections,
     ) -> Result<Cursor<R, Document>, Error> {
-        Cursor::open(&self.handle, &self.scope(), list).await
+        Cursor::open(&self.handle, &self.scope()?, list).await
     }
 
     /// Lists the names of the collections.
@@ -130,7 +130,7 @@ impl<R: Runtime> Database<R> {
     ///
     /// Fails if no server answers in time, or with an error.
     pub async fn list_collection_names(&self, list: ListCollections) -> Result<Vec<String>, Error> {
-        cursor::names(&self.handle, &self.scope(), list.names()).await
+        cursor::names(&self.handle, &self.scope()?, list.names()).await
     }
 
     /// Creates a collection, or a view; writing to a collection creates it, too.
@@ -142,7 +142,7 @@ impl<R: Runtime> Database<R> {
         &self,
         create: impl Into<CreateCollection>,
     ) -> Result<(), Error> {
-        self.handle.run(&self.scope(), create.into()).await
+        self.handle.run(&self.scope()?, create.into()).await
     }
 
     /// Drops the database with all its collections.
@@ -151,11 +151,11 @@ impl<R: Runtime> Database<R> {
     ///
     /// Fails if no server answers in time, or with an error.
     pub async fn drop(&self, drop: DropDatabase) -> Result<(), Error> {
-        self.handle.run(&self.scope(), drop).await
+        self.handle.run(&self.scope()?, drop).await
     }
 
-    fn scope(&self) -> crate::command::Scope {
-        self.handle.scope(&self.name, &"".into())
+    fn scope(&self) -> Result<crate::command::Scope, Error> {
+        Ok(self.handle.scope(&self.name, &"".into())?)
     }
 }
 

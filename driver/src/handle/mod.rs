@@ -5,6 +5,7 @@ mod client;
 mod collection;
 mod cursor;
 mod database;
+mod fetching;
 mod perform;
 mod session;
 mod span;

@@ -23,8 +23,8 @@ use sdam_host::{
 
 use super::session::{ClientSession, Lent};
 use super::span;
-use crate::command::{Command, Facts, Operation, Progress, Route, Scope};
-use crate::cursor::CursorState;
+use crate::command::{Command, Facts, Operation, Progress, Route, Scope, check_name};
+use crate::cursor::{CursorState, Settings};
 use crate::error::{ArgumentError, Error};
 
 /// The part that all handles have: the client, and the concerns of their operations.
@@ -88,6 +88,21 @@ struct Whole<'a, R: Runtime> {
     timeout: Timeout,
     span: &'a OperationSpan,
     counted: &'a mut CountedOperation<R>,
+    /// The connection of commands that are not acknowledged: over another one, a command could
+    /// overtake the one before it.
+    held: Option<CheckedOut<R>>,
+    /// Replies that another attempt was made after.
+    superseded: &'a mut Vec<Reply>,
+}
+
+/// An operation, whatever becomes of it: cursors that it leaves open are closed in the background.
+struct Attempted<'a, R: Runtime, O: Operation> {
+    handle: &'a Handle<R>,
+    operation: &'a mut O,
+    origin: Option<Origin<R>>,
+    /// Present until it has succeeded.
+    session: Option<ClientSession<R>>,
+    superseded: Vec<Reply>,
 }
 
 /// The reason why a command of an operation has no reply.
@@ -124,14 +139,23 @@ impl<R: Runtime> Handle<R> {
 
     /// Returns the scope of an operation on a collection, or on a database if `collection` is
     /// empty.
-    pub(crate) fn scope(&self, database: &Arc<str>, collection: &Arc<str>) -> Scope {
-        Scope {
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server takes the name of the database.
+    pub(crate) fn scope(
+        &self,
+        database: &Arc<str>,
+        collection: &Arc<str>,
+    ) -> Result<Scope, ArgumentError> {
+        check_name(database)?;
+        Ok(Scope {
             database: Arc::clone(database),
             collection: Arc::clone(collection),
             read_concern: self.concerns.read_concern.clone(),
             write_concern: self.concerns.write_concern.clone(),
             has_timeout: self.timeout().is_set(),
-        }
+        })
     }
 
     /// Returns the limit of an operation that begins now.
@@ -180,10 +204,13 @@ impl<R: Runtime> Handle<R> {
         operation.timing().check(limit).map_err(ArgumentError::from)?;
         let implicit = || ClientSession::of(self.client.implicit_session());
         let session = self.session.clone().unwrap_or_else(implicit);
-        let mut whole = Whole { session: session.lend()?, timeout, span, counted };
-        let mut origin = None;
+        let mut attempted = Attempted::new(self, operation, session);
+        let Attempted { operation, origin, session, superseded, .. } = &mut attempted;
+        let session = session.as_ref().expect("it is there until the operation has succeeded");
+        let lent = session.lend(&self.client, timeout).await?;
+        let mut whole = Whole { session: lent, timeout, span, counted, held: None, superseded };
         let outcome = loop {
-            let answer = self.exchange(scope, operation, &mut whole, &mut origin).await;
+            let answer = self.exchange(scope, *operation, &mut whole, origin).await;
             let progress = match answer {
                 Ok(reply) => operation.reply(scope, &reply),
                 Err(Unanswered::NotWritten(error)) => Err(error),
@@ -191,22 +218,13 @@ impl<R: Runtime> Handle<R> {
             };
             match progress {
                 Ok(Progress::Next) => {}
-                Ok(Progress::Done(outcome)) => break Ok(outcome),
-                Err(error) => break Err(error),
+                Ok(Progress::Done(outcome)) => break outcome,
+                Err(error) => return Err(error),
             }
         };
         drop(whole);
-        match outcome {
-            Ok(outcome) => Ok(Opened { outcome, origin, session, timeout }),
-            Err(error) => {
-                if let Some(mut cursor) = operation.take_cursor()
-                    && let Some(open) = Dropped::of(&mut cursor, origin, Some(session))
-                {
-                    open.bury(&self.client, self.timeout_of_operations());
-                }
-                Err(error)
-            }
-        }
+        let (origin, session) = attempted.end();
+        Ok(Opened { outcome, origin, session, timeout })
     }
 
     /// Has the next command of an operation be written and performed, and returns its reply: an
@@ -223,17 +241,20 @@ impl<R: Runtime> Handle<R> {
         }
         let (name, options) = (operation.name(), options(operation));
         let criteria = Arc::new(self.criteria(operation));
-        let target = match origin {
-            Some(origin) => origin.target(),
-            None => Target::Select(Arc::clone(&criteria)),
+        let target = match (origin.as_mut(), &mut whole.held) {
+            (Some(origin), _) => origin.target(),
+            (None, Some(held)) => Target::Connection(held),
+            (None, None) => Target::Select(Arc::clone(&criteria)),
         };
-        let (mut cursor, mut refused) = ((false, false), None);
+        let (mut cursor, mut is_acknowledged, mut refused) = ((false, false), true, None);
         let (opened, refusal, rules) = (&mut cursor, &mut refused, options.clone());
+        let acknowledged = &mut is_acknowledged;
         let write = move |connection: &ConnectionDescription| match operation
             .command(scope, &Facts::of(connection))
         {
             Ok(command) => {
                 *opened = (command.opens_cursor, command.exhausts_cursor);
+                *acknowledged = command.acknowledged;
                 Some(written(scope, rules, command))
             }
             Err(error) => {
@@ -245,13 +266,21 @@ impl<R: Runtime> Handle<R> {
             .with_session(Some(&mut whole.session))
             .with_timeout(whole.timeout)
             .with_span(Some(whole.span))
+            .with_superseded(Some(&mut *whole.superseded))
             .with_counted(false);
         let answer = self.client.operate_and_keep(request).await;
         match (answer, refused) {
             (Ok((reply, kept)), _) => {
                 whole.counted.answered_by(reply.server());
                 let (opens, exhausts) = cursor;
-                let kept = kept.filter(|_| opens);
+                let kept = match is_acknowledged {
+                    true => kept.filter(|_| opens),
+                    false => {
+                        whole.held = kept.or(whole.held.take());
+                        None
+                    }
+                };
+                whole.superseded.retain(|earlier| !is_same_cursor(earlier, &reply));
                 origin.get_or_insert_with(|| Origin::new(reply.server(), criteria, kept, exhausts));
                 Ok(labelled(reply))
             }
@@ -271,7 +300,7 @@ impl<R: Runtime> Handle<R> {
         (database, body): (&str, &RawDocument),
         limits: Limits,
     ) -> Result<ReplyDocument, Error> {
-        let mut lent = session.lend()?;
+        let mut lent = session.lend(&self.client, limits.timeout).await?;
         let options = OperationOptions::continuing().with_max_time(limits.max_time);
         let message = CommandMessage::new(database, body);
         let is_streamed = origin.is_streamed;
@@ -293,6 +322,60 @@ impl<R: Runtime> Handle<R> {
             Route::ReadSince(version) => Criteria::read_since(preference.clone(), version),
         }
     }
+}
+
+impl<'a, R: Runtime, O: Operation> Attempted<'a, R, O> {
+    const fn new(handle: &'a Handle<R>, operation: &'a mut O, session: ClientSession<R>) -> Self {
+        let session = Some(session);
+        Self { handle, operation, origin: None, session, superseded: Vec::new() }
+    }
+
+    /// Takes what a cursor needs that is the outcome.
+    fn end(mut self) -> (Option<Origin<R>>, ClientSession<R>) {
+        self.bury_superseded();
+        let session = self.session.take().expect("it is there until the operation has succeeded");
+        (self.origin.take(), session)
+    }
+
+    /// Closes the cursors of attempts that others were made after. Behind a load balancer they are
+    /// left to time: their connections are gone, which those others may have needed.
+    fn bury_superseded(&mut self) {
+        let Handle { client, .. } = self.handle;
+        let (session, timeout) = (self.session.as_ref(), self.handle.timeout_of_operations());
+        for reply in self.superseded.drain(..) {
+            let cursor = CursorState::open("cursor", reply.document(), Settings::default());
+            let cursor = cursor.ok().filter(|cursor| cursor.id() != 0);
+            let Some(cursor) = cursor.filter(|_| !client.host().options().load_balanced()) else {
+                continue;
+            };
+            let (database, collection) = cursor.namespace();
+            let namespace = (Arc::clone(database), Arc::clone(collection));
+            let cursor = AbandonedCursor::new(reply.server().clone(), namespace, cursor.id())
+                .with_session(session.and_then(ClientSession::id))
+                .with_timeout(timeout);
+            client.abandon_cursor(cursor);
+        }
+    }
+}
+
+impl<R: Runtime, O: Operation> Drop for Attempted<'_, R, O> {
+    fn drop(&mut self) {
+        if self.session.is_none() {
+            return;
+        }
+        self.bury_superseded();
+        if let Some(mut cursor) = self.operation.take_cursor()
+            && let Some(open) = Dropped::of(&mut cursor, self.origin.take(), self.session.take())
+        {
+            open.bury(&self.handle.client, self.handle.timeout_of_operations());
+        }
+    }
+}
+
+/// Returns whether two replies are of the same cursor.
+fn is_same_cursor(one: &Reply, other: &Reply) -> bool {
+    let id = |reply: &Reply| reply.get_document("cursor").ok()?.get_i64("id").ok();
+    one.server() == other.server() && id(one) == id(other)
 }
 
 impl<R: Runtime> Origin<R> {
@@ -371,7 +454,7 @@ impl<R: Runtime> Dropped<R> {
                 kill.append(cstr!("lsid"), id);
                 None
             }
-            None => session.lend().ok(),
+            None => session.try_lend(),
         };
         let options = OperationOptions::continuing().with_max_time(limits.max_time);
         let request =

@@ -1,9 +1,13 @@
 //! Sessions, as handles of operations share them.
 
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use bson::{RawDocument, RawDocumentBuf, Timestamp};
+use sdam_core::operation::Timeout;
 use sdam_core::session::{SessionError, SessionOptions};
 use sdam_host::Runtime;
 
@@ -14,8 +18,9 @@ use crate::error::{ArgumentError, Error};
 ///
 /// [`Client::start_session`](crate::Client::start_session) starts one; handles that were made
 /// [with it](crate::Collection::with_session) run their operations in it, and so do the cursors
-/// that these open. One operation may use it at a time; another one that comes meanwhile fails with
-/// [`ArgumentError::SessionInUse`]. Clones are the same session.
+/// that these open. One operation uses it at a time; another one that comes meanwhile waits until
+/// that has ended, within its `timeoutMS` and within `serverSelectionTimeoutMS`, and then fails
+/// with [`ArgumentError::SessionInUse`]. Clones are the same session.
 ///
 /// Unless its options say otherwise, it is causally consistent: its reads see what it has written,
 /// and what it has read before. Writes that are not acknowledged cannot be run with it.
@@ -37,6 +42,16 @@ struct Slot<R: Runtime> {
     session: Option<sdam_host::ClientSession<R>>,
     /// True if it ends as soon as it comes back.
     is_ending: bool,
+    /// Those who wait for it, in the order in which they came.
+    waiting: BTreeMap<u64, Waker>,
+    last: u64,
+}
+
+/// The wait of an operation for its turn.
+struct Turn<'a, R: Runtime> {
+    home: &'a ClientSession<R>,
+    /// Its number, once it waits.
+    number: Option<u64>,
 }
 
 /// A session that an operation uses; dropping it gives it back.
@@ -58,8 +73,9 @@ impl<R: Runtime> ClientSession<R> {
     pub(crate) fn of(session: sdam_host::ClientSession<R>) -> Self {
         let id = session.id().map(ToOwned::to_owned);
         let options = session.options().clone();
-        let slot = Mutex::new(Slot { session: Some(session), is_ending: false });
-        Self { shared: Arc::new(Shared { id, options, slot }) }
+        let (waiting, last) = (BTreeMap::new(), 0);
+        let slot = Slot { session: Some(session), is_ending: false, waiting, last };
+        Self { shared: Arc::new(Shared { id, options, slot: Mutex::new(slot) }) }
     }
 
     /// Returns whether nobody else has it.
@@ -67,10 +83,36 @@ impl<R: Runtime> ClientSession<R> {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Takes the session for an operation.
-    pub(crate) fn lend(&self) -> Result<Lent<'_, R>, Error> {
-        let session = self.slot().session.take().ok_or(ArgumentError::SessionInUse)?;
-        Ok(Lent { session: Some(session), home: self })
+    /// Takes the session for an operation, which waits for those that came before: a session is for
+    /// one after another, but "Drivers MUST NOT attempt to detect simultaneous use" (Driver
+    /// Sessions, "ClientSession").
+    pub(crate) async fn lend(
+        &self,
+        client: &sdam_host::Client<R>,
+        timeout: Timeout,
+    ) -> Result<Lent<'_, R>, Error> {
+        if let Some(lent) = self.try_lend() {
+            return Ok(lent);
+        }
+        // An operation that comes to no end, such as a future that is kept and not polled, holds
+        // up no other for ever.
+        let most = client.now() + client.host().options().server_selection_timeout();
+        let until = timeout.deadline().map_or(most, |deadline| deadline.min(most));
+        let mut turn = Turn { home: self, number: None };
+        let mut late = pin!(client.sleep_until(until));
+        std::future::poll_fn(|cx| match turn.poll(cx) {
+            Poll::Ready(lent) => Poll::Ready(Ok(lent)),
+            Poll::Pending => {
+                late.as_mut().poll(cx).map(|()| Err(ArgumentError::SessionInUse.into()))
+            }
+        })
+        .await
+    }
+
+    /// Takes the session unless an operation uses it.
+    pub(crate) fn try_lend(&self) -> Option<Lent<'_, R>> {
+        let session = self.slot().session.take()?;
+        Some(Lent { session: Some(session), home: self })
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot<R>> {
@@ -186,6 +228,38 @@ impl<R: Runtime> Drop for Lent<'_, R> {
             session.end();
         }
         slot.session = Some(session);
+        // All are woken: the first may be one that nobody polls.
+        let waiting = std::mem::take(&mut slot.waiting);
+        drop(slot);
+        waiting.into_values().for_each(Waker::wake);
+    }
+}
+
+impl<'a, R: Runtime> Turn<'a, R> {
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<Lent<'a, R>> {
+        let (home, waker) = (self.home, cx.waker().clone());
+        let mut slot = home.slot();
+        if let Some(session) = slot.session.take() {
+            drop(slot);
+            return Poll::Ready(Lent { session: Some(session), home });
+        }
+        let number = *self.number.get_or_insert_with(|| {
+            slot.last += 1;
+            slot.last
+        });
+        let earlier = slot.waiting.insert(number, waker);
+        drop(slot);
+        drop(earlier);
+        Poll::Pending
+    }
+}
+
+impl<R: Runtime> Drop for Turn<'_, R> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let waker = self.home.slot().waiting.remove(&number);
+            drop(waker);
+        }
     }
 }
 

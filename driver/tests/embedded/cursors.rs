@@ -1,12 +1,104 @@
 //! Cursors that are not read to their end.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
 use bson::{Document, doc};
+use futures_core::Stream;
 use sdam_core::config::Options;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::Topics;
-use sdam_driver::Find;
+use sdam_driver::{
+    Aggregate, ArgumentError, Client, Collection, Cursor, Error, Find, RenameCollection,
+    RunCursorCommand,
+};
+use sdam_tokio::Tokio;
 
 use super::{Fixture, name, names, session};
+
+/// Run Command, test 1: "configurable batchSize MUST be sent on getMore"; of a negative one the
+/// amount counts, as with find.
+#[tokio::test]
+async fn the_size_of_later_batches_can_be_changed() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(11).await;
+    let find = doc! { "find": "things", "batchSize": 1 };
+    let run = RunCursorCommand::new(find).batch_size(2);
+    let mut cursor: Cursor<Tokio, Document> =
+        fixture.client.database("app").run_cursor_command(run).await.unwrap();
+    let mut read = 0;
+    for (size, count) in [(None, 1), (None, 2), (Some(3), 3), (Some(-4), 4), (Some(0), 1)] {
+        if let Some(size) = size {
+            cursor.set_batch_size(size);
+        }
+        for _ in 0..count {
+            assert_eq!(cursor.next().await.unwrap().unwrap().get_i32("_id").ok(), Some(read));
+            read += 1;
+        }
+    }
+    assert!(cursor.next().await.is_none());
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["find", "getMore", "getMore", "getMore", "getMore"]);
+    let sizes: Vec<_> = sent[1..].iter().map(|it| it.get_i64("batchSize").ok()).collect();
+    assert_eq!(sizes, [Some(2), Some(3), Some(4), None]);
+}
+
+/// A stream does not hear of it when its reader gives up: the getMore is not the reader's alone, so
+/// that the only connection comes back while the cursor lies there.
+#[tokio::test]
+async fn a_stream_that_is_given_up_does_not_keep_the_connection() {
+    let fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let options = Options::parse(&format!("{}&maxPoolSize=1", fixture.uri())).unwrap();
+    let client = Client::new(sdam_tokio::Client::new(options).unwrap());
+    let things = client.database("app").collection::<Document>("things");
+    let own = client.start_session(Default::default()).unwrap();
+    let things = things.with_session(&own);
+    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    for _ in 0..2 {
+        cursor.next().await.unwrap().unwrap();
+    }
+    let waits = poll_fn(|cx| Poll::Ready(Pin::new(&mut cursor).poll_next(cx).is_pending()));
+    assert!(waits.await, "it is asked for");
+    things.insert_one(&doc! { "_id": 7 }).await.unwrap();
+    let next = poll_fn(|cx| Pin::new(&mut cursor).poll_next(cx)).await;
+    assert_eq!(next.unwrap().unwrap().get_i32("_id").ok(), Some(2), "nothing is lost");
+    assert_eq!(cursor.collect().await.unwrap().len(), 2);
+}
+
+/// An empty name of a collection would make the pipeline one of the whole database.
+#[tokio::test]
+async fn names_that_no_server_takes_are_refused_before_anything_is_sent() {
+    let mut fixture = Fixture::new().await;
+    let client = &fixture.client;
+    let is_refused = |error: &Error| matches!(error, Error::Argument(ArgumentError::Name(_)));
+    for name in ["", "a\0b"] {
+        for collection in
+            [client.database("app").collection(name), client.database(name).collection("a")]
+        {
+            let collection: Collection<Tokio> = collection;
+            let everything = Aggregate::new([doc! { "$match": {} }]);
+            let error = collection.aggregate::<Document>(everything).await.unwrap_err();
+            assert!(is_refused(&error), "{error}");
+            let errors = [
+                collection.find(doc! {}).await.unwrap_err(),
+                collection.insert_one(&doc! { "a": 1 }).await.unwrap_err(),
+                collection.drop(Default::default()).await.unwrap_err(),
+                collection.list_index_names(Default::default()).await.unwrap_err(),
+            ];
+            assert!(errors.iter().all(is_refused), "{errors:?}");
+        }
+        let error = client.database(name).run_command(doc! { "ping": 1 }).await.unwrap_err();
+        assert!(is_refused(&error), "{error}");
+        let error = client.database("app").create_collection(name).await.unwrap_err();
+        assert!(is_refused(&error), "{error}");
+        let to = RenameCollection::new(format!("app.{name}"));
+        let error = fixture.things().rename(to).await.unwrap_err();
+        assert!(is_refused(&error), "{error}");
+    }
+    assert!(fixture.sent().is_empty());
+}
 
 /// find, getMore and killCursors: with the session of the cursor.
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::doc;
-use sdam_driver::{ArgumentError, Error, Find, TimeoutMode, TimingError};
+use sdam_driver::{ArgumentError, Error, Find, FindOne, TimeoutMode, TimingError};
 
 use super::{Fixture, names};
 
@@ -30,6 +30,27 @@ async fn the_mode_of_a_cursor_says_which_commands_carry_a_limit() {
     let expected = ArgumentError::Timing(TimingError::WithoutTimeout);
     assert!(matches!(&error, Error::Argument(found) if *found == expected), "{error}");
     assert!(fixture.sent().is_empty());
+}
+
+/// The longest time that servers take is 24.8 days; a limit that is longer is no reason to fail.
+#[tokio::test]
+async fn a_limit_may_be_longer_than_servers_take() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(3).await;
+    for limit in [Duration::MAX, Duration::from_secs(365 * 24 * 3600)] {
+        let things = fixture.things().with_timeout(limit);
+        things.insert_many(&[doc! { "a": 1 }]).await.unwrap();
+        things.find(Find::new(doc! {}).batch_size(2)).await.unwrap().collect().await.unwrap();
+        let sent = fixture.sent();
+        assert_eq!(names(&sent)[..2], ["insert", "find"]);
+        for command in &sent[..2] {
+            assert_eq!(command.get_i64("maxTimeMS").ok(), Some(i32::MAX.into()), "{command}");
+        }
+        let plain = fixture.things();
+        plain.find_one(FindOne::new(doc! {}).max_time(limit)).await.unwrap();
+        let sent = fixture.sent();
+        assert_eq!(sent[0].get_i64("maxTimeMS").ok(), Some(i32::MAX.into()), "{sent:?}");
+    }
 }
 
 /// "timeoutMS" of a handle overrides that of the handle that it comes from, and zero lifts it.

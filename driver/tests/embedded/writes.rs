@@ -4,10 +4,11 @@ use std::task::Poll;
 
 use bson::{Document, doc};
 use sdam_cluster::ServerVersion;
-use sdam_core::config::{Acknowledgment, ReadMode, ReadPreference, WriteConcern};
+use sdam_core::config::{Acknowledgment, Options, ReadMode, ReadPreference, WriteConcern};
 use sdam_core::metrics::Exposition;
+use sdam_core::topology::Topics;
 use sdam_driver::{
-    Aggregate, BulkWrite, DeleteModel, InsertModel, Update, UpdateModel, WriteModel,
+    Aggregate, BulkWrite, Client, DeleteModel, InsertModel, Update, UpdateModel, WriteModel,
 };
 
 use super::{Fixture, names, session};
@@ -51,6 +52,55 @@ async fn the_error_of_a_write_concern_of_an_old_server_has_the_label_that_the_cl
     let error = fixture.things().bulk_write(BulkWrite::new([insert, delete])).await.unwrap_err();
     assert_eq!((error.code(), error.labels()), (Some(91), vec!["RetryableWriteError"]));
     assert_eq!(names(&fixture.sent()), ["insert", "insert", "delete"]);
+}
+
+/// Bulk Write, "ordered": of writes that nobody hears of, each is done after the one before it,
+/// which a second connection would not keep to.
+#[tokio::test]
+async fn writes_without_acknowledgment_go_over_one_connection_in_their_order() {
+    const BULKS: i32 = 8;
+    let mut fixture = Fixture::new().await;
+    let options = Options::parse(&format!("{}&maxPoolSize=2", fixture.uri())).unwrap();
+    let client = sdam_tokio::Client::new(options).unwrap();
+    fixture.events = client.subscribe_to(Topics::COMMANDS);
+    fixture.client = Client::new(client);
+    let none = WriteConcern::default().with_w(Some(Acknowledgment::Servers(0)));
+    let things = fixture.things().with_write_concern(none);
+    let bulks = (0..BULKS).map(|id| {
+        let things = things.clone();
+        let long = doc! { "_id": id, "text": "x".repeat(2 << 20) };
+        let update = UpdateModel::new(doc! { "_id": id }, doc! { "$set": { "done": true } });
+        let models = [
+            WriteModel::InsertOne(InsertModel::new(&long)),
+            WriteModel::UpdateOne(update),
+            WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": id + BULKS })),
+        ];
+        tokio::spawn(async move { things.bulk_write(BulkWrite::new(models)).await.unwrap() })
+    });
+    for bulk in bulks.collect::<Vec<_>>() {
+        assert!(!bulk.await.unwrap().acknowledged);
+    }
+    let sent = fixture.sent_over();
+    assert_eq!(sent.len(), 3 * BULKS as usize);
+    for id in 0..BULKS {
+        let of_bulk = |command: &Document| {
+            let first = |name| command.get_array(name).ok()?.first()?.as_document();
+            let is = |document: &Document, id| document.get_i32("_id").ok() == Some(id);
+            let filter = |name| first(name).and_then(|it| it.get_document("q").ok());
+            first("documents").is_some_and(|it| is(it, id))
+                || filter("updates").is_some_and(|it| is(it, id))
+                || filter("deletes").is_some_and(|it| is(it, id + BULKS))
+        };
+        let over: Vec<_> = sent.iter().filter(|(it, _)| of_bulk(it)).map(|it| it.1).collect();
+        assert_eq!(over.len(), 3);
+        assert!(over.iter().all(|it| *it == over[0]), "the bulk {id} went over {over:?}");
+    }
+    let many = BulkWrite::new(
+        [7, 8].map(|id| WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 100 + id }))),
+    );
+    fixture.things().bulk_write(many).await.unwrap();
+    let counts = fixture.client.client().members()[0].counts();
+    assert_eq!(counts.total(), counts.available, "every connection has come back");
 }
 
 /// CRUD, "Read preferences and server selection": with a server before 5.0, drivers "MUST NOT use

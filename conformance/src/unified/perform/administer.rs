@@ -158,7 +158,7 @@ pub(super) fn run_cursor_command(mut of: Object) -> Result<RunCursorCommand, Rea
     if of.optional("cursorType", cursor_type)?.is_some_and(|it| it != CursorType::NonTailable) {
         run = run.tailable();
     }
-    set!(of, run: batch_size "batchSize" Node::integer, comment "comment" Node::any,
+    set!(of, run: batch_size "batchSize" int, comment "comment" Node::any,
         max_time "maxTimeMS" millis, timeout_mode "timeoutMode" timeout_mode);
     Ok(of.finish().map(|()| run)?)
 }

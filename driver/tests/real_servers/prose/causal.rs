@@ -1,6 +1,6 @@
 //! The tests that the specification of Causal Consistency lists.
 
-use bson::{Timestamp, doc};
+use bson::{Document, Timestamp, doc, rawdoc};
 use sdam_core::config::{Acknowledgment, ReadConcern, WriteConcern};
 use sdam_core::session::SessionOptions;
 use sdam_host::Runtime;
@@ -13,6 +13,41 @@ fn after(log: &mut Log) -> Outcome<Option<Timestamp>> {
     let [command] = &sent[..] else { return Err(format!("one command: {sent:?}").into()) };
     let concern = command.get_document("readConcern").ok();
     Ok(concern.and_then(|it| it.get_timestamp("afterClusterTime").ok()))
+}
+
+/// The tests of a deployment that does not support cluster times.
+pub(super) async fn play_alone<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, mut log) = fixture.client("")?;
+    let things = fixture.empty(&client, "causal").await?;
+    let own = client.start_session(SessionOptions::default())?;
+    let mine = things.with_session(&own);
+    let elsewhere = Timestamp { time: 1_700_000_000, increment: 1 };
+    let signature = rawdoc! {
+        "hash": bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: vec![0; 20] },
+        "keyId": 1_i64,
+    };
+    let gossip = rawdoc! { "clusterTime": elsewhere, "signature": signature };
+    for told in [false, true] {
+        if told {
+            // Be it that the application has brought times of another deployment.
+            own.advance_operation_time(elsewhere)?;
+            own.advance_cluster_time(&gossip)?;
+            client.client().advance_cluster_time(&gossip)?;
+        }
+        log.all();
+        // CC-P7: "A read operation in a causally consistent session against a deployment that does
+        // not support cluster times does not include the `afterClusterTime` parameter".
+        mine.find_one(doc! {}).await?;
+        mine.insert_one(&doc! { "x": 1 }).await?;
+        // CC-P11: "messages sent to the server should not include `$clusterTime`".
+        things.find_one(doc! {}).await?;
+        let sent = log.sent();
+        assert_eq!(sent.len(), 3);
+        let has_times =
+            |it: &Document| it.contains_key("$clusterTime") || it.contains_key("readConcern");
+        assert!(!sent.iter().any(has_times), "{sent:?}");
+    }
+    Ok(())
 }
 
 pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {

@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
+use sdam_core::config::{Acknowledgment, WriteConcern};
 use sdam_driver::{
     Aggregate, BulkWrite, CreateCollection, Distinct, DropCollection, Error,
     EstimatedDocumentCount, Explain, FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate,
-    InsertMany, InsertModel, Replace, Update, Verbosity, WriteModel,
+    InsertMany, InsertModel, Replace, Update, UpdateModel, Verbosity, WriteModel,
 };
 use sdam_host::Runtime;
 
-use super::{Fixture, Outcome, V4_4, V5_0, name};
+use super::{Fixture, Operation, Outcome, V4_4, V5_0, name};
 
 pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     concerns_have_details(fixture).await?;
     errors_have_details(fixture).await?;
     explanations_have_a_time(fixture).await?;
+    order_needs_no_acknowledgment(fixture).await?;
     ids_come_first(fixture).await
 }
 
@@ -115,6 +117,37 @@ async fn explanations_have_a_time<R: Runtime>(fixture: &Fixture<'_, R>) -> Outco
     }
     assert_eq!(things.count_documents(john()).await?, 1, "nothing was written");
     Ok(())
+}
+
+/// Bulk Write, "ordered": commands of one bulk that nobody hears of do not overtake each other,
+/// whatever else is under way.
+async fn order_needs_no_acknowledgment<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    const BULKS: i32 = 4;
+    let (client, _) = fixture.client("")?;
+    let things = fixture.empty(&client, "unheard").await?;
+    let none = WriteConcern::default().with_w(Some(Acknowledgment::Servers(0)));
+    let unheard = things.with_write_concern(none);
+    let bulks = (0..BULKS).map(|id| -> Operation<'_> {
+        let long = doc! { "_id": id, "text": "x".repeat(4 << 20) };
+        let update = UpdateModel::new(doc! { "_id": id }, doc! { "$set": { "done": true } });
+        let models =
+            [WriteModel::InsertOne(InsertModel::new(&long)), WriteModel::UpdateOne(update)];
+        let unheard = unheard.clone();
+        Box::pin(async move { unheard.bulk_write(BulkWrite::new(models)).await.map(drop) })
+    });
+    for outcome in fixture.all(bulks.collect()).await {
+        outcome?;
+    }
+    // Each document comes before its update, and nothing tells when that was done.
+    let has = async |filter: Document| things.count_documents(filter).await;
+    while has(doc! {}).await? < BULKS as u64 {}
+    for _ in 0..100 {
+        if has(doc! { "done": true }).await? == BULKS as u64 {
+            return Ok(());
+        }
+        client.client().sleep_until(client.client().now() + Duration::from_millis(50)).await;
+    }
+    Err("a document was left without its update".into())
 }
 
 /// CRUD-P16: "Generated document identifiers are the first field in their document".

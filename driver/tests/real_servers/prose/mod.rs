@@ -5,6 +5,7 @@
 
 mod causal;
 mod crud;
+mod durations;
 mod gateway;
 mod retries;
 mod sessions;
@@ -239,6 +240,8 @@ enum Chapter {
     Retries,
     /// Those of a server where clients log in.
     Timeouts,
+    /// Those of a server that is no member of a set.
+    Standalone,
 }
 
 impl Chapter {
@@ -247,6 +250,7 @@ impl Chapter {
     async fn play<R: Runtime>(self, runtime: Way<'_, R>, seed: &str, version: Version) -> Outcome {
         let options = match self {
             Self::Timeouts => "authSource=admin",
+            Self::Standalone => "directConnection=true",
             _ => "replicaSet=rs",
         };
         let fixture = Fixture::new(runtime, (seed, options), version)?;
@@ -256,6 +260,10 @@ impl Chapter {
             Self::Crud => crud::play(&fixture).await,
             Self::Retries => retries::play(&fixture).await,
             Self::Timeouts => timeouts::play(&fixture).await,
+            Self::Standalone => match causal::play_alone(&fixture).await {
+                Ok(()) => durations::play(&fixture).await,
+                failed => failed,
+            },
         };
         fixture.fail_no_more().await?;
         played?;
@@ -318,6 +326,16 @@ pub(crate) fn trials(binary: &Binary, shared: &'static Mutex<Option<ReplicaSet>>
     };
     let of = |chapter| RUNTIMES.map(|runtime| trial(chapter, runtime));
     let mut trials: Vec<Trial> = Chapter::OF_SETS.into_iter().flat_map(of).collect();
+    let name = format!("prose::standalone_on_mongod_{}", binary.version());
+    let alone = binary.clone();
+    trials.push(Trial::test(name, move || {
+        let server = Server::start(&alone, Config::default())?;
+        let seed = server.address().to_string();
+        RUNTIMES.into_iter().try_for_each(|(runtime, run)| {
+            let played = run(Chapter::Standalone, &seed, alone.version());
+            played.map_err(|error| format!("{runtime}: {}", error.message().unwrap_or("")).into())
+        })
+    }));
     // Older fail points hold no login up.
     if binary.version() >= V4_4 {
         let (name, binary) = (format!("prose::timeouts_on_mongod_{}", binary.version()), binary);

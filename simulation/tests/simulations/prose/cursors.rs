@@ -11,13 +11,14 @@ use bson::{Document, doc};
 use sdam_cluster::{ClusterOptions, Deployment, Input};
 use sdam_core::command::CommandEvent;
 use sdam_core::pool::PoolEvent;
+use sdam_core::session::SessionOptions;
 use sdam_core::topology::EventKind;
 use sdam_driver::{
-    Client, ClientBulkWrite, ClientBulkWriteError, Cursor, CursorType, Error, Find, ListIndexes,
-    TimeoutMode, UpdateModel, WriteModel,
+    Client, ClientBulkWrite, ClientBulkWriteError, CreateCollection, Cursor, CursorType, Error,
+    Find, ListIndexes, TimeoutMode, UpdateModel, WriteModel,
 };
 use sdam_host::ErrorKind;
-use sdam_simulation::virtual_time::Runtime;
+use sdam_simulation::virtual_time::{Runtime, VirtualTime};
 
 use super::{Fixture, address};
 
@@ -129,16 +130,18 @@ fn a_listing_that_fails_closes_its_cursor() {
     }
 }
 
+/// A write whose result fills half a batch.
+fn upsert(letter: &str) -> (&'static str, WriteModel) {
+    let id = letter.repeat(8 << 20);
+    let update = UpdateModel::new(doc! { "_id": id }, doc! { "$set": { "x": 1 } });
+    ("app.things", WriteModel::UpdateOne(update.upsert(true)))
+}
+
 /// Writes whose results are in two batches, while commands fail in this way; returns the error, and
 /// how long the operation took.
 fn fail_bulk(fixture: &mut Fixture, failure: Document) -> (Arc<ClientBulkWriteError>, Duration) {
     fixture.fail(fixture.primary(), doc! { "times": 1 }, failure);
-    let update = |letter: &str| {
-        let id = letter.repeat(8 << 20);
-        let update = UpdateModel::new(doc! { "_id": id }, doc! { "$set": { "x": 1 } });
-        ("app.things", WriteModel::UpdateOne(update.upsert(true)))
-    };
-    let bulk = ClientBulkWrite::new(["a", "b"].map(update)).verbose_results(true);
+    let bulk = ClientBulkWrite::new(["a", "b"].map(upsert)).verbose_results(true);
     let client = fixture.client.clone();
     let (done, took) = fixture.run(async move { client.bulk_write(bulk).await });
     let Err(Error::ClientBulkWrite(error)) = done else { panic!("{done:?}") };
@@ -274,6 +277,246 @@ fn cursors_that_are_dropped_together_are_closed_together() {
     assert!(commands.len() <= 2, "{} commands", commands.len());
     let pool = fixture.client.client().members().into_iter().map(|it| it.counts().total());
     assert!(pool.sum::<usize>() <= 2);
+}
+
+/// Waits for `work` so long, and gives it up then.
+async fn within<T>(time: &VirtualTime, most: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut end) = (pin!(work), pin!(time.sleep(most)));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => end.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}
+
+/// "Dropping a future is always safe" (docs/run.md): a getMore that nobody waits for any more comes
+/// to its end all the same, and what it has of the only connection and of the session goes back
+/// whether or not the cursor is read again; no document is lost.
+#[test]
+fn a_call_for_a_document_that_is_given_up_comes_to_its_end() {
+    const TENTH: Duration = Duration::from_millis(100);
+    for tries in [false, true] {
+        let mut fixture = filled("maxPoolSize=1");
+        let late = failing(doc! { "blockConnection": true, "blockTimeMS": 1000 });
+        fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
+        let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+        let (things, time) = (fixture.things().with_session(&own), fixture.simulation.time());
+        let (id, took) = fixture.run(async move {
+            let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+            for _ in 0..2 {
+                cursor.next().await.unwrap().unwrap();
+            }
+            let given_up = match tries {
+                true => within(&time, TENTH, cursor.try_next()).await,
+                false => within(&time, TENTH, cursor.next()).await,
+            };
+            assert!(given_up.is_none());
+            things.insert_one(&doc! { "_id": 100 }).await.unwrap();
+            let id = cursor.next().await.unwrap().unwrap().get_i32("_id").unwrap();
+            drop(cursor);
+            id
+        });
+        assert_eq!(id, 2);
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        assert_eq!(connections_closed(&fixture), 0);
+        assert_eq!(fixture.started("getMore").len(), 1, "it is not sent again");
+    }
+}
+
+/// The task that goes on with a getMore ends with its client: the reader who has come back goes on
+/// by itself, as with any exchange that is under way then.
+#[test]
+fn a_reader_that_comes_back_goes_on_when_the_client_is_closed() {
+    for comes_before in [false, true] {
+        let mut fixture = filled("");
+        let late = failing(doc! { "blockConnection": true, "blockTimeMS": 60_000 });
+        fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
+        let mut cursor = open(&mut fixture, 1).remove(0);
+        let (client, time) = (fixture.client.clone(), fixture.simulation.time());
+        let (next, took) = fixture.run(async move {
+            for _ in 0..2 {
+                cursor.next().await.unwrap().unwrap();
+            }
+            let second = Duration::from_secs(1);
+            assert!(within(&time, second, cursor.next()).await.is_none());
+            match comes_before {
+                true => {
+                    let closing = time.clone();
+                    time.spawn(async move {
+                        closing.sleep(second).await;
+                        client.client().close_now();
+                    });
+                }
+                false => client.client().close_now(),
+            }
+            cursor.next().await.unwrap()
+        });
+        assert!(took < Duration::from_secs(61), "{took:?}");
+        assert_eq!(next.unwrap().get_i32("_id").ok(), Some(2));
+    }
+}
+
+/// Load Balancer Support, "Connection Pinning": a cursor that is dropped after its batch has come
+/// unread is closed over its own connection.
+#[test]
+fn behind_a_load_balancer_a_batch_that_nobody_reads_does_not_lose_the_connection() {
+    let balanced = ClusterOptions::new("rs", (0..1).map(address));
+    let mut fixture = Fixture::of(balanced.with_deployment(Deployment::LoadBalanced), "", 7);
+    let things = fixture.things();
+    let documents: Vec<Document> = (0..10).map(|id| doc! { "_id": id }).collect();
+    fixture.run(async move { things.insert_many(&documents).await }).0.unwrap();
+    let late = failing(doc! { "blockConnection": true, "blockTimeMS": 1000 });
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
+    let mut cursor = open(&mut fixture, 1).remove(0);
+    let (id, time) = (cursor.id(), fixture.simulation.time());
+    fixture.run(async move {
+        for _ in 0..2 {
+            cursor.next().await.unwrap().unwrap();
+        }
+        assert!(within(&time, Duration::from_millis(10), cursor.next()).await.is_none());
+        time.sleep(Duration::from_secs(5)).await;
+        drop(cursor);
+    });
+    fixture.simulation.run_for(Duration::from_secs(5));
+    fixture.run(async {});
+    assert_eq!(closed(&fixture), [[id]]);
+    assert_eq!(connections_closed(&fixture), 0);
+}
+
+/// Load Balancer Support, "Behaviour With Cursors": after a network error, "drivers MUST NOT execute
+/// a `killCursors` command because the pinned connection is no longer valid", which it is not after
+/// a reply that came too late either: what is behind the balancer on another connection need not
+/// know the cursor.
+#[test]
+fn behind_a_load_balancer_a_cursor_that_was_late_is_left_to_its_server() {
+    let balanced = ClusterOptions::new("rs", (0..1).map(address));
+    let balanced = balanced.with_deployment(Deployment::LoadBalanced);
+    let mut fixture = Fixture::of(balanced, "timeoutMS=1000", 7);
+    let things = fixture.things();
+    let documents: Vec<Document> = (0..10).map(|id| doc! { "_id": id }).collect();
+    fixture.run(async move { things.insert_many(&documents).await }).0.unwrap();
+    let late = failing(doc! { "blockConnection": true, "blockTimeMS": 1500 });
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
+    let mut cursor = open(&mut fixture, 1).remove(0);
+    fixture.run(async move {
+        for _ in 0..2 {
+            cursor.next().await.unwrap().unwrap();
+        }
+        assert!(cursor.next().await.unwrap().unwrap_err().is_timeout());
+        cursor.close().await;
+    });
+    fixture.simulation.run_for(Duration::from_secs(5));
+    fixture.run(async {});
+    assert!(fixture.started("killCursors").is_empty());
+}
+
+/// Client Bulk Write, "Handling the bulkWrite Server Response": whoever gives the operation up
+/// leaves no cursor open.
+#[test]
+fn a_bulk_that_is_given_up_while_it_reads_its_results_closes_its_cursor() {
+    let mut fixture = filled("");
+    let late = failing(doc! { "blockConnection": true, "blockTimeMS": 5000 });
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
+    let bulk = ClientBulkWrite::new(["a", "b"].map(upsert)).verbose_results(true);
+    let (client, time) = (fixture.client.clone(), fixture.simulation.time());
+    fixture.run(async move {
+        let bulk = client.bulk_write(bulk);
+        assert!(within(&time, Duration::from_secs(3), bulk).await.is_none());
+    });
+    fixture.simulation.run_for(Duration::from_secs(10));
+    fixture.run(async {});
+    assert_eq!(fixture.started("getMore").len(), 1);
+    assert_eq!((closed(&fixture).len(), closed(&fixture).concat().len()), (1, 1));
+}
+
+/// The same of an attempt that another one was made after, which has opened a cursor of its own.
+#[test]
+fn a_bulk_that_is_sent_again_closes_the_cursor_of_the_attempt_before() {
+    let mut fixture = filled("");
+    let again = doc! { "code": 91, "errmsg": "", "errorLabels": ["RetryableWriteError"] };
+    let again = doc! { "failCommands": ["bulkWrite"], "writeConcernError": again };
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, again);
+    let bulk = ClientBulkWrite::new(["a", "b"].map(upsert)).verbose_results(true);
+    let client = fixture.client.clone();
+    let done = fixture.run(async move { client.bulk_write(bulk).await }).0.unwrap();
+    assert_eq!(done.verbose.unwrap().update_results.len(), 2);
+    fixture.simulation.run_for(Duration::from_secs(5));
+    fixture.run(async {});
+    let replies = fixture.heard.iter().filter_map(|(_, kind)| match kind {
+        EventKind::Command {
+            command, event: CommandEvent::CommandSucceeded { reply, .. }, ..
+        } if command.command_name == "bulkWrite" => {
+            Some(reply.get_document("cursor").unwrap().get_i64("id").unwrap())
+        }
+        _ => None,
+    });
+    let [first, second] = replies.collect::<Vec<_>>()[..] else { panic!("two attempts") };
+    assert!(first != 0 && second != first);
+    assert_eq!(closed(&fixture), [[first]]);
+}
+
+/// A capped collection with one document, and nothing heard yet.
+fn capped() -> Fixture {
+    let mut fixture = Fixture::new("");
+    let client = fixture.client.clone();
+    fixture.run(async move {
+        let database = client.database("app");
+        let create = CreateCollection::new("things").capped(true).size(100_000);
+        database.create_collection(create).await.unwrap();
+        database.collection("things").insert_one(&doc! { "_id": 0 }).await.unwrap();
+    });
+    fixture.heard.clear();
+    fixture
+}
+
+/// A server that has nothing is asked less and less often, up to twice a second; once there is a
+/// document, anew. Whoever gives up meanwhile leaves nothing that asks.
+#[test]
+fn a_tailable_cursor_asks_at_a_pace_that_slows_down() {
+    let mut fixture = capped();
+    let (things, time) = (fixture.things(), fixture.simulation.time());
+    fixture.run(async move {
+        let tail = Find::new(doc! {}).cursor_type(CursorType::Tailable);
+        let mut cursor = things.find(tail).await.unwrap();
+        cursor.next().await.unwrap().unwrap();
+        assert!(within(&time, Duration::from_secs(20), cursor.next()).await.is_none());
+        time.sleep(Duration::from_secs(20)).await;
+        things.insert_one(&doc! { "_id": 1 }).await.unwrap();
+        let next = within(&time, Duration::from_secs(1), cursor.next()).await;
+        assert_eq!(next.unwrap().unwrap().unwrap().get_i32("_id").ok(), Some(1));
+        assert!(within(&time, Duration::from_millis(300), cursor.next()).await.is_none());
+    });
+    let times = fixture.started("getMore");
+    let inserted = *fixture.started("insert").last().unwrap();
+    let (before, after): (Vec<Duration>, Vec<Duration>) =
+        times.into_iter().partition(|at| *at < inserted);
+    assert!((30..60).contains(&before.len()), "{} in 20 s", before.len());
+    let longest = before.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert!((Duration::from_millis(500)..Duration::from_millis(700)).contains(&longest));
+    assert!(
+        before[before.len() - 1] + Duration::from_secs(20) <= inserted,
+        "nothing asks by itself"
+    );
+    assert!(after.len() >= 3, "it begins anew: {after:?}");
+}
+
+/// A server that awaits documents takes its time itself: the cursor loses none.
+#[test]
+fn a_cursor_that_awaits_documents_asks_again_at_once() {
+    let mut fixture = capped();
+    let (things, time) = (fixture.things(), fixture.simulation.time());
+    fixture.run(async move {
+        let tail = Find::new(doc! {}).cursor_type(CursorType::TailableAwait);
+        let tail = tail.max_await_time(Duration::from_secs(2));
+        let mut cursor = things.find(tail).await.unwrap();
+        cursor.next().await.unwrap().unwrap();
+        assert!(within(&time, Duration::from_secs(20), cursor.next()).await.is_none());
+    });
+    let (asked, told) = (fixture.started("getMore"), fixture.ended("getMore"));
+    assert!((8..=11).contains(&asked.len()), "{asked:?}");
+    for (told, asked) in told.iter().zip(&asked[1..]) {
+        assert_eq!(told.at, *asked, "at once");
+    }
 }
 
 fn exhaust() -> Find {

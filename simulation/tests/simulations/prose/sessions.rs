@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bson::{Document, Timestamp, doc};
@@ -13,11 +14,12 @@ use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::session::{SessionError, SessionOptions};
 use sdam_core::topology::{EventKind, Topics};
 use sdam_driver::{
-    Aggregate, BulkWrite, Client, ClientBulkWrite, ClientSession, Collection, CountDocuments,
-    CreateCollection, CreateIndexes, Database, DeleteModel, Distinct, DropCollection, DropDatabase,
-    DropIndexes, Error, EstimatedDocumentCount, Find, FindOneAndDelete, FindOneAndReplace,
-    FindOneAndUpdate, IndexModel, InsertModel, ListCollections, ListDatabases, ListIndexes,
-    RenameCollection, Replace, RunCursorCommand, Update, UpdateModel, WriteModel,
+    Aggregate, ArgumentError, BulkWrite, Client, ClientBulkWrite, ClientSession, Collection,
+    CountDocuments, CreateCollection, CreateIndexes, Database, DeleteModel, Distinct,
+    DropCollection, DropDatabase, DropIndexes, Error, EstimatedDocumentCount, Find,
+    FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate, IndexModel, InsertModel,
+    ListCollections, ListDatabases, ListIndexes, RenameCollection, Replace, RunCursorCommand,
+    Update, UpdateModel, WriteModel,
 };
 use sdam_simulation::virtual_time::Runtime;
 
@@ -412,4 +414,70 @@ fn the_cluster_time_that_a_monitor_is_told_counts_for_nothing() {
         }
     }
     assert_eq!(said, Some(told));
+}
+
+/// "Drivers MUST NOT attempt to detect simultaneous use by multiple threads": operations of one
+/// session that are begun at the same time follow one another, and each sees what the one before it
+/// has done.
+#[test]
+fn operations_of_a_session_that_are_begun_together_follow_one_another() {
+    let mut fixture = Fixture::new("");
+    let own = start(&fixture.client);
+    let things = fixture.things().with_session(&own);
+    let results: Vec<_> = (0..5)
+        .map(|id| {
+            let things = things.clone();
+            fixture.begin(async move {
+                things.insert_one(&doc! { "_id": id }).await?;
+                things.find_one(doc! { "_id": id }).await
+            })
+        })
+        .collect();
+    fixture.run(async {});
+    for (id, result) in results.iter().enumerate() {
+        let found = result.lock().unwrap().take().unwrap().unwrap();
+        assert_eq!(found.unwrap().get_i32("_id").unwrap() as usize, id);
+    }
+    let sent = sent(&mut fixture);
+    assert_eq!(sent.len(), 10);
+    assert!(sent.iter().all(|command| *lsid(command) == id(&own)));
+    let numbers: Vec<_> = sent.iter().filter_map(|it| it.get_i64("txnNumber").ok()).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5]);
+}
+
+/// The same where an operation comes to no end, as one that is kept and not polled: others fail in
+/// time, with nothing sent. A cursor is what it was then.
+#[test]
+fn a_session_that_does_not_come_back_is_waited_for_as_long_as_a_server() {
+    let mut fixture = Fixture::new("serverSelectionTimeoutMS=20000");
+    let own = start(&fixture.client);
+    let (things, time) = (fixture.things().with_session(&own), fixture.simulation.time());
+    let (waits, _) = fixture.run(async move {
+        things.insert_many(&documents(5)).await.unwrap();
+        let mut cursor = things.find(Find::new(doc! {}).batch_size(3)).await.unwrap();
+        for _ in 0..3 {
+            cursor.next().await.unwrap().unwrap();
+        }
+        let mut kept = Box::pin(things.find_one(doc! {}));
+        let polled = std::future::poll_fn(|cx| Poll::Ready(kept.as_mut().poll(cx).is_pending()));
+        assert!(polled.await, "it uses the session");
+        let mut waits = Vec::new();
+        for limit in [None, Some(Duration::from_secs(5))] {
+            let things = limit.map_or(things.clone(), |limit| things.with_timeout(limit));
+            let begun = time.elapsed();
+            let error = things.find_one(doc! {}).await.unwrap_err();
+            assert!(matches!(error, Error::Argument(ArgumentError::SessionInUse)), "{error}");
+            waits.push(time.elapsed() - begun);
+        }
+        let error = cursor.next().await.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Argument(ArgumentError::SessionInUse)), "{error}");
+        assert!(cursor.is_alive());
+        kept.await.unwrap();
+        assert!(cursor.next().await.unwrap().is_ok() && cursor.next().await.unwrap().is_ok());
+        assert!(cursor.next().await.is_none());
+        waits
+    });
+    assert_eq!(waits, [20, 5].map(Duration::from_secs));
+    let sent = sent(&mut fixture);
+    assert_eq!(names(&sent), ["insert", "find", "find", "getMore"]);
 }

@@ -162,7 +162,8 @@ impl WithLine {
 
 const CORRECT_OPTIONS: &str = "correct the connection string";
 const UPGRADE: &str = "use a server and a client that have a version in common";
-const CREATE_ANOTHER: &str = "create another client";
+const CREATE_ANOTHER: &str =
+    "create another client (one ends with the runtime that it was made in, too)";
 const CREATE_AFTER_FORK: &str = "create the client after the fork";
 const KEEP_RUNNING: &str = "look for what stopped the process: a suspended machine or container, a \
     limit on its CPU time, or work that blocks the runtime's threads";

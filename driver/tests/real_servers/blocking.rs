@@ -6,12 +6,13 @@ use bson::{Document, doc};
 use libtest_mimic::Failed;
 use sdam_core::config::Options;
 use sdam_core::session::SessionOptions;
-use sdam_driver::blocking::{Client, Collection};
+use sdam_driver::blocking::{Client, Collection, Database};
 use sdam_driver::{
     Aggregate, BulkWrite, ClientBulkWrite, CreateIndexes, CursorType, DeleteModel, Distinct,
     DropCollection, DropDatabase, DropIndexes, Error, EstimatedDocumentCount, Explain, Find,
     FindOneAndReplace, FindOneAndUpdate, IndexModel, InsertModel, ListCollections, ListDatabases,
-    ListIndexes, ModifyCollection, RenameCollection, Replace, Update, WriteModel,
+    ListIndexes, MapReduce, MapReduceOutput, ModifyCollection, RenameCollection, Replace, Update,
+    WriteModel,
 };
 
 use super::{Thing, thing};
@@ -35,6 +36,7 @@ fn everything(client: sdam_blocking::Client) -> Outcome {
     let things = database.collection::<Thing>("things");
     writes(&things)?;
     reads(&things)?;
+    map_reduce(&database, &things)?;
     indexes(&things)?;
     database.create_collection("made")?;
     let names = database.list_collection_names(ListCollections::new())?;
@@ -99,6 +101,24 @@ fn reads(things: &Collection<Thing>) -> Outcome {
     assert_eq!(things.distinct(Distinct::new("kind", doc! {}))?.len(), 2);
     let all = Aggregate::new([doc! { "$match": {} }]);
     assert_eq!(things.aggregate::<Document>(all)?.count(), 30);
+    Ok(())
+}
+
+#[expect(deprecated, reason = "servers still have it")]
+fn map_reduce(database: &Database, things: &Collection<Thing>) -> Outcome {
+    let map = "function() { emit(this.kind, 1); }";
+    let reduce = "function(kind, n) { return Array.sum(n); }";
+    let sum = |counted: &[Document]| counted.iter().map(|it| it.get_f64("value").unwrap()).sum();
+    let some = MapReduce::new(map, reduce, MapReduceOutput::inline());
+    let counted = things.map_reduce::<Document>(some.query(doc! { "_id": { "$lt": 10 } }))?;
+    assert_eq!((counted.len(), sum(&counted)), (2, 10.0));
+    let doubled = MapReduce::new(map, reduce, MapReduceOutput::replace("kinds"))
+        .finalize("function(kind, n) { return n * factor; }")
+        .scope(doc! { "factor": 2 });
+    assert!(things.map_reduce::<Document>(doubled)?.is_empty());
+    let kinds = database.collection::<Document>("kinds");
+    assert_eq!(sum(&kinds.find(doc! {})?.collect::<Result<Vec<_>, _>>()?), 60.0);
+    kinds.drop(DropCollection::new())?;
     Ok(())
 }
 

@@ -3,9 +3,9 @@
 //! [`Cluster`] is the model, a deterministic [`Machine`](sdam_core::machine::Machine) without I/O:
 //! members that can be killed, shut down, started and stepped down, elect a primary, change their
 //! configuration, and answer `hello` as real servers do, awaitable and streaming included; what is
-//! said here of real servers was seen on 4.2.6, 4.4.2, 5.0.4, 6.0.5 and 6.0.27. [`EmbeddedCluster`]
-//! runs it on loopback ports, for anyone who wants to watch discovery and failover with no server at
-//! hand.
+//! said here of real servers was seen on 4.2.6, 4.4.2, 5.0.4, 6.0.5 and 6.0.27.
+//! [`EmbeddedCluster`] runs it on loopback ports, for anyone who wants to watch discovery and
+//! failover with no server at hand.
 //!
 //! The members store no data unless [`ClusterOptions::keeps_data`] says so. Without it, writes
 //! succeed on whoever takes them and change nothing, and `find` finds the same few documents

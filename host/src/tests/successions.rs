@@ -160,7 +160,7 @@ fn monitors_go_on_in_the_runtime_of_another_client_when_their_own_has_ended() {
     let (registry, [first, second, third]) = (Registry::new(), [(); 3].map(|()| Room::new()));
     let early = [&first, &first].map(|room| room.client(&registry));
     let [late, last] = [&second, &third].map(|room| room.client(&registry));
-    [&first, &second, &third].map(Room::run);
+    [&first, &second, &third].into_iter().for_each(Room::run);
     assert_eq!([&first, &second, &third].map(Room::opened), [1, 0, 0], "one set of monitors");
     let mut waiting = Task::new(late.select(Criteria::write()));
     assert!(waiting.poll().is_pending());
@@ -170,7 +170,7 @@ fn monitors_go_on_in_the_runtime_of_another_client_when_their_own_has_ended() {
     assert!(!is_closed(&late) && !is_closed(&last));
     assert_eq!(registry.monitored(), 1);
     *lock(&first.1) = Instant::ZERO + Duration::from_millis(500);
-    [&second, &third].map(Room::run);
+    [&second, &third].into_iter().for_each(Room::run);
     assert_eq!(second.opened() + third.opened(), 1, "the monitor's stream, made anew");
     assert!(waiting.poll().is_pending());
 
@@ -196,7 +196,7 @@ fn monitors_end_with_their_runtime_if_the_others_are_closed_or_not_to_be_had() {
     for closes in [false, true] {
         let (registry, [first, second]) = (Registry::new(), [(); 2].map(|()| Room::new()));
         let (early, late) = (first.client(&registry), second.client(&registry));
-        [&first, &second].map(Room::run);
+        [&first, &second].into_iter().for_each(Room::run);
         match closes {
             true => late.close_now(),
             false => drop(late),
@@ -223,7 +223,7 @@ fn a_first_client_that_cannot_be_made_leaves_no_leader_without_monitors() {
             let unused = || panic!("there is a leader");
             other = Some(leaders.share(&options(), unused, |_, ()| {}, follow));
             panic!("as a test wants it");
-        })
+        });
     }));
     assert!(made.is_err());
     let other: Arc<Host<Puppet>> = other.expect("it was made first");

@@ -77,7 +77,7 @@ impl Environment {
         Self {
             docker: exists("/.dockerenv"),
             kubernetes: variable("KUBERNETES_SERVICE_HOST").is_some(),
-            agent: detect_agent(&variable),
+            agent: detect_agent(variable),
             faas: detect_faas(variable),
         }
     }

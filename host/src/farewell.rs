@@ -27,9 +27,9 @@ pub(crate) fn begin<R: Runtime>(host: &Arc<Host<R>>, tasks: &Arc<ClientTasks>) -
     let client = Client::of_task(Arc::clone(host), Arc::clone(tasks));
     let farewell = async move {
         let _running = running;
+        // The last reference, unless the host has been kept elsewhere: then it goes on.
         let client = client;
         client.release().await;
-        client.close_now();
     };
     host.runtime().spawn(Box::pin(Own::new(Box::pin(farewell), shared.process)));
     true

@@ -58,9 +58,10 @@ impl Aws {
     fn challenged(&self, payload: &[u8]) -> Result<State, AuthError> {
         let document = RawDocument::from_bytes(payload).map_err(|_| malformed("is not BSON"))?;
         let (mut nonce, mut host) = (None, None);
-        for element in document {
-            let (name, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
-            match (name.as_str(), value) {
+        for element in document.iter_elements() {
+            let element = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
+            let Ok(value) = element.value() else { continue };
+            match (element.key().as_str(), value) {
                 ("s", RawBsonRef::Binary(binary)) => nonce = Some(binary.bytes),
                 ("h", RawBsonRef::String(text)) => host = Some(text),
                 _ => {}

@@ -64,9 +64,11 @@ impl Sasl {
 
     fn read_fields<'a>(&mut self, reply: &'a RawDocument) -> Field<SaslReply<'a>> {
         let mut read = SaslReply { payload: &[], done: false };
-        for element in reply {
-            let (name, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
-            match (name.as_str(), value) {
+        for element in reply.iter_elements() {
+            let element = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
+            // What is no value of these types is a text that nothing depends on.
+            let Ok(value) = element.value() else { continue };
+            match (element.key().as_str(), value) {
                 (_, RawBsonRef::Null) => {}
                 ("conversationId", value) => self.id = Some(integer("conversationId", value)?),
                 ("done", value) => read.done = boolean("done", value)?,

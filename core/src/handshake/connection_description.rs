@@ -89,12 +89,14 @@ impl OpeningReply {
 
     fn read_fields(&mut self, reply: &RawDocument, options: &Options) -> Field<()> {
         let connection_description = &mut self.connection_description;
-        for element in reply {
-            let (name, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
+        for element in reply.iter_elements() {
+            let element = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
+            // A text that is no UTF-8 is none of these, whose names are read above.
+            let Ok(value) = element.value() else { continue };
             if value == RawBsonRef::Null {
                 continue;
             }
-            match name.as_str() {
+            match element.key().as_str() {
                 "maxBsonObjectSize" => {
                     connection_description.max_bson_object_size = size("maxBsonObjectSize", value)?;
                 }
@@ -129,9 +131,10 @@ impl OpeningReply {
 
 /// Returns the error that a reply to a step of authentication says, if it does not say `ok: 1`.
 pub(super) fn refusal(reply: &RawDocument) -> Field<Option<CommandError>> {
-    for element in reply {
-        let (name, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
-        if name == "ok" {
+    for element in reply.iter_elements() {
+        let element = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
+        if element.key() == "ok" {
+            let value = element.value().map_err(|error| ReplyError::Bson(error.to_string()))?;
             return Ok(
                 (!read_ok(value)?).then(|| CommandError::in_reply(reply).unwrap_or_default())
             );

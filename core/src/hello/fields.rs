@@ -8,8 +8,7 @@ use bson::{DateTime, RawArray, RawBsonRef, RawDocument};
 
 use crate::config::{AddressError, ServerAddress};
 use crate::description::TopologyVersion;
-use crate::text::beginning;
-use crate::wire;
+use crate::wire::{self, Element};
 
 /// The number of members that a server may list; real replica sets have at most 50.
 pub const MAX_MEMBERS: usize = 1000;
@@ -163,10 +162,14 @@ pub(super) fn text<'a>(field: &'static str, value: RawBsonRef<'a>) -> Field<&'a 
     }
 }
 
-/// Reads an error message; one that is too long is cut, not refused, as it is for people only.
-pub(super) fn message(value: RawBsonRef<'_>) -> Field<String> {
-    let message = value.as_str().map_or_else(|| wrong_type("errmsg", value, "a string"), Ok)?;
-    Ok(beginning(message, MAX_TEXT_LEN).to_owned())
+/// Reads the message or the name of an error. What is too long is cut, not refused, and what is no
+/// UTF-8 is replaced, as it is for people only.
+pub(super) fn message(field: &'static str, element: &Element<'_>) -> Field<String> {
+    match (element.beginning(MAX_TEXT_LEN), element.value()) {
+        (Some(message), _) => Ok(message),
+        (None, Ok(value)) => wrong_type(field, value, "a string"),
+        (None, Err(error)) => Err(ReplyError::Bson(error.to_string())),
+    }
 }
 
 pub(crate) fn document<'a>(field: &'static str, value: RawBsonRef<'a>) -> Field<&'a RawDocument> {
@@ -270,9 +273,10 @@ fn are_tags(document: &RawDocument, known: &Tags) -> bool {
 }
 
 pub(super) fn last_write_date(value: RawBsonRef<'_>) -> Field<Option<DateTime>> {
-    for element in document("lastWrite", value)? {
-        let (key, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
-        if key == "lastWriteDate" {
+    for element in document("lastWrite", value)?.iter_elements() {
+        let element = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
+        if element.key() == "lastWriteDate" {
+            let value = element.value().map_err(|error| ReplyError::Bson(error.to_string()))?;
             let date = value.as_datetime();
             return date.map_or_else(
                 || wrong_type("lastWrite.lastWriteDate", value, "a date"),
@@ -285,9 +289,10 @@ pub(super) fn last_write_date(value: RawBsonRef<'_>) -> Field<Option<DateTime>> 
 
 pub(crate) fn topology_version(value: RawBsonRef<'_>) -> Field<TopologyVersion> {
     let (mut process_id, mut counter) = (None, None);
-    for element in document("topologyVersion", value)? {
-        let (key, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
-        match key.as_str() {
+    for element in document("topologyVersion", value)?.iter_elements() {
+        let element = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
+        let Ok(value) = element.value() else { continue };
+        match element.key().as_str() {
             "processId" => process_id = Some(object_id("topologyVersion.processId", value)?),
             "counter" => counter = Some(natural("topologyVersion.counter", value)?),
             _ => {}

@@ -41,8 +41,15 @@ pub fn rename_members(
         is_other = true;
         Some(other)
     };
-    for element in reply {
-        let (key, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
+    let malformed = |error: bson::error::Error| ReplyError::Bson(error.to_string());
+    for element in reply.iter_elements() {
+        let element = element.map_err(malformed)?;
+        let key = element.key();
+        let Ok(value) = element.value() else {
+            // A text that is no UTF-8 names no member.
+            renamed.append(key, element.value_utf8_lossy().map_err(malformed)?);
+            continue;
+        };
         let list = ["hosts", "passives", "arbiters"].into_iter().find(|list| key == *list);
         match (list, value) {
             (Some(list), RawBsonRef::Array(members)) => {
@@ -121,6 +128,15 @@ mod tests {
         let reply = rawdoc! { "hosts": [1, "db1"] };
         let expected = rawdoc! { "hosts": [1, "127.0.0.1:27101"] };
         assert_eq!(rename_members(&reply, here), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn a_text_that_is_no_utf8_leaves_the_others_what_they_are() {
+        let mut bytes = rawdoc! { "errmsg": "?", "me": "db1", "ok": 1 }.into_bytes();
+        bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xc3);
+        let renamed = rename_members(&RawDocumentBuf::from_bytes(bytes).unwrap(), here);
+        let expected = rawdoc! { "errmsg": "\u{fffd}", "me": "127.0.0.1:27101", "ok": 1 };
+        assert_eq!(renamed, Ok(Some(expected)));
     }
 
     #[test]

@@ -7,13 +7,14 @@ use bson::oid::ObjectId;
 use bson::{DateTime, RawBsonRef, RawDocument};
 
 use super::fields::{
-    ReplyError, address, addresses, boolean, int32, last_write_date, message, natural, object_id,
-    primary, read_ok, tags, text, topology_version, wire_version,
+    REPLY_FIELDS, ReplyError, address, addresses, boolean, int32, last_write_date, message,
+    natural, object_id, primary, read_ok, tags, text, topology_version, wire_version,
 };
 use crate::config::ServerAddress;
 use crate::description::{ServerDescription, ServerType, TopologyVersion};
 use crate::failure::{Cause, Failure, Stage};
 use crate::id::ServerId;
+use crate::wire::elements;
 
 /// A reply to the hello of a load-balanced connection that names no service.
 ///
@@ -85,20 +86,34 @@ impl HelloReply {
         known: Option<&ServerDescription>,
     ) -> Result<Self, ReplyError> {
         let (mut reply, mut seen_ok) = (Self::default(), false);
-        for element in document {
-            let (name, value) = element.map_err(|error| ReplyError::Bson(error.to_string()))?;
-            if value == RawBsonRef::Null {
-                continue;
-            }
-            match name.as_str() {
+        let malformed = |error: bson::error::Error| ReplyError::Bson(error.to_string());
+        for element in elements(document) {
+            let element = element.map_err(malformed)?;
+            let name = element.name();
+            let value = match (name, element.value()) {
+                (_, Ok(RawBsonRef::Null)) => continue,
+                ("codeName", _) => {
+                    reply.code_name = message("codeName", &element)?;
+                    continue;
+                }
+                ("errmsg" | "$err", _) => {
+                    reply.errmsg = message("errmsg", &element)?;
+                    continue;
+                }
+                (_, Ok(value)) => value,
+                // A text that is no UTF-8 matters only where it says what the server is.
+                (name, Err(error)) if name == "lastWrite" || REPLY_FIELDS.contains(&name) => {
+                    return Err(malformed(error));
+                }
+                (_, Err(_)) => continue,
+            };
+            match name {
                 "ok" => {
                     reply.ok = read_ok(value)?;
                     seen_ok = true;
                 }
                 "code" => reply.code = int32("code", value)?,
-                "codeName" => reply.code_name = text("codeName", value)?.to_owned(),
-                "errmsg" | "$err" => reply.errmsg = message(value)?,
-                _ => reply.read(name.as_str(), value, known)?,
+                name => reply.read(name, value, known)?,
             }
         }
         match seen_ok {

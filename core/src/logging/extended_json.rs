@@ -2,8 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bson::raw::{RawArrayIter, RawIter};
 use bson::{RawBsonRef, RawDocument};
+
+use crate::wire::{Elements, elements};
 
 /// The first moment of the year 10,000 in milliseconds since the Unix epoch: dates from then on are
 /// numbers in relaxed extended JSON, too.
@@ -13,7 +14,7 @@ const YEAR_10_000: i64 = 253_402_300_800_000;
 /// them (Logging, "Configurable Max Document Length").
 ///
 /// The time that it takes grows with `longest`, not with the length of the document. What is no
-/// BSON ends the text, too.
+/// UTF-8 in a text is U+FFFD; what is no BSON ends the text, too.
 ///
 /// ```
 /// use sdam_core::bson::rawdoc;
@@ -45,26 +46,8 @@ struct Open<'a> {
     elements: Elements<'a>,
     /// The text behind the last element.
     end: &'static str,
+    is_array: bool,
     is_empty: bool,
-}
-
-enum Elements<'a> {
-    Document(RawIter<'a>),
-    Array(RawArrayIter<'a>),
-}
-
-impl<'a> Elements<'a> {
-    /// Returns the next element, with its name in a document, or `None` within if it cannot be
-    /// read; `None` behind the last one.
-    fn next(&mut self) -> Option<Option<(Option<&'a str>, RawBsonRef<'a>)>> {
-        Some(match self {
-            Self::Document(iter) => {
-                let element = iter.next()?.ok();
-                element.and_then(|it| Some((Some(it.key().as_str()), it.value().ok()?)))
-            }
-            Self::Array(iter) => iter.next()?.ok().map(|value| (None, value)),
-        })
-    }
 }
 
 impl<'a> Writer<'a> {
@@ -74,13 +57,17 @@ impl<'a> Writer<'a> {
             let is_first = std::mem::replace(&mut open.is_empty, false);
             match open.elements.next() {
                 Some(element) => {
-                    let (name, value) = element?;
+                    let (element, is_array) = (element.ok()?, open.is_array);
                     self.text(if is_first { "" } else { ", " })?;
-                    if let Some(name) = name {
-                        self.string(name)?;
+                    if !is_array {
+                        self.string(element.name())?;
                         self.text(": ")?;
                     }
-                    self.value(value)?;
+                    match element.value() {
+                        Ok(value) => self.value(value)?,
+                        // Of a text that is no UTF-8, as much as there may be room for.
+                        Err(_) => self.string(&element.beginning(self.left.saturating_mul(4))?)?,
+                    }
                 }
                 None => {
                     let end = open.end;
@@ -94,11 +81,8 @@ impl<'a> Writer<'a> {
 
     fn document(&mut self, document: &'a RawDocument, end: &'static str) -> Option<()> {
         self.text("{")?;
-        self.open.push(Open {
-            elements: Elements::Document(document.iter_elements()),
-            end,
-            is_empty: true,
-        });
+        let elements = elements(document);
+        self.open.push(Open { elements, end, is_array: false, is_empty: true });
         Some(())
     }
 
@@ -107,8 +91,8 @@ impl<'a> Writer<'a> {
             RawBsonRef::Document(document) => self.document(document, "}"),
             RawBsonRef::Array(array) => {
                 self.text("[")?;
-                let elements = Elements::Array(array.into_iter());
-                self.open.push(Open { elements, end: "]", is_empty: true });
+                let elements = elements(RawDocument::from_bytes(array.as_bytes()).ok()?);
+                self.open.push(Open { elements, end: "]", is_array: true, is_empty: true });
                 Some(())
             }
             RawBsonRef::String(text) => self.string(text),
@@ -285,6 +269,17 @@ mod tests {
         let binary = rawdoc! { "bytes": bytes };
         let measured = allocation_counter::measure(|| drop(extended_json(&binary, 50)));
         assert!(measured.bytes_total < 1000, "{} bytes were allocated", measured.bytes_total);
+    }
+
+    /// Servers cut texts within a character.
+    #[test]
+    fn a_text_that_is_no_utf8_is_written_as_far_as_it_is() {
+        let mut bytes = rawdoc! { "errmsg": "a?ß", "list": ["?"], "code": 11000 }.into_bytes();
+        bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xf0);
+        let broken = RawDocumentBuf::from_bytes(bytes).unwrap();
+        let text = "{\"errmsg\": \"a\u{fffd}ß\", \"list\": [\"\u{fffd}\"], \"code\": 11000}";
+        assert_eq!(extended_json(&broken, 100), text);
+        assert_eq!(extended_json(&broken, 14), "{\"errmsg\": \"a\u{fffd}...");
     }
 
     #[test]

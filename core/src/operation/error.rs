@@ -14,7 +14,7 @@ use crate::hello;
 use crate::id::Generation;
 use crate::process::Forked;
 use crate::text::beginning;
-use crate::wire::{self, SequenceError, WireError};
+use crate::wire::{self, Element, SequenceError, WireError, elements};
 
 /// The label of errors by which a server sheds load.
 pub const SYSTEM_OVERLOADED: &str = "SystemOverloadedError";
@@ -241,20 +241,20 @@ impl CommandError {
     /// ```
     pub fn in_reply(reply: &RawDocument) -> Option<Self> {
         let (mut ok, mut error, mut write_concern) = (false, Self::default(), None);
-        for (key, value) in reply.iter().map_while(Result::ok) {
-            match (key.as_str(), value) {
-                ("ok", value) => ok = wire::ok(value) == Some(true),
-                ("writeConcernError", RawBsonRef::Document(document)) => {
+        for element in elements(reply).map_while(Result::ok) {
+            match (element.name(), element.value()) {
+                ("ok", Ok(value)) => ok = wire::ok(value) == Some(true),
+                ("writeConcernError", Ok(RawBsonRef::Document(document))) => {
                     write_concern = Some(document);
                 }
-                ("topologyVersion", value) => {
+                ("topologyVersion", Ok(value)) => {
                     error.topology_version = hello::topology_version(value).ok();
                 }
-                ("errorLabels", RawBsonRef::Array(labels)) => {
-                    let labels = labels.into_iter().map_while(Result::ok).take(MAX_LABELS);
-                    error.labels = labels.filter_map(text).collect();
+                ("errorLabels", Ok(RawBsonRef::Array(labels))) => {
+                    let labels = labels.into_iter().filter_map(Result::ok).take(MAX_LABELS);
+                    error.labels = labels.filter_map(label).collect();
                 }
-                (key, value) => error.read(key, value),
+                _ => error.read(&element),
             }
         }
         if !ok {
@@ -265,8 +265,8 @@ impl CommandError {
             labels: error.labels,
             ..Self::default()
         };
-        for (key, value) in write_concern?.iter().map_while(Result::ok) {
-            nested.read(key.as_str(), value);
+        for element in elements(write_concern?).map_while(Result::ok) {
+            nested.read(&element);
         }
         Some(nested)
     }
@@ -276,13 +276,20 @@ impl CommandError {
         matches!(self.code, Some(MAX_TIME_EXPIRED))
     }
 
-    fn read(&mut self, key: &str, value: RawBsonRef<'_>) {
-        match (key, value) {
-            ("code", RawBsonRef::Int32(code)) => self.code = Some(code),
-            ("code", RawBsonRef::Int64(code)) => self.code = i32::try_from(code).ok(),
-            ("code", RawBsonRef::Double(code)) => self.code = Some(code as i32),
-            ("codeName", value) => self.code_name = text(value).unwrap_or_default(),
-            ("errmsg" | "$err", value) => self.message = text(value).unwrap_or_default(),
+    /// Reads a field; servers cut messages within a character, which is no reason to lose anything.
+    fn read(&mut self, element: &Element<'_>) {
+        let text = || element.beginning(MAX_MESSAGE_LEN).unwrap_or_default();
+        match element.name() {
+            "code" => {
+                self.code = match element.value() {
+                    Ok(RawBsonRef::Int32(code)) => Some(code),
+                    Ok(RawBsonRef::Int64(code)) => i32::try_from(code).ok(),
+                    Ok(RawBsonRef::Double(code)) => Some(code as i32),
+                    _ => self.code,
+                };
+            }
+            "codeName" => self.code_name = text(),
+            "errmsg" | "$err" => self.message = text(),
             _ => {}
         }
     }
@@ -341,16 +348,59 @@ impl std::fmt::Display for CommandError {
     }
 }
 
-fn text(value: RawBsonRef<'_>) -> Option<String> {
-    let text = value.as_str()?;
-    Some(beginning(text, MAX_MESSAGE_LEN).to_owned())
+fn label(value: RawBsonRef<'_>) -> Option<String> {
+    let label = value.as_str()?;
+    Some(beginning(label, MAX_MESSAGE_LEN).to_owned())
+}
+
+/// The outcome of a command, as its reply has it.
+///
+/// Only that is read which is of use here: a text that is no UTF-8, in whatever field, changes
+/// nothing else, and least of all what is thought of the server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReplyFacts<'a> {
+    /// True if the command has succeeded.
+    pub ok: bool,
+    /// The error of the command, or of its write concern if it has succeeded.
+    pub error: Option<CommandError>,
+    /// The `$clusterTime`.
+    pub cluster_time: Option<&'a RawDocument>,
+}
+
+impl<'a> ReplyFacts<'a> {
+    /// Reads a reply.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is unclear where one of its fields ends.
+    pub fn of(reply: &'a RawDocument) -> Result<Self, bson::error::Error> {
+        let (mut ok, mut write_concern, mut cluster_time) = (false, false, None);
+        for element in reply.iter_elements() {
+            let element = element?;
+            match element.key().as_str() {
+                "ok" => ok = element.value().is_ok_and(|value| wire::ok(value) == Some(true)),
+                "writeConcernError" => write_concern = true,
+                "$clusterTime" => {
+                    let time = element.value().ok().and_then(RawBsonRef::as_document);
+                    cluster_time = time.or(cluster_time);
+                }
+                _ => {}
+            }
+        }
+        let error = match ok && !write_concern {
+            true => None,
+            false => CommandError::in_reply(reply),
+        };
+        Ok(Self { ok, error, cluster_time })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use bson::rawdoc;
+    use bson::{RawDocumentBuf, Timestamp, rawdoc};
 
-    use super::{CommandError, StateChange};
+    use super::{CommandError, ReplyFacts, StateChange};
 
     #[test]
     fn state_change_errors_are_told_by_code_and_without_one_by_message() {
@@ -388,6 +438,38 @@ mod tests {
         assert_eq!(error.state_change(), Some(StateChange::ShuttingDown));
         assert_eq!(error.to_string(), "bye (ShutdownInProgress, code 91)");
         assert_eq!(CommandError::in_reply(&rawdoc! { "ok": 1, "writeErrors": [nested] }), None);
+    }
+
+    /// Replaces each question mark by a byte that is no UTF-8.
+    fn broken(reply: RawDocumentBuf) -> RawDocumentBuf {
+        let mut bytes = reply.into_bytes();
+        bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xc3);
+        RawDocumentBuf::from_bytes(bytes).unwrap()
+    }
+
+    /// Servers cut the value in the message of a duplicate key, within a character, too. SDAM,
+    /// "Application errors": what such a reply says is an error of the command, and of no server.
+    #[test]
+    fn a_text_that_is_no_utf8_takes_neither_code_nor_labels_along() {
+        let time = rawdoc! { "clusterTime": Timestamp { time: 7, increment: 1 } };
+        let reply = broken(rawdoc! {
+            "ok": 0, "errmsg": "dup key: { name: \"ä?", "codeName": "Duplicate?",
+            "errInfo": "?", "code": 11000, "errorLabels": ["?", "A", "B"],
+            "$clusterTime": time.clone(),
+        });
+        let facts = ReplyFacts::of(&reply).unwrap();
+        let error = facts.error.unwrap();
+        assert!(!facts.ok && facts.cluster_time == Some(&*time));
+        assert_eq!((error.code, &*error.code_name), (Some(11000), "Duplicate\u{fffd}"));
+        assert_eq!(error.message, "dup key: { name: \"ä\u{fffd}");
+        assert_eq!(error.labels, ["A", "B"]);
+        let concern = rawdoc! { "errmsg": "late?", "codeName": "?", "code": 64 };
+        let reply = broken(rawdoc! { "note": "?", "writeConcernError": concern, "ok": 1 });
+        let facts = ReplyFacts::of(&reply).unwrap();
+        let error = facts.error.unwrap();
+        assert_eq!((facts.ok, error.code, &*error.message), (true, Some(64), "late\u{fffd}"));
+        let facts = ReplyFacts::of(&broken(rawdoc! { "note": "?", "ok": 1 })).map(|it| it.error);
+        assert_eq!(facts.unwrap(), None);
     }
 
     /// Overload shows in a log.

@@ -14,8 +14,8 @@ pub use abandoned::{
     AbandonedCursor, AbandonedCursors, KillCursors, MAX_ABANDONED_CURSORS, MAX_KILLED_CURSORS,
 };
 pub use error::{
-    CommandError, InvalidCommand, OperationError, OperationFailure, RETRYABLE, SYSTEM_OVERLOADED,
-    StateChange, unreadable,
+    CommandError, InvalidCommand, OperationError, OperationFailure, RETRYABLE, ReplyFacts,
+    SYSTEM_OVERLOADED, StateChange, unreadable,
 };
 pub use machine::{
     Action, AttemptOutcome, ConnectionFacts, Input, NotSent, Operation, Plan, SelectedFacts,

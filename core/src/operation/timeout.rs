@@ -123,13 +123,15 @@ impl Timeout {
 /// ```
 pub fn is_max_time_expired(reply: &RawDocument) -> bool {
     let (mut ok, mut expired, mut nested) = (false, false, false);
-    for (name, value) in reply.iter().map_while(Result::ok) {
-        match (name.as_str(), value) {
+    for element in reply.iter_elements().map_while(Result::ok) {
+        // A value that cannot be read says nothing, and leaves the others what they are.
+        let Ok(value) = element.value() else { continue };
+        match (element.key().as_str(), value) {
             ("ok", value) => ok = wire::ok(value) == Some(true),
             ("code", value) => expired = is_expired(value),
             ("writeConcernError", RawBsonRef::Document(error)) => nested |= has_expired(error),
             ("writeErrors", RawBsonRef::Array(errors)) => {
-                let errors = errors.into_iter().map_while(Result::ok);
+                let errors = errors.into_iter().filter_map(Result::ok);
                 nested |= errors.filter_map(RawBsonRef::as_document).any(has_expired);
             }
             _ => {}

@@ -232,8 +232,10 @@ impl Session {
     /// `$clusterTime`, and that of the snapshot if it is the first read of one.
     pub fn heard(&mut self, reply: &RawDocument) {
         let mut snapshot = None;
-        for (name, value) in reply.iter().map_while(Result::ok) {
-            match (name.as_str(), value) {
+        for element in reply.iter_elements().map_while(Result::ok) {
+            // A value that cannot be read says nothing, and leaves the others what they are.
+            let Ok(value) = element.value() else { continue };
+            match (element.key().as_str(), value) {
                 ("operationTime", RawBsonRef::Timestamp(time)) => self.advance_operation_time(time),
                 ("$clusterTime", RawBsonRef::Document(time)) => self.heard_cluster_time(time),
                 // "For find/aggregate commands the server returns atClusterTime within the cursor
@@ -302,6 +304,11 @@ mod tests {
         assert_eq!(declared(&session, None), None, "runCommand has none");
         session.heard(&rawdoc! { "ok": 1, "operationTime": at(4) });
         assert_eq!(session.operation_time(), Some(at(5)));
+        // Behind a message that was cut within a character.
+        let mut bytes = rawdoc! { "ok": 0, "errmsg": "?", "operationTime": at(6) }.into_bytes();
+        bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xc3);
+        session.heard(&RawDocumentBuf::from_bytes(bytes).unwrap());
+        assert_eq!(session.operation_time(), Some(at(6)));
     }
 
     /// Causal Consistency, test 7: "A read operation in a causally consistent session against a

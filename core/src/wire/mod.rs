@@ -8,6 +8,7 @@
 
 mod command;
 mod compression;
+mod elements;
 mod exchange;
 mod frames;
 mod message;
@@ -19,6 +20,7 @@ pub use command::CommandWriter;
 pub use compression::{
     Compression, Compressor, Decompressor, NotCompiledIn, is_compiled_in, may_be_compressed,
 };
+pub use elements::{Element, Elements, elements, text};
 pub use exchange::{Awaited, Reply, RequestIds};
 pub use frames::{Frames, other_protocol};
 pub use message::{Header, Message};

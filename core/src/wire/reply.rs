@@ -47,12 +47,17 @@ impl ReplyDocument {
             return Self(Bytes::copy_from_slice(&self.0));
         }
         let mut fields = RawDocumentBuf::new();
-        for (name, value) in self.iter().filter_map(Result::ok) {
+        for element in self.iter_elements().map_while(Result::ok) {
             let mut field = RawDocumentBuf::new();
-            field.append(name, value);
+            // What does not fit in is not copied.
+            if element.size() > MAX_EVENT_REPLY_LEN {
+                continue;
+            }
+            let Ok(value) = element.value_utf8_lossy() else { continue };
+            field.append(element.key(), value.clone());
             // Both have a frame, of which one is left.
             if fields.as_bytes().len() + field.as_bytes().len() <= MAX_EVENT_REPLY_LEN {
-                fields.append(name, value);
+                fields.append(element.key(), value);
             }
         }
         fields.into()

@@ -4,12 +4,12 @@ use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawBson, RawDocumentBuf, Timestamp, cstr, rawdoc};
 use sdam_core::config::{OpeningHello, ServerApiVersion};
 use sdam_core::description::ServerType;
-use sdam_core::failure::{Cause, Stage};
+use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::Progress;
 use sdam_core::operation::{CommandError, OperationError};
 use sdam_core::wire::{Compressor, MAX_MESSAGE_LEN, op_code};
 
-use crate::server::{Client, Scram, binary, built, done, hello, names, options};
+use crate::server::{Client, Scram, binary, broken, built, done, hello, names, options};
 
 #[test]
 fn legacy_hello_opens_and_hello_where_it_must() {
@@ -136,6 +136,28 @@ fn a_refused_hello_is_the_servers_error() {
     let error = Client::start(&options("mongodb://a")).reply(&reply).unwrap_err();
     let OperationError::Reply { stage: Stage::Hello, error } = error else { panic!("{error:?}") };
     assert_eq!(error.to_string(), "bye (ShutdownInProgress, code 91)");
+}
+
+/// A text that decides nothing may be anything: a server that has cut it within a character is none
+/// that speaks another protocol.
+#[test]
+fn a_text_that_is_no_utf8_makes_no_reply_unreadable() {
+    let reply = broken(rawdoc! { "ok": 0, "errmsg": "by?", "codeName": "Sh?", "code": 91 });
+    let error = Client::start(&options("mongodb://a")).reply(&reply).unwrap_err();
+    let OperationError::Reply { stage: Stage::Hello, error } = error else { panic!("{error:?}") };
+    assert_eq!(error.to_string(), "by\u{fffd} (Sh\u{fffd}, code 91)");
+    let mut told = RawDocumentBuf::new();
+    told.append(cstr!("note"), "?");
+    hello().iter().map(Result::unwrap).for_each(|(key, value)| told.append(key, value));
+    assert_eq!(
+        done(Client::start(&options("mongodb://a")).reply(&broken(told))).max_wire_version,
+        17
+    );
+    // Where it says what the server is, there is nothing to be understood.
+    let reply = broken(rawdoc! { "ok": 1, "setName": "?", "maxWireVersion": 17 });
+    let error = Client::start(&options("mongodb://a")).reply(&reply).unwrap_err();
+    let is_malformed = |failure: &Failure| failure.cause == Cause::Malformed;
+    assert!(matches!(&error, OperationError::Stream(it) if is_malformed(it)), "{error:?}");
 }
 
 fn offered(uri: &str) -> Vec<String> {

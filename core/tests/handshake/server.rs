@@ -158,6 +158,13 @@ pub(crate) fn asked(progress: Result<Progress, OperationError>) -> Question {
     }
 }
 
+/// Replaces each question mark by a byte that is no UTF-8.
+pub(crate) fn broken(reply: RawDocumentBuf) -> RawDocumentBuf {
+    let mut bytes = reply.into_bytes();
+    bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xc3);
+    RawDocumentBuf::from_bytes(bytes).unwrap()
+}
+
 pub(crate) fn hello() -> RawDocumentBuf {
     rawdoc! { "isWritablePrimary": true, "helloOk": true, "maxWireVersion": 17, "ok": 1 }
 }

@@ -18,6 +18,7 @@ use crate::command::databases::DropDatabase;
 use crate::command::run::{RunCommand, RunCursorCommand};
 use crate::error::Error;
 use crate::reply::document::read_as;
+use crate::reply::readable::readable;
 
 /// A database: it makes collections, lists and creates them, and runs commands.
 pub struct Database<R: Runtime> {
@@ -85,7 +86,8 @@ impl<R: Runtime> Database<R> {
     /// reply.
     pub async fn run_command(&self, command: impl Into<RunCommand>) -> Result<Document, Error> {
         let reply = self.handle.run(&self.scope()?, command.into()).await?;
-        read_as(&reply)
+        // Servers cut messages within a character, which is no reason to lose what else they say.
+        read_as(&reply).or_else(|error| read_as(&readable(&reply)).map_err(|_: Error| error))
     }
 
     /// Runs a command that opens a cursor, as it is written.

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::auth::Question;
 use sdam_core::command::MonitoredCommand;
 use sdam_core::config::{AuthMechanism, ServerAddress};
@@ -17,7 +17,7 @@ use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, P
 use sdam_core::id::ConnectionId;
 use sdam_core::operation::{
     CommandError, CommandMessage, InvalidCommand, OperationError, OperationFailure, Overlay,
-    RETRYABLE_WRITE, Timeout,
+    RETRYABLE_WRITE, ReplyFacts, Timeout,
 };
 use sdam_core::pool::CheckOut;
 use sdam_core::selection::read_preference_argument;
@@ -158,20 +158,11 @@ pub(crate) fn digest(
     origin: Origin,
 ) -> Result<Received, Failure> {
     let wire::Reply { document, next, .. } = awaited.read(message).map_err(malformed)?;
-    let (mut ok, mut write_concern) = (false, false);
-    for element in &*document {
-        let (key, value) = element.map_err(malformed)?;
-        match (key.as_str(), value) {
-            ("ok", value) => ok = wire::ok(value) == Some(true),
-            ("writeConcernError", RawBsonRef::Document(_)) => write_concern = true,
-            ("$clusterTime", RawBsonRef::Document(time)) => clock.advance(time),
-            _ => {}
-        }
+    let ReplyFacts { ok, error, cluster_time, .. } =
+        ReplyFacts::of(&document).map_err(malformed)?;
+    if let Some(time) = cluster_time {
+        clock.advance(time);
     }
-    let error = match ok && !write_concern {
-        true => None,
-        false => CommandError::in_reply(&document),
-    };
     let (reply, refusal) = match (ok, error) {
         (true, error) => {
             (Ok(Reply { document, write_concern_error: error.map(Box::new), origin }), None)

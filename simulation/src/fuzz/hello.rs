@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use bson::spec::ElementType;
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::auth::CredentialCache;
 use sdam_core::config::{MAX_HOST_LEN, MonitoringMode, OpeningHello, Options, ServerAddress};
@@ -44,6 +45,10 @@ pub fn hello(bytes: &[u8]) {
     assert!(again.same_as(&server), "the same reply, the same server: {server:?}, then {again:?}");
     assert_eq!(again.last_write_date, server.last_write_date);
     judge(&reply, &server);
+    let scribbled = scribbled(&reply);
+    let other = Monitor::new().check(&scribbled);
+    assert!(other.same_as(&server), "texts decide nothing: {server:?}, but {other:?}");
+    judge(&scribbled, &other);
     let Some(second) = document(second) else { return };
     let (later, alone) = (monitor.check(&second), Monitor::new().check(&second));
     let versions = alone.topology_version.zip(server.topology_version);
@@ -65,6 +70,23 @@ fn document(bytes: &[u8]) -> Option<RawDocumentBuf> {
     bytes.get_mut(..4)?.copy_from_slice(&length.to_le_bytes());
     *bytes.last_mut()? = 0;
     RawDocumentBuf::from_bytes(bytes).ok()
+}
+
+/// Returns a reply whose texts are no UTF-8, but for those that say what the server is: a server
+/// that cuts a message within a character is what it was.
+fn scribbled(reply: &RawDocument) -> RawDocumentBuf {
+    let (mut bytes, mut end) = (reply.as_bytes().to_vec(), 4);
+    for element in reply.iter_elements().map_while(Result::ok) {
+        let name = element.key().as_str();
+        let start = end + 1 + name.len() + 1;
+        end = start + element.size();
+        let is_told = name == "errmsg" || !REPLY_FIELDS.contains(&name);
+        if is_told && element.element_type() == ElementType::String {
+            // Between the length and the end.
+            bytes[start + 4..end - 1].fill(0xff);
+        }
+    }
+    RawDocumentBuf::from_bytes(bytes).expect("only texts have changed")
 }
 
 /// A monitor of one server, which answers when told to.

@@ -85,7 +85,8 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "hello",
         protects: "replies to hello: an error that names a field, or a description of bounded \
-                   size; monitors and connections agree; a reply read again is the same",
+                   size; monitors and connections agree; a reply read again is the same, and so is \
+                   one whose texts are no UTF-8",
         max_len: MAX_INPUT_LEN,
         body: hello,
         seeds: seeds::hello,
@@ -155,7 +156,8 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "operations",
         protects: "operations: laws of machines, and a naive model of when they are sent again, \
-                   where, with which number, and by when they end",
+                   where, with which number, and by when they end; a message that was cut hides \
+                   neither code nor labels",
         max_len: MAX_INPUT_LEN,
         body: operations,
         seeds: seeds::operations,

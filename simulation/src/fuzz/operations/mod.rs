@@ -14,8 +14,8 @@ use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{
     CommandError, ConnectionFacts, InvalidCommand, MaxTime, NO_WRITES_PERFORMED, OperationError,
-    OperationOptions, RETRYABLE, RETRYABLE_WRITE, RetryPolicy, SYSTEM_OVERLOADED, SelectedFacts,
-    SessionUse, Timeout,
+    OperationOptions, RETRYABLE, RETRYABLE_WRITE, ReplyFacts, RetryPolicy, SYSTEM_OVERLOADED,
+    SelectedFacts, SessionUse, Timeout,
 };
 use sdam_core::time::Instant;
 
@@ -175,8 +175,24 @@ fn command_error(input: &mut Unstructured<'_>) -> Result<CommandError> {
             labels.push(label);
         }
     }
-    let reply: RawDocumentBuf = rawdoc! { "ok": 0, "code": code, "errorLabels": labels };
-    Ok(CommandError::in_reply(&reply).expect("it is an error"))
+    let reply = |message: &str| {
+        let labels = labels.clone();
+        rawdoc! { "ok": 0, "errmsg": message, "code": code, "errorLabels": labels }
+    };
+    let intact = CommandError::in_reply(&reply("")).expect("it is an error");
+    let facts = of_cut_message(reply("cut: ?"));
+    assert_eq!((facts.code, &facts.labels), (intact.code, &intact.labels), "texts decide nothing");
+    Ok(facts)
+}
+
+/// Reads an error whose message was cut within a character, as a client reads a reply.
+fn of_cut_message(reply: RawDocumentBuf) -> CommandError {
+    let mut bytes = reply.into_bytes();
+    bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xc3);
+    let reply = RawDocumentBuf::from_bytes(bytes).expect("its length is what it was");
+    let facts = ReplyFacts::of(&reply).expect("a message that cannot be read hides nothing");
+    assert!(!facts.ok);
+    facts.error.expect("it is an error")
 }
 
 fn selected(input: &mut Unstructured<'_>) -> Result<SelectedFacts> {

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use sdam_core::config::OptionsError;
 use sdam_core::metrics::{ErrorType, OTHER};
 use sdam_core::operation::{CommandError, MAX_TIME_EXPIRED};
 use sdam_core::session::SessionError;
+use sdam_core::wire;
 use sdam_host::ErrorKind;
+use serde::de::DeserializeOwned;
 
-use crate::results::{BulkWriteResult, ClientBulkWriteResult};
+use crate::reply::document::read_as;
+use crate::results::{BulkWriteResult, ClientBulkWriteResult, WriteResult};
 
 /// The reason why an operation failed.
 ///
@@ -33,16 +36,17 @@ pub enum Error {
     /// A reply without what the command promises.
     #[error(transparent)]
     Reply(#[from] ReplyError),
-    /// The server refused a single write (CRUD, "WriteError").
+    /// A single write was refused (CRUD, "WriteError").
     #[error(transparent)]
     Write(Arc<WriteError>),
-    /// A write was done, but not to the extent that its write concern asks for.
+    /// A write was done, but not to the extent that its write concern asks for. What it has done is
+    /// in [`WriteConcernError::result`]: the document of `find_one_and_delete`, for one.
     #[error(transparent)]
     WriteConcern(Arc<WriteConcernError>),
-    /// The server refused some of many writes to a collection, or all.
+    /// Some of many writes to a collection were refused, or all, or a write concern was not met.
     #[error(transparent)]
     BulkWrite(Arc<BulkWriteError>),
-    /// The server refused some of many writes to several collections, or all.
+    /// The same, of many writes to several collections.
     #[error(transparent)]
     ClientBulkWrite(Arc<ClientBulkWriteError>),
 }
@@ -102,6 +106,14 @@ pub enum ArgumentError {
         /// The length that fits.
         limit: usize,
     },
+    /// A command without acknowledgment that the server would refuse for its length, and not say.
+    #[error("the command has {length} bytes; the server takes at most {limit}")]
+    CommandTooLong {
+        /// Its length in bytes.
+        length: usize,
+        /// The length that the server takes.
+        limit: usize,
+    },
     /// A session that another operation uses, and has not given back in time.
     #[error("the session is in use by another operation")]
     SessionInUse,
@@ -135,9 +147,11 @@ pub struct ReplyError {
     pub field: &'static str,
 }
 
-/// A write that the server refused (CRUD, "WriteError").
+/// A write that was refused (CRUD, "WriteError"): by the server, or by the client if it is too
+/// long, as the server would refuse all others of the command along with it. That has the server's
+/// code, 10334.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("the server refused the write at index {index}: {message} (code {code})")]
+#[error("the write at index {index} was refused: {message} (code {code})")]
 #[non_exhaustive]
 pub struct WriteError {
     /// The index of the write among those of the operation.
@@ -148,9 +162,28 @@ pub struct WriteError {
     pub message: String,
     /// Further information (`errInfo`), as the server sent it.
     pub details: Option<RawDocumentBuf>,
+    /// The labels of the reply. Those of a bulk are in the bulk's error.
+    pub labels: Vec<String>,
 }
 
 /// A write that was not acknowledged as its write concern asks for (CRUD, "WriteConcernError").
+///
+/// The write was done, and may be undone if the primary fails now. [`result`](Self::result) is
+/// what the operation would have returned without the error:
+///
+/// ```
+/// use sdam_driver::bson::Document;
+/// use sdam_driver::Error;
+///
+/// /// Returns a job that was taken off its queue, also if a secondary is late.
+/// fn taken(outcome: Result<Option<Document>, Error>) -> Result<Option<Document>, Error> {
+///     match outcome {
+///         Err(Error::WriteConcern(error)) => error.document(),
+///         outcome => outcome,
+///     }
+/// }
+/// # let _ = taken;
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("the write was done, but its write concern was not met: {message} (code {code})")]
 #[non_exhaustive]
@@ -165,6 +198,9 @@ pub struct WriteConcernError {
     pub details: Option<RawDocumentBuf>,
     /// The labels of the reply.
     pub labels: Vec<String>,
+    /// The result that the operation would have returned. `None` for a command that returns
+    /// nothing, as `drop`, and in the errors of bulks, which have their results themselves.
+    pub result: Option<WriteResult>,
 }
 
 /// Writes to a collection of which some failed (CRUD, "BulkWriteException").
@@ -180,6 +216,9 @@ pub struct BulkWriteError {
     pub cause: Option<Box<Error>>,
     /// The results of the writes that were done.
     pub partial_result: BulkWriteResult,
+    /// The labels of the replies that tell of these errors, each once; those of
+    /// [`cause`](Self::cause) are its own.
+    pub labels: Vec<String>,
 }
 
 /// Writes to several collections of which some failed (Bulk Write, "Exception").
@@ -195,6 +234,9 @@ pub struct ClientBulkWriteError {
     pub write_errors: BTreeMap<usize, WriteError>,
     /// The results of the writes that were done; `None` if it is not known that any was.
     pub partial_result: Option<ClientBulkWriteResult>,
+    /// The labels of the replies that tell of these errors, each once; those of
+    /// [`cause`](Self::cause) are its own.
+    pub labels: Vec<String>,
 }
 
 /// Says what has gone wrong in a bulk of writes, in the order in which [`Error::code`] looks for a
@@ -253,23 +295,25 @@ impl Error {
         }
     }
 
-    /// Returns the labels of the error, such as `RetryableWriteError`: those that the server gave
-    /// it, and those of the client. Of a bulk of writes, they are those of the error that has ended
-    /// it, and those of the errors of write concerns.
+    /// Returns the labels of the error, such as `RetryableWriteError`, each once: those that the
+    /// server gave it, and those of the client. Of a bulk of writes, they are those of the error
+    /// that has ended it, and those of all replies that tell of errors.
     pub fn labels(&self) -> Vec<&str> {
         match self {
             Self::Client(error) => error.labels(),
-            Self::WriteConcern(error) => labels([&**error], None),
-            Self::BulkWrite(error) => labels(&error.write_concern_error, error.cause.as_deref()),
-            Self::ClientBulkWrite(error) => {
-                labels(&error.write_concern_errors, error.cause.as_deref())
+            Self::Write(error) => labels(&error.labels, None),
+            Self::WriteConcern(error) => labels(&error.labels, None),
+            Self::BulkWrite(error) => labels(&error.labels, error.cause.as_deref()),
+            Self::ClientBulkWrite(error) => labels(&error.labels, error.cause.as_deref()),
+            Self::Argument(_) | Self::Serialize(_) | Self::Deserialize(_) | Self::Reply(_) => {
+                Vec::new()
             }
-            Self::Argument(_)
-            | Self::Serialize(_)
-            | Self::Deserialize(_)
-            | Self::Reply(_)
-            | Self::Write(_) => Vec::new(),
         }
+    }
+
+    /// Returns whether the error has this label.
+    pub fn has_label(&self, label: &str) -> bool {
+        self.labels().contains(&label)
     }
 
     /// Returns whether the time of the operation was over, whichever option has limited it: the
@@ -350,13 +394,10 @@ impl From<SessionError> for Error {
     }
 }
 
-/// Returns the labels of these errors, each once.
-fn labels<'a>(
-    write_concern: impl IntoIterator<Item = &'a WriteConcernError>,
-    cause: Option<&'a Error>,
-) -> Vec<&'a str> {
+/// Returns these labels, and those of the error behind them, each once.
+fn labels<'a>(own: &'a [String], cause: Option<&'a Error>) -> Vec<&'a str> {
     let mut labels = cause.map_or_else(Vec::new, Error::labels);
-    for label in write_concern.into_iter().flat_map(|error| &error.labels) {
+    for label in own {
         if !labels.contains(&label.as_str()) {
             labels.push(label);
         }
@@ -364,15 +405,37 @@ fn labels<'a>(
     labels
 }
 
+/// Adds labels that are not known yet.
+pub(crate) fn merge(known: &mut Vec<String>, labels: Vec<String>) {
+    for label in labels {
+        if known.len() < MAX_LABELS && !known.contains(&label) {
+            known.push(label);
+        }
+    }
+}
+
+/// The number of labels of a reply that are kept.
+const MAX_LABELS: usize = 16;
+
+/// The code of MongoDB's for documents that are too long.
+const TOO_LARGE: i32 = 10334;
+
 impl WriteError {
     /// Reads the fields that errors of writes have wherever they are.
     pub(crate) fn of(element: &RawDocument) -> Self {
         Self {
             index: 0,
             code: code(element),
-            message: message(element),
+            message: text(element, "errmsg"),
             details: element.get_document("errInfo").ok().map(ToOwned::to_owned),
+            labels: Vec::new(),
         }
+    }
+
+    /// Refuses a write in the server's place, which would refuse the whole command.
+    pub(crate) fn too_large(index: usize, (length, limit): (usize, usize)) -> Self {
+        let message = format!("it has {length} bytes; the server takes at most {limit}");
+        Self { index, code: TOO_LARGE, message, details: None, labels: Vec::new() }
     }
 }
 
@@ -380,32 +443,59 @@ impl WriteConcernError {
     /// Finds the error of the write concern in a reply.
     pub(crate) fn in_reply(reply: &RawDocument) -> Option<Self> {
         let error = reply.get_document("writeConcernError").ok()?;
-        let labels = reply.get_array("errorLabels").ok().into_iter().flatten();
-        let labels = labels.filter_map(|label| label.ok()?.as_str().map(ToOwned::to_owned));
         Some(Self {
             code: code(error),
-            code_name: error.get_str("codeName").unwrap_or_default().to_owned(),
-            message: message(error),
+            code_name: text(error, "codeName"),
+            message: text(error, "errmsg"),
             details: error.get_document("errInfo").ok().map(ToOwned::to_owned),
-            labels: labels.collect(),
+            labels: error_labels(reply),
+            result: None,
         })
     }
+
+    /// The same error of an operation that would have returned this.
+    #[must_use]
+    pub(crate) fn with(self, result: WriteResult) -> Self {
+        Self { result: Some(result), ..self }
+    }
+
+    /// Reads the document that `find_one_and_delete`, `find_one_and_replace` or
+    /// `find_one_and_update` would have returned; `None` if there was none, and for other
+    /// operations.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the document is not of that type.
+    pub fn document<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
+        match &self.result {
+            Some(WriteResult::FindOneAnd(Some(document))) => read_as(document).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Returns the labels of a reply.
+pub(crate) fn error_labels(reply: &RawDocument) -> Vec<String> {
+    let labels = reply.get_array("errorLabels").ok().into_iter().flatten();
+    let labels = labels.filter_map(|label| label.ok()?.as_str().map(ToOwned::to_owned));
+    labels.take(MAX_LABELS).collect()
 }
 
 fn code(error: &RawDocument) -> i32 {
     number(error, "code").and_then(|code| i32::try_from(code).ok()).unwrap_or(0)
 }
 
-fn message(error: &RawDocument) -> String {
-    error.get_str("errmsg").unwrap_or_default().to_owned()
+/// Reads a text for people; servers cut some within a character.
+fn text(error: &RawDocument, name: &str) -> String {
+    wire::text(error, name).map(std::borrow::Cow::into_owned).unwrap_or_default()
 }
 
-/// Reads a number that servers send as one type or another.
+/// Reads a whole number that servers send as one type or another.
 pub(crate) fn number(document: &RawDocument, name: &str) -> Option<i64> {
     match document.get(name).ok()?? {
-        bson::RawBsonRef::Int32(value) => Some(value.into()),
-        bson::RawBsonRef::Int64(value) => Some(value),
-        bson::RawBsonRef::Double(value) => Some(value as i64),
+        RawBsonRef::Int32(value) => Some(value.into()),
+        RawBsonRef::Int64(value) => Some(value),
+        RawBsonRef::Double(value) => (value.fract() == 0.0).then_some(value as i64),
         _ => None,
     }
 }
@@ -438,11 +528,13 @@ mod tests {
         let cause = || Some(Box::new(Error::from(ArgumentError::SessionInUse)));
         let bulk = |write_errors: BTreeMap<_, _>, write_concern_error, cause| {
             let partial_result = BulkWriteResult::default();
-            let error = BulkWriteError { write_errors, write_concern_error, cause, partial_result };
+            let labels = Vec::new();
+            let error =
+                BulkWriteError { write_errors, write_concern_error, cause, partial_result, labels };
             let error = Error::BulkWrite(error.into());
             (error.to_string(), error.code())
         };
-        let first = "the server refused the write at index 1: duplicate (code 11000)";
+        let first = "the write at index 1 was refused: duplicate (code 11000)";
         let second = "the write was done, but its write concern was not met: late (code 64)";
         let third = "the session is in use by another operation";
         let two = BTreeMap::from([refused(1), refused(4)]);
@@ -463,7 +555,9 @@ mod tests {
         let write = WriteError { index: 0, ..WriteError::of(&expired) };
         let bulk = |write_errors, write_concern_error, cause| {
             let partial_result = BulkWriteResult::default();
-            let error = BulkWriteError { write_errors, write_concern_error, cause, partial_result };
+            let labels = Vec::new();
+            let error =
+                BulkWriteError { write_errors, write_concern_error, cause, partial_result, labels };
             Error::BulkWrite(error.into())
         };
         let of_write = Error::Write(write.clone().into());
@@ -485,8 +579,10 @@ mod tests {
             write_concern_errors: vec![late("B"), late("C")],
             write_errors: BTreeMap::new(),
             partial_result: None,
+            labels: ["Both", "B", "C"].map(ToOwned::to_owned).to_vec(),
         };
         let error = Error::ClientBulkWrite(error.into());
         assert_eq!(error.labels(), ["Both", "A", "B", "C"]);
+        assert!(error.has_label("C") && !error.has_label("D"));
     }
 }

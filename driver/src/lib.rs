@@ -85,6 +85,6 @@ pub use handle::{Client, ClientSession, Collection, Cursor, Database};
 pub use results::{
     BulkWriteResult, ClientBulkWriteResult, ClientDeleteResult, ClientInsertResult,
     ClientUpdateResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult,
-    VerboseResults,
+    VerboseResults, WriteResult,
 };
 pub use value::{Hint, IntoDocument, Modifications};

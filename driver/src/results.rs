@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bson::Bson;
+use bson::{Bson, RawDocumentBuf};
 
 /// The result of `insert_one`.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +51,23 @@ pub struct DeleteResult {
     pub acknowledged: bool,
     /// The number of documents that were deleted.
     pub deleted_count: u64,
+}
+
+/// The result of a write whose write concern was not met, as it would have been returned otherwise.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum WriteResult {
+    /// That of `insert_one`.
+    InsertOne(InsertOneResult),
+    /// That of `update_one`, `update_many` and `replace_one`.
+    Update(UpdateResult),
+    /// That of `delete_one` and `delete_many`.
+    Delete(DeleteResult),
+    /// The document that `find_one_and_delete`, `find_one_and_replace` or `find_one_and_update`
+    /// returns, if there is one.
+    FindOneAnd(Option<RawDocumentBuf>),
+    /// The names of the indexes that `create_index` or `create_indexes` has created.
+    CreateIndexes(Vec<String>),
 }
 
 /// The result of a bulk of writes to one collection.

@@ -10,9 +10,9 @@ use sdam_core::wire::ReplyDocument;
 
 use super::documents::Documents;
 use super::fields::{Fields, options};
-use super::models::{OF_STATEMENT, Parts, WriteModel};
+use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};
 use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Scope, left_out};
-use crate::error::{ArgumentError, BulkWriteError, Error, WriteConcernError, WriteError};
+use crate::error::{ArgumentError, BulkWriteError, Error, WriteConcernError, WriteError, merge};
 use crate::reply::write::{Kind, WriteReply, add};
 use crate::results::BulkWriteResult;
 
@@ -37,6 +37,11 @@ pub(crate) struct Statements {
     result: BulkWriteResult,
     write_errors: BTreeMap<usize, WriteError>,
     write_concern_error: Option<WriteConcernError>,
+    /// The labels of the replies with errors.
+    labels: Vec<String>,
+    /// The error of the statement that ends an ordered bulk, as the server would refuse its whole
+    /// command, if nothing ends it before.
+    too_large: Option<WriteError>,
 }
 
 impl Default for Statements {
@@ -52,6 +57,8 @@ impl Default for Statements {
             result: BulkWriteResult::default(),
             write_errors: BTreeMap::new(),
             write_concern_error: None,
+            labels: Vec::new(),
+            too_large: None,
         }
     }
 }
@@ -80,6 +87,50 @@ impl Statements {
     fn name(&self) -> &'static str {
         let next = self.order.get(self.batch.end).map(|index| self.kinds[*index]);
         next.map_or("bulkWrite", |kind| kind.command().as_str())
+    }
+
+    /// Puts the statements in the order in which they are sent, but for those that are too large:
+    /// the server would refuse all of their command. Of an unordered bulk, they have failed; an
+    /// ordered one ends there.
+    fn order(&mut self, scope: &Scope, facts: &Facts) {
+        self.order = (0..self.len()).collect();
+        match self.ordered {
+            true => {
+                let first = self.too_large(scope, facts).next();
+                self.too_large = first;
+                if let Some(error) = &self.too_large {
+                    self.order.truncate(error.index);
+                }
+            }
+            false => {
+                let refused = self.too_large(scope, facts).map(|error| (error.index, error));
+                self.write_errors = refused.collect();
+                let errors = &self.write_errors;
+                self.order.retain(|index| !errors.contains_key(index));
+                // As few commands as possible: the server may take them in any order.
+                self.order.sort_by_key(|index| self.kinds[*index] as u8);
+            }
+        }
+    }
+
+    /// Returns the errors of the statements that are too large, from the first on.
+    fn too_large(&self, scope: &Scope, facts: &Facts) -> impl Iterator<Item = WriteError> {
+        // Most bulks are no longer altogether than one document may be.
+        let count = match self.documents.total_length() > facts.max_bson_object_size {
+            true => self.len(),
+            false => 0,
+        };
+        (0..count).filter_map(move |index| {
+            let statement = self.documents.get(index);
+            let length = statement.as_bytes().len();
+            let stored = || match self.kinds[index] {
+                Kind::Insert => length,
+                Kind::Update => stored_len(statement.get("u").ok().flatten()),
+                Kind::Delete => 0,
+            };
+            let excess = facts.excess(scope, length, stored)?;
+            Some(WriteError::too_large(index, excess))
+        })
     }
 
     /// Writes the command for the next statements; an error of a later one has the results of
@@ -113,10 +164,9 @@ impl Statements {
         options: &Fields,
     ) -> Result<(RawDocumentBuf, &'static str), Error> {
         if self.order.is_empty() {
-            self.order = (0..self.len()).collect();
-            if !self.ordered {
-                // As few commands as possible: the server may take them in any order.
-                self.order.sort_by_key(|index| self.kinds[*index] as u8);
+            self.order(scope, facts);
+            if self.order.is_empty() {
+                return Err(self.conclude());
             }
         }
         let kind = self.kinds[self.order[self.batch.end]];
@@ -181,10 +231,20 @@ impl Statements {
         if self.batch.end < self.order.len() && !is_stopped {
             return Ok(Progress::Next);
         }
-        match self.write_errors.is_empty() && self.write_concern_error.is_none() {
+        let is_done = self.write_errors.is_empty() && self.write_concern_error.is_none();
+        match is_done && self.too_large.is_none() {
             true => Ok(Progress::Done(std::mem::take(&mut self.result))),
-            false => Err(self.error(None)),
+            false => Err(self.conclude()),
         }
+    }
+
+    /// Returns the error of a bulk that has come to its end, or to a write that has failed.
+    fn conclude(&mut self) -> Error {
+        // Behind another error of an ordered bulk nothing is tried.
+        if let Some(error) = self.too_large.take().filter(|_| self.write_errors.is_empty()) {
+            self.write_errors.insert(error.index, error);
+        }
+        self.error(None)
     }
 
     /// Adds what has come of the batch.
@@ -230,6 +290,7 @@ impl Statements {
             self.write_errors.insert(error.index, error);
         }
         self.write_concern_error = self.write_concern_error.take().or(read.write_concern_error);
+        merge(&mut self.labels, read.labels);
     }
 
     /// Returns the error of a bulk whose command has failed, with the results of those before: of
@@ -244,6 +305,7 @@ impl Statements {
             write_concern_error: self.write_concern_error.take(),
             cause,
             partial_result: std::mem::take(&mut self.result),
+            labels: std::mem::take(&mut self.labels),
         };
         Error::BulkWrite(error.into())
     }
@@ -495,6 +557,112 @@ mod tests {
         let too_short = Facts { max_message_size_bytes: most - 3 * length, ..NEW };
         let error = writes().command(&scope(), &too_short).unwrap_err();
         assert!(error.to_string().starts_with("the write at index 0 has 14 bytes"), "{error}");
+    }
+
+    /// Facts of a server that stores no documents of more than 100 bytes, and is sent 16 KiB more.
+    const SMALL: Facts = Facts { max_bson_object_size: 100, ..NEW };
+
+    fn large(id: i32, length: usize) -> WriteModel {
+        WriteModel::InsertOne(InsertModel::new(&doc! { "_id": id, "a": "x".repeat(length) }))
+    }
+
+    /// Server Write Commands, "Request Size Limits": a server that is sent more refuses the whole
+    /// command. As with its own refusal of a write, an ordered bulk ends there; others go on.
+    #[test]
+    fn a_write_that_is_too_large_is_refused_by_its_index() {
+        let models = || [insert(0), delete(1), large(2, 17_000), insert(3), large(4, 20_000)];
+        let mut ordered = BulkWrite::new(models());
+        for name in ["insert", "delete"] {
+            let command = written(&mut ordered, SMALL);
+            assert!(command.body.get(name).unwrap().is_some(), "{:?}", command.body);
+            assert_eq!(command.sequences[0].1.len(), 1);
+            if name == "insert" {
+                let reply = rawdoc! { "ok": 1, "n": 1 };
+                assert_eq!(answer(&mut ordered, reply).unwrap(), Progress::Next);
+            }
+        }
+        let error = failure(answer(&mut ordered, rawdoc! { "ok": 1, "n": 1 }));
+        let text = "the write at index 2 was refused: it has 17022 bytes; the server takes at most \
+                    100 (code 10334)";
+        assert_eq!(error.to_string(), text);
+        let result = &error.partial_result;
+        assert_eq!((result.inserted_count, result.deleted_count), (1, 1));
+        assert_eq!(result.inserted_ids.keys().collect::<Vec<_>>(), [&0]);
+
+        let mut unordered = BulkWrite::new(models()).ordered(false);
+        let inserted = &written(&mut unordered, SMALL).sequences[0].1;
+        assert_eq!(inserted, &[rawdoc! { "_id": 0 }, rawdoc! { "_id": 3 }]);
+        // The index of a refusal by the server is that of the application all the same.
+        let refused = rawdoc! { "index": 1, "code": 11000, "errmsg": "duplicate" };
+        let reply = rawdoc! { "ok": 1, "n": 1, "writeErrors": [refused] };
+        assert_eq!(answer(&mut unordered, reply).unwrap(), Progress::Next);
+        written(&mut unordered, SMALL);
+        let error = failure(answer(&mut unordered, rawdoc! { "ok": 1, "n": 1 }));
+        let codes: Vec<_> = error.write_errors.iter().map(|(at, it)| (*at, it.code)).collect();
+        assert_eq!(codes, [(2, 10334), (3, 11000), (4, 10334)]);
+        assert_eq!(error.partial_result.inserted_ids.keys().collect::<Vec<_>>(), [&0]);
+    }
+
+    /// An error that comes before it ends an ordered bulk; a bulk of nothing else sends nothing.
+    #[test]
+    fn a_write_that_is_too_large_is_not_tried_behind_an_error() {
+        let mut bulk = BulkWrite::new([insert(0), large(1, 17_000)]);
+        written(&mut bulk, SMALL);
+        let refused = rawdoc! { "index": 0, "code": 11000, "errmsg": "duplicate" };
+        let error = failure(answer(&mut bulk, rawdoc! { "n": 0, "writeErrors": [refused] }));
+        assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&0]);
+        for ordered in [true, false] {
+            let mut bulk = BulkWrite::new([large(0, 17_000), large(1, 17_000)]).ordered(ordered);
+            let Err(Error::BulkWrite(error)) = bulk.command(&scope(), &SMALL) else { panic!() };
+            assert_eq!(error.write_errors.len(), if ordered { 1 } else { 2 });
+        }
+    }
+
+    /// A server refuses a document that is a little too long by itself, and can say so only in a
+    /// reply.
+    #[test]
+    fn a_document_that_only_the_server_refuses_is_refused_here_without_acknowledgment() {
+        let replacement = || doc! { "a": "x".repeat(200) };
+        let replace = ReplaceModel::new(doc! {}, &replacement());
+        let update = UpdateModel::new(doc! {}, doc! { "$set": replacement() });
+        let models =
+            [large(0, 200), WriteModel::ReplaceOne(replace), WriteModel::UpdateOne(update)];
+        let mut asked = BulkWrite::new(models.clone()).ordered(false);
+        assert_eq!(written(&mut asked, SMALL).sequences[0].1.len(), 1);
+        let mut bulk = BulkWrite::new(models).ordered(false);
+        let command = bulk.command(&unacknowledged(), &SMALL).unwrap();
+        // An update may come to less than it is long itself.
+        assert!(command.body.get("update").unwrap().is_some());
+        assert_eq!(command.sequences[0].1.len(), 1);
+        let reply = ReplyDocument::from(rawdoc! { "ok": 1 });
+        let error = failure(bulk.reply(&unacknowledged(), &reply));
+        assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&0, &1]);
+        assert!(!error.partial_result.acknowledged);
+    }
+
+    /// "MUST"s of labels are about any error (Retryable Writes; Transactions, "Error Reporting").
+    #[test]
+    fn the_labels_of_all_replies_with_errors_are_kept() {
+        let mut bulk = BulkWrite::new([insert(0), delete(1), update(2)]).ordered(false);
+        let late = || rawdoc! { "code": 64, "errmsg": "late" };
+        let labelled = |label: &str| {
+            rawdoc! {
+                "ok": 1, "n": 1, "nModified": 1, "writeConcernError": late(),
+                "errorLabels": ["Each", label],
+            }
+        };
+        written(&mut bulk, NEW);
+        answer(&mut bulk, labelled("A")).unwrap();
+        written(&mut bulk, NEW);
+        answer(&mut bulk, labelled("B")).unwrap();
+        written(&mut bulk, NEW);
+        let refused = rawdoc! { "index": 0, "code": 1, "errmsg": "no" };
+        let reply = rawdoc! {
+            "ok": 1, "n": 0, "nModified": 0, "writeErrors": [refused], "errorLabels": ["C"],
+        };
+        let error = answer(&mut bulk, reply).unwrap_err();
+        assert_eq!(error.labels(), ["Each", "A", "B", "C"]);
+        assert!(error.has_label("B") && !error.has_label("D"));
     }
 
     #[test]

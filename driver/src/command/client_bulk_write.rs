@@ -12,11 +12,12 @@ use sdam_core::wire::ReplyDocument;
 use super::bulk_write::check_hint;
 use super::documents::Documents;
 use super::fields::{Fields, options};
-use super::models::{OF_STATEMENT, Parts, WriteModel};
+use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};
 use super::{Command, Facts, Operation, Progress, Scope, check_namespace, left_out};
 use crate::cursor::{CursorState, CursorStep, Settings};
 use crate::error::{
-    ArgumentError, ClientBulkWriteError, Error, ReplyError, WriteConcernError, WriteError, number,
+    ArgumentError, ClientBulkWriteError, Error, ReplyError, WriteConcernError, WriteError,
+    error_labels, merge, number,
 };
 use crate::reply::write::{add, count};
 use crate::results::{
@@ -49,13 +50,19 @@ pub struct ClientBulkWrite {
     writes: Vec<Write>,
     ops: Documents,
     namespaces: Documents,
-    /// The writes that are under way.
+    /// The writes that were looked at for the command which is under way.
     batch: Range<usize>,
+    /// Those of them that it has: the others are too large.
+    sent: Vec<usize>,
     /// The results of the batch, while they come.
     cursor: Option<CursorState>,
     result: ClientBulkWriteResult,
     write_errors: BTreeMap<usize, WriteError>,
     write_concern_errors: Vec<WriteConcernError>,
+    /// The labels of the replies with errors.
+    labels: Vec<String>,
+    /// The number of results of the batch that have come.
+    results: usize,
     /// True once a write is known to have been done.
     is_partial: bool,
     /// The error that has ended the operation, while a cursor is killed after it.
@@ -97,10 +104,13 @@ impl ClientBulkWrite {
             ops: Documents::default(),
             namespaces: Documents::default(),
             batch: 0..0,
+            sent: Vec::new(),
             cursor: None,
             result: ClientBulkWriteResult::default(),
             write_errors: BTreeMap::new(),
             write_concern_errors: Vec::new(),
+            labels: Vec::new(),
+            results: 0,
             is_partial: false,
             cause: None,
         }
@@ -139,12 +149,13 @@ impl ClientBulkWrite {
     }
 
     /// Begins the next batch; returns its command without the sequences, and whether it may be
-    /// repeated.
+    /// repeated. `None` if all writes that are left are too large, or the next one of an ordered
+    /// bulk.
     fn next_batch(
         &mut self,
         scope: &Scope,
         facts: &Facts,
-    ) -> Result<(RawDocumentBuf, bool), Error> {
+    ) -> Result<Option<(RawDocumentBuf, bool)>, Error> {
         if self.batch.end == 0 {
             self.check(scope, facts)?;
         }
@@ -155,27 +166,41 @@ impl ClientBulkWrite {
         self.options.write(&mut body, &left_out(scope, facts, &[]))?;
         let overhead = MESSAGE_OVERHEAD + body.as_bytes().len();
         let room = facts.max_message_size_bytes.saturating_sub(overhead);
-        let is_repeatable = self.fill(facts, room)?;
-        Ok((body, is_repeatable))
+        let is_repeatable = self.fill(scope, facts, room)?;
+        Ok((!self.sent.is_empty()).then_some((body, is_repeatable)))
     }
 
     /// Writes as many operations as fit into a command, with the namespaces that they need, and
     /// returns whether the command may be repeated: without writes to many documents.
-    fn fill(&mut self, facts: &Facts, room: usize) -> Result<bool, Error> {
+    fn fill(&mut self, scope: &Scope, facts: &Facts, room: usize) -> Result<bool, Error> {
         self.ops.clear();
         self.namespaces.clear();
+        self.sent.clear();
+        self.results = 0;
         let start = self.batch.end;
         self.batch = start..start;
         let (mut known, mut length) = (BTreeMap::new(), 0);
         let mut is_repeatable = true;
         for (index, (namespace, model)) in self.models.iter().enumerate().skip(start) {
-            if index - start >= facts.max_write_batch_size {
+            if self.sent.len() >= facts.max_write_batch_size {
                 break;
             }
             let parts = model.parts()?;
             let place = known.get(namespace.as_str()).copied();
             let number = place.unwrap_or(i32::try_from(known.len()).unwrap_or(i32::MAX));
             let (op, write) = operation(&parts, number)?;
+            if let Some(excess) = excess(scope, facts, &parts, &op) {
+                if self.ordered && !self.sent.is_empty() {
+                    break;
+                }
+                self.write_errors.insert(index, WriteError::too_large(index, excess));
+                if self.ordered {
+                    return Ok(false);
+                }
+                self.writes.push(write);
+                self.batch.end += 1;
+                continue;
+            }
             let mut info = RawDocumentBuf::new();
             info.append(cstr!("ns"), namespace.as_str());
             let added = match place {
@@ -193,11 +218,15 @@ impl ClientBulkWrite {
                 known.insert(namespace.as_str(), number);
             }
             is_repeatable &= !parts.is_multi();
+            self.sent.push(index);
             self.batch.end += 1;
         }
-        match self.batch.is_empty() {
+        match self.sent.is_empty() && self.batch.end < self.models.len() {
             // "Drivers MUST return an error if there is not room to add at least one operation"
-            true => Err(ArgumentError::TooLong { index: start, length, limit: room }.into()),
+            true => {
+                let (index, limit) = (self.batch.end, room);
+                Err(ArgumentError::TooLong { index, length, limit }.into())
+            }
             false => Ok(is_repeatable),
         }
     }
@@ -205,6 +234,7 @@ impl ClientBulkWrite {
     /// Reads the reply to the command itself.
     fn summary(&mut self, reply: &ReplyDocument) -> Result<(), ReplyError> {
         self.write_concern_errors.extend(WriteConcernError::in_reply(reply));
+        merge(&mut self.labels, error_labels(reply));
         let told = |field| count("bulkWrite", reply, field);
         let errors = told("nErrors")?;
         let names = ["nInserted", "nUpserted", "nMatched", "nModified", "nDeleted"];
@@ -221,7 +251,7 @@ impl ClientBulkWrite {
         }
         // "For unordered bulk writes, at least one write was successful if nErrors is less than
         // the number of operations"; the first error of an ordered one tells by its index.
-        let sent = self.batch.len() as u64;
+        let sent = self.sent.len() as u64;
         self.is_partial |= match self.ordered {
             true => errors == 0,
             false => errors < sent,
@@ -252,8 +282,13 @@ impl ClientBulkWrite {
     fn read_result(&mut self, document: &RawDocument) -> Result<(), ReplyError> {
         let missing = |field| ReplyError { command: "bulkWrite", field };
         let at = number(document, "idx").and_then(|at| usize::try_from(at).ok());
-        let at = at.filter(|at| *at < self.batch.len()).ok_or(missing("idx"))?;
-        let index = self.batch.start + at;
+        let at = at.filter(|at| *at < self.sent.len()).ok_or(missing("idx"))?;
+        // A cursor that never ends would hold the operation for ever.
+        self.results += 1;
+        if self.results > self.sent.len() {
+            return Err(missing("end of its results"));
+        }
+        let index = self.sent[at];
         if number(document, "ok").ok_or(missing("ok"))? == 0 {
             // "or if the idx value for the write error ... is greater than 0"
             self.is_partial |= self.ordered && at > 0;
@@ -315,9 +350,26 @@ impl ClientBulkWrite {
             write_concern_errors: std::mem::take(&mut self.write_concern_errors),
             write_errors: std::mem::take(&mut self.write_errors),
             partial_result: self.is_partial.then_some(result),
+            labels: std::mem::take(&mut self.labels),
         };
         Error::ClientBulkWrite(error.into())
     }
+}
+
+/// Returns by how much an operation is too large, see [`Facts::excess`].
+fn excess(
+    scope: &Scope,
+    facts: &Facts,
+    parts: &Parts<'_>,
+    op: &RawDocument,
+) -> Option<(usize, usize)> {
+    let stored = || match parts {
+        // With its `_id`.
+        Parts::Insert(_) => op.get_document("document").map_or(0, |it| it.as_bytes().len()),
+        Parts::Update { modifications, .. } => stored_len(Some(*modifications)),
+        Parts::Delete { .. } => 0,
+    };
+    facts.excess(scope, op.as_bytes().len(), stored)
 }
 
 /// Writes an operation of the command, with the number of its namespace, and returns what is kept
@@ -393,13 +445,16 @@ impl Operation for ClientBulkWrite {
         }
         self.result.acknowledged = scope.is_acknowledged();
         match self.next_batch(scope, facts) {
-            Ok((body, is_repeatable)) => {
+            Ok(None) => Err(self.error(None)),
+            Ok(Some((body, is_repeatable))) => {
                 let scope = Scope { database: "admin".into(), ..scope.clone() };
                 let sequences = vec![("ops", self.ops.all()), ("nsInfo", self.namespaces.all())];
                 let command = Command::write(&scope, body, is_repeatable)?.opening();
                 Ok(Command { sequences, ..command })
             }
-            Err(error) if self.batch.start > 0 => Err(self.error(Some(Box::new(error)))),
+            Err(error) if self.batch.start > 0 || !self.write_errors.is_empty() => {
+                Err(self.error(Some(Box::new(error))))
+            }
             Err(error) => Err(error),
         }
     }
@@ -508,6 +563,66 @@ mod tests {
             Err(Error::ClientBulkWrite(error)) => error,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Server Write Commands, "Request Size Limits": what the server would refuse along with all
+    /// others of its command is refused by its index.
+    #[test]
+    fn a_write_that_is_too_large_is_refused_by_its_index() {
+        let small = Facts { max_bson_object_size: 100, ..NEW };
+        let large = |length: usize| {
+            let model = InsertModel::new(&doc! { "_id": 0, "a": "x".repeat(length) });
+            ("a.b".to_owned(), WriteModel::InsertOne(model))
+        };
+        let models = || [insert("a.b", 0), large(17_000), insert("a.b", 2), large(17_000)];
+        let reply =
+            |count: i32, results| summary(0, rawdoc! { "nErrors": 0, "nInserted": count }, results);
+        let result = |at: i32| rawdoc! { "ok": 1, "idx": at, "n": 1 };
+        let mut bulk = ClientBulkWrite::new(models()).ordered(false).verbose_results(true);
+        assert_eq!(written(&mut bulk, small).sequences[0].1.len(), 2);
+        let error = failure(bulk.reply(&scope(), &reply(2, vec![result(0), result(1)])));
+        assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&1, &3]);
+        assert_eq!(error.write_errors[&1].code, 10334);
+        let partial = error.partial_result.as_ref().unwrap();
+        let inserted = &partial.verbose.as_ref().unwrap().insert_results;
+        assert_eq!(inserted.keys().collect::<Vec<_>>(), [&0, &2]);
+
+        let mut bulk = ClientBulkWrite::new(models());
+        assert_eq!(written(&mut bulk, small).sequences[0].1.len(), 1);
+        assert_eq!(bulk.reply(&scope(), &reply(1, vec![])).unwrap(), Progress::Next);
+        let Err(Error::ClientBulkWrite(error)) = bulk.command(&scope(), &small) else { panic!() };
+        assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&1]);
+        assert_eq!(error.partial_result.as_ref().unwrap().inserted_count, 1);
+
+        for ordered in [true, false] {
+            let mut bulk = ClientBulkWrite::new([large(17_000)]).ordered(ordered);
+            let Err(Error::ClientBulkWrite(error)) = bulk.command(&scope(), &small) else {
+                panic!()
+            };
+            assert_eq!((error.write_errors.len(), &error.partial_result), (1, &None));
+        }
+        // Without acknowledgment, also what the server would refuse alone.
+        let mut bulk = ClientBulkWrite::new([large(200), insert("a.b", 1)]).ordered(false);
+        let command = bulk.command(&unacknowledged(), &small).unwrap();
+        assert_eq!(command.sequences[0].1.len(), 1);
+    }
+
+    /// A cursor of results that never ends would hold the operation.
+    #[test]
+    fn more_results_than_writes_are_refused() {
+        let mut bulk = ClientBulkWrite::new([insert("a.b", 0)]).verbose_results(true);
+        written(&mut bulk, NEW);
+        let result = || rawdoc! { "ok": 1, "idx": 0, "n": 1 };
+        let reply = summary(7, rawdoc! { "nInserted": 1 }, vec![result()]);
+        assert_eq!(bulk.reply(&scope(), &reply).unwrap(), Progress::Next);
+        written(&mut bulk, NEW);
+        let refused = bulk.reply(&scope(), &more(7, vec![result()]));
+        // The cursor is killed first.
+        assert_eq!(refused.unwrap(), Progress::Next);
+        let killed = written(&mut bulk, NEW).body;
+        assert!(killed.get("killCursors").unwrap().is_some());
+        let error = failure(bulk.reply(&scope(), &rawdoc! { "ok": 1 }.into()));
+        assert!(matches!(error.cause.as_deref(), Some(Error::Reply(_))), "{error}");
     }
 
     /// Bulk Write, "Building a bulkWrite Command": sequences, namespaces once each, ordered and

@@ -9,9 +9,9 @@ use super::bulk_write::check_hint;
 use super::fields::{Fields, Value, document, get, options};
 use super::models::{OF_STATEMENT, Parts};
 use super::{Command, Facts, Operation, Progress, Scope, left_out};
-use crate::error::Error;
+use crate::error::{Error, WriteError};
 use crate::reply::write::{Kind, WriteReply};
-use crate::results::DeleteResult;
+use crate::results::{DeleteResult, WriteResult};
 use crate::value::IntoDocument;
 
 /// A deletion of one document or of many.
@@ -76,10 +76,14 @@ impl Operation for Deleting {
         let Delete { filter, options } = &self.delete;
         let parts = Parts::Delete { filter: get(filter)?, multi: self.multi, options };
         check_hint(&parts, scope, facts)?;
+        let statement = parts.statement()?;
+        if let Some(excess) = facts.excess(scope, statement.as_bytes().len(), || 0) {
+            return Err(Error::Write(WriteError::too_large(0, excess).into()));
+        }
         let mut body = super::on_collection(cstr!("delete"), scope);
         body.append(cstr!("ordered"), true);
         options.write(&mut body, &left_out(scope, facts, &OF_STATEMENT))?;
-        body.append(cstr!("deletes"), bson::RawArrayBuf::from_iter([parts.statement()?]));
+        body.append(cstr!("deletes"), bson::RawArrayBuf::from_iter([statement]));
         Command::write(scope, body, !self.multi)
     }
 
@@ -91,8 +95,9 @@ impl Operation for Deleting {
         if !scope.is_acknowledged() {
             return Ok(Progress::Done(DeleteResult::default()));
         }
-        let read = WriteReply::read(Kind::Delete, reply, 1)?.single()?;
-        Ok(Progress::Done(DeleteResult { acknowledged: true, deleted_count: read.n }))
+        let read = WriteReply::read(Kind::Delete, reply, 1)?;
+        let read = read.single(|read| WriteResult::Delete(read.delete_result()))?;
+        Ok(Progress::Done(read.delete_result()))
     }
 }
 
@@ -104,6 +109,8 @@ mod tests {
     use super::super::testing::{NEW, OLD, scope, unacknowledged, written};
     use super::super::{Operation, Progress};
     use super::Delete;
+    use crate::error::Error;
+    use crate::results::{DeleteResult, WriteResult};
 
     #[test]
     fn a_deletion_has_a_limit_of_one_or_none() {
@@ -126,6 +133,11 @@ mod tests {
         let reply = ReplyDocument::from(rawdoc! { "ok": 1, "n": 3 });
         let Ok(Progress::Done(result)) = delete.reply(&scope(), &reply) else { panic!() };
         assert_eq!((result.acknowledged, result.deleted_count), (true, 3));
+        let late = rawdoc! { "code": 64, "errmsg": "late" };
+        let reply = ReplyDocument::from(rawdoc! { "ok": 1, "n": 2, "writeConcernError": late });
+        let Err(Error::WriteConcern(error)) = delete.reply(&scope(), &reply) else { panic!() };
+        let deleted = DeleteResult { acknowledged: true, deleted_count: 2 };
+        assert_eq!(error.result, Some(WriteResult::Delete(deleted)));
     }
 
     /// CRUD: "For unacknowledged writes using OP_MSG and servers < 4.4, the driver MUST raise an

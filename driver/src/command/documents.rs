@@ -45,6 +45,11 @@ impl Documents {
         }
     }
 
+    /// Returns the length of all documents together, in bytes.
+    pub(crate) const fn total_length(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns all documents.
     pub(crate) fn all(&self) -> Vec<&RawDocument> {
         (0..self.len()).map(|index| self.get(index)).collect()

@@ -12,6 +12,7 @@ use super::fields::{Fields, Value, document, get, options};
 use super::models::{replacement, serialized, update};
 use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Scope, left_out};
 use crate::error::{ArgumentError, Error, ReplyError, WriteConcernError};
+use crate::results::WriteResult;
 use crate::value::{IntoDocument, Modifications};
 
 /// The document that is returned (CRUD, `returnDocument`).
@@ -209,15 +210,18 @@ fn command<'a>(
 /// Returns the document that the reply has, if there was one; nothing is known of an
 /// unacknowledged write.
 fn read(scope: &Scope, reply: &ReplyDocument) -> Result<Progress<Option<RawDocumentBuf>>, Error> {
+    let document = match reply.get("value").map_err(Error::Deserialize)? {
+        Some(RawBsonRef::Document(document)) => Ok(Some(document.to_owned())),
+        Some(RawBsonRef::Null) => Ok(None),
+        None if !scope.is_acknowledged() => Ok(None),
+        _ => Err(ReplyError { command: "findAndModify", field: "value" }),
+    };
+    // The document is changed or deleted, whether or not secondaries have heard of it.
     if let Some(error) = WriteConcernError::in_reply(reply) {
-        return Err(Error::WriteConcern(error.into()));
+        let result = document.ok().map(WriteResult::FindOneAnd);
+        return Err(Error::WriteConcern(WriteConcernError { result, ..error }.into()));
     }
-    match reply.get("value").map_err(Error::Deserialize)? {
-        Some(RawBsonRef::Document(document)) => Ok(Progress::Done(Some(document.to_owned()))),
-        Some(RawBsonRef::Null) => Ok(Progress::Done(None)),
-        None if !scope.is_acknowledged() => Ok(Progress::Done(None)),
-        _ => Err(ReplyError { command: "findAndModify", field: "value" }.into()),
-    }
+    Ok(Progress::Done(document?))
 }
 
 impl Operation for FindOneAndDelete {
@@ -334,8 +338,16 @@ mod tests {
         assert_eq!(answer(rawdoc! { "value": null }).unwrap(), Progress::Done(None));
         assert!(answer(rawdoc! { "ok": 1 }).is_err());
         let late = rawdoc! { "code": 64, "errmsg": "late" };
-        let reply = rawdoc! { "value": { "a": 1 }, "writeConcernError": late };
-        assert!(matches!(answer(reply), Err(Error::WriteConcern(_))));
+        let reply = rawdoc! { "value": { "a": 1 }, "writeConcernError": late.clone() };
+        let Err(Error::WriteConcern(error)) = answer(reply) else { panic!() };
+        assert_eq!(error.document().unwrap(), Some(doc! { "a": 1 }));
+        assert_eq!((error.code, &*error.message), (64, "late"));
+        // Neither a document that is none nor one of another type hides the error.
+        for value in [bson::RawBson::Null, bson::RawBson::Int32(1)] {
+            let reply = rawdoc! { "value": value, "writeConcernError": late.clone() };
+            let Err(Error::WriteConcern(error)) = answer(reply) else { panic!() };
+            assert_eq!((error.code, error.document::<bson::Document>().unwrap()), (64, None));
+        }
     }
 
     /// CRUD, "Update vs. Replace Validation"; `hint`: "For unacknowledged writes and servers < 4.4,

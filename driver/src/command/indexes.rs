@@ -10,7 +10,8 @@ use super::collections::{NAMESPACE_NOT_FOUND, unless_write_concern_failed};
 use super::fields::{Fields, Value, document, get, options};
 use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Route, Scope, find, left_out};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
-use crate::error::{ArgumentError, Error};
+use crate::error::{ArgumentError, Error, WriteConcernError};
+use crate::results::WriteResult;
 use crate::value::IntoDocument;
 
 /// An index: its keys and its options.
@@ -195,8 +196,13 @@ impl Operation for CreateIndexes {
     }
 
     fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Vec<String>>, Error> {
-        unless_write_concern_failed(reply)?;
-        Ok(Progress::Done(self.models.iter().filter_map(IndexModel::index_name).collect()))
+        let names = self.models.iter().filter_map(IndexModel::index_name).collect();
+        match WriteConcernError::in_reply(reply) {
+            Some(error) => {
+                Err(Error::WriteConcern(error.with(WriteResult::CreateIndexes(names)).into()))
+            }
+            None => Ok(Progress::Done(names)),
+        }
     }
 }
 

@@ -12,9 +12,9 @@ use super::bulk_write::Statements;
 use super::documents::Documents;
 use super::fields::{Fields, options};
 use super::{Command, Facts, Operation, Progress, Scope, left_out};
-use crate::error::{ArgumentError, Error};
+use crate::error::{ArgumentError, Error, WriteError};
 use crate::reply::write::{Kind, WriteReply};
-use crate::results::{BulkWriteResult, InsertManyResult, InsertOneResult};
+use crate::results::{BulkWriteResult, InsertManyResult, InsertOneResult, WriteResult};
 
 /// `insertOne`: the insertion of a document, with an `_id` if it has none.
 #[derive(Clone, Debug)]
@@ -60,6 +60,10 @@ impl<T> Operation for InsertOne<T> {
 
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
         let (documents, _) = self.document.as_ref().map_err(Error::clone)?;
+        let length = documents.length(0);
+        if let Some(excess) = facts.excess(scope, length, || length) {
+            return Err(Error::Write(WriteError::too_large(0, excess).into()));
+        }
         let mut body = super::on_collection(cstr!("insert"), scope);
         body.append(cstr!("ordered"), true);
         self.options.write(&mut body, &left_out(scope, facts, &[]))?;
@@ -73,11 +77,13 @@ impl<T> Operation for InsertOne<T> {
         reply: &ReplyDocument,
     ) -> Result<Progress<InsertOneResult>, Error> {
         let acknowledged = scope.is_acknowledged();
-        if acknowledged {
-            WriteReply::read(Kind::Insert, reply, 1)?.single()?;
-        }
         let (_, id) = self.document.as_ref().map_err(Error::clone)?;
-        Ok(Progress::Done(InsertOneResult { acknowledged, inserted_id: id.clone() }))
+        let result = InsertOneResult { acknowledged, inserted_id: id.clone() };
+        if acknowledged {
+            let read = WriteReply::read(Kind::Insert, reply, 1)?;
+            read.single(|_| WriteResult::InsertOne(result.clone()))?;
+        }
+        Ok(Progress::Done(result))
     }
 }
 
@@ -202,6 +208,7 @@ mod tests {
     use super::super::{Facts, Operation, Progress, Scope};
     use super::{InsertMany, InsertOne};
     use crate::error::{ArgumentError, Error};
+    use crate::results::WriteResult;
 
     #[test]
     fn a_document_is_inserted_as_a_sequence_with_its_id() {
@@ -218,7 +225,11 @@ mod tests {
         assert!(insert.command(&scope(), &NEW).unwrap().retryable);
         let reply = ReplyDocument::from(rawdoc! { "ok": 1, "n": 1 });
         let Ok(Progress::Done(result)) = insert.reply(&scope(), &reply) else { panic!() };
-        assert_eq!((result.acknowledged, result.inserted_id), (true, Bson::Int32(1)));
+        assert_eq!((result.acknowledged, &result.inserted_id), (true, &Bson::Int32(1)));
+        let late = rawdoc! { "code": 64, "errmsg": "late" };
+        let reply = ReplyDocument::from(rawdoc! { "ok": 1, "n": 1, "writeConcernError": late });
+        let Err(Error::WriteConcern(error)) = insert.reply(&scope(), &reply) else { panic!() };
+        assert_eq!(error.result, Some(WriteResult::InsertOne(result)));
     }
 
     /// Read and Write Concern, "Inconsistent WriteConcern"; "`afterClusterTime`": of a session's

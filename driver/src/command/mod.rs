@@ -173,12 +173,47 @@ pub struct Facts {
     pub max_message_size_bytes: usize,
     /// The number of writes that a command may contain.
     pub max_write_batch_size: usize,
+    /// The maximum length of a document that is stored, in bytes.
+    pub max_bson_object_size: usize,
 }
 
 impl Facts {
     /// Takes the limits that every server of MongoDB 4.2 to 8.2 has.
     pub const fn of_wire_version(max_wire_version: i32) -> Self {
-        Self { max_wire_version, max_message_size_bytes: 48_000_000, max_write_batch_size: 100_000 }
+        Self {
+            max_wire_version,
+            max_message_size_bytes: 48_000_000,
+            max_write_batch_size: 100_000,
+            max_bson_object_size: 16 * 1024 * 1024,
+        }
+    }
+
+    /// Returns the maximum length of a document that is sent, a command or a statement: it may
+    /// exceed that of a document which is stored "by a maximum of 16 KiB" (Server Write Commands,
+    /// "Request Size Limits").
+    pub(crate) const fn max_sent_len(&self) -> usize {
+        self.max_bson_object_size.saturating_add(16 * 1024)
+    }
+
+    /// Returns the length of a write that is too large, and the limit. `stored` is the length of
+    /// the document in it that would be stored, 0 if it has none.
+    ///
+    /// If a server is sent more than it takes, it refuses the whole command, and names no write. Up
+    /// to that it refuses the write alone, which shows only with acknowledgment.
+    pub(crate) fn excess(
+        &self,
+        scope: &Scope,
+        length: usize,
+        stored: impl FnOnce() -> usize,
+    ) -> Option<(usize, usize)> {
+        if length <= self.max_bson_object_size {
+            return None;
+        }
+        let (stored, is_refused) = (stored(), length > self.max_sent_len());
+        match stored > self.max_bson_object_size && (is_refused || !scope.is_acknowledged()) {
+            true => Some((stored, self.max_bson_object_size)),
+            false => is_refused.then_some((length, self.max_sent_len())),
+        }
     }
 }
 

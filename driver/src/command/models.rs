@@ -225,6 +225,15 @@ impl Parts<'_> {
     }
 }
 
+/// Returns the length of the document that an update stores for certain: that of a replacement; 0
+/// if it has operators, or is a pipeline.
+pub(crate) fn stored_len(modifications: Option<RawBsonRef<'_>>) -> usize {
+    let document = modifications.and_then(RawBsonRef::as_document);
+    let replacement =
+        |document: &&RawDocument| first_key(document).is_none_or(|key| !key.starts_with('$'));
+    document.filter(replacement).map_or(0, |document| document.as_bytes().len())
+}
+
 /// Returns a value of the application's as a document.
 pub(crate) fn serialized(value: &impl Serialize) -> Value {
     bson::serialize_to_raw_document_buf(value).map(RawBson::Document)

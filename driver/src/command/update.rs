@@ -7,11 +7,11 @@ use sdam_core::wire::ReplyDocument;
 use serde::Serialize;
 
 use super::fields::{Fields, Value, document, get, options};
-use super::models::{OF_STATEMENT, Parts, replacement, serialized, update};
+use super::models::{OF_STATEMENT, Parts, replacement, serialized, stored_len, update};
 use super::{Command, Facts, Operation, Progress, Scope, left_out};
-use crate::error::Error;
+use crate::error::{Error, WriteError};
 use crate::reply::write::{Kind, WriteReply};
-use crate::results::UpdateResult;
+use crate::results::{UpdateResult, WriteResult};
 use crate::value::{IntoDocument, Modifications};
 
 /// An update of one document or of many.
@@ -147,6 +147,10 @@ impl Operation for Updating {
         };
         let (filter, options) = (get(&self.filter)?, &self.options);
         let statement = Parts::Update { filter, modifications, multi, options }.statement()?;
+        let stored = || stored_len(Some(modifications));
+        if let Some(excess) = facts.excess(scope, statement.as_bytes().len(), stored) {
+            return Err(Error::Write(WriteError::too_large(0, excess).into()));
+        }
         let mut body = super::on_collection(cstr!("update"), scope);
         body.append(cstr!("ordered"), true);
         self.options.write(&mut body, &left_out(scope, facts, &OF_STATEMENT))?;
@@ -162,7 +166,8 @@ impl Operation for Updating {
         if !scope.is_acknowledged() {
             return Ok(Progress::Done(UpdateResult::default()));
         }
-        let read = WriteReply::read(Kind::Update, reply, 1)?.single()?;
+        let read = WriteReply::read(Kind::Update, reply, 1)?;
+        let read = read.single(|read| WriteResult::Update(read.into_update_result()))?;
         Ok(Progress::Done(read.into_update_result()))
     }
 }
@@ -176,6 +181,7 @@ mod tests {
     use super::super::{Operation, Progress};
     use super::{Replace, Update};
     use crate::error::Error;
+    use crate::results::WriteResult;
 
     #[test]
     fn an_update_keeps_apart_what_is_the_statements_and_what_is_the_commands() {
@@ -234,12 +240,14 @@ mod tests {
         let refused = rawdoc! { "index": 0, "code": 121, "errmsg": "invalid" };
         let reply = rawdoc! { "ok": 1, "n": 0, "writeErrors": [refused] };
         let Err(Error::Write(error)) = answer(reply) else { panic!() };
-        assert_eq!(
-            error.to_string(),
-            "the server refused the write at index 0: invalid (code 121)"
-        );
+        assert_eq!(error.to_string(), "the write at index 0 was refused: invalid (code 121)");
         let late = rawdoc! { "code": 64, "errmsg": "late" };
-        let reply = rawdoc! { "ok": 1, "n": 1, "nModified": 1, "writeConcernError": late };
-        assert!(matches!(answer(reply), Err(Error::WriteConcern(_))));
+        let upserted = rawdoc! { "index": 0, "_id": 7 };
+        let reply = rawdoc! {
+            "ok": 1, "n": 1, "nModified": 0, "upserted": [upserted], "writeConcernError": late,
+        };
+        let Err(Error::WriteConcern(error)) = answer(reply) else { panic!() };
+        let Some(WriteResult::Update(result)) = &error.result else { panic!("{error:?}") };
+        assert_eq!((result.upserted_count, &result.upserted_id), (1, &Some(Bson::Int32(7))));
     }
 }

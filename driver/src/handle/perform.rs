@@ -249,9 +249,11 @@ impl<R: Runtime> Handle<R> {
         let (mut cursor, mut is_acknowledged, mut refused) = ((false, false), true, None);
         let (opened, refusal, rules) = (&mut cursor, &mut refused, options.clone());
         let acknowledged = &mut is_acknowledged;
-        let write = move |connection: &ConnectionDescription| match operation
-            .command(scope, &Facts::of(connection))
-        {
+        let write = move |connection: &ConnectionDescription| match write(
+            operation,
+            scope,
+            &Facts::of(connection),
+        ) {
             Ok(command) => {
                 *opened = (command.opens_cursor, command.exhausts_cursor);
                 *acknowledged = command.acknowledged;
@@ -512,6 +514,21 @@ fn options(operation: &impl Operation) -> OperationOptions {
     }
 }
 
+/// Writes the next command of an operation. One that the server refuses for its length is refused
+/// here if there is no reply that would say so.
+fn write<'a>(
+    operation: &'a mut impl Operation,
+    scope: &Scope,
+    facts: &Facts,
+) -> Result<Command<'a>, Error> {
+    let command = operation.command(scope, facts)?;
+    let (length, limit) = (command.body.as_bytes().len(), facts.max_sent_len());
+    match length > limit && !command.acknowledged {
+        true => Err(ArgumentError::CommandTooLong { length, limit }.into()),
+        false => Ok(command),
+    }
+}
+
 /// Hands a command over, with the rules by which it is sent.
 fn written<'a>(scope: &Scope, rules: OperationOptions, command: Command<'a>) -> WrittenCommand<'a> {
     let read_concern = command.read_concern(scope);
@@ -532,9 +549,10 @@ fn labelled(reply: Reply) -> ReplyDocument {
         _ => return reply.into_document(),
     };
     let mut document = RawDocumentBuf::new();
-    for (name, value) in reply.iter().filter_map(Result::ok) {
-        if name != "errorLabels" {
-            document.append(name, value);
+    for element in reply.iter_elements().map_while(Result::ok) {
+        match element.value_utf8_lossy() {
+            Ok(value) if element.key() != "errorLabels" => document.append(element.key(), value),
+            _ => {}
         }
     }
     let labels = labels.iter().map(String::as_str);
@@ -548,6 +566,7 @@ impl Facts {
         Self {
             max_message_size_bytes: connection.max_message_size_bytes,
             max_write_batch_size: connection.max_write_batch_size,
+            max_bson_object_size: connection.max_bson_object_size,
             ..Self::of_wire_version(connection.max_wire_version)
         }
     }

@@ -3,8 +3,8 @@
 use bson::raw::{CStr, cstr};
 use bson::{Bson, RawDocument};
 
-use crate::error::{Error, ReplyError, WriteConcernError, WriteError, number};
-use crate::results::UpdateResult;
+use crate::error::{Error, ReplyError, WriteConcernError, WriteError, error_labels, number};
+use crate::results::{DeleteResult, UpdateResult, WriteResult};
 
 /// The kind of a statement, which decides about the command that it is sent with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,22 +37,31 @@ pub(crate) struct WriteReply {
     pub(crate) upserted: Vec<(usize, Bson)>,
     pub(crate) write_errors: Vec<WriteError>,
     pub(crate) write_concern_error: Option<WriteConcernError>,
+    /// The labels of the errors.
+    pub(crate) labels: Vec<String>,
 }
 
 impl WriteReply {
     /// Reads the reply to a command of this kind with so many statements.
     ///
-    /// Errors of the server count more than what is missing beside them.
+    /// Errors of the server count more than what is missing beside them. A reply
+    /// about more statements than were sent is refused, so that it takes no more memory than they.
     pub(crate) fn read(kind: Kind, reply: &RawDocument, sent: usize) -> Result<Self, ReplyError> {
         let command = kind.command().as_str();
         let mut write_errors = Vec::new();
         for element in elements(command, reply, "writeErrors") {
             let (index, error) = element.and_then(|element| indexed(command, element, sent))?;
+            if write_errors.len() == sent {
+                return Err(ReplyError { command, field: "writeErrors" });
+            }
             write_errors.push(WriteError { index, ..WriteError::of(error) });
         }
         let mut upserted = Vec::new();
         for element in elements(command, reply, "upserted") {
             let (index, element) = element.and_then(|element| indexed(command, element, sent))?;
+            if upserted.len() == sent {
+                return Err(ReplyError { command, field: "upserted" });
+            }
             let id = element.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
             upserted.push((index, id.ok_or(ReplyError { command, field: "upserted._id" })?));
         }
@@ -63,23 +72,39 @@ impl WriteReply {
             number => number,
         };
         let n = number("n")?;
+        // An insertion stores one document.
+        if kind == Kind::Insert && n > sent as u64 {
+            return Err(ReplyError { command, field: "n" });
+        }
         let modified = if kind == Kind::Update { number("nModified")? } else { 0 };
-        Ok(Self { n, modified, upserted, write_errors, write_concern_error })
+        let labels = if has_failed { error_labels(reply) } else { Vec::new() };
+        Ok(Self { n, modified, upserted, write_errors, write_concern_error, labels })
     }
 
     /// Returns the error of a single write: "Only one of writeConcernError or writeError will be
-    /// populated at a time".
-    pub(crate) fn single(self) -> Result<Self, Error> {
-        match (self.write_errors.first(), &self.write_concern_error) {
-            (Some(error), _) => Err(Error::Write(error.clone().into())),
-            (None, Some(error)) => Err(Error::WriteConcern(error.clone().into())),
-            (None, None) => Ok(self),
+    /// populated at a time". That of a write concern has the result of the write.
+    pub(crate) fn single(
+        mut self,
+        result: impl FnOnce(Self) -> WriteResult,
+    ) -> Result<Self, Error> {
+        if !self.write_errors.is_empty() {
+            let error = self.write_errors.swap_remove(0);
+            return Err(Error::Write(WriteError { labels: self.labels, ..error }.into()));
+        }
+        match self.write_concern_error.take() {
+            Some(error) => Err(Error::WriteConcern(error.with(result(self)).into())),
+            None => Ok(self),
         }
     }
 
     /// Returns the number of documents that updates matched.
     pub(crate) fn matched(&self) -> u64 {
         self.n.saturating_sub(self.upserted.len() as u64)
+    }
+
+    /// Returns the result of a single deletion.
+    pub(crate) const fn delete_result(&self) -> DeleteResult {
+        DeleteResult { acknowledged: true, deleted_count: self.n }
     }
 
     /// Returns the result of a single update.
@@ -139,7 +164,7 @@ pub(crate) const fn add(total: &mut u64, count: u64) {
 
 #[cfg(test)]
 mod tests {
-    use bson::{Bson, RawDocumentBuf, rawdoc};
+    use bson::{Bson, RawArrayBuf, RawDocumentBuf, rawdoc};
 
     use super::{Kind, WriteReply};
     use crate::error::Error;
@@ -160,7 +185,60 @@ mod tests {
         let concern = read.write_concern_error.as_ref().unwrap();
         assert_eq!((concern.code, &*concern.code_name), (64, "WriteConcernFailed"));
         // The error of the write is the offending one.
-        assert!(matches!(read.single(), Err(Error::Write(error)) if error.code == 121));
+        let single = read.single(|_| panic!("there is no result"));
+        assert!(matches!(single, Err(Error::Write(error)) if error.code == 121));
+    }
+
+    /// Servers cut values in their messages within a character, which takes nothing else along.
+    #[test]
+    fn a_message_that_is_no_utf8_is_read_as_far_as_it_is() {
+        let info = rawdoc! { "keyValue": { "name": "?" } };
+        let refused = rawdoc! { "index": 0, "errmsg": "dup: ä?", "errInfo": info, "code": 11000 };
+        let late = rawdoc! { "errmsg": "late?", "codeName": "?", "code": 64 };
+        let reply = rawdoc! {
+            "n": 0, "writeErrors": [refused], "writeConcernError": late,
+            "errorLabels": ["?", "A"], "ok": 1,
+        };
+        let mut bytes = reply.into_bytes();
+        bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xe8);
+        let reply = RawDocumentBuf::from_bytes(bytes).unwrap();
+        let read = WriteReply::read(Kind::Insert, &reply, 1).unwrap();
+        let concern = read.write_concern_error.clone().unwrap();
+        assert_eq!(
+            (concern.code, &*concern.code_name, &*concern.message),
+            (64, "\u{fffd}", "late\u{fffd}")
+        );
+        // Both errors are in one reply, and its labels are those of either.
+        let error = read.single(|_| panic!("there is no result")).unwrap_err();
+        assert_eq!((error.code(), error.labels()), (Some(11000), vec!["A"]));
+        let text = "the write at index 0 was refused: dup: ä\u{fffd} (code 11000)";
+        assert_eq!(error.to_string(), text);
+        let Error::Write(error) = error else { panic!() };
+        assert!(error.details.is_some());
+    }
+
+    /// No reply is about more than was asked for: neither in memory nor in numbers.
+    #[test]
+    fn a_reply_that_tells_of_more_statements_than_were_sent_is_refused() {
+        let refusal = |kind, reply: RawDocumentBuf, sent| {
+            WriteReply::read(kind, &reply, sent).err().map(|error| error.field)
+        };
+        let twice = |element: RawDocumentBuf| RawArrayBuf::from_iter([element.clone(), element]);
+        let errors = || twice(rawdoc! { "index": 0, "code": 1 });
+        let reply = || rawdoc! { "n": 0, "writeErrors": errors() };
+        assert_eq!(refusal(Kind::Insert, reply(), 1), Some("writeErrors"));
+        assert_eq!(refusal(Kind::Insert, reply(), 2), None);
+        let upserted = || twice(rawdoc! { "index": 0, "_id": 1 });
+        let reply = || rawdoc! { "n": 2, "nModified": 0, "upserted": upserted() };
+        assert_eq!(refusal(Kind::Update, reply(), 1), Some("upserted"));
+        assert_eq!(refusal(Kind::Update, reply(), 2), None);
+        for n in [Bson::Int64(3), Bson::Int64(i64::MAX), f64::NAN.into(), 1.5.into()] {
+            let reply = rawdoc! { "n": bson::RawBson::try_from(n).unwrap() };
+            assert_eq!(refusal(Kind::Insert, reply.clone(), 2), Some("n"), "{reply:?}");
+        }
+        assert_eq!(refusal(Kind::Insert, rawdoc! { "n": 2.0 }, 2), None);
+        // A deletion or an update may be about any number of documents.
+        assert_eq!(refusal(Kind::Delete, rawdoc! { "n": i64::MAX }, 1), None);
     }
 
     #[test]

@@ -5,7 +5,9 @@ mod bulk;
 mod cursors;
 mod oidc;
 mod reports;
+mod scripted;
 mod sessions;
+mod streams;
 mod timeouts;
 mod writes;
 

@@ -6,6 +6,7 @@
 mod causal;
 mod crud;
 mod durations;
+mod errors;
 mod gateway;
 mod retries;
 mod sessions;
@@ -238,6 +239,7 @@ enum Chapter {
     Causal,
     Crud,
     Retries,
+    Errors,
     /// Those of a server where clients log in.
     Timeouts,
     /// Those of a server that is no member of a set.
@@ -245,7 +247,8 @@ enum Chapter {
 }
 
 impl Chapter {
-    const OF_SETS: [Self; 4] = [Self::Sessions, Self::Causal, Self::Crud, Self::Retries];
+    const OF_SETS: [Self; 5] =
+        [Self::Sessions, Self::Causal, Self::Crud, Self::Retries, Self::Errors];
 
     async fn play<R: Runtime>(self, runtime: Way<'_, R>, seed: &str, version: Version) -> Outcome {
         let options = match self {
@@ -259,6 +262,7 @@ impl Chapter {
             Self::Causal => causal::play(&fixture).await,
             Self::Crud => crud::play(&fixture).await,
             Self::Retries => retries::play(&fixture).await,
+            Self::Errors => errors::play(&fixture).await,
             Self::Timeouts => timeouts::play(&fixture).await,
             Self::Standalone => match causal::play_alone(&fixture).await {
                 Ok(()) => durations::play(&fixture).await,

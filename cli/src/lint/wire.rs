@@ -10,7 +10,8 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
 use sdam_core::transport::{Transport, TransportConfig};
 use sdam_core::wire::{
-    Compression, Decompressor, Frames, HEADER_LEN, Message, RequestIds, op_code, write_op_query,
+    Compression, Decompressor, Frames, HEADER_LEN, MAX_NESTING, Message, RequestIds, nesting,
+    op_code, write_op_query,
 };
 use sdam_host::system::{self, Certificates};
 use sdam_host::{Connected, Connector, dial};
@@ -444,6 +445,9 @@ impl Wire {
             }
         };
         let document = document.map_err(|error| error.to_string()).and_then(|raw| {
+            if nesting(&raw, MAX_NESTING).is_none() {
+                return Err(format!("a document of more than {MAX_NESTING} levels"));
+            }
             Document::try_from(raw).map_err(|error| format!("malformed BSON: {error}"))
         });
         let (request_id, response_to) = (header.request_id, header.response_to);

@@ -12,6 +12,7 @@ mod elements;
 mod exchange;
 mod frames;
 mod message;
+mod nesting;
 mod op_msg;
 mod op_query;
 mod reply;
@@ -24,6 +25,7 @@ pub use elements::{Element, Elements, elements, text};
 pub use exchange::{Awaited, Reply, RequestIds};
 pub use frames::{Frames, other_protocol};
 pub use message::{Header, Message};
+pub use nesting::{MAX_NESTING, nesting};
 pub use op_msg::{
     DocumentSequence, Flags, OpMsg, SequenceError, SequenceNames, write_op_msg,
     write_op_msg_with_sequences,

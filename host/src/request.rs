@@ -108,7 +108,9 @@ impl std::fmt::Debug for ToWrite<'_> {
 }
 
 /// A command that was written for a server, and the rules by which it is sent.
-#[derive(Clone, Debug)]
+///
+/// Printed, it is its name and its length: the documents may be secret.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct WrittenCommand<'a> {
     /// The database.
@@ -119,6 +121,15 @@ pub struct WrittenCommand<'a> {
     pub sequences: Vec<(&'a str, Vec<&'a RawDocument>)>,
     /// The rules by which it is sent.
     pub options: OperationOptions,
+}
+
+impl std::fmt::Debug for WrittenCommand<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WrittenCommand")
+            .field("message", &CommandMessage::new(&self.database, &self.body))
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> WrittenCommand<'a> {
@@ -210,5 +221,31 @@ impl<'a, R: Runtime> Request<'a, R> {
     pub const fn with_exhaust(mut self, exhaust: bool) -> Self {
         self.exhaust = exhaust;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::bson::rawdoc;
+    use sdam_core::operation::{CommandMessage, OperationOptions};
+
+    use super::{Message, WrittenCommand};
+
+    /// Command Logging and Monitoring, "Security": a password is in no text.
+    #[test]
+    fn what_is_printed_of_a_command_has_no_document() {
+        let command = rawdoc! { "createUser": "a", "pwd": "swordfish" };
+        let document = rawdoc! { "a": "swordfish" };
+        let sequences: [(&str, &[&bson::RawDocument]); 1] = [("documents", &[&document])];
+        let known = CommandMessage::new("admin", &command).with_sequences(&sequences);
+        let written =
+            WrittenCommand::new("admin".into(), command.clone(), OperationOptions::command())
+                .with_sequences(vec![("documents", vec![&*document])]);
+        let bytes: String = b"swordfish".iter().map(|byte| format!("{byte:02x}")).collect();
+        let known = format!("{:?}", Message::from(known));
+        for text in [known, format!("{written:?}")] {
+            assert!(text.contains("createUser") && text.contains("admin"), "{text}");
+            assert!(!text.contains("swordfish") && !text.contains(&bytes), "{text}");
+        }
     }
 }

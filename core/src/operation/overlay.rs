@@ -5,6 +5,7 @@
 //! OP_MSG.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -14,7 +15,9 @@ use crate::config::ServerApi;
 use crate::wire::{CommandWriter, Flags, HEADER_LEN, MAX_MESSAGE_LEN, SequenceNames};
 
 /// The application's part of a command.
-#[derive(Clone, Copy, Debug)]
+///
+/// Printed, it is names and lengths: the documents may be secret.
+#[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct CommandMessage<'a> {
     /// The database.
@@ -23,6 +26,16 @@ pub struct CommandMessage<'a> {
     pub command: &'a RawDocument,
     /// The document sequences, each a name and its documents.
     pub sequences: &'a [(&'a str, &'a [&'a RawDocument])],
+}
+
+impl fmt::Debug for CommandMessage<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandMessage")
+            .field("database", &self.database)
+            .field("name", &self.name())
+            .field("length", &self.command.as_bytes().len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> CommandMessage<'a> {

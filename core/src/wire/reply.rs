@@ -1,5 +1,6 @@
 //! The document of a reply, and whether it says that the command has succeeded.
 
+use std::fmt;
 use std::num::NonZeroI64;
 use std::ops::Deref;
 
@@ -9,9 +10,15 @@ use bytes::Bytes;
 /// The maximum length of a reply to hello in an event, in bytes.
 pub const MAX_EVENT_REPLY_LEN: usize = 16 * 1024;
 
-/// A reply as the server sent it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A reply as the server sent it; printed, it is a length.
+#[derive(Clone, PartialEq, Eq)]
 pub struct ReplyDocument(Bytes);
+
+impl fmt::Debug for ReplyDocument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReplyDocument({} bytes)", self.0.len())
+    }
+}
 
 impl ReplyDocument {
     /// Shares the memory of `message`, which `document` is a part of.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::config::OptionsError;
+use sdam_core::logging::extended_json;
 use sdam_core::metrics::{ErrorType, OTHER};
 use sdam_core::operation::{CommandError, MAX_TIME_EXPIRED};
 use sdam_core::session::SessionError;
@@ -31,8 +32,8 @@ pub enum Error {
     #[error("the value cannot be written as BSON: {0}")]
     Serialize(bson::error::Error),
     /// A document of the server that is not of the type which the application reads.
-    #[error("the server's document cannot be read as the application's type: {0}")]
-    Deserialize(bson::error::Error),
+    #[error(transparent)]
+    Deserialize(Arc<DeserializeError>),
     /// A reply without what the command promises.
     #[error(transparent)]
     Reply(#[from] ReplyError),
@@ -145,6 +146,61 @@ pub struct ReplyError {
     pub command: &'static str,
     /// The field that is missing, or that is of another type.
     pub field: &'static str,
+}
+
+/// A document of the server that is not of the type which the application reads.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", self.sentence())]
+#[non_exhaustive]
+pub struct DeserializeError {
+    /// The reason.
+    pub reason: bson::error::Error,
+    /// The place, as `tags.1.name`: the names of fields and the indexes of elements from the
+    /// outermost on, with dots between them; of a field that is missing, the document that lacks
+    /// it. Empty if that is the whole document, or not known.
+    pub path: String,
+    /// The `_id` of the document, if it has one of at most 1,024 bytes.
+    pub id: Option<RawBson>,
+}
+
+impl DeserializeError {
+    /// The maximum length of an `_id` that is kept, in bytes, and of a path.
+    const MAX_KEPT_LEN: usize = 1024;
+
+    /// The maximum length of an `_id` in a text, in characters.
+    const MAX_SHOWN_LEN: usize = 100;
+
+    pub(crate) fn new(
+        reason: bson::error::Error,
+        document: &RawDocument,
+        mut path: String,
+    ) -> Self {
+        let end =
+            (0..=Self::MAX_KEPT_LEN.min(path.len())).rev().find(|at| path.is_char_boundary(*at));
+        path.truncate(end.unwrap_or_default());
+        let id = document.get("_id").ok().flatten().map(|id| rawdoc! { "_id": id });
+        let id = id.filter(|id| id.as_bytes().len() <= Self::MAX_KEPT_LEN);
+        let id = id.and_then(|id| Some(id.get("_id").ok()??.into()));
+        Self { reason, path, id }
+    }
+
+    fn sentence(&self) -> String {
+        let id = self.id.as_ref().map_or_else(String::new, |id| {
+            let id = rawdoc! { "_id": id.as_raw_bson_ref() };
+            format!(" {}", extended_json(&id, Self::MAX_SHOWN_LEN))
+        });
+        let reason = match (&self.reason.kind, &self.reason.message) {
+            (bson::error::ErrorKind::Deserialization { .. }, Some(message)) => message.clone(),
+            _ => self.reason.to_string(),
+        };
+        let place = match self.path.as_str() {
+            "" => String::new(),
+            path => format!("at {path}, "),
+        };
+        format!(
+            "the server's document{id} cannot be read as the application's type: {place}{reason}"
+        )
+    }
 }
 
 /// A write that was refused (CRUD, "WriteError"): by the server, or by the client if it is too

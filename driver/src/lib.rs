@@ -61,7 +61,7 @@ pub use command::collections::{
 pub use command::count::{Count, CountDocuments, EstimatedDocumentCount};
 pub use command::databases::{DropDatabase, ListDatabases};
 pub use command::delete::Delete;
-pub use command::distinct::Distinct;
+pub use command::distinct::{Distinct, DistinctValues};
 pub use command::explain::{Explain, Verbosity};
 pub use command::find::{CursorType, Find, FindOne};
 pub use command::find_and_modify::{
@@ -78,8 +78,8 @@ pub use command::search_indexes::{
 pub use command::update::{Replace, Update};
 pub use cursor::{TimeoutMode, TimingError};
 pub use error::{
-    ArgumentError, BulkWriteError, ClientBulkWriteError, Error, ReplyError, WriteConcernError,
-    WriteError,
+    ArgumentError, BulkWriteError, ClientBulkWriteError, DeserializeError, Error, ReplyError,
+    WriteConcernError, WriteError,
 };
 pub use handle::{Client, ClientSession, Collection, Cursor, Database};
 pub use results::{

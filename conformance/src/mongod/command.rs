@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use bson::{Document, RawDocumentBuf};
+use bson::{Document, RawDocument, RawDocumentBuf};
 use sdam_core::config::ServerAddress;
 use sdam_core::wire::{
     Flags, Frames, Message, ReplyFlags, WireError, write_op_msg, write_op_query,
@@ -130,10 +130,22 @@ impl Connection {
     ) -> Result<Document, CommandError> {
         let mut command = command.clone();
         command.insert("$db", database);
-        let body = RawDocumentBuf::try_from(&command)?;
+        self.reply_to(&RawDocumentBuf::try_from(&command)?, timeout)
+    }
+
+    /// As [`reply`](Self::reply), to a command whose bytes are sent as they are, `$db` included.
+    ///
+    /// # Errors
+    ///
+    /// Fails as that does.
+    pub fn reply_to(
+        &mut self,
+        body: &RawDocument,
+        timeout: Duration,
+    ) -> Result<Document, CommandError> {
         self.last_request_id = self.last_request_id.wrapping_add(1);
         let mut request = Vec::new();
-        write_op_msg(&mut request, self.last_request_id, 0, Flags::NONE, &body);
+        write_op_msg(&mut request, self.last_request_id, 0, Flags::NONE, body);
 
         let deadline = Instant::now() + timeout;
         let message = self.exchange(&request, deadline)?;

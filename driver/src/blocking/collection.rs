@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{Bson, Document};
+use bson::Document;
 use sdam_blocking::Blocking;
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use serde::Serialize;
@@ -19,7 +19,7 @@ use crate::command::bulk_write::BulkWrite;
 use crate::command::collections::{DropCollection, ModifyCollection, RenameCollection};
 use crate::command::count::{Count, CountDocuments, EstimatedDocumentCount};
 use crate::command::delete::Delete;
-use crate::command::distinct::Distinct;
+use crate::command::distinct::{Distinct, DistinctValues};
 use crate::command::explain::Explain;
 use crate::command::find::{Find, FindOne};
 use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
@@ -131,7 +131,7 @@ impl<T> Collection<T> {
     /// # Errors
     ///
     /// Fails as that does.
-    pub fn distinct(&self, distinct: Distinct) -> Result<Vec<Bson>, Error> {
+    pub fn distinct(&self, distinct: Distinct) -> Result<DistinctValues, Error> {
         self.shared.wait(self.futures().distinct(distinct))
     }
 

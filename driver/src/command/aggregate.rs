@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 
 use bson::raw::cstr;
-use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use sdam_core::operation::OperationKind;
 use sdam_core::wire::ReplyDocument;
 
-use super::fields::{Fields, options};
+use super::fields::{Fields, Value, documents, get, options};
 use super::{Command, Facts, MONGODB_5_0, Operation, Progress, Route, Scope, find, left_out};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
 use crate::error::Error;
-use crate::value::{IntoDocument, array};
+use crate::value::IntoDocument;
 
 /// A pipeline that a server runs, and how.
 ///
@@ -25,7 +25,7 @@ use crate::value::{IntoDocument, array};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Aggregate {
-    pipeline: Result<RawArrayBuf, bson::error::Error>,
+    pipeline: Value,
     options: Fields,
     max_await_time: Option<std::time::Duration>,
     timeout_mode: Option<TimeoutMode>,
@@ -61,7 +61,7 @@ impl Aggregate {
     /// Runs the stages of a pipeline.
     pub fn new(pipeline: impl IntoIterator<Item = impl IntoDocument>) -> Self {
         Self {
-            pipeline: array(pipeline),
+            pipeline: documents(pipeline),
             options: Fields::default(),
             max_await_time: None,
             timeout_mode: None,
@@ -87,7 +87,7 @@ impl Aggregate {
 
     /// Returns whether the pipeline ends by writing to a collection.
     fn writes(&self) -> bool {
-        let Ok(pipeline) = &self.pipeline else { return false };
+        let Ok(RawBson::Array(pipeline)) = &self.pipeline.0 else { return false };
         let last = pipeline.into_iter().filter_map(Result::ok).last();
         let stage = last.and_then(RawBsonRef::as_document).and_then(first_key);
         matches!(stage, Some("$out" | "$merge"))
@@ -140,8 +140,7 @@ impl Operation for Aggregate {
         // "Drivers SHOULD always send this value": only the server knows what the cursor does.
         self.settings.max_await_time = self.max_await_time;
         self.settings.await_data = self.max_await_time.is_some();
-        let pipeline = self.pipeline.as_ref();
-        let pipeline = pipeline.map_err(|error| Error::Serialize(error.clone()))?;
+        let pipeline = get(&self.pipeline)?;
         let mut body = RawDocumentBuf::new();
         match scope.collection.is_empty() {
             // "The database aggregate command requires a collection name of 1"

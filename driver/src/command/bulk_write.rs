@@ -20,7 +20,7 @@ use crate::results::BulkWriteResult;
 const ADDED_LEN: usize = 16 * 1024;
 
 /// Statements for one collection, the batch that is under way, and what has come of those before.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Statements {
     /// The statements as they are sent, and what each does.
     pub(crate) documents: Documents,
@@ -42,6 +42,17 @@ pub(crate) struct Statements {
     /// The error of the statement that ends an ordered bulk, as the server would refuse its whole
     /// command, if nothing ends it before.
     too_large: Option<WriteError>,
+}
+
+/// Prints no document, and no `_id`.
+impl std::fmt::Debug for Statements {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Statements")
+            .field("documents", &self.documents)
+            .field("ordered", &self.ordered)
+            .field("batch", &self.batch)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Statements {

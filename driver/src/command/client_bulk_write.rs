@@ -19,6 +19,7 @@ use crate::error::{
     ArgumentError, ClientBulkWriteError, Error, ReplyError, WriteConcernError, WriteError,
     error_labels, merge, number,
 };
+use crate::reply::value::to_bson;
 use crate::reply::write::{add, count};
 use crate::results::{
     ClientBulkWriteResult, ClientDeleteResult, ClientInsertResult, ClientUpdateResult,
@@ -70,11 +71,22 @@ pub struct ClientBulkWrite {
 }
 
 /// The part of a write that its result needs.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Write {
     Insert(Bson),
     Update,
     Delete,
+}
+
+/// Prints no `_id`.
+impl std::fmt::Debug for Write {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Insert(_) => "Insert",
+            Self::Update => "Update",
+            Self::Delete => "Delete",
+        })
+    }
 }
 
 options! {
@@ -312,7 +324,7 @@ impl ClientBulkWrite {
                 let result = ClientUpdateResult {
                     matched_count: n,
                     modified_count: count("bulkWrite", document, "nModified")?,
-                    upserted_id: upserted.and_then(|id| Bson::try_from(id).ok()),
+                    upserted_id: upserted.and_then(|id| to_bson(id).ok()),
                 };
                 verbose.update_results.insert(index, result);
             }

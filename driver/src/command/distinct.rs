@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 
-use bson::Bson;
 use bson::raw::cstr;
+use bson::{RawArray, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::fields::{Fields, Value, document, get, options};
 use super::{Command, Facts, Operation, Progress, Route, Scope, left_out};
-use crate::error::{Error, ReplyError};
+use crate::error::{DeserializeError, Error, ReplyError};
+use crate::reply::document::read_as;
 use crate::value::IntoDocument;
 
 /// The different values of a field, in the documents that a filter matches.
@@ -44,7 +47,7 @@ impl Distinct {
 }
 
 impl Operation for Distinct {
-    type Output = Vec<Bson>;
+    type Output = DistinctValues;
 
     fn name(&self) -> Cow<'static, str> {
         "distinct".into()
@@ -62,22 +65,106 @@ impl Operation for Distinct {
         Ok(Command::read(scope, body))
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Vec<Bson>>, Error> {
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Self::Output>, Error> {
         let missing = |_| ReplyError { command: "distinct", field: "values" };
-        let values = reply.get_array("values").map_err(missing)?;
-        let values = values.into_iter().map(|value| Bson::try_from(value?));
-        values.collect::<Result<_, _>>().map(Progress::Done).map_err(Error::Deserialize)
+        reply.get_array("values").map_err(missing)?;
+        Ok(Progress::Done(DistinctValues(reply.clone())))
     }
+}
+
+/// The different values of a field, which are read where they lie in the server's reply: there may
+/// be many millions, each of which takes fifty times as much memory as a value of its own.
+///
+/// ```
+/// # use sdam_driver::{DistinctValues, Error};
+/// # fn example(values: &DistinctValues) -> Result<(), Error> {
+/// // All of them, of one type; `Bson` is for values of different types.
+/// let kinds: Vec<String> = values.collect()?;
+/// // One after another.
+/// for kind in values.iter::<String>() {
+///     println!("{}", kind?);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DistinctValues(ReplyDocument);
+
+impl DistinctValues {
+    /// Returns the values one after another, each of which is read when its turn comes.
+    ///
+    /// A value that is not of that type is an error, and others follow it; behind one that is no
+    /// BSON there is nothing further.
+    pub fn iter<T: DeserializeOwned>(&self) -> impl Iterator<Item = Result<T, Error>> + '_ {
+        self.raw().into_iter().enumerate().map(|(index, value)| {
+            read_value(value).map_err(|error| match error {
+                Error::Deserialize(error) => {
+                    let path = error.path.strip_prefix(ONLY).unwrap_or(&error.path);
+                    let path = match path.trim_start_matches('.') {
+                        "" => format!("values.{index}"),
+                        path => format!("values.{index}.{path}"),
+                    };
+                    let error = DeserializeError { path, ..DeserializeError::clone(&error) };
+                    Error::Deserialize(error.into())
+                }
+                error => error,
+            })
+        })
+    }
+
+    /// Returns all values.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one of them is of another type.
+    pub fn collect<T: DeserializeOwned>(&self) -> Result<Vec<T>, Error> {
+        self.iter().collect()
+    }
+
+    /// Returns the values as the server has sent them.
+    ///
+    /// # Panics
+    ///
+    /// Never.
+    pub fn raw(&self) -> &RawArray {
+        self.0.get_array("values").expect("the array was found when the reply came")
+    }
+}
+
+/// Reads a value as a type.
+fn read_value<T: DeserializeOwned>(
+    value: Result<RawBsonRef<'_>, bson::error::Error>,
+) -> Result<T, Error> {
+    let mut only = RawDocumentBuf::new();
+    let value = value.map_err(|error| {
+        Error::Deserialize(DeserializeError::new(error, &only, String::new()).into())
+    })?;
+    if let RawBsonRef::Document(document) = value {
+        return read_as(document);
+    }
+    only.append(cstr!("$only"), value);
+    read_as(&only).map(|Only { value }| value)
+}
+
+/// The name of the field of [`Only`].
+const ONLY: &str = "$only";
+
+/// A document with a value that is no document.
+#[derive(Deserialize)]
+struct Only<T> {
+    #[serde(rename = "$only")]
+    value: T,
 }
 
 #[cfg(test)]
 mod tests {
-    use bson::{Bson, doc, rawdoc};
+    use bson::{Bson, RawDocumentBuf, doc, rawdoc};
     use sdam_core::wire::ReplyDocument;
+    use serde::Deserialize;
 
     use super::super::testing::{NEW, scope, written};
     use super::super::{Operation, Progress};
-    use super::Distinct;
+    use super::{Distinct, DistinctValues};
 
     #[test]
     fn distinct_has_a_key_and_a_query_and_returns_values_of_any_type() {
@@ -91,7 +178,63 @@ mod tests {
         assert_eq!(written(&mut distinct, NEW).body, expected);
         let reply = ReplyDocument::from(rawdoc! { "values": [1, "x"], "ok": 1 });
         let values = vec![Bson::Int32(1), Bson::String("x".to_owned())];
-        assert_eq!(distinct.reply(&scope(), &reply).unwrap(), Progress::Done(values));
+        assert_eq!(answered(&reply).collect::<Bson>().unwrap(), values);
         assert!(distinct.reply(&scope(), &ReplyDocument::from(rawdoc! { "ok": 1 })).is_err());
+    }
+
+    fn answered(reply: &ReplyDocument) -> DistinctValues {
+        let read = Distinct::new("a", doc! {}).reply(&scope(), reply).unwrap();
+        let Progress::Done(values) = read else { panic!("{read:?}") };
+        values
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_an_error_that_names_it_and_no_end() {
+        #[derive(Debug, Deserialize, PartialEq)]
+        struct Named {
+            name: String,
+        }
+
+        let named = |name| Named { name };
+        let reply = rawdoc! { "values": [{ "name": "a" }, { "name": 1 }, 7, { "name": "b" }] };
+        let values = answered(&ReplyDocument::from(reply));
+        let read: Vec<Result<Named, String>> =
+            values.iter().map(|value| value.map_err(|error| error.to_string())).collect();
+        let wrong = |what: &str| {
+            format!("the server's document cannot be read as the application's type: at {what}")
+        };
+        let expected = [
+            Ok(named("a".to_owned())),
+            Err(wrong("values.1.name, invalid type: integer `1`, expected a string")),
+            Err(wrong("values.2, invalid type: integer `7`, expected struct Named")),
+            Ok(named("b".to_owned())),
+        ];
+        assert_eq!(read, expected);
+        assert!(values.collect::<Named>().is_err());
+        assert_eq!(values.collect::<bson::RawBson>().unwrap().len(), 4);
+    }
+
+    /// Two bytes of a reply may be a value: they take no more until they are asked for.
+    #[test]
+    fn the_values_take_no_more_memory_than_the_reply() {
+        const VALUES: usize = 100_000;
+        // An array of nulls without names.
+        let array = [
+            i32::try_from(5 + 2 * VALUES).unwrap().to_le_bytes().to_vec(),
+            [0x0a, 0].repeat(VALUES),
+        ];
+        let reply = [b"\0\0\0\0\x04values\0".to_vec(), array.concat(), vec![0, 0]].concat();
+        let length = i32::try_from(reply.len()).unwrap();
+        let reply = [&length.to_le_bytes(), &reply[4..]].concat();
+        let reply = ReplyDocument::from(RawDocumentBuf::from_bytes(reply).unwrap());
+        let start = reply.as_bytes().as_ptr();
+        let values = answered(&reply);
+        // It is the reply itself, and no copy.
+        assert_eq!(values.0.as_bytes().as_ptr(), start);
+        assert!(values.iter::<Bson>().take(10).all(|value| value.unwrap() == Bson::Null));
+        assert_eq!(
+            values.iter::<Option<String>>().filter(|it| matches!(it, Ok(None))).count(),
+            VALUES
+        );
     }
 }

@@ -1,11 +1,14 @@
 //! Many documents in one piece of memory: what insertions and bulks of writes send.
 
+use std::fmt;
+
 use bson::oid::ObjectId;
 use bson::spec::ElementType;
 use bson::{Bson, RawDocument};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::reply::value::to_bson;
 
 /// The memory that is reserved for documents which are only expected, in bytes.
 const MAX_EXPECTED_LEN: usize = 1 << 20;
@@ -13,8 +16,8 @@ const MAX_EXPECTED_LEN: usize = 1 << 20;
 /// The length of an empty document.
 const MIN_DOCUMENT_LEN: usize = 5;
 
-/// Documents one behind the other.
-#[derive(Clone, Debug, Default)]
+/// Documents one behind the other; printed, they are a number and a length.
+#[derive(Clone, Default)]
 pub(crate) struct Documents {
     bytes: Vec<u8>,
     /// The place where each ends.
@@ -94,7 +97,7 @@ impl Documents {
         let last = self.get(self.len() - 1);
         let found = if has_id(last) == Some(false) { Ok(None) } else { last.get("_id") };
         match found {
-            Ok(Some(id)) => Bson::try_from(id).map_err(Error::Serialize),
+            Ok(Some(id)) => to_bson(id).map_err(Error::Serialize),
             Ok(None) => {
                 let (id, (start, end)) = (new_id(), self.bounds(self.len() - 1));
                 let field = id_field(id);
@@ -114,6 +117,12 @@ impl Documents {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+    }
+}
+
+impl fmt::Debug for Documents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} documents of {} bytes", self.len(), self.bytes.len())
     }
 }
 

@@ -1,16 +1,21 @@
 //! The options of an operation, as the fields that a command has for them.
 
+use std::fmt;
+
 use bson::raw::CStr;
-use bson::{Bson, RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
+use bson::{Bson, RawBson, RawBsonRef, RawDocumentBuf};
 
 use crate::error::Error;
-use crate::value::{Hint, IntoDocument, whole_millis};
+pub(crate) use crate::value::Value;
+use crate::value::{Hint, IntoDocument, array, value_without_contents, whole_millis};
 
 /// The fields that the application has set, in the order in which it has.
 ///
 /// The first value that is no BSON is kept as an error until the command is written, so that
 /// builders need not fail.
-#[derive(Clone, Debug, Default)]
+///
+/// Printed, they are names, and the types of values.
+#[derive(Clone, Default)]
 pub(crate) struct Fields {
     fields: Vec<(&'static CStr, RawBson)>,
     error: Option<Error>,
@@ -18,8 +23,8 @@ pub(crate) struct Fields {
 
 impl Fields {
     /// Sets a field, in the place of one of the same name.
-    pub(crate) fn set(&mut self, name: &'static CStr, value: Result<RawBson, bson::error::Error>) {
-        let value = match value {
+    pub(crate) fn set(&mut self, name: &'static CStr, value: impl Into<Value>) {
+        let value = match value.into().0 {
             Ok(value) => value,
             Err(error) => {
                 self.error.get_or_insert(Error::Serialize(error));
@@ -87,31 +92,32 @@ impl Fields {
     }
 }
 
-/// A value of an option, before it is known to be BSON.
-pub(crate) type Value = Result<RawBson, bson::error::Error>;
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = self.fields.iter();
+        let fields = fields.map(|(name, value)| (name.as_str(), value_without_contents(value)));
+        f.debug_map().entries(fields).finish()
+    }
+}
 
 /// Returns a value, or the error of the application that gave it.
 pub(crate) fn get(value: &Value) -> Result<RawBsonRef<'_>, Error> {
-    match value {
+    match &value.0 {
         Ok(value) => Ok(value.as_raw_bson_ref()),
         Err(error) => Err(Error::Serialize(error.clone())),
     }
 }
 
 pub(crate) fn document(value: impl IntoDocument) -> Value {
-    value.into_document().map(RawBson::Document)
+    Value::document(value)
 }
 
 pub(crate) fn documents(values: impl IntoIterator<Item = impl IntoDocument>) -> Value {
-    let mut array = RawArrayBuf::new();
-    for value in values {
-        array.push(value.into_document()?);
-    }
-    Ok(RawBson::Array(array))
+    array(values).into()
 }
 
 pub(crate) fn value(value: impl Into<Bson>) -> Value {
-    RawBson::try_from(value.into())
+    Value::of(value)
 }
 
 pub(crate) fn hint(value: impl Into<Hint>) -> Value {
@@ -119,7 +125,7 @@ pub(crate) fn hint(value: impl Into<Hint>) -> Value {
 }
 
 pub(crate) fn millis(value: std::time::Duration) -> Value {
-    Ok(RawBson::Int64(whole_millis(value)))
+    Ok(whole_millis(value)).into()
 }
 
 /// Makes the methods that set the options of an operation, one for each: its name, its kind, and
@@ -188,7 +194,7 @@ macro_rules! option {
         $(#[$doc])*
         #[must_use]
         pub fn $method(mut self, value: $kind) -> Self {
-            self.options.set(bson::raw::cstr!($name), $convert(value).map(Into::into));
+            self.options.set(bson::raw::cstr!($name), $convert(value));
             self
         }
     };

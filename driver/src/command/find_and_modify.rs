@@ -210,11 +210,12 @@ fn command<'a>(
 /// Returns the document that the reply has, if there was one; nothing is known of an
 /// unacknowledged write.
 fn read(scope: &Scope, reply: &ReplyDocument) -> Result<Progress<Option<RawDocumentBuf>>, Error> {
-    let document = match reply.get("value").map_err(Error::Deserialize)? {
+    let missing = ReplyError { command: "findAndModify", field: "value" };
+    let document = match reply.get("value").map_err(|_| missing.clone())? {
         Some(RawBsonRef::Document(document)) => Ok(Some(document.to_owned())),
         Some(RawBsonRef::Null) => Ok(None),
         None if !scope.is_acknowledged() => Ok(None),
-        _ => Err(ReplyError { command: "findAndModify", field: "value" }),
+        _ => Err(missing),
     };
     // The document is changed or deleted, whether or not secondaries have heard of it.
     if let Some(error) = WriteConcernError::in_reply(reply) {

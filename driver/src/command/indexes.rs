@@ -229,7 +229,7 @@ options! {
 impl DropIndexes {
     /// Drops the index of this name.
     pub fn one(name: &str) -> Self {
-        let index = Ok(bson::RawBson::String(name.to_owned()));
+        let index = Ok(name).into();
         Self { index, is_single: true, options: Fields::default() }
     }
 

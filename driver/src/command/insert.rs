@@ -1,6 +1,7 @@
 //! Insertions (CRUD, `insertOne` and `insertMany`).
 
 use std::borrow::{Borrow, Cow};
+use std::fmt;
 use std::marker::PhantomData;
 
 use bson::Bson;
@@ -17,7 +18,7 @@ use crate::reply::write::{Kind, WriteReply};
 use crate::results::{BulkWriteResult, InsertManyResult, InsertOneResult, WriteResult};
 
 /// `insertOne`: the insertion of a document, with an `_id` if it has none.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct InsertOne<T> {
     document: Result<(Documents, Bson), Error>,
     options: Fields,
@@ -48,6 +49,15 @@ impl<T: Serialize> InsertOne<T> {
 impl<T: Serialize> From<&T> for InsertOne<T> {
     fn from(document: &T) -> Self {
         Self::new(document)
+    }
+}
+
+/// Prints no document.
+impl<T> fmt::Debug for InsertOne<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let document = self.document.as_ref().map(|(document, _)| document);
+        let mut insert = f.debug_struct("InsertOne");
+        insert.field("document", &document).field("options", &self.options).finish_non_exhaustive()
     }
 }
 

@@ -85,7 +85,7 @@ options! {
 impl MapReduceOutput {
     fn new(name: &'static CStr, value: impl Into<RawBson>) -> Self {
         let mut options = Fields::default();
-        options.set(name, Ok(value.into()));
+        options.set(name, Ok::<RawBson, _>(value.into()));
         Self { options }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bson::raw::{CStr, cstr};
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::config::{Acknowledgment, ReadConcern, ReadPreference, WriteConcern};
-use sdam_core::operation::OperationKind;
+use sdam_core::operation::{CommandMessage, OperationKind};
 use sdam_core::wire::ReplyDocument;
 
 use crate::command::covered::Covered;
@@ -226,7 +226,9 @@ pub(crate) const MONGODB_8_2: i32 = 27;
 
 /// A command as an operation writes it. What every command carries besides, such as a session, is
 /// added by whoever sends it.
-#[derive(Clone, Debug)]
+///
+/// Printed, it is its name and its length: the documents may be secret.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Command<'a> {
     /// The name of the database that it is run on.
@@ -250,6 +252,16 @@ pub struct Command<'a> {
     /// True if the cursor is to be read in a stream of replies, which takes a connection for itself
     /// (find, getMore and killCursors, "Exhaust").
     pub exhausts_cursor: bool,
+}
+
+impl std::fmt::Debug for Command<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Command")
+            .field("message", &CommandMessage::new(&self.database, &self.body))
+            .field("acknowledged", &self.acknowledged)
+            .field("retryable", &self.retryable)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Command<'_> {

@@ -1,7 +1,7 @@
 //! Single writes, as bulks of writes have them (CRUD, "Write Models"; Bulk Write, "Write Models").
 
 use bson::raw::{CStr, cstr};
-use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use serde::Serialize;
 
 use super::aggregate::first_key;
@@ -30,7 +30,7 @@ pub enum WriteModel {
 /// The insertion of a document.
 #[derive(Clone, Debug)]
 pub struct InsertModel {
-    document: Result<RawDocumentBuf, bson::error::Error>,
+    document: Value,
 }
 
 /// An update of documents.
@@ -97,7 +97,7 @@ options! {
 impl InsertModel {
     /// Inserts a document, with an `_id` if it has none.
     pub fn new(document: &impl Serialize) -> Self {
-        Self { document: bson::serialize_to_raw_document_buf(document) }
+        Self { document: serialized(document) }
     }
 }
 
@@ -170,9 +170,8 @@ impl WriteModel {
     pub(crate) fn parts(&self) -> Result<Parts<'_>, Error> {
         match self {
             Self::InsertOne(insert) => {
-                let document = insert.document.as_ref();
-                let document = document.map_err(|error| Error::Serialize(error.clone()))?;
-                Ok(Parts::Insert(document))
+                let document = get(&insert.document)?.as_document();
+                Ok(Parts::Insert(document.expect("it was written as a document")))
             }
             Self::UpdateOne(update) => update.parts(false),
             Self::UpdateMany(update) => update.parts(true),
@@ -236,7 +235,7 @@ pub(crate) fn stored_len(modifications: Option<RawBsonRef<'_>>) -> usize {
 
 /// Returns a value of the application's as a document.
 pub(crate) fn serialized(value: &impl Serialize) -> Value {
-    bson::serialize_to_raw_document_buf(value).map(RawBson::Document)
+    bson::serialize_to_raw_document_buf(value).into()
 }
 
 /// "an update document MUST have only atomic modifiers": an error if it is empty, or if its first

@@ -49,7 +49,7 @@ impl<D: IntoDocument> From<D> for RunCommand {
 }
 
 fn command_name(command: &Value) -> Cow<'static, str> {
-    let command = command.as_ref().ok().and_then(bson::RawBson::as_document);
+    let command = command.0.as_ref().ok().and_then(bson::RawBson::as_document);
     command.and_then(first_key).unwrap_or_default().to_owned().into()
 }
 
@@ -149,9 +149,9 @@ impl RunCursorCommand {
     /// Adds a comment to each getMore.
     #[must_use]
     pub fn comment(mut self, comment: impl Into<bson::Bson>) -> Self {
-        match super::fields::value(comment) {
+        match super::fields::value(comment).0 {
             Ok(comment) => self.settings.comment = Some(comment),
-            Err(error) => self.command = Err(error),
+            Err(error) => self.command = Value(Err(error)),
         }
         self
     }

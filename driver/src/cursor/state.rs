@@ -1,5 +1,6 @@
 //! A cursor without its connection: what it has, and what it asks for next.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use super::batch::Batch;
 use crate::error::{ReplyError, number};
 use crate::value::whole_millis;
 
-/// The options that every getMore of a cursor has.
-#[derive(Clone, Debug, Default)]
+/// The options that every getMore of a cursor has; printed, they are without the comment.
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Settings {
     /// The number of documents of a batch; zero leaves it to the server, and of a negative one the
@@ -31,8 +32,21 @@ pub struct Settings {
     pub await_data: bool,
 }
 
-/// A cursor as a value: the documents that have come, and what is needed for more.
-#[derive(Clone, Debug)]
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("batch_size", &self.batch_size)
+            .field("limit", &self.limit)
+            .field("max_await_time", &self.max_await_time)
+            .field("tailable", &self.tailable)
+            .field("await_data", &self.await_data)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A cursor as a value: the documents that have come, and what is needed for more. Printed, it is
+/// without them.
+#[derive(Clone)]
 pub struct CursorState {
     id: i64,
     database: Arc<str>,
@@ -44,6 +58,17 @@ pub struct CursorState {
     /// True once a batch could not be read to its end.
     is_broken: bool,
     post_batch_resume_token: Option<RawDocumentBuf>,
+}
+
+impl fmt::Debug for CursorState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CursorState")
+            .field("id", &self.id)
+            .field("database", &self.database)
+            .field("collection", &self.collection)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The next document of a cursor, or what is to be done for it.

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{Bson, Document, RawBsonRef, RawDocumentBuf};
+use bson::{Document, RawBsonRef, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_host::Runtime;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::command::bulk_write::BulkWrite;
 use crate::command::collections::{DropCollection, ModifyCollection, RenameCollection};
 use crate::command::count::{Count, CountDocuments, EstimatedDocumentCount};
 use crate::command::delete::Delete;
-use crate::command::distinct::Distinct;
+use crate::command::distinct::{Distinct, DistinctValues};
 use crate::command::explain::Explain;
 use crate::command::find::{Find, FindOne, OpenFind};
 use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
@@ -140,7 +140,7 @@ impl<R: Runtime, T> Collection<R, T> {
     /// # Errors
     ///
     /// Fails if no server answers in time, or with an error.
-    pub async fn distinct(&self, distinct: Distinct) -> Result<Vec<Bson>, Error> {
+    pub async fn distinct(&self, distinct: Distinct) -> Result<DistinctValues, Error> {
         self.run(distinct).await
     }
 

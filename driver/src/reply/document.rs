@@ -6,14 +6,20 @@
 //! of values, types that bson treats in a way of its own, as UUIDs, and whatever is wrong, so that
 //! each error is bson's. A type that goes on after an error does not see one of this reader: once
 //! something was left to bson, or the text of an error was made, what was read is not used.
+//!
+//! Whatever reads a document as a type recurses once a level. The first levels are read where they
+//! are met; for more, the whole document is looked at once, without recursion: a document of more
+//! than [`MAX_NESTING`] levels is an error, and others have a stack of their own if the thread's
+//! may be too short.
 
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::{self, Debug, Display};
 
-use bson::RawDocument;
 use bson::oid::ObjectId;
 use bson::spec::ElementType;
+use bson::{RawDeserializer, RawDocument};
+use sdam_core::wire::{MAX_NESTING, nesting};
 use serde::de::value::{BorrowedStrDeserializer, CowStrDeserializer};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess,
@@ -21,26 +27,72 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use crate::error::Error;
+use super::stack::{SHALLOW, with_stack_for};
+use super::value::too_deep;
+use crate::error::{DeserializeError, Error};
 
 /// The beginning of the names of types that bson's deserializer treats in a way of its own.
 const OF_BSON: &str = "$__";
+
+/// The ends of the names of those types that keep the bytes of a document as they are.
+const RAW: [&str; 2] = ["RawDocument", "RawBson"];
 
 /// Reads a document as a type of the application's.
 ///
 /// # Errors
 ///
-/// Fails as [`bson::deserialize_from_slice`] does.
+/// Fails as [`bson::deserialize_from_slice`] does, and if there are more than [`MAX_NESTING`] levels
+/// of documents and arrays, unless the type keeps their bytes.
 pub(crate) fn read_as<T: DeserializeOwned>(document: &RawDocument) -> Result<T, Error> {
-    read_common(document).or_else(|Uncommon(())| {
-        bson::deserialize_from_slice(document.as_bytes()).map_err(Error::Deserialize)
+    read_common(document, SHALLOW).or_else(|Uncommon(())| {
+        // What keeps the bytes does not recurse.
+        if let Ok(raw) = T::deserialize(Raw(document)) {
+            return Ok(raw);
+        }
+        read_uncommon(document)
     })
 }
 
-fn read_common<T: DeserializeOwned>(document: &RawDocument) -> Result<T, Uncommon> {
+fn read_uncommon<T: DeserializeOwned>(document: &RawDocument) -> Result<T, Error> {
+    let unreadable =
+        |reason, path| Error::Deserialize(DeserializeError::new(reason, document, path).into());
+    let Some(levels) = nesting(document, MAX_NESTING) else {
+        return Err(unreadable(too_deep(), String::new()));
+    };
+    with_stack_for(levels, || {
+        if levels > SHALLOW
+            && let Ok(read) = read_common(document, levels)
+        {
+            return Ok(read);
+        }
+        bson::deserialize_from_slice(document.as_bytes())
+            .map_err(|error| unreadable(error, path_of_error::<T>(document)))
+    })
+}
+
+/// Reads a document that cannot be read once more, to learn where: the names of fields and the
+/// indexes of elements, with dots between them; empty for the document itself.
+#[cold]
+fn path_of_error<T: DeserializeOwned>(document: &RawDocument) -> String {
+    use serde_path_to_error::Segment;
+
+    let Ok(deserializer) = RawDeserializer::new(document.as_bytes()) else { return String::new() };
+    let Err(error) = serde_path_to_error::deserialize::<_, T>(deserializer) else {
+        return String::new();
+    };
+    let segments = error.path().iter().map(|segment| match segment {
+        Segment::Seq { index } => index.to_string(),
+        Segment::Map { key } => key.clone(),
+        Segment::Enum { variant } => variant.clone(),
+        Segment::Unknown => "?".to_owned(),
+    });
+    segments.collect::<Vec<_>>().join(".")
+}
+
+fn read_common<T: DeserializeOwned>(document: &RawDocument, levels: usize) -> Result<T, Uncommon> {
     let before = LEFT.get();
-    let value = Value { kind: ElementType::EmbeddedDocument, bytes: document.as_bytes() };
-    let read = T::deserialize(value)?;
+    let (kind, bytes) = (ElementType::EmbeddedDocument, document.as_bytes());
+    let read = T::deserialize(Value { kind, bytes, levels })?;
     match LEFT.get() == before {
         true => Ok(read),
         false => Err(Uncommon(())),
@@ -70,6 +122,8 @@ fn left() -> Uncommon {
 struct Value<'de> {
     kind: ElementType,
     bytes: &'de [u8],
+    /// The number of levels of documents and arrays that it may have.
+    levels: usize,
 }
 
 /// The elements of a document or an array that were not read yet.
@@ -78,12 +132,15 @@ struct Elements<'de> {
     /// The value whose key was read last.
     value: Option<Value<'de>>,
     rest: &'de [u8],
+    /// The number of levels that its elements may have.
+    levels: usize,
 }
 
 impl<'de> Value<'de> {
     fn elements(self) -> Result<Elements<'de>, Uncommon> {
         let [_, _, _, _, rest @ .., 0] = self.bytes else { return Err(left()) };
-        Ok(Elements { value: None, rest })
+        let levels = self.levels.checked_sub(1).ok_or_else(left)?;
+        Ok(Elements { value: None, rest, levels })
     }
 
     fn text(self) -> Result<&'de str, Uncommon> {
@@ -114,7 +171,8 @@ impl<'de> Elements<'de> {
         if ends_with_zero && !matches!(bytes, [_, _, _, _, .., 0]) {
             return Err(left());
         }
-        (self.value, self.rest) = (Some(Value { kind, bytes }), rest);
+        let levels = self.levels;
+        (self.value, self.rest) = (Some(Value { kind, bytes, levels }), rest);
         Ok(Some(key))
     }
 
@@ -385,6 +443,43 @@ impl<'de> Deserializer<'de> for Word {
     }
 }
 
+/// A document for types that keep its bytes, and for no others.
+#[derive(Clone, Copy, Debug)]
+struct Raw<'de>(&'de RawDocument);
+
+impl<'de> Deserializer<'de> for Raw<'de> {
+    type Error = Uncommon;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Uncommon> {
+        Err(Uncommon(()))
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Uncommon> {
+        match name.strip_prefix(OF_BSON) {
+            None => visitor.visit_newtype_struct(self),
+            Some(of_bson) if RAW.iter().any(|raw| of_bson.ends_with(raw)) => {
+                let document = RawDeserializer::new(self.0.as_bytes());
+                let document = document.map_err(|_| Uncommon(()))?;
+                document.deserialize_newtype_struct(name, visitor).map_err(|_| Uncommon(()))
+            }
+            Some(_) => Err(Uncommon(())),
+        }
+    }
+
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
+    forward_to_deserialize_any! {
+        bool char str string bytes byte_buf unit unit_struct identifier seq tuple tuple_struct
+        struct map enum option i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 ignored_any
+    }
+}
+
 /// The text is in no result: making it leaves the document to bson, whose error has its own.
 impl Display for Uncommon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -451,7 +546,8 @@ mod tests {
     use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
     use serde::{Deserialize, Deserializer};
 
-    use super::{Uncommon, read_as, read_common};
+    use super::{SHALLOW, Uncommon, read_as, read_common};
+    use crate::error::Error;
 
     /// Fields of each kind of type.
     #[expect(dead_code, reason = "fields are compared by what they print")]
@@ -583,7 +679,7 @@ mod tests {
     /// Fails a test if bson reads something else.
     fn compare<T: DeserializeOwned + Debug>(bytes: &[u8]) -> Result<(), Uncommon> {
         let document = RawDocument::from_bytes(bytes).map_err(|_| Uncommon(()))?;
-        let read: T = read_common(document)?;
+        let read: T = read_common(document, SHALLOW)?;
         match bson::deserialize_from_slice::<T>(bytes) {
             // Printed, numbers that are none equal each other.
             Ok(of_bson) => assert_eq!(format!("{read:?}"), format!("{of_bson:?}")),
@@ -647,7 +743,7 @@ mod tests {
             "raw": { "x": 1 }, "others": Timestamp { time: 1, increment: 2 },
         };
         let raw = RawDocumentBuf::try_from(&rare).unwrap();
-        assert!(read_common::<Everything>(&raw).is_err());
+        assert!(read_common::<Everything>(&raw, SHALLOW).is_err());
         let read: Everything = read_as(&raw).unwrap();
         assert_eq!(read.uuid, Some(Uuid::from_bytes([5; 16])));
         assert_eq!(read_as::<Document>(&raw).unwrap(), rare);
@@ -668,7 +764,70 @@ mod tests {
         let raw = RawDocumentBuf::try_from(&doc! { "int": "seven" }).unwrap();
         let error = read_as::<Everything>(&raw).unwrap_err();
         let of_bson = bson::deserialize_from_slice::<Everything>(raw.as_bytes()).unwrap_err();
-        assert!(error.to_string().contains(&of_bson.to_string()), "{error}");
+        let Error::Deserialize(error) = error else { panic!("{error}") };
+        assert_eq!(format!("{:?}", error.reason), format!("{of_bson:?}"));
+        assert_eq!((error.path.as_str(), &error.id), ("int", &None));
+    }
+
+    /// A book, as an application has it.
+    #[derive(Debug, Deserialize)]
+    struct Book {
+        #[expect(dead_code, reason = "only read")]
+        year: u16,
+        #[expect(dead_code, reason = "only read")]
+        nested: Nested,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Nested {
+        #[expect(dead_code, reason = "only read")]
+        tags: Vec<Tag>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Tag {
+        #[expect(dead_code, reason = "only read")]
+        name: String,
+    }
+
+    #[test]
+    fn an_error_names_the_field_and_the_id_of_the_document() {
+        let sentence = |document: Document| {
+            let raw = RawDocumentBuf::try_from(&document).unwrap();
+            read_as::<Book>(&raw).unwrap_err().to_string()
+        };
+        let tags = |name: Bson| doc! { "tags": [{ "name": "a" }, { "name": name }] };
+        let expected = "the server's document {\"_id\": 7} cannot be read as the application's type: \
+                        at nested.tags.1.name, invalid type: unit value, expected a string";
+        let null = doc! { "_id": 7, "year": 1, "nested": tags(Bson::Null) };
+        assert_eq!(sentence(null), expected);
+        // The value of another kind is read by bson.
+        let rare = doc! { "price": Decimal128::from_bytes([9; 16]), "_id": "x", "year": 70_000 };
+        let expected = "the server's document {\"_id\": \"x\"} cannot be read as the application's \
+                        type: at year, invalid value: integer `70000`, expected u16";
+        assert_eq!(sentence(rare), expected);
+        let expected = "the server's document cannot be read as the application's type: at \
+                        nested.tags.0, missing field `name`";
+        assert_eq!(sentence(doc! { "year": 1, "nested": { "tags": [{}] } }), expected);
+        let expected = "the server's document cannot be read as the application's type: missing \
+                        field `nested`";
+        assert_eq!(sentence(doc! { "year": 1 }), expected);
+    }
+
+    /// An `_id` and a path may be as long as a document.
+    #[test]
+    fn an_error_keeps_no_more_of_a_document_than_a_kilobyte() {
+        let long = "\u{e4}".repeat(600);
+        let document = doc! { "_id": &long, &long: "a" };
+        let raw = RawDocumentBuf::try_from(&document).unwrap();
+        let read = read_as::<BTreeMap<String, i32>>(&raw).unwrap_err();
+        let Error::Deserialize(error) = read else { panic!("{read}") };
+        assert_eq!((&error.id, error.path.as_str()), (&None, "_id"));
+        let document = doc! { "_id": 1, &long: "a" };
+        let raw = RawDocumentBuf::try_from(&document).unwrap();
+        let read = read_as::<BTreeMap<String, i32>>(&raw).unwrap_err();
+        let Error::Deserialize(error) = read else { panic!("{read}") };
+        assert_eq!((error.id.is_some(), error.path.len()), (true, 1024));
     }
 
     /// A document of which any byte is another, or of which bytes are missing, is never read as

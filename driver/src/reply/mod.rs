@@ -2,4 +2,6 @@
 
 pub(crate) mod document;
 pub(crate) mod readable;
+pub(crate) mod stack;
+pub(crate) mod value;
 pub(crate) mod write;

@@ -3,6 +3,7 @@
 use bson::raw::{CStr, cstr};
 use bson::{Bson, RawDocument};
 
+use super::value::to_bson;
 use crate::error::{Error, ReplyError, WriteConcernError, WriteError, error_labels, number};
 use crate::results::{DeleteResult, UpdateResult, WriteResult};
 
@@ -62,7 +63,7 @@ impl WriteReply {
             if upserted.len() == sent {
                 return Err(ReplyError { command, field: "upserted" });
             }
-            let id = element.get("_id").ok().flatten().and_then(|id| Bson::try_from(id).ok());
+            let id = element.get("_id").ok().flatten().and_then(|id| to_bson(id).ok());
             upserted.push((index, id.ok_or(ReplyError { command, field: "upserted._id" })?));
         }
         let write_concern_error = WriteConcernError::in_reply(reply);

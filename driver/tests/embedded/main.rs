@@ -1,8 +1,10 @@
 //! Sessions, retries and times of operations, as the commands that reach the embedded deployment
 //! show them.
 
+mod answering;
 mod bulk;
 mod cursors;
+mod nesting;
 mod oidc;
 mod reports;
 mod scripted;

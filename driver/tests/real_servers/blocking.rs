@@ -98,7 +98,7 @@ fn reads(things: &Collection<Thing>) -> Outcome {
     assert_eq!(things.count_documents(doc! {})?, 30);
     assert_eq!(things.estimated_document_count(EstimatedDocumentCount::new())?, 30);
     assert_eq!(things.count(doc! {})?, 30);
-    assert_eq!(things.distinct(Distinct::new("kind", doc! {}))?.len(), 2);
+    assert_eq!(things.distinct(Distinct::new("kind", doc! {}))?.iter::<String>().count(), 2);
     let all = Aggregate::new([doc! { "$match": {} }]);
     assert_eq!(things.aggregate::<Document>(all)?.count(), 30);
     Ok(())

@@ -50,7 +50,7 @@ pub(super) async fn run<R: Runtime>(
             let found = collection.map_reduce::<Document>(map_reduce(arguments)?).await?;
             Bson::Array(found.into_iter().map(Bson::Document).collect())
         }
-        "distinct" => Bson::Array(collection.distinct(distinct(arguments)?).await?),
+        "distinct" => Bson::Array(collection.distinct(distinct(arguments)?).await?.collect()?),
         "findOneAndDelete" => {
             any(collection.find_one_and_delete(find_one_and_delete(arguments)?).await?)
         }

@@ -1,0 +1,90 @@
+//! A server that replies what a test makes up.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use sdam_core::wire::{Flags, Frames, ReplyFlags, write_op_msg, write_op_reply};
+
+/// Makes the reply to a command; `None` is `{ ok: 1 }`.
+type Script = dyn Fn(&str, &RawDocument) -> Option<RawDocumentBuf> + Send + Sync;
+
+/// A server by itself, each of whose connections has a thread.
+pub(crate) struct Scripted {
+    pub(crate) uri: String,
+    opened: Arc<AtomicUsize>,
+}
+
+impl Scripted {
+    /// Starts a server that speaks the protocol of this wire version.
+    pub(crate) fn start(
+        wire_version: i32,
+        script: impl Fn(&str, &RawDocument) -> Option<RawDocumentBuf> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri = format!("mongodb://{}/?directConnection=true", listener.local_addr().unwrap());
+        let (script, opened): (Arc<Script>, _) = (Arc::new(script), Arc::new(AtomicUsize::new(0)));
+        let of_server = Arc::clone(&opened);
+        thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                of_server.fetch_add(1, Ordering::Relaxed);
+                let script = Arc::clone(&script);
+                thread::spawn(move || serve(stream, wire_version, &*script));
+            }
+        });
+        Self { uri, opened }
+    }
+
+    /// Returns how many connections have been opened.
+    pub(crate) fn opened(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+/// Answers all requests of a connection.
+fn serve(mut stream: TcpStream, wire_version: i32, script: &Script) {
+    let (mut frames, mut buffer) = (Frames::new(), vec![0; 1 << 16]);
+    loop {
+        let Ok(length @ 1..) = stream.read(&mut buffer) else { return };
+        frames.extend(&buffer[..length]);
+        while let Some(message) = frames.next().unwrap() {
+            let (id, mut reply) = (message.header().request_id, Vec::new());
+            match message.op_query() {
+                Ok(_) => {
+                    let hello = hello(wire_version);
+                    write_op_reply(&mut reply, 1, id, ReplyFlags::NONE, &hello);
+                }
+                Err(_) => {
+                    let body = message.op_msg().unwrap().body;
+                    let (name, _) = body.iter().next().unwrap().unwrap();
+                    let document = match name.as_str() {
+                        "hello" | "isMaster" | "ismaster" => hello(wire_version),
+                        name => script(name, body).unwrap_or_else(|| rawdoc! { "ok": 1 }),
+                    };
+                    write_op_msg(&mut reply, 1, id, Flags::NONE, &document);
+                }
+            }
+            if stream.write_all(&reply).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn hello(wire_version: i32) -> RawDocumentBuf {
+    rawdoc! {
+        "ok": 1,
+        "helloOk": true,
+        "ismaster": true,
+        "isWritablePrimary": true,
+        "maxBsonObjectSize": 16 << 20,
+        "maxMessageSizeBytes": 48_000_000,
+        "maxWriteBatchSize": 100_000,
+        "logicalSessionTimeoutMinutes": 30,
+        "minWireVersion": 0,
+        "maxWireVersion": wire_version,
+    }
+}

@@ -65,6 +65,11 @@ impl Cluster {
         let Some(version) = self.process(member).map(|it| it.version) else {
             return;
         };
+        if let Err(error) = request.check_levels() {
+            let position = self.kept(member).last();
+            let done = Done { injection, replies: Err(error), position };
+            return self.answer(now, (id, member), &request, done, out);
+        }
         if injection.error.is_none()
             && let Some(until) = self.must_wait(now, id, &request)
         {

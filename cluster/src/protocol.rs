@@ -5,12 +5,13 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{Document, RawBsonRef, RawDocument};
 use sdam_core::bson;
-use sdam_core::wire::{Flags, Message, OpMsg, WireError, op_code};
+use sdam_core::wire::{Flags, Message, OpMsg, WireError, nesting, op_code};
 
 use super::command_error::CommandError;
 use super::event::ClientName;
 use super::op_query::Query;
 use super::options::ServerVersion;
+use super::store::{MAX_LEVELS, MAX_PARTS, is_database, is_too_long};
 
 /// The message that a reply answers, and how it wants to be answered.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +100,65 @@ impl<'a> Request<'a> {
         in_body + sequences.map(|sequence| sequence.documents().count()).sum::<usize>()
     }
 
+    /// Returns the documents of the message: that of the command, and those behind it.
+    fn documents(&self) -> impl Iterator<Item = &'a RawDocument> + use<'a> {
+        let message = match self.came {
+            Came::Msg(message) => Some(message),
+            Came::Query(_) => None,
+        };
+        let sequences = message.into_iter().flat_map(|message| message.sequences());
+        let behind = sequences.flat_map(|it| it.documents().filter_map(Result::ok));
+        std::iter::once(self.body).chain(behind)
+    }
+
+    /// Checks that no document of the message is nested more deeply than servers read, before
+    /// anything recurses into it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as servers do.
+    pub(super) fn check_levels(&self) -> Result<(), CommandError> {
+        for document in self.documents() {
+            if nesting(document, MAX_LEVELS).is_none() {
+                let reason = "BSONObj exceeds maximum nested object depth";
+                return Err(CommandError::coded(15, reason));
+            }
+            if has_long_path(document) {
+                let reason = format!("a path has more than {MAX_PARTS} parts");
+                return Err(CommandError::coded(15, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the documents to be inserted that have two `_id`s, by index.
+    pub(super) fn twice_identified(&self) -> Vec<usize> {
+        let field = match self.command {
+            "insert" => "documents",
+            "bulkWrite" => "ops",
+            _ => return Vec::new(),
+        };
+        let in_body = self.body.get_array(field).ok().into_iter().flatten();
+        let in_body = in_body.map(|value| value.ok().and_then(RawBsonRef::as_document));
+        let message = match self.came {
+            Came::Msg(message) => Some(message),
+            Came::Query(_) => None,
+        };
+        let sequences = message.into_iter().flat_map(|message| message.sequences());
+        let sequences = sequences.filter(|sequence| sequence.identifier == field);
+        let behind = sequences.flat_map(|sequence| sequence.documents().map(Result::ok));
+        let is_twice = |document: &RawDocument| {
+            let inserted = match field {
+                "ops" => document.get_document("document").ok(),
+                _ => Some(document),
+            };
+            let names = inserted.into_iter().flatten().filter_map(Result::ok);
+            names.filter(|(name, _)| name.as_str() == "_id").count() > 1
+        };
+        let all = in_body.chain(behind).enumerate();
+        all.filter(|(_, it)| it.is_some_and(is_twice)).map(|(at, _)| at).collect()
+    }
+
     /// Returns the command with all its documents, wherever the message has them.
     ///
     /// # Errors
@@ -141,7 +201,13 @@ impl<'a> Request<'a> {
     /// Returns why it is refused for how it came.
     pub(super) fn refusal(&self, version: ServerVersion) -> Option<CommandError> {
         match self.came {
-            Came::Msg(_) => self.database.is_none().then(CommandError::no_database),
+            Came::Msg(_) => match self.database {
+                None => Some(CommandError::no_database()),
+                Some(name) if !is_database(name) => {
+                    Some(CommandError::coded(73, format!("Invalid database name: '{name}'")))
+                }
+                Some(_) => None,
+            },
             Came::Query(query) => query.refusal(self.command, version),
         }
     }
@@ -188,6 +254,19 @@ impl<'a> Request<'a> {
     pub(super) const fn allows_exhaust(&self) -> bool {
         matches!(self.reply_to.form, ReplyForm::Msg { exhaust: true, .. })
     }
+}
+
+/// Returns whether a name in a document is a path with too many parts: each part may become a level.
+/// The document is one of few levels.
+fn has_long_path(document: &RawDocument) -> bool {
+    document.iter().filter_map(Result::ok).any(|(name, value)| {
+        let within = match value {
+            RawBsonRef::Document(inner) => Some(inner),
+            RawBsonRef::Array(inner) => RawDocument::from_bytes(inner.as_bytes()).ok(),
+            _ => None,
+        };
+        is_too_long(name.as_str()) || within.is_some_and(has_long_path)
+    })
 }
 
 /// The largest document of a message: servers leave room around one that is stored.

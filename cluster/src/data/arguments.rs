@@ -5,13 +5,22 @@ use sdam_core::bson;
 
 use crate::command_error::CommandError;
 use crate::protocol::Request;
-use crate::store::whole;
+use crate::store::{check_namespace, check_writable, whole};
+
+/// The commands that refuse the collections of the server's own.
+const WRITES: [&str; 7] =
+    ["insert", "update", "delete", "findAndModify", "findandmodify", "create", "createIndexes"];
+
+/// The commands that read, and refuse a collection whose name has a dollar sign.
+const READS: [&str; 3] = ["find", "count", "distinct"];
 
 /// A command with all its documents, wherever the message has them.
 #[derive(Clone, Debug)]
 pub(super) struct Arguments {
     pub(super) body: Document,
     pub(super) database: String,
+    /// The documents to be inserted that have two `_id`s, by index: `body` has the last one only.
+    pub(super) twice_identified: Vec<usize>,
 }
 
 impl Arguments {
@@ -22,7 +31,8 @@ impl Arguments {
     /// Fails with `InvalidBSON` if a document of it is none.
     pub(super) fn read(request: &Request<'_>) -> Result<Self, CommandError> {
         let database = request.database.unwrap_or_default().to_owned();
-        Ok(Self { body: request.whole()?, database })
+        let twice_identified = request.twice_identified();
+        Ok(Self { body: request.whole()?, database, twice_identified })
     }
 
     /// Returns the namespace of the collection that this field names.
@@ -40,7 +50,14 @@ impl Arguments {
             None => "",
         };
         let namespace = format!("{}.{name}", self.database);
-        crate::store::check_namespace(&namespace)?;
+        check_namespace(&namespace)?;
+        if WRITES.contains(&field) {
+            check_writable(&namespace)?;
+        }
+        if READS.contains(&field) && name.contains('$') {
+            let reason = format!("Invalid collection name specified '{namespace}");
+            return Err(CommandError::coded(73, reason));
+        }
         Ok(namespace)
     }
 

@@ -17,6 +17,9 @@ use crate::store::{
     Writer,
 };
 
+/// The reason why a document is refused that has two `_id`s.
+const TWICE_IDENTIFIED: &str = "can't have multiple _id fields in one document";
+
 /// The statements of a write that have been done, and those that failed.
 #[derive(Default)]
 struct Batch {
@@ -97,6 +100,10 @@ impl Cluster {
                 let outcome = match retries.is_numbered() {
                     true => check_retryable(name, &statement),
                     false => Ok(()),
+                };
+                let outcome = match name == "insert" && arguments.twice_identified.contains(&at) {
+                    true => Err(StoreError::bad_value(TWICE_IDENTIFIED)),
+                    false => outcome,
                 };
                 let outcome = outcome
                     .and_then(|()| check_series(writer, &namespace, (name, version), &statement))
@@ -188,6 +195,9 @@ impl Cluster {
                     Some(done) => Ok(done),
                     None if retries.is_numbered() && flag(&statement, "multi") => {
                         check_retryable("update", &statement).map(|()| Document::new())
+                    }
+                    None if arguments.twice_identified.contains(&at) => {
+                        Err(StoreError::bad_value(TWICE_IDENTIFIED))
                     }
                     None => check_series(writer, &namespace, (name, version), &statement)
                         .and_then(|()| perform(writer, &namespace, name, statement, context)),

@@ -29,6 +29,11 @@ impl StoreError {
         Self::new(238, format!("{what} is not known here"))
     }
 
+    /// A document has more levels than servers allow.
+    pub(crate) fn too_deep(levels: usize) -> Self {
+        Self::new(15, format!("the document exceeds {levels} levels of nesting"))
+    }
+
     /// Two documents have the same key in a unique index.
     pub(crate) fn duplicate(
         namespace: &str,

@@ -31,6 +31,10 @@ impl Context {
     pub(crate) fn with_variables(mut self, variables: &Document) -> Result<Self, StoreError> {
         for (name, value) in variables {
             let value = evaluate(value, &Document::new(), &self)?.unwrap_or(Bson::Null);
+            // Each may have those before it within.
+            if path::exceeds(&value, path::MAX_LEVELS) {
+                return Err(StoreError::too_deep(path::MAX_LEVELS));
+            }
             self.variables.insert(name, value);
         }
         Ok(self)

@@ -82,6 +82,9 @@ impl<'a> Lookup<'a> {
                 return Err(StoreError::new(16410, reason));
             }
         }
+        if path::is_too_long(into) {
+            return Err(StoreError::too_deep(path::MAX_LEVELS));
+        }
         let stages = inner_stages(pipeline.map_or(&[][..], |it| it), "$lookup")?;
         let variables = options.get_document("let").cloned().unwrap_or_default();
         check_variables(&variables)?;

@@ -3,8 +3,17 @@
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-/// The number of levels that documents may be nested in each other.
-pub(crate) const MAX_DEPTH: usize = 100;
+/// The number of levels of documents and arrays that a document of a message may have, and one
+/// between the stages of a pipeline.
+pub(crate) const MAX_LEVELS: usize = 201;
+
+/// The number of parts that a path may have: each may become a level.
+pub(crate) const MAX_PARTS: usize = 200;
+
+/// Returns whether a path has more parts than [`MAX_PARTS`].
+pub(crate) fn is_too_long(path: &str) -> bool {
+    path.split('.').nth(MAX_PARTS).is_some()
+}
 
 /// Returns the values that a query means by a path: of arrays of documents, those of each; `None`
 /// stands for a value that is missing.
@@ -128,15 +137,34 @@ pub(crate) fn change<E>(
     }
 }
 
-/// Returns whether a document is nested deeper than servers allow.
-pub(crate) fn is_too_deep(document: &Document) -> bool {
-    document.values().any(|value| exceeds(value, MAX_DEPTH))
+/// Returns whether a document has more than so many levels of documents and arrays.
+pub(crate) fn is_too_deep(document: &Document, levels: usize) -> bool {
+    document.values().any(|value| exceeds(value, levels - 1))
 }
 
-fn exceeds(value: &Bson, left: usize) -> bool {
+/// Returns whether a value has more than so many levels; it recurses no deeper than that.
+pub(crate) fn exceeds(value: &Bson, levels: usize) -> bool {
     match value {
-        Bson::Document(document) => left == 0 || document.values().any(|it| exceeds(it, left - 1)),
-        Bson::Array(array) => left == 0 || array.iter().any(|it| exceeds(it, left - 1)),
+        Bson::Document(document) => levels == 0 || is_too_deep(document, levels),
+        Bson::JavaScriptCodeWithScope(code) => levels == 0 || is_too_deep(&code.scope, levels),
+        Bson::Array(array) => levels == 0 || array.iter().any(|it| exceeds(it, levels - 1)),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Bson, doc};
+    use sdam_core::bson;
+
+    use super::{exceeds, is_too_deep, is_too_long};
+
+    #[test]
+    fn levels_and_parts_have_limits() {
+        let document = doc! { "a": [{ "b": [] }], "c": 1 };
+        assert!(is_too_deep(&document, 3) && !is_too_deep(&document, 4));
+        assert!(exceeds(&document.clone().into(), 3) && !exceeds(&document.into(), 4));
+        assert!(!exceeds(&Bson::Null, 0) && exceeds(&doc! {}.into(), 0));
+        assert!(!is_too_long(&["a"; 200].join(".")) && is_too_long(&["a"; 201].join(".")));
     }
 }

@@ -107,8 +107,22 @@ pub(crate) fn parse(stages: &[Bson]) -> Result<Vec<(String, Bson)>, StoreError> 
 ///
 /// # Errors
 ///
-/// Fails if the stage makes no sense.
+/// Fails if the stage makes no sense, and if it makes documents that are nested too deeply.
 pub(crate) fn through(
+    documents: Documents,
+    name: &str,
+    value: &Bson,
+    source: Source<'_>,
+    context: &Context,
+) -> Result<Documents, StoreError> {
+    let made = made_by(documents, name, value, source, context)?;
+    match made.iter().any(|it| path::is_too_deep(it, path::MAX_LEVELS)) {
+        true => Err(StoreError::too_deep(path::MAX_LEVELS)),
+        false => Ok(made),
+    }
+}
+
+fn made_by(
     documents: Documents,
     name: &str,
     value: &Bson,
@@ -284,6 +298,9 @@ fn unwound(documents: &Documents, value: &Bson) -> Result<Documents, StoreError>
         }
     }
     let path = path.strip_prefix('$').ok_or_else(|| wrong(path))?;
+    if [Some(path), index].into_iter().flatten().any(path::is_too_long) {
+        return Err(StoreError::too_deep(path::MAX_LEVELS));
+    }
     let mut made = Vec::new();
     let mut add = |document: &Document, element: Option<Bson>, at: Bson| {
         let mut one = document.clone();

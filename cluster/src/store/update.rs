@@ -9,6 +9,7 @@ use super::compare::{integer, whole};
 use super::error::StoreError;
 use super::expression::{self, Context};
 use super::filter::{Filter, Test};
+use super::path::{MAX_LEVELS, is_too_deep, is_too_long};
 use super::pipeline;
 use super::sort::Sort;
 
@@ -168,6 +169,9 @@ impl Update {
                 let mut changed = document.clone();
                 for (name, value) in stages {
                     changed = pipeline::reshaped(name, value, &changed, context)?;
+                    if is_too_deep(&changed, MAX_LEVELS) {
+                        return Err(StoreError::too_deep(MAX_LEVELS));
+                    }
                 }
                 if let (None, Some(id)) = (changed.get("_id"), document.get("_id")) {
                     let mut with_id = bson::doc! { "_id": id.clone() };
@@ -291,6 +295,7 @@ fn check_argument(operator: Operator, path: &str, argument: &Bson) -> Result<(),
                 (_, true) => {
                     wrong(format!("The destination field for $rename may not be dynamic: {to}"))
                 }
+                _ if is_too_long(to) => Err(StoreError::too_deep(MAX_LEVELS)),
                 _ => Ok(()),
             }
         }

@@ -19,11 +19,20 @@ use super::session::Session;
 use super::sort::Sort;
 use super::update::Update;
 
+/// The collections of the server's own that clients may write to.
+const WRITABLE: [&str; 2] = ["system.js", "system.users"];
+
+/// The longest name of a database, in bytes.
+const MAX_DATABASE_LEN: usize = 63;
+
 /// The longest namespace, in bytes.
 const MAX_NAMESPACE_LEN: usize = 255;
 
 /// The largest document, in bytes, as the members say in hello.
 const MAX_BSON_OBJECT_SIZE: usize = 16 << 20;
+
+/// The number of levels of documents and arrays that a document which is kept may have.
+const MAX_KEPT_LEVELS: usize = 181;
 
 /// The reason why an update fails that makes a document too large.
 const TOO_LARGE: &str = "Resulting document after update is larger than 16777216";
@@ -361,11 +370,19 @@ impl<'a> Writer<'a> {
         self.take(Change::Document { namespace, record, before, after: None });
     }
 
+    /// Checks that a document is not nested more deeply than servers keep: 180 levels within each
+    /// other, and the document around them since 5.0.
+    fn check_levels(&self, document: &Document) -> Result<(), StoreError> {
+        let most = if self.is_since_5_0 { MAX_KEPT_LEVELS } else { MAX_KEPT_LEVELS - 1 };
+        match is_too_deep(document, most) {
+            true => Err(StoreError::too_deep(180)),
+            false => Ok(()),
+        }
+    }
+
     /// Checks what every document must be like.
     fn check(&self, document: &Document) -> Result<(), StoreError> {
-        if is_too_deep(document) {
-            return Err(StoreError::new(15, "the document is nested too deeply"));
-        }
+        self.check_levels(document)?;
         let dollar = document.keys().find(|name| name.starts_with('$'));
         if let Some(name) = dollar.filter(|_| !self.is_since_5_0) {
             let reason = format!("Document can't have $ prefixed field names: {name}");
@@ -456,6 +473,7 @@ impl<'a> Writer<'a> {
                 false => None,
             };
             let after = statement.update.apply(&before, false, position, context)?;
+            self.check_levels(&after)?;
             check_size(&after, 17419, TOO_LARGE)?;
             updated.before = Some(Arc::clone(&before));
             if after == *before && statement.update.may_change_nothing() {
@@ -487,6 +505,7 @@ impl<'a> Writer<'a> {
             seed = id.into_iter().map(|id| ("_id".to_owned(), id)).collect();
         }
         let mut document = statement.update.apply(&seed, true, None, context)?;
+        self.check_levels(&document)?;
         let id = document.remove("_id").unwrap_or_else(|| self.new_id().into());
         let mut whole = doc! { "_id": id };
         whole.extend(document);
@@ -556,10 +575,39 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), StoreError> {
         || collection.is_empty()
         || collection.starts_with('.')
         || collection.contains('\0')
-        || database.contains(['/', '\\', ' ', '"', '\0', '$'])
+        || database.contains('$')
+        || !is_database(database)
         || namespace.len() > MAX_NAMESPACE_LEN;
     match is_wrong {
         true => Err(StoreError::new(73, format!("Invalid namespace specified '{namespace}'"))),
+        false => Ok(()),
+    }
+}
+
+/// Returns whether a database may have this name.
+pub(crate) fn is_database(name: &str) -> bool {
+    let length = 1..=MAX_DATABASE_LEN;
+    length.contains(&name.len()) && !name.contains(['.', '/', '\\', ' ', '"', '\0'])
+}
+
+/// Checks that a collection may be written to: that it is none of the server's own.
+///
+/// # Errors
+///
+/// Fails with code 73, or 2 where servers do.
+pub(crate) fn check_writable(namespace: &str) -> Result<(), StoreError> {
+    let (_, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+    if collection.contains('$') {
+        return Err(StoreError::new(73, format!("Invalid collection name: {collection}")));
+    }
+    if collection.contains(".system.") {
+        return Err(StoreError::bad_value(format!("Invalid namespace: {namespace}")));
+    }
+    let is_own = collection.starts_with("system.")
+        && !WRITABLE.contains(&collection)
+        && !collection.starts_with("system.buckets.");
+    match is_own {
+        true => Err(StoreError::new(73, format!("Invalid system namespace: {namespace}"))),
         false => Ok(()),
     }
 }

@@ -14,6 +14,7 @@ mod find;
 mod joins;
 mod patterns;
 mod reads;
+mod refusals;
 mod replication;
 mod retries;
 mod schemas;

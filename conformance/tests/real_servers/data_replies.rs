@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use bson::spec::BinarySubtype;
-use bson::{Binary, Bson, DateTime, Document, doc};
+use bson::{
+    Binary, Bson, DateTime, Document, RawArrayBuf, RawDocument, RawDocumentBuf, cstr, doc, rawdoc,
+};
 use libtest_mimic::{Failed, Trial};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_conformance::mongod::{self, Connection, Options, ReplicaSet};
@@ -75,6 +77,13 @@ fn compare(binary: &mongod::Binary) -> Outcome {
             different.push(format!("{command}\n    here  {own:?}\n    there {theirs:?}"));
         }
     }
+    for command in twice_identified() {
+        let theirs = theirs.answer(&command)?;
+        let own = own.answer(&command)?;
+        if own != theirs {
+            different.push(format!("{command:?}\n    here  {own:?}\n    there {theirs:?}"));
+        }
+    }
     match different.is_empty() {
         true => Ok(()),
         false => Err(different.join("\n").into()),
@@ -103,6 +112,14 @@ impl Server {
             self.cursor = id;
         }
         Ok(lasting(reply.into(), self.cursor).as_document().cloned().unwrap_or_default())
+    }
+}
+
+impl Server {
+    /// Answers a command that no [`Document`] can be.
+    fn answer(&mut self, command: &RawDocument) -> Outcome<Bson> {
+        let reply = self.connection.reply_to(command, LIMIT)?;
+        Ok(lasting(reply.into(), self.cursor))
     }
 }
 
@@ -150,6 +167,7 @@ fn script(version: ServerVersion) -> Vec<(&'static str, Document)> {
     let more = [forms(), arrays(), patterns(), schemas(), joins(version), read_concerns()];
     let scripts = scripts.chain(more).chain([unknown_fields(), unique_indexes(version)]);
     let scripts = scripts.chain([time_series(version), clustered(version), declared(version)]);
+    let scripts = scripts.chain([names(version), nesting(version)]);
     let on_test = scripts.flatten().map(|command| ("test", command));
     let rename = |to: &str, drops: bool| {
         doc! { "renameCollection": "test.x", "to": to, "dropTarget": drops }
@@ -168,7 +186,91 @@ fn script(version: ServerVersion) -> Vec<(&'static str, Document)> {
         doc! { "find": "renamed" },
     ];
     let on_admin = on_admin.into_iter().map(|command| ("admin", command));
-    on_test.chain(on_admin).chain(after.map(|command| ("test", command))).collect()
+    let after = after.map(|command| ("test", command));
+    on_test.chain(on_admin).chain(after).chain(on_databases()).collect()
+}
+
+/// Databases of all kinds of names.
+fn on_databases() -> Vec<(&'static str, Document)> {
+    const LONG: &str = "ddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd";
+    const TOO_LONG: &str = "dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd";
+    let names = ["a.b", "a b", "a/b", "a\\b", "a\"b", "", LONG, TOO_LONG, "a*b", "a$b"];
+    let each = names.into_iter().flat_map(|name| {
+        let insert = doc! { "insert": "x", "documents": [{ "_id": 1 }] };
+        // Old servers refuse a dollar sign later, statement by statement.
+        let insert = Some(insert).filter(|_| name != "a$b");
+        let commands = [Some(doc! { "ping": 1 }), insert, Some(doc! { "find": "x" })];
+        let drop = Some(doc! { "dropDatabase": 1 }).filter(|_| matches!(name, LONG | "a*b"));
+        commands.into_iter().chain([drop]).flatten().map(move |command| (name, command))
+    });
+    each.collect()
+}
+
+/// Collections of all kinds of names.
+fn names(version: ServerVersion) -> Vec<Document> {
+    let own = ["a.$b", "$x", "a$", "system.x", "system.", "a.system.x"];
+    let others = ["system.js", "system", "a..b", "a.", "a b", ".a"];
+    // Before 5.0, there are no time series, and views are written to.
+    let views = ["system.views", "system.profile"].into_iter();
+    let views = views.filter(|_| version >= ServerVersion::V5_0);
+    let each = own.into_iter().chain(others).chain(views).flat_map(|name| {
+        let update = doc! { "q": {}, "u": { "$set": { "a": 1 } } };
+        let mut commands = vec![
+            doc! { "insert": name, "documents": [{ "_id": 1 }] },
+            doc! { "update": name, "updates": [update] },
+            doc! { "find": name },
+            doc! { "count": name },
+            doc! { "aggregate": name, "pipeline": [], "cursor": {} },
+            doc! { "delete": name, "deletes": [{ "q": {}, "limit": 0 }] },
+        ];
+        let is_kept = ["system.js", "system.views", "system.profile"].contains(&name);
+        commands.extend((!is_kept).then(|| doc! { "drop": name }));
+        commands
+    });
+    each.collect()
+}
+
+/// Documents that are nested up to the limits of messages and of what is kept, and beyond.
+fn nesting(version: ServerVersion) -> Vec<Document> {
+    let nested = |levels| (1..levels).fold(doc! {}, |inner, _| doc! { "a": inner });
+    let lists =
+        |levels: usize| (1..levels / 2).fold(doc! {}, |inner, _| doc! { "a": [Bson::from(inner)] });
+    let insert = |document: Document| doc! { "insert": "deep", "documents": [document] };
+    let mut commands = Vec::new();
+    for levels in [100, 179, 180, 181, 182, 199, 200, 201, 300] {
+        commands.push(insert(nested(levels)));
+        commands.push(insert(lists(levels)));
+    }
+    for levels in [199, 200, 201, 300] {
+        commands.push(doc! { "find": "deep", "filter": nested(levels) });
+    }
+    commands.push(doc! { "delete": "deep", "deletes": [{ "q": {}, "limit": 0 }] });
+    commands.push(insert(doc! { "_id": 1, "a": nested(100) }));
+    let grow = |parts: usize| {
+        let path = vec!["a"; parts].join(".");
+        doc! { "update": "deep", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { path: 1 } } }] }
+    };
+    // An empty document is no value of an expression before 5.0.
+    let most = if version >= ServerVersion::V5_0 { 181 } else { 180 };
+    commands.extend([grow(150), grow(most - 10)]);
+    commands.push(doc! { "count": "deep" });
+    commands
+}
+
+/// Insertions of documents with two `_id`s.
+fn twice_identified() -> Vec<RawDocumentBuf> {
+    let mut twice = rawdoc! { "_id": 1 };
+    twice.append(cstr!("_id"), 2);
+    let mut other = rawdoc! { "a": 1 };
+    other.append(cstr!("a"), 2);
+    let insert = |ordered: bool| {
+        let documents = [rawdoc! { "_id": 8 }, twice.clone(), other.clone(), rawdoc! { "_id": 9 }];
+        let documents: RawArrayBuf = documents.iter().map(AsRef::as_ref).collect();
+        let mut insert = rawdoc! { "insert": "twice", "ordered": ordered, "$db": "test" };
+        insert.append(cstr!("documents"), documents);
+        insert
+    };
+    vec![insert(true), insert(false), rawdoc! { "count": "twice", "$db": "test" }]
 }
 
 /// Time series, which servers have since 5.0.

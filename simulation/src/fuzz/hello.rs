@@ -65,7 +65,8 @@ fn cut(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at_checked(length).filter(|_| length > 4).unwrap_or((bytes, &[]))
 }
 
-fn document(bytes: &[u8]) -> Option<RawDocumentBuf> {
+/// Makes a document of bytes, with the right length and the right end.
+pub(super) fn document(bytes: &[u8]) -> Option<RawDocumentBuf> {
     let (mut bytes, length) = (bytes.to_vec(), i32::try_from(bytes.len()).ok()?);
     bytes.get_mut(..4)?.copy_from_slice(&length.to_le_bytes());
     *bytes.last_mut()? = 0;

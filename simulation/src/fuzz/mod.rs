@@ -8,6 +8,7 @@
 
 mod compressed;
 mod dns;
+mod documents;
 mod frames;
 mod hello;
 mod operations;
@@ -23,6 +24,7 @@ mod uri;
 
 pub use compressed::compressed;
 pub use dns::dns;
+pub use documents::documents;
 pub use frames::frames;
 pub use hello::hello;
 pub use operations::operations;
@@ -90,6 +92,15 @@ pub const TARGETS: &[Target] = &[
         max_len: MAX_INPUT_LEN,
         body: hello,
         seeds: seeds::hello,
+    },
+    Target {
+        name: "documents",
+        protects: "documents of replies as types: what bson reads, or an error with its place; no \
+                   document is too deep, and what keeps its bytes reads all; what is inserted is \
+                   written or refused",
+        max_len: MAX_INPUT_LEN,
+        body: documents,
+        seeds: seeds::documents,
     },
     Target {
         name: "relay",

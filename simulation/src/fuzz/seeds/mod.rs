@@ -3,12 +3,14 @@
 //! Those of our own are committed in `corpora/`; a copy of the specifications is not ours to
 //! commit, so that its inputs are read where it lies.
 
+mod documents;
 mod streams;
 mod structured;
 mod suites;
 mod texts;
 mod traces;
 
+pub(super) use documents::documents;
 pub(super) use streams::{compressed, frames, hello, relay};
 pub(super) use structured::{operations, pool, selection, topology};
 pub use suites::from_suites;

@@ -25,9 +25,9 @@ fn message(answered: i32, rest: &[u8]) -> Vec<u8> {
     [header.as_flattened(), rest].concat()
 }
 
-/// The ways in which a reply of a stream is none: a section of an unknown kind, a document that goes
-/// on behind its end, a field whose value does, a length that no message has, a reply to another
-/// message.
+/// The ways in which a reply of a stream is none: a section of an unknown kind, a document that
+/// goes on behind its end, a field whose value does, a length that no message has, a reply to
+/// another message.
 const BROKEN: [fn(i32) -> Vec<u8>; 5] = [
     |answered| message(answered, &[0, 0, 0, 0, 9, 5, 0, 0, 0, 0]),
     |answered| message(answered, &[0, 0, 0, 0, 0, 0x7f, 0, 0, 0, 0]),

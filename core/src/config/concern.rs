@@ -104,13 +104,9 @@ impl WriteConcern {
             document.append(cstr!("j"), journal);
         }
         if let Some(timeout) = self.timeout {
-            match i32::try_from(timeout.as_millis()) {
-                Ok(millis) => document.append(cstr!("wtimeout"), millis),
-                Err(_) => {
-                    let millis = i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX);
-                    document.append(cstr!("wtimeout"), millis);
-                }
-            }
+            // "wtimeout must be a 32-bit integer", says MongoDB 6.0.
+            let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+            document.append(cstr!("wtimeout"), millis);
         }
         document
     }

@@ -313,7 +313,7 @@ mod tests {
 
     /// Causal Consistency, test 7: "A read operation in a causally consistent session against a
     /// deployment that does not support cluster times does not include the `afterClusterTime`
-    /// parameter", be it that the application has told the session of a time.
+    /// parameter", also if the application has given the session a time.
     #[test]
     fn cc_p7_a_deployment_without_cluster_times_is_told_none() {
         let mut session = session(SessionOptions::default());

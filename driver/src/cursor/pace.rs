@@ -78,8 +78,8 @@ mod tests {
         assert_eq!(pace.next(false, None), None);
     }
 
-    /// Between the beginnings of two getMore, so that whoever has waited for documents meanwhile
-    /// does not wait again.
+    /// Between the beginnings of two getMore, so that a server which has waited for documents loses
+    /// no time.
     #[test]
     fn a_cursor_that_awaits_pauses_for_its_own_time_at_most() {
         let mut pace = Pace::default();

@@ -33,8 +33,8 @@ use crate::reply::document::read_as;
 /// A server of which nothing is known, as after a connection was lost, is waited for as by other
 /// operations: to go on with the cursor for `serverSelectionTimeoutMS` at most.
 ///
-/// Whoever waits for a document may give up at any time: what was asked for is then waited for by a
-/// task of the runtime's, and no document is lost. After an empty batch, the server is asked again
+/// A call that waits for a document may be given up at any time: a task of the runtime's waits for
+/// the batch then, and no document is lost. After an empty batch, the server is asked again
 /// after a pause that grows from 1 ms to 500 ms, less the time that it has waited for documents.
 pub struct Cursor<R: Runtime, T> {
     handle: Handle<R>,
@@ -338,8 +338,8 @@ impl<R: Runtime, T> Cursor<R, T> {
         Err(error)
     }
 
-    /// Has a task go on with a getMore that is under way: whoever has asked for it has turned to
-    /// something else.
+    /// Has a task go on with a getMore that is under way, as its reader has turned to something
+    /// else.
     fn hand_over(&mut self) {
         if self.fetching.as_ref().is_some_and(Fetching::is_own) {
             let client = &self.handle.client;

@@ -1,5 +1,5 @@
-//! The getMore that a cursor waits for. Its reader goes on with it; if the reader turns to something
-//! else, a task of the runtime's does, so that the connection and the session come back whether or
+//! The getMore that a cursor waits for. Its reader goes on with it; if the reader turns to another
+//! thing, a task of the runtime's does, so that the connection and the session come back whether or
 //! not the cursor is read again.
 
 use std::future::Future;
@@ -20,7 +20,7 @@ type Work<R> = Pin<Box<dyn Future<Output = Fetched<R>> + Send>>;
 
 /// A getMore under way; dropping it gives it up.
 pub(super) enum Fetching<R: Runtime> {
-    /// Whoever reads the cursor goes on with it.
+    /// The reader of the cursor goes on with it.
     Own(Work<R>),
     /// A task goes on with it.
     Handed(Reader<R>),
@@ -47,7 +47,7 @@ enum Stage<R: Runtime> {
     Waiting(Work<R>, Option<Waker>),
     /// It is elsewhere: with its task, or with its reader.
     Taken,
-    Answered(Fetched<R>),
+    Answered(Box<Fetched<R>>),
     GivenUp,
 }
 
@@ -110,7 +110,7 @@ impl<R: Runtime> Reader<R> {
         let waker = cx.waker().clone();
         let mut state = self.0.lock();
         match std::mem::replace(&mut state.stage, Stage::Taken) {
-            Stage::Answered(fetched) => Poll::Ready(Ok(fetched)),
+            Stage::Answered(fetched) => Poll::Ready(Ok(*fetched)),
             Stage::Waiting(work, _) if !state.is_driven => Poll::Ready(Err(work)),
             stage => {
                 state.stage = stage;
@@ -125,7 +125,7 @@ impl<R: Runtime> Reader<R> {
     fn answer(&self) -> Option<Fetched<R>> {
         let mut state = self.0.lock();
         match std::mem::replace(&mut state.stage, Stage::Taken) {
-            Stage::Answered(fetched) => Some(fetched),
+            Stage::Answered(fetched) => Some(*fetched),
             stage => {
                 state.stage = stage;
                 None
@@ -170,7 +170,7 @@ impl<R: Runtime> Future for Driver<R> {
         }
         match polled {
             Poll::Ready(fetched) => {
-                state.stage = Stage::Answered(fetched);
+                state.stage = Stage::Answered(Box::new(fetched));
                 let reader = state.reader.take();
                 drop(state);
                 drop((work, task));

@@ -54,8 +54,8 @@ async fn the_error_of_a_write_concern_of_an_old_server_has_the_label_that_the_cl
     assert_eq!(names(&fixture.sent()), ["insert", "insert", "delete"]);
 }
 
-/// Bulk Write, "ordered": of writes that nobody hears of, each is done after the one before it,
-/// which a second connection would not keep to.
+/// Bulk Write, "ordered": of writes that have no reply, each is done after the one before it, which
+/// a second connection would not keep to.
 #[tokio::test]
 async fn writes_without_acknowledgment_go_over_one_connection_in_their_order() {
     const BULKS: i32 = 8;

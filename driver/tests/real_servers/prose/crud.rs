@@ -119,7 +119,7 @@ async fn explanations_have_a_time<R: Runtime>(fixture: &Fixture<'_, R>) -> Outco
     Ok(())
 }
 
-/// Bulk Write, "ordered": commands of one bulk that nobody hears of do not overtake each other,
+/// Bulk Write, "ordered": commands of one bulk that have no reply do not overtake each other,
 /// whatever else is under way.
 async fn order_needs_no_acknowledgment<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     const BULKS: i32 = 4;

@@ -289,7 +289,7 @@ async fn within<T>(time: &VirtualTime, most: Duration, work: impl Future<Output 
     .await
 }
 
-/// "Dropping a future is always safe" (docs/run.md): a getMore that nobody waits for any more comes
+/// "Dropping a future is always safe" (docs/run.md): a getMore that no call waits for any more comes
 /// to its end all the same, and what it has of the only connection and of the session goes back
 /// whether or not the cursor is read again; no document is lost.
 #[test]
@@ -383,9 +383,9 @@ fn behind_a_load_balancer_a_batch_that_nobody_reads_does_not_lose_the_connection
     assert_eq!(connections_closed(&fixture), 0);
 }
 
-/// Load Balancer Support, "Behaviour With Cursors": after a network error, "drivers MUST NOT execute
-/// a `killCursors` command because the pinned connection is no longer valid", which it is not after
-/// a reply that came too late either: what is behind the balancer on another connection need not
+/// Load Balancer Support, "Behaviour With Cursors": after a network error, drivers "MUST NOT
+/// execute a `killCursors` command because the pinned connection is no longer valid". Nor is it
+/// after a reply that came too late: what is behind the balancer on another connection need not
 /// know the cursor.
 #[test]
 fn behind_a_load_balancer_a_cursor_that_was_late_is_left_to_its_server() {
@@ -410,7 +410,7 @@ fn behind_a_load_balancer_a_cursor_that_was_late_is_left_to_its_server() {
     assert!(fixture.started("killCursors").is_empty());
 }
 
-/// Client Bulk Write, "Handling the bulkWrite Server Response": whoever gives the operation up
+/// Client Bulk Write, "Handling the bulkWrite Server Response": an operation that is given up
 /// leaves no cursor open.
 #[test]
 fn a_bulk_that_is_given_up_while_it_reads_its_results_closes_its_cursor() {
@@ -470,7 +470,7 @@ fn capped() -> Fixture {
 }
 
 /// A server that has nothing is asked less and less often, up to twice a second; once there is a
-/// document, anew. Whoever gives up meanwhile leaves nothing that asks.
+/// document, often again. A call that is given up leaves nothing that asks.
 #[test]
 fn a_tailable_cursor_asks_at_a_pace_that_slows_down() {
     let mut fixture = capped();

@@ -76,7 +76,8 @@ pub use event::{ClientName, ClusterEvent, MAX_UNREAD_EVENTS};
 pub use model::{Action, Cluster, ConnectionId, Input};
 pub use options::{
     ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, MAX_MONGOS, MAX_PRIORITY,
-    MIN_ELECTION_TIMEOUT, MemberId, MemberOptions, OptionsError, ServerVersion,
+    MAX_WRITE_BATCH_SIZE, MIN_ELECTION_TIMEOUT, MemberId, MemberOptions, OptionsError,
+    ServerVersion,
 };
 pub use reconfig::{Change, MAX_SERVERS, ReconfigError};
 pub use server::{

@@ -21,6 +21,10 @@ pub const MAX_MONGOS: usize = 1000;
 /// The shortest election timeout that is accepted.
 pub const MIN_ELECTION_TIMEOUT: Duration = Duration::from_millis(20);
 
+/// The number of statements that one write may have, unless options say otherwise: that of real
+/// servers.
+pub const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
+
 /// The number of connections that a member takes unless told otherwise.
 pub const MAX_CONNECTIONS: usize = 4096;
 
@@ -290,6 +294,9 @@ pub struct ClusterOptions {
     /// The number of connections that each member takes, [`MAX_CONNECTIONS`] by default; further
     /// ones are closed at once.
     pub max_connections: usize,
+    /// The number of statements that one write may have, [`MAX_WRITE_BATCH_SIZE`] by default, which
+    /// is that of real servers: with a small one, clients cut writes into several commands.
+    pub max_write_batch_size: i32,
     /// True if the members keep what is written; false by default: then every write succeeds and
     /// changes nothing, which costs less.
     ///
@@ -323,6 +330,7 @@ impl ClusterOptions {
             seed: 0,
             election_timeout: Duration::from_secs(2),
             max_connections: MAX_CONNECTIONS,
+            max_write_batch_size: MAX_WRITE_BATCH_SIZE,
             keeps_data: false,
             replication_lag: Duration::ZERO,
             wall_epoch_millis: 1_700_000_000_000,
@@ -414,6 +422,13 @@ impl ClusterOptions {
     #[must_use]
     pub fn with_max_connections(mut self, max_connections: usize) -> Self {
         self.max_connections = max_connections;
+        self
+    }
+
+    /// Replaces [`max_write_batch_size`](Self::max_write_batch_size).
+    #[must_use]
+    pub const fn with_max_write_batch_size(mut self, max_write_batch_size: i32) -> Self {
+        self.max_write_batch_size = max_write_batch_size;
         self
     }
 

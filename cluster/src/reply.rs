@@ -17,7 +17,6 @@ use super::protocol::Hello;
 
 const MAX_BSON_OBJECT_SIZE: i32 = 16 * 1024 * 1024;
 const MAX_MESSAGE_SIZE_BYTES: i32 = 48_000_000;
-pub(super) const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
 const SESSION_TIMEOUT_MINUTES: i32 = 30;
 
 /// About how many bytes the reply to a hello has.
@@ -130,7 +129,7 @@ impl Cluster {
         }
         reply.append(cstr!("maxBsonObjectSize"), MAX_BSON_OBJECT_SIZE);
         reply.append(cstr!("maxMessageSizeBytes"), MAX_MESSAGE_SIZE_BYTES);
-        reply.append(cstr!("maxWriteBatchSize"), MAX_WRITE_BATCH_SIZE);
+        reply.append(cstr!("maxWriteBatchSize"), self.options.max_write_batch_size);
         let local_time = DateTime::from_millis(self.wall_millis(now));
         reply.append(cstr!("localTime"), local_time);
         reply.append(cstr!("logicalSessionTimeoutMinutes"), SESSION_TIMEOUT_MINUTES);

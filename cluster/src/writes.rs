@@ -11,9 +11,8 @@ use super::command_error::CommandError;
 use super::data;
 use super::member::Role;
 use super::model::Cluster;
-use super::options::{MemberId, ServerVersion};
+use super::options::{MAX_WRITE_BATCH_SIZE, MemberId, ServerVersion};
 use super::protocol::{Request, integer};
-use super::reply::MAX_WRITE_BATCH_SIZE;
 use super::store::Position;
 
 /// Returns whether a command, by its own name, is a write.

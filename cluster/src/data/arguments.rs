@@ -82,14 +82,14 @@ impl Arguments {
     ///
     /// # Errors
     ///
-    /// Fails if there is none, or too many.
-    pub(super) fn statements(&self, field: &str) -> Result<Vec<Document>, CommandError> {
-        const MOST: usize = 100_000;
+    /// Fails if there is none, or more than `most`.
+    pub(super) fn statements(&self, field: &str, most: i32) -> Result<Vec<Document>, CommandError> {
+        let most = usize::try_from(most).unwrap_or_default();
         let wrong = || CommandError::numbered(40414, format!("BSON field '{field}' is missing"));
         let list = self.body.get_array(field).map_err(|_| wrong())?;
-        if list.is_empty() || list.len() > MOST {
+        if list.is_empty() || list.len() > most {
             let reason = format!(
-                "Write batch sizes must be between 1 and {MOST}. Got {} operations.",
+                "Write batch sizes must be between 1 and {most}. Got {} operations.",
                 list.len()
             );
             return Err(CommandError::coded(16, reason));

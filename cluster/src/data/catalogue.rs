@@ -12,7 +12,7 @@ use super::session_id;
 use super::writes::int32;
 use crate::command_error::CommandError;
 use crate::model::Cluster;
-use crate::options::{MemberId, ServerVersion};
+use crate::options::{MAX_WRITE_BATCH_SIZE, MemberId, ServerVersion};
 use crate::store::{Collection, Filter, Index};
 
 /// The arguments of `create` and `collMod` that are no options of the collection.
@@ -285,7 +285,7 @@ impl Cluster {
         if arguments.body.get_array("indexes").is_ok_and(Vec::is_empty) {
             return Err(CommandError::coded(2, "Must specify at least one index to create"));
         }
-        let mut descriptions = arguments.statements("indexes")?;
+        let mut descriptions = arguments.statements("indexes", MAX_WRITE_BATCH_SIZE)?;
         for description in &mut descriptions {
             if !description.contains_key("v") {
                 let mut whole = doc! { "v": 2 };

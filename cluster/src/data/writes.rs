@@ -80,7 +80,7 @@ impl Cluster {
             "update" => "updates",
             _ => "deletes",
         };
-        let statements = arguments.statements(field)?;
+        let statements = arguments.statements(field, self.options.max_write_batch_size)?;
         let ordered = !arguments.body.contains_key("ordered") || arguments.flag("ordered");
         let version = self.version_of(member);
         check_statements(name, &statements, version)?;
@@ -175,9 +175,10 @@ impl Cluster {
         member: MemberId,
         arguments: &Arguments,
     ) -> Result<RawDocumentBuf, CommandError> {
-        let operations = arguments.statements("ops")?;
+        let most = self.options.max_write_batch_size;
+        let operations = arguments.statements("ops", most)?;
         let namespaces: Vec<String> = arguments
-            .statements("nsInfo")?
+            .statements("nsInfo", most)?
             .iter()
             .map(|it| it.get_str("ns").unwrap_or_default().to_owned())
             .collect();

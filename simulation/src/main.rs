@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::builder::RangedI64ValueParser;
 use clap::{Parser, Subcommand};
 use sdam_simulation::sim::{
-    Case, Failure, Reduction, ReductionError, SCENARIOS, Scenario, Swarm, shrink,
+    Case, Failure, Part, Reduction, ReductionError, SCENARIOS, Scenario, Swarm, shrink,
 };
 use sdam_simulation::storm::{Report, Storm};
 use sdam_simulation::worlds::{self, Limits};
@@ -43,6 +43,10 @@ enum Command {
         /// Simulate this scenario, in which a seed draws only what it leaves open; `all` for each.
         #[arg(long, value_name = "NAME", value_parser = scenarios)]
         scenario: Option<Scenarios>,
+        /// Simulate this part of each seed only: `clients` themselves, or `applications` that use
+        /// collections, cursors, bulk writes and sessions.
+        #[arg(long, value_name = "PART", value_parser = part, conflicts_with = "scenario")]
+        part: Option<Part>,
         /// Stop after so many seconds, however many seeds are left.
         #[arg(long, value_name = "SECONDS")]
         seconds: Option<u64>,
@@ -67,6 +71,10 @@ enum Command {
         /// The scenario, unless everything is drawn.
         #[arg(long, value_name = "NAME", value_parser = scenario)]
         scenario: Option<&'static Scenario>,
+        /// The part of the seed.
+        #[arg(long, value_name = "PART", value_parser = part, default_value = "clients")]
+        #[arg(conflicts_with = "scenario")]
+        part: Part,
         /// Begin with this left out.
         #[arg(long, value_name = "REDUCTION")]
         only: Option<Reduction>,
@@ -118,18 +126,20 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Sim { seeds, from, seconds, scenario, only, keep } => {
+        Command::Sim { seeds, from, seconds, scenario, part, only, keep } => {
             let from = from.unwrap_or_else(seed_of_the_clock);
             let limit = seconds.map(Duration::from_secs);
             let scenarios = scenario.map_or_else(|| vec![None], |chosen| chosen.0);
+            let scenarios = (&*scenarios, part);
             let swarm = match only {
-                None => sim(&scenarios, (from, seeds), limit, keep.as_deref()),
-                Some(only) => sim_one(&scenarios, (from, seeds), only, keep.as_deref()),
+                None => sim(scenarios, (from, seeds), limit, keep.as_deref()),
+                Some(only) => sim_one(scenarios, (from, seeds), only, keep.as_deref()),
             };
             conclude(swarm.map(|all_went_well| ExitCode::from(u8::from(!all_went_well))))
         }
-        Command::Shrink { seed, scenario, only, keep } => {
+        Command::Shrink { seed, scenario, part, only, keep } => {
             let case = Case::default()
+                .with_part(part)
                 .with_scenario(scenario)
                 .with_seed(seed)
                 .with_reduction(only.unwrap_or_default());
@@ -184,7 +194,7 @@ fn conclude(outcome: Result<ExitCode, SimError>) -> ExitCode {
 
 /// Simulates many seeds; returns whether all went well.
 fn sim(
-    scenarios: &[Option<&'static Scenario>],
+    (scenarios, part): (&[Option<&'static Scenario>], Option<Part>),
     (from, seeds): (u64, u64),
     limit: Option<Duration>,
     folder: Option<&Path>,
@@ -196,7 +206,14 @@ fn sim(
             break;
         }
         for scenario in scenarios {
-            if let Some(failure) = swarm.run(*scenario, seed) {
+            let failures = match part {
+                Some(part) => {
+                    let case = Case::default().with_part(part).with_seed(seed);
+                    swarm.run_case(&case).map(std::slice::from_ref).unwrap_or_default()
+                }
+                None => swarm.run(*scenario, seed),
+            };
+            for failure in failures {
                 println!("{failure}");
                 folder.map_or(Ok(()), |folder| keep(failure, folder))?;
             }
@@ -208,20 +225,22 @@ fn sim(
         }
     }
     let seconds = began.elapsed().as_secs_f64();
-    let rate = swarm.statistics.client_time.as_secs_f64() / seconds;
+    let time = swarm.statistics.client_time + swarm.applications.client_time;
+    let rate = time.as_secs_f64() / seconds;
     println!("{swarm}, in {seconds:.1} s ({rate:.0} client-seconds per second)");
     Ok(swarm.failures.is_empty())
 }
 
 /// Simulates one seed of which something is left out; returns whether all went well.
 fn sim_one(
-    scenarios: &[Option<&'static Scenario>],
+    (scenarios, part): (&[Option<&'static Scenario>], Option<Part>),
     (seed, seeds): (u64, u64),
     reduction: Reduction,
     folder: Option<&Path>,
 ) -> Result<bool, SimError> {
     let ([scenario], 1) = (scenarios, seeds) else { return Err(SimError::ManySeeds) };
-    let case = Case::default().with_scenario(*scenario).with_seed(seed).with_reduction(reduction);
+    let case = Case::default().with_part(part.unwrap_or_default()).with_scenario(*scenario);
+    let case = case.with_seed(seed).with_reduction(reduction);
     case.check()?;
     let mut swarm = Swarm::default();
     if let Some(failure) = swarm.run_case(&case) {
@@ -245,12 +264,16 @@ fn shrunk(case: &Case, folder: Option<&Path>) -> Result<(), SimError> {
 
 /// Writes down what there is to know of a failure, and what its client's topology was told.
 fn keep(failure: &Failure, folder: &Path) -> io::Result<()> {
-    let Case { scenario, seed, reduction, .. } = &failure.case;
-    let name = scenario.map_or("swarm", |scenario| scenario.name);
+    let Case { part, scenario, seed, reduction, .. } = &failure.case;
+    let name = match part {
+        Part::Applications => part.name(),
+        _ => scenario.map_or("swarm", |scenario| scenario.name),
+    };
     let shrunk = if reduction.is_none() { "" } else { "-shrunk" };
     fs::create_dir_all(folder)?;
-    let recording = failure.record().unwrap_or_default();
-    for (extension, text) in [("txt", format!("{failure}\n")), ("trace", recording)] {
+    let files = [("txt", Some(format!("{failure}\n"))), ("trace", failure.record())];
+    for (extension, text) in files {
+        let Some(text) = text else { continue };
         let path = folder.join(format!("{name}-{seed}{shrunk}.{extension}"));
         fs::write(&path, text)?;
         println!("kept as {}", path.display());
@@ -307,6 +330,11 @@ fn scenario(name: &str) -> Result<&'static Scenario, String> {
     let names = || SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
     let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
     found.ok_or_else(|| format!("there are: {}", names()))
+}
+
+fn part(name: &str) -> Result<Part, String> {
+    let found = Part::ALL.into_iter().find(|part| part.name() == name);
+    found.ok_or_else(|| format!("there are: {}", Part::ALL.map(Part::name).join(", ")))
 }
 
 /// Numbers that nobody has simulated before.

@@ -7,9 +7,14 @@
 //! the same steps, so that whatever fails can be looked at again. [`Swarm`] counts
 //! what came of many seeds.
 //!
+//! Each seed is simulated in two [`Part`]s: one that judges monitors, pools and operations of the
+//! clients themselves, and one whose applications use collections, cursors, bulk writes and
+//! sessions, of clients that may share their monitors.
+//!
 //! The deployment is the model behind [`cluster`](sdam_cluster); the clients are real ones, on a
 //! runtime in virtual time.
 
+mod applications;
 mod bounds;
 mod checks;
 mod client;
@@ -42,6 +47,7 @@ mod schedule;
 mod shrink;
 pub mod storm;
 mod swarm;
+mod tap;
 mod trace;
 mod truth;
 pub mod virtual_time;
@@ -55,7 +61,7 @@ pub use coverage::{Sign, Tally};
 pub use door::{Arrivals, Door, WhenFull};
 pub use fault::FaultKind;
 pub use reduction::{Reduction, ReductionError};
-pub use run::{Case, Failure, Run, Statistics, run};
+pub use run::{Case, Failure, Part, Run, Statistics, run};
 pub use runtime::{Observer, Virtual, VirtualSocket};
 pub use scenario::{SCENARIOS, Scenario};
 pub use shrink::{Shrunk, Size, shrink};

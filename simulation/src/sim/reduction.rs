@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use sdam_core::time::Instant;
 
+use super::fault::Fault;
 use super::plan::Plan;
+use super::shrink::Outline;
 
 /// The parts of a simulation that are left out. The rest happens as it would have, as far as it
 /// does not depend on what is left out: everything draws from a stream of its own.
@@ -79,7 +81,25 @@ impl Reduction {
 
     /// Takes it out of a plan.
     pub(super) fn apply(&self, plan: &mut Plan) {
-        for (index, fault) in plan.faults.iter_mut().enumerate() {
+        self.apply_to(&mut plan.faults);
+        if let Some((from, to)) = self.work {
+            for client in &mut plan.clients {
+                client.workload_begins = at(from);
+                client.workload_ends = client.workload_ends.min(at(to));
+            }
+        }
+        plan.calm = self.calm(plan.calm);
+        plan.reduction = self.clone();
+    }
+
+    /// Returns when all faults have ended, which was drawn to be then.
+    pub(super) fn calm(&self, drawn: Instant) -> Instant {
+        self.calm.map_or(drawn, |millis| drawn.min(at(millis)))
+    }
+
+    /// Has faults begin and end as it says.
+    pub(super) fn apply_to(&self, faults: &mut [Fault]) {
+        for (index, fault) in faults.iter_mut().enumerate() {
             fault.clients.retain(|client| self.has_client(*client));
             if let Some(millis) = self.beginning.get(&index) {
                 let lasts = fault.lasts();
@@ -90,25 +110,17 @@ impl Reduction {
                 fault.ends = fault.ends.min(fault.begins + Duration::from_millis(*millis));
             }
         }
-        if let Some((from, to)) = self.work {
-            for client in &mut plan.clients {
-                client.workload_begins = at(from);
-                client.workload_ends = client.workload_ends.min(at(to));
-            }
-        }
-        plan.calm = self.calm.map_or(plan.calm, |millis| plan.calm.min(at(millis)));
-        plan.reduction = self.clone();
     }
 
-    /// Fails if it names what the plan has not.
-    pub(super) fn check(&self, plan: &Plan) -> Result<(), ReductionError> {
+    /// Fails if it names what is not there.
+    pub(super) fn check(&self, plan: &Outline) -> Result<(), ReductionError> {
         let known = |what, count, numbers: &mut dyn Iterator<Item = &usize>| {
             let mut unknown = numbers.filter(|number| **number >= count);
             unknown.next().map_or(Ok(()), |number| {
                 Err(ReductionError::Unknown { what, number: *number, count })
             })
         };
-        known("client", plan.clients.len(), &mut self.clients.iter().flatten())?;
+        known("client", plan.clients, &mut self.clients.iter().flatten())?;
         let faults = self.faults.iter().flatten();
         let faults = faults.chain(self.beginning.keys()).chain(self.lasting.keys());
         known("fault", plan.faults.len(), &mut { faults })

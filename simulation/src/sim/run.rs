@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sdam_core::time::Instant;
 
+use super::applications;
 use super::checks::Violation;
 use super::client::Client;
 use super::coverage::Tally;
@@ -15,6 +16,7 @@ use super::plan::Plan;
 use super::random::Random;
 use super::reduction::{Reduction, ReductionError};
 use super::scenario::Scenario;
+use super::shrink::Outline;
 use super::trace::Observed;
 use super::world::World;
 
@@ -69,10 +71,37 @@ pub struct Run {
     pub digest: u64,
 }
 
+/// The part of clients that a simulation is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// Monitors, pools, and operations of the clients themselves.
+    #[default]
+    Clients,
+    /// Applications that use collections, cursors, bulk writes and sessions, of clients that may
+    /// share their monitors.
+    Applications,
+}
+
+impl Part {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Clients, Self::Applications];
+
+    /// Returns its name, by which it is run.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Clients => "clients",
+            Self::Applications => "applications",
+        }
+    }
+}
+
 /// A simulation: a seed, of a scenario if it is one, less what is left out.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Case {
+    /// The part of clients that it is about; scenarios are about the first one.
+    pub part: Part,
     /// The scenario, unless everything is drawn.
     pub scenario: Option<&'static Scenario>,
     /// The seed.
@@ -102,8 +131,11 @@ pub struct Failure {
 /// The options of the runner that simulate it.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scenario, seed, reduction } = self;
+        let Self { part, scenario, seed, reduction } = self;
         write!(f, "--seeds 1 --from {seed}")?;
+        if *part != Part::default() {
+            write!(f, " --part {}", part.name())?;
+        }
         scenario.map_or(Ok(()), |scenario| write!(f, " --scenario {}", scenario.name))?;
         match reduction.is_none() {
             true => Ok(()),
@@ -117,6 +149,9 @@ impl fmt::Display for Failure {
         let Self { case, at, client, violation, trace, .. } = self;
         if let Some(scenario) = case.scenario {
             write!(f, "{}, ", scenario.name)?;
+        }
+        if case.part != Part::default() {
+            write!(f, "{}, ", case.part.name())?;
         }
         let (seed, seconds) = (case.seed, at.as_secs_f64());
         writeln!(f, "seed {seed}: client {client} after {seconds:.6} s: {violation}")?;
@@ -159,7 +194,18 @@ impl Case {
     ///
     /// Names a fault or a client that this seed does not draw.
     pub fn check(&self) -> Result<(), ReductionError> {
-        self.reduction.check(&self.plan().0)
+        self.reduction.check(&self.outline())
+    }
+
+    /// Returns what can be left out of it.
+    pub(super) fn outline(&self) -> Outline {
+        match self.part {
+            Part::Clients => {
+                let (plan, _) = self.plan();
+                Outline { clients: plan.clients.len(), faults: plan.faults, calm: plan.calm }
+            }
+            Part::Applications => applications::outline(self),
+        }
     }
 
     /// Draws what is simulated, and returns what everything else is drawn from.
@@ -179,7 +225,10 @@ impl Case {
         observed: Observed,
         latest: Duration,
     ) -> Result<Run, Box<Failure>> {
-        self.observe(observed, latest).0
+        match self.part {
+            Part::Clients => self.observe(observed, latest).0,
+            Part::Applications => applications::simulate(self, observed, latest),
+        }
     }
 
     fn observe(
@@ -207,11 +256,7 @@ impl Case {
                 }
             }
             Ok(Err(broken)) => broken,
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-                (world.acting, Violation::new(Violation::PANIC, text.unwrap_or("?")))
-            }
+            Err(panic) => (world.acting, Violation::of_panic(&*panic)),
         };
         let trace = world.clients[client].book().trace.take_lines();
         let case = self.clone();
@@ -220,9 +265,20 @@ impl Case {
     }
 
     /// Simulates it, and returns all that the topology of a client was told and did, as a trace
-    /// that can be replayed; `None` if there is no such client, or it is left out.
+    /// that can be replayed; `None` if there is no such client, or it is left out, and of
+    /// applications.
     pub fn record(&self, client: usize) -> Option<String> {
+        if self.part == Part::Applications {
+            return None;
+        }
         self.observe(Observed::Topology(client), Duration::MAX).1
+    }
+
+    /// Replaces [`part`](Self::part).
+    #[must_use]
+    pub const fn with_part(mut self, part: Part) -> Self {
+        self.part = part;
+        self
     }
 
     /// Replaces [`scenario`](Self::scenario).

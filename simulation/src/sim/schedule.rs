@@ -20,7 +20,7 @@ pub(super) struct Schedule {
 impl Schedule {
     /// Returns when these faults begin and end, and all else.
     pub(super) fn of(case: &Case, faults: &[usize]) -> Self {
-        let plan = case.plan().0;
+        let plan = case.outline();
         // Nothing ends before it does.
         let ends = |ends: Instant| millis(ends.since_origin() + Duration::from_nanos(999_999));
         let during = |fault: &usize| {

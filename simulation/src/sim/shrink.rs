@@ -4,10 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use super::checks::Violation;
+use super::fault::Fault;
 use super::reduction::Reduction;
 use super::run::{Case, Failure};
 use super::schedule::{Schedule, millis};
 use super::trace::Observed;
+use sdam_core::time::Instant;
 use sdam_core::trace::minimize;
 
 /// The number of simulations that a shrinking takes at most.
@@ -17,6 +19,15 @@ const MAX_RUNS: usize = 2_000;
 /// least.
 const TRIES: u64 = 16;
 const FINEST: u64 = 10;
+
+/// The parts of a simulation that can be left out.
+#[derive(Clone, Debug)]
+pub(super) struct Outline {
+    pub(super) clients: usize,
+    pub(super) faults: Vec<Fault>,
+    /// The time when all faults have ended.
+    pub(super) calm: Instant,
+}
 
 /// The size of a simulation that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,13 +119,12 @@ struct Search {
 
 impl Search {
     fn new(case: &Case, best: Failure) -> Self {
-        let (plan, _) = case.plan();
-        let clients = 0..plan.clients.len();
-        let faults = 0..plan.faults.len();
+        let (plan, reduction) = (case.outline(), &case.reduction);
+        let (clients, faults) = (0..plan.clients, 0..plan.faults.len());
         Self {
             best,
-            clients: clients.filter(|it| plan.reduction.has_client(*it)).collect(),
-            faults: faults.filter(|it| plan.reduction.has_fault(*it)).collect(),
+            clients: clients.filter(|it| reduction.has_client(*it)).collect(),
+            faults: faults.filter(|it| reduction.has_fault(*it)).collect(),
             runs: 1,
         }
     }
@@ -180,7 +190,7 @@ impl Search {
     /// Each fault lasts no longer than necessary.
     fn shorten_faults(&mut self) {
         for fault in self.faults.clone() {
-            let lasts = millis(self.best.case.plan().0.faults[fault].lasts());
+            let lasts = millis(self.best.case.outline().faults[fault].lasts());
             bisect(lasts, 0, |lasts| {
                 self.attempt(By::NoLater, |it| {
                     it.lasting.insert(fault, lasts);
@@ -214,7 +224,7 @@ impl Search {
 
     /// Tells the faults that are left.
     fn remaining(&self) -> Vec<String> {
-        let (plan, _) = self.best.case.plan();
+        let plan = self.best.case.outline();
         let told =
             self.faults.iter().map(|fault| format!("fault {fault}: {}", plan.faults[*fault]));
         told.collect()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::run::{Case, Failure, Statistics};
+use super::run::{Case, Failure, Part, Statistics};
 use super::scenario::Scenario;
 
 /// The result of many seeds.
@@ -14,6 +14,8 @@ pub struct Swarm {
     pub seeds: u64,
     /// The events of those in which all went well.
     pub statistics: Statistics,
+    /// The events of applications in those in which all went well.
+    pub applications: Statistics,
     /// The number of times that the incidents of scenarios took place, by name.
     pub incidents: BTreeMap<&'static str, Incidence>,
     /// The others.
@@ -31,14 +33,25 @@ pub struct Incidence {
 }
 
 impl Swarm {
-    /// Simulates one more seed, of a scenario if one is given; returns its failure, if it fails.
-    pub fn run(&mut self, scenario: Option<&'static Scenario>, seed: u64) -> Option<&Failure> {
-        self.run_case(&Case { scenario, seed, ..Case::default() })
+    /// Simulates one more seed, of a scenario if one is given, or else in both parts; returns what
+    /// fails.
+    pub fn run(&mut self, scenario: Option<&'static Scenario>, seed: u64) -> &[Failure] {
+        let before = self.failures.len();
+        let parts = if scenario.is_some() { &Part::ALL[..1] } else { &Part::ALL };
+        for part in parts {
+            self.add(&Case { part: *part, scenario, seed, ..Case::default() });
+        }
+        self.seeds += 1;
+        &self.failures[before..]
     }
 
     /// Simulates one more case; returns its failure, if it fails.
     pub fn run_case(&mut self, case: &Case) -> Option<&Failure> {
         self.seeds += 1;
+        self.add(case)
+    }
+
+    fn add(&mut self, case: &Case) -> Option<&Failure> {
         match case.run() {
             Ok(run) => {
                 if let Some(scenario) = case.scenario {
@@ -46,7 +59,10 @@ impl Swarm {
                     incidence.simulations += 1;
                     incidence.took_place += u64::from(scenario.took_place(&run.statistics));
                 }
-                self.statistics.add(&run.statistics);
+                match case.part {
+                    Part::Clients => self.statistics.add(&run.statistics),
+                    Part::Applications => self.applications.add(&run.statistics),
+                }
                 None
             }
             Err(failure) => {
@@ -57,29 +73,32 @@ impl Swarm {
     }
 }
 
-/// Writes the share of each incident, a line each; and in the last line seeds, virtual time,
-/// steps, operations, faults by kind, failures.
+/// Writes the share of each incident, a line each; a line about applications; and in the last line
+/// seeds, virtual time, steps, operations, faults by kind, failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Statistics { steps, client_time, operations, faults, .. } = &self.statistics;
         for (name, Incidence { simulations, took_place }) in &self.incidents {
             writeln!(f, "{name}: the incident took place in {took_place} of {simulations}")?;
         }
-        let total: u64 = faults.values().sum();
-        write!(
-            f,
-            "{} seeds, {} client-seconds, {steps} steps, {operations} operations, {total} faults",
-            self.seeds,
-            client_time.as_secs()
-        )?;
-        let mut separator = " (";
-        for (kind, count) in faults {
-            write!(f, "{separator}{kind:?} {count}")?;
-            separator = ", ";
+        if self.applications.steps > 0 {
+            f.write_str("applications: ")?;
+            write_counts(f, &self.applications)?;
+            writeln!(f)?;
         }
-        if !faults.is_empty() {
-            f.write_str(")")?;
-        }
+        write!(f, "{} seeds, ", self.seeds)?;
+        write_counts(f, &self.statistics)?;
         write!(f, ", {} failures", self.failures.len())
     }
+}
+
+fn write_counts(f: &mut fmt::Formatter<'_>, statistics: &Statistics) -> fmt::Result {
+    let Statistics { steps, client_time, operations, faults, .. } = statistics;
+    let (seconds, total) = (client_time.as_secs(), faults.values().sum::<u64>());
+    write!(f, "{seconds} client-seconds, {steps} steps, {operations} operations, {total} faults")?;
+    let mut separator = " (";
+    for (kind, count) in faults {
+        write!(f, "{separator}{kind:?} {count}")?;
+        separator = ", ";
+    }
+    if faults.is_empty() { Ok(()) } else { f.write_str(")") }
 }

@@ -50,6 +50,7 @@ use super::random::Random;
 use super::runtime::{
     Call, Clock, Desk, End, Executor, Kind, Observer, Refusal, Restless, Virtual,
 };
+use super::tap::{Line, Overheard, Tap};
 use super::world::Event;
 
 /// The number of members that the replica set of [`Simulation::new`] has.
@@ -156,6 +157,8 @@ pub struct Simulation {
     /// The limits of new connections, if there are any.
     doors: Option<Doors>,
     arrivals: Arrivals,
+    /// Hears what is said on connections that operations use, if anything does.
+    tap: Option<Arc<dyn Tap>>,
 }
 
 impl Simulation {
@@ -207,6 +210,7 @@ impl Simulation {
             commands: 0,
             doors: None,
             arrivals: Arrivals::default(),
+            tap: None,
         })
     }
 
@@ -265,6 +269,33 @@ impl Simulation {
             self.network.close_server(connection);
         }
         self.settle();
+    }
+
+    /// Has all that clients and members say from now on be heard, but what monitors do.
+    pub(super) fn set_tap(&mut self, tap: Arc<dyn Tap>) {
+        self.tap = Some(tap);
+    }
+
+    /// Returns the number of the next client.
+    pub(super) const fn next_client(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Returns the network between all of them.
+    pub(super) const fn network(&mut self) -> &mut Network {
+        &mut self.network
+    }
+
+    /// Returns whether a member is up.
+    pub(super) fn is_running(&self, member: MemberId) -> bool {
+        self.cluster.is_running(member)
+    }
+
+    fn overhear(&self, stream: StreamId, end: &End, what: Overheard<'_>) {
+        let Some(tap) = self.tap.as_deref().filter(|_| end.link().is_none()) else { return };
+        if let Some((client, member)) = self.network.dialled(stream) {
+            tap.hear(self.network.now, Line { client, member, stream }, what);
+        }
     }
 
     /// Returns how many connections were wanted, and what became of them, since the beginning or
@@ -527,7 +558,12 @@ impl Simulation {
             Event::Arrival { stream, to: Side::Client, packet } => {
                 let client = self.network.reached_client(stream);
                 let end = client.and_then(|client| self.peers[client].ends.get(&stream));
-                end.into_iter().for_each(|end| end.arrived(&packet));
+                if let Some(end) = end {
+                    if let Packet::Bytes(bytes) = &packet {
+                        self.overhear(stream, end, Overheard::Came(bytes));
+                    }
+                    end.arrived(&packet);
+                }
             }
             Event::Arrival { stream, to: Side::Server, packet } => self.arrive(stream, packet),
             Event::Wake { waker, .. } => waker.wake(),
@@ -722,11 +758,13 @@ impl Simulation {
                 Call::Open { end, address } => self.open(index, end, &address),
                 Call::Send { end, bytes } => {
                     if let Some(stream) = end.stream() {
+                        self.overhear(stream, &end, Overheard::Sent(&bytes));
                         self.network.send(stream, Side::Server, Packet::Bytes(bytes));
                     }
                 }
                 Call::Close { end } => {
                     if let Some(stream) = end.stream() {
+                        self.overhear(stream, &end, Overheard::Closed);
                         self.peers[index].ends.remove(&stream);
                         self.network.close(stream);
                     }

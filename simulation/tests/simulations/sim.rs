@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use sdam_simulation::sim::{FaultKind, Incidence, SCENARIOS, Scenario, Swarm, run};
+use sdam_simulation::sim::{Case, FaultKind, Incidence, Part, SCENARIOS, Scenario, Swarm};
 
 /// The number of seeds that are simulated on every run.
 const FIXED: u64 = 120;
@@ -21,7 +21,7 @@ fn demand_success(swarm: &Swarm) {
 #[test]
 fn fixed_seeds_break_no_rule_and_meet_every_kind_of_fault() {
     let mut swarm = Swarm::default();
-    (0..FIXED).for_each(|seed| drop(swarm.run(None, seed).map(ToString::to_string)));
+    (0..FIXED).for_each(|seed| _ = swarm.run(None, seed));
     demand_success(&swarm);
     for kind in FaultKind::ALL {
         assert!(swarm.statistics.faults.contains_key(&kind), "{kind:?} never happened");
@@ -29,13 +29,16 @@ fn fixed_seeds_break_no_rule_and_meet_every_kind_of_fault() {
     assert!(swarm.statistics.documents > 1_000, "hardly any write lasts: {swarm}");
     let seconds = swarm.statistics.client_time.as_secs();
     assert!(swarm.statistics.operations > seconds / 2, "hardly any operation succeeds: {swarm}");
+    let seconds = swarm.applications.client_time.as_secs();
+    let operations = swarm.applications.operations;
+    assert!(operations > seconds, "hardly any application is served: {swarm}");
 }
 
 #[test]
 fn incidents_that_others_had_take_place_here_and_do_no_harm() {
     let mut swarm = Swarm::default();
     for scenario in SCENARIOS {
-        (0..3).for_each(|seed| drop(swarm.run(Some(scenario), seed).map(ToString::to_string)));
+        (0..3).for_each(|seed| _ = swarm.run(Some(scenario), seed));
     }
     demand_success(&swarm);
     for Scenario { name, often, .. } in SCENARIOS {
@@ -47,11 +50,14 @@ fn incidents_that_others_had_take_place_here_and_do_no_harm() {
 
 #[test]
 fn equal_seeds_take_equal_steps_and_others_do_not() {
-    let digest = |seed| run(seed).map(|run| (run.digest, run.statistics)).unwrap();
-    let first: Vec<_> = (0..12).map(digest).collect();
-    let second: Vec<_> = (0..12).map(digest).collect();
-    assert_eq!(first, second, "something but the seed decides");
-    assert!(first.windows(2).all(|pair| pair[0].0 != pair[1].0), "seeds do not matter");
+    for part in Part::ALL {
+        let run = |seed| Case::default().with_part(part).with_seed(seed).run();
+        let digest = |seed| run(seed).map(|run| (run.digest, run.statistics)).unwrap();
+        let first: Vec<_> = (0..12).map(digest).collect();
+        let second: Vec<_> = (0..12).map(digest).collect();
+        assert_eq!(first, second, "something but the seed decides");
+        assert!(first.windows(2).all(|pair| pair[0].0 != pair[1].0), "seeds do not matter");
+    }
 }
 
 /// Runs the runner.

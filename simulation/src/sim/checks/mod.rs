@@ -65,6 +65,13 @@ impl Violation {
     pub(super) fn new(check: &'static str, detail: impl Into<String>) -> Self {
         Self { check, detail: detail.into() }
     }
+
+    /// Makes one of a panic, with its message.
+    pub(super) fn of_panic(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Self::new(Self::PANIC, text.unwrap_or("?"))
+    }
 }
 
 impl std::fmt::Display for Violation {
@@ -74,10 +81,10 @@ impl std::fmt::Display for Violation {
 }
 
 /// The finding of a check.
-type Finding = Result<(), Violation>;
+pub(super) type Finding = Result<(), Violation>;
 
 /// Fails a check unless `holds`.
-fn ensure(holds: bool, check: &'static str, detail: impl FnOnce() -> String) -> Finding {
+pub(super) fn ensure(holds: bool, check: &'static str, detail: impl FnOnce() -> String) -> Finding {
     if holds { Ok(()) } else { Err(Violation::new(check, detail())) }
 }
 

@@ -20,7 +20,7 @@ use sdam_driver::{
 use sdam_host::ErrorKind;
 use sdam_simulation::virtual_time::{Runtime, VirtualTime};
 
-use super::{Fixture, address};
+use super::{Fixture, address, has_failed};
 
 /// A set whose collection has documents, and nothing heard yet.
 fn filled(options: &str) -> Fixture {
@@ -135,6 +135,23 @@ fn upsert(letter: &str) -> (&'static str, WriteModel) {
     let id = letter.repeat(8 << 20);
     let update = UpdateModel::new(doc! { "_id": id }, doc! { "$set": { "x": 1 } });
     ("app.things", WriteModel::UpdateOne(update.upsert(true)))
+}
+
+/// The same of `collect`: the server says that it shuts down, and does. Whoever closed the cursor
+/// first would wait for it as long as closing may take.
+#[test]
+fn a_server_that_has_changed_its_state_is_not_waited_for() {
+    let mut fixture = filled("");
+    let primary = fixture.primary();
+    fixture.fail(primary, doc! { "times": 1 }, failing(doc! { "errorCode": 91 }));
+    let cursor = open(&mut fixture, 1).remove(0);
+    let (outcome, took) = fixture.run_with(cursor.collect(), |fixture, kind| {
+        if has_failed(kind, "getMore") {
+            fixture.simulation.inject(Input::Kill { member: primary });
+        }
+    });
+    assert_eq!(outcome.unwrap_err().code(), Some(91));
+    assert!(took < Duration::from_millis(200), "{took:?}");
 }
 
 /// Writes whose results are in two batches, while commands fail in this way; returns the error, and

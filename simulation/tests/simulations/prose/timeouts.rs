@@ -2,9 +2,12 @@
 //! GridFS, transactions nor change streams. Their times are a hundred times as long, so that the
 //! ways through the simulated network do not count.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
+use futures_core::Stream;
 use sdam_cluster::{ClusterOptions, User};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::Options;
@@ -12,7 +15,7 @@ use sdam_core::pool::PoolEvent;
 use sdam_core::topology::{EventKind, Topics};
 use sdam_driver::{
     BulkWrite, Client, ClientBulkWrite, CreateCollection, CursorType, DeleteModel, Error, Find,
-    InsertMany, InsertModel, WriteModel,
+    InsertMany, InsertModel, TimeoutMode, WriteModel,
 };
 use sdam_host::{ErrorKind, Recording};
 
@@ -335,4 +338,27 @@ fn a_recording_tells_of_attempts_that_have_failed() {
     assert!(comment.contains("find at m"), "{comment}");
     assert!(comment.contains("operate, code 91; it is tried again"), "{comment}");
     assert!(!trace.contains("secret"));
+}
+
+/// "Cursors": "the timeoutMS value MUST be refreshed" for each document that is asked for, also of
+/// a cursor that is read as a stream: pauses between them are the application's own.
+#[test]
+fn each_document_of_a_stream_has_its_own_time() {
+    let mut fixture = Fixture::new("timeoutMS=1000");
+    let things = fixture.things();
+    let documents: Vec<Document> = (0..6).map(|id| doc! { "_id": id }).collect();
+    fixture.run(async move { things.insert_many(&documents).await }).0.unwrap();
+    let (things, time) = (fixture.things(), fixture.simulation.time());
+    let find = Find::new(doc! {}).batch_size(2).timeout_mode(TimeoutMode::Iteration);
+    let (count, took) = fixture.run(async move {
+        let (mut cursor, mut count) = (things.find(find).await.unwrap(), 0);
+        while let Some(next) = poll_fn(|cx| Pin::new(&mut cursor).poll_next(cx)).await {
+            next.unwrap();
+            count += 1;
+            time.sleep(SECOND * 2).await;
+        }
+        count
+    });
+    assert_eq!(count, 6);
+    assert!(took >= 12 * SECOND, "{took:?}");
 }

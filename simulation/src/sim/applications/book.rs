@@ -1,0 +1,270 @@
+//! The book that is kept of a simulation: what applications do and are given, what is heard on the
+//! network, and the first thing that must not be.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sdam_core::bson::Bson;
+use sdam_core::config::ServerAddress;
+use sdam_core::description::{ServerType, TopologyDescription};
+use sdam_core::operation::SYSTEM_OVERLOADED;
+use sdam_core::selection::Criteria;
+use sdam_core::time::Instant;
+use sdam_driver::Error;
+
+use super::checks::{Checks, Choice, Situation};
+use super::conversation::{Conversations, Heard};
+use super::operations::Operations;
+use crate::sim::checks::{Finding, Violation};
+use crate::sim::tap::{Line, Overheard, Tap};
+use crate::virtual_time::Client;
+
+/// The number of lines that are kept of what was heard.
+const LAST: usize = 60;
+
+/// The time by which an operation may be late, for what is done at its end.
+const LATE: Duration = Duration::from_millis(1);
+
+/// A client, as the book knows it.
+#[derive(Debug)]
+struct Known {
+    client: Client,
+    view: Arc<TopologyDescription>,
+    /// The members that a read of the nearest may use, and since when.
+    choice: Choice,
+    /// The selections that wait, by their operations.
+    waiting: BTreeMap<i64, Criteria>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    conversations: Conversations,
+    pub(super) operations: Operations,
+    pub(super) checks: Checks,
+    /// Clients by their numbers on the network.
+    clients: BTreeMap<usize, Known>,
+    addresses: Vec<ServerAddress>,
+    /// The number of tasks that have not ended.
+    tasks: usize,
+    /// The members that have said to be overloaded since this was last asked.
+    overloaded: Vec<usize>,
+    violation: Option<(usize, Violation)>,
+    /// The client whose last lines are kept.
+    observed: Option<usize>,
+    lines: VecDeque<String>,
+    digest: u64,
+}
+
+/// The book of a simulation.
+#[derive(Debug)]
+pub(super) struct Book(Mutex<State>);
+
+impl Book {
+    pub(super) fn new(
+        checks: Checks,
+        addresses: Vec<ServerAddress>,
+        observed: Option<usize>,
+    ) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State {
+            conversations: Conversations::default(),
+            operations: Operations::default(),
+            checks,
+            clients: BTreeMap::new(),
+            addresses,
+            tasks: 0,
+            overloaded: Vec::new(),
+            violation: None,
+            observed,
+            lines: VecDeque::new(),
+            digest: 0xcbf2_9ce4_8422_2325,
+        })))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tap for Book {
+    fn hear(&self, now: Instant, line: Line, what: Overheard<'_>) {
+        let mut state = self.lock();
+        for heard in state.conversations.hear(now, line, what) {
+            state.heard(now, line, &heard);
+        }
+    }
+}
+
+impl State {
+    /// A client begins.
+    pub(super) fn join(&mut self, number: usize, client: Client) {
+        let view = client.view();
+        let (choice, waiting) = (Choice::default(), BTreeMap::new());
+        self.clients.insert(number, Known { client, view, choice, waiting });
+    }
+
+    fn heard(&mut self, now: Instant, line: Line, heard: &Heard) {
+        let bits = match heard {
+            Heard::Command(command) => command.body.as_bytes().len() as u64,
+            Heard::Reply(_, reply) => reply.body.as_bytes().len() as u64 | 1 << 32,
+            Heard::Lost(_) => 1 << 33,
+        };
+        let folded = self.digest ^ now.as_nanos() ^ bits.rotate_left(40);
+        self.digest = folded.wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        self.write(now, line.client, || words(line, heard));
+        if let Heard::Reply(_, reply) = heard
+            && reply.has_label(SYSTEM_OVERLOADED)
+        {
+            self.overloaded.push(line.member);
+        }
+        let Self { checks, operations, conversations, clients, .. } = self;
+        let finding = checks.hear(heard, operations, || Situation {
+            is_alone: operations.is_alone(line.client) && !conversations.waits_elsewhere(line),
+            choice: clients.get(&line.client).map(|it| it.choice.clone()).unwrap_or_default(),
+        });
+        self.judge(line.client, finding);
+    }
+
+    fn write(&mut self, now: Instant, client: usize, words: impl FnOnce() -> String) {
+        if self.observed == Some(client) {
+            if self.lines.len() == LAST {
+                self.lines.pop_front();
+            }
+            let seconds = now.since_origin().as_secs_f64();
+            let words: String = words().chars().take(300).collect();
+            self.lines.push_back(format!("{seconds:11.6} {words}"));
+        }
+    }
+
+    /// Notes what a check has found.
+    pub(super) fn judge(&mut self, client: usize, finding: Finding) {
+        if let Err(violation) = finding {
+            self.violation.get_or_insert((client, violation));
+        }
+    }
+
+    pub(super) fn fail(&mut self, client: usize, check: &'static str, detail: String) {
+        self.judge(client, Err(Violation::new(check, detail)));
+    }
+
+    pub(super) fn take_violation(&mut self) -> Option<(usize, Violation)> {
+        self.violation.take()
+    }
+
+    pub(super) fn take_lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines).into()
+    }
+
+    pub(super) fn take_overloaded(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.overloaded)
+    }
+
+    pub(super) const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// A task of an application begins.
+    pub(super) const fn task_begins(&mut self) {
+        self.tasks += 1;
+    }
+
+    pub(super) const fn task_ends(&mut self) {
+        self.tasks -= 1;
+    }
+
+    pub(super) const fn tasks(&self) -> usize {
+        self.tasks
+    }
+
+    /// A selection begins to wait, or is about to look.
+    pub(super) fn selects(&mut self, client: usize, operation: i64, criteria: Criteria) {
+        if let Some(known) = self.clients.get_mut(&client) {
+            known.waiting.insert(operation, criteria);
+        }
+    }
+
+    pub(super) fn has_selected(&mut self, client: usize, operation: i64) {
+        if let Some(known) = self.clients.get_mut(&client) {
+            known.waiting.remove(&operation);
+        }
+    }
+
+    /// An operation has come to its end, by which it may have failed.
+    pub(super) fn ended(&mut self, now: Instant, operation: i64, error: Option<&Error>) {
+        let Some(known) = self.operations.get(operation) else { return };
+        self.operations.succeeded += u64::from(error.is_none());
+        let (client, took) = (known.client, now - known.began);
+        self.write(now, client, || format!("operation {operation} ends: {error:?}"));
+        let Some(timeout) = known.timeout else { return };
+        if took > timeout + LATE {
+            let detail = format!("operation {operation} takes {took:?} of {timeout:?}: {error:?}");
+            self.fail(client, "operations end within their timeoutMS", detail);
+        }
+        if error.is_some_and(Error::is_timeout) && took.is_zero() {
+            let detail =
+                format!("operation {operation} has {timeout:?}, and fails at once: {error:?}");
+            self.fail(client, "no time is over before it is", detail);
+        }
+    }
+
+    /// An operation learns which documents it has inserted.
+    pub(super) fn inserted<'a>(&mut self, operation: i64, ids: impl IntoIterator<Item = &'a Bson>) {
+        let Some(known) = self.operations.get(operation) else { return };
+        let finding =
+            self.checks.writes.inserted(operation, ids.into_iter().filter_map(Bson::as_i64));
+        self.judge(known.client, finding);
+    }
+
+    /// Looks at every client when nothing more happens at a time: what waits for a server that is
+    /// known by then is to have it.
+    pub(super) fn look(&mut self, now: Instant) {
+        let mut found = None;
+        for (number, known) in &mut self.clients {
+            let view = known.client.view();
+            if !Arc::ptr_eq(&view, &known.view) {
+                let members = members(&view, &self.addresses);
+                if members != known.choice.members {
+                    known.choice = Choice { members, since: now };
+                }
+                known.view = view;
+            }
+            let is_there = |(_, it): &(&i64, &Criteria)| known.client.diagnose(it).is_none();
+            if let Some((operation, _)) = known.waiting.iter().find(is_there) {
+                found = found.or(Some((*number, *operation)));
+            }
+        }
+        if let Some((client, operation)) = found {
+            let detail = format!("operation {operation} waits for a server that is there");
+            self.fail(client, "who waits for a server is served at once", detail);
+        }
+    }
+}
+
+/// Returns the members that suit a read of the nearest.
+fn members(
+    view: &TopologyDescription,
+    addresses: &[ServerAddress],
+) -> std::collections::BTreeSet<usize> {
+    let suits = |it: ServerType| {
+        matches!(it, ServerType::RsPrimary | ServerType::RsSecondary | ServerType::Mongos)
+    };
+    let suitable = view.servers().iter().filter(|it| suits(it.server_type));
+    suitable.filter_map(|server| addresses.iter().position(|it| *it == server.address)).collect()
+}
+
+/// Puts what is heard into words.
+fn words(line: Line, heard: &Heard) -> String {
+    let member = line.member;
+    match heard {
+        Heard::Command(command) => {
+            format!("-> member {member}, {:?}: {:?}", line.stream, command.body)
+        }
+        Heard::Reply(command, reply) => {
+            let (name, operation) = (&command.name, command.operation);
+            format!("<- member {member}, {name} of {operation:?}: {:?}", reply.body)
+        }
+        Heard::Lost(command) => {
+            format!("lost member {member}, {} of {:?}", command.name, command.operation)
+        }
+    }
+}

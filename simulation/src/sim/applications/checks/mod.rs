@@ -1,0 +1,91 @@
+//! The rules of operations, sessions, cursors and bulk writes, judged by what is heard on the
+//! network and by what applications are given.
+//!
+//! - [`sessions`]: a session is used by one holder at a time, and by others when it may be.
+//! - [`cursors`]: a cursor is continued and closed where it was opened.
+//! - [`times`]: commands carry the latest times that replies have brought.
+//! - [`retries`]: an operation is sent again as often as it may be, and elsewhere if it can be.
+//! - [`writes`]: an ordered bulk stops at an error, and results name what was inserted.
+
+mod cursors;
+mod retries;
+mod sessions;
+mod times;
+mod writes;
+
+use super::conversation::Heard;
+use super::operations::Operations;
+use crate::sim::checks::{Finding, ensure};
+
+pub(super) use retries::{Choice, Retries};
+
+use cursors::Cursors;
+use sessions::Sessions;
+use times::Times;
+use writes::Writes;
+
+/// All checks, of all clients.
+#[derive(Debug)]
+pub(super) struct Checks {
+    pub(super) sessions: Sessions,
+    pub(super) cursors: Cursors,
+    pub(super) times: Times,
+    pub(super) retries: Retries,
+    pub(super) writes: Writes,
+}
+
+/// The situation of a client that sends a command.
+#[derive(Clone, Debug)]
+pub(super) struct Situation {
+    /// True if nothing else of the client is under way.
+    pub(super) is_alone: bool,
+    /// The members that the client may choose from.
+    pub(super) choice: Choice,
+}
+
+impl Checks {
+    pub(super) fn new(retries: Retries) -> Self {
+        Self {
+            sessions: Sessions::default(),
+            cursors: Cursors::default(),
+            times: Times::default(),
+            retries,
+            writes: Writes::default(),
+        }
+    }
+
+    /// Judges what is heard.
+    pub(super) fn hear(
+        &mut self,
+        heard: &Heard,
+        operations: &Operations,
+        situation: impl FnOnce() -> Situation,
+    ) -> Finding {
+        match heard {
+            Heard::Command(command) => {
+                let situation = situation();
+                self.times.sent(command, operations)?;
+                self.cursors.sent(command)?;
+                self.writes.sent(command)?;
+                self.retries.sent(command, operations, &situation.choice)?;
+                self.sessions.sent(command, operations, situation.is_alone)
+            }
+            Heard::Reply(command, reply) => {
+                self.times.replied(command, reply, operations);
+                self.cursors.replied(command, reply);
+                self.writes.replied(command, reply);
+                self.retries.replied(command, reply);
+                self.sessions.replied(command, reply, operations);
+                Ok(())
+            }
+            Heard::Lost(command) => {
+                self.sessions.lost(command);
+                self.cursors.lost(command);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,199 @@
+//! An operation is sent again as often as its errors allow, and not to a server that has refused it
+//! while there is another one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sdam_core::operation::SYSTEM_OVERLOADED;
+use sdam_core::time::Instant;
+
+use super::super::conversation::{Command, Reply};
+use super::super::operations::Operations;
+use super::{Finding, ensure};
+
+/// The members that a client may choose from.
+#[derive(Clone, Debug, Default)]
+pub(in crate::sim::applications) struct Choice {
+    /// Those that it knows, and that suit any read of the nearest.
+    pub(in crate::sim::applications) members: BTreeSet<usize>,
+    /// The time since which it knows them so.
+    pub(in crate::sim::applications) since: Instant,
+}
+
+/// The attempts of one command of an operation.
+#[derive(Clone, Debug, Default)]
+struct Attempts {
+    count: u32,
+    /// True if a server has said that it is overloaded.
+    is_overloaded: bool,
+    /// The members that have refused it, and the time of the first refusal.
+    refused: BTreeSet<usize>,
+    since: Option<Instant>,
+}
+
+/// The retries of all operations.
+#[derive(Clone, Debug)]
+pub(in crate::sim::applications) struct Retries {
+    /// `maxAdaptiveRetries`.
+    most: u32,
+    /// True if all servers are mongos, any of which will do.
+    is_sharded: bool,
+    /// True if another member is preferred after overload.
+    retargets: bool,
+    attempts: BTreeMap<(i64, String), Attempts>,
+}
+
+impl Retries {
+    pub(in crate::sim::applications) const fn new(
+        most: u32,
+        is_sharded: bool,
+        retargets: bool,
+    ) -> Self {
+        Self { most, is_sharded, retargets, attempts: BTreeMap::new() }
+    }
+
+    /// A command is sent.
+    ///
+    /// "MAX_RETRIES" of Client Backpressure, also where `timeoutMS` is set; "the server address
+    /// MUST be added to the list of deprioritized servers" (Retryable Reads).
+    pub(super) fn sent(
+        &mut self,
+        command: &Command,
+        operations: &Operations,
+        choice: &Choice,
+    ) -> Finding {
+        let Some((number, operation)) = command
+            .operation
+            .and_then(|number| Some((number, operations.get(number)?)))
+            .filter(|_| command.name != "getMore")
+        else {
+            return Ok(());
+        };
+        let attempts = self.attempts.entry((number, command.name.clone())).or_default();
+        let retry = attempts.count;
+        attempts.count += 1;
+        let said =
+            || format!("{} of operation {number}, retry {retry}, {attempts:?}", command.name);
+        let limit = match (attempts.is_overloaded, operation.timeout) {
+            (true, _) => Some(self.most),
+            (false, Some(_)) => None,
+            // Connections that are refused, or were found dead, are not heard.
+            (false, None) => Some(self.most.max(1) + 1),
+        };
+        let is_allowed = limit.is_none_or(|limit| retry <= limit);
+        ensure(is_allowed, "retries have a limit, also after overload", said)?;
+        let member = command.line.member;
+        let chooses = match self.is_sharded {
+            true => true,
+            false => self.retargets && is_of_nearest(command),
+        };
+        let is_settled = attempts.since.is_some_and(|since| choice.since < since);
+        let has_other = choice.members.iter().any(|it| !attempts.refused.contains(it));
+        let avoids = !(chooses && is_settled && has_other) || !attempts.refused.contains(&member);
+        ensure(avoids, "servers that have refused an operation are avoided", || {
+            format!("{} goes to {member}, of {choice:?}", said())
+        })
+    }
+
+    pub(super) fn replied(&mut self, command: &Command, reply: &Reply) {
+        let Some(number) = command.operation else { return };
+        let key = (number, command.name.clone());
+        if reply.is_ok() {
+            self.attempts.remove(&key);
+            return;
+        }
+        let is_overload = reply.has_label(SYSTEM_OVERLOADED);
+        let refuses = is_overload || self.is_sharded;
+        if let Some(attempts) = self.attempts.get_mut(&key) {
+            attempts.is_overloaded |= is_overload;
+            if refuses {
+                attempts.refused.insert(command.line.member);
+                attempts.since.get_or_insert(reply.at);
+            }
+        }
+    }
+}
+
+/// Returns whether a command says that any member will do.
+fn is_of_nearest(command: &Command) -> bool {
+    let preference = command.body.get_document("$readPreference");
+    preference.and_then(|it| it.get_str("mode")).is_ok_and(|mode| mode == "nearest")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bson::rawdoc;
+    use sdam_core::bson;
+
+    use super::super::testing::{at, begin, begin_limited, command, reply};
+    use super::{Choice, Command, Operations, Retries};
+
+    fn find(member: usize, operation: i64) -> Arc<Command> {
+        let nearest = rawdoc! { "mode": "nearest" };
+        let find = rawdoc! { "find": "a", "$readPreference": nearest };
+        command((10, member, 1), Some(operation), Some(1), find)
+    }
+
+    fn refusal(is_overload: bool) -> bson::RawDocumentBuf {
+        match is_overload {
+            true => rawdoc! { "ok": 0.0, "errorLabels": ["SystemOverloadedError"] },
+            false => rawdoc! { "ok": 0.0, "code": 6 },
+        }
+    }
+
+    fn choice() -> Choice {
+        Choice { members: [0, 1, 2].into(), since: at(1) }
+    }
+
+    #[test]
+    fn the_first_of_two_refused_servers_that_is_asked_again_is_found() {
+        for (is_sharded, retargets, is_overload, found) in [
+            (true, false, false, true),
+            (false, true, true, true),
+            (false, false, true, false),
+            (false, true, false, false),
+        ] {
+            let (mut retries, mut operations) =
+                (Retries::new(4, is_sharded, retargets), Operations::default());
+            let operation = begin_limited(&mut operations);
+            for member in [0, 1] {
+                retries.sent(&find(member, operation), &operations, &choice()).unwrap();
+                retries.replied(&find(member, operation), &reply(10, refusal(is_overload)));
+            }
+            let changed = Choice { since: at(11), ..choice() };
+            let mut others = retries.clone();
+            others.sent(&find(2, operation), &operations, &choice()).unwrap();
+            retries.clone().sent(&find(0, operation), &operations, &changed).unwrap();
+            let again = retries.sent(&find(0, operation), &operations, &choice());
+            assert_eq!(again.is_err(), found, "{is_sharded} {retargets} {is_overload}");
+        }
+    }
+
+    #[test]
+    fn retries_beyond_the_limit_after_overload_are_found() {
+        for first in [true, false] {
+            let (mut retries, mut operations) =
+                (Retries::new(2, false, false), Operations::default());
+            let operation = begin_limited(&mut operations);
+            for retry in 0..3 {
+                retries.sent(&find(0, operation), &operations, &choice()).unwrap();
+                let is_overload = first && retry == 0;
+                retries.replied(&find(0, operation), &reply(10, refusal(is_overload)));
+            }
+            let more = retries.sent(&find(0, operation), &operations, &choice());
+            assert_eq!(more.is_err(), first);
+        }
+    }
+
+    #[test]
+    fn retries_without_a_limit_are_found() {
+        let (mut retries, mut operations) = (Retries::new(2, false, false), Operations::default());
+        let [operation] = begin(&mut operations, [None]);
+        for is_allowed in [true, true, true, true, false] {
+            let sent = retries.sent(&find(0, operation), &operations, &choice());
+            assert_eq!(sent.is_ok(), is_allowed);
+            retries.replied(&find(0, operation), &reply(10, refusal(false)));
+        }
+    }
+}

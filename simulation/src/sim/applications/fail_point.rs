@@ -1,0 +1,90 @@
+//! The ways in which commands fail at a member.
+
+use bson::{Document, RawDocumentBuf, doc};
+use sdam_core::bson;
+
+use crate::sim::random::Random;
+
+/// The commands that may fail.
+const COMMANDS: [&str; 10] = [
+    "find",
+    "getMore",
+    "aggregate",
+    "distinct",
+    "count",
+    "insert",
+    "update",
+    "delete",
+    "findAndModify",
+    "bulkWrite",
+];
+
+/// A way in which commands fail, and what follows once a member has said that it is overloaded.
+#[derive(Clone, Debug)]
+pub(super) struct FailPoint {
+    first: Document,
+    then: Option<Document>,
+}
+
+impl FailPoint {
+    /// Draws one.
+    pub(super) fn draw(random: &mut Random) -> Self {
+        let commands: Vec<&str> = match random.percent(60) {
+            true => COMMANDS.to_vec(),
+            false => vec![random.pick(&COMMANDS)],
+        };
+        let fails = |how: Document| {
+            let mut data = doc! { "failCommands": commands.clone() };
+            data.extend(how);
+            data
+        };
+        let code = random.pick(&[6, 89, 262, 91, 10107]);
+        let retryable = doc! { "errorCode": code, "errorLabels": ["RetryableWriteError"] };
+        let overload = doc! {
+            "errorCode": 462, "errorLabels": ["SystemOverloadedError", "RetryableError"],
+        };
+        let time = i32::try_from(random.below(2_500)).unwrap_or_default();
+        let late = doc! { "code": 64, "errmsg": "waiting for replication timed out" };
+        let (data, then) = match random.below(8) {
+            0..2 => (overload, None),
+            2..4 => (overload, Some(retryable)),
+            4 => (retryable, None),
+            5 => (doc! { "writeConcernError": late }, None),
+            6 => (doc! { "closeConnection": true }, None),
+            _ => (doc! { "blockConnection": true, "blockTimeMS": time }, None),
+        };
+        let times = i32::try_from(1 + random.below(3)).unwrap_or(1);
+        let mode: bson::Bson = match then.is_some() || random.percent(50) {
+            true => "alwaysOn".into(),
+            false => doc! { "times": times }.into(),
+        };
+        let first = switch(mode, Some(fails(data)));
+        let then = then.map(|then| switch("alwaysOn".into(), Some(fails(then))));
+        Self { first, then }
+    }
+
+    /// Returns the command that switches it on.
+    pub(super) fn on(&self) -> RawDocumentBuf {
+        raw(&self.first)
+    }
+
+    /// Returns the command for a member after it was overloaded, if that changes anything.
+    pub(super) fn then(&self) -> Option<RawDocumentBuf> {
+        self.then.as_ref().map(raw)
+    }
+
+    /// Returns the command that switches it off.
+    pub(super) fn off() -> RawDocumentBuf {
+        raw(&switch("off".into(), None))
+    }
+}
+
+fn switch(mode: bson::Bson, data: Option<Document>) -> Document {
+    let mut command = doc! { "configureFailPoint": "failCommand", "mode": mode };
+    command.extend(data.map(|data| ("data".to_owned(), data.into())));
+    command
+}
+
+fn raw(command: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(command).expect("it is a document")
+}

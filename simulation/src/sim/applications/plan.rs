@@ -1,0 +1,151 @@
+//! The plan of a simulation of applications: a deployment, clients, and what goes wrong.
+
+use std::time::Duration;
+
+use sdam_core::time::Instant;
+
+use crate::sim::deployment::{SET_NAME, address};
+use crate::sim::fault::{Fault, FaultKind};
+use crate::sim::random::Random;
+use crate::sim::reduction::Reduction;
+use sdam_cluster::{ClusterOptions, Deployment, MAX_WRITE_BATCH_SIZE, ServerVersion};
+
+/// The kinds of fault that are drawn: more often those that have operations sent again.
+const KINDS: [FaultKind; 10] = [
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::Reset,
+    FaultKind::Blackhole,
+    FaultKind::Kill,
+    FaultKind::Shutdown,
+    FaultKind::StepDown,
+    FaultKind::FrozenMember,
+];
+
+/// A client, and the application that uses it.
+#[derive(Clone, Debug)]
+pub(super) struct ClientPlan {
+    /// The number of tasks that use it at a time.
+    pub(super) tasks: u64,
+    /// The time between two operations of a task, on average.
+    pub(super) interval: Duration,
+    /// Options that only it has, as in a connection string.
+    pub(super) options: String,
+}
+
+/// The plan of a simulation.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) cluster: ClusterOptions,
+    /// Options that all clients have.
+    pub(super) options: String,
+    pub(super) max_adaptive_retries: u32,
+    pub(super) retargets: bool,
+    /// True if the clients have one set of monitors.
+    pub(super) shares_monitors: bool,
+    pub(super) clients: Vec<ClientPlan>,
+    pub(super) faults: Vec<Fault>,
+    /// From when on applications begin operations, and until when.
+    pub(super) work: (Instant, Instant),
+    /// The time when all faults have ended.
+    pub(super) calm: Instant,
+    /// True if applications then do little for more than an hour.
+    pub(super) idles: bool,
+    /// The parts of this that are left out.
+    pub(super) reduction: Reduction,
+}
+
+impl Plan {
+    /// Draws everything.
+    pub(super) fn draw(random: &mut Random, reduction: &Reduction) -> Self {
+        let calm = Instant::ZERO + random.millis(8_000, 40_000);
+        let cluster = draw_cluster(random);
+        let count = 1 + random.index(3);
+        let max_adaptive_retries = random.pick(&[0, 1, 2, 2, 4, 6]);
+        let retargets = random.percent(50);
+        let heartbeat = random.pick(&[500, 2_000, 10_000]);
+        let options = format!(
+            "localThresholdMS=1000&heartbeatFrequencyMS={heartbeat}\
+             &maxAdaptiveRetries={max_adaptive_retries}&enableOverloadRetargeting={retargets}"
+        );
+        let shares_monitors = random.percent(50);
+        let clients = (0..count).map(|_| ClientPlan::draw(random)).collect();
+        let times = if random.percent(20) { 0 } else { 1 + random.below(6) };
+        let draw = |_| {
+            let kind = random.pick(&KINDS);
+            let mut fault = Fault::draw(kind, (count, &cluster), calm, random);
+            // None joins later.
+            fault.members.retain(|member| *member < cluster.members.len());
+            fault
+        };
+        let mut faults: Vec<Fault> = (0..times).map(draw).collect();
+        reduction.apply_to(&mut faults);
+        let work = reduction.work.map_or((Instant::ZERO, calm), |(from, to)| {
+            let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+            (at(from), calm.min(at(to)))
+        });
+        let calm = reduction.calm(calm);
+        let idles = random.percent(15);
+        let reduction = reduction.clone();
+        Self {
+            cluster,
+            options,
+            max_adaptive_retries,
+            retargets,
+            shares_monitors,
+            clients,
+            faults,
+            work,
+            calm,
+            idles,
+            reduction,
+        }
+    }
+
+    pub(super) fn is_sharded(&self) -> bool {
+        self.cluster.deployment == Deployment::Sharded
+    }
+
+    /// Returns whether all that there is stays there, and answers.
+    pub(super) fn is_undisturbed(&self) -> bool {
+        (0..self.faults.len()).all(|fault| !self.reduction.has_fault(fault))
+    }
+}
+
+impl ClientPlan {
+    fn draw(random: &mut Random) -> Self {
+        let pool = random.pick(&[0, 0, 1, 2, 10]);
+        Self {
+            tasks: 1 + random.below(4),
+            interval: random.pick(&[100, 400, 400, 1_500].map(Duration::from_millis)),
+            options: format!("maxPoolSize={pool}"),
+        }
+    }
+}
+
+fn draw_cluster(random: &mut Random) -> ClusterOptions {
+    let (deployment, count) = match random.percent(60) {
+        true => (Deployment::ReplicaSet, random.pick(&[1, 3, 3, 3, 5])),
+        false => (Deployment::Sharded, random.pick(&[1, 2, 3, 3, 4])),
+    };
+    let version = match random.percent(60) {
+        true => ServerVersion::V8_0,
+        false => random.pick(&[
+            ServerVersion::V4_4,
+            ServerVersion::V5_0,
+            ServerVersion::V6_0,
+            ServerVersion::V7_0,
+        ]),
+    };
+    let lag = random.pick(&[0, 0, 20, 300].map(Duration::from_millis));
+    ClusterOptions::new(SET_NAME, (0..count).map(address))
+        .with_deployment(deployment)
+        .with_version(version)
+        .with_keeps_data(true)
+        .with_replication_lag(lag)
+        .with_max_write_batch_size(random.pick(&[2, 3, MAX_WRITE_BATCH_SIZE]))
+        .with_seed(random.bits())
+        .with_election_timeout(random.pick(&[500, 2_000].map(Duration::from_millis)))
+}

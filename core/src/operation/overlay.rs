@@ -111,7 +111,7 @@ pub struct Overlay<'a> {
 /// the section.
 const PREFIX_LEN: usize = HEADER_LEN + 4 + 1;
 
-/// Returns a duration as servers take it: in whole milliseconds, and [`MAX_MILLIS`] if it is longer.
+/// Returns a duration as servers take it: in whole milliseconds, [`MAX_MILLIS`] if it is longer.
 fn whole_millis(time: Duration) -> i32 {
     i32::try_from(time.as_millis()).unwrap_or(MAX_MILLIS)
 }

@@ -192,8 +192,9 @@ impl Settings {
         let own_tls = self.tls.is_some();
         #[cfg(not(feature = "tls"))]
         let own_tls = false;
-        let own_records = self.validator.is_some()
-            || self.options.srv().is_some() && !matches!(self.records, Records::System);
+        let own_resolver = !matches!(self.records, Records::System);
+        let own_records =
+            self.validator.is_some() || (own_resolver && self.options.srv().is_some());
         !self.dials && !own_tls && !own_records && self.recording.is_none()
     }
 }

@@ -104,10 +104,9 @@ impl Verdict {
             Self::NotAMember { server, .. } => add_member(server),
             Self::SetNameDiffers { found, .. } => correct_set(found.as_deref()),
             Self::NotAReplicaSet { .. } => LEAVE_OUT_SET.into(),
-            Self::NoServersLeft { removal: Some(removal) } => {
-                removal.removal_reason.remedy().into()
+            Self::NoServersLeft { removal } => {
+                removal.as_ref().map_or(CHECK_SEEDS, |it| it.removal_reason.remedy()).into()
             }
-            Self::NoServersLeft { removal: None } => CHECK_SEEDS.into(),
             Self::MembersElsewhere { seed, called, members } => {
                 lead_to_members(seed, called.as_ref(), members)
             }

@@ -132,7 +132,7 @@ fn contents(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         short @ 0..=0x7f => (usize::from(short), rest),
         long @ 0x81..=0x83 => {
             let (digits, rest) = rest.split_at_checked(usize::from(long & 0x7f))?;
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+            (digits.iter().fold(0, |length, digit| (length << 8) | usize::from(*digit)), rest)
         }
         _ => return None,
     };
@@ -173,7 +173,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_certificate_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_a_certificate_or_none(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
             if let Some(parts) = Parts::of(&bytes) {
                 parts.key();
                 parts.rsa_length();

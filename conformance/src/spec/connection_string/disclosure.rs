@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::super::difference::Differences;
 use super::super::report::CaseReport;
 
-/// What stands in every string, as it is or in escapes.
+/// The password in every string, as it is or in escapes.
 const SENTINEL: &str = "SENTINELpassword1234";
 
 /// The part of the sentinel that is looked for: the rest may be cut off.

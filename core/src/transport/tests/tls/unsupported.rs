@@ -97,7 +97,7 @@ fn elements(mut bytes: &[u8]) -> Vec<&[u8]> {
             _ => 2,
         };
         let digits = if header == 2 { &bytes[1..2] } else { &bytes[2..header] };
-        let length = digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit));
+        let length = digits.iter().fold(0, |length, digit| (length << 8) | usize::from(*digit));
         let (element, rest) = bytes.split_at(header + length);
         found.push(element);
         bytes = rest;

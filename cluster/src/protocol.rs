@@ -256,8 +256,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Returns whether a name in a document is a path with too many parts: each part may become a level.
-/// The document is one of few levels.
+/// Returns whether a name in a document is a path with too many parts: each part may become a
+/// level. The document is one of few levels.
 fn has_long_path(document: &RawDocument) -> bool {
     document.iter().filter_map(Result::ok).any(|(name, value)| {
         let within = match value {

@@ -41,8 +41,8 @@ const RAW: [&str; 2] = ["RawDocument", "RawBson"];
 ///
 /// # Errors
 ///
-/// Fails as [`bson::deserialize_from_slice`] does, and if there are more than [`MAX_NESTING`] levels
-/// of documents and arrays, unless the type keeps their bytes.
+/// Fails as [`bson::deserialize_from_slice`] does, and if there are more than [`MAX_NESTING`]
+/// levels of documents and arrays, unless the type keeps their bytes.
 pub(crate) fn read_as<T: DeserializeOwned>(document: &RawDocument) -> Result<T, Error> {
     read_common(document, SHALLOW).or_else(|Uncommon(())| {
         // What keeps the bytes does not recurse.
@@ -797,8 +797,8 @@ mod tests {
             read_as::<Book>(&raw).unwrap_err().to_string()
         };
         let tags = |name: Bson| doc! { "tags": [{ "name": "a" }, { "name": name }] };
-        let expected = "the server's document {\"_id\": 7} cannot be read as the application's type: \
-                        at nested.tags.1.name, invalid type: unit value, expected a string";
+        let expected = "the server's document {\"_id\": 7} cannot be read as the application's \
+                        type: at nested.tags.1.name, invalid type: unit value, expected a string";
         let null = doc! { "_id": 7, "year": 1, "nested": tags(Bson::Null) };
         assert_eq!(sentence(null), expected);
         // The value of another kind is read by bson.

@@ -96,7 +96,7 @@ fn on_small_stack<F: Future<Output = ()>>(
     std::thread::Builder::new().stack_size(STACK).spawn(run).unwrap().join().unwrap();
 }
 
-/// What a server sends is no reason to end the process, nor the connection.
+/// A reply is no reason to end the process, nor the connection.
 #[test]
 fn a_reply_that_is_nested_too_deeply_is_an_error_of_the_operation_alone() {
     for levels in [251, 1_000, 1_000_000] {

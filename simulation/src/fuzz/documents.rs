@@ -118,7 +118,7 @@ fn keep(document: &RawDocument) {
     assert!(matches!(found, Ok(Progress::Done(Some(found))) if &*found == document));
 }
 
-/// What the application hands in is written, or refused: by its `_id` alone.
+/// A document of the application is written, or refused: by its `_id` alone.
 fn write(document: &RawDocumentBuf) {
     let mut insert = InsertOne::new(document);
     match insert.command(&Scope::default(), &Facts::of_wire_version(WIRE_VERSION)) {

@@ -1,4 +1,4 @@
-//! What members refuse as real servers do: names, and documents that are nested deeply.
+//! Refusals, as those of real servers: of names, and of documents that are nested deeply.
 
 use bson::{Bson, Document, RawDocumentBuf, cstr, doc, rawdoc};
 use sdam_core::bson;

@@ -40,8 +40,8 @@ impl Iterator for Replies {
     }
 }
 
-/// Reads a message that a trace shows as bytes only: the fields that are known, unless one is nested
-/// too deeply to be one of those.
+/// Reads a message that a trace shows as bytes only: the fields that are known, unless one is
+/// nested too deeply to be one of those.
 fn unreadable(base64: &str) -> Option<Value> {
     use base64::Engine;
 

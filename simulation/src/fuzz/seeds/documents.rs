@@ -31,7 +31,8 @@ pub(in crate::fuzz) fn documents() -> Vec<Seed> {
     };
     let scope = |levels| {
         let scope = nested(levels, Bson::Document);
-        doc! { "f": Bson::JavaScriptCodeWithScope(JavaScriptCodeWithScope { code: "f".into(), scope }) }
+        let code = JavaScriptCodeWithScope { code: "f".into(), scope };
+        doc! { "f": Bson::JavaScriptCodeWithScope(code) }
     };
     let in_arrays = |inner: Document| Bson::Array(vec![inner.into()]);
     let mut seeds = vec![

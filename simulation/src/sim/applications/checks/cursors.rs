@@ -54,7 +54,7 @@ impl Cursors {
         }
     }
 
-    /// What its connection was lost with, may have ended it.
+    /// A loss of its connection may have ended it.
     pub(super) fn lost(&mut self, command: &Command) {
         self.forget(command);
     }

@@ -482,6 +482,21 @@ mod tests {
         assert_eq!(names, [("insert", 2), ("update", 1), ("delete", 1), ("insert", 1)]);
     }
 
+    /// CRUD, "BulkWriteException": what is behind the first error of an ordered bulk was not tried,
+    /// neither in its command nor in those that would have followed.
+    #[test]
+    fn an_ordered_bulk_names_no_document_that_was_not_tried() {
+        for (at, expected) in [(0, vec![]), (1, vec![0]), (2, vec![0, 1])] {
+            let mut bulk = BulkWrite::new([insert(1), insert(2), insert(3), update(1), insert(4)]);
+            written(&mut bulk, NEW);
+            let refused = rawdoc! { "index": at, "code": 11000, "errmsg": "duplicate" };
+            let reply = rawdoc! { "ok": 1, "n": at, "writeErrors": [refused] };
+            let error = failure(answer(&mut bulk, reply));
+            let inserted = error.partial_result.inserted_ids.keys().copied();
+            assert_eq!(inserted.collect::<Vec<usize>>(), expected);
+        }
+    }
+
     #[test]
     fn an_unordered_bulk_has_one_command_a_kind_and_goes_on_after_errors() {
         let mut bulk = BulkWrite::new([insert(1), delete(2), insert(3)]).ordered(false);

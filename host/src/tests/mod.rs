@@ -23,6 +23,7 @@ mod puppet;
 mod recordings;
 mod reentry;
 mod sets;
+mod sharing;
 mod single_threaded;
 mod successions;
 mod suspensions;

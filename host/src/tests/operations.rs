@@ -216,6 +216,58 @@ fn an_explicit_session_hears_the_times_of_its_replies() {
     assert_eq!(fixture.run(foreign).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
+/// "the driver MUST save the operationTime" (Causal Consistency), and the cluster time, also of a
+/// reply that says that its write concern was not met.
+#[test]
+fn a_session_hears_the_times_of_a_reply_whose_write_concern_failed() {
+    let fixture = Fixture::with_sessions("");
+    let at = |time| Timestamp { time, increment: 1 };
+    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    let time = rawdoc! { "clusterTime": at(6) };
+    let late = rawdoc! {
+        "ok": 1,
+        "writeConcernError": { "code": 64, "errmsg": "waiting for replication timed out" },
+        "operationTime": at(5),
+        "$clusterTime": time.clone(),
+    };
+    answers(&fixture, [Some(late)]);
+    let write = OperationOptions::write();
+    let reply = fixture.run(operate(&fixture, &write, Some(&mut session), Timeout::Unset)).unwrap();
+    assert_eq!(reply.write_concern_error().and_then(|error| error.code), Some(64));
+    assert_eq!(session.operation_time(), Some(at(5)));
+    assert_eq!(session.cluster_time(), Some(&*time));
+}
+
+/// Driver Sessions, "Gossipping the cluster time": all replies of an operation count, those that
+/// are errors among them, for whatever the client sends next.
+#[test]
+fn the_cluster_time_of_an_error_is_passed_on() {
+    let fixture = Fixture::with_sessions("");
+    let time = rawdoc! { "clusterTime": Timestamp { time: 7, increment: 1 } };
+    let refused = rawdoc! { "ok": 0, "code": 11, "errmsg": "no", "$clusterTime": time.clone() };
+    answers(&fixture, [Some(refused)]);
+    run(&fixture, &insert_one()).unwrap_err();
+    run(&fixture, &insert_one()).unwrap();
+    let [_, second] = &received(&fixture)[..] else { panic!("two commands") };
+    assert_eq!(second.get_document("$clusterTime").unwrap(), &*time);
+}
+
+/// Driver Sessions, "Server Session Pool": what was used last is what counts, and reads use a
+/// session as writes do. Servers forget one after half an hour.
+#[test]
+fn a_session_that_reads_use_now_and_then_does_not_become_stale() {
+    let fixture = Fixture::with_sessions("");
+    for _ in 0..4 {
+        run(&fixture, &OperationOptions::read()).unwrap();
+        // The clock goes on, and nothing happens meanwhile.
+        let mut now = lock(&fixture.host.runtime().now);
+        *now = *now + Duration::from_secs(20 * 60);
+    }
+    let sent = received(&fixture);
+    let first = sent[0].get_document("lsid").unwrap();
+    assert!(sent.iter().all(|command| command.get_document("lsid").unwrap() == first), "{sent:?}");
+}
+
 /// Retryable Writes: "drivers MUST resend the command with the same transaction ID"; Driver
 /// Sessions: a network error makes the session dirty.
 #[test]
@@ -477,4 +529,23 @@ fn a_client_without_sessions_or_servers_ends_at_once() {
     fixture.link.closed(Failure::new(Stage::Hello, Cause::Io, "gone"));
     drop(client);
     assert!(lock(&host.runtime().tasks).is_empty());
+}
+
+/// The same of `close`, which ends them before it closes the connections.
+#[test]
+fn closing_a_client_ends_its_sessions() {
+    let fixture = Fixture::with_sessions("");
+    run(&fixture, &insert_one()).unwrap();
+    let lsid = received(&fixture)[0].get_document("lsid").unwrap().to_owned();
+    let client = Client::from_host(Arc::clone(&fixture.host));
+    let mut closing = Task::new(client.close());
+    // Connections of monitors end later than that.
+    for _ in 0..10 {
+        if closing.poll().is_ready() {
+            break;
+        }
+    }
+    let ended = received(&fixture);
+    let [command] = &ended[..] else { panic!("one command: {ended:?}") };
+    assert_eq!(command.get_array("endSessions").unwrap().get_document(0).unwrap(), &*lsid);
 }

@@ -138,7 +138,11 @@ impl Scene {
     }
 
     fn end(&mut self, outcome: Outcome) {
-        let server: ServerAddress = "a".parse().unwrap();
+        self.end_at("a", outcome);
+    }
+
+    fn end_at(&mut self, server: &str, outcome: Outcome) {
+        let server: ServerAddress = server.parse().unwrap();
         self.input(Input::Ended { outcome, server: Some(&server), random: 1 << 63 });
     }
 
@@ -403,6 +407,21 @@ fn servers_are_avoided_where_the_rules_want_it() {
     assert_eq!(avoided(&mut sharded, lost(1)), 1);
 }
 
+/// "the server address MUST be added to the list of deprioritized servers" (Retryable Reads): one
+/// server after the other joins the list, and none leaves it.
+#[test]
+fn all_servers_that_have_refused_are_avoided() {
+    let mut scene = Scene::of(&OperationOptions::read(), "maxAdaptiveRetries=4");
+    scene.selected.sharded = true;
+    scene.sending();
+    for (server, avoided) in [("a", &["a"][..]), ("b", &["a", "b"]), ("a", &["a", "b"])] {
+        scene.end_at(server, overloaded(1));
+        scene.sending();
+        let avoided: Vec<ServerAddress> = avoided.iter().map(|it| it.parse().unwrap()).collect();
+        assert_eq!(scene.operation.get().deprioritized(), avoided);
+    }
+}
+
 /// CSOT, "Command Execution".
 #[test]
 fn max_time_and_deadline_come_of_one_time_out() {
@@ -437,6 +456,17 @@ fn selections_and_check_outs_have_their_deadlines() {
     assert_eq!(deadlines(Some(100), 30), [Some(30), Some(30)]);
     assert_eq!(deadlines(Some(20), 30), [Some(20), Some(20)]);
     assert_eq!(deadlines(None, 30), [Some(30), None]);
+}
+
+/// Client Backpressure: "MAX_RETRIES" counts for all attempts once a server has said that it is
+/// overloaded, whatever the errors that follow, also where `timeoutMS` is set.
+#[test]
+fn overload_limits_the_attempts_also_after_another_error_and_with_a_time_out() {
+    let mut scene = Scene::new(timed(&retryable_write(), SessionUse::Implicit, 20_000));
+    scene.exchange(overloaded(1));
+    scene.exchange(lost(2));
+    scene.exchange(lost(3));
+    assert_eq!(scene.outcome(), labelled(lost(3)), "two retries, and no more");
 }
 
 /// CSOT, "Retryability": as many times as possible, and then an error of lack of time.

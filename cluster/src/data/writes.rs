@@ -213,11 +213,7 @@ impl Cluster {
                     }
                     Err(error) => {
                         failed += 1;
-                        let mut result = doc! { "ok": 0.0, "idx": int32(at), "code": error.code };
-                        result.extend(*error.details);
-                        result.insert("errmsg", error.message);
-                        result.insert("n", 0);
-                        results.push(result);
+                        results.push(bulk_failure(at, error));
                         if ordered {
                             break;
                         }
@@ -443,6 +439,14 @@ fn bulk_result(at: usize, outcome: Document) -> Document {
             _ => result.insert(name, value),
         };
     }
+    result
+}
+
+fn bulk_failure(at: usize, error: StoreError) -> Document {
+    let mut result = doc! { "ok": 0.0, "idx": int32(at), "code": error.code };
+    result.extend(*error.details);
+    result.insert("errmsg", error.message);
+    result.insert("n", 0);
     result
 }
 

@@ -88,8 +88,9 @@ impl Retries {
         };
         let is_settled = attempts.since.is_some_and(|since| choice.since < since);
         let has_other = choice.members.iter().any(|it| !attempts.refused.contains(it));
-        let avoids = !(chooses && is_settled && has_other) || !attempts.refused.contains(&member);
-        ensure(avoids, "servers that have refused an operation are avoided", || {
+        let had_refused = attempts.refused.contains(&member);
+        let goes_back = chooses && is_settled && has_other && had_refused;
+        ensure(!goes_back, "servers that have refused an operation are avoided", || {
             format!("{} goes to {member}, of {choice:?}", said())
         })
     }

@@ -45,6 +45,9 @@ pub enum UriError {
     /// The text is a connection string within something else.
     #[error("the connection string is in {0}; leave that out")]
     Wrapped(&'static str),
+    /// There is white space around the connection string, as behind a line of a file.
+    #[error("the connection string {0} with white space, such as a line break; leave that out")]
+    WhiteSpace(&'static str),
     /// The rest of the `mongodb+srv://` string is not one host name.
     #[error("mongodb+srv:// needs one host name without a port, and {0}")]
     Srv(&'static str),
@@ -159,6 +162,9 @@ fn split(uri: &str) -> Result<Parts<'_>, UriError> {
     }
     let srv = uri.strip_prefix("mongodb+srv://");
     let body = srv.or_else(|| uri.strip_prefix("mongodb://")).ok_or_else(|| no_scheme(uri))?;
+    if uri.ends_with(char::is_whitespace) {
+        return Err(UriError::WhiteSpace("ends"));
+    }
     let (authority, rest) = body.split_at(body.find(['/', '?']).unwrap_or(body.len()));
     let (user_info, hosts) = match authority.rsplit_once('@') {
         None => (None, authority),
@@ -182,7 +188,7 @@ fn no_scheme(uri: &str) -> UriError {
     let bare = uri.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
     let unquoted = bare.trim_start_matches(['"', '\'', '`', '\u{201c}', '\u{2018}', '<']);
     match (begins(bare), begins(unquoted)) {
-        (true, _) => UriError::Wrapped("white space"),
+        (true, _) => UriError::WhiteSpace("begins"),
         (_, true) if bare.starts_with('<') => UriError::Wrapped("angle brackets"),
         (_, true) => UriError::Wrapped("quotation marks"),
         (false, false) => UriError::Scheme,

@@ -47,7 +47,12 @@ fn the_scheme_is_mongodb_or_mongodb_srv() {
         let expected = "the connection string is in quotation marks; leave that out";
         assert_eq!(wrapped(uri), expected, "{uri}");
     }
-    assert!(wrapped(" mongodb://h").contains("white space"));
+    assert!(wrapped(" mongodb://h").contains("begins with white space"));
+    for uri in
+        ["mongodb://h\n", "mongodb://h/\r\n", "mongodb://h/?replicaSet=rs\n", "mongodb://h/db "]
+    {
+        assert!(wrapped(uri).contains("ends with white space"), "{uri:?}");
+    }
     assert!(wrapped("<mongodb://h>").contains("angle brackets"));
     assert!(Options::parse("mongodb+srv://example.com").is_ok());
 }

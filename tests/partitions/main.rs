@@ -180,6 +180,7 @@ impl Server {
     fn start(machine: &Machine, binary: &Binary) -> Outcome<Self> {
         let folder = TempDir::new()?;
         let mut command: Command = machine.command(&binary.path().to_string_lossy());
+        command.envs(binary.libraries().map(|folder| ("LD_LIBRARY_PATH", folder)));
         command.arg("--dbpath").arg(folder.path()).args(["--port", &PORT.to_string()]);
         command.args(["--bind_ip", &THERE.to_string(), "--unixSocketPrefix"]).arg(folder.path());
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;

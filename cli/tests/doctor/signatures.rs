@@ -252,11 +252,7 @@ impl Stranger {
     fn start(fixture: &Fixture, machine: &Machine, port: u16) -> Result<Self, Failure> {
         let (binary, folder) = (fixture.newest()?, tempfile::tempdir()?);
         let mut command = machine.command(&binary.path().to_string_lossy());
-        if let Some(libraries) =
-            binary.path().parent().and_then(|it| Some(it.parent()?.join("lib")))
-        {
-            command.env("LD_LIBRARY_PATH", libraries);
-        }
+        command.envs(binary.libraries().map(|folder| ("LD_LIBRARY_PATH", folder)));
         command.args(["--port", &port.to_string(), "--nounixsocket"]).arg("--dbpath");
         command.arg(folder.path()).args(["--wiredTigerCacheSizeGB", "0.25"]);
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;

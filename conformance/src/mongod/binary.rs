@@ -97,6 +97,12 @@ impl Binary {
         &self.path
     }
 
+    /// Returns the folder of the libraries that it needs besides those of the system
+    /// (`LD_LIBRARY_PATH`).
+    pub fn libraries(&self) -> Option<&Path> {
+        self.libraries.as_deref()
+    }
+
     /// Returns a command that runs this mongod, with the libraries it needs.
     pub(super) fn command(&self) -> Command {
         command(&self.path, self.libraries.as_deref())

@@ -114,10 +114,14 @@ impl Settings {
         self.validator = Some(HostValidator::new(judge));
     }
 
-    /// Notes in the options that hosts in DNS are judged, if they are.
+    /// Notes in the options that hosts in DNS are judged, if they are; refuses options that say so,
+    /// as those of another client do, where nothing judges them.
     fn note_validator(&mut self) -> Result<(), ClientError> {
-        if self.validator.is_some() {
-            self.options = self.options.clone().with_judged_hosts()?;
+        let says_so = self.options.srv().is_some_and(|srv| srv.hosts_are_judged);
+        match self.validator.is_some() {
+            true => self.options = self.options.clone().with_judged_hosts()?,
+            false if says_so => return Err(sdam_core::config::OptionsError::NoHostValidator.into()),
+            false => {}
         }
         Ok(())
     }

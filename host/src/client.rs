@@ -269,7 +269,11 @@ impl<R: Runtime> Client<R> {
     /// Dropping the last clone closes a client, too, and waits for nothing. If there are sessions
     /// or cursors that servers keep, and a server is known, a task of the runtime's does the same
     /// in the background, and closes the client then; if the runtime ends before that, servers
-    /// forget both after a while.
+    /// forget both after a while. A runtime that runs only while it is blocked on, such as one of
+    /// a single thread, closes nothing until then: call this method there.
+    ///
+    /// A session that is lent to a handle, or that the application holds, is ended when it is
+    /// dropped; one that outlives its client is left to the servers.
     pub async fn close(&self) {
         self.release().await;
         self.close_now();

@@ -30,7 +30,8 @@ use crate::sync::{Mutex, lock};
 /// Each client runs its tasks in the runtime where it was made, and all have the same clock. The
 /// monitors run where the first client was made. If that runtime ends, its clients are closed, and
 /// the monitors go on in that of another client: their connections are made there again, within
-/// 500 ms, and servers are Unknown until then, so that operations wait. The monitors end when the
+/// 500 ms, and servers are Unknown until then, so that operations wait. A runtime that runs only
+/// while it is blocked on holds the monitors of all up meanwhile. The monitors end when the
 /// last client is closed or dropped; one that is made later has new ones.
 ///
 /// Clones are the same registry.

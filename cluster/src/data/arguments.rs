@@ -19,7 +19,7 @@ const READS: [&str; 3] = ["find", "count", "distinct"];
 pub(super) struct Arguments {
     pub(super) body: Document,
     pub(super) database: String,
-    /// The documents to be inserted that have two `_id`s, by index: `body` has the last one only.
+    /// The documents to be inserted that have two `_id`s, by index, ascending: `body` has the last one only.
     pub(super) twice_identified: Vec<usize>,
 }
 
@@ -33,6 +33,11 @@ impl Arguments {
         let database = request.database.unwrap_or_default().to_owned();
         let twice_identified = request.twice_identified();
         Ok(Self { body: request.whole()?, database, twice_identified })
+    }
+
+    /// Returns whether the document to be inserted at this index has two `_id`s.
+    pub(super) fn has_two_ids(&self, index: usize) -> bool {
+        self.twice_identified.binary_search(&index).is_ok()
     }
 
     /// Returns the namespace of the collection that this field names.

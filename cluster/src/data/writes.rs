@@ -101,7 +101,7 @@ impl Cluster {
                     true => check_retryable(name, &statement),
                     false => Ok(()),
                 };
-                let outcome = match name == "insert" && arguments.twice_identified.contains(&at) {
+                let outcome = match name == "insert" && arguments.has_two_ids(at) {
                     true => Err(StoreError::bad_value(TWICE_IDENTIFIED)),
                     false => outcome,
                 };
@@ -197,7 +197,7 @@ impl Cluster {
                     None if retries.is_numbered() && flag(&statement, "multi") => {
                         check_retryable("update", &statement).map(|()| Document::new())
                     }
-                    None if arguments.twice_identified.contains(&at) => {
+                    None if arguments.has_two_ids(at) => {
                         Err(StoreError::bad_value(TWICE_IDENTIFIED))
                     }
                     None => check_series(writer, &namespace, (name, version), &statement)

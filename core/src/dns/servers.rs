@@ -70,6 +70,8 @@ impl NameServers {
         let (config, errors) = Config::parse_with_errors(text);
         let mut left_out: Vec<LeftOut> =
             errors.iter().map(|error| LeftOut::of(error, text)).collect();
+        left_out.extend(scopes_by_name(text));
+        left_out.sort_by_key(|left_out| left_out.line);
         left_out.dedup_by_key(|left_out| left_out.line);
         let addresses = config.get_nameservers_or_local();
         // A time-out of zero would leave no time to answer; the shortest in the file is a second.
@@ -117,8 +119,20 @@ impl LeftOut {
     }
 }
 
-/// A link-local address whose interface has a name, which takes the system to understand, is left
-/// out.
+/// Lists the servers whose interface has a name, which takes the system to understand.
+fn scopes_by_name(text: &[u8]) -> impl Iterator<Item = LeftOut> {
+    text.split(|byte| *byte == b'\n').enumerate().filter_map(|(index, line)| {
+        let line = std::str::from_utf8(line).ok()?.trim();
+        let address = line.strip_prefix("nameserver")?.split_whitespace().next()?;
+        let (ip, scope) = address.split_once('%')?;
+        let is_name = ip.parse::<IpAddr>().is_ok() && scope.parse::<u32>().is_err();
+        let problem = "an interface by its name; write its number";
+        let text = beginning(line, MAX_QUOTED_LEN).to_owned();
+        is_name.then_some(LeftOut { line: index + 1, text, problem })
+    })
+}
+
+/// A link-local address whose interface has a name is left out.
 fn socket_address(address: &ScopedIp) -> Option<SocketAddr> {
     match address {
         ScopedIp::V6(ip, Some(scope)) => {

@@ -477,6 +477,7 @@ fn what_is_odd_in_resolv_conf_is_left_out() {
         ("nameserver 10.0.0.2 10.0.0.3", "more than one value"),
         ("domain", "a value is missing"),
         ("whatever x", "a keyword that is unknown"),
+        ("nameserver fe80::1%eth0", "an interface by its name; write its number"),
     ] {
         let text = format!("# odd\n{odd}\nnameserver 10.0.0.1\noptions attempts:3\n");
         let (servers, left_out) = NameServers::from_resolv_conf(text.as_bytes());

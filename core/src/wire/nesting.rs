@@ -12,7 +12,8 @@ pub const MAX_NESTING: usize = 250;
 /// Returns the number of levels of documents and arrays within each other, 1 for a document without
 /// any; `None` if there are more than `most`.
 ///
-/// It does not recurse. What is no BSON is passed over, as nothing can be read of it.
+/// It does not recurse. What is no BSON is passed over, as nothing can be read of it; but a scope
+/// whose code is no UTF-8 counts as nested too deeply, as its levels cannot be counted.
 ///
 /// ```
 /// use sdam_core::bson::rawdoc;
@@ -25,15 +26,18 @@ pub const MAX_NESTING: usize = 250;
 pub fn nesting(document: &RawDocument, most: usize) -> Option<usize> {
     let (mut open, mut deepest) = (vec![document.iter_elements()], 1);
     while let Some(elements) = open.last_mut() {
+        let mut is_code = false;
         let inner = match elements.next() {
             None => {
                 open.pop();
                 continue;
             }
             Some(Ok(element)) => match element.element_type() {
-                ElementType::EmbeddedDocument
-                | ElementType::Array
-                | ElementType::JavaScriptCodeWithScope => element.value(),
+                ElementType::EmbeddedDocument | ElementType::Array => element.value(),
+                ElementType::JavaScriptCodeWithScope => {
+                    is_code = true;
+                    element.value()
+                }
                 _ => continue,
             },
             Some(Err(_)) => continue,
@@ -46,6 +50,8 @@ pub fn nesting(document: &RawDocument, most: usize) -> Option<usize> {
                 Err(_) => continue,
             },
             Ok(RawBsonRef::JavaScriptCodeWithScope(code)) => code.scope,
+            // A scope behind code that is no UTF-8 can be read leniently, and then lies elsewhere.
+            Err(_) if is_code => return None,
             Ok(_) | Err(_) => continue,
         };
         open.push(inner.iter_elements());
@@ -62,6 +68,16 @@ mod tests {
     use bson::{Bson, JavaScriptCodeWithScope, RawDocumentBuf, doc, rawdoc};
 
     use super::nesting;
+
+    #[test]
+    fn a_scope_behind_code_that_is_no_utf8_is_not_passed_over() {
+        let code = JavaScriptCodeWithScope { code: "?".to_owned(), scope: doc! {} };
+        let document = RawDocumentBuf::try_from(&doc! { "a": Bson::from(code) }).unwrap();
+        assert_eq!(nesting(&document, 250), Some(2));
+        let mut bytes = document.into_bytes();
+        bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xff);
+        assert_eq!(nesting(&RawDocumentBuf::from_bytes(bytes).unwrap(), 250), None);
+    }
 
     /// Makes a document of so many levels, each of them a field with this name and type.
     fn nested(levels: usize, kind: u8) -> RawDocumentBuf {

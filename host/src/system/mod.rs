@@ -19,7 +19,7 @@ mod token;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 #[cfg(feature = "tls")]
 pub use certificates::Certificates;
@@ -85,12 +85,14 @@ pub fn name_servers(question: &Question) -> Result<NameServers, DnsError> {
 fn servers_of(text: &[u8]) -> NameServers {
     static LOGGED: Mutex<Vec<LeftOut>> = Mutex::new(Vec::new());
     let (servers, left_out) = NameServers::from_resolv_conf(text);
-    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
-    if *logged != left_out {
-        for left_out in &left_out {
-            tracing::warn!(target: "sdam", "{RESOLV_CONF}, {left_out}");
-        }
-        *logged = left_out;
+    // In a process that was forked off, the lock may be held for ever.
+    let is_news = LOGGED.try_lock().is_ok_and(|mut logged| {
+        let is_news = *logged != left_out;
+        logged.clone_from(&left_out);
+        is_news
+    });
+    for left_out in left_out.iter().filter(|_| is_news) {
+        tracing::warn!(target: "sdam", "{RESOLV_CONF}, {left_out}");
     }
     servers
 }

@@ -140,6 +140,10 @@ async fn the_application_judges_the_hosts_that_dns_names() {
     events.next().await.expect("the topology opens");
     assert_eq!(hosts(&client), ["db.example.com:1", "db.example.com:2"]);
     assert_eq!(*seen.lock().unwrap(), ["db.example.com", "db.example.com"]);
+    // The function is not among the options: a copy of the client judges nothing.
+    let copied =
+        Client::builder((**client.host().options()).clone()).resolver(table.clone()).build();
+    assert!(copied.unwrap_err().to_string().contains("give this client such a function"));
     let error = builder(elsewhere, |_| false).connect().await.unwrap_err();
     assert!(error.to_string().contains("refused: it is not one of ours"), "{error}");
     assert_eq!(error.kind(), ErrorKind::Dns);

@@ -134,6 +134,12 @@ pub enum OptionsError {
          without"
     )]
     NoPublicSuffixes,
+    /// The hosts in DNS are to be judged, and no function does.
+    #[error(
+        "these options are of a client whose hosts in DNS a function judges; give this client such \
+         a function, too, or build the options anew"
+    )]
+    NoHostValidator,
     /// Seeds were given, or a TXT record, where nothing is looked up in DNS.
     #[error("there is nothing to look up in DNS; only mongodb+srv:// is resolved")]
     NotSrv,

@@ -42,7 +42,9 @@ pub(super) fn check(suffix: &str) -> Result<(), OptionsError> {
 /// Suffix List, "Determining the public suffix").
 #[cfg(feature = "public-suffixes")]
 fn is_public(name: &str) -> bool {
-    psl::suffix_str(name) == Some(name)
+    // The list knows a rule such as `*.kawasaki.jp` for the names below `kawasaki.jp` only.
+    let below = format!("any.{name}");
+    [name, &below].into_iter().any(|name| psl::suffix_str(name) == Some(name))
 }
 
 #[cfg(not(feature = "public-suffixes"))]
@@ -60,6 +62,10 @@ mod tests {
         for public in
             ["com.ac", "b.ck", "abc.nom.br", "ck", "nosuchtld", "xn--p1ai", "xn--55qx5d.cn"]
         {
+            assert!(is_public(public), "{public}");
+        }
+        // The parents of rules that begin with an asterisk.
+        for public in ["nom.br", "kawasaki.jp"] {
             assert!(is_public(public), "{public}");
         }
         for own in ["foo.com.ac", "a.b.ck", "x.abc.nom.br", "www.ck", "foo.nosuchtld"] {

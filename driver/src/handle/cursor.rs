@@ -112,7 +112,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     /// # Errors
     ///
     /// Fails if the next batch is not to be had, after which there is nothing further, and if the
-    /// document is of another type.
+    /// document is of another type. After [`SessionInUse`](crate::ArgumentError::SessionInUse) the
+    /// cursor goes on.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         self.iteration = None;
         let call = Call(self);

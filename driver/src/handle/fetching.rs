@@ -112,6 +112,10 @@ impl<R: Runtime> Reader<R> {
         match std::mem::replace(&mut state.stage, Stage::Taken) {
             Stage::Answered(fetched) => Poll::Ready(Ok(*fetched)),
             Stage::Waiting(work, _) if !state.is_driven => Poll::Ready(Err(work)),
+            Stage::Taken if !state.is_driven => {
+                drop(state);
+                panic!("the task that went on with the cursor has panicked");
+            }
             stage => {
                 state.stage = stage;
                 let earlier = state.reader.replace(waker);

@@ -29,10 +29,11 @@ use crate::error::{ArgumentError, Error};
 
 /// The part that all handles have: the client, and the concerns of their operations.
 pub(crate) struct Handle<R: Runtime> {
+    /// The session of the application's; without one, each operation has one for itself. It is
+    /// dropped before the client, which ends the sessions that it has then.
+    pub(crate) session: Option<ClientSession<R>>,
     pub(crate) client: sdam_host::Client<R>,
     pub(crate) concerns: Arc<Concerns>,
-    /// The session of the application's; without one, each operation has one for itself.
-    pub(crate) session: Option<ClientSession<R>>,
 }
 
 /// The concerns of a handle; each takes over those of the one it comes from.

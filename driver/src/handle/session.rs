@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, Timestamp};
 use sdam_core::operation::Timeout;
@@ -31,6 +32,10 @@ pub struct ClientSession<R: Runtime> {
     shared: Arc<Shared<R>>,
 }
 
+/// The time for which an operation lets those go first that have waited for its session longer:
+/// enough for a task that was woken.
+const COURTESY: Duration = Duration::from_millis(1);
+
 struct Shared<R: Runtime> {
     id: Option<RawDocumentBuf>,
     options: SessionOptions,
@@ -44,6 +49,8 @@ struct Slot<R: Runtime> {
     is_ending: bool,
     /// Those who wait for it, in the order in which they came.
     waiting: BTreeMap<u64, Waker>,
+    /// True from when it came back while others waited until one of those has taken it.
+    is_owed: bool,
     last: u64,
 }
 
@@ -74,7 +81,7 @@ impl<R: Runtime> ClientSession<R> {
         let id = session.id().map(ToOwned::to_owned);
         let options = session.options().clone();
         let (waiting, last) = (BTreeMap::new(), 0);
-        let slot = Slot { session: Some(session), is_ending: false, waiting, last };
+        let slot = Slot { session: Some(session), is_ending: false, waiting, is_owed: false, last };
         Self { shared: Arc::new(Shared { id, options, slot: Mutex::new(slot) }) }
     }
 
@@ -83,7 +90,8 @@ impl<R: Runtime> ClientSession<R> {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Takes the session for an operation, which waits for those that came before: a session is for
+    /// Takes the session for an operation, which waits for the one that uses it, and lets those go
+    /// first that have waited longer: a session is for
     /// one after another, but "Drivers MUST NOT attempt to detect simultaneous use" (Driver
     /// Sessions, "ClientSession").
     pub(crate) async fn lend(
@@ -91,6 +99,9 @@ impl<R: Runtime> ClientSession<R> {
         client: &sdam_host::Client<R>,
         timeout: Timeout,
     ) -> Result<Lent<'_, R>, Error> {
+        if self.slot().is_owed {
+            self.give_way(client).await;
+        }
         if let Some(lent) = self.try_lend() {
             return Ok(lent);
         }
@@ -107,6 +118,17 @@ impl<R: Runtime> ClientSession<R> {
             }
         })
         .await
+    }
+
+    /// Lets those who have waited for the session take it, unless nobody polls them.
+    async fn give_way(&self, client: &sdam_host::Client<R>) {
+        let mut pause = pin!(client.sleep_until(client.now() + COURTESY));
+        std::future::poll_fn(|cx| match self.slot().is_owed {
+            true => pause.as_mut().poll(cx),
+            false => Poll::Ready(()),
+        })
+        .await;
+        self.slot().is_owed = false;
     }
 
     /// Takes the session unless an operation uses it.
@@ -230,6 +252,7 @@ impl<R: Runtime> Drop for Lent<'_, R> {
         slot.session = Some(session);
         // All are woken: the first may be one that nobody polls.
         let waiting = std::mem::take(&mut slot.waiting);
+        slot.is_owed = !waiting.is_empty();
         drop(slot);
         waiting.into_values().for_each(Waker::wake);
     }
@@ -240,6 +263,7 @@ impl<'a, R: Runtime> Turn<'a, R> {
         let (home, waker) = (self.home, cx.waker().clone());
         let mut slot = home.slot();
         if let Some(session) = slot.session.take() {
+            slot.is_owed = false;
             drop(slot);
             return Poll::Ready(Lent { session: Some(session), home });
         }

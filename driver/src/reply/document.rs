@@ -46,7 +46,9 @@ const RAW: [&str; 2] = ["RawDocument", "RawBson"];
 pub(crate) fn read_as<T: DeserializeOwned>(document: &RawDocument) -> Result<T, Error> {
     read_common(document, SHALLOW).or_else(|Uncommon(())| {
         // What keeps the bytes does not recurse.
-        if let Ok(raw) = T::deserialize(Raw(document)) {
+        let before = LEFT.get();
+        let raw = T::deserialize(Raw(document));
+        if let Some(raw) = raw.ok().filter(|_| LEFT.get() == before) {
             return Ok(raw);
         }
         read_uncommon(document)
@@ -451,7 +453,7 @@ impl<'de> Deserializer<'de> for Raw<'de> {
     type Error = Uncommon;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Uncommon> {
-        Err(Uncommon(()))
+        Err(left())
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -463,10 +465,10 @@ impl<'de> Deserializer<'de> for Raw<'de> {
             None => visitor.visit_newtype_struct(self),
             Some(of_bson) if RAW.iter().any(|raw| of_bson.ends_with(raw)) => {
                 let document = RawDeserializer::new(self.0.as_bytes());
-                let document = document.map_err(|_| Uncommon(()))?;
-                document.deserialize_newtype_struct(name, visitor).map_err(|_| Uncommon(()))
+                let document = document.map_err(|_| left())?;
+                document.deserialize_newtype_struct(name, visitor).map_err(|_| left())
             }
-            Some(_) => Err(Uncommon(())),
+            Some(_) => Err(left()),
         }
     }
 

@@ -135,3 +135,26 @@ async fn a_cursor_of_a_snapshot_goes_on_without_a_read_concern() {
     assert!(!sent[1].contains_key("readConcern"));
     assert_eq!(session(&sent[0]), session(&sent[1]));
 }
+
+/// "Drivers MUST NOT attempt to detect simultaneous use" (Driver Sessions, "ClientSession"): one
+/// that waits is not passed again and again by those that begin later.
+#[tokio::test]
+async fn an_operation_that_waits_for_a_session_goes_before_later_ones() {
+    let fixture = Fixture::new().await;
+    fixture.fill(1).await;
+    let session = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let things = fixture.things().with_session(&session);
+    let done = std::cell::Cell::new(0);
+    let many = async {
+        for _ in 0..50 {
+            things.find_one(doc! {}).await.unwrap();
+            done.set(done.get() + 1);
+        }
+    };
+    let one = async {
+        things.find_one(doc! {}).await.unwrap();
+        done.get()
+    };
+    let ((), before) = tokio::join!(many, one);
+    assert!(before < 5, "{before} others went before it");
+}

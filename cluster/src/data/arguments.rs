@@ -19,7 +19,8 @@ const READS: [&str; 3] = ["find", "count", "distinct"];
 pub(super) struct Arguments {
     pub(super) body: Document,
     pub(super) database: String,
-    /// The documents to be inserted that have two `_id`s, by index, ascending: `body` has the last one only.
+    /// The documents to be inserted that have two `_id`s, by index, ascending: `body` has the last
+    /// one only.
     pub(super) twice_identified: Vec<usize>,
 }
 

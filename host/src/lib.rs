@@ -12,36 +12,13 @@
 //! that is collected under the locks (`Later`) and done when they are free, wakers are cloned
 //! before they are taken (`sync`), and what comes up in the meantime is noted (`Deferred`).
 
-mod abandoned;
-mod blueprint;
-mod builder;
 mod client;
-mod client_tasks;
-mod connection;
-mod counted;
-mod credentials;
-mod dial;
-mod dns;
 mod error;
-mod farewell;
-mod monitor_stream;
-mod operate;
-#[cfg(feature = "otel")]
-pub mod otel;
+mod machines;
+mod net;
+mod observe;
+mod operations;
 mod process;
-mod reactor;
-mod registry;
-mod request;
-mod runtime;
-mod selected_server;
-mod session;
-mod shared;
-mod siblings;
-mod socket_runtime;
-mod spans;
-mod steps;
-mod stream;
-mod streams;
 mod sync;
 #[allow(
     clippy::disallowed_types,
@@ -52,31 +29,41 @@ pub mod system;
 #[cfg(test)]
 mod tests;
 
-pub use blueprint::{Blueprint, Settings};
-pub use builder::ClientBuilder;
-pub use client::{Client, ClientError};
-pub use connection::checked_out::CheckedOut;
-pub use connection::exchange::{Exhaust, Outcome, Reply};
-pub use counted::CountedOperation;
-pub use credentials::sources::CredentialSources;
-pub use credentials::{CredentialProvider, ask_provider};
-pub use dial::{Connector, Route, dial};
-pub use dns::{LookupFuture, Records, Resolver, srv_records};
-pub use error::{Error, ErrorKind, Spent};
+pub use client::Client;
+pub use client::blueprint::{Blueprint, Settings};
+pub use client::builder::ClientBuilder;
+#[allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "it writes files from threads of its own"
+)]
+pub use client::flight_recorder;
+pub use client::registry::Registry;
+pub use client::socket_runtime::SocketRuntime;
+pub use error::{ClientError, Error, ErrorKind, Spent};
+pub use machines::alarm::{Deadlines, Timekeeper};
+pub use machines::runtime::{Offloaded, Runtime, Task, Work};
+pub use machines::steps::{PoolStep, TopologyStep};
+pub use machines::tasks::{Link, PendingConnection, Progress, Rescan};
+pub use machines::{Host, NotShared};
+pub use net::credentials::sources::CredentialSources;
+pub use net::credentials::{Answering, CredentialProvider, ask_provider};
+pub use net::dial::{Connector, Route, dial};
+pub use net::dns::{LookupFuture, Records, Resolver, srv_records};
+pub use net::reactor::{CurrentReactor, DialWith, Dialed, Lane, Reactor};
+pub use net::socket::Socket;
+pub use net::stream::Connected;
+#[cfg(feature = "otel")]
+pub use observe::otel;
+pub use observe::recording::{FLIGHT_RECORDER_LEN, Recording};
+pub use observe::spans::{OperationSpan, Span, Tracer};
+pub use observe::subscription::{EVENT_BYTES_LIMIT, EVENT_LIMIT, Events, Views};
+pub use operations::checked_out::CheckedOut;
+pub use operations::counted::CountedOperation;
+pub use operations::exchange::{Exhaust, Outcome, Reply};
+pub use operations::request::{Message, Request, Target, ToWrite, WrittenCommand};
+pub use operations::selected_server::SelectedServer;
+pub use operations::session::ClientSession;
 pub use process::Process;
-pub use reactor::{CurrentReactor, DialWith, Dialed, Lane, Reactor};
-pub use registry::Registry;
-pub use request::{Message, Request, Target, ToWrite, WrittenCommand};
-pub use runtime::{Answering, Interrupter, Offloaded, Runtime, Socket, Task, Work};
 pub use sdam_core::session::ClusterTimeError;
-pub use selected_server::SelectedServer;
-pub use session::ClientSession;
-pub use shared::alarm::{Deadlines, Timekeeper};
-pub use shared::recording::{FLIGHT_RECORDER_LEN, Recording};
-pub use shared::subscription::{EVENT_BYTES_LIMIT, EVENT_LIMIT, Events, Views};
-pub use shared::tasks::{Link, PendingConnection, Progress, Rescan};
-pub use shared::{Host, NotShared};
-pub use socket_runtime::SocketRuntime;
-pub use spans::{OperationSpan, Span, Tracer};
-pub use steps::{PoolStep, TopologyStep};
-pub use stream::Connected;
+pub use sync::Interrupter;

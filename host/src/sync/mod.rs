@@ -17,7 +17,6 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::process::Process;
-use crate::runtime::Interrupter;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(all(test, sdam_shuttle))]
@@ -209,6 +208,10 @@ impl Drop for Running {
         });
     }
 }
+
+/// Makes the thread go on that a blocking socket holds; see
+/// [`Socket::interrupter`](crate::Socket::interrupter).
+pub type Interrupter = Box<dyn Fn() + Send + Sync>;
 
 /// Interrupts whoever uses a connection, once.
 pub(crate) struct CancellationToken {

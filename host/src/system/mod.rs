@@ -7,7 +7,6 @@
 
 #[cfg(feature = "tls")]
 mod certificates;
-pub mod flight_recorder;
 pub(crate) mod log;
 #[cfg(test)]
 mod log_lines;
@@ -26,7 +25,7 @@ pub use certificates::Certificates;
 pub use sockets::configure_tcp;
 pub(crate) use token::read_token;
 
-use crate::ClientError;
+use crate::error::ClientError;
 use sdam_core::bson::DateTime;
 use sdam_core::config::Options;
 use sdam_core::config::metadata::Environment;

@@ -10,7 +10,7 @@ use bson::{RawDocumentBuf, rawdoc};
 use super::fixture::{Fixture, Task};
 use super::forks::in_child;
 use super::in_use::{balanced, establish};
-use crate::shared::subscription::{EVENT_BYTES_LIMIT, Events};
+use crate::observe::subscription::{EVENT_BYTES_LIMIT, Events};
 use sdam_core::command::{CommandEvent, MonitoredCommand};
 use sdam_core::failure::{Cause, Failure};
 use sdam_core::operation::OperationError;

@@ -11,8 +11,8 @@ use bson::{RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 
 use super::fixture::{Fixture, Task};
 use super::{Puppet, lock, take_link};
-use crate::client::ClientError;
-use crate::connection::checked_out::CheckedOut;
+use crate::error::ClientError;
+use crate::operations::checked_out::CheckedOut;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::id::Generation;

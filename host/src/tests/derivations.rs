@@ -10,7 +10,7 @@ use bson::{Binary, rawdoc};
 
 use super::fixture::{Fixture, Task};
 use super::puppet::Puppet;
-use crate::shared::Host;
+use crate::machines::Host;
 use crate::sync::lock;
 use sdam_core::auth::MIN_ITERATIONS;
 use sdam_core::config::Options;

@@ -16,9 +16,9 @@ use sdam_core::selection::Criteria;
 use sdam_core::session::{ClusterTimeError, SessionError};
 
 use super::puppet::Puppet;
-use crate::client::ClientError;
+use crate::error::ClientError;
 use crate::error::{Error, ErrorKind, Spent};
-use crate::shared::Host;
+use crate::machines::Host;
 
 fn address() -> ServerAddress {
     "a:1".parse().unwrap()

@@ -6,7 +6,7 @@ use bson::rawdoc;
 
 use super::fixture::Fixture;
 use super::recordings::{fail, recorded};
-use crate::shared::recording::Recording;
+use crate::observe::recording::Recording;
 use sdam_core::time::Instant;
 use sdam_core::trace::{Replay, Trace};
 use sdam_core::wire::{Flags, write_op_msg};

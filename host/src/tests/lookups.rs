@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 
 use super::fixture::Task;
 #[cfg(feature = "aws")]
-use crate::credentials::sources::{CredentialSources, Provider};
-use crate::dns::{Records, Resolver as _};
-use crate::reactor::{Lane, Reactor};
-use crate::runtime::Socket;
+use crate::net::credentials::sources::{CredentialSources, Provider};
+use crate::net::dns::{Records, Resolver as _};
+use crate::net::reactor::{Lane, Reactor};
+use crate::net::socket::Socket;
 use sdam_core::config::TcpOptions;
 use sdam_core::dns::{NameServers, Question};
 use sdam_core::time::Instant;

@@ -37,9 +37,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
-use crate::selected_server::SelectedServer;
-use crate::shared::Host;
-use crate::shared::subscription::{EVENT_LIMIT, Events};
+use crate::machines::Host;
+use crate::observe::subscription::{EVENT_LIMIT, Events};
+use crate::operations::selected_server::SelectedServer;
 use crate::sync::Mutex;
 use crate::sync::lock;
 use fixture::Fixture;

@@ -18,10 +18,10 @@ use super::fixture::{Fixture, Task};
 use super::forks::in_child;
 use super::{Puppet, lock};
 use crate::client::Client;
-use crate::connection::exchange::Reply;
 use crate::error::{Error, ErrorKind};
-use crate::request::{Message, Request, Target, WrittenCommand};
-use crate::session::ClientSession;
+use crate::operations::exchange::Reply;
+use crate::operations::request::{Message, Request, Target, WrittenCommand};
+use crate::operations::session::ClientSession;
 
 /// The commands that the server has received over connections that are established.
 fn received(fixture: &Fixture) -> Vec<RawDocumentBuf> {
@@ -436,7 +436,7 @@ fn used(fixture: &Fixture) -> (Client<Puppet>, RawDocumentBuf) {
     (Client::from_host(Arc::clone(&fixture.host)), lsid)
 }
 
-fn take_tasks(fixture: &Fixture) -> Vec<crate::runtime::Task> {
+fn take_tasks(fixture: &Fixture) -> Vec<crate::machines::runtime::Task> {
     std::mem::take(&mut *lock(&fixture.host.runtime().tasks))
 }
 

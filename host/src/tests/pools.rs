@@ -10,7 +10,7 @@ use bson::rawdoc;
 
 use super::fixture::{Fixture, Task};
 use super::lock;
-use crate::shared::subscription::Events;
+use crate::observe::subscription::Events;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
 use sdam_core::pool::PoolEvent;

@@ -9,7 +9,7 @@ use bson::rawdoc;
 
 use super::fixture::{Fixture, Task};
 use super::{host, lock};
-use crate::shared::recording::{FLIGHT_RECORDER_LEN, Recording};
+use crate::observe::recording::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_core::operation::Timeout;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;

@@ -11,10 +11,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::fixture::{Fixture, Task};
 use super::inline::{Inline, unless_deadlocked};
 use super::puppet::{Puppet, host, take_link};
+use crate::machines::Host;
+use crate::machines::alarm::Deadlines;
+use crate::observe::subscription::Subscribers;
 use crate::process::Process;
-use crate::shared::Host;
-use crate::shared::alarm::Deadlines;
-use crate::shared::subscription::Subscribers;
 use crate::sync::Activity;
 use crate::sync::AsyncMutex;
 use crate::sync::CancellationToken;
@@ -158,7 +158,7 @@ fn with_early_timers(
     (host, task, slept)
 }
 
-/// The task that keeps time is polled by [`Runtime::alarm`](crate::runtime::Runtime::alarm), and
+/// The task that keeps time is polled by [`Runtime::alarm`](crate::machines::runtime::Runtime::alarm), and
 /// rings.
 #[test]
 fn a_runtime_that_rings_while_it_is_told_is_told_once_more() {

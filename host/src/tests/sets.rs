@@ -9,8 +9,8 @@ use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 
 use super::fixture::{Fixture, Task};
 use super::puppet::{Puppet, host, pass};
-use crate::shared::Host;
-use crate::shared::tasks::Link;
+use crate::machines::Host;
+use crate::machines::tasks::Link;
 use crate::sync::lock;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::failure::{Cause, Failure, Stage as Phase};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fixture::{Fixture, Task};
 use super::puppet::{Puppet, take_link};
-use crate::shared::Host;
+use crate::machines::Host;
 use sdam_core::config::Options;
 use sdam_core::selection::Criteria;
 

@@ -11,9 +11,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::fixture::Task;
-use crate::runtime::Socket;
-use crate::stream::Connected;
-use crate::stream::Stream;
+use crate::net::socket::Socket;
+use crate::net::stream::Connected;
+use crate::net::stream::Stream;
 use sdam_core::failure::Cause;
 use sdam_core::time::Instant;
 use sdam_core::transport::{TlsConfig, TlsMaterial, Transport, TransportConfig, TrustAnchors};

@@ -12,10 +12,10 @@ use bson::{Binary, DateTime, RawDocument, rawdoc};
 
 use super::fixture::{Fixture, Task};
 use super::puppet::Puppet;
-use crate::connection::checked_out::CheckedOut;
-use crate::credentials::CredentialProvider;
 use crate::error::{Error, ErrorKind};
-use crate::shared::Host;
+use crate::machines::Host;
+use crate::net::credentials::CredentialProvider;
+use crate::operations::checked_out::CheckedOut;
 use crate::sync::lock;
 use sdam_core::auth::{Answer, AwsCredentials, OidcToken, Question};
 use sdam_core::config::Options;

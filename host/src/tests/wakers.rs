@@ -12,9 +12,9 @@ use bson::rawdoc;
 
 use super::fixture::Fixture;
 use super::puppet::{host, take_link};
+use crate::machines::alarm::Deadlines;
+use crate::observe::recording::Recording;
 use crate::process::Process;
-use crate::shared::alarm::Deadlines;
-use crate::shared::recording::Recording;
 use crate::sync::Activity;
 use crate::sync::AsyncMutex;
 use crate::sync::CancellationToken;

@@ -10,7 +10,7 @@ use sdam_conformance::refusal::RefusingPort;
 use sdam_core::config::Options;
 use sdam_core::selection::Criteria;
 use sdam_core::trace::{Replay, Trace};
-use sdam_host::system::flight_recorder::{dump_to, on_dump};
+use sdam_host::flight_recorder::{dump_to, on_dump};
 use sdam_host::{FLIGHT_RECORDER_LEN, Recording};
 use sdam_tokio::Client;
 

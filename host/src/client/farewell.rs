@@ -1,0 +1,51 @@
+//! The end of a client whose last handle was dropped: a task has servers close its cursors and
+//! forget its sessions, and closes it then.
+//!
+//! Implements of Driver Sessions: "endSessions ... MUST be run once when the MongoClient instance
+//! is shut down".
+
+use std::sync::Arc;
+
+use sdam_core::config::{ReadMode, ReadPreference};
+use sdam_core::selection::Criteria;
+
+use crate::client::Client;
+use crate::client::client_tasks::ClientTasks;
+use crate::machines::Host;
+use crate::machines::runtime::Runtime;
+use crate::process::Own;
+use crate::sync::lock;
+
+/// Begins the task, which ends the tasks of the client when it has ended itself, done or not;
+/// returns false if servers keep nothing, or none is known.
+pub(crate) fn begin<R: Runtime>(host: &Arc<Host<R>>, tasks: &Arc<ClientTasks>) -> bool {
+    let shared = &host.shared;
+    if !shared.process.is_current() || !is_kept(host) || host.is_closed() || !is_reached(host) {
+        return false;
+    }
+    let running = shared.activity.begin();
+    let client = Client::of_task(Arc::clone(host), Arc::clone(tasks));
+    let farewell = async move {
+        let _running = running;
+        // The last reference, unless the host has been kept elsewhere: then it goes on.
+        let client = client;
+        client.release().await;
+    };
+    host.runtime().spawn(Box::pin(Own::new(Box::pin(farewell), shared.process)));
+    true
+}
+
+/// Returns the rule by which a server is chosen for `endSessions`: "primaryPreferred".
+pub(crate) fn criteria() -> Criteria {
+    Criteria::read(ReadPreference::new(ReadMode::PrimaryPreferred))
+}
+
+/// Returns whether servers keep anything for the client.
+fn is_kept<R: Runtime>(host: &Host<R>) -> bool {
+    !lock(&host.sessions).is_empty() || host.abandoned.lock().inner.servers().next().is_some()
+}
+
+/// Returns whether a server is known that would hear of it.
+fn is_reached<R: Runtime>(host: &Host<R>) -> bool {
+    host.diagnose(&criteria()).is_none()
+}

@@ -1,0 +1,600 @@
+//! The handle that applications hold: one for every runtime that waits with futures.
+
+pub(crate) mod abandoned;
+pub(crate) mod blueprint;
+pub(crate) mod builder;
+pub(crate) mod client_tasks;
+pub(crate) mod farewell;
+pub mod flight_recorder;
+pub(crate) mod registry;
+pub(crate) mod siblings;
+pub(crate) mod socket_runtime;
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::RawDocument;
+use sdam_core::config::metadata::DriverInfo;
+use sdam_core::config::{ReadMode, ReadPreference, ServerAddress};
+use sdam_core::description::TopologyDescription;
+use sdam_core::diagnosis::SelectionError;
+use sdam_core::metrics::Family;
+use sdam_core::operation::{AbandonedCursor, MaxTime, Timeout};
+use sdam_core::selection::Criteria;
+use sdam_core::session::{ClusterTime, ClusterTimeError, SessionError, SessionOptions};
+use sdam_core::spans::SpanStart;
+use sdam_core::time::Instant;
+use sdam_core::topology::Topics;
+
+use crate::client::client_tasks::ClientTasks;
+use crate::client::socket_runtime::SocketRuntime;
+use crate::error::Error;
+use crate::machines::Host;
+use crate::machines::runtime::Runtime;
+use crate::machines::sleep::sleep_until;
+use crate::net::reactor::Reactor;
+use crate::observe::spans::OperationSpan;
+use crate::observe::subscription::{Events, Views};
+use crate::operations::checked_out::CheckedOut;
+use crate::operations::counted::CountedOperation;
+use crate::operations::exchange::Reply;
+use crate::operations::request::Request;
+use crate::operations::selected_server::SelectedServer;
+use crate::operations::session::{self, ClientSession};
+use crate::process::Own;
+use crate::system::WallClock;
+
+/// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
+///
+/// It is the same for every runtime that waits with futures; `sdam_tokio::Client`, for one, is its
+/// name under tokio.
+///
+/// It belongs to the process that has created it. In one that was forked off, what could fail fails
+/// at once, and says so ([`Forked`](sdam_core::process::Forked)); subscriptions end at once,
+/// closing is done at once, and dropping leaves everything to the parent.
+pub struct Client<R: Runtime> {
+    host: Own<Arc<Held<R>>>,
+    /// By when each operation is to end at the latest.
+    deadline: Option<Instant>,
+}
+
+/// A host that clones of a client hold; when the last one lets go, tasks end that hold it, too.
+struct Held<R: Runtime> {
+    host: Arc<Host<R>>,
+    tasks: Arc<ClientTasks>,
+    /// True if servers are still to hear that the client ends.
+    says_farewell: bool,
+}
+
+impl<R: Runtime> Deref for Held<R> {
+    type Target = Host<R>;
+
+    fn deref(&self) -> &Host<R> {
+        &self.host
+    }
+}
+
+impl<R: Runtime> Drop for Held<R> {
+    fn drop(&mut self) {
+        if !self.says_farewell || !farewell::begin(&self.host, &self.tasks) {
+            self.tasks.end();
+        }
+    }
+}
+
+/// The time that servers get to be told which sessions are of no more use.
+const END_SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that a server gets to close cursors, where `timeoutMS` says nothing.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl<R: Runtime> Client<R> {
+    /// Takes the host that a runtime has created; applications [connect](Self::connect).
+    pub fn from_host(host: Arc<Host<R>>) -> Self {
+        Self::holding(Held { host, tasks: Arc::default(), says_farewell: true })
+    }
+
+    /// Makes the client of a task, with the tasks that end with it.
+    pub(crate) fn of_task(host: Arc<Host<R>>, tasks: Arc<ClientTasks>) -> Self {
+        Self::holding(Held { host, tasks, says_farewell: false })
+    }
+
+    fn holding(held: Held<R>) -> Self {
+        let process = held.host.shared.process;
+        Self { host: Own::new(Arc::new(held), process), deadline: None }
+    }
+
+    /// Returns what all clones share.
+    pub fn host(&self) -> &Arc<Host<R>> {
+        &self.host.host
+    }
+
+    /// Returns what is known now; it waits for nothing and takes no lock.
+    pub fn view(&self) -> Arc<TopologyDescription> {
+        self.host.view()
+    }
+
+    /// Says why an operation would find no server now, without waiting and without asking for
+    /// checks; `None` if it would find one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn diagnose(&self, criteria: &Criteria) -> Option<Box<SelectionError>> {
+        self.host.diagnose(criteria)
+    }
+
+    /// Returns how far the client's clock, which events are stamped with, has come.
+    pub fn now(&self) -> Instant {
+        self.host.runtime().now()
+    }
+
+    /// Waits until a time of [`now`](Self::now), or until the client is closed; in a process that
+    /// was forked off, not at all.
+    pub async fn sleep_until(&self, until: Instant) {
+        let shared = &self.host.shared;
+        if shared.process.is_current() {
+            sleep_until(shared, until).await;
+        }
+    }
+
+    /// Subscribes to the events from now on, but for those of commands; `with_events` of the
+    /// runtime's client misses none.
+    pub fn subscribe(&self) -> Events {
+        self.host.subscribe()
+    }
+
+    /// Subscribes to the events of these topics from now on.
+    ///
+    /// Events of commands are made only while somebody subscribes to [`Topics::COMMANDS`].
+    ///
+    /// ```
+    /// # use sdam_core::bson::rawdoc;
+    /// # use sdam_core::command::CommandEvent;
+    /// # use sdam_core::topology::{EventKind, Topics};
+    /// # use sdam_host::{Client, Runtime};
+    /// # async fn example<R: Runtime>(
+    /// #     client: Client<R>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut events = client.subscribe_to(Topics::COMMANDS);
+    /// client.run_command("admin", &rawdoc! { "ping": 1 }).await?;
+    /// while let Some(event) = events.try_next() {
+    ///     let EventKind::Command { command, event, .. } = event.kind else { continue };
+    ///     if let CommandEvent::CommandSucceeded { duration, .. } = event {
+    ///         println!("{} took {duration:?}", command.command_name);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn subscribe_to(&self, topics: Topics) -> Events {
+        self.host.subscribe_to(topics)
+    }
+
+    /// Subscribes to the view: that of now first, and then each that differs from the one before in
+    /// what events tell about. Round trip times alone are no news; [`view`](Self::view) always has
+    /// the latest.
+    pub fn watch_topology(&self) -> Views {
+        self.host.watch()
+    }
+
+    /// Returns the metrics: counts since the first call, or since the beginning if the builder was
+    /// told so, and what is so now. In a process that was forked off there are none.
+    ///
+    /// They are counted where things happen. Nothing is queued, and nothing can be dropped.
+    ///
+    /// ```
+    /// # use sdam_core::metrics::Exposition;
+    /// # use sdam_host::{Client, Runtime};
+    /// # fn example<R: Runtime>(client: &Client<R>) -> String {
+    /// // As Prometheus reads them.
+    /// Exposition::new(&client.metrics()).to_string()
+    /// # }
+    /// ```
+    pub fn metrics(&self) -> Vec<Family> {
+        self.host.metrics()
+    }
+
+    /// Asks for a check of every server as soon as possible, though not within 500 ms of its last
+    /// check; in the single-threaded mode, when the next operation selects a server.
+    pub fn request_check(&self) {
+        self.host.request_check();
+    }
+
+    /// Adds the name of a library that wraps this one to the metadata of connections made from now
+    /// on; adding the same twice changes nothing.
+    pub fn append_metadata(&self, info: DriverInfo) {
+        self.host.append_metadata(info);
+    }
+
+    /// Closes the client for all its clones, and waits until none of its tasks runs any more.
+    ///
+    /// Operations that wait are told so at once; subscriptions end after their last events.
+    /// Connections in use are not waited for: they are closed when they return.
+    ///
+    /// Before that, servers [close the cursors](Self::close_cursors) that were dropped, and forget
+    /// the sessions that were used, if one is known to be there, for a second each at most.
+    ///
+    /// Dropping the last clone closes a client, too, and waits for nothing. If there are sessions
+    /// or cursors that servers keep, and a server is known, a task of the runtime's does the same
+    /// in the background, and closes the client then; if the runtime ends before that, servers
+    /// forget both after a while. A runtime that runs only while it is blocked on, such as one of
+    /// a single thread, closes nothing until then: call this method there.
+    ///
+    /// A session that is lent to a handle, or that the application holds, is ended when it is
+    /// dropped; one that outlives its client is left to the servers.
+    pub async fn close(&self) {
+        self.release().await;
+        self.close_now();
+        self.host.ended().await;
+    }
+
+    /// Closes the client as [`close`](Self::close) does, but tells no server to forget sessions,
+    /// and waits for nothing.
+    pub fn close_now(&self) {
+        self.host.close();
+        self.host.tasks.end();
+    }
+
+    /// Has servers close what they keep for this client.
+    pub(crate) async fn release(&self) {
+        self.close_cursors().await;
+        self.end_sessions().await;
+    }
+
+    /// Tells the servers to forget the sessions in the pool, as [`close`](Self::close) does.
+    ///
+    /// Errors are ignored (Driver Sessions, "endSessions").
+    pub async fn end_sessions(&self) {
+        let timeout = Timeout::At(self.now() + END_SESSIONS_TIMEOUT);
+        let criteria = Arc::new(farewell::criteria());
+        for command in session::end_sessions(&self.host) {
+            if self.host.diagnose(&criteria).is_some() {
+                return;
+            }
+            let criteria = Arc::clone(&criteria);
+            let command = ("admin", &*command);
+            let ended = self.host.run_command_as("endSessions", command, criteria, timeout);
+            let _ = ended.await;
+        }
+    }
+
+    /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
+    /// select, to check out, to connect and to exchange messages, all of it together.
+    ///
+    /// It shares everything else. Without it, `timeoutMS` of the options is the limit, anew for
+    /// each operation.
+    #[must_use]
+    pub fn by(&self, deadline: Instant) -> Self {
+        Self { host: self.host.clone(), deadline: Some(deadline) }
+    }
+
+    /// Returns a client whose operations all end before `time` has passed, see [`by`](Self::by).
+    #[must_use]
+    pub fn within(&self, time: Duration) -> Self {
+        self.by(self.now() + time)
+    }
+
+    /// Selects a server for an operation, waiting for one for serverSelectionTimeoutMS at most.
+    ///
+    /// Cancelling the wait is safe at any point. A time-out of zero selects from what is known
+    /// already.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server is suitable in time, and at once if waiting cannot help; the error says
+    /// why, for every server.
+    ///
+    /// ```
+    /// # use sdam_core::bson::rawdoc;
+    /// # use sdam_host::{Client, Runtime};
+    /// # use sdam_core::selection::Criteria;
+    /// # async fn example<R: Runtime>(
+    /// #     client: Client<R>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let primary = client.select(Criteria::write()).await?;
+    /// println!("writes go to {}", primary.address());
+    /// let mut connection = primary.check_out().await?;
+    /// connection.command("admin", &rawdoc! { "ping": 1 }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn select(
+        &self,
+        criteria: impl Into<Arc<Criteria>>,
+    ) -> Result<SelectedServer<R>, Error> {
+        let criteria = match self.select_now(criteria) {
+            Ok(selected) => return Ok(selected),
+            Err(criteria) => criteria,
+        };
+        let deadline = self.operation_deadline();
+        let selected = self.host.select(&criteria, self.selection_deadline(deadline)).await?;
+        Ok(selected.by(deadline))
+    }
+
+    /// As [`select`](Self::select), from what is known already and without a wait.
+    ///
+    /// # Errors
+    ///
+    /// Returns the criteria if there is no suitable server now, and where a selection is more than
+    /// a look at what is known: see [`Host::select_now`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn select_now(
+        &self,
+        criteria: impl Into<Arc<Criteria>>,
+    ) -> Result<SelectedServer<R>, Arc<Criteria>> {
+        let selected = self.host.select_now(criteria.into())?;
+        Ok(selected.by(self.operation_deadline()))
+    }
+
+    /// Runs a command on a database of a server that takes writes: selects the server, checks out a
+    /// connection, sends the command with what it needs besides, see [`CheckedOut::command`], and
+    /// returns the reply.
+    ///
+    /// [`CheckedOut::command`]: crate::operations::checked_out::CheckedOut::command
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server is suitable, if no connection is to be had, if the exchange fails, and if
+    /// the server replies with an error, each in time; the error says where the time went. The
+    /// command is never sent twice, unless the server says that it is overloaded and has done
+    /// nothing: then again after a while, `maxAdaptiveRetries` times at most, if `retryReads` and
+    /// `retryWrites` are set. But as long as it was not sent, and there is time, a server is
+    /// selected again where the pool of the last one was found cleared, twice at most.
+    ///
+    /// With a time-out, the command carries what is left as `maxTimeMS`, in place of its own.
+    ///
+    /// ```
+    /// # use sdam_core::bson::rawdoc;
+    /// # use sdam_host::{Client, Runtime};
+    /// # async fn example<R: Runtime>(
+    /// #     client: Client<R>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
+    /// println!("version {}", reply.get_str("version")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run_command(&self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
+        // "RunCommand MUST assume all commands are read operations", with mode primary.
+        let criteria = Criteria::read(ReadPreference::new(ReadMode::Primary));
+        self.run_command_on(criteria, database, command).await
+    }
+
+    /// As [`run_command`](Self::run_command), on a server of the caller's choice, which is told the
+    /// read preference where it needs to know.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`run_command`](Self::run_command) does.
+    pub async fn run_command_on(
+        &self,
+        criteria: impl Into<Arc<Criteria>>,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Reply, Error> {
+        self.host.run_command(database, command, criteria.into(), self.timeout(None)).await
+    }
+
+    /// Starts a session, see [`ClientSession`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the options exclude each other.
+    pub fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {
+        ClientSession::start(&self.host, options)
+    }
+
+    /// Starts the session of one operation that was given none, and of the cursor that this opens.
+    /// It costs nothing before a command with it is sent.
+    pub fn implicit_session(&self) -> ClientSession<R> {
+        ClientSession::implicit(&self.host)
+    }
+
+    /// Performs an operation, and returns its reply: the way of everything that is built above
+    /// commands.
+    ///
+    /// It is sent again by the rules of Retryable Reads, Retryable Writes and Client Backpressure;
+    /// of several errors, the one that tells most is returned.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`run_command`](Self::run_command) does.
+    pub async fn operate(&self, request: Request<'_, R>) -> Result<Reply, Error> {
+        self.host.operate(request).await
+    }
+
+    /// As [`operate`](Self::operate), but leaves the connection in use over which the reply came,
+    /// unless the operation went to one that was: behind a load balancer, a cursor is continued
+    /// over it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`run_command`](Self::run_command) does.
+    pub async fn operate_and_keep(
+        &self,
+        request: Request<'_, R>,
+    ) -> Result<(Reply, Option<CheckedOut<R>>), Error> {
+        self.host.operate_and_keep(request).await
+    }
+
+    /// Begins the span of an operation that consists of several requests, each told of it by
+    /// [`Request::with_span`]: on a collection, or else on a database. Others begin and end their
+    /// own.
+    ///
+    /// Nothing is made if nobody is to be told of spans.
+    pub fn operation_span(
+        &self,
+        name: &str,
+        database: &str,
+        collection: Option<&str>,
+    ) -> OperationSpan {
+        let start = || SpanStart::of_operation(name, database, collection);
+        OperationSpan::begin(self.host.shared.spans(), start)
+    }
+
+    /// Begins to count an operation that consists of several requests, each made with
+    /// [`Request::with_counted`] of false; the metrics have it by this name. Others are counted by
+    /// themselves.
+    ///
+    /// Nothing is kept if nothing is counted.
+    pub fn counted_operation(&self, name: &'static str) -> CountedOperation<R> {
+        CountedOperation::begin(&self.host.shared, name)
+    }
+
+    /// Has a task of the runtime's do something with the client that no caller waits for, such as
+    /// to close a cursor at its server.
+    ///
+    /// The client that `task` is given keeps none alive: the task is dropped, wherever it waits,
+    /// when the client is closed, be it because the last of the others is dropped. That is done by
+    /// whoever closes or drops it, and waits for no executor, unless servers still
+    /// [hear](Self::close) of the end: then it is done after that. In a process that was forked
+    /// off, nothing is done.
+    pub fn spawn<F>(&self, task: impl FnOnce(Self) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let shared = &self.host.shared;
+        if !shared.process.is_current() {
+            return;
+        }
+        let work = Box::pin(task(Self::of_task(Arc::clone(self.host()), Arc::default())));
+        let task = self.host.tasks.begin(work, shared.activity.begin());
+        self.host.runtime().spawn(Box::pin(task));
+    }
+
+    /// Has a task of the runtime's close a cursor at its server that nobody reads any more; nothing
+    /// waits for that.
+    ///
+    /// There is one such task for each server, which closes cursors of the same collection, session
+    /// and time-out with one command. It waits for a server of which nothing is known as other
+    /// operations do, for the [time](Self::closing_timeout) of closing at most. Those that come
+    /// when [too many](sdam_core::operation::MAX_ABANDONED_CURSORS) wait already are left to their
+    /// servers; so are those of a process that was forked off.
+    pub fn abandon_cursor(&self, cursor: AbandonedCursor) {
+        abandoned::abandon(self, cursor);
+    }
+
+    /// Waits until the cursors that were [abandoned](Self::abandon_cursor) are closed, for a second
+    /// at most, and not for servers of which nothing is known. [`close`](Self::close) does that.
+    pub async fn close_cursors(&self) {
+        abandoned::closed(self).await;
+    }
+
+    /// Returns the limit of closing cursors, where the application has asked for no other: the
+    /// `timeoutMS` of the operation or of the client, anew (Client Side Operations Timeout,
+    /// "Cursors"), or else ten seconds, of which the server is not told. The deadline of
+    /// [`by`](Self::by) is none of closing, which may be for the very reason that it has passed.
+    pub fn closing_timeout(&self, of_operation: Option<Duration>) -> (Timeout, MaxTime) {
+        let timeout = of_operation.or(self.host.options().timeout());
+        match Timeout::new(self.now(), timeout) {
+            timeout @ Timeout::At(_) => (timeout, MaxTime::Remaining),
+            _ => (Timeout::At(self.now() + CLOSING_TIMEOUT), MaxTime::Never),
+        }
+    }
+
+    /// Returns the limit of an operation that begins now: its own `timeoutMS`, where zero lifts it,
+    /// or else that of [`by`](Self::by), or else that of the options.
+    pub fn timeout(&self, of_operation: Option<Duration>) -> Timeout {
+        match (of_operation, self.deadline) {
+            (None, Some(deadline)) => Timeout::At(deadline),
+            (timeout, _) => Timeout::new(self.now(), timeout.or(self.host.options().timeout())),
+        }
+    }
+
+    /// Returns every member of the deployment, those included that are never selected, as arbiters:
+    /// [`SelectedServer::connect`] leads to that very one.
+    pub fn members(&self) -> Vec<SelectedServer<R>> {
+        let deadline = self.operation_deadline();
+        self.host.members().into_iter().map(|member| member.by(deadline)).collect()
+    }
+
+    /// Returns the member at an address, `None` if there is none: that of a [`Reply`], whose cursor
+    /// is to be continued where it was opened.
+    ///
+    /// ```
+    /// # use sdam_core::bson::rawdoc;
+    /// # use sdam_host::{Client, Runtime};
+    /// # use sdam_core::selection::Criteria;
+    /// # use sdam_core::config::{ReadMode, ReadPreference};
+    /// # async fn example<R: Runtime>(
+    /// #     client: Client<R>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
+    /// let find = rawdoc! { "find": "things", "batchSize": 2 };
+    /// let reply = client.run_command_on(nearest, "app", &find).await?;
+    /// let cursor = reply.get_document("cursor")?.get_i64("id")?;
+    /// let more = rawdoc! { "getMore": cursor, "collection": "things" };
+    /// let member = client.member(reply.server()).ok_or("the server has left")?;
+    /// member.check_out().await?.command("app", &more).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn member(&self, address: &ServerAddress) -> Option<SelectedServer<R>> {
+        Some(self.host.member(address)?.by(self.operation_deadline()))
+    }
+
+    /// Has commands carry this cluster time if it is greater than all that replies brought: so that
+    /// this client sees what another client of the same deployment has seen (Sessions,
+    /// "advanceClusterTime").
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is no `$clusterTime` as a server gave it out; one with a wrong signature is
+    /// refused by servers only.
+    pub fn advance_cluster_time(&self, cluster_time: &RawDocument) -> Result<(), ClusterTimeError> {
+        self.host.shared.clock.advance_to(ClusterTime::parse(cluster_time)?);
+        Ok(())
+    }
+
+    /// Returns by when an operation that begins now is to end at the latest.
+    fn operation_deadline(&self) -> Option<Instant> {
+        let timeout = self.host.options().timeout().filter(|timeout| !timeout.is_zero());
+        self.deadline.or_else(|| timeout.map(|timeout| self.now() + timeout))
+    }
+
+    /// "The computed server selection timeout is the minimum of serverSelectionTimeoutMS and the
+    /// remaining timeoutMS"; "when serverSelectionTryOnce is true, server selection timeouts have
+    /// no effect".
+    fn selection_deadline(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let options = self.host.options();
+        if options.is_single_threaded() && options.server_selection_try_once() {
+            return deadline;
+        }
+        let most = self.now() + options.server_selection_timeout();
+        Some(deadline.map_or(most, |deadline| deadline.min(most)))
+    }
+}
+
+impl<R: Reactor> Client<SocketRuntime<R>> {
+    /// Translates the time of an event to that of the wall clock when the client was created.
+    pub fn wall_clock(&self, at: Instant) -> WallClock {
+        self.host.runtime().origin + at.since_origin()
+    }
+}
+
+impl<R: Runtime> Clone for Client<R> {
+    fn clone(&self) -> Self {
+        Self { host: self.host.clone(), deadline: self.deadline }
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Client<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("host", self.host())
+            .field("deadline", &self.deadline)
+            .finish()
+    }
+}
+
+impl<R: Runtime> ClientSession<R> {
+    /// Returns whether the session is one of this client's: operations of others refuse it.
+    pub fn belongs_to(&self, client: &Client<R>) -> bool {
+        self.is_of(client.host())
+    }
+}

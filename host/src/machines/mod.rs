@@ -1,0 +1,661 @@
+//! The state that the threads and tasks of a client share: the topology and the pools behind their
+//! locks, when they are due, who is told of what happens, and what waits for the locks to be free.
+
+pub(crate) mod alarm;
+pub(crate) mod cluster_time;
+pub(crate) mod commands;
+pub(crate) mod followers;
+pub(crate) mod log;
+pub(crate) mod monitor_stream;
+pub(crate) mod runtime;
+pub(crate) mod server;
+pub(crate) mod sleep;
+pub(crate) mod steps;
+pub(crate) mod tasks;
+pub(crate) mod topology;
+
+use std::any::Any;
+use std::sync::{Arc, OnceLock, TryLockError, Weak};
+use std::task::Waker;
+
+use arc_swap::ArcSwap;
+use bson::RawDocumentBuf;
+use sdam_core::auth::CredentialCache;
+use sdam_core::config::metadata::DriverInfo;
+use sdam_core::config::{Options, ServerAddress};
+use sdam_core::description::TopologyDescription;
+use sdam_core::diagnosis::Verdict;
+use sdam_core::id::{ConnectionId, TopologyId};
+use sdam_core::logging::LogSettings;
+use sdam_core::metrics::Family;
+use sdam_core::operation::{AbandonedCursors, OperationFailure};
+use sdam_core::rng::Rng;
+use sdam_core::selection::Snapshot;
+use sdam_core::session::SessionPool;
+use sdam_core::time::Instant;
+use sdam_core::topology::{Event, Follower, Input, Topics};
+
+use crate::machines::alarm::{Alarm, Step, Sweep};
+use crate::machines::cluster_time::LatestClusterTime;
+use crate::machines::commands::RunningCommands;
+use crate::machines::followers::Followers;
+use crate::machines::log::Logger;
+use crate::machines::runtime::Runtime;
+use crate::machines::server::{Boxed, Server};
+use crate::machines::tasks::{Link, PendingConnection, Rescan};
+use crate::machines::topology::{Deferred, Driver, Root};
+use crate::net::stream::SpareBuffer;
+use crate::observe::meter::Meter;
+use crate::observe::recording::{Recording, Tracing};
+use crate::observe::spans::Spans;
+use crate::observe::subscription::{EVENT_LIMIT, Events, Subscribers, Subscription, Views};
+use crate::process::{Own, Process};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::channel::Barrier;
+use crate::sync::{Activity, AsyncMutex, CancellationToken, Gate, Mutex, MutexGuard, lock};
+use crate::system;
+
+/// The reason why a host shares its monitors with no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotShared {
+    /// The options differ in what decides how servers are monitored.
+    #[error("monitors cannot be shared: the options differ in how servers are reached or checked")]
+    Options,
+    /// The host is closed, or has monitors for itself alone.
+    #[error("monitors cannot be shared: their host is closed, or keeps them for itself")]
+    Closed,
+}
+
+/// The machines of one client, behind their locks, shared by its threads and tasks.
+///
+/// Dropping the last reference closes the client: links and pools end, and so do subscriptions,
+/// after their last events.
+pub struct Host<R: Runtime> {
+    pub(crate) me: Weak<Self>,
+    pub(crate) shared: Arc<Shared<R>>,
+    /// The host whose monitors it shares, if it has none of its own.
+    pub(crate) leader: Option<Arc<Self>>,
+    pub(crate) driver: Mutex<Driver<R>>,
+    pub(crate) view: ArcSwap<View<R>>,
+    /// The name of the next operation that waits for a server.
+    pub(crate) next_waiter: AtomicU64,
+    /// The inputs from links, rescans and connections that came while the lock was held.
+    pub(crate) deferred: Mutex<Vec<Deferred<R>>>,
+    /// The sessions of the servers that are not in use.
+    pub(crate) sessions: Mutex<SessionPool>,
+    /// The cursors that nobody reads any more.
+    pub(crate) abandoned: Gate<AbandonedCursors>,
+}
+
+/// The state that a client shares with its servers and check-outs, which may outlive it.
+pub(crate) struct Shared<R: Runtime> {
+    pub(crate) runtime: R,
+    pub(crate) options: Arc<Options>,
+    /// The process that may use it.
+    pub(crate) process: Process,
+    pub(crate) topology: TopologyId,
+    pub(crate) events: Arc<Subscribers<Event>>,
+    pub(crate) commands: RunningCommands,
+    pub(crate) views: Arc<Subscribers<Arc<TopologyDescription>>>,
+    pub(crate) tracing: Tracing,
+    /// The writer of the log, if anybody wants one.
+    pub(crate) logger: OnceLock<Logger>,
+    /// The spans, if anybody is told of them.
+    pub(crate) spans: OnceLock<Spans>,
+    /// The metrics, if anybody wants them.
+    pub(crate) meter: Meter,
+    pub(crate) alarm: Alarm<R>,
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) clock: LatestClusterTime,
+    /// The credential cache of all connections.
+    pub(crate) credential_cache: Mutex<CredentialCache>,
+    /// The turn to ask for a token.
+    pub(crate) oidc: AsyncMutex,
+    /// The metadata that new connections send.
+    pub(crate) metadata: Mutex<Arc<RawDocumentBuf>>,
+    /// The source of the next selection's random bits.
+    pub(crate) random: AtomicU64,
+    /// The name of the next pool.
+    pub(crate) next_pool: AtomicU64,
+    /// The buffer of large messages.
+    pub(crate) spare: SpareBuffer,
+}
+
+/// The view that operations read: descriptions, and the servers, index for index.
+pub(crate) struct View<R: Runtime> {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) servers: Arc<[Arc<Server<R>>]>,
+}
+
+impl<R: Runtime> Host<R> {
+    /// Creates the machines; nothing happens before the first [`ring`](Self::ring).
+    pub fn new(options: Arc<Options>, seed: u64, runtime: R) -> Arc<Self> {
+        let root = Root::own(&options, seed);
+        Self::with(options, seed, runtime, Driver::new(root, None, seed), None)
+    }
+
+    /// Creates a host that monitors a deployment for others, which [share](Self::sharing) it, and
+    /// has neither pools nor operations. It is closed when the last of them is.
+    pub fn for_sharing(options: Arc<Options>, seed: u64, runtime: R) -> Arc<Self> {
+        let root = Root::own(&options, seed);
+        let driver = Driver::new(root, Some(Followers::default()), seed);
+        Self::with(options, seed, runtime, driver, None)
+    }
+
+    /// Creates the machines of a client that shares the monitors of `leader`; nothing happens
+    /// before the first [`ring`](Self::ring). Pools and credentials are its own, its clock has to
+    /// be that of the leader, and it keeps the leader.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the leader is closed, is not [for sharing](Self::for_sharing), or has options with
+    /// which it [cannot share](Options::can_share_monitors) its monitors with this client.
+    pub fn sharing(
+        leader: Arc<Self>,
+        options: Arc<Options>,
+        seed: u64,
+        runtime: R,
+    ) -> Result<Arc<Self>, NotShared> {
+        if !leader.options().can_share_monitors(&options) {
+            return Err(NotShared::Options);
+        }
+        let root = Root::Shared(Box::new(Follower::new(&options, seed)));
+        let (driver, leads) = (Driver::new(root, None, seed), Arc::clone(&leader));
+        let follower = Self::with(options, seed, runtime, driver, Some(leader));
+        match leads.with_driver(|driver| driver.admit(&follower.me)) {
+            true => Ok(follower),
+            false => Err(NotShared::Closed),
+        }
+    }
+
+    fn with(
+        options: Arc<Options>,
+        seed: u64,
+        runtime: R,
+        driver: Driver<R>,
+        leader: Option<Arc<Self>>,
+    ) -> Arc<Self> {
+        let (topology, snapshot, metadata) = driver.root.beginning();
+        let view = View { snapshot, servers: Arc::new([]) };
+        let process = Process::current();
+        let seeds = runtime.session_seeds().unwrap_or([seed, !seed]);
+        let sessions = SessionPool::new(seeds);
+        let shared = Shared {
+            runtime,
+            options,
+            process,
+            topology,
+            events: Arc::default(),
+            commands: RunningCommands::default(),
+            views: Arc::default(),
+            tracing: Tracing::default(),
+            logger: OnceLock::new(),
+            spans: OnceLock::new(),
+            meter: Meter::default(),
+            alarm: Alarm::new(),
+            activity: Arc::new(Activity::new(process)),
+            clock: LatestClusterTime::default(),
+            credential_cache: Mutex::default(),
+            oidc: AsyncMutex::default(),
+            metadata: Mutex::new(Arc::new(metadata)),
+            random: AtomicU64::new(!seed),
+            next_pool: AtomicU64::new(0),
+            spare: SpareBuffer::default(),
+        };
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            shared: Arc::new(shared),
+            leader,
+            driver: Mutex::new(driver),
+            view: ArcSwap::from_pointee(view),
+            next_waiter: AtomicU64::new(0),
+            deferred: Mutex::default(),
+            sessions: Mutex::new(sessions),
+            abandoned: Gate::default(),
+        })
+    }
+
+    /// Returns the host that has the topology: this one, or the one whose monitors it shares.
+    pub(crate) fn root(&self) -> &Self {
+        self.leader.as_deref().unwrap_or(self)
+    }
+
+    /// Returns what is known now; it takes no lock.
+    pub fn view(&self) -> Arc<TopologyDescription> {
+        Arc::clone(self.view.load().snapshot.description())
+    }
+
+    /// Returns what is known now, to select from; it takes no lock.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.view.load().snapshot)
+    }
+
+    /// Returns the runtime.
+    pub fn runtime(&self) -> &R {
+        &self.shared.runtime
+    }
+
+    /// Returns what the client was configured with.
+    pub fn options(&self) -> &Arc<Options> {
+        &self.shared.options
+    }
+
+    /// Lets the machines do what is due; the runtime calls this at the deadline it was told.
+    ///
+    /// When it is called much later than that, as after the process was stopped, tasks are first
+    /// let read what has arrived meanwhile: the runtime is told to ring again. In a process that
+    /// was forked off nothing is due: the parent's connections are not to be written to.
+    pub fn ring(&self) {
+        if !self.shared.process.is_current() {
+            return;
+        }
+        let (runtime, alarm) = (&self.shared.runtime, &self.shared.alarm);
+        let now = runtime.now();
+        match alarm.step(now) {
+            Step::Wait => {}
+            Step::Sweep(number) => {
+                alarm.tell(runtime);
+                self.sweep(number);
+            }
+            Step::Judge => self.judge(now),
+        }
+        // Perhaps there was nothing to judge, and nobody has told it.
+        alarm.tell(runtime);
+        if alarm.take_log(now) {
+            Logger::read_for(&self.shared);
+            alarm.tell(runtime);
+        }
+    }
+
+    /// Lets every machine judge the deadlines that have passed by `now`, and no later ones: the
+    /// process may be stopped at any point of this, too.
+    fn judge(&self, now: Instant) {
+        let (topology, servers, sleepers) = self.shared.alarm.due(now);
+        match &self.leader {
+            _ if !topology => {}
+            None => self.with_driver(|driver| driver.tick(self, now)),
+            Some(leader) => {
+                leader.with_driver(|driver| driver.open(self));
+                self.with_driver(|_| ());
+            }
+        }
+        servers.iter().for_each(|server| server.tick(now));
+        sleepers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Subscribes to the events from now on, but for commands; in a process that was forked off
+    /// there are none.
+    pub fn subscribe(&self) -> Events {
+        self.subscribe_to(Topics::WITHOUT_COMMANDS)
+    }
+
+    /// Subscribes to the events of these topics from now on; in a process that was forked off there
+    /// are none.
+    pub fn subscribe_to(&self, topics: Topics) -> Events {
+        let process = self.shared.process;
+        Events(Own::new(
+            match process.is_current() && topics != Topics::NONE {
+                true => self.shared.events.subscribe(topics, EVENT_LIMIT, None),
+                false => Subscription::none(),
+            },
+            process,
+        ))
+    }
+
+    /// Subscribes to the view: the one of now first, and then each that differs from the one before
+    /// in what events tell about, the latest only if there are several. In a process that
+    /// was forked off there is none.
+    pub fn watch(&self) -> Views {
+        let process = self.shared.process;
+        // Under the lock, so that no view is published in between.
+        let subscribe = |_: &mut Driver<R>| {
+            let now = Some(self.view());
+            self.shared.views.subscribe(Topics::TOPOLOGY, 1, now)
+        };
+        Views(Own::new(
+            match process.is_current() {
+                true => self.with_driver(subscribe),
+                false => Subscription::none(),
+            },
+            process,
+        ))
+    }
+
+    /// Records what the topology is told and does: once for each client, and one client for each
+    /// recording; another call changes nothing. The recording can be replayed if this is called
+    /// before the first [`ring`](Self::ring).
+    pub fn record(&self, recording: &Recording) {
+        let tracing = &self.shared.tracing;
+        self.with_driver(|driver| {
+            if tracing.recording().is_none() && driver.record(&self.shared.options, recording) {
+                tracing.set(recording.clone());
+            }
+        });
+    }
+
+    /// Writes what happens from now on to the log, if anybody wants it; once for each client.
+    pub(crate) fn log(&self, settings: LogSettings) {
+        let shared = &self.shared;
+        if let Some(sink) = system::log::LogSink::new(settings) {
+            let running = shared.activity.begin();
+            let now = shared.runtime.now();
+            let new = || Logger::new(&shared.events, sink, shared.process, running, now);
+            shared.logger.get_or_init(new);
+            // Arranges for the first wake-up.
+            Logger::read_for(shared);
+        }
+    }
+
+    /// Tells of spans from now on, in this process; once for each client.
+    pub(crate) fn trace(&self, spans: Spans) {
+        self.shared.spans.get_or_init(|| spans);
+    }
+
+    /// Returns the metrics: what was counted since the first call of this, or since
+    /// [`count`](Self::count); in a process that was forked off there are none.
+    pub fn metrics(&self) -> Vec<Family> {
+        let shared = &self.shared;
+        if !shared.process.is_current() {
+            return Vec::new();
+        }
+        let metrics = shared.meter.start();
+        let pools = self.with_driver(|driver| driver.pools());
+        let counted: Vec<_> = pools.iter().map(|pool| (pool, pool.take_traffic())).collect();
+        let (now, view) = (shared.runtime.now(), self.view());
+        let mut metrics = lock(metrics);
+        for (pool, (counts, traffic)) in counted {
+            if let Some(traffic) = traffic {
+                metrics.add(pool.address(), *traffic);
+            }
+            if pool.reports() {
+                metrics.see_pool(pool.address(), counts);
+            }
+        }
+        metrics.see(now, &view);
+        metrics.snapshot(now)
+    }
+
+    /// Counts metrics from now on.
+    pub fn count(&self) {
+        if self.shared.process.is_current() {
+            self.shared.meter.start();
+        }
+    }
+
+    /// Has the first events tell what was found out before; to be called before the first
+    /// [`ring`](Self::ring).
+    pub(crate) fn announce(&self, findings: impl IntoIterator<Item = Verdict>) {
+        self.with_driver(|driver| driver.findings.extend(findings));
+    }
+
+    /// Asks every task that reads for the machines to read what has arrived.
+    pub(crate) fn sweep(&self, number: u64) {
+        let barrier: Barrier = Arc::new(Sweep { shared: Arc::downgrade(&self.shared), number });
+        let (links, pools) = self.with_driver(|driver| (driver.readers(), driver.pools()));
+        links.iter().for_each(|link| link.barrier(Arc::clone(&barrier)));
+        let pending = pools.iter().flat_map(|pool: &Arc<Server<R>>| pool.readers());
+        pending.for_each(|pending| pending.barrier(Arc::clone(&barrier)));
+    }
+
+    /// Asks for a check of every server as soon as possible.
+    pub fn request_check(&self) {
+        self.handle(Input::RequestCheck);
+    }
+
+    /// Adds the name of a wrapping library to the metadata of connections made from now on; adding
+    /// the same twice changes nothing.
+    pub fn append_metadata(&self, info: DriverInfo) {
+        if !self.shared.process.is_current() {
+            return;
+        }
+        self.tell(Input::AppendMetadata { info });
+        self.with_driver(|driver| {
+            let (_, _, metadata) = driver.root.beginning();
+            *lock(&self.shared.metadata) = Arc::new(metadata);
+        });
+    }
+
+    /// Ends the client: links and pools are closed, waiting operations are told so, and
+    /// subscriptions end after their last events. Connections in use are closed when they return.
+    pub fn close(&self) {
+        self.handle(Input::Shutdown);
+    }
+
+    /// Waits until no task of a closed client runs any more and its log is written; in a process
+    /// that was forked off there is none.
+    pub async fn ended(&self) {
+        if self.shared.process.is_current() {
+            self.shared.activity.idle().await;
+            // That of the last one who has shared it ends with that.
+            if let Some(leader) = self.leader.as_ref().filter(|leader| leader.is_closed()) {
+                leader.shared.activity.idle().await;
+            }
+        }
+    }
+
+    /// Returns whether the last event was told.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.with_driver(|driver| driver.closed)
+    }
+
+    /// Tells the topology, unless that is another process's, whose locks nobody may ever release.
+    pub(crate) fn handle(&self, input: Input<'_>) {
+        if !self.shared.process.is_current() {
+            return;
+        }
+        self.tell(input);
+    }
+
+    fn tell(&self, input: Input<'_>) {
+        match &self.leader {
+            None => self.with_driver(|driver| driver.step(self, input)),
+            Some(leader) => {
+                leader.with_driver(|driver| driver.step_for(leader, self, input));
+                self.with_driver(|_| ());
+            }
+        }
+    }
+
+    /// Does something under the lock, and afterwards what had to wait and what came up meanwhile.
+    pub(crate) fn with_driver<T>(&self, act: impl FnOnce(&mut Driver<R>) -> T) -> T {
+        let mut driver = lock(&self.driver);
+        let result = act(&mut driver);
+        self.let_go(driver);
+        self.drain();
+        result
+    }
+
+    /// Lets go of the lock, and does what had to wait for that.
+    fn let_go(&self, mut driver: MutexGuard<'_, Driver<R>>) {
+        let mut later = std::mem::take(&mut driver.later);
+        let mut touched = driver.take_touched();
+        drop(driver);
+        if let Some(recording) = self.shared.tracing.recording() {
+            later.wakers.extend(recording.take_wakers());
+        }
+        later.settle(&self.shared);
+        touched.settle();
+    }
+
+    /// Takes note of news that may come under any lock: whoever holds the topology's, this very
+    /// thread perhaps, or else this call, tells the machine.
+    pub(crate) fn defer(&self, deferred: Deferred<R>) {
+        lock(&self.root().deferred).push(deferred);
+    }
+
+    /// Tells what a task would have reported that the runtime gave up; it may be dropped under any
+    /// lock.
+    pub(crate) fn lost(&self, input: Input<'static>) {
+        self.defer(Deferred::Lost(input));
+        self.drain();
+    }
+
+    /// Tells the machine what was noted, unless the holder of its lock will do so.
+    pub(crate) fn drain(&self) {
+        if let Some(leader) = &self.leader {
+            return leader.drain();
+        }
+        while !lock(&self.deferred).is_empty() {
+            let mut driver = match self.driver.try_lock() {
+                Ok(driver) => driver,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                // Its holder comes by here after it has let go.
+                Err(TryLockError::WouldBlock) => return,
+            };
+            let deferred = std::mem::take(&mut *lock(&self.deferred));
+            for deferred in deferred {
+                driver.learn(self, deferred);
+            }
+            self.let_go(driver);
+        }
+    }
+
+    /// Lets a pool that is no server's own end with the client; returns whether that is still open.
+    pub(crate) fn adopt(&self, aside: &Server<R>) -> bool {
+        self.with_driver(|driver| {
+            driver.asides.retain(|aside| aside.strong_count() > 0);
+            driver.asides.push(aside.weak());
+            !driver.closed
+        })
+    }
+}
+
+impl<R: Runtime> Shared<R> {
+    /// Draws from a stream of its own, without a lock.
+    pub(crate) fn random_bits(&self) -> u64 {
+        Rng::new(self.random.fetch_add(Rng::INCREMENT, Ordering::Relaxed)).next_u64()
+    }
+
+    /// Returns the spans that operations begin; `None` in a process that was forked off, as a lock
+    /// of the tracer's may be held by a thread that is not there.
+    pub(crate) fn spans(&self) -> Option<&Spans> {
+        self.spans.get().filter(|_| self.process.is_current())
+    }
+}
+
+impl<R: Runtime> Drop for Host<R> {
+    fn drop(&mut self) {
+        self.handle(Input::Shutdown);
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Host<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("view", &self.view()).finish_non_exhaustive()
+    }
+}
+
+/// Work that waits for the locks to be free: runtimes, wakers and what is dropped may come back at
+/// once, to the very pool or topology, or end the client.
+///
+/// It is collected under the locks, and settled by whoever has let go of the outermost.
+#[must_use]
+pub(crate) struct Later<R: Runtime> {
+    /// True if the alarm has something to tell the runtime.
+    pub(crate) alarm: bool,
+    pub(crate) links: Vec<(Link<R>, ServerAddress)>,
+    pub(crate) rescans: Vec<Rescan<R>>,
+    pub(crate) pending: Vec<(PendingConnection<R>, ServerAddress)>,
+    pub(crate) failed: Vec<(Arc<Server<R>>, ConnectionId, OperationFailure)>,
+    /// The tokens that interrupt users of a connection, which may take a call of the runtime's.
+    pub(crate) canceled: Vec<Arc<CancellationToken>>,
+    pub(crate) wakers: Vec<Waker>,
+    /// The topics of the events that were told.
+    pub(crate) told: Topics,
+    /// True if a view was told.
+    pub(crate) viewed: bool,
+    /// True if the last event was told, which the log is to have whoever is woken.
+    pub(crate) ended: bool,
+    pub(crate) disposed: Vec<Boxed<R>>,
+    /// The findings that the log is to tell.
+    pub(crate) findings: Vec<Verdict>,
+    dropped: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl<R: Runtime> Default for Later<R> {
+    fn default() -> Self {
+        Self {
+            alarm: false,
+            links: Vec::new(),
+            rescans: Vec::new(),
+            pending: Vec::new(),
+            failed: Vec::new(),
+            canceled: Vec::new(),
+            wakers: Vec::new(),
+            told: Topics::NONE,
+            viewed: false,
+            ended: false,
+            disposed: Vec::new(),
+            findings: Vec::new(),
+            dropped: Vec::new(),
+        }
+    }
+}
+
+impl<R: Runtime> Later<R> {
+    /// Lets go of something that wakers may be in, or what ends with a runtime's call.
+    pub(crate) fn let_go(&mut self, dropped: Arc<dyn Any + Send + Sync>) {
+        self.dropped.push(dropped);
+    }
+
+    /// Does it all, without a lock; those who are woken come last, as they may take their time.
+    pub(crate) fn settle(self, shared: &Arc<Shared<R>>) {
+        let runtime = &shared.runtime;
+        if self.alarm {
+            shared.alarm.tell(runtime);
+        }
+        let interrupted = self.canceled.iter().filter_map(|cancellation| cancellation.cancel());
+        interrupted.for_each(Waker::wake);
+        drop(self.disposed);
+        for (link, address) in self.links {
+            runtime.open(link, address);
+        }
+        for rescan in self.rescans {
+            runtime.resolve(rescan);
+        }
+        for (pending, address) in self.pending {
+            runtime.establish(pending, address);
+        }
+        for (server, connection, failure) in self.failed {
+            server.note_not_established(connection, failure);
+        }
+        self.findings.iter().for_each(system::log_finding);
+        let (wakers, told) = (self.wakers.into_iter(), self.told);
+        let (viewed, ended) = (self.viewed, self.ended);
+        WakeUps { shared, wakers, told, viewed, ended }.all();
+        drop(self.dropped);
+    }
+}
+
+/// Those who are still to be woken. If one of them panics, who may be a task that is polled at
+/// once, the others are woken nevertheless.
+struct WakeUps<'a, R: Runtime> {
+    shared: &'a Arc<Shared<R>>,
+    wakers: std::vec::IntoIter<Waker>,
+    told: Topics,
+    viewed: bool,
+    ended: bool,
+}
+
+impl<R: Runtime> WakeUps<'_, R> {
+    fn all(&mut self) {
+        self.wakers.by_ref().for_each(Waker::wake);
+        if std::mem::take(&mut self.viewed) {
+            self.shared.views.wake(Topics::TOPOLOGY);
+        }
+        let told = std::mem::replace(&mut self.told, Topics::NONE);
+        if told != Topics::NONE {
+            self.shared.events.wake(told);
+        }
+        if std::mem::take(&mut self.ended) {
+            Logger::read_for(self.shared);
+        }
+    }
+}
+
+impl<R: Runtime> Drop for WakeUps<'_, R> {
+    fn drop(&mut self) {
+        self.all();
+    }
+}

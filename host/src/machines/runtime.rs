@@ -1,0 +1,103 @@
+//! The services of a runtime: sockets, timers and tasks.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bson::DateTime;
+use sdam_core::auth::Question;
+use sdam_core::config::ServerAddress;
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::id::ServerId;
+use sdam_core::time::Instant;
+
+use crate::machines::steps::{PoolStep, TopologyStep};
+use crate::machines::tasks::{Link, PendingConnection, Rescan};
+use crate::net::credentials::Answering;
+use crate::net::socket::Socket;
+
+/// The services of a runtime; every method returns at once. Only [`now`](Self::now) and
+/// [`wall_clock`](Self::wall_clock) are called under locks.
+pub trait Runtime: Send + Sync + Sized + 'static {
+    /// The byte stream under a connection or a link.
+    type Socket: Socket;
+
+    /// Reads the monotonic clock, whose origin is the creation of the runtime's host.
+    fn now(&self) -> Instant;
+
+    /// Starts to open a stream to `address`, and to move bytes between it and `link`, with
+    /// [`Link::run`]; its [`Progress`](crate::Progress) is told how far that has come.
+    fn open(&self, link: Link<Self>, address: ServerAddress);
+
+    /// Starts to establish an application's connection to `address`, with
+    /// [`PendingConnection::run`].
+    fn establish(&self, pending: PendingConnection<Self>, address: ServerAddress);
+
+    /// Starts to look up what `rescan` asks for.
+    fn resolve(&self, rescan: Rescan<Self>);
+
+    /// Starts a task of a client's that no application waits for, as one that closes a cursor which
+    /// was dropped. It ends soon, and at the latest with the client.
+    fn spawn(&self, task: Task);
+
+    /// Arranges for [`Host::ring`](crate::Host::ring) at `deadline`, replacing any earlier request.
+    /// A ring that comes too early or twice does no harm: this is called anew after each.
+    fn alarm(&self, deadline: Option<Instant>);
+
+    /// Reads the wall clock, by which lines of the log are dated and credentials of AWS expire; a
+    /// runtime that can provide them has one, or else those it has provided are not used again, and
+    /// lines are dated by the clock of the system.
+    fn wall_clock(&self) -> Option<DateTime> {
+        None
+    }
+
+    /// Draws the seeds of the names of sessions, which no other client may have, from the operating
+    /// system. A runtime that leaves this as it is has them derived from the client's seed, as a
+    /// simulation wants it.
+    fn session_seeds(&self) -> Option<[u64; 2]> {
+        None
+    }
+
+    /// Does work that keeps a thread busy, for up to a second and more on a slow machine, and that
+    /// nothing interrupts; a login derives keys so.
+    ///
+    /// A runtime whose tasks have threads of their own leaves this as it is: the work is done at
+    /// once. Others do it where no task waits. If `work` is dropped, the login fails.
+    fn offload(&self, work: Work) -> Offloaded {
+        work();
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Finds what an authentication mechanism asks for: a token, or credentials of AWS.
+    ///
+    /// It is asked for what the client does not remember, and for one token at a time.
+    ///
+    /// A runtime that has no such providers leaves this as it is: the login fails, and says why.
+    fn answer(&self, question: Question) -> Answering {
+        let what = match question {
+            Question::Aws => "credentials of AWS",
+            Question::Oidc(_) => "tokens of OpenID Connect",
+        };
+        let detail = format!("this runtime has no provider of {what}");
+        let failure = Failure::new(Stage::Authenticate, Cause::Configuration, detail);
+        Box::pin(async { Err(failure) })
+    }
+
+    /// Is shown each step of the topology, under its lock: it may call nothing of the host.
+    ///
+    /// For simulations, which check every step. By default nobody looks, which costs nothing.
+    fn on_topology(&self, _: TopologyStep<'_>) {}
+
+    /// Is shown each step of a server's pool, under its lock: it may call nothing of the host.
+    ///
+    /// For simulations, as [`on_topology`](Self::on_topology) is.
+    fn on_pool<C: std::fmt::Debug>(&self, _: ServerId, _: PoolStep<'_, C>) {}
+}
+
+/// A task for [`Runtime::spawn`].
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The work for [`Runtime::offload`].
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// The result of [`Runtime::offload`].
+pub type Offloaded = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -1,0 +1,9 @@
+//! Sockets: opened to the addresses of servers, and looked up in DNS; providers of credentials.
+
+pub(crate) mod credentials;
+pub(crate) mod dial;
+pub(crate) mod dns;
+pub(crate) mod reactor;
+pub(crate) mod socket;
+pub(crate) mod stream;
+pub(crate) mod streams;

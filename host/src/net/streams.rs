@@ -1,0 +1,128 @@
+//! The opening of a client's streams: the way to the server, the name, the sockets.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use sdam_core::config::{ServerAddress, TcpOptions};
+#[cfg(any(feature = "tls", not(unix)))]
+use sdam_core::failure::Cause;
+use sdam_core::failure::{Failure, Stage};
+use sdam_core::transport::TransportConfig;
+
+use crate::net::dial::{Connector, dial};
+use crate::net::reactor::{Lane, Reactor};
+use crate::net::stream::Connected;
+use crate::system;
+
+/// The means by which the streams of one client are opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Streams {
+    pub(crate) connector: Connector,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<system::Certificates>,
+}
+
+impl Streams {
+    /// Opens a stream towards the server that advertises `address`.
+    ///
+    /// `reached` is told how far that has come.
+    pub(crate) async fn open<R: Reactor>(
+        &self,
+        reactor: &R,
+        address: ServerAddress,
+        reached: impl Fn(Stage) + Send,
+    ) -> Result<Connected<R::Socket>, Failure> {
+        let route = self.connector.route(&address, &self.filters(reactor).await?)?;
+        let reached = route.stages(reached);
+        let lane = Lane::Server(address);
+        let dial = route.dial().clone();
+        let dialed = reactor.dial(&lane, &dial);
+        reached(if dialed.is_none() { route.first_stage() } else { Stage::Connect });
+        let socket = match dialed {
+            None => connect(reactor, lane, &dial, route.tcp(), reached).await,
+            Some(stream) => stream.await.map_err(|error| Failure::from_io(Stage::Connect, &error)),
+        };
+        route.opened(socket)
+    }
+
+    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "TLS reads files"))]
+    async fn filters<R: Reactor>(&self, reactor: &R) -> Result<TransportConfig, Failure> {
+        let filters = self.connector.filters();
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = &self.tls {
+            return Ok(filters.with_tls(load(reactor, certificates).await?));
+        }
+        Ok(filters)
+    }
+
+    /// Returns the same for a process that was forked off, which shares no locks with this one.
+    pub(crate) fn anew(&self) -> Self {
+        Self {
+            connector: self.connector.clone(),
+            #[cfg(feature = "tls")]
+            tls: self.tls.as_ref().map(system::Certificates::anew),
+        }
+    }
+}
+
+/// Reads certificates, unless they are given.
+#[cfg(feature = "tls")]
+pub(crate) async fn load<R: Reactor>(
+    reactor: &R,
+    certificates: &system::Certificates,
+) -> Result<sdam_core::transport::TlsConfig, Failure> {
+    if let Some(config) = certificates.given() {
+        return Ok(config.clone());
+    }
+    let certificates = certificates.clone();
+    let loaded = reactor.block(Lane::Certificates, move || certificates.load()).await;
+    loaded.map_err(|error| {
+        Failure::new(Stage::Tls, Cause::Configuration, format!("no certificates: {error}"))
+    })?
+}
+
+/// Opens a socket: to the first of a name's addresses that answers.
+///
+/// `reached` is told when the name is resolved, which takes its turn in `lane`.
+pub(crate) async fn connect<R: Reactor>(
+    reactor: &R,
+    lane: Lane,
+    address: &ServerAddress,
+    tcp: TcpOptions,
+    reached: impl FnOnce(Stage) + Send,
+) -> Result<R::Socket, Failure> {
+    let host = address.host();
+    let Some(port) = address.port() else { return connect_unix(reactor, host).await };
+    let addresses = resolve(reactor, lane, host, port).await;
+    let open = |address| reactor.open_tcp(address, tcp);
+    dial(host, addresses, reached, open, |time| reactor.sleep(time)).await
+}
+
+/// Resolves a name, for which the system needs a thread; an IP address needs none.
+async fn resolve<R: Reactor>(
+    reactor: &R,
+    lane: Lane,
+    host: &str,
+    port: u16,
+) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let host = host.to_owned();
+    // The thread of a lookup that is given up ends when the system gives up, too.
+    reactor.block(lane, move || system::resolve(&host, port)).await?
+}
+
+#[cfg(unix)]
+async fn connect_unix<R: Reactor>(reactor: &R, path: &str) -> Result<R::Socket, Failure> {
+    reactor.open_unix(path).await.map_err(|error| {
+        let Failure { cause, .. } = Failure::from_io(Stage::Connect, &error);
+        Failure::new(Stage::Connect, cause, format!("{path}: {error}"))
+    })
+}
+
+#[cfg(not(unix))]
+async fn connect_unix<R: Reactor>(_: &R, path: &str) -> Result<R::Socket, Failure> {
+    let detail = format!("{path}: this platform has no Unix domain sockets");
+    Err(Failure::new(Stage::Connect, Cause::Io, detail))
+}

@@ -1,0 +1,308 @@
+//! Establishing a connection: its stream, hello, and the login with what that asks for.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use sdam_core::auth::{Answer, Derivation, OidcToken, Question};
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress as Step};
+use sdam_core::operation::OperationError;
+use sdam_core::pool::Established;
+use sdam_core::time::Instant;
+use sdam_core::wire::{Compression, Decompressor, Frames};
+use zeroize::Zeroizing;
+
+use crate::machines::Shared;
+use crate::machines::runtime::Runtime;
+use crate::machines::tasks::PendingConnection;
+use crate::net::stream::{Connected, Connection, Stream};
+use crate::process::Own;
+use crate::sync::{AsyncMutexGuard, Mutex, lock};
+
+impl<R: Runtime> PendingConnection<R> {
+    /// Establishes the connection: opens its stream with `connect`, finishes the handshakes of
+    /// proxy and TLS, exchanges hello and logs in; `nonce` draws random bytes of the operating
+    /// system for that.
+    ///
+    /// Returns when the connection is established, has failed, or is not needed any more; the time
+    /// that all of it may take is the pool's business. In a process that was forked off it never
+    /// goes on, and leaves the stream as it is when it is dropped.
+    pub fn run(
+        self,
+        connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
+        nonce: impl FnOnce() -> Result<[u8; 24], Failure>,
+    ) -> impl Future<Output = ()> {
+        let process = self.running.process();
+        Own::new(Box::pin(self.work(connect, nonce)), process)
+    }
+
+    async fn work(
+        mut self,
+        connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
+        nonce: impl FnOnce() -> Result<[u8; 24], Failure>,
+    ) {
+        let (established, barrier) = {
+            let mut work = pin!(self.establish(connect, nonce));
+            let poll = std::future::poll_fn(|cx| match self.aborted.poll_next(cx) {
+                Poll::Ready(_) => Poll::Ready(None),
+                Poll::Pending => work.as_mut().poll(cx).map(Some),
+            });
+            self.aborted.read_by(pin!(poll)).await
+        };
+        self.reported = true;
+        match established {
+            None => {}
+            Some(Ok(established)) => {
+                if let Some(server) = self.server.upgrade() {
+                    server.established(self.connection, established);
+                }
+            }
+            Some(Err(error)) => self.fail(error),
+        }
+        drop(barrier);
+    }
+
+    async fn establish(
+        &self,
+        connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>,
+        nonce: impl FnOnce() -> Result<[u8; 24], Failure>,
+    ) -> Result<Established<Box<Connection<R::Socket>>>, OperationError> {
+        let connected = connect.await.map_err(OperationError::Stream)?;
+        let progress = self.progress();
+        let nonce = nonce().map_err(OperationError::Stream)?;
+        let mut stream = Stream::new(connected);
+        progress.reached(stream.transport().stage());
+        let answered = |stage| progress.reached(stage);
+        stream.open(answered).await.map_err(OperationError::Stream)?;
+        let connection_description = self.shake_hands(&mut stream, nonce).await?;
+        let service = connection_description.service;
+        let compression = match (connection_description.compressor, self.server.upgrade()) {
+            (Some(compressor), Some(server)) => {
+                let level = server.shared().options.zlib_compression_level();
+                Compression::new(compressor, level).ok()
+            }
+            _ => None,
+        };
+        let connection = Connection {
+            stream,
+            frames: Frames::new(),
+            connection_description,
+            compression,
+            decompressor: Decompressor::new(),
+            outgoing: Vec::new(),
+            idle_since: None,
+        };
+        Ok(Established::new(Box::new(connection), service))
+    }
+
+    /// Exchanges hello, and logs in.
+    async fn shake_hands(
+        &self,
+        stream: &mut Stream<R::Socket>,
+        nonce: [u8; 24],
+    ) -> Result<ConnectionDescription, OperationError> {
+        let gone = || {
+            let failure = Failure::new(Stage::Hello, Cause::Canceled, "the client is gone");
+            OperationError::Stream(failure)
+        };
+        let shared = Arc::clone(self.server.upgrade().ok_or_else(gone)?.shared());
+        let opening = HandshakeOptions::new((**lock(&shared.metadata)).clone(), nonce)
+            .with_credential_cache(lock(&shared.credential_cache).clone())
+            .with_encrypted(stream.transport().is_encrypted());
+        // What logs in is in there.
+        let (mut out, mut stage) = (Zeroizing::new(Vec::new()), Stage::Hello);
+        let handshake = Handshake::start(&shared.options, opening, &mut out)?;
+        let mut login = Login::new(&shared, handshake);
+        let mut step = Step::Reading;
+        loop {
+            let of_stream = |handshake: &Handshake, failure: Failure| {
+                OperationError::Stream(match handshake.stage() {
+                    Stage::Hello => failure,
+                    stage => failure.at(stage),
+                })
+            };
+            let sent = stream.send(&std::mem::take(&mut out), None).await;
+            sent.map_err(|error| of_stream(&login.handshake, stream.transport().failure(&error)))?;
+            let next = match step {
+                Step::Done(connection_description) => {
+                    login.heed_cluster_time();
+                    return Ok(*connection_description);
+                }
+                Step::Reading => {
+                    let received = stream.receive_some().await;
+                    let bytes = received.map_err(|failure| of_stream(&login.handshake, failure))?;
+                    let received = login.receive(&bytes, &mut out);
+                    match login.derivation() {
+                        None => received,
+                        Some(derivation) => {
+                            self.told(&login.handshake, &mut stage);
+                            self.answered();
+                            login.derive(derivation, &mut out).await
+                        }
+                    }
+                }
+                Step::Asking(question) => match login.answer(question, None, &mut out).await {
+                    Ok(step) => Ok(step),
+                    Err(Asked::InVain(failure)) => {
+                        return Err(of_stream(&login.handshake, failure));
+                    }
+                    Err(Asked::Failed(error)) => Err(error),
+                },
+            };
+            // First, as what fails now may fail in the next stage already.
+            self.told(&login.handshake, &mut stage);
+            step = next?;
+            if !out.is_empty() || matches!(step, Step::Asking(_)) {
+                self.asked();
+            }
+        }
+    }
+
+    /// The handshake has gone on, perhaps to the next stage.
+    fn told(&self, handshake: &Handshake, stage: &mut Stage) {
+        if handshake.stage() == *stage {
+            return self.progress().reached(*stage);
+        }
+        *stage = handshake.stage();
+        self.greeted(handshake);
+    }
+}
+
+/// A handshake whose findings the client remembers, however it ends.
+pub(crate) struct Login<R: Runtime> {
+    shared: Arc<Shared<R>>,
+    pub(crate) handshake: Handshake,
+    over: bool,
+}
+
+impl<R: Runtime> Login<R> {
+    pub(crate) fn new(shared: &Arc<Shared<R>>, handshake: Handshake) -> Self {
+        let login = Self { shared: Arc::clone(shared), handshake, over: false };
+        login.learn();
+        login
+    }
+
+    /// Takes bytes of the server, as [`Handshake::receive`] does, but for keys: what derives them
+    /// is told by [`derivation`](Self::derivation).
+    pub(crate) fn receive(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Step, OperationError> {
+        let progress = self.handshake.receive_until_keys(bytes, out);
+        self.note(progress)
+    }
+
+    /// Returns what is to be derived before anything else comes of the login.
+    pub(crate) const fn derivation(&mut self) -> Option<Derivation> {
+        self.handshake.take_derivation()
+    }
+
+    /// Derives keys where the runtime wants that done, and goes on with them.
+    pub(crate) async fn derive(
+        &mut self,
+        derivation: Derivation,
+        out: &mut Vec<u8>,
+    ) -> Result<Step, OperationError> {
+        let desk = Arc::new(Mutex::new(None));
+        let done = Arc::clone(&desk);
+        let work = Box::new(move || *lock(&done) = Some(derivation.run()));
+        self.shared.runtime.offload(work).await;
+        let keys = lock(&desk).take();
+        let progress = match keys {
+            Some(keys) => self.handshake.derived(keys, out),
+            None => {
+                let detail = "the runtime has given up deriving the keys of the login";
+                let failure = Failure::new(Stage::Authenticate, Cause::Canceled, detail);
+                Err(OperationError::Stream(failure))
+            }
+        };
+        self.note(progress)
+    }
+
+    /// Finds an answer to what the handshake asks, in `time` at most, and supplies it.
+    pub(crate) async fn answer(
+        &mut self,
+        mut question: Question,
+        time: Option<Duration>,
+        out: &mut Vec<u8>,
+    ) -> Result<Step, Asked> {
+        let shared = Arc::clone(&self.shared);
+        // "Drivers MUST ensure that only one call to the configured provider or OIDC callback can
+        // happen at a time." That of AWS must not be restricted so. The turn ends when what was
+        // found is remembered, so that whoever is next finds it.
+        let mut _turn: Option<AsyncMutexGuard<'_>> = None;
+        if let Question::Oidc(question) = &mut question {
+            question.timeout = time.map_or(question.timeout, |time| time.min(question.timeout));
+            _turn = Some(shared.oidc.take().await);
+        }
+        self.handshake.refresh(&lock(&shared.credential_cache));
+        let answer = match self.known(&question) {
+            Some(answer) => answer,
+            None => shared.runtime.answer(question).await.map_err(Asked::InVain)?,
+        };
+        let progress = self.handshake.supply(answer, out);
+        self.note(progress).map_err(Asked::Failed)
+    }
+
+    /// Returns the answer that the client remembers.
+    fn known(&self, question: &Question) -> Option<Answer> {
+        let credential_cache = self.handshake.credential_cache();
+        match question {
+            Question::Aws => {
+                let now = self.shared.runtime.wall_clock()?;
+                let credentials = credential_cache.aws_credentials(now)?.clone();
+                Some(Answer::Aws { credentials, now })
+            }
+            Question::Oidc(question) => {
+                let token = credential_cache
+                    .token()
+                    .filter(|token| Some(*token) != question.refused.as_ref());
+                token.cloned().map(|token| Answer::Oidc(OidcToken::new(token)))
+            }
+        }
+    }
+
+    /// Has later commands carry the cluster time of the server, which has let the client in.
+    pub(crate) fn heed_cluster_time(&self) {
+        if let Some(time) = self.handshake.cluster_time() {
+            self.shared.clock.advance_to(time.clone());
+        }
+    }
+
+    /// Reads the clock that deadlines are told by.
+    pub(crate) fn now(&self) -> Instant {
+        self.shared.runtime.now()
+    }
+
+    fn note(&mut self, progress: Result<Step, OperationError>) -> Result<Step, OperationError> {
+        self.over = matches!(progress, Err(_) | Ok(Step::Done(_)));
+        self.learn();
+        progress
+    }
+
+    fn learn(&self) {
+        lock(&self.shared.credential_cache).merge(self.handshake.credential_cache());
+    }
+}
+
+/// Dropped on the way, be it because time is up, what was used in vain is forgotten.
+impl<R: Runtime> Drop for Login<R> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.handshake.give_up();
+            self.learn();
+        }
+    }
+}
+
+/// The reason why asking came to nothing.
+pub(crate) enum Asked {
+    /// There was no answer.
+    InVain(Failure),
+    /// The answer cannot be used.
+    Failed(OperationError),
+}

@@ -1,0 +1,913 @@
+//! The exchange over a connection that is checked out: commands and their replies, one or several,
+//! logging in once more where the server wants it (Authentication, "Reauthentication"), and raw
+//! messages for proxies.
+
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use sdam_core::auth::Question;
+use sdam_core::command::MonitoredCommand;
+use sdam_core::config::{AuthMechanism, ServerAddress};
+use sdam_core::description::{ServerType, TopologyType};
+use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress};
+use sdam_core::id::ConnectionId;
+use sdam_core::operation::{
+    CommandError, CommandMessage, InvalidCommand, OperationError, OperationFailure, Overlay,
+    RETRYABLE_WRITE, ReplyFacts, Timeout,
+};
+use sdam_core::pool::CheckOut;
+use sdam_core::selection::read_preference_argument;
+use sdam_core::session::ClusterTime;
+use sdam_core::time::Instant;
+use sdam_core::topology::Topics;
+use sdam_core::wire::{self, Awaited, Flags, Message, OpMsg, ReplyDocument};
+use zeroize::Zeroizing;
+
+use crate::error::{Error, Particular};
+use crate::machines::Shared;
+use crate::machines::cluster_time::LatestClusterTime;
+use crate::machines::commands::{Running, ToldCommand};
+use crate::machines::runtime::Runtime;
+use crate::net::socket::Socket;
+use crate::net::stream::{Connection, KEPT_LEN, malformed};
+use crate::observe::spans::CommandSpan;
+use crate::operations::checked_out::{CheckedOut, State};
+use crate::operations::establish::{Asked, Login};
+use crate::operations::timed::TimedCommand;
+use crate::sync::lock;
+
+/// A successful reply: a document, in the memory it was read into, and where it came from.
+///
+/// A cursor that it opens is continued at the same server, see [`Client::member`]; behind a load
+/// balancer over the same connection, which must be in use for that.
+///
+/// [`Client::member`]: crate::client::Client::member
+#[derive(Clone, Debug)]
+pub struct Reply {
+    document: ReplyDocument,
+    write_concern_error: Option<Box<CommandError>>,
+    origin: Origin,
+}
+
+impl Reply {
+    /// Gives the error of the write concern the label `RetryableWriteError`.
+    pub(crate) fn add_retryable_write(&mut self) {
+        if let Some(error) = &mut self.write_concern_error {
+            error.labels.push(RETRYABLE_WRITE.to_owned());
+        }
+    }
+}
+
+/// The place that a reply comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) server: ServerAddress,
+    pub(crate) connection: ConnectionId,
+}
+
+impl Reply {
+    /// Returns the address of the server that has replied; behind a load balancer, the balancer's.
+    pub const fn server(&self) -> &ServerAddress {
+        &self.origin.server
+    }
+
+    /// Returns the number, in the server's pool, of the connection over which the reply came.
+    pub const fn connection_id(&self) -> ConnectionId {
+        self.origin.connection
+    }
+
+    /// Returns the document.
+    pub const fn document(&self) -> &ReplyDocument {
+        &self.document
+    }
+
+    /// Returns the document alone.
+    pub fn into_document(self) -> ReplyDocument {
+        self.document
+    }
+
+    /// Returns the error of the write concern: the command succeeded, but not to the extent asked
+    /// for. The topology was told, if it says something of the server.
+    pub fn write_concern_error(&self) -> Option<&CommandError> {
+        self.write_concern_error.as_deref()
+    }
+}
+
+/// A reply is a pointer to the bytes of its document, which it owns or shares.
+impl Deref for Reply {
+    type Target = RawDocument;
+
+    fn deref(&self) -> &RawDocument {
+        &self.document
+    }
+}
+
+/// A message from the server.
+pub(crate) struct Received {
+    /// The reply, or the error that the server replied with.
+    pub(crate) reply: Result<Reply, CommandError>,
+    /// The whole reply, if it is an error.
+    pub(crate) refusal: Option<ReplyDocument>,
+    /// The reply that follows without a request, if one does.
+    pub(crate) next: Option<Awaited>,
+}
+
+impl<R: Runtime> Shared<R> {
+    /// Returns by when to send or to receive: by the operation's deadline, or within
+    /// socketTimeoutMS, if timeoutMS is set neither for the operation nor for the client (CSOT,
+    /// "Backwards Breaking Considerations").
+    pub(crate) fn limit(&self, timeout: Timeout) -> Option<Instant> {
+        let options = &self.options;
+        match timeout {
+            Timeout::Unset if options.timeout().is_none() => {
+                options.socket_timeout().map(|timeout| self.runtime.now() + timeout)
+            }
+            timeout => timeout.deadline(),
+        }
+    }
+
+    /// As [`limit`](Self::limit), but refuses to send what is too late: nobody would wait for the
+    /// reply, and the connection would be lost in vain.
+    pub(crate) fn limit_unless_passed(
+        &self,
+        timeout: Timeout,
+    ) -> Result<Option<Instant>, OperationError> {
+        self.unless_passed(timeout)?;
+        Ok(self.limit(timeout))
+    }
+
+    /// Refuses to go on with what is too late already.
+    fn unless_passed(&self, timeout: Timeout) -> Result<(), OperationError> {
+        if timeout.deadline().is_some_and(|deadline| deadline <= self.runtime.now()) {
+            let detail = "the time allowed had passed before the command was sent";
+            let failure = Failure::new(Stage::Operate, Cause::Timeout, detail);
+            return Err(OperationError::Stream(failure));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the reply that is due, and keeps the cluster time it brings.
+pub(crate) fn digest(
+    message: &Message,
+    awaited: Awaited,
+    clock: &LatestClusterTime,
+    origin: Origin,
+) -> Result<Received, Failure> {
+    let wire::Reply { document, next, .. } = awaited.read(message).map_err(malformed)?;
+    let ReplyFacts { ok, error, cluster_time, .. } =
+        ReplyFacts::of(&document).map_err(malformed)?;
+    if let Some(time) = cluster_time {
+        clock.advance(time);
+    }
+    let (reply, refusal) = match (ok, error) {
+        (true, error) => {
+            (Ok(Reply { document, write_concern_error: error.map(Box::new), origin }), None)
+        }
+        (false, error) => (Err(error.unwrap_or_default()), Some(document)),
+    };
+    Ok(Received { reply, refusal, next })
+}
+
+/// The fields that an operation adds to a command, beside those of every command.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Addition<'a> {
+    pub(crate) overlay: Overlay<'a>,
+    /// The cluster time of its session.
+    pub(crate) cluster_time: Option<&'a ClusterTime>,
+}
+
+/// A command that was sent.
+pub(crate) struct Sent<'a, R: Runtime> {
+    /// The number of its message.
+    id: i32,
+    watched: Watched<'a, R>,
+}
+
+/// Those who are to hear how a command ends.
+struct Watched<'a, R: Runtime> {
+    /// Present if subscribers were told that it was sent.
+    told: Option<ToldCommand<R>>,
+    /// Present if its time is counted.
+    timed: Option<TimedCommand<'a, R>>,
+    /// Present if it has a span.
+    span: Option<CommandSpan>,
+}
+
+impl<R: Runtime> Watched<'_, R> {
+    /// Tells how the command has ended.
+    fn end(self, received: &Result<Received, OperationError>) {
+        let reply = match received {
+            Ok(Received { reply: Ok(reply), .. }) => Ok(reply),
+            Ok(Received { reply: Err(error), .. }) => {
+                Err(OperationError::Reply { stage: Stage::Operate, error: error.clone() })
+            }
+            Err(error) => Err(error.clone()),
+        };
+        if let Some(timed) = self.timed {
+            timed.end(reply.as_ref().err());
+        }
+        if let Some(span) = self.span {
+            span.end(reply.as_ref().map(|reply| reply.document()));
+        }
+        if let Some(told) = self.told {
+            told.end(|command, time| match reply {
+                Ok(reply) => command.succeeded(time, reply.document()),
+                Err(error) => command.failed(time, error),
+            });
+        }
+    }
+
+    /// Tells that the command was not sent.
+    fn fail(self, error: &OperationError) {
+        if let Some(timed) = self.timed {
+            timed.end(Some(error));
+        }
+        if let Some(span) = self.span {
+            span.end(Err(error));
+        }
+        if let Some(told) = self.told {
+            told.end(|command, time| command.failed(time, error.clone()));
+        }
+    }
+
+    /// Tells that the command was sent, to which there is no reply.
+    fn end_unacknowledged(self) {
+        if let Some(timed) = self.timed {
+            timed.end(None);
+        }
+        if let Some(span) = self.span {
+            span.end_unacknowledged();
+        }
+        if let Some(told) = self.told {
+            told.end(MonitoredCommand::unacknowledged);
+        }
+    }
+
+    /// Returns the same, which may live longer than the request.
+    fn into_owned(self) -> Watched<'static, R> {
+        let timed = self.timed.map(TimedCommand::into_owned);
+        Watched { told: self.told, timed, span: self.span }
+    }
+}
+
+/// "ReauthenticationRequired"
+const REAUTHENTICATION_REQUIRED: i32 = 391;
+
+impl<R: Runtime> CheckedOut<R> {
+    /// Runs a command on a database, and returns its reply.
+    ///
+    /// Attached to a copy of it are `$db`; the read preference that its server was selected with,
+    /// as `$readPreference`, where that server wants to be told; the server API version of the
+    /// options; and `$clusterTime`, once a server has told one. To a server that was not selected
+    /// but named, as [`Client::members`] does, commands say `primaryPreferred`, so that it answers
+    /// whatever its role. What is attached takes the place of a field of the same name in the
+    /// command: do not rely on such fields.
+    ///
+    /// The topology is told what an error says of the server before this returns. If the server
+    /// wants the client to log in once more, as with MONGODB-OIDC when a token has expired, that is
+    /// done, and the command sent again.
+    ///
+    /// [`Client::members`]: crate::client::Client::members
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be sent as it is, if the stream fails or the deadline passes,
+    /// which closes the connection, and if the server replies with an error.
+    pub async fn command(&mut self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
+        let message = CommandMessage::new(database, command);
+        let reply = self.exchange(&message, &Addition::default()).await;
+        reply.map_err(|error| self.failed(error))
+    }
+
+    /// As [`command`](Self::command), with document sequences, each a name and its documents: the
+    /// `documents` of an insert, for one.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`command`](Self::command) does, and if two sequences have the same name, or one
+    /// has NUL in its name.
+    pub async fn command_with_sequences(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+        sequences: &[(&str, &[&RawDocument])],
+    ) -> Result<Reply, Error> {
+        let message = CommandMessage::new(database, command).with_sequences(sequences);
+        let reply = self.exchange(&message, &Addition::default()).await;
+        reply.map_err(|error| self.failed(error))
+    }
+
+    /// Sends a command to which the server gives no reply, as for unacknowledged writes.
+    ///
+    /// The command itself must say so to the server, with `writeConcern: { w: 0 }`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be sent; what the server makes of it is not known.
+    pub async fn command_unacknowledged(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<(), Error> {
+        let message = CommandMessage::new(database, command);
+        let sent = self.exchange_unacknowledged(&message, &Addition::default()).await;
+        sent.map(drop).map_err(|error| self.error(error))
+    }
+
+    /// As [`command_unacknowledged`](Self::command_unacknowledged); the reply says `ok`, and
+    /// nothing else.
+    pub(crate) async fn exchange_unacknowledged(
+        &mut self,
+        message: &CommandMessage<'_>,
+        addition: &Addition<'_>,
+    ) -> Result<Reply, OperationError> {
+        let sent = self.send(message, addition, Flags::MORE_TO_COME).await?;
+        self.state = State::Idle;
+        sent.watched.end_unacknowledged();
+        let (server, connection) = (self.server().clone(), self.connection_id());
+        let (document, origin) = (rawdoc! { "ok": 1 }.into(), Origin { server, connection });
+        Ok(Reply { document, write_concern_error: None, origin })
+    }
+
+    /// Returns an error that names the server, with the whole reply that it comes from.
+    fn failed(&mut self, error: OperationError) -> Error {
+        let refusal = self.refusal.take();
+        self.error(error).with_reply(refusal)
+    }
+
+    /// Returns an error that names the server.
+    pub(crate) fn error(&self, error: OperationError) -> Error {
+        let verdict = self.pool().judge(&error);
+        let server = Some(self.server().clone());
+        Error::new(Particular::Operation(error), server, None).judged(verdict)
+    }
+
+    pub(crate) async fn exchange(
+        &mut self,
+        message: &CommandMessage<'_>,
+        addition: &Addition<'_>,
+    ) -> Result<Reply, OperationError> {
+        let reply = self.exchange_once(message, addition).await?;
+        let reply = match self.must_reauthenticate(&reply) {
+            true => {
+                self.refusal = None;
+                self.reauthenticate().await?;
+                self.exchange_once(message, addition).await?
+            }
+            false => reply,
+        };
+        self.conclude(reply)
+    }
+
+    pub(crate) async fn exchange_once(
+        &mut self,
+        message: &CommandMessage<'_>,
+        addition: &Addition<'_>,
+    ) -> Result<Result<Reply, CommandError>, OperationError> {
+        let Sent { id, watched } = self.send(message, addition, Flags::NONE).await?;
+        let received = self.receive_reply(Awaited::op_msg(id)).await;
+        watched.end(&received);
+        let received = received?;
+        self.state = State::Idle;
+        Ok(received.reply)
+    }
+
+    /// As [`exchange`](Self::exchange), but lets the server answer with several replies, of which
+    /// each call takes one: nothing is sent while one is due. Events tell of each as of the reply
+    /// to a request of its own, which there would be without that.
+    pub(crate) async fn exchange_streamed(
+        &mut self,
+        message: &CommandMessage<'_>,
+        addition: &Addition<'_>,
+    ) -> Result<Reply, OperationError> {
+        let Sent { id, watched } = match self.state {
+            State::Streaming(next) => {
+                let shared = Arc::clone(self.shared());
+                shared.process.check().map_err(InvalidCommand::from)?;
+                self.refusal = None;
+                shared.limit_unless_passed(self.timeout)?;
+                let (unsent, _) = self.write(message, addition, Flags::EXHAUST_ALLOWED)?;
+                self.state = State::Awaiting(next);
+                Sent { id: next, ..unsent }
+            }
+            _ => self.send(message, addition, Flags::EXHAUST_ALLOWED).await?,
+        };
+        let received = self.receive_reply(Awaited::stream(id)).await;
+        watched.end(&received);
+        let received = received?;
+        self.state = match (received.next.map(Awaited::request), &received.reply) {
+            (Some(next), Ok(_)) => State::Streaming(next),
+            (Some(_), Err(_)) => State::Broken,
+            (None, _) => State::Idle,
+        };
+        self.conclude(received.reply)
+    }
+
+    /// Returns whether another reply to the last request comes without one. Dropped then, the
+    /// check-out closes its connection.
+    pub const fn is_streaming(&self) -> bool {
+        matches!(self.state, State::Streaming(_))
+    }
+
+    /// Receives the reply that is due.
+    async fn receive_reply(&mut self, awaited: Awaited) -> Result<Received, OperationError> {
+        let message = self.receive().await?;
+        self.digest(&message, awaited)
+    }
+
+    pub(crate) async fn send<'a>(
+        &mut self,
+        message: &CommandMessage<'a>,
+        addition: &Addition<'_>,
+        flags: Flags,
+    ) -> Result<Sent<'a, R>, OperationError> {
+        self.begin()?;
+        self.refusal = None;
+        self.shared().unless_passed(self.timeout)?;
+        let (Sent { id, watched }, name) = self.write(message, addition, flags)?;
+        self.connection().compress(name);
+        // "After wire message construction, drivers MUST check for timeout before writing the
+        // message to the server", and return the connection (CSOT, "Command Execution").
+        let sent = match self.shared().limit_unless_passed(self.timeout) {
+            Ok(deadline) => {
+                self.state = State::Awaiting(id);
+                let sent = self.connection().send(deadline).await;
+                sent.map_err(|failure| self.broken(failure))
+            }
+            Err(late) => Err(late),
+        };
+        if let Some(large) = self.connection().take_large() {
+            self.shared().spare.give(large);
+        }
+        match sent {
+            Ok(()) => Ok(Sent { id, watched }),
+            Err(error) => {
+                watched.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes a command, with all that is added to it, and tells that it is about to be sent;
+    /// returns its name besides.
+    fn write<'a>(
+        &mut self,
+        message: &CommandMessage<'a>,
+        addition: &Addition<'_>,
+        flags: Flags,
+    ) -> Result<(Sent<'a, R>, &'a str), InvalidCommand> {
+        let shared = Arc::clone(self.shared());
+        let read_preference = self.read_preference();
+        let (id, latest) = (shared.commands.next_request(), shared.clock.now());
+        // A standalone has no cluster times, whatever the application has told the client of others
+        // (Causal Consistency, test 11).
+        let cluster_time = match self.has_cluster_times() {
+            true => ClusterTime::later(latest.as_deref(), addition.cluster_time),
+            false => None,
+        };
+        let overlay = Overlay {
+            read_preference: read_preference.as_deref(),
+            server_api: shared.options.server_api(),
+            cluster_time: cluster_time.map(ClusterTime::document),
+            ..addition.overlay
+        };
+        let connection = self.connection();
+        let limit = connection.connection_description.max_message_size_bytes;
+        if message.sequences_length() > KEPT_LEN {
+            connection.outgoing = shared.spare.take();
+        }
+        let written = overlay.write(message, (id, flags), limit, &mut connection.outgoing);
+        if written.is_err()
+            && let Some(large) = connection.take_large()
+        {
+            shared.spare.give(large);
+        }
+        let name = written?;
+        let is_told = shared.events.wants(Topics::COMMANDS) || shared.spans.get().is_some();
+        let (told, span) = match is_told {
+            true => self.tell_started(id),
+            false => (None, None),
+        };
+        let is_counted = shared.meter.is_on();
+        let timed = is_counted.then(|| TimedCommand::begin(self.pool(), name));
+        Ok((Sent { id, watched: Watched { told, timed, span } }, name))
+    }
+
+    /// Returns whether the server gossips cluster times, as replica sets and sharded clusters do.
+    pub(crate) fn has_cluster_times(&self) -> bool {
+        self.connection_description().server_type != ServerType::Standalone
+    }
+
+    /// Tells those who want to hear of it that the command which was written is about to be sent.
+    fn tell_started(&mut self, id: i32) -> (Option<ToldCommand<R>>, Option<CommandSpan>) {
+        let shared = Arc::clone(self.shared());
+        let (is_wanted, spans) = (shared.events.wants(Topics::COMMANDS), shared.spans.get());
+        if self.number == 0 {
+            self.number = shared.commands.next_operation();
+        }
+        let (server, address) = (self.pool().id(), self.server().clone());
+        let (number, at, service) = (self.number, self.connection_id(), self.check_out.service);
+        let operation = self.span.clone();
+        let connection = self.connection();
+        let of_server = connection.connection_description.server_connection_id;
+        let Ok(message) = OpMsg::read(&connection.outgoing) else { return (None, None) };
+        let command =
+            MonitoredCommand::new(&message, id, number, at).with_server(of_server, service);
+        let (command, since) = (Arc::new(command), shared.runtime.now());
+        let span = spans
+            .and_then(|spans| spans.command(operation.as_deref(), &address, &command, &message));
+        let running = Running { server, address, command, since };
+        let told = is_wanted.then(|| ToldCommand::begin(&shared, running, &message)).flatten();
+        (told, span)
+    }
+
+    /// Returns what commands say of whom they are meant for.
+    fn read_preference(&self) -> Option<RawDocumentBuf> {
+        match &self.selection {
+            Some(selection) => selection.read_preference(),
+            // "To ensure that any server type can handle the request": whoever names a server means
+            // it, as whoever connects to it directly does.
+            None => {
+                let (topology, server) =
+                    (TopologyType::Single, self.connection_description().server_type);
+                read_preference_argument(topology, server, None)
+            }
+        }
+    }
+
+    /// Refuses to begin an exchange while there is one, or in a process that was forked off.
+    pub(crate) fn begin(&self) -> Result<(), InvalidCommand> {
+        self.shared().process.check()?;
+        match self.state {
+            State::Idle => Ok(()),
+            State::Awaiting(_) | State::Streaming(_) | State::Authenticating => {
+                Err(InvalidCommand::Busy)
+            }
+            State::Unreported => Err(InvalidCommand::Unreported),
+            State::Broken => Err(InvalidCommand::Broken),
+        }
+    }
+
+    pub(crate) async fn receive(&mut self) -> Result<Message, OperationError> {
+        let deadline = self.shared().limit(self.timeout);
+        let connection = self.connection();
+        let message = match connection.receive(deadline).await {
+            Ok(message) => connection.decompressor.decompress(message).map_err(malformed),
+            Err(failure) => Err(failure),
+        };
+        message.map_err(|failure| self.broken(failure))
+    }
+
+    pub(crate) fn digest(
+        &mut self,
+        message: &Message,
+        awaited: Awaited,
+    ) -> Result<Received, OperationError> {
+        let (server, connection) = (self.server().clone(), self.connection_id());
+        let received =
+            digest(message, awaited, &self.shared().clock, Origin { server, connection });
+        let mut received = received.map_err(|failure| self.broken(failure))?;
+        self.refusal = received.refusal.take();
+        Ok(received)
+    }
+
+    /// Tells the topology what a reply says of the server.
+    pub(crate) fn conclude(
+        &self,
+        reply: Result<Reply, CommandError>,
+    ) -> Result<Reply, OperationError> {
+        let error = match &reply {
+            Ok(reply) => reply.write_concern_error(),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = error.filter(|error| error.state_change().is_some()) {
+            let (stage, error) = (Stage::Operate, error.clone());
+            self.tell(OperationError::Reply { stage, error });
+        }
+        reply.map_err(|error| OperationError::Reply { stage: Stage::Operate, error })
+    }
+
+    /// The connection is of no more use; the topology is told why.
+    pub(crate) fn broken(&mut self, failure: Failure) -> OperationError {
+        self.state = State::Broken;
+        let error = OperationError::Stream(failure);
+        self.broken_by = Some(Box::new(error.clone()));
+        self.tell(error.clone());
+        error
+    }
+
+    pub(crate) fn tell(&self, error: OperationError) {
+        let CheckOut { generation, service, .. } = self.check_out;
+        let max_wire_version = self.connection_description().max_wire_version;
+        let failure =
+            OperationFailure::new(generation, max_wire_version, error).with_service(service);
+        self.pool().operation_failed(failure);
+    }
+
+    fn must_reauthenticate(&self, reply: &Result<Reply, CommandError>) -> bool {
+        let code = reply.as_ref().err().and_then(|error| error.code);
+        code == Some(REAUTHENTICATION_REQUIRED)
+            && self.connection_description().mechanism == Some(AuthMechanism::Oidc)
+    }
+
+    /// Logs in once more over the same connection. If that fails, the connection is closed, and the
+    /// topology is told only what the stream says of the server.
+    async fn reauthenticate(&mut self) -> Result<(), OperationError> {
+        self.state = State::Authenticating;
+        match self.log_in().await {
+            Ok(connection_description) => {
+                self.connection().connection_description = connection_description;
+                self.state = State::Idle;
+                Ok(())
+            }
+            Err(Refusal::Stream(failure)) => Err(self.broken(failure)),
+            Err(Refusal::Login(error)) => {
+                self.state = State::Broken;
+                self.broken_by = Some(Box::new(error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn log_in(&mut self) -> Result<ConnectionDescription, Refusal> {
+        let shared = Arc::clone(self.shared());
+        let deadline = self.deadline();
+        // MONGODB-OIDC has no nonce.
+        let opening = HandshakeOptions::new(RawDocumentBuf::new(), [0; 24])
+            .with_credential_cache(lock(&shared.credential_cache).clone())
+            .with_encrypted(self.connection().stream.transport().is_encrypted());
+        let (mut out, connection_description) =
+            (Zeroizing::new(Vec::new()), self.connection_description().clone());
+        let (handshake, mut step) =
+            Handshake::reauthenticate(&shared.options, opening, connection_description, &mut out)?;
+        let mut login = Login::new(&shared, handshake);
+        loop {
+            let connection = self.connection();
+            let sent = connection.stream.send(&std::mem::take(&mut out), deadline).await;
+            sent.map_err(|error| Refusal::Stream(connection.stream.failure(&error)))?;
+            step = match step {
+                Progress::Done(connection_description) => {
+                    login.heed_cluster_time();
+                    return Ok(*connection_description);
+                }
+                Progress::Reading => {
+                    let message = connection.receive(deadline).await.map_err(Refusal::Stream)?;
+                    login.receive(message.bytes(), &mut out)?
+                }
+                Progress::Asking(question) => {
+                    connection.answer(&mut login, question, deadline, &mut out).await?
+                }
+            };
+        }
+    }
+}
+
+/// The reason why logging in once more has failed.
+enum Refusal {
+    /// The stream has failed.
+    Stream(Failure),
+    /// The server refuses the client, or there is no token.
+    Login(OperationError),
+}
+
+impl From<OperationError> for Refusal {
+    fn from(error: OperationError) -> Self {
+        Self::Login(error)
+    }
+}
+
+impl<S: Socket> Connection<S> {
+    /// Waits for the answer, but not beyond the deadline, nor on a connection that has ended; a
+    /// socket that blocks is left alone meanwhile, for the answer would not reach its thread.
+    async fn answer<R: Runtime>(
+        &mut self,
+        login: &mut Login<R>,
+        question: Question,
+        deadline: Option<Instant>,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, Refusal> {
+        let time = deadline.map(|deadline| deadline - login.now());
+        let blocks = self.stream.cancellation.interrupts();
+        let mut answer = pin!(login.answer(question, time, out));
+        let mut ends = pin!(self.receive(deadline));
+        std::future::poll_fn(|cx| match answer.as_mut().poll(cx) {
+            Poll::Ready(Ok(progress)) => Poll::Ready(Ok(progress)),
+            Poll::Ready(Err(Asked::InVain(failure))) => {
+                Poll::Ready(Err(Refusal::Login(OperationError::Stream(failure))))
+            }
+            Poll::Ready(Err(Asked::Failed(error))) => Poll::Ready(Err(Refusal::Login(error))),
+            Poll::Pending if blocks => Poll::Pending,
+            Poll::Pending => ends.as_mut().poll(cx).map(|ends| {
+                let asked = |_| malformed("a message that nothing asked for");
+                Err(Refusal::Stream(ends.map_or_else(std::convert::identity, asked)))
+            }),
+        })
+        .await
+    }
+}
+
+impl<R: Runtime> CheckedOut<R> {
+    /// Runs a command that the server may answer with several replies (OP_MSG, "exhaustAllowed").
+    /// Events tell of the first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command cannot be sent.
+    pub async fn command_exhaust(
+        &mut self,
+        database: &str,
+        command: &RawDocument,
+    ) -> Result<Exhaust<'_, R>, Error> {
+        let message = CommandMessage::new(database, command);
+        let sent = self.send(&message, &Addition::default(), Flags::EXHAUST_ALLOWED).await;
+        let Sent { id, watched } = sent.map_err(|error| self.error(error))?;
+        Ok(Exhaust { checked_out: self, next: Some(id), watched: Some(watched.into_owned()) })
+    }
+}
+
+/// The replies to one command, as they come.
+///
+/// Dropped before the last, it leaves the exchange unfinished, so that the check-out's connection
+/// is closed when the check-out ends.
+pub struct Exhaust<'a, R: Runtime> {
+    checked_out: &'a mut CheckedOut<R>,
+    /// The message that the next reply answers; `None` after the last.
+    next: Option<i32>,
+    /// Present until the first reply.
+    watched: Option<Watched<'static, R>>,
+}
+
+impl<R: Runtime> std::fmt::Debug for Exhaust<'_, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exhaust")
+            .field("checked_out", &self.checked_out)
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: Runtime> Exhaust<'_, R> {
+    /// Waits for the next reply; `None` after the last. Cancelling the wait loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`CheckedOut::command`] does; an error is the last reply.
+    pub async fn next(&mut self) -> Option<Result<Reply, Error>> {
+        let id = self.next?;
+        let reply = self.receive(id).await;
+        Some(reply.map_err(|error| self.checked_out.error(error)))
+    }
+
+    /// Waits for the reply that answers `id`.
+    async fn receive(&mut self, id: i32) -> Result<Reply, OperationError> {
+        if let Err(forked) = self.checked_out.shared().process.check() {
+            self.next = None;
+            return Err(InvalidCommand::from(forked).into());
+        }
+        let received = self.checked_out.receive_reply(Awaited::stream(id)).await;
+        if let Some(watched) = self.watched.take() {
+            watched.end(&received);
+        }
+        self.next = None;
+        let received = received?;
+        let more = received.next.map(Awaited::request);
+        self.next = more.filter(|_| received.reply.is_ok());
+        self.checked_out.state = match (self.next, more) {
+            (Some(id), _) => State::Awaiting(id),
+            (None, None) => State::Idle,
+            (None, Some(_)) => State::Broken,
+        };
+        self.checked_out.conclude(received.reply)
+    }
+}
+
+/// The outcome of an exchange of raw messages.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The reply says nothing of the server, and the connection can be used again.
+    Success,
+    /// The operation failed: the topology is told, and the connection is kept only if the server
+    /// has replied.
+    Failure(OperationError),
+    /// The connection is not to be used again; that says nothing of the server.
+    Discard,
+}
+
+impl Outcome {
+    /// Judges a reply: it is a failure if it says that the server is not what it was, be it by the
+    /// error of its write concern.
+    pub fn of_reply(reply: &RawDocument) -> Self {
+        match CommandError::in_reply(reply).filter(|error| error.state_change().is_some()) {
+            Some(error) => Self::Failure(OperationError::Reply { stage: Stage::Operate, error }),
+            None => Self::Success,
+        }
+    }
+}
+
+impl<R: Runtime> CheckedOut<R> {
+    /// Sends a message as it is, a header and a body; for proxies.
+    ///
+    /// The exchange ends with [`report`](Self::report). A check-out that is dropped before that
+    /// closes its connection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the message is not exactly one, and if the stream fails.
+    pub async fn send_message(&mut self, message: &Message) -> Result<(), Error> {
+        let sent = self.send_raw(message).await;
+        sent.map_err(|error| self.error(error))
+    }
+
+    async fn send_raw(&mut self, message: &Message) -> Result<(), OperationError> {
+        self.shared().process.check().map_err(InvalidCommand::from)?;
+        if !matches!(self.state, State::Unreported) {
+            self.begin()?;
+        }
+        let limit = self.connection_description().max_message_size_bytes;
+        if message.bytes().len() > limit {
+            let length = message.bytes().len();
+            return Err(InvalidCommand::TooLong { length, limit }.into());
+        }
+        let deadline = self.shared().limit_unless_passed(self.timeout)?;
+        self.state = State::Awaiting(message.header().request_id);
+        let sent = self.connection().stream.send(message.bytes(), deadline).await;
+        if let Err(error) = sent {
+            let failure = self.connection().stream.failure(&error);
+            return Err(self.broken(failure));
+        }
+        let flags = self.flags(message);
+        self.takes_several = flags.contains(Flags::EXHAUST_ALLOWED);
+        if flags.contains(Flags::MORE_TO_COME) {
+            self.state = State::Unreported;
+        }
+        Ok(())
+    }
+
+    /// Returns whether [`receive_message`](Self::receive_message) has something to wait for: not
+    /// after a message to which there is no reply, nor after the last of several replies.
+    pub const fn is_reply_due(&self) -> bool {
+        matches!(self.state, State::Awaiting(_))
+    }
+
+    /// Receives a message as it is: the reply to the one sent, or the next of several.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no reply is due, and if the stream fails or the deadline passes; the topology was
+    /// told then.
+    pub async fn receive_message(&mut self) -> Result<Message, Error> {
+        let received = self.receive_raw().await;
+        received.map_err(|error| self.error(error))
+    }
+
+    async fn receive_raw(&mut self) -> Result<Message, OperationError> {
+        self.shared().process.check().map_err(InvalidCommand::from)?;
+        if !matches!(self.state, State::Awaiting(_)) {
+            return Err(InvalidCommand::NoReplyDue.into());
+        }
+        let deadline = self.shared().limit(self.timeout);
+        let message = self.connection().receive(deadline).await;
+        let message = message.map_err(|failure| self.broken(failure))?;
+        // "The server will never produce replies with the moreToCome bit set unless the request has
+        // the exhaustAllowed bit set", so that most replies need not be decompressed.
+        let more = self.takes_several && self.flags(&message).contains(Flags::MORE_TO_COME);
+        self.state = match more {
+            true => State::Awaiting(message.header().request_id),
+            false => State::Unreported,
+        };
+        Ok(message)
+    }
+
+    /// Ends an exchange of raw messages: the check-out can be used for the next one, or dropped.
+    ///
+    /// If replies are still due, or the stream has failed, the connection is of no more use,
+    /// whatever the outcome.
+    pub fn report(&mut self, outcome: Outcome) {
+        let settled = matches!(self.state, State::Idle | State::Unreported);
+        let (usable, error) = match outcome {
+            Outcome::Success => (settled, None),
+            Outcome::Discard => (false, None),
+            Outcome::Failure(error @ OperationError::Reply { .. }) => (settled, Some(error)),
+            Outcome::Failure(error) => (false, Some(error)),
+        };
+        self.state = if usable { State::Idle } else { State::Broken };
+        if let Some(error) = error {
+            if !usable {
+                self.broken_by = Some(Box::new(error.clone()));
+            }
+            self.tell(error);
+        }
+    }
+
+    /// Returns the flags of a message that may be compressed; none, if it has none.
+    fn flags(&mut self, message: &Message) -> Flags {
+        let plain = self.connection().decompressor.decompress(message.clone());
+        plain.and_then(|plain| plain.flags()).unwrap_or_default()
+    }
+}

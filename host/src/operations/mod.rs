@@ -1,0 +1,12 @@
+//! Operations from selection to outcome, the connections that they check out, and what is exchanged
+//! over these.
+
+pub(crate) mod checked_out;
+pub(crate) mod counted;
+pub(crate) mod establish;
+pub(crate) mod exchange;
+pub(crate) mod operation;
+pub(crate) mod request;
+pub(crate) mod selected_server;
+pub(crate) mod session;
+pub(crate) mod timed;

@@ -1,0 +1,891 @@
+//! Operations from selection to outcome: the machine of core decides, and its actions are performed
+//! here, one after the other. Nothing else in this crate selects, checks out and sends in one go.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use arc_swap::Guard;
+use bson::RawDocument;
+use sdam_core::config::{ReadConcern, ServerAddress};
+use sdam_core::description::{ServerType, TopologyType};
+use sdam_core::diagnosis::SelectionError;
+use sdam_core::failure::Cause;
+use sdam_core::id::WaiterId;
+use sdam_core::machine::Machine;
+use sdam_core::metrics::ErrorType;
+use sdam_core::operation::{
+    Action, AttemptOutcome, CommandMessage, ConnectionFacts, Fault, Input, InvalidCommand, NotSent,
+    Operation, OperationError, OperationOptions, Overlay, Plan, RetryPolicy, SelectedFacts,
+    Sending, SessionUse, Timeout, base_backoff,
+};
+use sdam_core::pool::CheckOutError;
+use sdam_core::selection::Criteria;
+use sdam_core::session::{ClusterTime, Session};
+use sdam_core::spans::SpanStart;
+use sdam_core::time::Instant;
+use sdam_core::topology;
+use sdam_core::trace::AttemptComment;
+
+use crate::error::{Error, Particular, Spent};
+use crate::machines::log::SelectionLogger;
+use crate::machines::runtime::Runtime;
+use crate::machines::sleep::sleep_until;
+use crate::machines::topology::{Answer, Deferred, Driver};
+use crate::machines::{Host, View};
+use crate::observe::spans::OperationSpan;
+use crate::operations::checked_out::{CheckedOut, State};
+use crate::operations::exchange::{Addition, Reply};
+use crate::operations::request::{Message, Request, Target};
+use crate::operations::selected_server::SelectedServer;
+use crate::operations::session::{ClientSession, take_session};
+use crate::sync::atomic::Ordering;
+use crate::sync::channel::{Answers, Channel, Wait};
+use crate::sync::lock;
+
+/// The outcome of one attempt.
+struct Attempt {
+    result: Result<Reply, Error>,
+    /// True if no server was selected in time.
+    late: bool,
+}
+
+impl From<Result<Reply, Error>> for Attempt {
+    fn from(result: Result<Reply, Error>) -> Self {
+        Self { result, late: false }
+    }
+}
+
+impl AttemptOutcome for Attempt {
+    fn fault(&self) -> Option<Fault<'_>> {
+        let error = match &self.result {
+            Ok(reply) => return reply.write_concern_error().map(Fault::WriteConcern),
+            Err(error) => error,
+        };
+        Some(match error.particular() {
+            Particular::Client(_) | Particular::Argument(_) => Fault::Refused(false),
+            Particular::NotSent(reason) => Fault::Refused(*reason == NotSent::Expired),
+            Particular::Selection(_) => Fault::Selection(self.late),
+            Particular::Operation(error) => Fault::Exchange(error),
+            Particular::CheckOut(error) => match error {
+                CheckOutError::PoolCleared { .. } | CheckOutError::NotReady { .. } => {
+                    Fault::PoolCleared
+                }
+                CheckOutError::IdleConnection { error, .. } => Fault::IdleConnection(error),
+                CheckOutError::Establishing { error, .. } => Fault::Establishing(error),
+                CheckOutError::Timeout { .. } => Fault::CheckOut(true),
+                _ => Fault::CheckOut(false),
+            },
+        })
+    }
+
+    fn base_backoff(&self) -> Option<Duration> {
+        base_backoff(self.result.as_ref().err()?.reply_document()?)
+    }
+
+    fn add_retryable_write(&mut self) {
+        match &mut self.result {
+            Ok(reply) => reply.add_retryable_write(),
+            Err(error) => error.add_retryable_write(),
+        }
+    }
+}
+
+impl<R: Runtime> Host<R> {
+    /// Performs an operation, and returns its reply.
+    ///
+    /// It is sent again by the rules of Retryable Reads, Retryable Writes and Client Backpressure;
+    /// the error is the one that tells most.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server is suitable, if no connection is to be had, if the exchange fails, and if
+    /// the server replies with an error, each in time; the error says where the time went.
+    pub async fn operate(&self, request: Request<'_, R>) -> Result<Reply, Error> {
+        self.operate_and_keep(request).await.map(|(reply, _)| reply)
+    }
+
+    /// As [`operate`](Self::operate), but leaves the connection in use over which the reply came,
+    /// unless the operation went to one that was: behind a load balancer, a cursor is continued
+    /// over it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`operate`](Self::operate) does.
+    pub async fn operate_and_keep(
+        &self,
+        request: Request<'_, R>,
+    ) -> Result<(Reply, Option<CheckedOut<R>>), Error> {
+        let own = match (request.span, &request.message) {
+            (None, Message::Known(message)) => OperationSpan::begin(self.shared.spans(), || {
+                SpanStart::of_operation_by(message.database, message.command)
+            }),
+            _ => OperationSpan::NONE,
+        };
+        let span = request.span.unwrap_or(&own);
+        let outcome = self.perform(request, span).await;
+        own.end(&outcome);
+        outcome
+    }
+
+    async fn perform(
+        &self,
+        mut request: Request<'_, R>,
+        span: &OperationSpan,
+    ) -> Result<(Reply, Option<CheckedOut<R>>), Error> {
+        if request.session.as_deref().is_some_and(|session| !session.is_of(self)) {
+            return Err(InvalidCommand::ForeignSession.into());
+        }
+        let mut operation = Operation::new(self.plan(&request));
+        let mut performer = Performer::new(self, &mut request, span);
+        let mut action = Some(operation.start(self.runtime().now()));
+        loop {
+            action = match action {
+                Some(Action::Done { outcome, timed_out }) => {
+                    return performer.done(outcome, timed_out);
+                }
+                Some(action) => {
+                    let input = performer.perform(action, &mut operation).await;
+                    let now = self.runtime().now();
+                    match input {
+                        Performed::Input(input) => operation.step(now, input),
+                        Performed::Ended(outcome) => {
+                            performer.end_attempt(now, outcome, &mut operation)
+                        }
+                    }
+                }
+                None => {
+                    let until = performer.wait(operation.deadline()).await;
+                    operation.wake(until.into())
+                }
+            };
+        }
+    }
+
+    fn plan(&self, request: &Request<'_, R>) -> Plan {
+        let session = match request.session.as_deref() {
+            None => SessionUse::None,
+            Some(ClientSession { session, .. }) => match session.has_ended() {
+                true => SessionUse::Ended,
+                false if session.is_implicit() => SessionUse::Implicit,
+                false => SessionUse::Explicit { snapshot: session.options().snapshot },
+            },
+        };
+        Plan::new(request.options, RetryPolicy::of(self.options()))
+            .with_session(session)
+            .with_timeouts(request.timeout, self.selection_timeout())
+    }
+
+    /// "when serverSelectionTryOnce is true, server selection timeouts have no effect"
+    fn selection_timeout(&self) -> Option<Duration> {
+        let options = self.options();
+        let once = options.is_single_threaded() && options.server_selection_try_once();
+        (!once).then(|| options.server_selection_timeout())
+    }
+}
+
+/// The part of an operation that events and the log have told of; it may select more than once.
+#[derive(Default)]
+struct ToldOperation {
+    /// Its number; 0 before it has one.
+    number: i64,
+    has_waited: bool,
+}
+
+enum Performed {
+    Input(Input<'static, Attempt>),
+    /// The attempt has ended.
+    Ended(Attempt),
+}
+
+/// The performer of the actions of one operation, with what it has at hand meanwhile.
+struct Performer<'a, 'b, R: Runtime> {
+    host: &'a Host<R>,
+    request: &'a mut Request<'b, R>,
+    span: &'a OperationSpan,
+    clock: StopWatch,
+    told: ToldOperation,
+    transaction_number: Option<i64>,
+    selected: Option<SelectedServer<R>>,
+    checked_out: Option<CheckedOut<R>>,
+    /// True while a command is with a server, and names the session.
+    is_underway: bool,
+    /// The time of its beginning, if it is to be counted and is not yet.
+    counted_since: Option<Instant>,
+}
+
+/// A command that its caller has given up may still be carried out, as after a network error, and
+/// its session is then one that no other operation may have (Driver Sessions).
+impl<R: Runtime> Drop for Performer<'_, '_, R> {
+    fn drop(&mut self) {
+        if self.counted_since.is_some() {
+            self.clock.at = self.host.runtime().now();
+            self.count(Some(ErrorType::Named(Cause::Canceled.name())));
+        }
+        if let Some(session) = self.request.session.as_deref_mut().filter(|_| self.is_underway) {
+            session.session.mark_dirty();
+        }
+    }
+}
+
+impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
+    fn new(host: &'a Host<R>, request: &'a mut Request<'b, R>, span: &'a OperationSpan) -> Self {
+        let clock = StopWatch { at: host.runtime().now(), spent: Spent::default() };
+        let (told, transaction_number) = (ToldOperation::default(), None);
+        let (selected, checked_out) = (None, None);
+        let is_underway = false;
+        let is_counted = request.counted && host.shared.meter.is_on();
+        let counted_since = is_counted.then_some(clock.at);
+        Self {
+            host,
+            request,
+            span,
+            clock,
+            told,
+            transaction_number,
+            selected,
+            checked_out,
+            is_underway,
+            counted_since,
+        }
+    }
+
+    /// Counts the operation by the server that it went to last, once, as ended at the last lap; not
+    /// in a process that was forked off, where a lock may be held by a thread that is not there.
+    fn count(&mut self, error: Option<ErrorType>) {
+        let shared = &self.host.shared;
+        let Some(since) = self.counted_since.take().filter(|_| shared.process.is_current()) else {
+            return;
+        };
+        let (name, time) = (self.request.message.name(), self.clock.at - since);
+        let server = match (&self.request.target, &self.selected) {
+            (Target::Connection(checked_out), _) => checked_out.pool(),
+            (_, Some(selected)) => selected.server(),
+            (_, None) => return shared.meter.operation_ended(None, name, time, error),
+        };
+        lock(&server.state).traffic().operation_ended(name, time, error);
+    }
+
+    async fn perform(
+        &mut self,
+        action: Action<Attempt>,
+        operation: &mut Operation<Attempt>,
+    ) -> Performed {
+        match action {
+            Action::Select { deadline } => self.select(deadline, operation.deprioritized()).await,
+            Action::CheckOut { deadline } => match self.check_out(deadline).await {
+                Ok(()) => self.write(operation),
+                Err(error) => Performed::Ended(Err(error).into()),
+            },
+            Action::Send(sending) => self.exchange(sending).await,
+            Action::Refuse(reason) => {
+                Performed::Ended(Err(Error::from(Particular::NotSent(reason))).into())
+            }
+            Action::Done { outcome, .. } => Performed::Ended(outcome),
+        }
+    }
+
+    /// Waits until a time, and returns what the clock shows then; if the client is closed
+    /// meanwhile, it is taken to be that time, so that the next selection says so.
+    async fn wait(&mut self, until: Option<Instant>) -> Instant {
+        let until = until.unwrap_or(Instant::ZERO);
+        sleep_until(&self.host.shared, until).await;
+        let now = self.host.runtime().now();
+        self.clock.lap(now, |spent| &mut spent.waiting);
+        now.max(until)
+    }
+
+    async fn select(
+        &mut self,
+        deadline: Option<Instant>,
+        deprioritized: &[ServerAddress],
+    ) -> Performed {
+        let found = match &self.request.target {
+            Target::Connection(checked_out) => {
+                return Performed::Input(Input::Selected(self.host.facts_of(checked_out)));
+            }
+            Target::Member(address, criteria) => {
+                self.host.known_member(address, criteria, deadline).await
+            }
+            Target::Select(criteria) => {
+                let criteria = match deprioritized {
+                    [] => Arc::clone(criteria),
+                    avoided => Arc::new((**criteria).clone().deprioritize(avoided.iter().cloned())),
+                };
+                let operation = (self.request.message.name(), &mut self.told);
+                self.host.find(&criteria, deadline, operation).await.map_err(Error::from)
+            }
+        };
+        let now = self.host.runtime().now();
+        self.clock.lap(now, |spent| &mut spent.selecting);
+        match found {
+            Ok(selected) => {
+                let facts = selected_facts(&selected);
+                self.selected = Some(selected);
+                Performed::Input(Input::Selected(facts))
+            }
+            Err(error) => {
+                let late = deadline.is_some_and(|deadline| deadline <= now);
+                Performed::Ended(Attempt { result: Err(error), late })
+            }
+        }
+    }
+
+    async fn check_out(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
+        let checked_out = match (&self.request.target, &self.selected) {
+            (Target::Connection(_), _) => return Ok(()),
+            (_, Some(selected)) => selected
+                .check_out_by(deadline)
+                .await
+                .map_err(|error| selected.server().check_out_error(*error)),
+            (_, None) => unreachable!("a server is selected first"),
+        };
+        self.clock.lap(self.host.runtime().now(), |spent| &mut spent.checking_out);
+        let checked_out = checked_out?;
+        // That of a check of the connection, if the operation has none.
+        if self.told.number == 0 {
+            self.told.number = checked_out.number;
+        }
+        self.checked_out = Some(checked_out);
+        Ok(())
+    }
+
+    /// Has the command be written for the connection, unless that was done.
+    fn write(&mut self, operation: &mut Operation<Attempt>) -> Performed {
+        let checked_out = match &self.request.target {
+            Target::Connection(checked_out) => checked_out,
+            _ => self.checked_out.as_ref().expect("a connection is checked out first"),
+        };
+        if let Message::ToWrite(to_write) = &mut self.request.message
+            && let Some(write) = to_write.write.take()
+        {
+            match write(checked_out.connection_description()) {
+                Some(written) => {
+                    operation.set_options(&written.options);
+                    to_write.written = Some(written);
+                }
+                None => return Performed::Ended(Err(InvalidCommand::NotWritten.into()).into()),
+            }
+        }
+        Performed::Input(Input::CheckedOut(connection_facts(checked_out)))
+    }
+
+    async fn exchange(&mut self, sending: Sending) -> Performed {
+        self.is_underway = sending.session;
+        let result = self.send(sending).await;
+        self.is_underway = false;
+        self.clock.lap(self.host.runtime().now(), |spent| &mut spent.exchanging);
+        Performed::Ended(result.into())
+    }
+
+    async fn send(&mut self, sending: Sending) -> Result<Reply, Error> {
+        let Request { message, options, target, session, exhaust, .. } = &mut *self.request;
+        let sequences: Vec<(&str, &[&RawDocument])>;
+        let (message, options) = match message {
+            Message::Known(message) => (*message, *options),
+            Message::ToWrite(to_write) => {
+                let written = to_write.written.as_ref().expect("it is written at the check-out");
+                let all = written.sequences.iter();
+                sequences = all.map(|(name, documents)| (*name, documents.as_slice())).collect();
+                let message = CommandMessage::new(&written.database, &written.body);
+                (message.with_sequences(&sequences), &written.options)
+            }
+        };
+        let checked_out = match target {
+            Target::Connection(checked_out) => &mut **checked_out,
+            _ => self.checked_out.as_mut().expect("a connection is checked out first"),
+        };
+        let mut session = session.as_deref_mut().map(|session| &mut session.session);
+        if let Some(session) = session.as_deref_mut().filter(|_| sending.session) {
+            self.host.begin_with(session, sending, &mut self.transaction_number)?;
+        }
+        let has_cluster_times = checked_out.has_cluster_times();
+        let read_concern = match session.as_deref() {
+            // What goes on with a cursor takes none, not even that of a snapshot.
+            _ if matches!(message.name(), "getMore" | "killCursors") => None,
+            Some(session) => session.read_concern(options.read_concern.as_ref(), has_cluster_times),
+            None => {
+                let concern = options.read_concern.as_ref();
+                concern.filter(|concern| !concern.is_server_default()).map(ReadConcern::document)
+            }
+        };
+        let known = session.as_deref().filter(|_| sending.session);
+        let overlay = Overlay {
+            lsid: known.and_then(Session::server_session).map(|known| known.id().document()),
+            transaction_number: self.transaction_number.filter(|_| sending.transaction_number),
+            read_concern: read_concern.as_deref(),
+            max_time: sending.max_time,
+            ..Overlay::default()
+        };
+        let cluster_time: Option<&ClusterTime> = known.and_then(Session::cluster_time);
+        let addition = Addition { overlay, cluster_time };
+        checked_out.number = self.told.number;
+        let timeout = std::mem::replace(&mut checked_out.timeout, sending.timeout);
+        let span = std::mem::replace(&mut checked_out.span, self.span.shared());
+        let result = match (options.acknowledged, *exhaust) {
+            (true, false) => checked_out.exchange(&message, &addition).await,
+            (true, true) => checked_out.exchange_streamed(&message, &addition).await,
+            (false, _) => checked_out.exchange_unacknowledged(&message, &addition).await,
+        };
+        checked_out.timeout = timeout;
+        checked_out.span = span;
+        self.told.number = checked_out.number;
+        let refusal = checked_out.refusal.take();
+        if let Some(session) = session.filter(|_| sending.session) {
+            match (&result, &refusal) {
+                (Ok(reply), _) if !session.is_implicit() => session.heard(reply),
+                // Of a command that was not sent, the connection is as good as before.
+                (Err(OperationError::Stream(_)), _) if checked_out.state == State::Idle => {}
+                (Err(OperationError::Stream(_)), _) => session.mark_dirty(),
+                (Err(_), Some(refusal)) => session.heard(refusal),
+                _ => {}
+            }
+        }
+        result.map_err(|error| {
+            let numbered = sending.transaction_number;
+            checked_out.error(explained(error, numbered)).with_reply(refusal)
+        })
+    }
+
+    /// Has the machine judge an attempt, and a recording tell of one that has failed.
+    fn end_attempt(
+        &mut self,
+        now: Instant,
+        outcome: Attempt,
+        operation: &mut Operation<Attempt>,
+    ) -> Option<Action<Attempt>> {
+        let host = self.host;
+        let recording = host.shared.tracing.recording();
+        let told = recording.and_then(|recording| {
+            let name = self.request.message.name();
+            let server = match &self.request.target {
+                Target::Connection(checked_out) => Some(checked_out.pool().address()),
+                _ => self.selected.as_ref().map(SelectedServer::address),
+            };
+            Some((recording, AttemptComment::new(now, (name, server), &outcome.fault()?)))
+        });
+        // A reply may have opened a cursor, whatever became of its write concern.
+        let is_reply = outcome.result.is_ok();
+        let reply = match self.request.superseded {
+            Some(_) if outcome.fault().is_some() => outcome.result.as_ref().ok().cloned(),
+            _ => None,
+        };
+        let next = operation.step(now, self.ended(outcome));
+        if is_reply && !matches!(next, Some(Action::Done { .. })) {
+            self.checked_out = None;
+            if let Some(superseded) = &mut self.request.superseded {
+                superseded.extend(reply);
+            }
+        }
+        if let Some((recording, comment)) = told {
+            recording.put_attempt(now, &comment.followed_by(next.as_ref(), operation.deadline()));
+            recording.take_wakers().into_iter().for_each(Waker::wake);
+        }
+        next
+    }
+
+    /// Ends an attempt: one without a reply lets go of its connection at once.
+    fn ended(&mut self, outcome: Attempt) -> Input<'_, Attempt> {
+        let is_fault = outcome.fault().is_some();
+        if outcome.result.is_err() {
+            self.checked_out = None;
+        }
+        let random = if is_fault { self.host.shared.random_bits() } else { 0 };
+        let server = self.selected.as_ref().map(SelectedServer::address);
+        Input::Ended { outcome, server, random }
+    }
+
+    fn done(
+        mut self,
+        outcome: Attempt,
+        timed_out: bool,
+    ) -> Result<(Reply, Option<CheckedOut<R>>), Error> {
+        match outcome.result {
+            Ok(reply) => {
+                self.count(None);
+                // The outcome may be that of an attempt before, perhaps at another server.
+                let place = (reply.server(), reply.connection_id());
+                let is_its = |it: &CheckedOut<R>| (it.server(), it.connection_id()) == place;
+                let checked_out = self.checked_out.take().filter(is_its);
+                Ok((reply, checked_out))
+            }
+            Err(error) => {
+                let error = self.clock.stop(error);
+                let error = if timed_out { error.timed_out() } else { error };
+                self.count(Some(error.error_type()));
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<R: Runtime> Host<R> {
+    /// Has a command be sent with a session: that of the servers, which it takes now if it has
+    /// none, and the number of a retryable write, which is the same for every attempt.
+    fn begin_with(
+        &self,
+        session: &mut Session,
+        sending: Sending,
+        number: &mut Option<i64>,
+    ) -> Result<(), InvalidCommand> {
+        // In a process that was forked off, the pool of sessions may be locked for ever.
+        self.shared.process.check()?;
+        if let Some(server_session) = session.server_session_or(|| take_session(self)) {
+            server_session.used(self.runtime().now());
+            if sending.transaction_number {
+                number.get_or_insert_with(|| server_session.next_transaction_number());
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds a member once something is known of it: its pool gives no connection before. Whether
+    /// it is suitable for another operation does not matter.
+    async fn known_member(
+        &self,
+        address: &ServerAddress,
+        criteria: &Arc<Criteria>,
+        deadline: Option<Instant>,
+    ) -> Result<SelectedServer<R>, Error> {
+        let (begun, mut at) = (self.runtime().now(), None);
+        loop {
+            let member = self.member(address);
+            let mut member = member.ok_or_else(|| InvalidCommand::NotAMember(address.clone()))?;
+            if member.description().server_type != ServerType::Unknown {
+                member.criteria = Some(Arc::clone(criteria));
+                return Ok(member);
+            }
+            let criteria = || Arc::new((**criteria).clone().at(address.clone()));
+            let at = at.get_or_insert_with(criteria);
+            self.unless_forked(at)?;
+            self.wait_by(at, begun, deadline).await?;
+        }
+    }
+
+    /// Returns what is known of the server of a connection in use.
+    fn facts_of(&self, checked_out: &CheckedOut<R>) -> SelectedFacts {
+        let member = self.member(checked_out.server());
+        let ConnectionFacts { retryable_writes, max_wire_version, .. } =
+            connection_facts(checked_out);
+        let none = SelectedFacts {
+            min_round_trip_time: Duration::ZERO,
+            sharded: false,
+            retryable_writes,
+            max_wire_version,
+        };
+        member.as_ref().map_or(none, selected_facts)
+    }
+}
+
+/// "IllegalOperation (code 20) with errmsg starting with "Transaction numbers" MUST be re-raised
+/// with an actionable error message" (Retryable Writes).
+fn explained(error: OperationError, numbered: bool) -> OperationError {
+    match error {
+        OperationError::Reply { stage, mut error }
+            if numbered
+                && error.code == Some(20)
+                && error.message.starts_with("Transaction numbers") =>
+        {
+            error.message =
+                "This MongoDB deployment does not support retryable writes. Please add \
+                             retryWrites=false to your connection string."
+                    .to_owned();
+            OperationError::Reply { stage, error }
+        }
+        error => error,
+    }
+}
+
+/// Returns what an operation has to know of a server, from the view that it was selected from.
+fn selected_facts<R: Runtime>(selected: &SelectedServer<R>) -> SelectedFacts {
+    let server = selected.description();
+    // Behind a load balancer are mongos of today, of which nothing is monitored.
+    let is_balancer = server.server_type == ServerType::LoadBalancer;
+    let has_sessions = server.logical_session_timeout_minutes.is_some();
+    let is_standalone = server.server_type == ServerType::Standalone;
+    SelectedFacts {
+        min_round_trip_time: server.min_round_trip_time,
+        sharded: selected.topology_type() == TopologyType::Sharded,
+        retryable_writes: is_balancer || (has_sessions && !is_standalone),
+        max_wire_version: server.max_wire_version,
+    }
+}
+
+fn connection_facts<R: Runtime>(checked_out: &CheckedOut<R>) -> ConnectionFacts {
+    let description = checked_out.connection_description();
+    ConnectionFacts {
+        sessions: description.has_sessions,
+        retryable_writes: description.has_sessions
+            && description.server_type != ServerType::Standalone,
+        max_wire_version: description.max_wire_version,
+    }
+}
+
+struct StopWatch {
+    at: Instant,
+    spent: Spent,
+}
+
+impl StopWatch {
+    /// Books the time since the last lap.
+    fn lap(&mut self, now: Instant, part: impl Fn(&mut Spent) -> &mut Duration) {
+        *part(&mut self.spent) += now - std::mem::replace(&mut self.at, now);
+    }
+
+    fn stop(&self, error: Error) -> Error {
+        error.after(self.spent)
+    }
+}
+
+impl<R: Runtime> Host<R> {
+    /// Runs a command of whatever nature, without a session, see [`operate`](Self::operate): all of
+    /// it by `timeout`.
+    ///
+    /// Once it may have been carried out, it is not sent again ("All commands executed via
+    /// RunCommand are non-retryable operations"), unless the server says that it is overloaded and
+    /// has done nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`operate`](Self::operate) does.
+    pub async fn run_command(
+        &self,
+        database: &str,
+        command: &RawDocument,
+        criteria: Arc<Criteria>,
+        timeout: Timeout,
+    ) -> Result<Reply, Error> {
+        self.run_command_as("runCommand", (database, command), criteria, timeout).await
+    }
+
+    /// As [`run_command`](Self::run_command), by the name of an operation.
+    pub(crate) async fn run_command_as(
+        &self,
+        name: &str,
+        (database, command): (&str, &RawDocument),
+        criteria: Arc<Criteria>,
+        timeout: Timeout,
+    ) -> Result<Reply, Error> {
+        let (message, target) = (CommandMessage::new(database, command), Target::Select(criteria));
+        let options = OperationOptions::command();
+        let span = OperationSpan::begin(self.shared.spans(), || {
+            SpanStart::of_operation(name, database, None)
+        });
+        let request = Request::new(message, &options, target).with_timeout(timeout);
+        let outcome = self.operate(request.with_span(Some(&span))).await;
+        span.end(&outcome);
+        outcome
+    }
+}
+
+impl<R: Runtime> Host<R> {
+    /// Selects a server, waiting only if there is none in the view of now, and until `deadline` at
+    /// most.
+    ///
+    /// In the single-threaded mode, it waits for a scan of the servers whenever one is due, which
+    /// the caller's thread has to drive: see [`OptionsBuilder::single_threaded`].
+    ///
+    /// [`OptionsBuilder::single_threaded`]: sdam_core::config::OptionsBuilder::single_threaded
+    ///
+    /// Of two that are drawn among the suitable ones, the one with fewer operations is taken.
+    /// Cancelling the wait leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the deadline has passed, at once if waiting cannot help, and when the client is
+    /// closed; the error says why there was no server.
+    pub async fn select(
+        &self,
+        criteria: &Arc<Criteria>,
+        deadline: Option<Instant>,
+    ) -> Result<SelectedServer<R>, Error> {
+        let operation = ("selectServer", &mut ToldOperation::default());
+        Ok(self.find(criteria, deadline, operation).await?)
+    }
+
+    /// Selects a server for an operation that the log calls by its name (Server Selection,
+    /// "Logging"), and by the same number each time that it selects one.
+    async fn find(
+        &self,
+        criteria: &Arc<Criteria>,
+        deadline: Option<Instant>,
+        (operation, told): (&str, &mut ToldOperation),
+    ) -> Result<SelectedServer<R>, Box<SelectionError>> {
+        self.unless_forked(criteria)?;
+        let ToldOperation { number, has_waited } = told;
+        let number = || {
+            if *number == 0 {
+                *number = self.shared.commands.next_operation();
+            }
+            *number
+        };
+        let logger = self.shared.logger.get();
+        let log = logger
+            .and_then(|logger| logger.selection(self.runtime(), (operation, number), criteria));
+        let Some(log) = log else {
+            return self.find_quietly(criteria, deadline, None).await;
+        };
+        log.write(|log| log.started(&self.view()));
+        let mut found = self.find_quietly(criteria, deadline, Some((&log, has_waited))).await;
+        match &mut found {
+            Ok(selected) => {
+                selected.number = log.number;
+                log.write(|log| log.succeeded(&self.view(), selected.address()));
+            }
+            Err(error) => log.write(|log| log.failed(&self.view(), error)),
+        }
+        found
+    }
+
+    async fn find_quietly(
+        &self,
+        criteria: &Arc<Criteria>,
+        deadline: Option<Instant>,
+        mut log: Option<(&SelectionLogger<'_, R>, &mut bool)>,
+    ) -> Result<SelectedServer<R>, Box<SelectionError>> {
+        let begun = self.runtime().now();
+        if self.options().is_single_threaded() {
+            // "Before each operation, the client checks if heartbeatFrequencyMS has passed"
+            self.wait_by(criteria, begun, deadline).await?;
+        }
+        loop {
+            if let Some(selected) = self.try_select(criteria) {
+                return Ok(selected);
+            }
+            // "the driver MUST take care to only emit this message once per operation"
+            if let Some((log, has_waited)) = log.take()
+                && !std::mem::replace(has_waited, true)
+            {
+                let remaining = deadline.map(|deadline| deadline - self.runtime().now());
+                log.write(|log| log.waiting(&self.view(), remaining));
+            }
+            self.wait_by(criteria, begun, deadline).await?;
+        }
+    }
+
+    /// Waits until the view has changed, or a scan is over; the error says which option has set the
+    /// deadline.
+    async fn wait_by(
+        &self,
+        criteria: &Arc<Criteria>,
+        begun: Instant,
+        deadline: Option<Instant>,
+    ) -> Result<(), Box<SelectionError>> {
+        let waited = self.wait(Arc::clone(criteria), deadline).await;
+        waited.map_err(|error| match deadline.filter(|by| *by <= self.runtime().now()) {
+            Some(deadline) => Box::new((*error).limited(deadline - begun, self.options())),
+            None => error,
+        })
+    }
+
+    /// Waits until the view has changed, or a scan is over; whoever gives up drops it.
+    fn wait(&self, criteria: Arc<Criteria>, deadline: Option<Instant>) -> Wait<'_, Self> {
+        let waiter = WaiterId(self.root().next_waiter.fetch_add(1, Ordering::Relaxed));
+        let wait = Wait::new(self, waiter);
+        let answer = Arc::clone(wait.answer());
+        self.with_driver(|driver| driver.waiters.insert(waiter, answer));
+        self.handle(topology::Input::Wait { waiter, criteria, deadline });
+        wait
+    }
+
+    /// Says why an operation would find no server now, without waiting and without asking for
+    /// checks; `None` if it would find one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn diagnose(&self, criteria: &Criteria) -> Option<Box<SelectionError>> {
+        if let Err(forked) = self.unless_forked(criteria) {
+            return Some(forked);
+        }
+        // No predicate is called under the lock.
+        let now = self.shared.runtime.now();
+        let is_closed = self.with_driver(|driver| driver.closed);
+        let evidence = |driver: &mut Driver<R>| {
+            driver.topology().map(|topology| match is_closed {
+                true => topology.evidence_of_closed(),
+                false => topology.evidence(now),
+            })
+        };
+        self.root().with_driver(evidence)?.diagnose(criteria)
+    }
+
+    /// Refuses a process that was forked off: nobody would ever answer.
+    fn unless_forked(&self, criteria: &Criteria) -> Result<(), Box<SelectionError>> {
+        self.shared.process.check().map_err(|forked| {
+            let topology_type = self.view.load().snapshot.description().topology_type;
+            Box::new(SelectionError::forked(forked, criteria, topology_type))
+        })
+    }
+
+    /// Selects a server from the view of now, if nothing else is to be done for that; it takes no
+    /// lock, and asks neither the clock nor the system.
+    ///
+    /// # Errors
+    ///
+    /// Returns the criteria if there is no suitable server now, and if a selection is more than a
+    /// look at the view: in the single-threaded mode, with a log, and in a process that was forked
+    /// off. [`select`](Self::select) knows what to do then.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn select_now(&self, criteria: Arc<Criteria>) -> Result<SelectedServer<R>, Arc<Criteria>> {
+        let shared = &self.shared;
+        let is_plain = !shared.options.is_single_threaded()
+            && shared.logger.get().is_none()
+            && shared.process.is_current();
+        let view = is_plain.then(|| self.view.load());
+        match view.and_then(|view| Some((self.choose(&view, &criteria)?, view))) {
+            Some((chosen, view)) => {
+                Ok(SelectedServer::new(Guard::into_inner(view), chosen, Some(criteria)))
+            }
+            None => Err(criteria),
+        }
+    }
+
+    /// As [`select_now`](Self::select_now), whatever else is to be done.
+    fn try_select(&self, criteria: &Arc<Criteria>) -> Option<SelectedServer<R>> {
+        let view = self.view.load();
+        let chosen = self.choose(&view, criteria)?;
+        Some(SelectedServer::new(Guard::into_inner(view), chosen, Some(Arc::clone(criteria))))
+    }
+
+    /// Returns the place of a suitable server in a view.
+    fn choose(&self, view: &View<R>, criteria: &Criteria) -> Option<usize> {
+        let servers = &view.servers;
+        let load = |index: usize| servers.get(index).map_or(0, |server| server.operation_count());
+        // The machine has the better error, so that a refusal is left to it too.
+        let chosen = view.snapshot.select(criteria, load, self.shared.random_bits()).ok()??;
+        (chosen < servers.len()).then_some(chosen)
+    }
+
+    /// Returns every server of the deployment, those included that are never selected. As nothing
+    /// was selected, commands to them may be answered in any role, see
+    /// [`CheckedOut::command`](crate::CheckedOut::command).
+    pub fn members(&self) -> Vec<SelectedServer<R>> {
+        let view = self.view.load_full();
+        let count = view.snapshot.description().servers().len().min(view.servers.len());
+        (0..count).map(|index| SelectedServer::new(Arc::clone(&view), index, None)).collect()
+    }
+
+    /// Returns the one of [`members`](Self::members) that has this address, without a look at the
+    /// others.
+    pub fn member(&self, address: &ServerAddress) -> Option<SelectedServer<R>> {
+        let view = self.view.load_full();
+        let index = view.snapshot.description().servers().position(address).ok()?;
+        (index < view.servers.len()).then(|| SelectedServer::new(view, index, None))
+    }
+}
+
+impl<R: Runtime> Answers for Host<R> {
+    type Answer = Answer;
+
+    fn give_up(&self, waiter: WaiterId, _: &Channel<Answer>) {
+        if self.shared.process.is_current() {
+            // Whoever is woken may end the wait under the very lock.
+            self.defer(Deferred::Abandoned(waiter));
+            self.drain();
+        }
+    }
+}

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The pattern of both names, as callgrind is told it: entering or leaving one of them switches the
-/// counting over.
+/// The pattern of both names, as passed to callgrind: entering or leaving one of them toggles the
+/// counting.
 pub(crate) const TOGGLE: &str = "instructions::measured::counted*";
 
 /// True within what is counted.

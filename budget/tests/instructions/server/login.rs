@@ -11,7 +11,7 @@ pub(crate) const USER: &str = "user";
 pub(crate) const PASSWORD: &str = "pencil";
 
 const SALT: &[u8] = b"a salt of the server";
-/// The count that servers ask for unless they are told otherwise.
+/// The iteration count that servers ask for by default.
 const ITERATIONS: u32 = 15_000;
 
 /// The keys of the user, which a server keeps.

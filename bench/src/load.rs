@@ -15,7 +15,7 @@ use crate::{Failure, THREADS, runtime};
 /// The time that tasks work before they are measured: connections are made, memory is there.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// The time that tasks may take to end when they are told to.
+/// The time that tasks may take to end once they are stopped.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// The work of an asynchronous task, with its connection, or its share of a client.

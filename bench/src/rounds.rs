@@ -5,8 +5,7 @@ use crate::Failure;
 /// Takes each measurement as often as there are rounds, and returns the samples of each.
 ///
 /// Measurements are interleaved, so that a noisy minute is noisy for all of them, and their order
-/// is turned around in each second round: whoever comes first may find the machine in another
-/// state.
+/// is reversed in every second round: the first one may find the machine in another state.
 ///
 /// # Errors
 ///

@@ -10,7 +10,7 @@ use sdam_bench::{Failure, sampled};
 /// The number of kinds of calls that are named.
 const NAMED: usize = 5;
 
-/// Runs a process that measures, and tells how many system calls it made for each ping, from its
+/// Runs a process that measures, and returns how many system calls it made for each ping, from its
 /// start to its end.
 pub(crate) fn calls_per_ping(child: &Command) -> Result<String, Failure> {
     let report = NamedTempFile::new()?;

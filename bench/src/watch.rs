@@ -131,7 +131,8 @@ fn look(done: impl Fn() -> bool) -> Result<(), Failure> {
     wait(LIMIT, || thread::sleep(PAUSE), done)
 }
 
-/// The official driver shows its view in events only: each tells whether all servers are found.
+/// The official driver shows its view in events only; for each, the handler sends whether all
+/// servers are found.
 fn told() -> (EventHandler<SdamEvent>, Receiver<bool>) {
     let (tell, views) = channel();
     let handler = EventHandler::callback(move |event| {
@@ -139,7 +140,7 @@ fn told() -> (EventHandler<SdamEvent>, Receiver<bool>) {
             let servers = event.new_description.servers();
             let mut known = servers.values();
             let whole = known.all(|server| server.server_type() == mongodb::ServerType::Mongos);
-            // Whoever is not waiting any more need not know.
+            // The receiver may be gone.
             let _ = tell.send(whole);
         }
     });

@@ -1,4 +1,4 @@
-//! Goals: what a figure has to be, by itself or beside that of the floor.
+//! Goals: what a figure must be, by itself or beside that of the floor.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! The cost of a monitored server for a client: private memory and threads, side by side.
 //!
-//! Every client is a process of its own, and watches as many servers as it is told: mongos of the
+//! Every client is a process of its own, and watches a given number of servers: mongos of the
 //! embedded deployment, which run in this process. The figure for one server is the difference
 //! between a client of many and a client of few.
 //!

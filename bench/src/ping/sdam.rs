@@ -34,9 +34,9 @@ impl<R: Runtime> Work for Pinger<R> {
     }
 }
 
-/// Those who look on while a client pings.
+/// The observers of a client that pings.
 pub(super) enum Onlooker {
-    /// Nobody.
+    /// No observer.
     None,
     /// A reader of everything that is recorded.
     Recording(Recording),

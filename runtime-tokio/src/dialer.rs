@@ -45,8 +45,8 @@ pub trait Dialer: Send + Sync + 'static {
     /// the options name one.
     ///
     /// The future is dropped when the stream is not needed any more or connectTimeoutMS have
-    /// passed. Options of the socket, as TCP keepalive, are the dialer's business. What the future
-    /// fails with is told as the reason for which the server is unknown.
+    /// passed. Options of the socket, as TCP keepalive, are the dialer's business. The error of the
+    /// future is reported as the reason for which the server is unknown.
     fn dial<'a>(&'a self, address: &'a ServerAddress) -> Dialing<'a>;
 }
 

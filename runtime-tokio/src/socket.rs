@@ -51,8 +51,8 @@ pub(crate) enum Stream {
 
 /// A socket for datagrams.
 ///
-/// Of an error that comes alone, as that nobody listens at the port, tokio tells only those who
-/// await `recv`; so that future is kept while it waits.
+/// An error without a datagram, such as a closed port, is returned by tokio only to a caller that
+/// awaits `recv`; so that future is kept while it waits.
 pub(crate) struct Datagrams {
     socket: Arc<UdpSocket>,
     receiving: Option<Receiving>,
@@ -116,7 +116,7 @@ impl fmt::Debug for Stream {
 }
 
 impl Dialled {
-    /// Writes some bytes; ready only once they have left, as nobody may poll the stream later.
+    /// Writes some bytes; ready only once they have left, as the stream may not be polled again.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let count = match self.unflushed {
             Some(count) => count,
@@ -202,10 +202,10 @@ impl host::Socket for Socket {
         }
     }
 
-    /// A byte that is read here is missed by none: the connection is not used again.
+    /// A byte that is read here is lost, which does no harm: the connection is not used again.
     fn is_quiet(&mut self) -> bool {
         match &mut self.stream {
-            // Not by polling: a task that has done much is told to wait, whatever there is to read.
+            // Not by polling, which returns `Pending` once the task has spent its coop budget.
             Stream::Tcp(socket) => would_block(&socket.try_read(&mut [0])),
             Stream::Udp(datagrams) => would_block(&datagrams.socket.try_recv(&mut [0])),
             #[cfg(unix)]
@@ -215,7 +215,7 @@ impl host::Socket for Socket {
                 let read = poll_fn(|cx| {
                     Pin::new(&mut dialled.stream).poll_read(cx, &mut ReadBuf::new(&mut buffer))
                 });
-                // Nor is a socket below it told to wait.
+                // Without the budget, which would make a socket below it return `Pending`.
                 let mut cx = Context::from_waker(Waker::noop());
                 pin!(unconstrained(read)).poll(&mut cx).is_pending()
             }
@@ -288,7 +288,7 @@ mod tests {
         assert!(!socket(Failing(far)).is_quiet());
     }
 
-    /// Does as much as a task may do at once, so that whatever it polls tells it to wait.
+    /// Spends the coop budget of the task, so that whatever it polls is pending.
     fn exhaust() {
         let mut cx = Context::from_waker(Waker::noop());
         while coop::has_budget_remaining() {

@@ -148,7 +148,7 @@ async fn greeted(mut socket: impl AsyncReadExt + Unpin) {
 
 #[tokio::test]
 async fn all_addresses_of_a_name_are_tried() {
-    // `localhost` may mean ::1 first, where nobody listens.
+    // `localhost` may mean ::1 first, where nothing listens.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let _client = client(&format!("mongodb://localhost:{port}/?directConnection=true"));
@@ -246,7 +246,7 @@ async fn an_own_tls_configuration_is_refused_where_no_tls_is_asked_for() {
     assert!(Client::builder(options).tls(tls).build().is_ok());
 }
 
-/// Keeps the warnings it is told of.
+/// Keeps the warnings that it receives.
 #[derive(Clone, Default)]
 struct Log(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
 

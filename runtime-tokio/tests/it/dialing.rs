@@ -76,7 +76,7 @@ async fn a_failure_names_the_address_that_was_dialled_if_it_is_another() {
     assert_eq!(told.cause, Cause::Refused);
     let start = format!("dialled as {address}: Connection refused");
     assert!(told.to_string().starts_with(&start), "{told}");
-    // What is not mapped is named by whoever tells of the server.
+    // An address that is not mapped is not repeated: reports of the server name it.
     let uri = format!("mongodb://{address}/?directConnection=true");
     let told = failure(&mapped(&uri, "*:5=127.0.0.1:1")).await;
     assert!(told.to_string().starts_with("Connection refused"), "{told}");

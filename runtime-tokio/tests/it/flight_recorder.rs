@@ -16,7 +16,7 @@ use sdam_tokio::Client;
 
 const GENEROUS: Duration = Duration::from_secs(90);
 
-/// A client of a port that nobody listens on selects a server in vain.
+/// A client of a port that nothing listens on fails to select a server.
 async fn fail(recording: &Recording) {
     let port = RefusingPort::new().expect("a free port");
     let uri = format!("mongodb://{}/?serverSelectionTimeoutMS=50", port.address());

@@ -1,4 +1,4 @@
-//! MONGODB-OIDC against a server that takes and refuses tokens as it is told to: the prose tests of
+//! MONGODB-OIDC against a server that takes and refuses tokens as the test says: the prose tests of
 //! Authentication, "MONGODB-OIDC".
 
 use std::future::Future;
@@ -314,7 +314,8 @@ async fn a_new_login_that_fails_is_the_error_of_the_command() {
 
 #[tokio::test]
 async fn a_token_that_another_connection_has_obtained_is_used() {
-    // OIDC-M4.4: the cache has another token than the connection, so that nobody is asked.
+    // OIDC-M4.4: the cache has another token than the connection, so that the callback is not
+    // called.
     let gate = Arc::<Gate>::default();
     let server = gate.serve().await;
     let (client, asked) = client(&server);

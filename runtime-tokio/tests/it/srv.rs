@@ -363,7 +363,7 @@ async fn name_servers_that_do_not_help_are_named_in_the_error() {
 /// The kernel says at once that no socket has that port.
 #[tokio::test]
 async fn a_name_server_that_is_not_there_is_not_waited_for() {
-    // A port that nobody else can have, and whose socket hears only one address.
+    // A port that no other socket can have, and whose socket hears only one address.
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.connect("127.0.0.1:1").await.unwrap();
     let address = socket.local_addr().unwrap();

@@ -29,7 +29,7 @@ fn verdict(event: Event) -> Option<Verdict> {
     }
 }
 
-/// Returns what the events have told so far.
+/// Returns the verdicts among the events so far.
 fn told(events: &mut Events) -> Vec<Verdict> {
     std::iter::from_fn(|| events.try_next()).filter_map(verdict).collect()
 }

@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_secs(20);
 /// elections.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Tasks that operate until they are told to end.
+/// Tasks that operate until they are stopped.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     tasks: JoinSet<Tally>,
@@ -76,8 +76,8 @@ impl Load {
     }
 }
 
-/// Operates until told to stop; one operation in eight is cancelled by a time-out of a few
-/// milliseconds, and another one by aborting its task.
+/// Operates until stopped; one operation in eight is cancelled by a time-out of a few milliseconds,
+/// and another one by aborting its task.
 async fn work(client: Client, mut rng: Rng, stop: Arc<AtomicBool>) -> Tally {
     let mut tally = Tally::default();
     while !stop.load(Ordering::Relaxed) {
@@ -150,7 +150,7 @@ impl Tally {
     }
 }
 
-/// Says what kind of error it is; `None` if a program could not tell.
+/// Returns the kind of the error; `None` if a program cannot distinguish it.
 fn class(error: &Error) -> Option<String> {
     if let Some(verdict) = error.verdict() {
         return Some(format!("select {}", name(verdict)));

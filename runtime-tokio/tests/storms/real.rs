@@ -57,7 +57,7 @@ async fn faults(
 /// The address of the primary, to which something is about to happen.
 ///
 /// The set is whole before that: a member that still rolls back what only it had, as it was primary
-/// before, needs the primary to end that, and nobody may have a majority without it.
+/// before, needs the primary to end that, and there may be no majority without it.
 fn old(set: &ReplicaSet) -> Result<(usize, String), Box<dyn std::error::Error>> {
     set.wait_until_settled(GENEROUS)?;
     let primary = set.wait_for_primary(GENEROUS)?;

@@ -15,7 +15,7 @@ const MEMORY_LIMIT_KB: u64 = 32 * 1024;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The possessions of the process and its runtime at one moment; no sockets and no memory where
-/// there is no `/proc` to tell of them.
+/// there is no `/proc` to read them from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Residue {
     pub(crate) sockets: usize,

@@ -57,7 +57,7 @@ async fn until_an_operation_fails(client: &Client) {
     while client.within(DEADLINE).run_command("admin", &ping).await.is_ok() {}
 }
 
-/// Waits until nobody uses, awaits or makes a connection.
+/// Waits until no connection is in use, awaited or being made.
 async fn at_rest(members: &[SelectedServer]) {
     let rests = |member: &SelectedServer| {
         let Counts { pending, in_use, waiting, .. } = member.counts();

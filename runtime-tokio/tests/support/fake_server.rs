@@ -1,5 +1,5 @@
-//! A server that speaks the wire protocol, is a standalone or a primary, and answers commands as it
-//! is told to.
+//! A server that speaks the wire protocol, is a standalone or a primary, and answers commands as
+//! the test says.
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -41,7 +41,7 @@ async fn statistics(client: Client) -> Outcome {
 /// AUTH-P1: each user, with each mechanism it has named and with none named, by a connection string
 /// and by options; with none named, SCRAM-SHA-256 is preferred.
 fn scram(binary: &Binary) -> Outcome {
-    // Only SCRAM-SHA-256 prepares a password, so that this user tells which one was chosen.
+    // Only SCRAM-SHA-256 prepares a password, so that this user shows which one was chosen.
     let telling = User::new("telling", "IX").with_mechanisms(&["SCRAM-SHA-1", "SCRAM-SHA-256"]);
     let server = guarded_server(binary, Config::default(), &[&users()[..], &[telling]].concat())?;
     let mechanisms = [AuthMechanism::ScramSha1, AuthMechanism::ScramSha256];
@@ -103,7 +103,7 @@ fn speculative(binary: &Binary) -> Outcome {
         ("sha256:sha256@", "", if knows { [0, 1] } else { [1, 2] }),
         ("both:both@", "authMechanism=SCRAM-SHA-256", if knows { [0, 1] } else { [1, 2] }),
         ("sha1:sha1@", "authMechanism=SCRAM-SHA-1", if knows { [0, 1] } else { [1, 2] }),
-        // What was tried with hello is in vain: it is SCRAM-SHA-256 until the server says more.
+        // What was tried with hello is of no use: it is SCRAM-SHA-256 until the server says more.
         ("sha1:sha1@", "", if knows { [1, 1] } else { [1, 2] }),
     ];
     play(async {

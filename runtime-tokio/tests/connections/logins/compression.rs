@@ -92,7 +92,7 @@ fn first_common(binary: &Binary) -> Outcome {
             let client = client(&uri(&server, "", &format!("compressors={wanted}")))?;
             assert_eq!(exchange(&client, &mut observer).await?, [agreed], "{wanted}");
         }
-        // Only zlib has levels that can be asked for.
+        // Only zlib has levels to choose from.
         let options = "compressors=zlib&zlibCompressionLevel=9";
         let client = client(&uri(&server, "", options))?;
         assert_eq!(exchange(&client, &mut observer).await?, ["zlib"]);

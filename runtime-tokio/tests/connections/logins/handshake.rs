@@ -150,8 +150,7 @@ fn repeated(binary: &Binary) -> Outcome {
     })
 }
 
-/// HS-P11, and that servers understand what they are told by the connections of the pool and of
-/// monitors.
+/// HS-P11, and that servers understand what the connections of the pool and of monitors send.
 fn everywhere(binary: &Binary) -> Outcome {
     let server = open_server(binary)?;
     play(async {

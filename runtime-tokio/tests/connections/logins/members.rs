@@ -16,8 +16,8 @@ use crate::support::view;
 
 pub(crate) const SCENARIOS: [Scenario; 1] = [("every_member_is_reached_itself", V4_2, each_member)];
 
-/// An arbiter knows no users, so that nobody logs in to it (Authentication, "Arbiters"); a hidden
-/// member is no member for clients of the set, and can still be connected to.
+/// An arbiter knows no users, so that clients do not log in to it (Authentication, "Arbiters"); a
+/// hidden member is no member for clients of the set, and can still be connected to.
 fn each_member(binary: &Binary) -> Outcome {
     let hidden = Member { hidden: true, priority: 0.0, ..Member::default() };
     let never = Member { priority: 0.0, ..Member::default() };
@@ -51,7 +51,7 @@ fn each_member(binary: &Binary) -> Outcome {
             let logged_in = users.into_iter().next().is_some();
             assert_eq!(logged_in, role != ServerType::RsArbiter, "{address}");
         }
-        // Nobody else answers in its place.
+        // No other server answers in its place.
         set.kill(1)?;
         let killed = found.iter().find(|member| member.address() == &addresses[1]);
         let error = killed.ok_or("it was there")?.connect().await.expect_err("it is gone");

@@ -1,4 +1,4 @@
-//! Those who may not enter are told why, and nobody learns their password.
+//! Logins that are refused: the error says why, and shows no password.
 
 use std::time::Duration;
 
@@ -107,8 +107,9 @@ fn recovers(binary: &Binary) -> Outcome {
     })
 }
 
-/// A pool that is to have connections does not try in vain again and again, which may lock a user
-/// out: only when a check has made its server usable, and not with more than maxConnecting.
+/// A pool that is to have connections does not repeat a failed login again and again, which may
+/// lock a user out: it tries only when a check has made its server usable, and not with more than
+/// maxConnecting.
 fn no_storm(binary: &Binary) -> Outcome {
     const CHECKS: u32 = 4;
     let server = guarded_server(binary, Config::default(), &users())?;

@@ -35,7 +35,7 @@ fn followed(binary: &Binary) -> Outcome {
         let old = client.view().primary().ok_or("there is no primary")?.address.clone();
         write(&client, 1).await?;
         let step_down = doc! { "replSetStepDown": 20, "secondaryCatchUpPeriodSecs": 10 };
-        // Whatever comes of it, the view tells.
+        // Whatever the answer, the view shows the outcome.
         let answer = run(&client, step_down).await;
         view(&client, |view| view.primary().is_some_and(|primary| primary.address != old)).await;
         view(&client, is_whole).await;

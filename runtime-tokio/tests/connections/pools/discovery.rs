@@ -161,7 +161,7 @@ fn last_write_date(set: &ReplicaSet) -> Outcome {
 }
 
 /// SDAM, "Heartbeat Tests" of Logging and Monitoring: "the order of the events" with those of a
-/// server, which finds the first one told when it is connected to.
+/// server, which finds the first one published when it is connected to.
 async fn event_before_socket() -> Outcome {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let uri = format!("mongodb://{}/?serverSelectionTimeoutMS=500", listener.local_addr()?);

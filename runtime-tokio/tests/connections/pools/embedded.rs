@@ -124,7 +124,7 @@ async fn options_of_the_uri() -> Outcome {
 }
 
 /// Connection Monitoring and Pooling, "maxIdleTimeMS": also where nothing else is due for minutes,
-/// and where nobody subscribes to events, so that connections are returned by the short way.
+/// and where events have no subscriber, so that connections are returned by the short way.
 async fn idle_connections() -> Outcome {
     let options = EmbeddedOptions::default().with_members(1);
     let cluster = EmbeddedCluster::start(options).await?;

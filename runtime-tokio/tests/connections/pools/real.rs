@@ -130,7 +130,7 @@ fn pools_follow_checks(server: &Server) -> Outcome {
     })
 }
 
-/// The pool's part of the test: here nobody retries but whoever has not sent anything yet.
+/// The pool's part of the test: here only an operation that has not sent anything yet is retried.
 fn cleared_pool(server: &Server) -> Outcome {
     let address = server.address().to_string();
     runtime()?.block_on(async {

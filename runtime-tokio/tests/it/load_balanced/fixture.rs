@@ -1,4 +1,4 @@
-//! A client behind a load balancer: the balancer in front of mongos, and what the client tells.
+//! A client behind a load balancer: the balancer in front of mongos, and the events of the client.
 
 use std::future::Future;
 use std::io;
@@ -82,7 +82,7 @@ impl Fixture {
             .collect()
     }
 
-    /// Closes the client, and returns all that was not told before.
+    /// Closes the client, and returns the remaining events.
     pub(crate) async fn end(mut self) -> Vec<EventKind> {
         soon(self.client.close()).await;
         let mut kinds = Vec::new();

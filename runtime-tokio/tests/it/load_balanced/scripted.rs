@@ -1,4 +1,4 @@
-//! A mongos that answers what a test wants it to, and keeps what it was told.
+//! A mongos that answers what a test wants it to, and keeps what it received.
 
 use std::net::SocketAddr;
 

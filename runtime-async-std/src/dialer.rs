@@ -21,8 +21,8 @@ pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream>>> 
 ///
 /// The address is the advertised one unless the
 /// [address map](sdam_core::config::Options::address_map) says otherwise, or that of the proxy if
-/// the options name one. Options of the socket, as TCP keepalive, are the dialer's business. What
-/// the future fails with is told as the reason for which the server is unknown.
+/// the options name one. Options of the socket, as TCP keepalive, are the dialer's business. The
+/// error of the future is reported as the reason for which the server is unknown.
 pub trait Dialer: Send + Sync + 'static {
     /// Opens a stream; the future is dropped when it is not needed any more.
     fn dial(&self, address: ServerAddress) -> Dialing;

@@ -30,7 +30,8 @@ pub struct Socket {
 
 /// A stream that can be open.
 pub(crate) trait Stream: ByteStream {
-    /// Returns whether there is nothing to read; whatever is read here, nobody will miss it.
+    /// Returns whether there is nothing to read. A byte read here may be lost: the stream is then
+    /// not used again.
     fn is_quiet(&mut self) -> bool;
 }
 
@@ -134,7 +135,7 @@ impl Socket {
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
     }
 
-    /// Writes some bytes; ready only once they have left, as nobody may poll the stream later.
+    /// Writes some bytes; ready only once they have left, as the stream may not be polled again.
     fn poll_write_out(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let count = match self.unflushed {
             Some(count) => count,
@@ -172,7 +173,7 @@ impl host::Socket for Socket {
         }
     }
 
-    /// Costs a system call, unlike in other runtimes: nobody else has polled the socket meanwhile.
+    /// Costs a system call, unlike in other runtimes: nothing else has polled the socket meanwhile.
     fn is_quiet(&mut self) -> bool {
         self.stream.is_quiet()
     }

@@ -26,8 +26,8 @@ async fn serve() -> FakeServer {
     .await
 }
 
-/// MONGODB-OIDC, "OIDC Callback": the time-out that the callback is told of is the driver's to
-/// keep. No connection is being established here, whose own time-out would end it.
+/// MONGODB-OIDC, "OIDC Callback": the driver itself enforces the time-out that the callback
+/// receives. No connection is being established here, whose own time-out would end it.
 #[tokio::test]
 async fn a_provider_that_hangs_is_given_up() {
     let server = serve().await;

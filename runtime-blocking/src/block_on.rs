@@ -16,10 +16,10 @@ thread_local! {
     static PARKER: Cell<Option<Arc<Parker>>> = const { Cell::new(None) };
 }
 
-/// Has this thread wait for a future of one of this crate's clients, such as those of
+/// Blocks this thread on a future of one of this crate's clients, such as those of
 /// [`Client::host_client`](crate::Client::host_client).
 ///
-/// Called by whoever is woken on the thread of the clients, it does their work meanwhile.
+/// When called by a waker on the thread of the clients, it does their work meanwhile.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     if let Some(engine) = Engine::current() {
         return engine.block_on(future);

@@ -93,8 +93,7 @@ impl ClientBuilder {
     /// then. Without it, they come from the [sources](CredentialSources) that the process's
     /// environment names.
     ///
-    /// Its futures are driven one after another on a thread where nobody waits for anything else,
-    /// so that they may block.
+    /// Its futures are driven one after another on a background thread, so that they may block.
     pub fn credential_provider(mut self, provider: impl CredentialProvider) -> Self {
         self.settings.provider = Some(Arc::new(provider));
         self
@@ -107,7 +106,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Has what the client's topology is told and does recorded, to be replayed by `sdam replay`.
+    /// Records the inputs and the actions of the client's topology, to be replayed by
+    /// `sdam replay`.
     pub fn record(mut self, recording: &Recording) -> Self {
         self.settings.recording = Some(recording.clone());
         self
@@ -132,8 +132,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Has the client that is created with events tell those of these topics: all but commands
-    /// without this.
+    /// Sets the topics of the events, if the client is created with events; by default all but
+    /// commands.
     pub const fn topics(mut self, topics: Topics) -> Self {
         self.settings.topics = topics;
         self
@@ -156,15 +156,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Tells of spans of operations and commands as these settings say, whatever the environment
-    /// has (OpenTelemetry, "`MongoClient` Options for configuring OpenTelemetry on the client
-    /// level"): to OpenTelemetry, with the feature `otel`, or to a [`tracer`](Self::tracer).
+    /// Exports spans of operations and commands as these settings say, whatever the environment has
+    /// (OpenTelemetry, "`MongoClient` Options for configuring OpenTelemetry on the client level"):
+    /// to OpenTelemetry, with the feature `otel`, or to a [`tracer`](Self::tracer).
     pub const fn spans(mut self, settings: SpanSettings) -> Self {
         self.settings.spans = Some(settings);
         self
     }
 
-    /// Tells of spans to a tracer of the application's own; the environment need not enable them.
+    /// Exports spans to a tracer of the application's own; the environment need not enable them.
     pub fn tracer(mut self, tracer: impl Tracer) -> Self {
         self.settings.tracer = Some(Arc::new(tracer));
         self
@@ -172,8 +172,8 @@ impl ClientBuilder {
 
     /// Creates the client; discovery begins in the background, and nothing is waited for.
     ///
-    /// What has no effect in the connection string, [`Options::warnings`], is told through
-    /// `tracing` with target `sdam`.
+    /// Parts of the connection string that have no effect, [`Options::warnings`], are logged
+    /// through `tracing` with target `sdam`.
     ///
     /// # Errors
     ///

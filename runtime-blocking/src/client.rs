@@ -21,7 +21,7 @@ use crate::subscription::{Events, Views};
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
 ///
-/// It may be used by many threads, and in processes that are forked off: there it connects anew,
+/// It may be used by many threads, and in processes that are forked off: there it connects again,
 /// and begins with the servers that its parent knew. Dropping it waits for nothing.
 ///
 /// If its options say so, it has [no thread](crate#without-any-thread): its callers do the work.
@@ -73,9 +73,9 @@ impl Client {
         Self { everywhere: Arc::new(Everywhere::new(blueprint, client)), deadline: None }
     }
 
-    /// Returns the client of this process as it is for every runtime that waits with futures;
-    /// those of this one can be waited for with [`block_on`](crate::block_on), unless nobody but
-    /// this client's callers does the work: then nothing comes of it but what is done here.
+    /// Returns the client of this process as it is for every runtime that waits with futures; those
+    /// of this one can be waited for with [`block_on`](crate::block_on), unless the callers of this
+    /// client do all work: then they make progress only during such calls.
     ///
     /// In a process that is forked off later it is of no use, see [`host::Client`].
     pub fn host_client(&self) -> host::Client<Blocking> {
@@ -124,8 +124,8 @@ impl Client {
         Views::new(client.watch_topology(), client.host().runtime())
     }
 
-    /// Returns the metrics: counts since the first call in this process, or since the beginning if
-    /// the builder was told so, and what is so now.
+    /// Returns the metrics: counts since the first call in this process, or since the beginning
+    /// with [`ClientBuilder::metrics`](crate::ClientBuilder::metrics), and gauges of the present.
     pub fn metrics(&self) -> Vec<Family> {
         self.everywhere.here().metrics()
     }
@@ -145,9 +145,9 @@ impl Client {
     /// Closes the client for all its clones, and waits for `time` at most until none of its tasks
     /// runs any more; returns whether that is so.
     ///
-    /// Operations that wait are told so at once; subscriptions end after their last events.
-    /// Connections in use are not waited for: they are closed when they return. Dropping the last
-    /// clone closes a client, too, and waits for nothing.
+    /// Operations that wait fail at once; subscriptions end after their last events. Connections in
+    /// use are not waited for: they are closed when they return. Dropping the last clone closes a
+    /// client, too, and waits for nothing.
     pub fn close(&self, time: Duration) -> bool {
         let end = time::Instant::now().checked_add(time);
         let open = self.here();
@@ -160,8 +160,8 @@ impl Client {
     /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
     /// select, to check out, to connect and to exchange messages, all of it together.
     ///
-    /// It shares everything else. Without it, `timeoutMS` of the options is the limit, anew for
-    /// each operation.
+    /// It shares everything else. Without it, `timeoutMS` of the options is the limit of each
+    /// operation.
     #[must_use]
     pub fn by(&self, deadline: Instant) -> Self {
         Self { everywhere: Arc::clone(&self.everywhere), deadline: Some(deadline) }
@@ -207,8 +207,8 @@ impl Client {
         client.engine().wait(client.run_command(database, command))
     }
 
-    /// As [`run_command`](Self::run_command), on a server of the caller's choice, which is told the
-    /// read preference where it needs to know.
+    /// As [`run_command`](Self::run_command), on a server of the caller's choice, which receives
+    /// the read preference where it needs it.
     ///
     /// # Errors
     ///
@@ -223,8 +223,8 @@ impl Client {
         client.engine().wait(client.run_command_on(criteria, database, command))
     }
 
-    /// Waits for a future of [`host_client`](Self::host_client): an operation, for one. Where
-    /// nobody but this client's callers does the work, it is done meanwhile.
+    /// Waits for a future of [`host_client`](Self::host_client): an operation, for one. Where the
+    /// callers of this client do all work, this call does it meanwhile.
     pub fn wait<F: Future>(&self, future: F) -> F::Output {
         self.here().engine().wait(future)
     }

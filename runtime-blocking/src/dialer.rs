@@ -11,8 +11,8 @@ use socket2::Socket;
 
 /// A byte stream in both directions: a socket, for it is waited for together with others.
 ///
-/// Whoever moves bytes another way makes a pair of sockets with
-/// [`UnixStream::pair`](std::os::unix::net::UnixStream::pair), and keeps one end.
+/// To move bytes another way, make a pair of sockets with
+/// [`UnixStream::pair`](std::os::unix::net::UnixStream::pair), and keep one end.
 #[derive(Debug)]
 pub struct ByteStream(pub(crate) Socket);
 
@@ -36,7 +36,7 @@ impl From<UnixStream> for ByteStream {
 /// [address map](sdam_core::config::Options::address_map) says otherwise, or that of the proxy if
 /// the options name one. It may block: one call after another for each server, and for 8 servers at
 /// once at most, so that a call that hangs holds up its own server only. Options of the socket, as
-/// TCP keepalive, are the dialer's business. What it fails with is told as the reason for which the
+/// TCP keepalive, are the dialer's business. Its error is reported as the reason for which the
 /// server is unknown.
 pub trait Dialer: Send + Sync + 'static {
     /// Opens a stream.

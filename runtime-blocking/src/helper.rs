@@ -21,9 +21,9 @@ pub(crate) const MAX_THREADS: usize = 8;
 /// The place where what blocks is done.
 #[derive(Clone, Debug)]
 pub(crate) enum Helper {
-    /// On threads, which are started when needed, and for whose end nobody waits.
+    /// On threads, which are started when needed, and never joined.
     Threads(Arc<Queue>),
-    /// By whoever waits for it.
+    /// By the caller that waits for it.
     Inline,
 }
 
@@ -114,7 +114,7 @@ impl Queue {
         }
     }
 
-    /// Gives up what is to be done if nobody is there to come to it.
+    /// Gives up the jobs if no thread is left to run them.
     fn refused(&self, error: io::Error) -> io::Result<()> {
         let mut state = self.lock();
         state.threads -= 1;
@@ -149,8 +149,7 @@ impl Queue {
 }
 
 impl State {
-    /// Returns what nobody waits for any more in that lane: behind something that hangs, it would
-    /// pile up.
+    /// Returns the abandoned jobs of that lane: behind one that hangs, they would pile up.
     #[must_use = "it is dropped where no lock is held"]
     fn push(&mut self, lane: Lane, job: Job) -> VecDeque<Job> {
         let Some(jobs) = self.lanes.get_mut(&lane) else {
@@ -194,7 +193,7 @@ enum Handover<T> {
     Awaited { taker: Option<Waker>, giver: Option<Waker> },
     /// It is there, or else it will never be.
     Done(Option<T>),
-    /// Nobody waits for it.
+    /// No caller waits for it.
     Abandoned,
 }
 
@@ -217,7 +216,7 @@ impl<T> Desk<T> {
     }
 }
 
-/// Tells whether a result is awaited.
+/// A result that a caller may await.
 trait Awaited: Send + Sync {
     fn is_awaited(&self) -> bool;
 }

@@ -19,7 +19,7 @@
 //! first client, and ends with the last. Others come and go when something blocks, as the system's
 //! resolver and a dialer do: for each client one at most for each server, for reading certificates,
 //! for looking servers up in DNS, for asking a provider of credentials and for deriving keys from
-//! passwords, and 8 in all. What hangs there holds up nobody else, until 8 of them hang, and no
+//! passwords, and 8 in all. What hangs there holds up nothing else, until 8 of them hang, and no
 //! other client ever. A connection in use is used by the thread that has it, with plain reads and
 //! writes.
 //!
@@ -30,12 +30,11 @@
 //! # Without any thread
 //!
 //! With [`single_threaded`](sdam_core::config::OptionsBuilder::single_threaded) in its options, a
-//! client has no thread at all, as the specifications describe it for single-threaded drivers:
-//! whoever calls does the work, one caller at a time for all of them, and between two calls nothing
-//! happens. What blocks, as the system's resolver and a dialer do, makes all callers wait. The
-//! first operation looks at all servers, one after another, and so does the first one after
-//! heartbeatFrequencyMS, then 60 s by default, or after an error that says that things have
-//! changed.
+//! client has no thread at all, as the specifications describe it for single-threaded drivers: its
+//! callers do the work, one at a time for all of them, and between two calls nothing happens. What
+//! blocks, as the system's resolver and a dialer do, makes all callers wait. The first operation
+//! looks at all servers, one after another, and so does the first one after heartbeatFrequencyMS,
+//! then 60 s by default, or after an error that says that things have changed.
 //!
 //! ```no_run
 //! # use sdam_blocking::Client;
@@ -49,9 +48,9 @@
 //!
 //! How long an operation may take to find a server: with `serverSelectionTryOnce`, the default, as
 //! long as one look at all servers, whatever serverSelectionTimeoutMS says; without it, until that
-//! time-out. A deadline of the operation's own always holds. Subscribers are told what happens
-//! during calls, and a subscriber that waits for the next event is a caller, too, who does the work
-//! that is left and may wait for ever.
+//! time-out. A deadline of the operation's own always holds. Subscribers receive events during
+//! calls, and a subscriber that waits for the next event is a caller, too, who does the work that
+//! is left and may wait for ever.
 //!
 //! # The map
 //!

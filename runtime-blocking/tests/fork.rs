@@ -1,5 +1,5 @@
-//! A process that is forked off: it begins anew, and leaves its parent's connections alone. And one
-//! that is stopped for a while.
+//! A process that is forked off: it starts again, and leaves its parent's connections alone. And
+//! one that is stopped for a while.
 //!
 //! Without the harness of other tests, which has threads, as has the embedded deployment: it runs
 //! in a process of its own.

@@ -1,4 +1,4 @@
-//! Hangs that hold up nobody else: dialers, names, and providers of credentials.
+//! Hangs that hold up nothing else: dialers, names, and providers of credentials.
 //!
 //! One test after another in a process of its own, as threads are counted.
 
@@ -25,7 +25,7 @@ use sdam_core::topology::EventKind;
 use sdam_host::Answering;
 use sdam_host::CredentialProvider;
 
-/// Tells a process that it is to end while a dialer hangs.
+/// Set for a process that is to end while a dialer hangs.
 const CHILD: &str = "SDAM_TEST_ENDS_WHILE_A_DIALER_HANGS";
 
 /// The number of a client's threads that may hang.
@@ -42,7 +42,7 @@ fn what_hangs_holds_up_nobody_else() {
     a_process_ends_while_a_dialer_hangs();
 }
 
-/// A gate that holds whoever comes, until it is opened.
+/// A gate that blocks its callers until it is opened.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<State>, Condvar)>);
 

@@ -129,7 +129,7 @@ fn selection_fails_after_one_scan() -> Outcome {
     Ok(())
 }
 
-/// Nobody monitors it, and to connect in vain is no proof that it is gone: a scan is.
+/// No monitor checks it, and a connection that fails is no proof that it is gone: a scan is.
 fn a_primary_that_is_killed_is_given_up_soon() -> Outcome {
     let deployment = with_primary()?;
     let client = client(&deployment.cluster.uri())?;
@@ -147,7 +147,7 @@ fn a_primary_that_is_killed_is_given_up_soon() -> Outcome {
     Ok(())
 }
 
-/// Connection Monitoring and Pooling, "maxIdleTimeMS": nobody closes it in the background.
+/// Connection Monitoring and Pooling, "maxIdleTimeMS": nothing closes it in the background.
 fn no_connection_is_used_after_max_idle_time() -> Outcome {
     let deployment = with_primary()?;
     let client = client(&format!("{}&maxIdleTimeMS=50", deployment.cluster.uri()))?;

@@ -33,7 +33,7 @@ struct Caller {
     called: AtomicBool,
 }
 
-/// A caller's place in the queue, or its turn; left when dropped, be it by a panic.
+/// A caller's place in the queue, or its turn; left when dropped, also by a panic.
 struct Place<'a> {
     turns: &'a EngineMutex,
     caller: &'a Arc<Caller>,
@@ -80,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// As [`block_on`](Self::block_on), where other threads may do the same. The turn is nobody's
+    /// As [`block_on`](Self::block_on), where other threads may do the same. No caller has the turn
     /// while a future is polled, which may block: others would miss their deadlines.
     fn take_turns<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
         let caller = Caller::new(self);
@@ -91,7 +91,7 @@ impl Engine {
         loop {
             if let Some(output) = caller.poll(future.as_mut(), &waker) {
                 // Callers that wait for no task, as their connections are there, would never run
-                // those that nobody waits for.
+                // those without a waiter.
                 if !turned && self.has_ready() && place.take() {
                     self.turn(&mut fired, &AtomicBool::new(true));
                 }

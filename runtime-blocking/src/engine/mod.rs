@@ -73,7 +73,7 @@ struct State {
     sleeping: bool,
     /// The waker of the wait for the last task.
     waits_for_end: Option<Waker>,
-    /// True if nobody will run a task any more.
+    /// True if no task will run any more.
     ended: bool,
 }
 
@@ -125,7 +125,7 @@ impl Engine {
         self.rouse(state);
     }
 
-    /// Waits for the last task to end, and for nobody to be about to start one; those that are
+    /// Waits until the last task has ended and no client is about to start one; those that are
     /// spawned later are given up.
     pub(crate) fn end(&self) -> impl Future<Output = ()> {
         std::future::poll_fn(|cx| {
@@ -184,7 +184,7 @@ impl Engine {
             drop(state);
             woken.into_iter().for_each(Waker::wake);
             match looked {
-                // There may be more; each tells only once, so that this ends.
+                // There may be more; each is reported only once, so that this ends.
                 Ok(true) => until = Some(Instant::now()),
                 Ok(false) => return,
                 // Nothing that waits for a socket would ever learn of it.
@@ -224,8 +224,8 @@ impl Engine {
         }
     }
 
-    /// Polls a task. One that panics, be it because whoever it wakes does, has ended, and no other
-    /// client's tasks with it; among callers, it is the caller who panics.
+    /// Polls a task. One that panics, also because a waker that it calls does, has ended, and no
+    /// other client's tasks with it; among callers, it is the caller who panics.
     fn poll(&self, task: &mut Task, waker: &Waker) -> Poll<()> {
         let mut poll = || task.as_mut().poll(&mut Context::from_waker(waker));
         match self.driver {
@@ -285,7 +285,7 @@ impl State {
         self.last_key
     }
 
-    /// Returns whether nobody runs a task, nor is about to.
+    /// Returns whether there is no task, and no client is about to start one.
     fn is_idle(&self) -> bool {
         self.tasks.is_empty() && self.joining == 0
     }

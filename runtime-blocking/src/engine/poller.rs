@@ -1,7 +1,7 @@
 //! The poller of sockets: what an engine asks the system for.
 //!
 //! On Linux, a socket is made known once, for whatever becomes of it ([edge-triggered]), and a wait
-//! is one system call. Elsewhere, the poller is told before each wait for a socket.
+//! is one system call. Elsewhere, the poller is armed before each wait for a socket.
 //!
 //! [edge-triggered]: https://man7.org/linux/man-pages/man7/epoll.7.html
 
@@ -19,7 +19,7 @@ pub(super) struct Fired {
     pub(super) key: usize,
     /// The transfers that it is ready for.
     pub(super) interest: Interest,
-    /// True if the peer sends nothing more, of which nobody is told again.
+    /// True if the peer sends nothing more, which is reported only once.
     pub(super) closed: bool,
 }
 
@@ -56,7 +56,7 @@ mod linux {
         pub(in crate::engine) fn new() -> io::Result<Self> {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
             let wake_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            // Every write is an event, so that nobody has to read it.
+            // Every write is an event, so that it need not be read.
             epoll::add(&epoll, &wake_up, data(WAKE_UP), EventFlags::IN | EventFlags::ET)?;
             Ok(Self { epoll, wake_up })
         }
@@ -83,20 +83,20 @@ mod linux {
         /// Ends the wait, or the next one.
         pub(in crate::engine) fn notify(&self) {
             let one = 1_u64.to_ne_bytes();
-            // The count is full only after 2^64 of them; then it begins anew.
+            // The count is full only after 2^64 of them; then it starts again.
             if rustix::io::write(&self.wake_up, &one) == Err(Errno::AGAIN) {
                 let _ = rustix::io::read(&self.wake_up, &mut [0; 8]);
                 let _ = rustix::io::write(&self.wake_up, &one);
             }
         }
 
-        /// Makes a socket known, and tells whatever it is ready for from now on.
+        /// Adds a socket, and reports whatever it is ready for from now on.
         pub(in crate::engine) fn add(&self, socket: &Socket, key: usize) -> io::Result<()> {
             let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
             Ok(epoll::add(&self.epoll, socket, data(key), flags)?)
         }
 
-        /// Does nothing: all is told anyway.
+        /// Does nothing: all readiness is reported anyway.
         pub(in crate::engine) fn expect(
             &self,
             _: &Socket,
@@ -162,7 +162,7 @@ mod elsewhere {
             fired.extend(events.iter().map(|Event { key, readable, writable, .. }| Fired {
                 key,
                 interest: Interest { readable, writable },
-                // Whoever waits is told once more.
+                // It is reported again to the next waiter.
                 closed: false,
             }));
             Ok(count == events.capacity().get())
@@ -170,7 +170,7 @@ mod elsewhere {
 
         /// Ends the wait, or the next one.
         pub(in crate::engine) fn notify(&self) {
-            // It fails only if the poller is gone, and whoever waits for it, too.
+            // It fails only if the poller is gone, and with it the thread that waits.
             let _ = self.0.notify();
         }
 
@@ -185,7 +185,7 @@ mod elsewhere {
             unsafe { self.0.add(socket, Event::none(key)) }
         }
 
-        /// Tells once, when the socket is ready for that.
+        /// Reports once when the socket is ready for that.
         pub(in crate::engine) fn expect(
             &self,
             socket: &Socket,

@@ -38,7 +38,7 @@ impl Interest {
 #[derive(Default)]
 pub(super) struct Source {
     armed: Interest,
-    /// The readiness that was told since somebody waited for it last, and that may have passed.
+    /// The readiness reported since it was last waited for, which may have passed.
     told: Interest,
     /// True if the peer sends nothing more: a read finds that at once.
     closed: bool,
@@ -125,7 +125,7 @@ impl State {
         if source.armed.without(interest) == source.armed {
             return None;
         }
-        // It tells only once.
+        // It fires only once.
         source.armed = Interest::NONE;
         source.waker.take()
     }

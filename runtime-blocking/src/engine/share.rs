@@ -94,7 +94,7 @@ pub(super) fn start(engine: &Arc<Engine>) -> io::Result<()> {
     thread::Builder::new().name("sdam-poller".to_owned()).spawn(run).map(drop)
 }
 
-/// Gives up what is left when the thread ends, be it by a panic; the next client makes another
+/// Gives up what is left when the thread ends, also by a panic; the next client makes another
 /// engine.
 struct Ending(Arc<Engine>);
 

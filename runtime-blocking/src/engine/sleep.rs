@@ -12,7 +12,7 @@ use super::Engine;
 #[must_use]
 pub(crate) struct Sleep {
     engine: Arc<Engine>,
-    /// Never, if the clock cannot tell that time.
+    /// `None` if the clock cannot represent that time: it never ends.
     until: Option<Instant>,
     /// Its name among the timers, once it is one of them.
     key: Option<usize>,

@@ -37,7 +37,7 @@ pub struct Socket {
     drained: bool,
     /// The time when a thread has read all that there was.
     quiet_since: Option<time::Instant>,
-    /// The alarm that tells a task that it is too late.
+    /// The alarm that wakes a task at its deadline.
     alarm: Option<(Instant, Pin<Box<Sleep>>)>,
     /// After how long a read and a write that block give up.
     patience: [Option<Duration>; 2],

@@ -40,7 +40,7 @@ mod unix {
     }
 
     pub(crate) fn send(socket: &Socket, bytes: &[u8], waiting: Waiting) -> io::Result<usize> {
-        // No signal tells that the peer has gone: it would end a process that is none of Rust.
+        // No SIGPIPE when the peer has gone: it would end a process whose `main` is not Rust's.
         // Where there is no such flag, sockets are made so.
         #[cfg(not(target_vendor = "apple"))]
         let silent = SendFlags::NOSIGNAL;

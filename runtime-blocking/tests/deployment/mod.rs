@@ -29,7 +29,7 @@ impl Deployment {
         Client::new(Options::parse(&format!("{}{options}", self.cluster.uri())).unwrap()).unwrap()
     }
 
-    /// Has the primary answer nobody.
+    /// Stops the primary from answering.
     pub(crate) fn freeze_primary(&self) {
         let primary = self.cluster.primary().unwrap();
         self.runtime.block_on(self.cluster.freeze(primary)).unwrap();

@@ -95,7 +95,7 @@ fn it_keeps_deadlines_while_a_server_is_silent() {
     let took = client.now() - begun;
     assert_eq!(failure(&error).cause, Cause::Timeout, "{error}");
     assert!(took >= limit && took < GRACE, "{took:?}");
-    // What has to be waited for elsewhere than at a socket, too.
+    // The same for a wait that is not for a socket.
     let begun = client.now();
     let error = client.within(limit).run_command("admin", &ping).unwrap_err();
     let took = client.now() - begun;

@@ -78,8 +78,8 @@ fn start_flood() -> ServerAddress {
     address.to_string().parse().unwrap()
 }
 
-/// Server Monitoring, "Streaming protocol": a reply may be followed by others that nobody has to
-/// ask for, and each server is checked whatever the others do.
+/// Server Monitoring, "Streaming protocol": a reply may be followed by others without a request,
+/// and each server is checked whatever the others do.
 #[test]
 fn a_server_that_streams_without_pause_holds_up_no_check_of_another_one() {
     let deployment = Deployment::start(EmbeddedOptions::sharded(1));

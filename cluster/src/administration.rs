@@ -121,8 +121,8 @@ impl EmbeddedCluster {
         self.ask(|answer| Command::Truth { answer }).await
     }
 
-    /// Replaces the users: these may log in from now on, and no others. Whoever is logged in stays
-    /// so unless the user is gone.
+    /// Replaces the users: these may log in from now on, and no others. A connection that is logged
+    /// in stays so unless its user is gone.
     ///
     /// A user with another password has changed it. Hashing a password stops the whole deployment
     /// for some milliseconds.
@@ -167,7 +167,7 @@ impl EmbeddedCluster {
     }
 
     /// Kills the primary, lets the others elect a new one, starts the killed member again, and
-    /// begins anew, with a [`PAUSE`] before each kill and each start.
+    /// repeats, with a [`PAUSE`] before each kill and each start.
     ///
     /// With three members and an election timeout of 2 s, the first election after the initial one
     /// comes within 8 s, and then there is one about every 12 s.
@@ -180,7 +180,7 @@ impl EmbeddedCluster {
             let primary = self.elected().await?;
             sleep(PAUSE).await;
             self.kill(primary).await?;
-            // One member or two have no majority without the killed one, and elect nobody.
+            // One member or two have no majority without the killed one, and elect no primary.
             if let Ok(elected) = timeout(PAUSE, self.elected()).await {
                 elected?;
             }

@@ -117,8 +117,7 @@ impl Authority {
         Ok(ClientCertificate { file: self.sign(owner, &params)?, subject })
     }
 
-    /// Makes a certificate that nobody but its owner has signed, and returns the same as
-    /// [`issue`](Self::issue).
+    /// Makes a self-signed certificate, and returns the same as [`issue`](Self::issue).
     ///
     /// # Errors
     ///

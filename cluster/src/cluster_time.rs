@@ -9,7 +9,7 @@ use sdam_core::time::Instant;
 use super::model::Cluster;
 use super::options::Deployment;
 
-/// The length of a signature; nobody here signs, so it consists of zeros, as without keys.
+/// The length of a signature; it consists of zeros, as on servers without keys.
 const HASH_LEN: usize = 20;
 
 /// The time of the last operation: it grows with each second and with each write.

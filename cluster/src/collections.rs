@@ -1,6 +1,6 @@
 //! `count`, `distinct` and the lists of what is there.
 //!
-//! Nothing is stored, so that no database and no collection is listed; whoever asks one by name
+//! Nothing is stored, so that no database and no collection is listed; a command on one by name
 //! finds in it what `find` does.
 
 use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};

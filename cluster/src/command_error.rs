@@ -1,4 +1,4 @@
-//! The reason why commands fail, as clients are told.
+//! Errors of commands, as clients receive them.
 
 use bson::Document;
 use sdam_core::bson;
@@ -6,7 +6,7 @@ use sdam_core::bson;
 use super::options::ServerVersion;
 use super::store::StoreError;
 
-/// The reason why a command fails, as the client is told.
+/// The error of a command, as the client receives it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CommandError {
     pub(super) code: i32,
@@ -35,7 +35,7 @@ impl CommandError {
         }
     }
 
-    /// Returns whether the error tells of a change of the topology.
+    /// Returns whether the error reports a change of the topology.
     pub(super) fn is_not_primary(&self) -> bool {
         NOT_PRIMARY.contains(&self.code)
     }

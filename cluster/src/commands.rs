@@ -113,8 +113,8 @@ impl Cluster {
         }
     }
 
-    /// Has a fail point strike a write that can be retried, when it is done: not when it comes
-    /// again and is answered as it was then.
+    /// Applies a fail point to a retryable write when it is done, not when it comes again and
+    /// receives the same answer.
     fn strike_write(&mut self, member: MemberId, request: &Request<'_>, injection: &mut Injection) {
         let is_numbered = request.body.get("txnNumber").is_ok_and(|it| it.is_some());
         if !is_numbered || request.is_in_transaction() || injection.error.is_some() {
@@ -249,7 +249,7 @@ impl Cluster {
         Ok(vec![reply])
     }
 
-    /// Returns what a client is told of an error.
+    /// Returns the reply that reports an error to a client.
     pub(super) fn error_reply(&self, member: MemberId, error: &CommandError) -> RawDocumentBuf {
         let version = self.process(member).map_or(self.options.version, |it| it.version);
         let mut document = reply::error(&error.named_by(version));
@@ -312,7 +312,8 @@ fn check_alone(request: &Request<'_>) -> Result<(), CommandError> {
     }
 }
 
-/// Server Selection, "Passing Read Preference": a secondary wants to be told that it is meant.
+/// Server Selection, "Passing Read Preference": a secondary serves a read only with a read
+/// preference that allows it.
 pub(super) fn check_readable(role: Role, request: &Request<'_>) -> Result<(), CommandError> {
     let mode = request.read_mode();
     match role {

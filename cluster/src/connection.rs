@@ -24,8 +24,8 @@ use super::reply;
 /// It is as much as a message may have, as the members say in hello.
 pub const MAX_UNREAD_LEN: usize = 48_000_000;
 
-/// The number of bytes that all clients together may send that are not answered yet; whoever then
-/// has more than [`UNREAD_SHARE`] is disconnected.
+/// The number of bytes that all clients together may send that are not answered yet; above it, a
+/// client with more than [`UNREAD_SHARE`] is disconnected.
 pub const MAX_UNREAD_IN_ALL: usize = 128 << 20;
 
 /// The number of unanswered bytes that each client may send in any case.
@@ -109,8 +109,8 @@ impl Connection {
     }
 
     /// Returns whether the connection has begun, with these bytes or before, with a message that
-    /// nobody will ever answer, as those of clients that speak TLS or HTTP do; it is useless to
-    /// wait for as many bytes as such a message seems to have.
+    /// will never be answered, as those of clients that speak TLS or HTTP do; it is useless to wait
+    /// for as many bytes as such a message seems to have.
     fn begins_with_nonsense(&mut self, bytes: &[u8]) -> bool {
         let missing = OP_CODE.end - self.opening.len();
         self.opening.extend(bytes.iter().take(missing));
@@ -164,7 +164,8 @@ impl Cluster {
         }
     }
 
-    /// Closes the connections of all who have said hello: what they were told holds no more.
+    /// Closes the connections of all clients that have said hello: what the replies said holds no
+    /// more.
     pub(super) fn close_greeted(&mut self, member: MemberId, out: &mut Vec<Action>) {
         for id in self.connections_of(member) {
             if self.connections.get(&id).is_some_and(|it| it.client.is_some()) {
@@ -271,7 +272,7 @@ impl Cluster {
         }
     }
 
-    /// Returns whether a connection has sent more than may be kept of it.
+    /// Returns whether a connection has sent more bytes than it may leave unanswered.
     fn keeps_too_much(&self, id: ConnectionId) -> bool {
         match self.connections.get(&id).map(Connection::unanswered) {
             None | Some(0..=UNREAD_SHARE) => false,

@@ -103,7 +103,7 @@ pub(super) fn next(
     Ok(replies)
 }
 
-/// Answers a `killCursors`: those of this process are no more, though nobody would miss them.
+/// Answers a `killCursors`: those of this process count as killed, though nothing is kept of them.
 pub(super) fn kill(process: ObjectId, command: &RawDocument) -> RawDocumentBuf {
     let ids = command.get_array("cursors").into_iter().flatten();
     let ids = ids.filter_map(|id| id.ok()?.as_i64());

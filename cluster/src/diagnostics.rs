@@ -106,7 +106,7 @@ impl Cluster {
         self.members[member.0].address.to_string()
     }
 
-    /// Says who is logged in; whoever is may do everything.
+    /// Answers `connectionStatus`: the user who is logged in, who may do everything.
     fn connection_status(&self, id: ConnectionId, command: &RawDocument) -> RawDocumentBuf {
         let user = self.connections.get(&id).and_then(|it| it.login.user());
         let users = user.map(|(database, name)| rawdoc! { "user": name, "db": database });

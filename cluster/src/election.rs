@@ -117,7 +117,7 @@ impl Cluster {
         self.retire(now, member, out);
     }
 
-    /// Makes a primary a secondary, be it the one that the others follow or not any more.
+    /// Makes a primary a secondary, whether the others still follow it or not.
     pub(super) fn retire(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         let process = self.process_mut(member).expect("a primary runs");
         process.role = Role::Secondary;

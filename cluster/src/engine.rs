@@ -37,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// The longest sleep; a tick too early does no harm, and the timer has limits of its own.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3600);
 
-/// A command of the owner of the deployment, and whom to tell when it is done.
+/// A command of the owner of the deployment, and the sender that completes it.
 #[derive(Debug)]
 pub(super) enum Command {
     Input {
@@ -88,7 +88,7 @@ pub(super) struct Engine {
     addresses: Vec<SocketAddr>,
     /// One place for each member; dropping a listener closes the port at that moment.
     listeners: Vec<Option<TcpListener>>,
-    /// Holds the port of a member that is down, so that the system gives it to nobody else.
+    /// Holds the port of a member that is down, so that the system gives it to no other socket.
     reserved: Vec<Option<TcpSocket>>,
     /// The members that are frozen, for connections on which TLS is being opened.
     frozen: Vec<watch::Sender<bool>>,
@@ -263,9 +263,9 @@ impl Engine {
         outcome
     }
 
-    /// Tells an event to whoever wants to hear it.
+    /// Sends an event to the subscribers.
     fn tell(&self, event: ClusterEvent) {
-        // Nobody may.
+        // There may be none.
         let _ = self.events.send(event);
     }
 
@@ -311,7 +311,7 @@ impl Engine {
         }
     }
 
-    /// Tells the tasks of connections which members are frozen now.
+    /// Updates the tasks of connections on which members are frozen.
     fn show_frozen(&self) {
         for (index, shown) in self.frozen.iter().enumerate() {
             let frozen = self.model.is_frozen(MemberId(index));
@@ -368,7 +368,7 @@ impl Engine {
         };
     }
 
-    /// Tells, once, of a client that has said hello.
+    /// Publishes, once, that a client has said hello.
     fn note_greeting(&mut self, connection: ConnectionId) {
         let Some(socket) = self.sockets.get_mut(&connection).filter(|it| !it.greeted) else {
             return;

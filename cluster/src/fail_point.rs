@@ -174,7 +174,7 @@ impl FailPoint {
         Some(self.injection.clone())
     }
 
-    /// Returns how often it has struck, which whoever replaces it is told.
+    /// Returns how often it has struck: part of the reply to the command that replaces it.
     pub(super) const fn struck(&self) -> i32 {
         self.struck
     }

@@ -8,12 +8,12 @@
 //! failover with no server at hand.
 //!
 //! The members store no data unless [`ClusterOptions::keeps_data`] says so. Without it, writes
-//! succeed on whoever takes them and change nothing, and `find` finds the same few documents
+//! succeed on members that accept them and change nothing, and `find` finds the same few documents
 //! everywhere; with it, they keep documents, replicate them, and forget what a majority never saw.
-//! `replSetGetStatus`, `serverStatus` and their like tell how
-//! things are, and `replSetStepDown`, the fail point `failCommand`, and the
-//! parameters of the rate limit for new connections do what they do on real servers; any command
-//! that is not known is answered with `CommandNotFound`.
+//! `replSetGetStatus`, `serverStatus` and their like report the actual state, and
+//! `replSetStepDown`, the fail point `failCommand`, and the parameters of the rate limit for new
+//! connections do what they do on real servers; any command that is not known is answered with
+//! `CommandNotFound`.
 //!
 //! With users, members demand a login by SCRAM for all that real servers demand one for; with
 //! tokens, one by MONGODB-OIDC. They judge the version of the API that commands declare, and refuse

@@ -144,7 +144,7 @@ pub(super) struct Process {
     pub(super) abstains_until: Instant,
     /// The name that a mongos gives to clients behind a load balancer, if it does.
     pub(super) service_id: Option<ObjectId>,
-    /// It accepts connections and reads, but answers nobody.
+    /// It accepts connections and reads, but does not answer.
     pub(super) frozen: bool,
     pub(super) fail_points: BTreeMap<fail_point::Name, FailPoint>,
     /// The number of connections that it admits.

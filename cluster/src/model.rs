@@ -24,8 +24,8 @@ pub struct ConnectionId(pub u64);
 
 /// An input of the deployment: a change, bytes, or the end of a connection.
 ///
-/// The enum is exhaustive on purpose: whoever drives the model, by sockets or in a simulation, must
-/// know all inputs, so that a new one is a breaking change.
+/// The enum is exhaustive on purpose: code that drives the model, by sockets or in a simulation,
+/// must know all inputs, so that a new one is a breaking change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     /// A client has connected to a member; one that is down, or has as many connections as it may
@@ -37,7 +37,7 @@ pub enum Input<'a> {
         member: MemberId,
     },
     /// A client says, in the opening of TLS, by which host name it knows the member, which chooses
-    /// the horizon whose addresses it is told; any other name chooses the members' own addresses.
+    /// the horizon whose addresses it receives; any other name chooses the members' own addresses.
     ServerName {
         /// On this connection, before its first request.
         connection: ConnectionId,
@@ -51,8 +51,8 @@ pub enum Input<'a> {
         /// The address of the client.
         address: SocketAddr,
     },
-    /// A connection belongs to the deployment itself, as those among members do: whoever is at its
-    /// other end may do everything without a login.
+    /// A connection belongs to the deployment itself, as those among members do: its other end may
+    /// do everything without a login.
     Trusted {
         /// On this connection.
         connection: ConnectionId,
@@ -94,7 +94,7 @@ pub enum Input<'a> {
         /// The version that it imitates from then on; older ones are allowed too.
         version: ServerVersion,
     },
-    /// The member answers nobody any more, though its connections stay and new ones are accepted.
+    /// The member stops answering, though its connections stay and new ones are accepted.
     ///
     /// Elections do not notice: it is the network of its clients that fails.
     Freeze {
@@ -111,7 +111,7 @@ pub enum Input<'a> {
     /// The others miss it after an election timeout. A primary takes itself for one for half as
     /// long again, and by then they have elected another.
     Cut {
-        /// The member, up or down; ignored if it is a mongos, or if nobody else votes.
+        /// The member, up or down; ignored if it is a mongos, or if no other member votes.
         member: MemberId,
     },
     /// The other members reach the member again.
@@ -121,7 +121,7 @@ pub enum Input<'a> {
     },
     /// The member takes longer to answer each hello, as if it were far away.
     ///
-    /// What an awaitable hello tells of a change comes at once.
+    /// Replies to an awaitable hello that report a change come at once.
     HelloLatency {
         /// The member, up or down.
         member: MemberId,
@@ -140,8 +140,8 @@ pub enum Input<'a> {
     },
     /// The users are these and no others from now on.
     ///
-    /// Whoever is logged in stays so unless the user is gone, and a login that has begun goes on
-    /// with the password of its beginning; both are so on real servers.
+    /// A connection that is logged in stays so unless its user is gone, and a login that has begun
+    /// goes on with the password of its beginning; both are so on real servers.
     Users {
         /// All users; ignored if [`Cluster::check_users`] refuses them.
         users: &'a [User],
@@ -174,7 +174,7 @@ pub enum Action {
         /// A member whose process has ended.
         member: MemberId,
     },
-    /// Nothing to be done; something has happened that nothing else tells of.
+    /// Nothing to be done: publishes something that no other action reports.
     Tell {
         /// The event.
         event: ClusterEvent,
@@ -199,7 +199,7 @@ pub struct Cluster {
     pub(super) rng: Rng,
     /// Draws what data needs, so that elections are the same with data and without.
     pub(super) data_rng: Rng,
-    /// Something was written that nobody who waits for it has been told of.
+    /// Something was written, and those that wait for it were not answered yet.
     pub(super) data_is_new: bool,
     /// The users as they are stored.
     pub(super) accounts: Vec<Account>,

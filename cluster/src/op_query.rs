@@ -82,7 +82,7 @@ impl<'a> Query<'a> {
 }
 
 impl Cluster {
-    /// Answers a query for documents, which there are none of, or which nobody answers any more.
+    /// Answers a query for documents: there are none, or the server no longer supports OP_QUERY.
     pub(super) fn refuse_query(
         &mut self,
         (id, member): (ConnectionId, MemberId),

@@ -25,7 +25,7 @@ pub const MIN_ELECTION_TIMEOUT: Duration = Duration::from_millis(20);
 /// servers.
 pub const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
 
-/// The number of connections that a member takes unless told otherwise.
+/// The number of connections that a member takes by default.
 pub const MAX_CONNECTIONS: usize = 4096;
 
 /// A member of the deployment: its place in [`ClusterOptions::members`].
@@ -154,7 +154,7 @@ pub enum Deployment {
     ReplicaSet,
     /// Equal mongos in front of a cluster that is not there; no member is ever primary.
     Sharded,
-    /// As [`Sharded`](Self::Sharded); whoever says `loadBalanced: true` in hello is given a
+    /// As [`Sharded`](Self::Sharded); a client that says `loadBalanced: true` in hello receives a
     /// `serviceId`, another one for each process.
     LoadBalanced,
     /// A server of its own, which is no member of a replica set: it has no sessions of writes that
@@ -274,7 +274,7 @@ pub struct ClusterOptions {
     pub version: ServerVersion,
     /// The members that imitate another version; none by default.
     pub versions: BTreeMap<MemberId, ServerVersion>,
-    /// The users, who may do everything; none by default, and then nobody has to log in.
+    /// The users, who may do everything; none by default, and then no login is needed.
     ///
     /// Their passwords are hashed when the deployment is made, which takes some milliseconds each
     /// with the default iterations.

@@ -69,7 +69,7 @@ impl Cluster {
     }
 
     /// A member that is cut off has not heard from the others for so long that it gives them up;
-    /// one that has just started follows nobody.
+    /// one that has just started follows no primary.
     pub(super) fn give_up_others(&mut self, now: Instant, id: MemberId, out: &mut Vec<Action>) {
         let has_data = self.members[id.0].has_data;
         let Some(process) = self.process_mut(id) else {

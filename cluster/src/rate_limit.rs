@@ -48,7 +48,7 @@ impl RateLimit {
             return Admission::Now;
         }
         let token = seconds(1.0 / self.rate_per_sec);
-        // A bucket for less than one token would admit nobody.
+        // A bucket for less than one token would admit no connection.
         let capacity = seconds(self.burst_capacity_secs).max(token);
         let full_at = self.full_at.max(now) + token;
         let wait = (full_at - now).saturating_sub(capacity);

@@ -67,7 +67,7 @@ impl Cluster {
         self.changed(changes).map(drop)
     }
 
-    /// Returns whether there is a server at this address, be it a member or not any more.
+    /// Returns whether there is a server at this address, whether it still is a member or not.
     pub(super) fn has_server_at(&self, address: &ServerAddress) -> bool {
         self.members.iter().any(|it| it.address == *address)
     }
@@ -203,7 +203,7 @@ impl Cluster {
         later(now, delay).filter(|_| !self.members[member.0].has_data)
     }
 
-    /// The initial sync of a member is over, unless there was nobody to sync from.
+    /// The initial sync of a member is over, unless there was no member to sync from.
     pub(super) fn finish_sync(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         let source = self.primary().filter(|_| !self.members[member.0].cut_off);
         let (again, primary) = (self.sync_end(now, member), source);

@@ -12,7 +12,7 @@ use super::replication_status::int32;
 use super::reply::tags;
 
 impl Cluster {
-    /// Answers `replSetGetConfig`; a member that was removed tells the configuration without it.
+    /// Answers `replSetGetConfig`; a member that was removed returns the configuration without it.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! `replSetGetStatus`: what a member knows of its set, which here is how things are.
 //!
-//! A member that cannot be reached is told of at once, as no heartbeats are modelled; nor is there
+//! A member that cannot be reached is shown so at once, as no heartbeats are modelled; nor is there
 //! a time of the last one.
 
 use bson::raw::cstr;
@@ -93,7 +93,7 @@ impl Cluster {
         Ok(status)
     }
 
-    /// Returns the configuration that a member has heard of, be it named there or not.
+    /// Returns the configuration that a member has heard of, whether it is named there or not.
     pub(super) fn known_config(&self, member: MemberId) -> Result<&Config, CommandError> {
         if !self.options.deployment.has_set() {
             return Err(CommandError::coded(76, "the server is no member of a replica set"));

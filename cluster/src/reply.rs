@@ -26,7 +26,7 @@ pub(super) fn ok() -> RawDocumentBuf {
     rawdoc! { "ok": 1.0 }
 }
 
-/// Answers `startSession` with an id of these bits, which nobody else remembers.
+/// Answers `startSession` with an id of these bits, which is not stored.
 pub(super) fn session(high: u64, low: u64) -> RawDocumentBuf {
     let mut bytes = [high.to_be_bytes(), low.to_be_bytes()].concat();
     // Version 4, variant 1 (RFC 9562).

@@ -52,7 +52,7 @@ pub struct EmbeddedOptions {
     pub version: ServerVersion,
     /// True if the members keep what is written, as [`ClusterOptions::keeps_data`] says.
     pub keeps_data: bool,
-    /// The users; none by default, and then nobody has to log in.
+    /// The users; none by default, and then no login is needed.
     pub users: Vec<User>,
     /// The tokens by which MONGODB-OIDC logs in, as [`ClusterOptions::oidc_tokens`] says.
     pub oidc_tokens: Vec<Secret>,
@@ -295,8 +295,9 @@ impl EmbeddedCluster {
         self.command(Input::Kill { member }).await
     }
 
-    /// Asks a member to end: it steps down, tells its clients for one and a half election timeouts
-    /// that it is shutting down, and then dies as if it were killed. Before 5.0 it dies at once.
+    /// Asks a member to end: it steps down, answers its clients for one and a half election
+    /// timeouts that it is shutting down, and then dies as if it were killed. Before 5.0 it dies at
+    /// once.
     ///
     /// This returns when it has begun; a member that is down stays down.
     ///
@@ -330,7 +331,8 @@ impl EmbeddedCluster {
         self.command(Input::StepDown { member }).await
     }
 
-    /// Has a member accept connections and read, but answer nobody; TLS is not even opened.
+    /// Freezes a member: it accepts connections and reads, but does not answer; TLS is not even
+    /// opened.
     ///
     /// Elections do not notice; a member that is down is left alone.
     ///

@@ -1,6 +1,6 @@
 //! `serverStatus`: what exporters ask a member every few seconds.
 //!
-//! Only what is true here is told: there is no storage, no journal and no memory of its own.
+//! It has only what is true here: there is no storage, no journal and no memory of its own.
 
 use bson::raw::cstr;
 use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};

@@ -105,8 +105,8 @@ impl Conversation {
                 }
                 read = stream.read(&mut buffer), if reads => {
                     let Ok(count @ 1..) = read else {
-                        // Whoever has only said its last is still answered what it asked before;
-                        // then the engine ends this.
+                        // A peer that has shut down its sending side still receives the answers
+                        // that are due; then the engine ends this.
                         reads = false;
                         self.report_end().await;
                         continue;
@@ -122,20 +122,20 @@ impl Conversation {
     }
 
     async fn report_end(&self) {
-        // If nobody listens any more, nobody needs to know.
+        // If the engine is gone, there is nothing to report.
         let _ = self.reports.send((self.connection, Report::Ended)).await;
     }
 }
 
-/// Opens TLS, but takes no step while the member is frozen; the time that it may take begins anew
-/// when it goes on.
+/// Opens TLS, but takes no step while the member is frozen; its time-out starts again when it goes
+/// on.
 pub(super) async fn while_awake<T>(
     mut frozen: watch::Receiver<bool>,
     opening: impl Future<Output = T>,
 ) -> Option<T> {
     let mut opening = pin!(opening);
     loop {
-        // Without an engine nobody waits for it either.
+        // Without an engine the result is not needed either.
         frozen.wait_for(|frozen| !*frozen).await.ok()?;
         tokio::select! {
             biased;

@@ -9,7 +9,7 @@ use super::model::{Action, Cluster};
 use super::options::MemberId;
 
 impl Cluster {
-    /// Sets the timer of a takeover if a member that follows the primary wants to be it more.
+    /// Sets the timer of a takeover if a member that follows the primary has a higher priority.
     ///
     /// As on real servers it waits for an election timeout, give or take, and for one more for each
     /// rank of priority above its own.

@@ -95,7 +95,7 @@ impl TlsIdentity {
     }
 }
 
-/// The key is shown to nobody.
+/// Does not print the key.
 impl fmt::Debug for TlsIdentity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("TlsIdentity(…)")

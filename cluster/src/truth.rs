@@ -29,7 +29,7 @@ pub struct Truth {
 pub enum Condition {
     /// There is none.
     Down,
-    /// It answers nobody.
+    /// It does not answer.
     Frozen,
     /// It says that it is shutting down.
     Ending,

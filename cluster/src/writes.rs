@@ -39,8 +39,8 @@ impl Cluster {
     /// satisfied.
     ///
     /// Real servers wait until it is, or for `wtimeout`, and so do members that keep data. With
-    /// others nothing would come of it, and so the time-out is told at once. The members must have
-    /// the entry at `position`.
+    /// others the wait would change nothing, and so they report the time-out at once. The members
+    /// must have the entry at `position`.
     pub(super) fn write_concern_error(
         &self,
         member: MemberId,

@@ -1,5 +1,5 @@
-//! `authenticate`, by which clients log in with a certificate: nobody can here, as nobody has shown
-//! any.
+//! `authenticate`, by which clients log in with a certificate: always refused, as no client has
+//! sent one.
 
 use bson::RawDocument;
 use sdam_core::bson;

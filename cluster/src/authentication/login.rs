@@ -22,7 +22,7 @@ const NONCE_LEN: usize = 24;
 /// The user that a connection belongs to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Login {
-    /// The deployment itself: nobody has to log in.
+    /// True for the deployment itself, which need not log in.
     pub(super) trusted: bool,
     /// A user who has logged in.
     pub(super) user: Option<UserName>,
@@ -31,7 +31,7 @@ pub(crate) struct Login {
     pub(crate) greeting: Option<RawDocumentBuf>,
 }
 
-/// The key that tells users apart.
+/// The key of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UserName {
     database: String,

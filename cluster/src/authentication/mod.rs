@@ -2,7 +2,7 @@
 //! all others.
 //!
 //! A deployment without users and tokens demands no login. The users may do everything, and there
-//! are as many of them as a test needs to tell apart; roles and X.509 are left to real servers.
+//! are as many of them as a test needs to distinguish; roles and X.509 are left to real servers.
 
 mod by_certificate;
 mod credentials;
@@ -37,7 +37,7 @@ impl Cluster {
         validate_users(users)
     }
 
-    /// Replaces the users; whoever is logged in and still among them stays logged in, even with
+    /// Replaces the users; connections whose user is still among them stay logged in, even with
     /// another password.
     pub(super) fn change_users(&mut self, users: &[User]) {
         if self.check_users(users).is_err() {
@@ -118,7 +118,7 @@ impl Cluster {
             "saslContinue" => self.sasl_continue(id, body, database),
             "logout" => Ok(self.log_out(id, database)),
             "authenticate" => Err(by_certificate::refusal(body, self.options.version)),
-            // Nobody has a use for it any more: it was for a mechanism that is gone.
+            // Of no use any more: it was for a mechanism that is gone.
             "getnonce" => Ok(rawdoc! { "nonce": format!("{:x}", self.rng.next_u64()) }),
             _ => return None,
         };
@@ -138,7 +138,7 @@ impl Cluster {
     }
 }
 
-/// Returns whether servers with users refuse a command to whoever is not logged in.
+/// Returns whether servers with users refuse a command without a login.
 fn needs_login(command: &str) -> bool {
     matches!(
         command,

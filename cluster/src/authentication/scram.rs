@@ -23,8 +23,8 @@ pub(super) struct ClientFirst<'a> {
 impl<'a> ClientFirst<'a> {
     /// Reads "client-first-message" of RFC 5802, section 7.
     ///
-    /// As real servers do, it refuses channel binding, mandatory extensions, and whoever wants to
-    /// act for somebody else; the error says what is wrong, which real servers do not.
+    /// As real servers do, it refuses channel binding, mandatory extensions, and an authorization
+    /// identity; the error says what is wrong, which real servers do not.
     pub(super) fn parse(payload: &'a [u8]) -> Result<Self, CommandError> {
         let message = text(payload)?;
         let mut header = message.splitn(3, ',');
@@ -114,7 +114,7 @@ impl Challenge {
     }
 }
 
-/// Returns the error for everybody who does not prove to be a user: nothing else is told.
+/// Returns the error of every failed proof: it gives no other detail.
 pub(super) fn refused() -> CommandError {
     CommandError::coded(18, "Authentication failed.")
 }

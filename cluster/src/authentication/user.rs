@@ -31,7 +31,7 @@ impl ScramMechanism {
         }
     }
 
-    /// Returns how often real servers hash a password if nobody tells them otherwise.
+    /// Returns how often real servers hash a password by default.
     pub const fn default_iterations(self) -> u32 {
         match self {
             Self::Sha1 => 10_000,

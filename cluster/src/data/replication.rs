@@ -169,7 +169,7 @@ impl Cluster {
         waits.then(|| limit.map(|it| now + Duration::from_millis(it)))
     }
 
-    /// Runs a request that has waited; one that has waited in vain for what it wants to see fails.
+    /// Runs a request that has waited; one that has waited too long for what it wants to see fails.
     pub(crate) fn run_again(
         &mut self,
         now: Instant,
@@ -188,7 +188,7 @@ impl Cluster {
         self.run(now, id, message, injection, out);
     }
 
-    /// Answers a write that has waited for other members, be it in vain.
+    /// Answers a write that has waited for other members, successfully or not.
     pub(crate) fn acknowledge(
         &mut self,
         now: Instant,
@@ -203,7 +203,7 @@ impl Cluster {
         }
     }
 
-    /// Has members take over what there is, and answers whoever has waited for it.
+    /// Replicates what there is to the members, and answers the requests that have waited for it.
     pub(crate) fn settle_data(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.replicate(now);
         while self.options.keeps_data && std::mem::take(&mut self.data_is_new) {
@@ -235,7 +235,7 @@ impl Cluster {
         let Some(time) = concern.and_then(|it| it.get_timestamp("afterClusterTime").ok()) else {
             return false;
         };
-        // Without a primary, whoever may be the next one knows what there is to see.
+        // Without a primary, the member that may be the next one knows what there is to see.
         let all = self.members.iter().map(|it| &it.data);
         let newest = match self.primary() {
             Some(primary) => Some(self.kept(primary)),

@@ -1,4 +1,4 @@
-//! The data as it truly is, for a comparison with what clients have been told.
+//! The data as it truly is, for a comparison with what clients have seen.
 
 use bson::RawDocumentBuf;
 use sdam_core::bson;
@@ -26,8 +26,8 @@ pub struct LoggedWrite {
 }
 
 impl Cluster {
-    /// Returns the documents of a collection as a member has them, be it up or down, in the order
-    /// in which they came; mongos have the same.
+    /// Returns the documents of a collection as a member, up or down, has them, in the order in
+    /// which they came; mongos have the same.
     ///
     /// There are none if the deployment
     /// [keeps no data](crate::ClusterOptions::keeps_data), or if there is no such member or

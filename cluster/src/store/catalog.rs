@@ -30,7 +30,7 @@ pub(crate) enum Change {
         before: Option<Arc<Document>>,
         after: Option<Arc<Document>>,
     },
-    /// A collection is created, dropped or described anew.
+    /// A collection is created, dropped or given other options.
     Collection {
         namespace: Arc<str>,
         before: Option<Arc<Collection>>,

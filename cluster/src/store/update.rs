@@ -282,7 +282,7 @@ fn check_path(path: &str, filters: &Filters) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Checks what an operator is told, where that can be told apart from any value.
+/// Checks the argument of an operator, as far as that does not depend on the document.
 fn check_argument(operator: Operator, path: &str, argument: &Bson) -> Result<(), StoreError> {
     let wrong = |reason: String| Err(StoreError::bad_value(reason));
     match (operator, argument) {

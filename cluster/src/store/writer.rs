@@ -128,7 +128,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns a collection; nobody keeps it, lest each write copy it.
+    /// Returns a collection, borrowed: a clone of its `Arc` would make each write copy it.
     fn collection(&self, namespace: &str) -> Result<&Collection, StoreError> {
         let collection = self.store.collection(namespace);
         collection.map(|it| &**it).ok_or_else(|| StoreError::new(26, "ns does not exist"))

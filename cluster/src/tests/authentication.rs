@@ -45,7 +45,7 @@ pub(super) fn code(reply: &RawDocument) -> i32 {
     reply.get_i32("code").unwrap_or_default()
 }
 
-/// Runs a command that nobody may without a login, and returns the code of the error.
+/// Runs a command that needs a login, and returns the code of the error.
 pub(super) fn find(world: &mut World, connection: ConnectionId) -> i32 {
     let preference = rawdoc! { "mode": "nearest" };
     let find = rawdoc! { "find": "c", "$db": "test", "$readPreference": preference };

@@ -65,7 +65,7 @@ pub(super) fn code(reply: &Document) -> i32 {
     reply.get_i32("code").unwrap_or(0)
 }
 
-/// The documents of a batch, be it the first or another.
+/// The documents of a batch, the first or another one.
 fn batch(reply: &Document) -> Vec<Document> {
     let cursor = reply.get_document("cursor").unwrap();
     let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch"));

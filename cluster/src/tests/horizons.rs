@@ -1,4 +1,5 @@
-//! Split horizon: what a client is told depends on the name by which it knows the server.
+//! Split horizon: the addresses that a client receives depend on the name by which it knows the
+//! server.
 
 use bson::rawdoc;
 use sdam_core::bson;

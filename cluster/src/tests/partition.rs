@@ -13,8 +13,8 @@ fn election_id(reply: &RawDocumentBuf) -> String {
     reply.get_object_id("electionId").unwrap().to_hex()
 }
 
-/// Server Discovery And Monitoring, "Detecting stale primaries": two primaries, told apart by their
-/// election ids.
+/// Server Discovery And Monitoring, "Detecting stale primaries": two primaries, distinguished by
+/// their election ids.
 #[test]
 fn a_primary_that_is_cut_off_takes_itself_for_one_after_the_others_have_elected_another() {
     let mut world = World::settled(ServerVersion::V6_0);

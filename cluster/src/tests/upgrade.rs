@@ -66,7 +66,7 @@ fn a_new_member_tells_the_addresses_of_a_horizon_as_soon_as_it_knows_them() {
     assert_eq!(reply.get_str("me").unwrap(), "out-b:12");
 }
 
-/// A test that waits for the end of changes can tell that it has come.
+/// A test that waits for the end of changes can see that it has come.
 #[test]
 fn a_deployment_at_rest_changes_only_when_it_is_told_to() {
     let mut world = World::settled(ServerVersion::V6_0);

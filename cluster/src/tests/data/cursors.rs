@@ -48,7 +48,7 @@ fn a_cursor_that_is_killed_is_not_found() {
     assert_eq!(code(&ask(&mut world, connection, more(id))), 43);
 }
 
-/// Find, getMore and killCursors Commands, "awaitData": virtual time passes, nobody sleeps.
+/// Find, getMore and killCursors Commands, "awaitData": virtual time passes, nothing sleeps.
 #[test]
 fn a_tailable_cursor_waits_for_what_is_inserted() {
     let (mut world, connection) = client();

@@ -167,7 +167,8 @@ fn a_member_that_was_down_catches_up() {
     assert_eq!(must(&mut world, connection, count).get_i32("n").unwrap(), 1100);
 }
 
-/// Causal Consistency: who is cut off waits for what others have, though nobody is primary.
+/// Causal Consistency: a member that is cut off waits for what others have, though there is no
+/// primary.
 #[test]
 fn a_read_waits_for_its_cluster_time_while_there_is_no_primary() {
     let (mut world, connection) = client();

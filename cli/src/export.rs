@@ -51,7 +51,7 @@ pub(crate) enum Error {
         /// The reason.
         error: ExportError,
     },
-    /// Something of the trace, which was told, cannot be part of a test.
+    /// Some lines of the trace, which were listed before, cannot be part of a test.
     #[error(
         "{}: the format of the official tests cannot say what {count} lines tell, as above",
         path.display()

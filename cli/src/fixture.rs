@@ -105,7 +105,7 @@ impl Fixture {
         Arc::clone(self.topology.machine.get().description())
     }
 
-    /// Returns what tells a story of it why a write found no server when the last one had left, or
+    /// Returns a function that says why a write found no server when the last one had left, or
     /// finds none in the end.
     pub(crate) fn diagnose(&self) -> Diagnose {
         let topology = self.emptied.as_ref().unwrap_or_else(|| self.topology.machine.get());

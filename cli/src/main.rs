@@ -1,7 +1,7 @@
 //! `sdam`: watches a MongoDB deployment from the command line, records it, replays that, makes it
 //! small, a page and a test of it; checks what other drivers log of one; finds the promises that a
-//! server does not keep; leads clients to one, or plays one; tells Prometheus of one; says what a
-//! fleet of clients costs one.
+//! server does not keep; leads clients to one, or plays one; serves metrics of one to Prometheus;
+//! says what a fleet of clients costs one.
 
 mod check_log;
 mod cluster;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::text::escaped;
 use crate::watch::ascii_controls;
 
-/// Something to tell of; serialised, it is an object.
+/// Something to report; serialised, it is an object.
 pub(crate) trait News: fmt::Display + Serialize {
     /// Returns the line that a script reads, before all others.
     fn first_line(&self) -> Option<String> {
@@ -36,7 +36,7 @@ struct Timed<'a, N> {
 pub(crate) struct Report<W> {
     out: W,
     json: bool,
-    /// The end of a line; a terminal that reads single keys has to be told to go left, too.
+    /// The end of a line; a terminal that reads single keys needs a carriage return, too.
     end: &'static str,
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Fails if nothing may be written there: there is a file, and nobody has insisted.
+/// Fails if nothing may be written there: there is a file, and `force` is not set.
 pub(crate) fn check(path: &Path, force: bool) -> io::Result<()> {
     match !force && !is_standard(path) && path.exists() {
         true => Err(exists()),
@@ -36,7 +36,7 @@ pub(crate) fn write(path: &Path, force: bool, text: &str) -> io::Result<()> {
     }
 }
 
-/// Makes nothing of it that nobody reads standard output any more: whoever read has seen enough.
+/// Ignores that standard output is closed: the reader has seen enough.
 pub(crate) fn unless_gone(written: io::Result<()>) -> io::Result<()> {
     written.or_else(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Ok(()),

@@ -58,7 +58,7 @@ fn arguments(line: &str) -> Option<Vec<String>> {
     Some([&["sdam".to_owned()], &words[first..]].concat())
 }
 
-/// Returns every page of the project that may tell how the tool is used.
+/// Returns every page of the project that may say how the tool is used.
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
     let mut found = vec![root.join("README.md")];

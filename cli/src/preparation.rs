@@ -210,7 +210,7 @@ fn builder(target: &Target, uri: &str) -> Result<OptionsBuilder, PreparationErro
 /// Makes options for a client that only monitors, prints warnings about them, and tries the files
 /// that they name.
 fn monitoring(builder: OptionsBuilder) -> Result<Options, PreparationError> {
-    // Whoever looks on uses no connections.
+    // An observer uses no connections.
     let options = builder.pool(PoolOptions::default()).build()?;
     for warning in options.warnings() {
         complain(&format_args!("warning: {warning}"));
@@ -233,7 +233,7 @@ fn check_certificates(options: &Options) -> Result<(), PreparationError> {
     }))
 }
 
-/// Does what ends with an exit code, that of an error if it fails, which is told then.
+/// Does what ends with an exit code, that of an error if it fails, which is printed then.
 pub(crate) fn conclude<E: From<PreparationError> + Display>(
     work: impl Future<Output = Result<u8, E>>,
     exit_code: impl FnOnce(&E) -> u8,
@@ -245,7 +245,7 @@ pub(crate) fn conclude<E: From<PreparationError> + Display>(
     ExitCode::from(code)
 }
 
-/// Does all of it on this thread. Output blocks it when nobody reads; the client lives on another
+/// Does all of it on this thread. Output blocks it when it is not read; the client lives on another
 /// one, so that its heartbeats do not wait too.
 pub(crate) fn run<T, E: From<PreparationError>>(
     work: impl Future<Output = Result<T, E>>,

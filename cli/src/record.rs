@@ -76,7 +76,7 @@ impl RecordError {
 /// Records until a signal or the time limit ends it.
 pub(crate) fn run(args: Args) -> Result<(), RecordError> {
     match preparation::run(record(args)) {
-        // Whoever read has seen enough.
+        // The reader has seen enough.
         Err(RecordError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }

@@ -86,8 +86,8 @@ impl Signal {
 impl Shutdown {
     /// Ends after `limit`, if there is one, and at SIGINT or SIGTERM.
     ///
-    /// A second signal ends the process at once; [`GRACE`] after the first, it ends even if nobody
-    /// reads what it writes.
+    /// A second signal ends the process at once; [`GRACE`] after the first, it ends even if what it
+    /// writes is not read.
     ///
     /// # Errors
     ///

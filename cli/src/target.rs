@@ -32,7 +32,7 @@ pub(crate) struct Target {
     ///
     /// FROM is HOST, for any port, or HOST:PORT, with * for any run of characters. TO is HOST, for
     /// the same port, HOST:PORT or the path of a socket; * in HOST is what the first * matched.
-    /// Servers are still shown, and told apart, by the addresses they advertise.
+    /// Servers are still shown, and distinguished, by the addresses they advertise.
     #[arg(long, value_name = "FROM=TO")]
     map: Vec<String>,
 }

@@ -79,7 +79,7 @@ pub(super) struct Changes<'a> {
 }
 
 impl<'a> Changes<'a> {
-    /// Begins a topology; `set_name` is that of its replica set, where descriptions do not tell.
+    /// Begins a topology; `set_name` is that of its replica set, where descriptions do not say.
     pub(super) fn new(
         topology: usize,
         is_whole: bool,
@@ -180,7 +180,7 @@ impl<'a> Changes<'a> {
         };
         let ahead = &ahead[..ahead.len().min(MAX_AHEAD)];
         let closes = |record: &&Record| matches!(record.what, What::TopologyClosed);
-        // The log may end before it tells that the topology is closed.
+        // The log may end before it reports that the topology is closed.
         let is_last = ahead.is_empty() || ahead.iter().any(closes);
         self.is_closing |= new.is_blank() && is_last;
         if let Some(reported) = self.reported {
@@ -235,7 +235,8 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Returns whether the log ends before it tells the end of a check which may explain a change.
+    /// Returns whether the log ends before it reports the end of a check which may explain a
+    /// change.
     fn is_to_be_explained(&self, record: &Record, new: &Shape, ahead: &[&Record]) -> bool {
         let (Some(model), None) = (&self.model, near(record, ahead)) else { return false };
         let ended = ahead.iter().filter_map(|later| match &later.what {
@@ -399,7 +400,7 @@ fn soon<'a>(record: &Record, ahead: &[&'a Record]) -> Vec<&'a Record> {
     ahead.iter().take_while(is_soon).copied().collect()
 }
 
-/// The same, or `None` if the log ends before all of that is told.
+/// The same, or `None` if the log ends before all of that is reported.
 fn near<'a>(record: &Record, ahead: &[&'a Record]) -> Option<Vec<&'a Record>> {
     let near = soon(record, ahead);
     (near.len() < ahead.len() || ahead.len() == MAX_AHEAD).then_some(near)

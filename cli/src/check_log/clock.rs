@@ -39,7 +39,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Goes on to a record, and returns how long the log has been awake, if it tells times.
+    /// Goes on to a record, and returns how long the log has been awake, if its lines have times.
     pub(super) fn advance(&mut self, record: &Record, limits: &Limits) -> Option<Duration> {
         let now = record.at?;
         let passed = now.saturating_sub(self.last.unwrap_or(now));

@@ -45,7 +45,7 @@ const MAX_REPLIES: usize = 64;
 struct Reply<'a> {
     at: Option<Duration>,
     number: usize,
-    /// `None` if the log does not tell it.
+    /// `None` if the log does not report it.
     said: Option<&'a RawDocumentBuf>,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Fields<'a> {
 
     /// Returns the rules that a description breaks by what it says of servers besides their types,
     /// where that is new; `ahead` is what follows, as far as it may be of the same time, and `None`
-    /// if the log ends before that is told.
+    /// if the log ends before that is reported.
     pub(super) fn judge(
         &self,
         reported: &Shape,
@@ -168,8 +168,8 @@ impl<'a> Fields<'a> {
         wrong.into_iter().chain(same).collect()
     }
 
-    /// Returns whether the log tells of a server all that is compared: what is left out may be what
-    /// has changed.
+    /// Returns whether the log reports all of a server that is compared: what is left out may be
+    /// what has changed.
     fn tells_all_of(&self, address: &ServerAddress, server: &ServerShape) -> bool {
         let is_told = |field: &str| server.details.contains_key(field);
         let replies = self.servers.get(address).map(|heard| &heard.replies);
@@ -244,7 +244,7 @@ fn is_late(then: (Option<Duration>, usize), now: (Option<Duration>, usize)) -> b
     }
 }
 
-/// Returns what the log tells of a server, as if that were all that a reply had said.
+/// Returns what the log reports of a server, as if that were all that a reply had said.
 fn told(address: &ServerAddress, server: &ServerShape) -> Option<ServerDescription> {
     let mut reply = server.details.clone();
     reply.insert("ok".to_owned(), Value::from(1));

@@ -47,7 +47,8 @@ pub(super) struct Counts {
     pub(super) unread_servers: (usize, Option<usize>),
     /// True if descriptions say why servers are Unknown, so that the rules about that were checked.
     pub(super) tells_errors: bool,
-    /// True if lines tell when they were written, so that the rules about time were checked.
+    /// True if lines have the time when they were written, so that the rules about time were
+    /// checked.
     pub(super) timed: bool,
     /// The findings that are allowed, by rule.
     pub(super) allowed: BTreeMap<&'static str, usize>,

@@ -39,14 +39,14 @@ struct Ending {
 #[derive(Debug, Default)]
 struct Monitor {
     in_progress: Option<Mark>,
-    /// True if that is awaited, if the log tells.
+    /// True if that is awaited, if the log says.
     awaited: Option<bool>,
     ended: Option<Ending>,
     /// The last thing that was heard of it, or that it was asked for.
     last: Option<Mark>,
     /// True if it was found to be stuck and has not moved since.
     stuck: bool,
-    /// True if the log tells that its server is to be checked; the end of a check alone may be that
+    /// True if the log says that its server is to be checked; the end of a check alone may be that
     /// of one whose server has left before the log begins.
     is_told: bool,
 }
@@ -103,7 +103,7 @@ impl Heartbeats {
         (monitor.last, monitor.stuck, monitor.awaited) = (Some(mark), false, awaited);
         monitor.is_told = true;
         if let Some(before) = before {
-            // Which of the two ends next is not told.
+            // The log does not say which of the two ends next.
             monitor.awaited = None;
             let expected = format!("the end of the heartbeat of {address} in line {}", before.line);
             let found = "another one of that server starts".to_owned();

@@ -241,7 +241,7 @@ impl<'a> Topology<'a> {
             None => self.types.remove(address),
         };
         let (known, previous) = known.zip(previous)?;
-        // Of servers that a change of another has made Unknown, some tell in the topology's only.
+        // Some logs report a server that another's change has made Unknown in the topology's only.
         let described = self.changes.reported().and_then(|reported| reported.type_of(address));
         (known != previous && described != Some(previous)).then(|| {
             let expected = format!("{address} previously {known}");
@@ -269,7 +269,7 @@ fn tells_errors(record: &Record) -> bool {
     }
 }
 
-/// Finds the name of the replica set, where descriptions of the topology do not tell: that of the
+/// Finds the name of the replica set, where descriptions of the topology do not say: that of the
 /// first reply of a server that was believed to be a member, or else of any, or else that of a
 /// member's description.
 fn set_name(records: &[&Record]) -> Option<String> {

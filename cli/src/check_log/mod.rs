@@ -70,13 +70,13 @@ pub(crate) struct Args {
     /// The interval of checks, as in 10s; by default that of the log, or else 10s
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     heartbeat_frequency: Option<Duration>,
-    /// The time that a check may take, as in 30s; by default the log tells, or else 30s
+    /// The time that a check may take, as in 30s; by default the log says, or else 30s
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     connect_timeout: Option<Duration>,
     /// Count what breaks this rule, and do not complain; may be repeated
     #[arg(long, value_name = "RULE", value_parser = Rule::named)]
     allow: Vec<Rule>,
-    /// Tell all steps that break a rule, not only the first; those may follow from it
+    /// Report all steps that break a rule, not only the first; those may follow from it
     #[arg(long)]
     all: bool,
     /// Print lines of JSON
@@ -242,7 +242,7 @@ fn check(args: &Args, text: &str, out: &mut impl Write) -> Result<(), CheckError
         false => report::text(&findings, &counts, &log.topologies, &limits, out),
     };
     match printed {
-        // Whoever read has seen enough, and still gets the exit code.
+        // The reader has seen enough, and still gets the exit code.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
         _ => {}
     }

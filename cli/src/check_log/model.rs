@@ -16,7 +16,7 @@ use super::read::hello;
 use super::record::Found;
 use super::shape::{ServerShape, Shape};
 
-/// The name of a replica set that a log never tells: then none of its members has replied.
+/// The name of a replica set that a log never names: then none of its members has replied.
 const UNNAMED: &str = "unnamed";
 
 /// A topology as it should be.
@@ -27,7 +27,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// Begins with what a log reports; `replies` are the last ones, which tell more than that.
+    /// Begins with what a log reports; `replies` are the last ones, which say more than that.
     ///
     /// Returns `None` if it cannot have come about: by no replies to hello, that is.
     pub(super) fn reported(
@@ -67,7 +67,7 @@ impl Model {
         model.agrees_with(shape).then_some(model)
     }
 
-    /// Returns what is known, as a log would tell it.
+    /// Returns what is known, as a log would report it.
     pub(super) fn shape(&self) -> Shape {
         Shape::of(&self.known)
     }
@@ -86,7 +86,7 @@ impl Model {
             && (shape.servers.is_none() || types().eq(shape.types()))
     }
 
-    /// Returns the model after a heartbeat; where the reply is not told, it is taken from what the
+    /// Returns the model after a heartbeat; where the log has no reply, it is taken from what the
     /// log `reports` of the server.
     pub(super) fn after(&self, address: &ServerAddress, found: &Found, reports: &Shape) -> Self {
         let known = match found {

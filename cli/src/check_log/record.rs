@@ -12,8 +12,8 @@ use super::shape::{ServerShape, Shape};
 pub(crate) struct Record {
     /// The number of the line, from 1.
     pub(crate) line: usize,
-    /// The time that the line tells, since the earliest of the log; never less than before in the
-    /// same topology.
+    /// The time of the line, since the earliest of the log; never less than before in the same
+    /// topology.
     pub(crate) at: Option<Duration>,
     /// The topology of the log that it speaks of.
     pub(crate) topology: usize,
@@ -43,7 +43,7 @@ pub(crate) enum What {
     },
     Started {
         address: ServerAddress,
-        /// True if the server replies when its state changes only, if the log tells.
+        /// True if the server replies when its state changes only, if the log says.
         awaited: Option<bool>,
     },
     Ended {
@@ -61,14 +61,14 @@ pub(crate) enum What {
 pub(crate) enum Found {
     /// The reply to hello, or as much of it as can change a description.
     Reply(RawDocumentBuf),
-    /// There was a reply, which the log does not tell.
+    /// There was a reply, which the log does not report.
     UnseenReply,
     /// The check has failed; why is for people.
     Failure(String),
 }
 
 impl Found {
-    /// Returns the reply, or else that there is one which is not told; `None` of a failure.
+    /// Returns the reply, or else that there is one which is not in the log; `None` of a failure.
     pub(crate) const fn said(&self) -> Option<Option<&RawDocumentBuf>> {
         match self {
             Self::Reply(reply) => Some(Some(reply)),
@@ -78,7 +78,7 @@ impl Found {
     }
 
     /// Returns whether the reply has a topologyVersion, so that the next ones are streamed; a reply
-    /// that is not told may have one.
+    /// that is not in the log may have one.
     pub(crate) fn may_be_streamed(&self) -> bool {
         match self {
             Self::Reply(reply) => {

@@ -1,4 +1,4 @@
-//! A description of a topology as a log tells it: as much of it as all drivers tell.
+//! A description of a topology as a log has it: as much of it as all drivers log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ pub(crate) struct ServerShape {
 pub(crate) struct Shape {
     pub(crate) topology_type: TopologyType,
     pub(crate) set_name: Option<String>,
-    /// The largest electionId so far and its setVersion, if the log tells them.
+    /// The largest electionId so far and its setVersion, if the log has them.
     pub(crate) max_election: Option<(String, i64)>,
     /// logicalSessionTimeoutMinutes of the topology, if the log says whether there is one.
     pub(crate) session_timeout: Option<Option<i64>>,
@@ -85,7 +85,7 @@ impl Shape {
         }
     }
 
-    /// Returns the type of a server; `None` if it is no member, or if members are not told.
+    /// Returns the type of a server; `None` if it is no member, or if the log has no members.
     pub(crate) fn type_of(&self, address: &ServerAddress) -> Option<ServerType> {
         Some(self.servers.as_ref()?.get(address)?.server_type)
     }

@@ -127,7 +127,7 @@ fn a_primary_brings_its_hosts() {
     assert_eq!(findings[0].found, "ReplicaSetWithPrimary: a:1 RSPrimary");
 }
 
-/// A thread that is held up writes its lines later than others, which tell when they were.
+/// A thread that is held up writes its lines later than others, which say when they were.
 #[test]
 fn times_are_compared_within_one_topology_whatever_others_have_told_before() {
     for mut other in [
@@ -367,7 +367,7 @@ fn unknown(log: &Log) -> Vec<Finding> {
     findings
 }
 
-/// A driver may tell a change before the end of the check that has caused it, and end in between.
+/// A driver may log a change before the end of the check that has caused it, and end in between.
 #[test]
 fn a_log_may_end_after_any_line() {
     for name in CLEAN {

@@ -92,7 +92,7 @@ fn restore_on_panic() {
     }));
 }
 
-/// Reads steps, one in a line, to the end or until nobody wants them.
+/// Reads steps, one in a line, to the end or until the receiver is gone.
 pub(super) fn read_lines(mut input: impl BufRead, sender: &mpsc::Sender<Input>) {
     loop {
         let mut line = Vec::new();

@@ -32,7 +32,7 @@ use crate::news::Report;
 use crate::open_files;
 use crate::shutdown::Shutdown;
 
-/// The number of different clients that are told of.
+/// The number of different clients that are reported.
 const MAX_CLIENTS: usize = 1000;
 
 /// The reason why there is no deployment, or no more.
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<(), ClusterError> {
         Some(file) => Scenario::read(file, args.count(), args.has_mongos())?,
         None => Scenario::default(),
     };
-    // Output blocks this thread when nobody reads it; the deployment lives on another one, and goes
+    // Output blocks this thread when it is not read; the deployment lives on another one, and goes
     // on answering.
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<(), ClusterError> {
     });
     runtime.shutdown_background();
     match result {
-        // Whoever read has seen enough.
+        // The reader has seen enough.
         Err(ClusterError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
@@ -118,7 +118,7 @@ struct Play {
     events: Receiver<ClusterEvent>,
     stage: Stage,
     scenario: Scenario,
-    /// The clients that were told of.
+    /// The clients that were reported.
     clients: BTreeSet<ClientName>,
     begun: Instant,
 }

@@ -1,4 +1,4 @@
-//! The events that are told.
+//! The events that are reported.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::step::Name;
 use crate::news;
 use crate::text::escaped;
 
-/// Something to tell of.
+/// Something to report.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "camelCase")]
 pub(super) enum News {

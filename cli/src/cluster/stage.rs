@@ -66,7 +66,7 @@ impl Stage {
         Self { cluster, has_mongos, users, count }
     }
 
-    /// Takes a step, but for those that only tell of something.
+    /// Takes a step, but for those that only report something.
     pub(super) async fn take(&mut self, step: &Step) -> Result<(), Refusal> {
         step.check(self.count, self.has_mongos)?;
         let cluster = &self.cluster;

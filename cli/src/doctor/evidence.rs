@@ -229,7 +229,7 @@ pub(super) struct Way {
     pub(super) greeting: Option<Greeting>,
     /// The reason why there is none.
     pub(super) failure: Option<Failure>,
-    /// True if a stream was open, be it that nothing came over it.
+    /// True if a stream was open, even if nothing came over it.
     pub(super) accepted: bool,
     /// True if it was given up so soon that this says nothing of the server.
     pub(super) is_cut: bool,
@@ -332,7 +332,7 @@ pub(super) struct Certificate {
     pub(super) version: Option<String>,
     /// True if the server sent a response of that responder with it.
     pub(super) is_stapled: bool,
-    /// The responder that tells whether it was revoked, if it names one and drivers ask it.
+    /// The responder that says whether it was revoked, if it names one and drivers ask it.
     pub(super) responder: Option<Responder>,
 }
 
@@ -344,7 +344,7 @@ pub(super) struct Responder {
     pub(super) url: String,
     /// The reason why it cannot be reached, `None` if it can.
     pub(super) failure: Option<String>,
-    /// True if nothing came from it, so that whoever asks has to wait.
+    /// True if nothing came from it, so that a client has to wait.
     pub(super) is_silent: bool,
     /// The time that connecting took.
     #[serde(rename = "tookMS", serialize_with = "millis")]
@@ -548,7 +548,7 @@ fn optional_millis<S: Serializer>(
 }
 
 impl Evidence {
-    /// Returns whether a write finds a server, be it that a login there has just failed.
+    /// Returns whether a write finds a server, even if a login there has just failed.
     pub(super) fn is_writable(&self) -> bool {
         let takes_writes = |server: &ServerSeen| {
             let role = server.greeting().map(|greeting| greeting.role);

@@ -155,7 +155,7 @@ async fn examine(args: &Args, color: ColorChoice) -> Result<u8, DoctorError> {
         true => report.print_json(&mut out),
         false => report.print(&mut out, color),
     };
-    // Whoever read has seen enough, and still gets the exit code.
+    // The reader has seen enough, and still gets the exit code.
     let printed = output::unless_gone(printed.and_then(|()| out.flush()));
     printed.map_err(DoctorError::Output)?;
     Ok(match report.findings.iter().any(Finding::is_of_the_call) {

@@ -1,4 +1,4 @@
-//! HTTP/1.1, as far as whoever collects metrics needs it: two pages (RFC 9110, RFC 9112).
+//! HTTP/1.1, as far as a collector of metrics needs it: two pages (RFC 9110, RFC 9112).
 
 use std::io;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Connections {
         self.make_room().await;
         let presence = Presence::new(&self.order);
         let (page, of_task) = (Arc::clone(page), presence.clone());
-        // Whoever has gone is nobody's concern.
+        // Errors of a client that has gone do not matter.
         let serve = async move { drop(converse(stream, &page, &of_task).await) };
         self.served.push((presence, self.tasks.spawn(serve)));
     }
@@ -112,7 +112,7 @@ impl Connections {
 #[derive(Debug, Default)]
 pub(super) struct Order {
     last: AtomicU64,
-    /// Told when one becomes idle.
+    /// Notified when one becomes idle.
     idle: Notify,
 }
 
@@ -152,7 +152,7 @@ pub(super) async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     presence: &Presence,
 ) -> io::Result<()> {
     let mut received = Vec::new();
-    // Whoever connects has something to ask.
+    // A client that connects has something to ask.
     let mut patience = LIMIT;
     loop {
         let request = receive(&mut stream, &mut received, patience, presence).await?;

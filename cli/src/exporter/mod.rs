@@ -51,7 +51,7 @@ pub(crate) struct Args {
     listen: SocketAddr,
 }
 
-/// The events that are counted: nobody uses the pools here.
+/// The events that are counted: the pools are unused here.
 const TOPICS: Topics = Topics::TOPOLOGY.with(Topics::SERVERS).with(Topics::HEARTBEATS);
 
 /// The reason why nothing is served, or no more.
@@ -60,7 +60,7 @@ pub(crate) enum ExporterError {
     /// It cannot begin.
     #[error(transparent)]
     Preparation(#[from] PreparationError),
-    /// Nobody can connect.
+    /// Cannot listen on the address.
     #[error("--listen {address}: {error}")]
     Listen {
         /// The address.

@@ -147,7 +147,7 @@ async fn a_client_that_is_slow_or_idle_is_let_go() {
     assert_eq!(begun.elapsed().as_secs(), IDLE_LIMIT.as_secs());
 }
 
-/// As many as are served, and none of them says anything: whoever comes then is answered at once.
+/// As many as are served, and none of them says anything: the next client is answered at once.
 #[tokio::test(start_paused = true)]
 async fn those_that_say_nothing_make_room_for_whoever_does() {
     let (mut connections, mut silent) = (Connections::default(), Vec::new());

@@ -29,7 +29,7 @@ Exit codes:
 /// Says what a fleet of clients costs the servers that they monitor: sockets, hellos, bytes.
 ///
 /// It is counted in virtual time, with the client's own monitors against a model of the
-/// deployment, and multiplied. FOOTPRINT.md tells how that compares with real servers.
+/// deployment, and multiplied. FOOTPRINT.md says how that compares with real servers.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = MORE)]
 pub(crate) struct Args {
@@ -69,7 +69,7 @@ pub(crate) struct Args {
 /// A way to monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Mode {
-    /// Servers tell news as they happen
+    /// Servers send news as they happen
     Stream,
     /// Servers are asked again and again
     Poll,

@@ -69,7 +69,7 @@ Exit codes:
 ///
 /// Each server of the deployment is asked, over connections of its own; with directConnection, the
 /// one. Nothing is written, and no primary steps down, unless an argument allows that. What was not
-/// tried is told, and counts for nothing.
+/// tried is reported, and counts for nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = MORE)]
 pub(crate) struct Args {
@@ -303,7 +303,7 @@ fn conclude(args: &Args, color: ColorChoice, linted: &[Linted]) -> Result<(), Li
         true => report::json(linted, &mut out),
         false => report::text(linted, color, &mut out),
     };
-    // Whoever read has seen enough, and still gets the exit code.
+    // The reader has seen enough, and still gets the exit code.
     output::unless_gone(printed.and_then(|()| out.flush()))?;
     let Counts { servers: of, failed_servers: failed, errors, .. } = Counts::of(linted);
     match (errors, failed) {

@@ -3,7 +3,7 @@
 use super::evidence::{Evidence, Judged};
 use super::rules;
 
-/// A promise of servers, and the way to tell whether it is kept.
+/// A promise of servers, and how to check that it is kept.
 #[derive(Debug)]
 pub(super) struct Rule {
     /// The name, as `--allow` takes it.

@@ -35,7 +35,7 @@ impl News<'_> {
     }
 }
 
-/// Takes the times out of the answer to an operation that has waited in vain.
+/// Takes the times out of the answer to an operation that has waited without success.
 fn timeless(text: &str) -> Option<(&str, Value)> {
     let (start, json) = text.split_at(text.find('{')?);
     let mut answer: Value = serde_json::from_str(json).ok()?;

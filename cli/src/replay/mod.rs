@@ -1,4 +1,4 @@
-//! `sdam replay`: does again what a trace tells, and shows what was known, and why.
+//! `sdam replay`: does again what a trace records, and shows what was known, and why.
 //!
 //! `view` shows what was known and explains selections, `steps` goes call by call, `compare` finds
 //! where two traces part, and `log` writes what would have been logged.
@@ -164,7 +164,7 @@ pub(crate) fn run(args: &Args) -> Result<(), ReplayError> {
         (None, false) => verify(args, &trace, out),
     };
     match result {
-        // Whoever read has seen enough.
+        // The reader has seen enough.
         Err(ReplayError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }

@@ -92,7 +92,7 @@ pub(crate) fn selected(
     })
 }
 
-/// Says why each server is picked from or not, and if none is, what the operation is told.
+/// Says why each server is picked from or not, and if none is, the error of the operation.
 pub(super) fn explain(
     topology: &Topology,
     criteria: &Criteria,

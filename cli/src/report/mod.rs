@@ -142,7 +142,7 @@ pub(crate) fn run(args: Args, color: ColorChoice) -> Result<(), ReportError> {
     let Args { observation, output, force, text, topology } = args;
     let output = output.unwrap_or_else(|| PathBuf::from("-"));
     let written = |error| ReportError::Write { path: output.clone(), error };
-    // Before anybody waits for a deployment in vain.
+    // Before waiting for a deployment whose report could not be written.
     output::check(&output, force).map_err(written)?;
     let report = match observation.argument() {
         Some(path) if !path.contains(SCHEME) => {

@@ -14,7 +14,7 @@ use crate::duration::precise;
 use crate::text::{abridged, escaped};
 use crate::watch::{State, Tone, bars, worst_within};
 
-/// The width where nobody looks at a terminal, and the least one.
+/// The width if the output is no terminal, and the least one.
 const WIDTH: usize = 100;
 const LEAST_WIDTH: usize = 60;
 

@@ -85,7 +85,7 @@ impl Draft {
     }
 }
 
-/// Returns whether a line of a call says what the machine was told.
+/// Returns whether a line of a call is an input of the machine.
 fn is_told(line: &str) -> bool {
     line.starts_with('+') || line.starts_with("  ? ")
 }

@@ -78,7 +78,7 @@ enum StatusError {
 impl StatusError {
     fn exit_code(&self) -> u8 {
         match self {
-            // Whoever cannot look up the hosts finds no server.
+            // Without the addresses of the hosts there is no server.
             Self::Preparation(PreparationError::NotLookedUp { .. }) => NEITHER,
             Self::Preparation(PreparationError::Client(error))
                 if error.kind() == ErrorKind::Dns =>
@@ -126,7 +126,7 @@ async fn look(args: &Args, color: ColorChoice) -> Result<u8, StatusError> {
         true => status.print_json(&mut out),
         false => status.print(&mut out, color),
     };
-    // Whoever read has seen enough, and still gets the exit code.
+    // The reader has seen enough, and still gets the exit code.
     let printed = output::unless_gone(printed.and_then(|()| out.flush()));
     printed.map_err(StatusError::Output)?;
     Ok(status.exit_code())

@@ -50,7 +50,7 @@ impl WhyNot {
         }
     }
 
-    /// Returns the likely cause in words, and those of a server that has not been told of above.
+    /// Returns the likely cause in words, and those of a server that is not listed above.
     fn cause(&self) -> String {
         match self {
             Self::Selection(_) | Self::Verdict(_) => self.verdict().to_string(),

@@ -30,7 +30,7 @@ pub(super) struct Tunnel {
     doors: Mutex<Doors>,
     clients: Clients,
     teller: Teller,
-    /// The trouble with each member, as it was told last.
+    /// The trouble with each member, as it was reported last.
     troubles: Mutex<BTreeMap<ServerAddress, String>>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Clients {
 }
 
 impl Tunnel {
-    /// Leads to members in this way; nobody is listening yet.
+    /// Leads to members in this way; nothing listens yet.
     pub(super) fn new(way: Way, doors: Doors, clients: Clients, teller: Teller) -> Arc<Self> {
         let (doors, troubles) = (Mutex::new(doors), Mutex::default());
         Arc::new(Self { way, doors, clients, teller, troubles })
@@ -88,7 +88,7 @@ impl Tunnel {
         ServerAddress::Tcp { host, port: door.port() }
     }
 
-    /// Finds the name for a member in a reply to hello; it may be one that nobody knew.
+    /// Finds the name for a member in a reply to hello; it may be one that was unknown.
     fn rename(self: &Arc<Self>, member: &ServerAddress, by: IpAddr) -> Option<ServerAddress> {
         match self.open(member) {
             Ok((door, is_new)) => {
@@ -118,7 +118,7 @@ impl Tunnel {
                     refused = false;
                     tokio::spawn(Arc::clone(&self).serve(member.clone(), client, peer));
                 }
-                // Whoever was accepted and has gone again is nobody's concern for long.
+                // The error of a client that has gone again is soon over.
                 Err(error) => {
                     if !std::mem::replace(&mut refused, true) {
                         let (member, reason) = (member.to_string(), error.to_string());

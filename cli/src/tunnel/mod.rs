@@ -231,7 +231,7 @@ impl Args {
         }
     }
 
-    /// Returns by which address clients are told to reach this machine.
+    /// Returns the address by which clients reach this machine.
     fn address(&self) -> IpAddr {
         let address = self.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
         match address {
@@ -245,7 +245,7 @@ impl Args {
 /// Runs a tunnel until the user, a signal or the time limit ends it.
 pub(crate) fn run(args: &Args) -> Result<(), TunnelError> {
     match preparation::run(tunnel(args)) {
-        // Whoever read has seen enough.
+        // The reader has seen enough.
         Err(TunnelError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
@@ -380,20 +380,20 @@ fn is_found(view: &TopologyDescription) -> bool {
             && !view.servers().iter().any(|server| is_open(server)))
 }
 
-/// A tunnel, and what is told of it.
+/// A tunnel, and what is reported of it.
 struct Telling<W> {
     tunnel: Arc<Tunnel>,
     views: Views,
     told: Told,
     report: Report<W>,
     begun: Instant,
-    /// The address by which clients are told to reach this machine.
+    /// The address by which clients reach this machine.
     by: IpAddr,
-    /// The members, as they were told last.
+    /// The members, as they were reported last.
     members: BTreeSet<ServerAddress>,
     /// True if names of hosts have to lead here.
     pass_tls: bool,
-    /// The lines that `/etc/hosts` needs for that, as far as they were told.
+    /// The lines that `/etc/hosts` needs for that, as far as they were reported.
     hosts: Vec<String>,
     primary: Option<ServerAddress>,
 }
@@ -463,7 +463,7 @@ impl<W: io::Write> Telling<W> {
         })
     }
 
-    /// Tells which members come and go, and which one is primary.
+    /// Reports which members come and go, and which one is primary.
     fn follow(&mut self, view: &TopologyDescription) -> Result<(), TunnelError> {
         let now: BTreeSet<_> = view.servers().iter().map(|it| it.address.clone()).collect();
         let before = std::mem::replace(&mut self.members, now.clone());

@@ -1,4 +1,4 @@
-//! The events that are told, and how they come to be told: bounded.
+//! The events that are reported, over a bounded channel.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 
 use crate::news;
 
-/// The number of events that may wait to be printed; of further ones only the count is told.
+/// The number of events that may wait to be printed; only the count of further ones is reported.
 const MAX_WAITING: usize = 1024;
 
-/// Something to tell of. Members are called what they advertise.
+/// Something to report. Members are called what they advertise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "camelCase")]
 pub(super) enum News {
@@ -106,7 +106,7 @@ impl fmt::Display for News {
     }
 }
 
-/// Tells news from wherever they happen; it never waits.
+/// Sends news from wherever they happen; it never waits.
 #[derive(Clone, Debug)]
 pub(super) struct Teller {
     news: mpsc::Sender<News>,
@@ -128,7 +128,7 @@ pub(super) fn channel() -> (Teller, Told) {
 }
 
 impl Teller {
-    /// Tells something, unless too much waits to be printed; then it is counted.
+    /// Reports something, unless too much waits to be printed; then it is counted.
     pub(super) fn tell(&self, news: News) {
         if self.news.try_send(news).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! The owner of a listening socket, as far as the system tells.
+//! The owner of a listening socket, as far as the system says.
 
 #[cfg(target_os = "linux")]
 use std::{fs, io};
 
 /// Returns whether a process, or one that it has started, listens at a TCP port of IPv4; also if
-/// the system does not tell.
+/// the system does not say.
 #[cfg(target_os = "linux")]
 pub(super) fn listens(process: u32, port: u16) -> bool {
     let Ok(sockets) = fs::read_to_string("/proc/net/tcp") else { return true };
@@ -24,7 +24,7 @@ pub(super) fn listens(process: u32, port: u16) -> bool {
 }
 
 /// Returns whether a process, or one that it has started, listens at a TCP port of IPv4; also if
-/// the system does not tell.
+/// the system does not say.
 #[cfg(not(target_os = "linux"))]
 pub(super) const fn listens(_process: u32, _port: u16) -> bool {
     true

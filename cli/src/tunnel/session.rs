@@ -107,13 +107,13 @@ struct Between<N, H> {
     relay: Option<Relay>,
     /// Finds the name of a member here.
     name: N,
-    /// Tells somebody that the member has said its first byte; `None` if it has.
+    /// Called when the member has said its first byte; `None` once it has.
     heard: Option<H>,
     transport: Transport,
     client: Client,
     to_member: Outgoing,
     to_client: Outgoing,
-    /// Bytes of the member that nobody has looked at yet; kept for their memory.
+    /// Bytes of the member that were not looked at yet; kept for their memory.
     plain: Vec<u8>,
 }
 
@@ -127,7 +127,7 @@ impl<N: FnMut(&ServerAddress) -> Option<ServerAddress>, H: FnOnce()> Between<N, 
         Ok(())
     }
 
-    /// Takes what the member says, and tells whether it has more to say.
+    /// Takes what the member says, and returns whether it has more to say.
     fn reply(&mut self, sealed: &[u8]) -> Result<bool, RelayError> {
         let Self { transport, plain, to_member, .. } = self;
         let received: Result<(), Failure> = transport.receive(sealed, plain, &mut to_member.bytes);
@@ -152,7 +152,7 @@ impl<N: FnMut(&ServerAddress) -> Option<ServerAddress>, H: FnOnce()> Between<N, 
         self.client == Client::Speaks && self.to_member.is_empty()
     }
 
-    /// Returns whether the member is to hear something, be it that there is no more.
+    /// Returns whether something is to be sent to the member, which includes the end.
     fn tells_member(&self) -> bool {
         self.client == Client::IsDone || !self.to_member.is_empty()
     }
@@ -165,7 +165,7 @@ impl<N: FnMut(&ServerAddress) -> Option<ServerAddress>, H: FnOnce()> Between<N, 
         }
     }
 
-    /// Returns whether the connection may be one that nobody waits for.
+    /// Returns whether the connection may be one that no client waits for.
     fn may_be_left(&self) -> bool {
         self.client != Client::Speaks || !self.to_member.is_empty()
     }

@@ -245,7 +245,7 @@ impl Ssh {
         let task = tokio::spawn(async move {
             tokio::select! {
                 () = self.keep_running(&mut running, &teller) => {}
-                // Whoever would end it is gone, or says so.
+                // The handle that would end it is gone, or ends it.
                 _ = ended => {}
             }
             self.place.set(None);
@@ -323,7 +323,7 @@ fn how(status: ExitStatus) -> String {
 }
 
 impl Said {
-    /// Reads its lines, and tells each that is not the same as the one before.
+    /// Reads its lines, and reports each that is not the same as the one before.
     fn listen(errors: Option<ChildStderr>, teller: Teller) -> Self {
         let last = Arc::<Mutex<String>>::default();
         let shared = Arc::clone(&last);

@@ -57,7 +57,7 @@ pub(super) fn connection_string(
     format!("mongodb://{hosts}/{database}{mark}{}", options.join("&"))
 }
 
-/// Returns whether an option is for whoever connects to the tunnel.
+/// Returns whether an option is for the clients of the tunnel.
 fn concerns_clients(name: &str, tls: ClientTls, is_somebody: bool) -> bool {
     match name {
         "replicaSet" | "directConnection" | "loadBalanced" => false,

@@ -4,7 +4,7 @@ use sdam_core::description::ServerType;
 use sdam_core::topology::{Event, EventKind};
 use sdam_host::Events;
 
-/// The events, without those of pools, which nobody uses here, and each with the number of those
+/// The events, without those of pools, which are unused here, and each with the number of those
 /// that were dropped before it.
 #[derive(Debug)]
 pub(super) struct Feed {
@@ -56,7 +56,7 @@ impl Feed {
     fn arrival(&mut self, event: Event) -> Arrival {
         if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
             let mut servers = new.servers().iter();
-            // Nobody has asked a load balancer.
+            // A load balancer is never asked.
             let is_nobody =
                 |it: ServerType| matches!(it, ServerType::Unknown | ServerType::LoadBalancer);
             self.has_found |= servers.any(|server| !is_nobody(server.server_type));

@@ -1,8 +1,8 @@
 //! `sdam watch`: what a deployment is, and what happens to it, as it happens.
 //!
 //! The map: `story` puts events into words; `plain` and `json` print lines, and `writes` what they
-//! tell without an event; `model` is what `screen` draws; `feed` is where events come from, and
-//! `balancer` asks whom no monitor does.
+//! say without an event; `model` is what `screen` draws; `feed` is where events come from, and
+//! `balancer` asks those that no monitor does.
 
 mod balancer;
 mod feed;
@@ -122,7 +122,7 @@ trait Report {
 /// Watches until the user, a signal or the time limit ends it.
 pub(crate) fn run(args: Args, color: ColorChoice) -> Result<(), WatchError> {
     match preparation::run(watch(args, color)) {
-        // Whoever read has seen enough.
+        // The reader has seen enough.
         Err(WatchError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }

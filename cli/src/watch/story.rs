@@ -103,7 +103,7 @@ pub(super) struct Story {
     topology: Arc<TopologyDescription>,
     /// Servers that have changed since the topology last did: what explains its next change.
     changed: Vec<Arc<ServerDescription>>,
-    /// The last failed heartbeat, which need not be told again as a change.
+    /// The last failed heartbeat, which need not be described again as a change.
     failed: Option<(ServerAddress, Failure)>,
     /// The failure of each server whose last heartbeat has failed: that it goes on is no news.
     failing: BTreeMap<ServerAddress, Arc<str>>,
@@ -120,13 +120,13 @@ impl fmt::Debug for Story {
 }
 
 impl Story {
-    /// Begins; `heartbeats` is whether to tell of those that begin, succeed and are given up too.
+    /// Begins; `heartbeats` is whether to describe those that begin, succeed and are given up too.
     pub(super) fn new(heartbeats: bool, diagnose: Diagnose) -> Self {
         let (topology, changed, failing) = (Arc::default(), Vec::new(), BTreeMap::new());
         Self { heartbeats, topology, changed, failed: None, failing, diagnose }
     }
 
-    /// Returns the lines that tell of an event; none if it is not worth one.
+    /// Returns the lines that describe an event; none if it is not worth one.
     pub(super) fn tell(&mut self, event: &Event) -> Vec<Line> {
         let line = |subject: &dyn fmt::Display, tone, text: String| {
             vec![Line::new(event.at, &subject.to_string(), tone, &text)]
@@ -156,7 +156,7 @@ impl Story {
                     None => Vec::new(),
                 }
             }
-            // Why it was given up is told by what has come of it.
+            // What has come of it says why it was given up.
             EventKind::ServerHeartbeatFailed { failure, .. }
                 if failure.cause == Cause::Canceled && !self.heartbeats =>
             {

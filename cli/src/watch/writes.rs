@@ -1,4 +1,4 @@
-//! The reason for which writes have found no server for a while, as lines and objects tell it; the
+//! The reason for which writes have found no server for a while, as lines and objects say it; the
 //! screen shows it anyway.
 
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use sdam_core::diagnosis::Verdict;
 use sdam_core::time::Instant;
 
-/// The time without a server for writes that is told: most elections are over by then.
+/// The time without a server for writes that is reported: most elections are over by then.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Tells why writes find no server, once for each reason.
+/// Reports why writes find no server, once for each reason.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     failing_since: Option<Instant>,
-    /// The kind that was told last.
+    /// The kind that was reported last.
     told: Option<&'static str>,
 }
 
 impl Writes {
     /// Takes notice of why a write would find no server now, if it would not; returns what is to be
-    /// told.
+    /// reported.
     pub(super) fn look(&mut self, now: Instant, verdict: Option<Verdict>) -> Option<Verdict> {
         let Some(verdict) = verdict else {
             *self = Self::default();

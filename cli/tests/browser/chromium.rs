@@ -1,5 +1,5 @@
-//! Chromium without a screen, told what to do over its DevTools protocol: by two pipes, so that it
-//! needs no port, and ends when the test does.
+//! Chromium without a screen, driven over its DevTools protocol: by two pipes, so that it needs no
+//! port, and ends when the test does.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};

@@ -176,7 +176,7 @@ fn drag((x, y): (f64, f64)) -> Value {
     serde_json::json!({ "type": "mouseMoved", "x": x, "y": y, "button": "left", "buttons": 1 })
 }
 
-/// Marks lead to the line that tells of them.
+/// Marks lead to the line that describes them.
 pub(crate) fn marks_lead_to_lines(browser: &mut Chromium) -> Outcome<()> {
     let page = Page::of_failover()?;
     let mut tab = browser.open(&page.url(), SIZE)?;

@@ -86,8 +86,8 @@ fn check(is_so: bool, what: impl Fn() -> String) -> Outcome<()> {
     if is_so { Ok(()) } else { Err(what().into()) }
 }
 
-/// Every page: its lanes lie where its model says, nothing is too wide or leads nowhere, and nobody
-/// is asked for anything.
+/// Every page: its lanes lie where its model says, nothing is too wide or leads nowhere, and
+/// nothing is requested from anywhere.
 pub(crate) fn a_kept_incident(browser: &mut Chromium, source: &Path) -> Outcome<()> {
     let page = Page::of(source)?;
     let mut tab = browser.open(&page.url(), USUAL)?;
@@ -177,7 +177,7 @@ pub(crate) fn a_failover_is_seen_at_first_sight(browser: &mut Chromium) -> Outco
     check(bottom <= f64::from(USUAL.1), || format!("the lanes end at {bottom}"))
 }
 
-/// Texts can be read, and states told apart, by day and by night.
+/// Texts can be read, and states distinguished, by day and by night.
 pub(crate) fn it_is_readable_in_light_and_dark(browser: &mut Chromium) -> Outcome<()> {
     let page = Page::of_failover()?;
     let mut tab = browser.open(&page.url(), USUAL)?;

@@ -47,15 +47,15 @@ pub(crate) fn alert() -> io::Result<SocketAddr> {
 }
 
 /// Leads to `target`, and closes connections that are without a byte for `patience`, but not before
-/// they have been answered once: that a client has not come so far says nothing of its checks. Tells
-/// of each connection that is taken.
+/// they have been answered once: that a client has not come so far says nothing of its checks.
+/// Sends a message for each connection that it takes.
 pub(crate) fn cutting(
     target: SocketAddr,
     patience: Duration,
     taken: mpsc::Sender<()>,
 ) -> io::Result<SocketAddr> {
     serve(move |near| {
-        // Nobody listens any more when a test is over.
+        // No receiver is left when a test is over.
         let _ = taken.send(());
         let far = TcpStream::connect(target)?;
         for stream in [&near, &far] {
@@ -149,7 +149,7 @@ fn looking(
     })
 }
 
-/// Says what it is to whoever connects, as servers of SSH do.
+/// Says what it is to every client, as servers of SSH do.
 pub(crate) fn ssh() -> io::Result<SocketAddr> {
     serve(|mut stream| {
         stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n")?;

@@ -130,7 +130,7 @@ fn tls(fixture: &Fixture) -> Result<(), Failure> {
     }
 }
 
-/// Such are renewed by a program; and its responder refuses connections, for which nobody waits.
+/// Such are renewed by a program; and its responder refuses connections, for which no client waits.
 fn a_certificate_that_never_lasts_long(fixture: &Fixture) -> Result<(), Failure> {
     let (_folder, _server, uri) = with_responder(fixture, "127.0.0.1:9", 7)?;
     look(&uri)
@@ -245,7 +245,7 @@ fn names_with_a_dead_address(fixture: &Fixture) -> Result<(), Failure> {
     all_is_well(|| run(sight.command(SDAM), &["--for", "13s", &uri])).map(drop)
 }
 
-/// Nobody would call a name server silent for that.
+/// A name server does not count as silent for that.
 fn a_datagram_that_is_lost(fixture: &Fixture) -> Result<(), Failure> {
     let port = port(&fixture.standalone()?.address())?;
     let records = format!("a IN A 127.0.0.1\n_mongodb._tcp.well IN SRV 0 0 {port} a\n");

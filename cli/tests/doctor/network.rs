@@ -1,4 +1,4 @@
-//! A network of our own: host names, name servers and ways that nobody else sees.
+//! A network of our own: host names, name servers and ways that no other process sees.
 //!
 //! Single commands see another `/etc/hosts` or `/etc/resolv.conf`, or are on a machine of their
 //! own.

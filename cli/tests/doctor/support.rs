@@ -372,7 +372,7 @@ pub(crate) fn with_responder(
     }
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let tls = Some(Tls::new(path("server.pem"), path("ca.pem")));
-    // The server itself asks nobody.
+    // The server itself asks no responder.
     let arguments = ["--setParameter", "ocspEnabled=false"].map(str::to_owned).to_vec();
     let server = fixture.server(Config { tls, arguments, ..Config::default() })?;
     let authority = path("ca.pem").replace('/', "%2F");

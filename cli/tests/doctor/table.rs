@@ -38,7 +38,7 @@ impl Row {
         self
     }
 
-    /// Writes a name in place of an address that each run draws anew.
+    /// Writes a name in place of an address that differs in each run.
     pub(crate) fn naming(mut self, address: &impl Display, name: &str) -> Self {
         let address = address.to_string();
         let replace = |text: &mut String| *text = text.replace(&address, name);

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use sdam_conformance::refusal::RefusingPort;
 
-/// A connection string whose password nobody may see; at its address nobody listens.
+/// A connection string whose password must not be shown; nothing listens at its address.
 fn nobody() -> String {
     static PORT: LazyLock<RefusingPort> =
         LazyLock::new(|| RefusingPort::new().expect("a free port"));
@@ -62,7 +62,7 @@ fn a_call_with_a_file_of_certificates_that_cannot_be_used_makes_no_sense() {
             for (command, expected) in commands {
                 let (code, out, err) = run(&[command, &["--for", "10s", &uri]].concat());
                 assert_eq!(code, Some(expected), "{command:?}: {out}{err}");
-                // Only a doctor goes on, and tells it among what else it finds.
+                // Only a doctor goes on, and reports it among what else it finds.
                 assert_eq!(out.is_empty(), command != ["doctor"], "{command:?}: {out}");
                 let told = out + &err;
                 assert!(told.contains(option) && told.contains(path), "{command:?}: {told}");

@@ -77,7 +77,7 @@ impl Drop for Cluster {
 
 #[test]
 fn the_exit_code_follows_the_primary_and_then_the_last_server() {
-    // One of two is no majority, so that nobody is elected in the place of whoever dies.
+    // One of two is no majority, so that none is elected in the place of the one that dies.
     let mut cluster = Cluster::start(&["--members", "2", "--election-timeout", "200ms"]);
     let uri = cluster.uri.clone();
     let begun = Instant::now();

@@ -335,7 +335,7 @@ async fn tls_is_passed_on_to_clients_that_know_where_the_names_lead() {
     let description = described(&tunnel.uri, &maps);
     assert_eq!(description["type"], "ReplicaSetWithPrimary");
     assert!(addresses(&description).iter().all(|it| it.contains(".sdam.invalid:")));
-    // Whoever joins needs a name, and a line of its own.
+    // A member that joins needs a name, and a line of its own.
     cluster.add_member(|it| known_as(names[3], it)).await.expect("a port");
     let joined = tunnel.expect("joined");
     assert_eq!(joined["host"], format!("127.77.0.4 {}", names[3]), "{joined}");
@@ -376,7 +376,7 @@ async fn a_member_that_dies_takes_its_connections_along() {
     let ended = client.read(&mut length);
     assert!(matches!(&ended, Ok(0) | Err(_)), "{ended:?}");
     assert!(!matches!(&ended, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock));
-    // Whoever comes now is sent away at once, and the tunnel says why.
+    // A client that comes now is sent away at once, and the tunnel says why.
     let mut late = TcpStream::connect(tunnel.local(&member)).expect("a connection");
     late.set_read_timeout(Some(GENEROUS)).expect("a time-out");
     assert!(matches!(late.read(&mut length), Ok(0) | Err(_)));
@@ -470,7 +470,7 @@ fn without_a_server_it_ends_with_the_likely_cause_and_at_a_signal_with_its_code(
     }
 }
 
-/// Tells why there is no SSH server here, if there is none.
+/// Returns why there is no SSH server here, if there is none.
 #[cfg(target_os = "linux")]
 fn no_ssh() -> Option<String> {
     let reason = match sdam_conformance::mongod::private_names_work() {
@@ -528,7 +528,7 @@ async fn a_second_signal_ends_ssh_too() {
     let server = SshServer::start(&[]).expect("an SSH server");
     let config = server.config();
     let config = config.to_str().expect("text");
-    // Nobody reads what it prints, and there is no room for that: so it does not end in peace.
+    // What it prints is not read, and there is no room for that: so it does not end in peace.
     let (_reader, mut full) = std::os::unix::net::UnixStream::pair().expect("two sockets");
     full.set_nonblocking(true).expect("a socket");
     while full.write(b" ").is_ok() {}

@@ -9,7 +9,7 @@ use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::refusal::RefusingPort;
 use serde_json::Value;
 
-/// An address at which nobody listens as long as this process runs.
+/// An address at which nothing listens as long as this process runs.
 fn nowhere() -> SocketAddr {
     static PORT: LazyLock<RefusingPort> =
         LazyLock::new(|| RefusingPort::new().expect("a free port"));
@@ -46,7 +46,7 @@ fn kill(process: &Child, signal: &str) {
     assert!(killed.expect("kill").success());
 }
 
-/// Watches until as many lines were told as are `wanted`, and returns all of them.
+/// Watches until as many lines were printed as are `wanted`, and returns all of them.
 #[cfg(unix)]
 fn watch_until(arguments: &[&str], wanted: impl Fn(&[String]) -> bool) -> Vec<String> {
     let mut watch =
@@ -185,7 +185,7 @@ fn hosts_that_were_not_found_in_time_are_an_error_and_not_silence() {
 #[cfg(unix)]
 #[test]
 fn json_lines_have_both_times_and_span_opening_to_closing() {
-    // The second heartbeat is far away when the first has failed and all is told of that.
+    // The second heartbeat is far away when the first has failed and all of that is printed.
     let uri = nobody() + "?heartbeatFrequencyMS=600000";
     let lines = watch_until(&["--json", &uri], |told| told.len() == 7);
     let events: Vec<Value> =
@@ -226,7 +226,7 @@ fn a_reader_that_goes_away_ends_the_watch_quietly() {
     let out = watch.stdout.take().expect("a pipe");
     BufReader::with_capacity(1, out).read_line(&mut first).expect("a line");
     assert!(first.contains("topologyOpening"), "{first}");
-    // Nobody reads any more: a line of the next heartbeat ends it.
+    // The output is not read any more: a line of the next heartbeat ends it.
     let status = watch.wait().expect("the end");
     assert_eq!(status.code(), Some(0));
     let mut complaint = String::new();

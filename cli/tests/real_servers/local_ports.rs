@@ -61,7 +61,7 @@ fn names() -> Vec<String> {
     (1..=4).map(|n| format!("db{n}.sdam.invalid")).collect()
 }
 
-/// Ways by which the names lead to the members: by a map, and by whoever resolves them there.
+/// Ways by which the names lead to the members: by a map, and by a resolver there.
 struct Ways {
     /// More options of the connection string, and arguments.
     each: Vec<(String, Vec<String>)>,

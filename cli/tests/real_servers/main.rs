@@ -58,7 +58,7 @@ fn main() -> ExitCode {
             trials.push(Trial::test(name, move || report(shared.run(&binary, *scenario))));
         }
     }
-    // What the application is told does not depend on the version.
+    // What the application observes does not depend on the version.
     if let Some((binary, shared)) = sets.last() {
         let (binary, shared) = (binary.clone(), Arc::clone(shared));
         let name = format!("{}::a_failover_under_writes_becomes_a_page", binary.version());

@@ -48,7 +48,7 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
-        // Wakes the thread up; that nobody accepts any more is as good.
+        // Wakes the thread up; a closed listener is as good.
         let _ = TcpStream::connect(self.from);
     }
 }

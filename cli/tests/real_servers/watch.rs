@@ -1,4 +1,4 @@
-//! A `sdam watch --json` in a process of its own, and the events it has told.
+//! A `sdam watch --json` in a process of its own, and the events it has printed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -180,7 +180,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Only after a failure is it still there, and then nobody minds how it ends.
+        // Only after a failure is it still there, and then it does not matter how it ends.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! A log, line by line: `line` says what one line tells, and here lines find their topologies.
+//! A log, line by line: `line` reads one line, and here lines find their topologies.
 
 mod address;
 mod description;
@@ -38,9 +38,9 @@ pub(crate) struct Log {
     pub(crate) complaints: Vec<(usize, String)>,
     /// The records of topologies that are missing.
     pub(super) missing: Missing,
-    /// heartbeatFrequencyMS, if a line tells it.
+    /// heartbeatFrequencyMS, if a line has it.
     pub(crate) heartbeat_frequency: Option<Duration>,
-    /// connectTimeoutMS, if a line tells it.
+    /// connectTimeoutMS, if a line has it.
     pub(crate) connect_timeout: Option<Duration>,
     /// The earliest time in it, since 1970 or since the log's own beginning.
     pub(crate) origin: Option<Duration>,
@@ -127,7 +127,7 @@ impl Log {
         }
     }
 
-    /// Passes over a line of another kind, unless it tells the options.
+    /// Passes over a line of another kind, unless it has the options.
     fn pass_over(&mut self, object: &Map<String, Value>) {
         self.passed_over += 1;
         let millis = |name: &str| {
@@ -194,7 +194,7 @@ impl Log {
         if let Some(topology) = attribution.by_name.get(name) {
             return *topology;
         }
-        // Of a log that begins in the middle, the first lines may not have told.
+        // The first lines of a log that begins in the middle may lack it.
         if let [unnamed] = &mut self.topologies[..]
             && unnamed.is_empty()
         {

@@ -24,7 +24,7 @@ use super::talk::{Reached, Talk};
 use crate::doctor::evidence::{Certificate, Responder, is_telling};
 use crate::duration::precise;
 
-/// The number of names that are told.
+/// The number of names that are reported.
 const MAX_NAMES: usize = 20;
 
 /// The time that a responder has to take a connection.

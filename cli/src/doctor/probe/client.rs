@@ -24,7 +24,7 @@ pub(in crate::doctor) struct Watcher {
     reader: JoinHandle<()>,
 }
 
-/// The facts that events have told.
+/// The facts that events have reported.
 #[derive(Debug, Default)]
 struct Log {
     seen: ClientSeen,

@@ -29,7 +29,7 @@ const MAX_OPERATIONS: i32 = 5000;
 /// The number of members that are looked at.
 const MAX_MEMBERS: usize = 100;
 
-/// Asks what a server of this role can tell, and notes it.
+/// Asks what a server of this role can answer, and notes it.
 pub(super) async fn ask(
     connection: CheckedOut,
     means: &Means,
@@ -63,7 +63,7 @@ impl Asking<'_> {
     async fn all(&mut self, role: Role) -> Result<Option<Greeting>, NoAnswer> {
         self.run("admin", rawdoc! { "ping": 1 }).await?;
         if self.means.options().credential().is_none() {
-            // Everybody may do that, but whoever has not logged in where one must.
+            // Every client may do that, except without a login where one is required.
             self.run("admin", rawdoc! { "listDatabases": 1, "nameOnly": true }).await?;
         }
         if role.is_member()
@@ -119,8 +119,8 @@ impl Asking<'_> {
         }
     }
 
-    /// Tries a write that matches nothing in a collection that nobody has, again if it is refused
-    /// by a server that says after that that it is what it was.
+    /// Tries a write that matches nothing in a collection that does not exist, again if it is
+    /// refused by a server that says after that that it is what it was.
     async fn write(&mut self, role: Role) -> Result<Option<Greeting>, NoAnswer> {
         let begun = Instant::now();
         let mut changed = None;

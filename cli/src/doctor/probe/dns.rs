@@ -96,8 +96,8 @@ pub(in crate::doctor) async fn look_up(
     Found { lookups, options }
 }
 
-/// Tells a resolver that gives no answer from one that knows no address, by the words of glibc and
-/// musl.
+/// Distinguishes a resolver that gives no answer from one that knows no address, by the words of
+/// glibc and musl.
 fn is_temporary(error: &str) -> bool {
     ["Temporary failure in name resolution", "Try again"].iter().any(|it| error.contains(it))
 }

@@ -27,7 +27,7 @@ pub(super) fn processes() -> BTreeMap<SocketAddr, i32> {
     found
 }
 
-/// Returns nothing: only on Linux can it be told.
+/// Returns nothing: only Linux says which process has a socket.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn processes() -> BTreeMap<SocketAddr, i32> {
     BTreeMap::new()

@@ -23,7 +23,7 @@ const CLOCK: ClockId = ClockId::Monotonic;
 /// One look at the clocks.
 #[derive(Clone, Copy, Debug)]
 struct Look {
-    /// The time by the clock that nobody sets.
+    /// The time by the clock that cannot be set.
     steady: Duration,
     /// The time by the wall clock, for people.
     wall: SystemTime,

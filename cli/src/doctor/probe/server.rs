@@ -31,8 +31,8 @@ const MORE: usize = 2;
 /// The address of a server that has answered, and those that it names as members.
 type Named = (ServerAddress, Vec<ServerAddress>);
 
-/// Looks at the seeds, and at all that those which answer name as members. Tells `progress` all
-/// servers whenever one more is done; the others count as given up.
+/// Looks at the seeds, and at all that those which answer name as members. Sends all servers to
+/// `progress` whenever one more is done; the others count as given up.
 pub(in crate::doctor) async fn all(
     means: &Means,
     client: &Client,
@@ -56,7 +56,7 @@ pub(in crate::doctor) async fn all(
     let follows = !means.options().direct_connection() && !means.options().load_balanced();
     loop {
         tokio::select! {
-            // Whoever has ended has told its members before.
+            // A task that has ended has sent its members before.
             biased;
             Some((by, members)) = greetings.recv() => {
                 for member in members.into_iter().filter(|_| follows) {
@@ -139,13 +139,13 @@ async fn other_loopback(means: &Means, target: &ServerAddress) -> Option<SocketA
     route(other, means.step()).await.failure.is_none().then_some(other)
 }
 
-/// Goes every way to a server, up to its reply to hello, and tells which members that names.
+/// Goes every way to a server, up to its reply to hello, and sends which members that names.
 async fn examine(means: &Means, server: &mut ServerSeen, greeted: &mpsc::UnboundedSender<Named>) {
     let (way, talk) = way::go(means, &server.address, false).await;
     server.way = way;
     if let Some(greeting) = server.greeting() {
         let members = greeting.members.iter().chain(&greeting.me).cloned().collect();
-        // Whoever looks at the members is there for as long as this is.
+        // The receiver outlives this task.
         let _ = greeted.send((server.address.clone(), members));
     }
     let failure = server.way.failure.clone();

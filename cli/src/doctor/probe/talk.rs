@@ -27,7 +27,7 @@ pub(super) struct Talk {
     requests: i32,
 }
 
-/// The stage that an attempt has reached, for whoever gives it up, and the times of stages.
+/// The stage that an attempt has reached, for the caller that gives it up, and the times of stages.
 #[derive(Debug)]
 pub(super) struct Reached(Mutex<Progress>);
 
@@ -108,7 +108,7 @@ impl Talk {
         self.stream
     }
 
-    /// Sends a line of text, and returns the protocol of whoever answers that.
+    /// Sends a line of text, and returns the protocol of the answer.
     pub(super) async fn text_protocol(mut self) -> Option<&'static str> {
         self.stream.write_all(b"PING\r\n").await.ok()?;
         let mut first = [0; 4];

@@ -44,7 +44,7 @@ pub(super) async fn go(
         let reply = talk.command(&hello(means)).await?;
         let took = asked.0.elapsed();
         way.hello = Some(took);
-        // Of a reply that took long, nobody knows at what time it was written.
+        // It is unknown when a reply that took long was written.
         let now = (took < CERTAIN).then(|| asked.1 + took / 2);
         way.greeting = Some(greeting(&reply, now)?);
         Ok(())
@@ -86,7 +86,7 @@ pub(super) async fn text_protocol(means: &Means, address: &ServerAddress) -> Opt
     timeout(TEXT.min(means.left()), asked).await.ok()?.map(str::to_owned)
 }
 
-/// The question that every server answers, whoever asks, as often as one likes.
+/// The question that every server answers, to any client, as often as one likes.
 pub(super) fn plain_hello(means: &Means) -> RawDocumentBuf {
     let options = means.options();
     match options.load_balanced() || options.server_api().is_some() {

@@ -27,7 +27,7 @@ fn records(lookups: &Lookups, findings: &mut Vec<Finding>) {
     let configured = || lookups.name_servers.iter().filter(|it| it.is_configured);
     let answers = |it: &&NameServerSeen| matches!(it.srv.said, Said::Answered { .. });
     let Some(good) = configured().find(answers) else {
-        // Whoever asks in turn, and again, may have had an answer all the same.
+        // A resolver that asks in turn, and again, may have had an answer all the same.
         match lookups.in_turn() {
             Some(took) if took >= SLOW_LOOKUP => {
                 findings.push(lookup_slow(&lookups.question, took, Vec::new()));

@@ -71,8 +71,8 @@ fn slow(evidence: &Evidence, findings: &mut Vec<Finding>) {
     findings.push(Finding::error(verdict).warning_if(!fails));
 }
 
-/// Finds that one process has many clients. Of processes elsewhere nobody can tell whether they are
-/// one or many: what clients say of themselves does not name them.
+/// Finds that one process has many clients. Processes elsewhere may be one or many: what clients
+/// say of themselves does not name them.
 fn clients(evidence: &Evidence, findings: &mut Vec<Finding>) {
     let groups = evidence.servers.iter().flat_map(|server| {
         let clients = server.login.iter().flat_map(|login| &login.clients);

@@ -79,7 +79,7 @@ fn failed(server: &ServerSeen, command: &str, reason: &str) -> Finding {
     })
 }
 
-/// Finds that the servers want a login, and nobody is named.
+/// Finds that the servers want a login, and no user is named.
 fn nobody(evidence: &Evidence, findings: &mut Vec<Finding>) {
     let wants = |server: &&ServerSeen| {
         let refusals = server.login.iter().flat_map(|it| &it.refusals);

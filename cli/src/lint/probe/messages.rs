@@ -7,10 +7,10 @@ use sdam_core::wire::op_code;
 use super::Probe;
 use crate::lint::evidence::{Topic, number};
 
-/// A required flag bit that nobody has defined.
+/// A required flag bit that is not defined.
 const UNKNOWN_REQUIRED: u32 = 1 << 7;
 
-/// An optional flag bit that nobody has defined.
+/// An optional flag bit that is not defined.
 const UNKNOWN_OPTIONAL: u32 = 1 << 23;
 
 /// The flag moreToCome.
@@ -56,7 +56,7 @@ async fn after_silent(probe: &Probe) {
     talk.command(Topic::AfterSilent, ping()).await;
 }
 
-/// Returns a limit that the server tells.
+/// Returns a limit that the server announces.
 fn limit(hello: Option<&Document>, name: &str) -> Option<usize> {
     let value = number(hello?.get(name)?)?;
     usize::try_from(value).ok().filter(|value| *value > FRAME)

@@ -103,7 +103,7 @@ impl Probe {
     async fn until_stopped(&self) {
         let is_over = self.stopped.clone().wait_for(|it| *it).await.is_ok();
         if !is_over {
-            // Nobody is there who could stop it.
+            // The sender is gone, so nothing can stop it.
             std::future::pending::<()>().await;
         }
     }
@@ -142,7 +142,7 @@ impl Probe {
     }
 
     async fn read(&self) -> Result<(), Failure> {
-        // Whoever does not listen has nothing to say to any of it.
+        // A server that accepts no connection can answer none of it.
         drop(self.dialer.open(&self.address).await?);
         self.leave_out();
         greeting::greet(self).await;
@@ -171,7 +171,7 @@ impl Probe {
         }
     }
 
-    /// Says what is not asked because nobody has allowed it.
+    /// Says what is not asked because it is not allowed.
     fn leave_out(&self) {
         if !self.scope.write {
             self.not_asked(&writes::TOPICS, "it needs --write");

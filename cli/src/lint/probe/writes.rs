@@ -96,7 +96,7 @@ async fn clean_up(probe: &Probe) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks for a write that makes the collection; it has if nobody says that it was refused.
+/// Asks for a write that makes the collection; it has unless it was refused.
 async fn write(talk: &mut Talk<'_>, topic: Topic, request: Request) {
     let probe = talk.probe;
     let before = std::mem::replace(&mut probe.left().collection, true);

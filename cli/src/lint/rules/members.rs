@@ -1,4 +1,4 @@
-//! Rules for what members of a replica set tell of it and of themselves.
+//! Rules for what members of a replica set say of it and of themselves.
 
 use sdam_core::bson::{Bson, Document};
 use sdam_core::config::ServerAddress;
@@ -77,7 +77,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     },
 ];
 
-/// Judges what each form of hello tells of a set, if it is a member's.
+/// Judges what each form of hello says of a set, if it is a member's.
 fn each_member(evidence: &Evidence, mut judge: impl FnMut(Topic, &Document) -> Judged) -> Judged {
     evidence.only(MEMBERS, "members of replica sets")?;
     each_greeting(evidence, |topic, reply| match MEMBERS.contains(&kind_of(reply)) {

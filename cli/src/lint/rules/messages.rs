@@ -13,7 +13,7 @@ use sdam_core::wire::op_code;
 const CHECKSUM_PRESENT: u32 = 1;
 const MORE_TO_COME: u32 = 2;
 
-/// The bits that have to be understood by whoever sees them.
+/// The bits that a receiver has to understand.
 const REQUIRED: u32 = 0xffff;
 
 pub(in crate::lint) const RULES: &[Rule] = &[

@@ -62,7 +62,7 @@ fn each_greeting(evidence: &Evidence, mut judge: impl FnMut(Topic, &Document) ->
 }
 
 /// Returns whether a document has a field, where one that is null counts as absent: as clients read
-/// what a server tells of itself.
+/// what a server says of itself.
 fn has(document: &Document, name: &str) -> bool {
     document.get(name).is_some_and(|value| *value != Bson::Null)
 }

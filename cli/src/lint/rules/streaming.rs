@@ -125,7 +125,7 @@ fn counter_of(answer: &Answer) -> Option<i64> {
     Some(counter)
 }
 
-/// Returns whether an answer came too early, although it tells nothing new.
+/// Returns whether an answer came too early, although it has nothing new.
 fn is_early(exchange: &Exchange, since: Duration, known: Option<i64>, answer: &Answer) -> bool {
     let is_news = match (known, counter_of(answer)) {
         (Some(known), Some(counter)) => counter > known,

@@ -135,7 +135,7 @@ fn counter(evidence: &Evidence) -> Judged {
         })
         .collect();
     for (topic, asked, _, count) in &counted {
-        // Concurrent answers may be told in any order.
+        // Concurrent answers may arrive in any order.
         let before = counted.iter().filter(|(_, _, came, _)| came < asked);
         if let Some((other, _, _, most)) = before.max_by_key(|(_, _, _, count)| *count)
             && most > count

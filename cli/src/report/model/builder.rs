@@ -46,8 +46,8 @@ struct Open {
 }
 
 impl Builder {
-    /// A server has this state from now on; of one that is failing, [`failing`](Self::failing)
-    /// tells why.
+    /// A server has this state from now on; of one that is failing, [`failing`](Self::failing) says
+    /// why.
     pub(in crate::report) fn state(
         &mut self,
         (at, line): (Instant, usize),
@@ -144,7 +144,7 @@ impl Builder {
         writes: Option<Fault>,
         reads: Option<Fault>,
     ) {
-        // Whom nobody has asked yet may be the one.
+        // A server without an answer so far may be the one.
         let is_asking = self.states().any(|state| state == State::Unchecked);
         for (judgements, fault) in [(&mut self.writes, writes), (&mut self.reads, reads)] {
             let has_worked = judgements.iter().any(|it| it.fault.is_none());
@@ -204,7 +204,7 @@ impl Builder {
         self.events.push(Event { subject, text, ..event });
     }
 
-    /// Something is missing, or has to be known by whoever reads.
+    /// Something is missing, or the reader has to know it.
     pub(in crate::report) fn note(&mut self, mut note: String) {
         note = clean(&note);
         self.notes.push(note);
@@ -347,7 +347,7 @@ impl Open {
                 last.error = last.error.take().or(error);
                 return;
             }
-            // Nobody could have seen it.
+            // It was never visible.
             if last.from == at {
                 spans.pop();
                 if let Some(before) = spans.last_mut()
@@ -380,7 +380,7 @@ fn cleaned(mut mark: Mark) -> Mark {
     mark
 }
 
-/// Tells once what happens again and again with nothing between, and how often.
+/// Joins equal events in a row into one that says how often it has happened.
 fn gathered(events: &[Event]) -> Vec<Event> {
     let same = |one: &Event, next: &Event| one.subject == next.subject && one.text == next.text;
     let runs = events.chunk_by(same).map(|run| {

@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::{Fault, Judgement, Mark, Reign, Wait, WaitEnd};
 use crate::duration::{precise, rounded};
 
-/// The number of primaries that are told one by one.
+/// The number of primaries that are listed one by one.
 const MAX_TOLD: usize = 3;
 
-/// The time from which nobody counts milliseconds.
+/// The time from which milliseconds are left out.
 const LONG: Duration = Duration::from_secs(120);
 
 /// The summary, to be seen at first sight.
@@ -53,7 +53,7 @@ impl Headline {
     }
 }
 
-/// Tells of each primary, or of their number.
+/// Describes each primary, or gives their number.
 fn of_primaries(reigns: &[Reign], outages: &[(&Judgement, &Fault)], end: Instant) -> Vec<String> {
     let named = reigns.iter().filter(|reign| reign.primary.is_some());
     match named.clone().count() {
@@ -122,7 +122,7 @@ fn of_quiet(reigns: &[Reign]) -> Option<String> {
     }
 }
 
-/// Tells of the outages, unless the primaries have told them.
+/// Describes the outages, unless the primaries have said it.
 fn of_outages(reigns: &[Reign], outages: &[(&Judgement, &Fault)], end: Instant) -> Option<String> {
     let all: Duration = outages.iter().map(|(it, _)| it.to - it.from).sum();
     let (longest, fault) = outages.iter().max_by_key(|(it, _)| it.to - it.from)?;

@@ -42,7 +42,7 @@ pub(super) struct Report {
     pub(super) waits: Vec<Wait>,
     /// The errors of operations that say something of a server.
     pub(super) errors: Vec<Mark>,
-    /// The events in words: a table or lines tell them.
+    /// The events in words: a table or lines show them.
     #[serde(skip)]
     pub(super) events: Vec<Event>,
     /// The things that are missing, and why.
@@ -111,7 +111,7 @@ pub(super) struct Fault {
     /// The thing to do about it, and a line to copy if there is one.
     pub(super) advice: String,
     pub(super) copy: Option<String>,
-    /// The error that an operation would have been told then, if that is known.
+    /// The error that an operation would have got then, if that is known.
     pub(super) told: Option<String>,
     /// True if it goes without saying: no server had answered yet, or the client was closed.
     #[serde(rename = "expected")]
@@ -129,7 +129,7 @@ pub(super) struct Lane {
     pub(super) round_trips: Vec<RoundTrip>,
     /// The times at which its pool was cleared.
     pub(super) clears: Vec<Mark>,
-    /// The sums of all of it, of what is left out too: the table of servers tells them.
+    /// The sums of all of it, of what is left out too: the table of servers shows them.
     #[serde(skip)]
     pub(super) tally: Tally,
 }
@@ -198,7 +198,7 @@ pub(super) struct Wait {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "end", content = "error", rename_all = "camelCase")]
 pub(super) enum WaitEnd {
-    /// It was told that there is a server now.
+    /// A server was found.
     Found,
     /// It has failed, with this error.
     Failed(String),

@@ -1,5 +1,5 @@
-//! Secrets in texts of others, as far as they can be told: credentials in connection strings, and
-//! values of fields whose names say that nobody should read them.
+//! Secrets in texts of others, as far as they can be recognised: credentials in connection strings,
+//! and values of fields whose names say that they are secret.
 
 use std::borrow::Cow;
 use std::ops::Range;

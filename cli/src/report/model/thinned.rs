@@ -29,7 +29,7 @@ impl fmt::Display for Thinned {
     }
 }
 
-/// Leaves out of a report what nobody could look at one by one.
+/// Leaves out of a report what is too much to look at one by one.
 pub(super) fn thin(report: &mut Report) -> Vec<Thinned> {
     let (end, mut left_out) = (report.end, Vec::new());
     let mut note = |what: &str, (of, shown): (usize, usize)| {

@@ -10,10 +10,10 @@ use crate::duration::precise;
 use crate::report::model::{Judgement, Report, Tally, lasting, seconds};
 use crate::watch::{State, Tone};
 
-/// The number of outages that are told one by one.
+/// The number of outages that are listed one by one.
 const MAX_OUTAGES: usize = 20;
 
-/// Tells of each time in which operations would have found no server.
+/// Writes each time in which operations would have found no server.
 pub(super) fn outages(report: &Report, page: &mut String) {
     let of = |what: &'static str, judgements: &'_ [Judgement]| {
         let outages = judgements.iter().filter(|it| is_outage(it)).cloned();
@@ -65,7 +65,7 @@ fn sentence(clause: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-/// Tells of each server in a row.
+/// Writes each server in a row.
 pub(super) fn servers(report: &Report, page: &mut String) {
     page.push_str(
         "<section aria-labelledby=\"servers\"><h2 id=\"servers\">Servers</h2>\n\
@@ -101,7 +101,7 @@ fn in_all(time: Duration) -> String {
     if time.is_zero() { "–".to_owned() } else { lasting(time) }
 }
 
-/// Tells all that has happened; each line is there once by its number.
+/// Writes all that has happened; each line is there once by its number.
 pub(super) fn events(report: &Report, page: &mut String) {
     page.push_str(
         "<section aria-labelledby=\"events\"><h2 id=\"events\">Events</h2>\n\

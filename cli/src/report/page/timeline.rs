@@ -130,8 +130,8 @@ impl Drawing<'_> {
         );
     }
 
-    /// Returns the element that leads to a line, and its attributes: nobody wants to walk through
-    /// all of them by keyboard, as they are in the table too.
+    /// Returns the element that leads to a line, and its attributes: the keyboard does not stop at
+    /// them, as they are in the table too.
     fn link(&self, line: usize) -> (&'static str, String) {
         match self.lines.contains(&line) {
             true => ("a", format!(" href=\"#line-{line}\" tabindex=\"-1\"")),
@@ -301,7 +301,7 @@ fn ticks(end: Instant) -> Vec<Instant> {
     (0..=end.as_nanos() / interval).map(|it| Instant::from_nanos(it * interval)).collect()
 }
 
-/// Returns the number of digits behind the point that tell the times of the scale apart.
+/// Returns the number of digits behind the point that distinguish the times of the scale.
 fn digits(end: Instant) -> usize {
     match interval(end) {
         1_000_000_000.. => 0,

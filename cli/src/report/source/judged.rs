@@ -1,5 +1,5 @@
-//! The verdicts: what operations would have met, by the machine that did again what a trace tells,
-//! or, where there is none, by the states of servers alone.
+//! The verdicts: what operations would have met, by the machine that did again what a trace
+//! records, or, where there is none, by the states of servers alone.
 
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::diagnosis::Verdict;

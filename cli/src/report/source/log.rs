@@ -1,5 +1,5 @@
-//! A log of any driver as a report: its events and messages, as far as they tell times. A log does
-//! not tell what decides about operations, so that verdicts are those that types of servers show.
+//! A log of any driver as a report: its events and messages, as far as they have times. A log lacks
+//! what decides about operations, so that verdicts are those that types of servers show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,7 +21,7 @@ const LEAST_DATE: Duration = Duration::from_secs(100_000_000);
 /// The reason why no report can be made of a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LogError {
-    /// Nothing tells when it was.
+    /// No line has a time.
     #[error("no line tells its time, which a report needs")]
     NoTimes,
     /// There is no such topology.
@@ -193,7 +193,7 @@ impl Reader {
         self.is_set |=
             matches!(kind, ServerType::RsPrimary | ServerType::RsSecondary | ServerType::RsArbiter);
         let (Some(before), Some(after)) = (before, after) else { return };
-        // Whoever becomes primary is told with the time that there was none.
+        // The line about a new primary has the time that there was none.
         if before == after || after == State::Primary {
             return;
         }
@@ -215,7 +215,7 @@ impl Reader {
         }
     }
 
-    /// Takes notice of the end of a check; how long it took, its lines have to tell.
+    /// Takes notice of the end of a check; its lines have to say how long it took.
     fn checked(
         &mut self,
         (at, line): (Instant, usize),
@@ -255,7 +255,7 @@ impl Reader {
         self.builder.tell(Event::new(moment, tone, &address.to_string(), text.to_owned()));
     }
 
-    /// Says what the log does not tell.
+    /// Says what the log lacks.
     fn notes(&mut self, log: &Log, number: usize) {
         let others = log.topologies.iter().enumerate().filter(|(other, _)| *other != number);
         let others: Vec<&str> = others.map(|(_, name)| &**name).collect();

@@ -1,4 +1,4 @@
-//! A trace as a report: its lines tell what happened, and the machine, where it can do all that
+//! A trace as a report: its lines say what happened, and the machine, where it can do all that
 //! again, what operations would have met.
 
 mod lines;
@@ -60,7 +60,7 @@ fn judge(builder: &mut Builder, replay: Option<&Replay<'_>>, moment: (Instant, u
     builder.judge(moment, writes, reads);
 }
 
-/// Does what a step tells; returns why the machine knows no more what was known, if so.
+/// Does what a step says; returns why the machine knows no more what was known, if so.
 fn go_on(replay: &mut Replay<'_>, trace: &Trace, step: &Step<'_>) -> Option<String> {
     let line = step.line();
     match replay.step() {

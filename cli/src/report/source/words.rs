@@ -1,4 +1,4 @@
-//! The words for what traces and logs tell of servers.
+//! The words for what traces and logs say of servers.
 
 use std::borrow::Cow;
 
@@ -78,7 +78,7 @@ impl<'t> FieldChange<'t> {
 }
 
 /// Says what has become of a server, and whether that is good; `None` if that goes without saying,
-/// or was said: `failed` is its last failure that was told.
+/// or was said: `failed` is its last failure that was described.
 pub(super) fn server(
     changes: &[FieldChange<'_>],
     address: &str,
@@ -95,7 +95,7 @@ pub(super) fn server(
     let mut clauses = Vec::new();
     for change in changes {
         match change.field {
-            // Whoever becomes primary is told with the time that there was none.
+            // The line about a new primary has the time that there was none.
             "type" if change.new == "RSPrimary" => {}
             "type" => {
                 let [old, new] = [change.old, change.new].map(named);
@@ -120,8 +120,8 @@ pub(super) fn server(
     (!clauses.is_empty()).then(|| (tone, clauses.join(", ")))
 }
 
-/// Says what has become of the topology; changes between the types of replica sets are told with
-/// their primaries.
+/// Says what has become of the topology; changes between the types of replica sets are described
+/// with their primaries.
 pub(super) fn topology(changes: &[FieldChange<'_>]) -> Option<(Tone, String)> {
     let is_set = |name: &str| name.starts_with("ReplicaSet");
     let is_worth_it = |change: &&FieldChange<'_>| match change.field {

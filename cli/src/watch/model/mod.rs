@@ -40,7 +40,7 @@ pub(super) struct Model {
     verdicts: Verdicts,
 }
 
-/// A member, as far as its description does not tell.
+/// A member, as far as its description does not say.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Member {
     /// Its states.
@@ -86,7 +86,7 @@ impl Model {
         }
     }
 
-    /// Replaces the view, which is fresher than events: they do not tell of each round trip, and
+    /// Replaces the view, which is fresher than events: they do not report each round trip, and
     /// some may be dropped.
     pub(super) fn see(&mut self, now: Instant, view: Arc<TopologyDescription>) {
         self.members.retain(|address, _| view.server(address).is_some());
@@ -103,8 +103,8 @@ impl Model {
         self.verdicts = verdicts;
     }
 
-    /// Takes notice of an event, of those that were dropped before it, and of the lines that tell
-    /// of it.
+    /// Takes notice of an event, of those that were dropped before it, and of the lines that
+    /// describe it.
     pub(super) fn feed(&mut self, Arrival { event, dropped }: &Arrival, lines: Vec<Line>) {
         if *dropped > 0 {
             self.dropped += dropped;

@@ -40,7 +40,7 @@ pub(super) struct Failover {
     fixture: Fixture,
     story: Story,
     pub(super) model: Model,
-    /// The number of events that the model was told.
+    /// The number of events that the model was fed.
     told: usize,
     /// Since when each stream waits for its server.
     waiting: BTreeMap<LinkId, u64>,
@@ -97,7 +97,7 @@ impl Failover {
         model.judge(Verdicts { write: why_not(&Criteria::write()), read: why_not(&any) });
     }
 
-    /// Tells the last event again and again, as if it had happened so often.
+    /// Feeds the last event again and again, as if it had happened so often.
     pub(super) fn push_lines(&mut self, count: usize) {
         let event = self.fixture.events.last().expect("some event").clone();
         let (_, line) = *self.model.lines("").last().expect("some line");

@@ -1,5 +1,5 @@
-//! The live view on a terminal: the alternate screen, and when it is drawn anew. `controls` are the
-//! keys, and `draw` makes of the model what is seen.
+//! The live view on a terminal: the alternate screen, and when it is drawn again. `controls` are
+//! the keys, and `draw` makes of the model what is seen.
 
 mod controls;
 mod draw;
@@ -32,7 +32,7 @@ use super::model::{Model, Verdicts};
 use super::story::Story;
 use crate::shutdown::Shutdown;
 
-/// The interval at which ages are drawn anew.
+/// The interval at which ages are drawn again.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The shortest time between two drawings.

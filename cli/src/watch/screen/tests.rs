@@ -109,7 +109,7 @@ fn at_80_columns_nothing_that_matters_is_cut() {
     ] {
         assert!(rows.iter().any(|row| row == expected), "{expected:?} is not in {rows:#?}");
     }
-    // But for the seeds, which rows tell again.
+    // But for the seeds, which rows show again.
     let mut others = rows.iter().skip(1).filter(|row| !row.contains("→ ReplicaSetNoPrimary, se…"));
     assert!(!others.any(|row| row.contains('…')), "{rows:#?}");
     let after = lines(&Failover::until(54_000).draw(&Controls::default(), 80, 24));

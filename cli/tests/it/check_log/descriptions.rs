@@ -26,7 +26,7 @@ fn a_second_primary_is_named() {
     assert_eq!(log.first(), (second, "two-primaries".to_owned()));
 }
 
-/// Has the old primary claim once more to be it, in the second heartbeat that it answers after
+/// Makes the old primary claim the role once more, in the second heartbeat that it answers after
 /// `second`, and the driver believe that.
 fn plant_stale_primary(
     log: &mut Log,

@@ -1,5 +1,5 @@
 //! Logs in the forms of many drivers, also of those that leave much out: what cannot be read is
-//! told, and what is not told is not judged.
+//! reported, and what is missing is not judged.
 
 use serde_json::{Map, Value, json};
 

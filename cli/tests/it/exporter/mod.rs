@@ -129,7 +129,7 @@ fn it_serves_while_no_server_can_be_reached_and_tells_no_secrets() {
         assert!(metrics.lines().any(|it| it == line), "no {line}:\n{metrics}");
     }
     assert!(!metrics.contains("sesame"), "{metrics}");
-    // Of pools that nobody uses there is nothing to tell.
+    // There is nothing to report of unused pools.
     assert!(!metrics.contains("db_client"), "{metrics}");
     lint(&metrics);
     let (head, index) = get(exporter.address, "/");

@@ -137,7 +137,7 @@ fn answer(stream: std::io::Result<std::net::TcpStream>, page: &impl Fn() -> Stri
     }
     let page = page();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close";
-    // Whoever has gone needs nothing.
+    // A client that has gone needs nothing.
     let _ = write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len());
 }
 

@@ -1,4 +1,4 @@
-//! `sdam record` and `sdam replay` as processes, on golden traces and on a port that nobody
+//! `sdam record` and `sdam replay` as processes, on golden traces and on a port that nothing
 //! listens on.
 
 use std::fs;

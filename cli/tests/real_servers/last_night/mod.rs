@@ -1,4 +1,4 @@
-//! The failover of which the guide tells: an application that writes while the primary of a real
+//! The failover that the guide describes: an application that writes while the primary of a real
 //! set is killed and started again, with its metrics, its log and its trace.
 //!
 //! With `UPDATE=1`, as `scripts/last-night` sets it, what was found becomes that of the guide, in
@@ -161,7 +161,7 @@ impl Shop {
     }
 }
 
-/// The metrics, the log and the trace of one client tell of the same failover; the files are those
+/// The metrics, the log and the trace of one client describe the same failover; the files are those
 /// of the guide.
 pub(crate) fn last_night(binary: &Binary) -> Outcome {
     let mut set = ReplicaSet::start(binary, 3, &sdam_conformance::mongod::Options::default())?;
@@ -207,7 +207,7 @@ pub(crate) fn last_night(binary: &Binary) -> Outcome {
     check(&after, &log, &trace)
 }
 
-/// All three tell of one election, and of a time without a primary.
+/// All three report one election, and a time without a primary.
 fn check(after: &Look, log: &str, trace: &str) -> Outcome {
     let elections = after.value("sdam.elections");
     let absence = after.value("sdam.primary.absence");

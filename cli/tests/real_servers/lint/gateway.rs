@@ -37,7 +37,7 @@ pub(crate) struct Asked {
     pub(crate) length: usize,
     /// The time since the last message on the connection.
     pub(crate) rest: Duration,
-    /// The topologyVersion that was told last on the connection.
+    /// The topologyVersion that was sent last on the connection.
     pub(crate) known: Option<Document>,
     /// True of the first greeting by OP_MSG after one by OP_QUERY.
     pub(crate) is_first_by_message: bool,
@@ -74,7 +74,7 @@ impl Asked {
         self.is_greeting() && self.flags & EXHAUST != 0
     }
 
-    /// Returns whether it knows the topologyVersion that was told last.
+    /// Returns whether it knows the topologyVersion that was sent last.
     pub(crate) fn is_up_to_date(&self) -> bool {
         self.command.get_document("topologyVersion").ok() == self.known.as_ref()
     }
@@ -138,7 +138,7 @@ pub(crate) struct Wrong {
     pub(crate) after: fn(&Asked, &mut Said),
     /// True if what is no message is passed over.
     pub(crate) bears_nonsense: bool,
-    /// True if nobody is greeted while a hello waits.
+    /// True if no hello is answered while another waits.
     pub(crate) is_serial: bool,
 }
 
@@ -277,7 +277,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Reads a request, be it one with flags that nobody knows.
+    /// Reads a request, even one with unknown flags.
     fn read(&mut self, message: Message) -> Outcome<Asked> {
         let header = message.header();
         let is_compressed = header.op_code == op_code::OP_COMPRESSED;

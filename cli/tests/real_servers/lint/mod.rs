@@ -222,7 +222,7 @@ pub(crate) fn an_end_at_any_time_leaves_nothing(set: &mut ReplicaSet) -> Outcome
         if !is_left_by_an_interruption(member, &uri)? {
             break;
         }
-        // A machine that is busy may not drop it in time; then its name is told.
+        // A machine that is busy may not drop it in time; then its name is reported.
         assert!(Instant::now() < deadline, "it is never dropped in time");
         drop_what_is_left(member)?;
     }
@@ -286,7 +286,7 @@ fn is_left(server: &Server) -> Outcome<bool> {
     Ok(!server.command(&list, GENEROUS)?.get_array("databases")?.is_empty())
 }
 
-/// Lets every other member become primary, be it one that has just stepped down.
+/// Lets every other member become primary, even one that has just stepped down.
 fn thaw(set: &ReplicaSet, primary: usize) -> Outcome {
     for (_, member) in set.members().iter().enumerate().filter(|(index, _)| *index != primary) {
         member.command(&doc! { "replSetFreeze": 0 }, GENEROUS)?;

@@ -1,4 +1,4 @@
-//! The lines of a trace, and what each of them tells; the format is in `sdam_core::trace`.
+//! The lines of a trace, and what each of them says; the format is in `sdam_core::trace`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) const TOPOLOGY: &str = "topology";
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     pub(super) builder: Builder,
-    /// The line of this call that tells what is known now.
+    /// The line of this call that says what is known now.
     pub(super) changed: Option<usize>,
     /// The addresses of servers, by their numbers in the trace.
     addresses: BTreeMap<String, String>,
@@ -134,7 +134,7 @@ impl Reader {
         let text = |name: &str| event[name].as_str().unwrap_or_default();
         let address = text("address");
         if let Some(id) = event["serverId"].as_u64() {
-            // Of a trace that begins in the middle, nothing else tells.
+            // A trace that begins in the middle says it nowhere else.
             self.addresses.entry(format!("s{id}")).or_insert_with(|| address.to_owned());
         }
         match text("event") {
@@ -199,7 +199,7 @@ impl Reader {
         self.builder.check(address, Check { at, line, took, awaited, failure: shown });
     }
 
-    /// Reads what a pool was told: `ready`, or `clear …` and the cause.
+    /// Reads the command to a pool: `ready`, or `clear …` and the cause.
     fn pool(&mut self, (at, line): (Instant, usize), name: &str, command: &str) {
         let Some(clear) = command.strip_prefix("clear ") else { return };
         let cause = clear.split_once(" {").map_or("", |(_, cause)| cause);
@@ -215,12 +215,12 @@ impl Reader {
         self.builder.cleared(Mark { at, line, subject, text });
     }
 
-    /// Reads a comment about a pool; that it was cleared, an action has told.
+    /// Reads a comment about a pool; an action has said that it was cleared.
     fn pool_event(&mut self, moment: (Instant, usize), event: &Value) {
         if event["event"] == "connectionCheckOutFailed" {
             let address = event["address"].as_str().unwrap_or_default().to_owned();
             let reason = event["reason"].as_str().unwrap_or("no reason is told");
-            // What it is, the machine was told.
+            // An input of the machine has said what it is.
             let known = self.unestablished.get(&address).filter(|_| reason == "connectionError");
             let reason = known.map_or(reason, String::as_str);
             let text = format!("no connection: {reason}");
@@ -228,7 +228,7 @@ impl Reader {
         }
     }
 
-    /// A connection for operations could not be established, which those that wait for it are told.
+    /// A connection for operations could not be established, and those that wait for it fail.
     fn not_established(&mut self, moment: (Instant, usize), address: &str, reason: &str) {
         let before = self.unestablished.insert(address.to_owned(), reason.to_owned());
         // That it goes on is no news.

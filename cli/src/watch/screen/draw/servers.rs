@@ -31,7 +31,7 @@ const MAX_LANE_LEN: usize = 120;
 const WITH_SPARKLINES: usize = 72;
 const WITH_TAGS: usize = 110;
 
-/// The time for which an error that is over is told.
+/// The time for which an error that is over is shown.
 const RECENT: Duration = Duration::from_secs(60);
 
 /// All rows, whether there is room for them or not.

@@ -9,7 +9,7 @@
 //! - [`name_server`]: a real name server, for seed lists in DNS.
 //! - [`network`]: a network of a test's own, and a machine at the other end of a wire.
 //! - [`proxy`]: a real SOCKS5 proxy.
-//! - [`refusal`]: a port that refuses connections, and that nobody else can take.
+//! - [`refusal`]: a port that refuses connections, and that no other process can take.
 //! - [`ssh_server`]: a real SSH server.
 //! - [`unified`]: the official suites in the unified test format.
 

@@ -168,9 +168,9 @@ fn spec(dir: &Path, suite: Option<&str>, json: bool) -> ExitCode {
     end(print(&report, json), report.has_failures())
 }
 
-/// Tells how a run has ended whose report was printed.
+/// Returns the exit code of a run whose report was printed.
 fn end(printed: io::Result<()>, has_failures: bool) -> ExitCode {
-    // Whoever closes the pipe early has read enough, and still gets the exit code.
+    // A reader that closes the pipe early has read enough, and still gets the exit code.
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("error: the report cannot be written: {error}");

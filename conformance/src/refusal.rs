@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::TcpSocket;
 
-/// A port that is bound but not listened at: it refuses whoever connects, on every loopback
-/// address, and nobody else can take it before this is dropped.
+/// A port that is bound but not listened at: it refuses connections, on every loopback address, and
+/// no other process can take it before this is dropped.
 #[derive(Debug)]
 pub struct RefusingPort {
     address: SocketAddr,
@@ -26,7 +26,7 @@ impl RefusingPort {
         Ok(Self { address, _socket: socket })
     }
 
-    /// Returns the address to connect to in vain.
+    /// Returns the address, which refuses every connection.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }

@@ -272,8 +272,8 @@ fn the_methods_of_a_type_stand_in_two_files_at_most() {
     none(&compare(&found, SPREAD));
 }
 
-/// Types that can grow say so, so that growing breaks nobody's code: structs with public fields and
-/// enums are `#[non_exhaustive]`, unless they are in a short list.
+/// Types that can grow say so, so that growing breaks no caller's code: structs with public fields
+/// and enums are `#[non_exhaustive]`, unless they are in a short list.
 #[test]
 fn public_types_that_may_grow_say_so() {
     let mut found = BTreeMap::new();
@@ -356,9 +356,8 @@ fn every_file_says_what_it_is_for() {
     none(&broken);
 }
 
-/// The text of an error is whole: it says the cause, too, so that whoever prints the chain of
-/// `source()` reads nothing twice. Only an error that is nothing but another one passes its sources
-/// on.
+/// The text of an error is whole: it says the cause, too, so that the chain of `source()` repeats
+/// nothing. Only an error that is nothing but another one passes its sources on.
 #[test]
 fn errors_have_no_source_that_their_text_has_told() {
     let mut broken = Vec::new();

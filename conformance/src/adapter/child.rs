@@ -62,7 +62,7 @@ fn run<A: Adapter>(adapter: &A) -> Outcome {
     }
 }
 
-/// Runs a command on a connection that is established, and tells what came of it.
+/// Runs a command on a connection that is established, and prints what came of it.
 fn command<A: Adapter>(adapter: &A, uri: &str, time: Duration) -> Outcome {
     let (client, _events) = adapter.client(Options::parse(uri)?)?;
     adapter.block_on(client.run_command("admin", &rawdoc! { "ping": 1 }))?;
@@ -74,7 +74,7 @@ fn command<A: Adapter>(adapter: &A, uri: &str, time: Duration) -> Outcome {
     Ok(writeln!(io::stdout(), "{line}")?)
 }
 
-/// Tells of every awaited check that ends, and of what is found out, until nobody listens any more.
+/// Prints every awaited check that ends, and what is found out, until the reader is gone.
 fn watch<A: Adapter>(adapter: &A, uri: &str) -> Outcome {
     let (_client, mut events) = adapter.client(Options::parse(uri)?)?;
     adapter.block_on(async {

@@ -28,7 +28,7 @@ pub(super) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 /// By how much anything may be late, on a machine that has other things to do.
 pub(super) const GRACE: Duration = Duration::from_secs(60);
 
-/// The time to wait between two looks at something that tells nobody of its changes.
+/// The time to wait between two looks at something that does not report its changes.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The runtime of the embedded deployment and of what is in front of it, whatever the adapter does.
@@ -200,7 +200,7 @@ impl<A: Adapter> Fixture<A> {
     }
 }
 
-/// Waits until something is the case that tells nobody; the suite's limit ends it otherwise.
+/// Waits until something is the case that is not reported; the suite's limit ends it otherwise.
 pub(super) fn wait_until(is_so: impl Fn() -> bool) {
     while !is_so() {
         thread::sleep(LOOK);

@@ -120,7 +120,7 @@ fn is_refused<R: Runtime>(inherited: Inherited<'_, R>, parent: u32) -> Outcome {
     Ok(())
 }
 
-/// Polls a future once, which must be enough: nobody would wake it.
+/// Polls a future once, which must be enough: nothing would wake it.
 fn at_once<T>(what: &str, future: impl Future<Output = T>) -> Outcome<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Ok(output),

@@ -2,7 +2,7 @@
 //! networks and the end of a client, each tried with the sockets and timers of the runtime itself.
 //!
 //! An author implements [`Adapter`] and runs a [`Suite`], which prints a table of tests by
-//! adapters. `docs/write-your-own-runtime.md` tells what a runtime must do.
+//! adapters. `docs/write-your-own-runtime.md` says what a runtime must do.
 //!
 //! The suite waits with threads and never with the runtime that it judges: whatever that does, a
 //! test ends. Servers are the embedded deployment, small peers on threads of their own, and real

@@ -34,7 +34,7 @@ impl NameServer {
                 if known.is_silent.load(Ordering::Relaxed) {
                     known.ignored.fetch_add(1, Ordering::Relaxed);
                 } else if length >= HEADER_LEN {
-                    // Whoever asked may be gone.
+                    // The client may be gone.
                     let _ = socket.send_to(&answer(&query[..length]), client);
                 }
             }

@@ -39,7 +39,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        // Whoever accepts is woken, to see it.
+        // Wakes the thread that accepts, which sees it then.
         let _ = TcpStream::connect(self.address);
     }
 }

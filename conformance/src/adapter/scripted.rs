@@ -1,4 +1,4 @@
-//! A standalone that answers commands as a test tells it to, on threads of its own.
+//! A standalone that answers commands as a test wants, on threads of its own.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -131,7 +131,7 @@ impl Shared {
         }
     }
 
-    /// Returns what to send; `None` ends the connection, also if nobody understands the message.
+    /// Returns what to send; `None` ends the connection, also if the message is not understood.
     fn answer(&self, message: &Message, stream: &TcpStream) -> Option<Vec<u8>> {
         let header = message.header();
         let by_query = header.op_code == op_code::OP_QUERY;

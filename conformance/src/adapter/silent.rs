@@ -11,7 +11,7 @@ use tokio::net::TcpSocket;
 use super::fixture::world;
 use super::port::Port;
 
-/// Accepts whoever comes and reads what they say, for ever, and answers nothing.
+/// Accepts every client and reads what it says, for ever, and answers nothing.
 pub(super) struct Silent {
     port: Port,
     spoken_to: Arc<AtomicUsize>,

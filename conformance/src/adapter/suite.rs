@@ -162,7 +162,7 @@ fn in_time<A: Adapter>(
         let done = test(&fixture);
         let real = fixture.real.filter(|_| done.is_ok());
         let set = real.and_then(|set| set.into_inner().ok());
-        // Whoever waited may have given up.
+        // The caller may have given up.
         let _ = ended.send((set, done));
     });
     match end.recv_timeout(LIMIT) {

@@ -77,7 +77,7 @@ pub(super) async fn forward(mut client: TcpStream, target: SocketAddr, mut wires
     }
 }
 
-/// Connects to the server; that there is none is not told while nothing reaches the client.
+/// Connects to the server; does not return that there is none while nothing reaches the client.
 async fn connect(target: SocketAddr, traffic: &mut watch::Receiver<Traffic>) -> Option<TcpStream> {
     match TcpStream::connect(target).await {
         Ok(server) => {
@@ -106,7 +106,7 @@ struct Way {
 }
 
 impl Way {
-    /// Carries bytes until the sender closes, and then tells the receiver.
+    /// Carries bytes until the sender closes, and then closes the receiver's side.
     ///
     /// # Errors
     ///

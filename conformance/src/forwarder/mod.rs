@@ -44,8 +44,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The fate of connections and their bytes.
 ///
-/// Bytes that were swallowed never come later: after that, a stream makes no sense to whoever was
-/// in the middle of a message.
+/// Bytes that were swallowed never come later: after that, a stream makes no sense to a receiver in
+/// the middle of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Traffic {
     /// Everything is passed on.

@@ -48,7 +48,7 @@ impl Availability {
         &self.left_out
     }
 
-    /// Prints what was left out and tells how the test target ends.
+    /// Prints what was left out and returns how the test target ends.
     ///
     /// That is a failure if the tests did not pass, or if something was left out although the
     /// environment has `CI=true`.

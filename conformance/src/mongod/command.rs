@@ -91,7 +91,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`CommandError::Io`] if nobody accepts within `timeout`.
+    /// [`CommandError::Io`] if the connection is not accepted within `timeout`.
     pub fn open(address: &ServerAddress, timeout: Duration) -> Result<Self, CommandError> {
         let stream = Stream::open(address, timeout)
             .map_err(|source| CommandError::Io { address: address.clone(), source })?;
@@ -117,7 +117,7 @@ impl Connection {
         }
     }
 
-    /// Runs one command and returns the reply, be it an error.
+    /// Runs one command and returns the reply, which may be an error.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Connection {
     }
 
     /// Sends one command as OP_QUERY, which any member may answer, and returns the flags of the
-    /// reply and the document, be it an error.
+    /// reply and the document, which may be an error.
     ///
     /// # Errors
     ///

@@ -57,7 +57,7 @@ pub enum HarnessError {
 }
 
 impl HarnessError {
-    /// Tells what was being done when the operating system refused.
+    /// Says what was being done when the operating system refused.
     pub(super) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }

@@ -13,7 +13,7 @@ use super::{Binary, HarnessError, Options, ReplicaSet};
 /// The time that the set is left alone before, between and after what is done to it.
 const CALM: Duration = Duration::from_secs(4);
 
-/// The time that the program may take to begin, and to end once it is told to.
+/// The time that the program may take to begin, and to end once it is asked to.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(60);
 
 /// Has a program watch a set of three while its primary steps down, and while the next one is

@@ -19,7 +19,7 @@ pub(super) fn op_time(hello: &Document, field: &str) -> Option<(i64, Timestamp)>
     Some((op_time.get_i64("t").ok()?, op_time.get_timestamp("ts").ok()?))
 }
 
-/// Returns the index of the primary; of two that claim to be it, that of the later election.
+/// Returns the index of the primary; if two members claim the role, that of the later election.
 pub(super) fn find_primary(hellos: &[Result<Document, String>]) -> Option<usize> {
     let claims = hellos.iter().enumerate().filter_map(|(index, hello)| {
         let hello = hello.as_ref().ok()?;

@@ -1,4 +1,4 @@
-//! Host names that some servers can resolve, and nobody else on this machine.
+//! Host names that some servers can resolve, and no other process on this machine.
 //!
 //! A server that is given such names sees another `/etc/hosts` than everybody else, in a mount
 //! namespace of its own (Linux). That is what a deployment behind a tunnel looks like to a client.
@@ -13,7 +13,7 @@ use super::process;
 /// Replaces `/etc/hosts` by the file `$0`, then becomes what the other arguments say.
 const SCRIPT: &str = r#"mount --bind "$0" /etc/hosts && exec "$@""#;
 
-/// Tells why no server can have private names here; that takes `unshare` and the right to use it.
+/// Returns why no server can have private names here; that takes `unshare` and the right to use it.
 ///
 /// # Errors
 ///

@@ -40,7 +40,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
         let (sender, requests) = mpsc::channel::<Request>();
         thread::spawn(move || {
             for (mut command, reply) in requests {
-                // Whoever asked waits for the answer, so somebody listens.
+                // The caller waits for the answer, so there is a receiver.
                 let _ = reply.send(command.spawn());
             }
         });

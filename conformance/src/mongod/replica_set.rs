@@ -147,7 +147,7 @@ impl ReplicaSet {
 
     /// Asks the running members and returns the index of the primary.
     ///
-    /// Of two that claim to be it, the one that was elected later is believed.
+    /// If two members claim the role, the one that was elected later is believed.
     ///
     /// # Errors
     ///

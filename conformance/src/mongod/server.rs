@@ -39,7 +39,8 @@ pub struct Config {
     pub replica_set: Option<String>,
     /// More arguments for the command line.
     pub arguments: Vec<String>,
-    /// Host names that mean this machine to the server and to nobody else; the first is its own.
+    /// Host names that mean this machine to the server and to no other process; the first is its
+    /// own.
     ///
     /// They need what [`private_names_work`](super::private_names_work) looks for.
     pub private_names: Vec<String>,
@@ -233,7 +234,7 @@ impl Server {
 
     /// Asks for the data folder: on this port another server may answer while ours is failing.
     ///
-    /// One that does not tell us that is known by its socket, which is in a folder of its own.
+    /// A server that does not answer that is known by its socket, which is in a folder of its own.
     fn answers_itself(&self) -> Result<(), String> {
         if self.config.tls.as_ref().is_some_and(|tls| tls.mode == TlsMode::Require) {
             let own = UnixStream::connect(self.socket().host()).map(drop);
@@ -284,8 +285,8 @@ impl Drop for Server {
 /// Else each server writes 300 MB before it has any data, and many of them run at once.
 const SMALL_JOURNAL: &str = "log=(prealloc=false,file_max=4MB)";
 
-/// The fewest that servers take: with their defaults, whoever logs in computes three times as long,
-/// and without optimisation most of what tests with short limits allow.
+/// The fewest that servers take: with their defaults, a login computes three times as long, and
+/// without optimisation most of what tests with short limits allow.
 const FEW_ITERATIONS: [&str; 2] = ["scramIterationCount=5000", "scramSHA256IterationCount=5000"];
 
 fn spawn(
@@ -351,14 +352,14 @@ fn temporary_folder() -> PathBuf {
     }
 }
 
-/// Finds a port that nobody listens on, and that the kernel gives to nobody who asks for any.
+/// Finds a port that nothing listens on, outside the kernel's ephemeral ports.
 ///
 /// Not with port 0: that yields one the kernel may also give to an outgoing connection while
 /// the server is down, so that a restart would fail.
 ///
 /// # Errors
 ///
-/// Fails if many ports were tried in vain, or the system has no socket.
+/// Fails if many ports were tried without success, or the system has no socket.
 pub fn free_port() -> io::Result<u16> {
     const BELOW_EPHEMERAL: std::ops::Range<u64> = 20_000..32_000;
     let mut last_error = io::ErrorKind::AddrInUse.into();

@@ -18,8 +18,8 @@ pub struct Options {
     pub heartbeat_interval: Duration,
     /// More arguments for the command line of every member.
     pub arguments: Vec<String>,
-    /// Host names that the members have for each other and nobody else, or none; one for each
-    /// member there will ever be, see [`Config`](super::Config).
+    /// Host names that only the members have for each other, or none; one for each member there
+    /// will ever be, see [`Config`](super::Config).
     pub private_names: Vec<String>,
     /// The certificates of all members, if they speak TLS.
     pub tls: Option<Tls>,

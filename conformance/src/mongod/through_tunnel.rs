@@ -92,14 +92,14 @@ impl Drop for Program {
     }
 }
 
-/// Starts a set of three whose names nobody else can resolve, and `sdam tunnel` in front of it; has
-/// all programs use it at the same time, while its primary steps down, and while the next one is
-/// killed.
+/// Starts a set of three whose names no other process can resolve, and `sdam tunnel` in front of
+/// it; has all programs use it at the same time, while its primary steps down, and while the next
+/// one is killed.
 ///
 /// A program finds the connection string in the variable `SDAM_URI`. It prints `ready` when it has
-/// seen the whole set, written, and read from a secondary; `followed` for each line that it is
-/// told, when it has found another primary after that and written to it; and it ends well when its
-/// standard input does, if nothing that it has written is lost.
+/// seen the whole set, written, and read from a secondary; `followed` for each line that it
+/// receives, when it has found another primary after that and written to it; and it ends well when
+/// its standard input does, if nothing that it has written is lost.
 ///
 /// # Errors
 ///
@@ -139,7 +139,7 @@ pub fn follow_through_tunnel(
     programs.iter_mut().try_for_each(Program::end)
 }
 
-/// Tells each program what has happened, and waits until all have followed.
+/// Sends each program what has happened, and waits until all have followed.
 fn follow(what: &str, programs: &mut [Program]) -> Result<(), HarnessError> {
     programs.iter_mut().try_for_each(|program| program.tell(what))?;
     programs.iter_mut().try_for_each(|program| {

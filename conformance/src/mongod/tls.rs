@@ -25,7 +25,8 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Describes a server that speaks TLS with whoever wants to, with a certificate or without.
+    /// Describes a server that speaks TLS with the clients that want to, with a certificate or
+    /// without.
     pub fn new(certificate_key_file: impl Into<String>, ca_file: impl Into<String>) -> Self {
         Self {
             mode: TlsMode::Prefer,

@@ -24,7 +24,7 @@ enum Socket {
 ///
 /// # Errors
 ///
-/// There are no such records, or nobody who knows.
+/// There are no such records, or no server knows them.
 pub fn lookup(question: Question, servers: NameServers) -> Result<Answer, DnsError> {
     let (epoch, mut lookup) = (Instant::now(), Lookup::new(question, servers, seed()));
     let now = || time::Instant::ZERO + epoch.elapsed();

@@ -135,8 +135,8 @@ impl NameServer {
         NameServers::new([self.address])
     }
 
-    /// Changes the text of a zone file, in which the serial number must rise, and tells the server,
-    /// which takes a moment to notice.
+    /// Changes the text of a zone file, in which the serial number must rise, and notifies the
+    /// server, which takes a moment to notice.
     ///
     /// # Errors
     ///

@@ -41,7 +41,7 @@ impl Tokio {
     fn start(name: &'static str, builder: &mut Builder) -> Self {
         let runtime = builder.enable_all().build().expect("the system has threads and sockets");
         let handle = runtime.handle().clone();
-        // Whoever waits need not drive it.
+        // The task that waits need not drive it.
         thread::spawn(move || runtime.block_on(pending::<()>()));
         Self { name, handle }
     }

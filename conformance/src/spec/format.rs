@@ -34,7 +34,7 @@ pub(super) enum CaseError {
         /// The values that are allowed.
         allowed: &'static str,
     },
-    /// Nobody has said where the zones are.
+    /// The folder of the zones is not set.
     #[error("{0} does not name the folder of the DNS zones to serve")]
     NoZones(&'static str),
     /// The zones cannot be served.
@@ -117,7 +117,7 @@ impl TryFrom<String> for ServerKind {
             ServerType::RsGhost,
             ServerType::LoadBalancer,
         ];
-        // The specifications' word for a server that only single-threaded clients tell apart.
+        // The specifications' word for a server that only single-threaded clients distinguish.
         let wanted = if name == "PossiblePrimary" { "Unknown" } else { &name };
         let found = ALL.into_iter().find(|known| known.name() == wanted);
         found.map(Self).ok_or_else(|| format!("{name:?} is no type of server"))

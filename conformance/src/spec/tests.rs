@@ -319,7 +319,7 @@ fn a_credential_is_what_the_case_expects() {
 
 const POOLING: &str = "connection-monitoring-and-pooling/cmap-format";
 
-/// A case of a pool for one connection, in which one of two operations waits in vain.
+/// A case of a pool for one connection, in which one of two operations waits without success.
 fn pooling(events: &str, rest: &str) -> String {
     format!(
         r#"{{ "version": 1, "style": "unit", "description": "one pool",

@@ -50,7 +50,7 @@ pub(super) fn between_folders(sources: &[Source]) -> BTreeMap<String, Arrows> {
     found
 }
 
-/// Returns the file that defines a type, as far as its name and the nearness of files tell.
+/// Returns the file that defines a type, as far as its name and the nearness of files say.
 pub(super) fn definition(sources: &[Source], user: &Source, name: &str) -> String {
     let common = |source: &&Source| {
         source.module.iter().zip(&user.module).take_while(|(a, b)| a == b).count()

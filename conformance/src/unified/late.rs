@@ -11,7 +11,7 @@ use super::run::Loaded;
 const MOST: usize = 5;
 
 /// Plays failed tests that have times of their own once more, after all others and one after the
-/// other, on deployments that are started for it. The report tells which of them pass then.
+/// other, on deployments that are started for it. The report says which of them pass then.
 ///
 /// Tests in virtual time stay as they are, and so do those whose deployment does not start.
 pub(super) fn play_once_more<D>(

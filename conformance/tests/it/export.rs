@@ -70,7 +70,7 @@ fn a_case_with_another_outcome_fails() {
     }
 }
 
-/// A trace of a client that is told this, and does what follows from it.
+/// A trace of a client that takes these inputs, and does what follows from them.
 fn trace_of(calls: &[&str]) -> Trace {
     let header =
         "sdam-trace 1\nsdam 0.1.0\nmachine topology\noptions mongodb://a/?replicaSet=rs\nseed 7\n";
@@ -123,7 +123,7 @@ fn errors_of_operations_become_application_errors_with_their_generations() {
     assert_eq!(response, &json!({ "ok": 0, "code": 10107, "errmsg": "1" }));
 }
 
-/// Returns the refusal of a trace that cannot be expressed, with the lines that tell it.
+/// Returns the refusal of a trace that cannot be expressed, with the line that it is about.
 fn refused(calls: &[&str]) -> (String, String) {
     let trace = trace_of(calls);
     let Err(ExportError::Inexpressible(told)) = export(&trace, "refused") else {
@@ -154,7 +154,7 @@ fn what_the_format_cannot_say_is_told_with_its_line() {
 
 #[test]
 fn a_server_that_leaves_by_itself_and_comes_back_is_a_matter_of_time() {
-    // "a", known to its set by another name that nobody is asked by, is removed, and joins again.
+    // "a", known to its set by another name that no monitor asks, is removed, and joins again.
     let elsewhere = PRIMARY.replace("\"a:27017\"", "\"b:27017\"").replace("rs\"", "other\"");
     let calls = [OPENED, &elsewhere, "+60.000000000 tick"];
     let (what, line) = refused(&calls);

@@ -34,7 +34,8 @@ const ORPHAN: &str = "no_server_outlives_the_process_that_started_it";
 
 pub(crate) fn trials(binaries: &[Binary]) -> Vec<Trial> {
     let mut trials = Vec::new();
-    // Without setpriv the harness does not promise that servers end with whoever started them.
+    // Without setpriv the harness does not promise that servers end with the process that started
+    // them.
     let has_setpriv = Command::new("setpriv").arg("--version").output().is_ok();
     if !has_setpriv {
         eprintln!("left out: {ORPHAN}, as there is no setpriv");
@@ -186,7 +187,7 @@ pub(crate) fn wait_with_server(binaries: &[Binary], version: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Returns whether there is such a process; one that has ended and only waits to be reaped is none.
+/// Returns whether there is such a process; a zombie is none.
 fn is_alive(pid: u32) -> bool {
     let command_line = Path::new("/proc").join(pid.to_string()).join("cmdline");
     fs::read(command_line).is_ok_and(|bytes| !bytes.is_empty())

@@ -125,13 +125,13 @@ impl Set {
         Ok(mongod::command(&self.addresses[member], database, &command, LIMIT)?)
     }
 
-    /// Returns a member's reply, be it an error.
+    /// Returns a member's reply, which may be an error.
     fn reply(&self, member: usize, database: &str, command: &Document) -> Outcome<Document> {
         let mut command = command.clone();
         command.insert("$readPreference", doc! { "mode": "secondaryPreferred" });
         match mongod::command(&self.addresses[member], database, &command, LIMIT) {
             Ok(mut reply) => {
-                // Every reply has them here; real arbiters have no time to tell.
+                // Every reply has them here; real arbiters have no time to send.
                 reply.remove("$clusterTime");
                 reply.remove("operationTime");
                 Ok(reply)
@@ -143,7 +143,7 @@ impl Set {
         }
     }
 
-    /// Returns a member's reply to a command that comes by OP_QUERY, be it an error.
+    /// Returns a member's reply to a command that comes by OP_QUERY; it may be an error.
     fn query(&self, member: usize, database: &str, command: &Document) -> Outcome<Queried> {
         let mut connection = mongod::Connection::open(&self.addresses[member], LIMIT)?;
         let (flags, mut document) = connection.query(database, command, LIMIT)?;
@@ -253,8 +253,8 @@ fn queries() -> Vec<(&'static str, Document)> {
     on_admin.into_iter().map(|it| ("admin", it)).chain(on_test).chain(nowhere).collect()
 }
 
-/// Both replies have the same flags, and tell the same, or the same error; of a refusal for how the
-/// command came, in the same words.
+/// Both replies have the same flags, and say the same, or have the same error; of a refusal for how
+/// the command came, in the same words.
 fn same_kind_of_reply(command: &Document, own: &Queried, theirs: &Queried) {
     let asked = format!("{command} by OP_QUERY: {own:?}, there {theirs:?}");
     assert_eq!(own.0, theirs.0, "{asked}");
@@ -304,7 +304,7 @@ fn mistakes() -> Vec<(&'static str, Document)> {
     on_test.chain([("admin", doc! { "getLog": "nonsense" })]).collect()
 }
 
-/// Names what is told here and there is not, or is of another type there.
+/// Names what is present here and there is not, or is of another type there.
 fn misfits(path: &str, own: &Bson, theirs: &Bson) -> Vec<String> {
     match (own, theirs) {
         (Bson::Document(own), Bson::Document(theirs)) => {

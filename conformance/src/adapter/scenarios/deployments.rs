@@ -46,7 +46,7 @@ fn refused<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     fixture.ping(&client)
 }
 
-/// Servers are scanned by whoever needs one, and streams are left alone in between.
+/// Servers are scanned by the caller that needs one, and streams are left alone in between.
 fn single_threaded<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Deployment(cluster) = Deployment::start(3)?;
     let options = Options::builder().uri(&cluster.uri())?.single_threaded(true);
@@ -91,7 +91,7 @@ fn step_down<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let client = fixture.client(&cluster.uri())?;
     let view = fixture.view(&client, is_whole)?;
     let old = view.primary().map(|primary| primary.address.clone());
-    // Whoever has been elected may be heard of before the old primary.
+    // The new primary may be heard of before the old primary.
     let is_followed = |view: &TopologyDescription| {
         view.primary().is_none_or(|primary| Some(&primary.address) != old.as_ref())
     };

@@ -40,7 +40,7 @@ fn failed<A: Adapter>(fixture: &Fixture<A>, client: &Client<A::Runtime>) -> Outc
     told.err().ok_or_else(|| "the command succeeds".into())
 }
 
-/// Checks what every error of the client's only server must tell.
+/// Checks what every error of the client's only server must say.
 fn is_of<R: Runtime>(error: &Error, kind: ErrorKind, client: &Client<R>) -> Outcome {
     is_of_server(error, kind, &client.view().servers()[0].address)
 }

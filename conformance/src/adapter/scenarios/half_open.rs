@@ -1,4 +1,4 @@
-//! Connections of which nothing comes any more, though nobody has closed them.
+//! Connections of which nothing comes any more, though neither side has closed them.
 
 use std::net::SocketAddr;
 use std::thread;

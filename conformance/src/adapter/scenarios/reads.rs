@@ -19,7 +19,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     ]
 }
 
-/// Servers before 4.4 tell no topologyVersion with errors, so that each counts.
+/// Servers before 4.4 send no topologyVersion with errors, so that each counts.
 const VERSIONS: [ServerVersion; 2] = [ServerVersion::V4_2, ServerVersion::V8_0];
 
 fn secondary() -> Criteria {

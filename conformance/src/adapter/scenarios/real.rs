@@ -135,7 +135,7 @@ fn ask_to_step_down<A: Adapter>(fixture: &Fixture<A>, client: &Client<A::Runtime
     Ok(())
 }
 
-/// The new primary tells that it is one without being asked, and the write that waits takes a
+/// The new primary says that it is one without being asked, and the write that waits takes a
 /// connection to it then: it waits neither for a check of its own nor for a pause.
 fn first_write<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let real = real(fixture)?;

@@ -21,7 +21,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
 
 const COUNT: u64 = 2000;
 
-/// Nobody listens there.
+/// Nothing listens there.
 fn nowhere() -> String {
     format!("{}&serverSelectionTimeoutMS=600000", direct("127.0.0.1:1"))
 }

@@ -1,4 +1,4 @@
-//! Operations that wait: what wakes them, and what they are told if nothing does.
+//! Operations that wait: what wakes them, and their errors if nothing does.
 
 use std::future::Future;
 use std::pin::pin;
@@ -47,7 +47,7 @@ fn takes<R: Runtime, T>(
     Ok(done)
 }
 
-/// Runs a future, and tells whether it has had to wait.
+/// Runs a future, and notes whether it has had to wait.
 async fn noting_waits<T>(future: impl Future<Output = T>, waits: &AtomicBool) -> T {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {

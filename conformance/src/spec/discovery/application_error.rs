@@ -39,7 +39,7 @@ enum Kind {
 }
 
 impl ApplicationError {
-    /// Tells the client; what labels the error has is for the client to say.
+    /// Feeds it to the client; what labels the error has is for the client to say.
     pub(super) fn feed(&self, stage: &mut Harness) -> Result<(), CaseError> {
         let address = &self.address.0;
         let Some(server) = stage.view().server(address).map(|server| server.id) else {

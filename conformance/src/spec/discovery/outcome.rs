@@ -106,7 +106,7 @@ impl ExpectedServer {
             &self.logical_session_timeout_minutes,
             found.logical_session_timeout_minutes.as_ref(),
         );
-        // "Default 0": a server that has told no wire version has 0, so 0 is what unset looks like.
+        // "Default 0": a server that has sent no wire version has 0, so 0 is what unset looks like.
         let told = |version: &i32| *version != 0;
         let min_wire_version = Some(&found.min_wire_version).filter(|version| told(version));
         let max_wire_version = Some(&found.max_wire_version).filter(|version| told(version));

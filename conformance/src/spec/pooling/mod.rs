@@ -60,7 +60,7 @@ fn compare_errors(
         (Some(expected), Some(found)) => {
             differences.text("error, type", &expected.kind, found.kind());
             let message = found.to_string();
-            // The specification's sentence begins ours, which tells more.
+            // The specification's sentence begins ours, which says more.
             if !message.starts_with(&expected.message) {
                 differences.differs("error, message", &expected.message, message);
             }

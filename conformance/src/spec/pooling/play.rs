@@ -128,7 +128,7 @@ impl Play {
 
     /// Ends the establishment of a connection.
     ///
-    /// The pool is told that there is an error before the topology judges it, and which afterwards.
+    /// The pool learns that there is an error before the topology judges it, and which afterwards.
     fn end(&mut self, connection: ConnectionId, end: End) -> Result<(), CaseError> {
         let error = match end {
             End::Established => {
@@ -184,7 +184,7 @@ impl Play {
                 }
                 Action::Deliver { waiter, outcome } => self.deliver(waiter, outcome),
                 Action::Emit { event, .. } => self.events.extend(Told::new(&self.address, &event)),
-                // Nobody uses the connections for anything.
+                // The connections are unused.
                 _ => {}
             }
         }
@@ -213,7 +213,7 @@ impl Play {
     /// Lets every thread do what it can; returns whether any did something.
     fn advance(&mut self) -> Result<bool, CaseError> {
         let mut progress = false;
-        // The main thread acts first, so that what it tells others to do is done at once.
+        // The main thread acts first, so that what it asks others to do is done at once.
         let others = self.threads.keys().filter(|name| *name != MAIN).cloned();
         let names: Vec<String> = [MAIN.to_owned()].into_iter().chain(others).collect();
         for name in names {

@@ -17,7 +17,7 @@ use sdam_core::harness::{Answer, Harness};
 /// The name of the replica set, which no case mentions.
 const SET_NAME: &str = "rs";
 
-/// The wire version of a server of which the case tells none.
+/// The wire version of a server for which the case has none.
 const MAX_WIRE_VERSION: i32 = 21;
 
 /// The seed where a case has no server, as a client needs one; it never answers.

@@ -29,7 +29,7 @@ enum Mode {
 }
 
 impl ReadPreferenceDocument {
-    /// Builds the read preference, or tells why the client refuses it.
+    /// Builds the read preference, or returns why the client refuses it.
     pub(super) fn build(&self) -> Result<Result<ReadPreference, ReadPreferenceError>, CaseError> {
         let preference = ReadPreference::new(match self.mode {
             Mode::Primary => ReadMode::Primary,

@@ -44,14 +44,14 @@ pub struct Test {
     pub expect_events: Vec<ExpectedEvents>,
     /// The messages that clients are to have logged afterwards.
     pub expect_log_messages: Vec<ExpectedLogMessages>,
-    /// The spans that clients are to have told afterwards.
+    /// The spans that clients are to have reported afterwards.
     pub expect_tracing: Vec<ExpectedTracing>,
     /// The contents of collections afterwards.
     pub outcome: Vec<CollectionData>,
 }
 
 impl File {
-    /// Returns the clients of the file that operations of a test are called on, be it on a database
+    /// Returns the clients of the file that operations of a test are called on, also on a database
     /// of theirs.
     pub fn clients_of(&self, test: &Test) -> Vec<&ClientEntity> {
         let is_used = |name: &str| test.operations.iter().any(|it| it.object == name);

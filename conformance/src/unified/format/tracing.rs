@@ -1,11 +1,11 @@
-//! Spans that clients are expected to tell (Unified Test Format, "expectTracingMessages").
+//! Spans that clients are expected to report (Unified Test Format, "expectTracingMessages").
 
 use bson::Document;
 
 use super::error::FormatError;
 use super::object::Node;
 
-/// The spans that a client is to have told.
+/// The spans that a client is to have reported.
 #[derive(Clone, Debug)]
 pub struct ExpectedTracing {
     /// The client.

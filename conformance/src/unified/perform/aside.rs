@@ -13,11 +13,11 @@ struct State<T> {
     waker: Option<Waker>,
 }
 
-/// The other end of a call: where its result is told.
+/// The other end of a call, which takes its result.
 pub(super) struct End<T>(Arc<Mutex<State<T>>>);
 
 impl<T> End<T> {
-    /// Tells the result.
+    /// Completes the call with a result.
     pub(super) fn with(self, result: T) {
         let mut state = lock(&self.0);
         state.result = Some(result);
@@ -35,7 +35,7 @@ impl<T: Send + 'static> Aside<T> {
         aside
     }
 
-    /// Returns a call that is under way, and where its result is told.
+    /// Returns a call that is under way, and the end that takes its result.
     pub(super) fn pending() -> (Self, End<T>) {
         let state = Arc::new(Mutex::new(State { result: None, waker: None }));
         (Self(Arc::clone(&state)), End(state))

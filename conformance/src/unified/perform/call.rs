@@ -9,7 +9,7 @@ use sdam_host::{Client, Error, ErrorKind, Reply, Runtime};
 
 use crate::unified::play::{Command, Ended, Failed};
 
-/// Runs a command that sets a fail point, and tells the server that has it.
+/// Runs a command that sets a fail point, and returns the server that has it.
 pub(super) async fn run<R: Runtime>(
     client: Client<R>,
     database: String,
@@ -77,7 +77,7 @@ pub(super) fn invalid(message: &str) -> Box<Failed> {
     Box::new(Failed { message: message.to_owned(), ..Failed::default() })
 }
 
-/// Takes from an error what the client's interface tells of it.
+/// Takes from an error what the client's interface says of it.
 pub(super) fn failed(error: &Error) -> Failed {
     let reply = error.reply_document().and_then(|reply| Document::try_from(reply).ok());
     // Of what refused a login there is no more than this.

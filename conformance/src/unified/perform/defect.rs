@@ -1,5 +1,5 @@
 //! Defects of servers that make a test fail whatever a client does, and that its requirements do
-//! not tell.
+//! not mention.
 
 use bson::{Bson, Document};
 

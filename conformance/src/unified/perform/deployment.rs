@@ -53,7 +53,7 @@ pub struct Deployment {
     pub(super) _servers: Box<dyn Any + Send + Sync>,
 }
 
-/// The properties of a deployment, as it tells them.
+/// The properties of a deployment, as it reports them.
 #[derive(Clone, Debug)]
 pub struct Facts {
     version: Version,
@@ -163,9 +163,9 @@ impl Deployment {
         let is_direct = is("directConnection", "true");
         let takes_tokens = is(AUTH_MECHANISM, OIDC);
         if !client.uri_options.keys().any(|name| name.eq_ignore_ascii_case(HEARTBEAT_FREQUENCY)) {
-            // The least that clients take. A fail point that tells of another primary marks a
-            // server as unknown until the hello that is under way is answered, as no topology
-            // version has changed: hundreds of tests wait for that once each.
+            // The least that clients take. A fail point that reports another primary marks a server
+            // as unknown until the hello that is under way is answered, as no topology version has
+            // changed: hundreds of tests wait for that once each.
             options.push((HEARTBEAT_FREQUENCY.to_owned(), "500".to_owned()));
         }
         if is_direct {

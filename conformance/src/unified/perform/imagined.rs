@@ -43,7 +43,7 @@ const AFTER: Duration = Duration::from_millis(1);
 /// The name of the runtime in reports.
 pub const RUNTIME: &str = "virtual time";
 
-/// A replica set that is simulated anew for each test.
+/// A replica set that is simulated, a new one for each test.
 pub struct Imagined<'a> {
     version: ServerVersion,
     deployment: &'a Deployment,

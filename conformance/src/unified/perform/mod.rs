@@ -1,7 +1,7 @@
 //! The performance of tests: a runtime's clients do what the machine asks for.
 //!
 //! One thread reads all events, and calls have threads of their own. When a call has ended, what
-//! its client has told until then is told before its end.
+//! its client has reported until then comes before its end.
 
 mod administer;
 mod alarm;
@@ -133,7 +133,7 @@ struct Stage<'a, S: Scene> {
     calls: Vec<(Token, Aside<CallResult>)>,
 }
 
-/// A client, and what it tells: without commands from the very first event on, and its commands.
+/// A client, and what it reports: without commands from the very first event on, and its commands.
 struct Opened<R: Runtime> {
     client: sdam_driver::Client<R>,
     events: [Events; 2],
@@ -221,7 +221,7 @@ impl<'a, S: Scene> Stage<'a, S> {
         }
     }
 
-    /// Fails if a client has told more than was read in time.
+    /// Fails if a client has reported more than was read in time.
     fn has_heard_all(&self) -> Result<(), Broken> {
         let events = self.clients.iter().flat_map(|(name, it)| it.events.iter().zip(repeat(name)));
         for (events, client) in events {
@@ -312,7 +312,7 @@ impl<'a, S: Scene> Stage<'a, S> {
         }
     }
 
-    /// Waits until there is something to tell, or the deadline has passed, or that of the test.
+    /// Waits until there is something to report, or the deadline has passed, or that of the test.
     fn next(&mut self, deadline: Option<Instant>) -> Vec<News> {
         let limit = Instant::ZERO + LIMIT;
         let until = deadline.map_or(limit, |at| limit.min(at));

@@ -222,7 +222,7 @@ pub(super) fn write_concern(document: &Document) -> Result<WriteConcern, Box<Fai
     Ok(concern)
 }
 
-/// Takes from an error of the driver what its interface tells of it.
+/// Takes from an error of the driver what its interface says of it.
 fn of_driver(error: &Error) -> Failed {
     let mut found = match error.as_client() {
         Some(client) => failed(client),

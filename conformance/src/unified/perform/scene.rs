@@ -29,7 +29,7 @@ pub(super) trait Scene {
     /// Returns the time since the test began.
     fn now(&self) -> Instant;
 
-    /// Makes a client, which tells its log and its spans if the test wants them.
+    /// Makes a client, which reports its log and its spans if the test wants them.
     fn open(
         &self,
         options: Options,

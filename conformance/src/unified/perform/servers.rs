@@ -47,7 +47,7 @@ pub enum Kind {
     ShardedWithTokens(ServerVersion),
     /// Two behind load balancers: one that leads to both, and one for each.
     LoadBalanced(ServerVersion),
-    /// A replica set in virtual time, which is simulated anew for each test.
+    /// A replica set in virtual time, a new one for each test.
     Imagined(ServerVersion),
 }
 

@@ -1,4 +1,4 @@
-//! The spans of a client, kept as applications that trace are told of them.
+//! The spans of a client, kept as applications that trace receive them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

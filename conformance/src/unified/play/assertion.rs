@@ -1,4 +1,5 @@
-//! Operations of the runner that are done at once: they look at what clients have told, or keep it.
+//! Operations of the runner that are done at once: they look at what clients have reported, or keep
+//! it.
 
 use bson::Document;
 

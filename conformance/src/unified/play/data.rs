@@ -70,8 +70,8 @@ pub(super) fn read(data: &CollectionData) -> Command {
     }
 }
 
-/// Returns the reply to a command of the runner, unless it tells of an error that the command does
-/// not tolerate: errors of single writes and of the write concern are in replies that are `ok`.
+/// Returns the reply to a command of the runner, unless it has an error that the command does not
+/// tolerate: errors of single writes and of the write concern are in replies that are `ok`.
 pub(super) fn reply(
     command: &Command,
     result: Result<Ended, Box<Failed>>,

@@ -39,7 +39,7 @@ pub(super) enum Entity {
     Value(Bson),
 }
 
-/// A client, and what it has told so far.
+/// A client, and what it has reported so far.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) entity: ClientEntity,
@@ -47,7 +47,7 @@ pub(super) struct Client {
     pub(super) observed: Vec<Observed>,
     /// The messages that the test observes.
     pub(super) logged: Vec<Logged>,
-    /// The spans that it has told.
+    /// The spans that it has reported.
     pub(super) traced: Vec<Traced>,
     /// The connections that are checked out.
     pub(super) checked_out: i64,
@@ -143,8 +143,8 @@ impl Client {
         is_ignored
     }
 
-    /// Returns whether the last two commands that were told had the same logical session id; `None`
-    /// if fewer were told, or if one had none.
+    /// Returns whether the last two commands that were reported had the same logical session id;
+    /// `None` if there were fewer, or if one had none.
     pub(super) fn has_same_lsid(&self) -> Option<bool> {
         let started = |event: &&Observed| event.kind == Kind::CommandStarted;
         let mut ids = self.observed.iter().rev().filter(started).map(|event| {
@@ -280,7 +280,7 @@ impl Entities {
         }
     }
 
-    /// Returns a client that has something to tell; `None` if it is not known any more.
+    /// Returns a client that has something to report; `None` if it is not known any more.
     pub(super) fn teller(&mut self, name: &str) -> Option<&mut Client> {
         match self.0.get_mut(name) {
             Some(Entity::Client(client)) => Some(client),

@@ -7,7 +7,7 @@ use crate::spec::Difference;
 use crate::unified::format::ExpectedError;
 use crate::unified::matching::Matcher;
 
-/// The error of an operation, as far as the client's interface tells.
+/// The error of an operation, as far as the client's interface says.
 #[derive(Clone, Debug, Default)]
 pub struct Failed {
     /// Its text.

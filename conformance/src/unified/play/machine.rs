@@ -40,9 +40,9 @@ pub struct OpenClient {
     pub meets_fail_points: bool,
     /// The version of the API that it declares.
     pub server_api: Option<ServerApi>,
-    /// The messages of its log that are to be told: those of a component, from a level upwards.
+    /// The messages of its log that are to be reported: those of a component, from a level upwards.
     pub log_messages: Vec<(Component, Level)>,
-    /// Present if its spans are to be told; true if with the text of commands.
+    /// Present if its spans are to be reported; true if with the text of commands.
     pub spans: Option<bool>,
 }
 
@@ -112,7 +112,7 @@ pub enum OfSession {
 /// A request to the caller.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Open a client, and tell all its events from the very first on; [`Input::Opened`] says what
+    /// Open a client, and report all its events from the very first on; [`Input::Opened`] says what
     /// came of it.
     Open(OpenClient),
     /// Have the internal client run a command.
@@ -126,7 +126,7 @@ pub enum Action {
         /// Its options.
         options: SessionOptions,
     },
-    /// Have a client run a command that sets a fail point, and tell the server that has replied.
+    /// Run a command of a client that sets a fail point, and report the server that has replied.
     Run {
         /// The call.
         token: Token,
@@ -191,7 +191,7 @@ pub enum Input<'a> {
         /// Its logical session id, or the reason why it cannot be started.
         result: Result<Document, Fault>,
     },
-    /// A client tells of an event. What it has told before a call has ended is told before that.
+    /// A client reports an event. What it has reported before a call has ended comes before that.
     Told {
         /// Its name.
         client: &'a str,
@@ -309,7 +309,7 @@ impl Play {
 
     fn begin(&mut self, now: Time, out: &mut Vec<Action>) {
         let left = match self.initial_data.is_empty() {
-            // What other files have left may be in the way of what this one writes.
+            // Leftovers of other files may be in the way of what this one writes.
             true => self.collections().map(|(database, name)| data::drop(database, name)).collect(),
             false => self.initial_data.iter().flat_map(data::set_up).collect(),
         };
@@ -396,7 +396,7 @@ impl Play {
         }
     }
 
-    /// Compares what clients have told and logged. A message may be written a little after the
+    /// Compares what clients have reported and logged. A message may be written a little after the
     /// event that it is about, by another thread: what is missing has some time to come.
     fn conclude(&mut self, now: Time, out: &mut Vec<Action>) {
         let compared = match self.messages_by {
@@ -493,7 +493,7 @@ impl Play {
         Ok(true)
     }
 
-    /// Returns whether a wait without a call is over; fails if it was in vain.
+    /// Returns whether a wait without a call is over; fails if it was without success.
     fn is_over(&self, place: &str, wait: &Wait, now: Time) -> Result<bool, Difference> {
         let is_late = wait.until().is_some_and(|until| until <= now.judged);
         let matcher = Matcher::new(&self.entities);

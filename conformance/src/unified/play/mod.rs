@@ -1,5 +1,5 @@
-//! A test that is played: a machine without I/O, whose caller performs what it asks for and tells
-//! it what came of it (Unified Test Format, "Executing a Test").
+//! A test that is played: a machine without I/O, whose caller performs what it asks for and feeds
+//! back what came of it (Unified Test Format, "Executing a Test").
 //!
 //! [`needs`] says beforehand what a test asks of the client that the client does not have.
 //! [`Play`] is the machine: its operations call the client's interface through [`Action`]s, one for

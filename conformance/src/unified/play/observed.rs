@@ -7,7 +7,7 @@ use sdam_core::topology::EventKind as Told;
 
 use crate::unified::format::EventKind;
 
-/// An event that a client has told of.
+/// An event that a client has reported.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// Its kind.

@@ -36,7 +36,7 @@ fn file(operations: &str, more: &str) -> File {
 const PING: &str = r#""name": "runCommand", "object": "database0",
     "arguments": { "commandName": "ping", "command": { "ping": 1 } }"#;
 
-/// A caller, who has opened what was to be opened.
+/// A caller that has opened everything it was asked to open.
 struct Caller {
     play: Lawful<Play>,
     now: Instant,

@@ -1,4 +1,4 @@
-//! Spans that clients have told, and those that are expected (Unified Test Format,
+//! Spans that clients have reported, and those that are expected (Unified Test Format,
 //! "expectTracingMessages").
 
 use bson::{Bson, Document};
@@ -8,7 +8,7 @@ use crate::spec::Difference;
 use crate::unified::format::{ExpectedSpan, ExpectedTracing};
 use crate::unified::matching::Matcher;
 
-/// A span that a client has told, and that has ended.
+/// A span that a client has reported, and that has ended.
 #[derive(Clone, Debug)]
 pub struct Traced {
     /// Its name.

@@ -83,7 +83,7 @@ async fn forward(
         outcome = Outcome::of_reply(reply.op_msg()?.body);
         socket.write_all(reply.bytes()).await?;
     }
-    // If the server is not what it was, the topology is told, and the session goes on elsewhere.
+    // If the server is not what it was, the topology learns it, and the session goes on elsewhere.
     let stays = outcome == Outcome::Success;
     checked_out.report(outcome);
     Ok(stays.then_some(checked_out))

@@ -1,4 +1,4 @@
-//! Prints what is known of a deployment, anew whenever that changes.
+//! Prints what is known of a deployment, again whenever that changes.
 //!
 //! ```sh
 //! cargo run --example watch_topology -- 'mongodb://localhost/?replicaSet=rs0'

@@ -103,7 +103,7 @@ impl Recorder for Kept {
     }
 }
 
-/// Metrics of a replica set of which nobody has answered yet, that has had operations.
+/// Metrics of a replica set of which no member has answered yet, that has had operations.
 fn metrics() -> Metrics {
     let options = Options::parse("mongodb://a.example,b.example/?replicaSet=rs0").unwrap();
     let mut topology = Topology::new(Arc::new(options), 1);

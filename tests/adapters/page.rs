@@ -12,7 +12,7 @@ use sdam_conformance::adapter::{Column, Conclusion};
 const BEGIN: &str = "<!-- The table of runtimes: UPDATE_PAGE=1 rewrites it. -->\n";
 const END: &str = "<!-- The end of the table. -->\n";
 
-/// A row: its feature, what one gets, its example, and the adapter whose column tells how it fares.
+/// A row: its feature, what one gets, its example, and the adapter whose column says how it fares.
 const ROWS: [(Option<&str>, &str, &str, &str); 6] = [
     (Some("tokio"), "`sdam::tokio`: tasks of tokio", "version_tokio", "tokio"),
     (Some("tokio"), "the same, on a runtime of one thread", "version_tokio", "tokio-1"),

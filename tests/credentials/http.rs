@@ -1,4 +1,4 @@
-//! The services that hand out credentials: an endpoint on loopback that answers as it is told to.
+//! The services that hand out credentials: an endpoint on loopback that answers as the test wants.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Http {
                     let reaction = react(&request);
                     known.lock().unwrap().push(request);
                     match reaction {
-                        // Whoever does not want to hear it all has gone.
+                        // A client that does not want to hear it all has gone.
                         Reaction::Send(bytes) => drop(stream.write_all(&bytes).await),
                         Reaction::Slowly(parts) => {
                             for part in parts {

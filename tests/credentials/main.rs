@@ -1,4 +1,4 @@
-//! Tokens and credentials that nobody gives a client but its environment, under every runtime.
+//! Tokens and credentials that a client gets from its environment only, under every runtime.
 
 mod aws;
 #[path = "../../runtime-tokio/tests/support/fake_server.rs"]

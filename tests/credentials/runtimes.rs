@@ -18,7 +18,7 @@ pub(crate) enum Runtime {
     Smol,
     AsyncStd,
     Blocking,
-    /// The same without a thread: whoever pings does the work.
+    /// The same without a thread: the caller that pings does the work.
     SingleThreaded,
 }
 

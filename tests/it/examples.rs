@@ -112,7 +112,7 @@ async fn a_client_works_through_the_proxy_and_across_a_failover() {
     soon(checked_out.command("test", &rawdoc! { "ping": 1 })).await.unwrap();
     drop(checked_out);
 
-    // Its own session hears of the state change, and a later command finds whoever is elected.
+    // Its own session hears of the state change, and a later command finds the one that is elected.
     cluster.step_down(primary).await.unwrap();
     let insert = || rawdoc! { "insert": "things", "documents": [{}] };
     soon(async { while client.run_command("test", &insert()).await.is_err() {} }).await;
@@ -127,7 +127,7 @@ async fn a_client_works_through_the_proxy_and_across_a_failover() {
     run(&client, insert()).await;
 }
 
-/// Hands on what is written, and fails once nobody receives it.
+/// Hands on what is written, and fails once the receiver is gone.
 struct Lines(mpsc::Sender<Vec<u8>>);
 
 impl Write for Lines {
@@ -179,7 +179,7 @@ async fn the_loop_of_the_standard_library_follows_a_step_down_and_a_kill() {
     let third = soon(cluster.elected()).await.unwrap();
     line_with(&output, &mut text, &[with, is(third, "RSPrimary"), is(second, "Unknown")]);
 
-    // With nobody to write to it ends at the next change.
+    // Without a reader it ends at the next change.
     drop(output);
     cluster.restart(second).await.unwrap();
     assert_eq!(example.join().unwrap(), io::Error::from(io::ErrorKind::BrokenPipe).to_string());

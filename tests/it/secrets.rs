@@ -248,7 +248,7 @@ fn cases(uri: &str, proxy: u16, key_file: &str) -> Vec<Case> {
         ("ann:planted-password@", proxied),
         ("ann:planted-password@", format!("{files}{key_password}")),
         ("ann:planted-password@", format!("{unread}{key_password}")),
-        // Options that nobody understands are told, and by the name only.
+        // Errors name the options that are not understood, and no values.
         ("ann:planted-password@", "authMechanismProperties=planted-property&w=1".to_owned()),
         ("ann:planted-password@", "authMechanism=planted-mechanism".to_owned()),
     ];

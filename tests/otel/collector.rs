@@ -32,7 +32,7 @@ impl Collector {
         Self { address, requests }
     }
 
-    /// Takes what was received until now: whoever sends waits for an answer.
+    /// Takes what was received until now: the sender waits for an answer.
     pub(crate) fn take(&self) -> Vec<ScopeSpans> {
         let resources = self.requests.try_iter().flat_map(|request| request.resource_spans);
         resources.flat_map(|resource| resource.scope_spans).collect()
@@ -55,7 +55,7 @@ fn receive(mut stream: &TcpStream, received: &Sender<ExportTraceServiceRequest>)
     let mut body = vec![0; lines.next().unwrap().parse().unwrap()];
     reader.read_exact(&mut body)?;
     let request = ExportTraceServiceRequest::decode(&*body).unwrap();
-    // Nobody may want to know any more.
+    // The receiver may be gone.
     let _ = received.send(request);
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 }

@@ -18,7 +18,7 @@ use crate::collector::{Collector, HttpOnLoopback};
 
 crate::scenarios![the_environment_enables_spans, the_environment_asks_for_the_text_of_commands,];
 
-/// The variables that tell the application of the collector and the deployment.
+/// The variables with the addresses of the collector and the deployment, for the application.
 const COLLECTOR: &str = "SDAM_TEST_COLLECTOR";
 const DEPLOYMENT: &str = "SDAM_TEST_DEPLOYMENT";
 
@@ -70,7 +70,7 @@ fn text(span: &Span, name: &str) -> Option<String> {
 }
 
 /// OpenTelemetry Tests, "Test 1: Tracing Enable/Disable via Environment Variable"; and what a
-/// collector is told of the spans.
+/// collector receives of the spans.
 async fn the_environment_enables_spans() {
     let collector = Collector::start();
     assert_eq!(exported(&collector, &[]).await, []);

@@ -189,7 +189,7 @@ async fn sensitive_commands_have_no_spans() {
     assert!(!format!("{spans:?}").contains("hunter2"), "{spans:?}");
 }
 
-/// An operation that nobody waits for any more has ended, and so has its command.
+/// An operation that no task waits for any more has ended, and so has its command.
 async fn what_is_given_up_ends() {
     let it = Fixture::new().await;
     let blocked =
@@ -206,7 +206,7 @@ async fn what_is_given_up_ends() {
     assert_eq!(it.kept.tree(), expected);
 }
 
-/// Commands and requests are told the operation that they are a part of.
+/// Commands and requests get the operation that they are a part of.
 async fn commands_over_a_connection_are_within_what_they_are_told() {
     let it = Fixture::new().await;
     let selected = it.client.select(Criteria::write()).await.unwrap();

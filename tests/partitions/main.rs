@@ -26,7 +26,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 /// The time that steps may take which depend on the load of the machine.
 const GENEROUS: Duration = Duration::from_secs(90);
 
-/// The port of the server, in a network where nobody else has any.
+/// The port of the server, in a network where no other process has any.
 const PORT: u16 = 27017;
 
 /// The time in which connections notice a partition whose options say so.
@@ -113,7 +113,7 @@ fn judge(noticed: &[(Duration, bool)]) -> Outcome {
     ensure(times(false).max() < Some(Duration::from_secs(25) + late), "a monitor was too slow")
 }
 
-/// Starts a client on a thread, which tells what it comes to; it goes on when it is told to.
+/// Starts a client on a thread, which reports what it comes to; it goes on when `starts` says so.
 fn start<A: Adapter>(
     adapter: impl FnOnce() -> A + Send + 'static,
     has_option: bool,

@@ -54,7 +54,7 @@ enum Command {
         #[arg(long, value_name = "REDUCTION", requires = "from")]
         only: Option<Reduction>,
         /// Write every failure to a file in this folder, which is made if need be, and beside it
-        /// all that its client's topology was told and did, as a trace for `sdam replay`.
+        /// all that its client's topology received and did, as a trace for `sdam replay`.
         #[arg(long, value_name = "FOLDER")]
         keep: Option<PathBuf>,
     },
@@ -251,7 +251,7 @@ fn sim_one(
     Ok(swarm.failures.is_empty())
 }
 
-/// Reduces a simulation that fails, and tells what is left.
+/// Reduces a simulation that fails, and prints what is left.
 fn shrunk(case: &Case, folder: Option<&Path>) -> Result<(), SimError> {
     case.check()?;
     // What panics does so hundreds of times.
@@ -262,7 +262,7 @@ fn shrunk(case: &Case, folder: Option<&Path>) -> Result<(), SimError> {
     Ok(())
 }
 
-/// Writes down what there is to know of a failure, and what its client's topology was told.
+/// Writes down what there is to know of a failure, and what its client's topology received.
 fn keep(failure: &Failure, folder: &Path) -> io::Result<()> {
     let Case { part, scenario, seed, reduction, .. } = &failure.case;
     let name = match part {
@@ -337,7 +337,7 @@ fn part(name: &str) -> Result<Part, String> {
     found.ok_or_else(|| format!("there are: {}", Part::ALL.map(Part::name).join(", ")))
 }
 
-/// Numbers that nobody has simulated before.
+/// Numbers that were not simulated before.
 fn seed_of_the_clock() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or_default() << 16

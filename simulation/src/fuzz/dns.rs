@@ -40,7 +40,7 @@ pub(super) enum Kind {
 }
 
 /// The first byte says what the others are: an answer over UDP or TCP, or records. The number of an
-/// answer is put right, as nobody guesses it.
+/// answer is put right, as it cannot be guessed.
 ///
 /// # Panics
 ///
@@ -182,7 +182,7 @@ fn judge_records(records: &[SrvRecord], max_hosts: usize) {
     }
 }
 
-/// Returns whether nobody could object to the name of the host.
+/// Returns whether the name of the host is surely valid.
 fn is_plain(record: &SrvRecord) -> bool {
     record.host.split('.').all(|part| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')

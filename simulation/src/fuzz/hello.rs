@@ -103,7 +103,7 @@ fn scribbled(reply: &RawDocument) -> RawDocumentBuf {
     RawDocumentBuf::from_bytes(bytes).expect("only texts have changed")
 }
 
-/// A monitor of one server, which answers when told to.
+/// A monitor of one server, which answers when it is asked to.
 struct Monitor {
     stage: Harness,
     server: ServerAddress,

@@ -1,4 +1,4 @@
-//! Fuzz targets: what must hold of every input, whoever made it up.
+//! Fuzz targets: what must hold of every input.
 //!
 //! A target is a function of bytes that panics if a law is broken. `fuzz/` hands each of them to
 //! libFuzzer; `cargo test` runs them over the committed inputs in `corpora/`, which are [seeds]

@@ -35,7 +35,7 @@ fn prints_and_parses_to_the_same(options: &Options) {
         Err(error) => panic!("{printed}: {error}"),
     };
     assert_eq!(again.to_uri_with_secrets().expose(), printed, "printed twice, the same");
-    // Warnings are of what the text contained in vain, which is not printed.
+    // Warnings are of what the text contained without effect, which is not printed.
     if again.warnings() == options.warnings() {
         assert_eq!(&again, options, "{printed}");
     }

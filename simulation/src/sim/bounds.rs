@@ -29,9 +29,10 @@ const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 ///
 /// A **single-threaded** client checks servers only in scans, one after the other, while an
 /// operation waits. A check of a server that was known takes as long as four `connectTimeoutMS`: a
-/// reply over the connection there is, once more if nobody was there to read the first one in time,
-/// and the check that follows the failure at once, which opens a stream and says hello. **S**, a
-/// scan, is one such check of each server, after a lookup of the servers if they are in DNS.
+/// reply over the connection there is, once more if the process was not there to read the first one
+/// in time, and the check that follows the failure at once, which opens a stream and says hello.
+/// **S**, a scan, is one such check of each server, after a lookup of the servers if they are in
+/// DNS.
 ///
 /// - **T**: a check that began while the server was not reachable may fail as late as that, and
 ///   then the server is left alone for cooldownMS.

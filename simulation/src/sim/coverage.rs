@@ -20,7 +20,7 @@ pub enum Sign {
     MeasuringBroken,
     /// A check has succeeded after five or more that had failed.
     MonitorRecovered,
-    /// A check has succeeded after some of which one had found nobody to answer it.
+    /// A check has succeeded after some of which one had got no answer.
     BackAfterSilence,
     /// A check has failed, and the one that followed at once has succeeded.
     CheckedAgainAtOnce,
@@ -28,7 +28,7 @@ pub enum Sign {
     CheckAbandoned,
     /// A server refused a check while an operation waited.
     RefusedWhileWanted,
-    /// A check found that nobody answers.
+    /// A check got no answer.
     TimedOut,
     /// A server said that it is about to end.
     ShutdownAnnounced,
@@ -55,7 +55,7 @@ pub enum Sign {
     TurnedAway,
     /// An operation got no reply by its deadline, which was nearer than a heartbeat.
     NoReplyInTime,
-    /// An error was told of that was out of date, and changed nothing.
+    /// An error was reported that was out of date, and changed nothing.
     StaleErrorIgnored,
     /// Ten operations and more waited for connections of a pool that had none.
     ColdBurst,
@@ -72,7 +72,7 @@ pub enum Sign {
     ForkedWhileWanted,
     /// Connections to one service behind a load balancer were closed, and others were not.
     ServiceCleared,
-    /// An application was told that the server of its cursor is no longer primary.
+    /// An application learned that the server of its cursor is no longer primary.
     CursorDemoted,
     /// A login was refused, and its server is Unknown.
     LoginRefused,

@@ -1,4 +1,4 @@
-//! Documents: what clients were told of them is compared with what the members have.
+//! Documents: what clients have read and written is compared with what the members have.
 
 use std::collections::BTreeSet;
 
@@ -40,8 +40,8 @@ impl World {
             self.cluster.log(*member).last().map(|entry| (entry.term, entry.index))
         };
         let newest = members().max_by_key(last).unwrap_or(MemberId(0));
-        // "w: majority" is of those who vote when a write is acknowledged. Who joins later has
-        // nothing at first, and may be one too many for those who have it to be a majority still.
+        // "w: majority" is of those who vote when a write is acknowledged. A member that joins
+        // later has nothing at first, so that the members with it may no longer be a majority.
         let kept = match self.has_grown() {
             true => self.cluster.documents(newest, DATABASE, COLLECTION),
             false => self.cluster.committed_documents(newest, DATABASE, COLLECTION),

@@ -36,7 +36,7 @@ pub enum FaultKind {
     Unresolvable,
     /// A member's name leads to another member.
     Misdirected,
-    /// A member's host is gone, and where it was nobody answers, until the member's name leads to
+    /// A member's host is gone, and nothing answers where it was, until the member's name leads to
     /// another one.
     Moved,
     /// Streams fall silent for ever, as behind a router that has forgotten them.
@@ -50,11 +50,11 @@ pub enum FaultKind {
     /// The primary, or another member, is cut off from the others, and not from clients: there may
     /// be two who claim to be primary.
     Cut,
-    /// A member answers nobody.
+    /// A member does not answer.
     FrozenMember,
     /// A client's process stops, and goes on.
     FrozenClient,
-    /// A client's process forks, and its child begins anew.
+    /// A client's process forks, and its child starts from scratch.
     Fork,
     /// A member's commands fail, hello among them.
     FailPoint,
@@ -86,7 +86,7 @@ pub enum FaultKind {
     LoginRefused,
     /// A member, or something in front of it, answers once on each connection and hangs up.
     OneReply,
-    /// Replies announce others that nobody has asked for, and that do not come.
+    /// Replies announce others that were not asked for, and that do not come.
     Announced,
     /// Replies to monitors are followed by others without pause, until their stream ends.
     Flood,

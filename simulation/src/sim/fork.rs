@@ -1,18 +1,19 @@
-//! A process that forks while its client works: the child is one more client, and begins anew.
+//! A process that forks while its client works: the child is one more client, and starts from
+//! scratch.
 //!
 //! The child has copies of its parent's streams and of all that its parent's machines know, and
 //! uses none of it: with fresh machines, made of the same options and of the members that its
 //! parent knew, it finds everything as any client does. That it closes a copied stream, or keeps
-//! it, sends nothing, and the parent shuts its own down, whoever else holds them: there is nothing
+//! it, sends nothing, and the parent shuts its own down, even if others hold them: there is nothing
 //! to do here for either, and the parent goes on as if nothing had happened. The child is on the
 //! same machine, with the same way to each member, and whatever is wrong with that.
 //!
 //! It forks where a lock is held: while a machine is at work, when some of what that demands is
-//! done, and some is not. There is one thread here, which nobody takes a lock from: how
-//! threads interleave over the locks of `sdam_host` is tested in
-//! `host/src/tests/interleavings`, and that a child takes none of them, which a thread of its
-//! parent may have held, is what `runtime-blocking/src/process.rs` is for, and
-//! `runtime-blocking/tests/fork.rs` tests it with real processes and busy threads.
+//! done, and some is not. There is one thread here, which never waits for a lock: how threads
+//! interleave over the locks of `sdam_host` is tested in `host/src/tests/interleavings`, and that a
+//! child takes none of them, which a thread of its parent may have held, is what
+//! `runtime-blocking/src/process.rs` is for, and `runtime-blocking/tests/fork.rs` tests it with
+//! real processes and busy threads.
 
 use std::sync::Arc;
 

@@ -125,7 +125,7 @@ impl World {
         for member in fault.members.iter().copied() {
             let id = MemberId(member);
             match fault.kind {
-                // Whoever has waited long enough for a member's end kills it.
+                // The operator who has waited long enough for a member's end kills it.
                 FaultKind::Shutdown => {
                     self.tell(Input::Kill { member: id });
                     self.tell(Input::Start { member: id });

@@ -20,7 +20,7 @@ use super::world::{AUDIT, Event, LAST_OPERATION, World};
 mod tests;
 
 impl World {
-    /// Everybody is to be alive, and who waits in vain is to be helped.
+    /// Every client is to be alive, and an operation that waits without success is to be helped.
     pub(super) fn audit(&mut self) -> Result<(), (usize, Violation)> {
         let now = self.network.now;
         for index in 0..self.clients.len() {
@@ -65,7 +65,7 @@ impl World {
     fn check_quiet(&mut self, index: usize) -> Result<(), Violation> {
         let client = &self.clients[index];
         let quiet = self.quiet_by(client).filter(|by| *by < self.network.now);
-        // Whoever scans looks only when somebody asks.
+        // A client that scans looks only when it is asked.
         if quiet.is_none() || client.options.is_single_threaded() {
             return Ok(());
         }
@@ -89,10 +89,10 @@ impl World {
         self.truth.compare(&view, &client.plan, must_know, |it| self.just_refused(client, it))
     }
 
-    /// Returns what a server has told an operation within B, because of which it may be Unknown:
-    /// before topologyVersion that cannot be stale, whatever else is known of the server, and
-    /// operations that chose it earlier, and get a connection one after the other, may be told so
-    /// again and again (SDAM, "not writable primary and node is recovering").
+    /// Returns what a server has answered to an operation within B, because of which it may be
+    /// Unknown: before topologyVersion that cannot be stale, whatever else is known of the server,
+    /// and operations that chose it earlier, and get a connection one after the other, may get that
+    /// answer again and again (SDAM, "not writable primary and node is recovering").
     fn just_refused(&self, client: &Client, address: &ServerAddress) -> Option<StateChange> {
         let lasts = self.bounds(client).selection;
         let refused = client.book().refused_by(address);
@@ -100,7 +100,7 @@ impl World {
     }
 
     /// Returns since when a client must know a member, whatever its view says: it was right, or
-    /// began with this member, and since then all who are asked name it, and nobody else has
+    /// began with this member, and since then all who are asked name it, and no other member has
     /// answered in its name.
     fn must_know(&self, index: usize, member: usize) -> Option<Instant> {
         let client = &self.clients[index];
@@ -113,7 +113,7 @@ impl World {
             return fresh.filter(|_| client.options.srv().is_none());
         }
         let named = self.truth.named_since(member)?;
-        // Whoever connects directly never knows anybody else.
+        // A client that connects directly never knows other members.
         let was_right = client.was_right.filter(|_| client.plan.direct.is_none());
         let since = [fresh, was_right].into_iter().flatten().filter(holds);
         since.filter(|since| named <= *since).min()
@@ -123,7 +123,7 @@ impl World {
     /// trips with every heartbeat, and the rest is what paths really take.
     fn check_round_trips(&self, index: usize) -> Result<(), Violation> {
         let (client, now) = (&self.clients[index], self.network.now);
-        // Whoever scans measures only when somebody asks.
+        // A client that scans measures only when it is asked.
         if client.options.is_single_threaded() {
             return Ok(());
         }
@@ -152,7 +152,7 @@ impl World {
         Ok(())
     }
 
-    /// An application that reads from a primary can tell within B that it is none any more, or
+    /// An application that reads from a primary can find out within B that it is none any more, or
     /// within the time that any view takes if it has not been reachable all along.
     fn check_cursor(&self, index: usize, id: ServerId, bounds: Bounds) -> Result<(), Violation> {
         let client = &self.clients[index];
@@ -200,7 +200,7 @@ impl World {
             let must = self.must_know(index, member);
             let known = [client.book().member_since(address), must].into_iter().flatten().min()?;
             let reachable = suitable.max(calm).max(known).max(client.running_since);
-            // Whoever checks nothing by itself does not find out until then that a stream is dead.
+            // A client without monitors does not find out until then that a stream is dead.
             let alive = match client.options.is_single_threaded() {
                 true => self.network.path(index, member).alive_since,
                 false => Instant::ZERO,
@@ -260,7 +260,8 @@ impl World {
     /// Returns when the view of a client is to be right at last, `None` while something is wrong.
     fn right_by(&self, client: &Client) -> Option<Instant> {
         let right = self.quiet_by(client)?.max(self.plan.calm + self.time_to_be_right(client));
-        // Whoever looks is to be the only one, as an operation's error may undo what a scan found.
+        // The operation that looks is to be the only one, as another's error may undo what a scan
+        // found.
         let alone = match client.options.is_single_threaded() {
             true => client.plan.workload_ends + LAST_OPERATION,
             false => Instant::ZERO,
@@ -314,7 +315,7 @@ impl World {
             let client = &self.clients[index];
             if client.options.is_single_threaded() && !client.closed {
                 let bounds = self.bounds(client);
-                // One that is in vain is to be found by an audit, and not to give up before.
+                // A look without success is to last until an audit finds it.
                 let patience = bounds.selection + AUDIT * 2;
                 self.acting = index;
                 self.clients[index].look(&mut self.network, patience);

@@ -17,9 +17,9 @@ pub(super) fn user(password: &str) -> User {
 }
 
 impl World {
-    /// The user gets another password, or its own again. Whoever is logged in stays so.
+    /// The user gets another password, or its own again. Connections that are logged in stay so.
     pub(super) fn change_password(&mut self, password: &str) {
-        // Without users, nobody logs in.
+        // Without users there are no logins.
         if !self.plan.cluster.users.is_empty() {
             self.tell(Input::Users { users: &[user(password)] });
         }

@@ -3,9 +3,9 @@
 //!
 //! [`run`] draws a deployment, clients with their options and workloads, and faults; lets all of it
 //! happen; and checks after every step what must hold: the laws of machines, the rules of events,
-//! heartbeats and pools, and that whoever waits is answered within [`Bounds`]. The same seed takes
-//! the same steps, so that whatever fails can be looked at again. [`Swarm`] counts
-//! what came of many seeds.
+//! heartbeats and pools, and that operations that wait are answered within [`Bounds`]. The same
+//! seed takes the same steps, so that whatever fails can be looked at again. [`Swarm`] counts what
+//! came of many seeds.
 //!
 //! Each seed is simulated in two [`Part`]s: one that judges monitors, pools and operations of the
 //! clients themselves, and one whose applications use collections, cursors, bulk writes and

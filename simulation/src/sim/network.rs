@@ -32,7 +32,7 @@ pub(super) enum Packet {
     Syn,
     /// The connection is accepted.
     SynAck,
-    /// There is nobody who accepts it.
+    /// Nothing accepts it.
     Refused,
     /// The name has no address; no packet at all, but an answer.
     NotResolved,
@@ -54,7 +54,7 @@ struct Stream {
     held: [VecDeque<Packet>; 2],
     client_open: bool,
     server_open: bool,
-    /// Nothing arrives any more, and nobody is told.
+    /// Nothing arrives any more, without notice.
     dead: bool,
     /// True if a monitor has opened it.
     monitors: bool,
@@ -287,7 +287,7 @@ impl Network {
         self.send(id, Side::Server, Packet::Fin);
     }
 
-    /// The client finds out that a stream is over, be it dead or closed by the member long ago.
+    /// The client finds out that a stream is over: dead, or closed by the member long ago.
     pub(super) fn found_ended(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get(&id) {
             self.paths[stream.client][stream.member].alive_since = self.now;

@@ -150,7 +150,7 @@ impl ClientPlan {
         let balanced = cluster.deployment == Deployment::LoadBalanced;
         let direct = (!balanced && random.percent(10)).then(|| random.index(members));
         let logs_in = !cluster.users.is_empty();
-        // An arbiter has no users: whoever logs in to it finds it Unknown again and again.
+        // An arbiter has no users: a client that logs in to it finds it Unknown again and again.
         let direct = direct.filter(|it| !(logs_in && cluster.members[*it].arbiter));
         let from_dns = sharded && direct.is_none() && random.percent(50);
         let seeds = match direct {

@@ -264,7 +264,7 @@ impl Case {
         (Err(Box::new(failure)), recording)
     }
 
-    /// Simulates it, and returns all that the topology of a client was told and did, as a trace
+    /// Simulates it, and returns all that the topology of a client received and did, as a trace
     /// that can be replayed; `None` if there is no such client, or it is left out, and of
     /// applications.
     pub fn record(&self, client: usize) -> Option<String> {
@@ -304,7 +304,7 @@ impl Case {
 }
 
 impl Failure {
-    /// Simulates it once more, and returns all that the topology of the client was told and did, as
+    /// Simulates it once more, and returns all that the topology of the client received and did, as
     /// a trace that can be replayed.
     pub fn record(&self) -> Option<String> {
         self.case.record(self.client)

@@ -222,7 +222,7 @@ impl Search {
         }
     }
 
-    /// Tells the faults that are left.
+    /// Lists the faults that are left.
     fn remaining(&self) -> Vec<String> {
         let plan = self.best.case.outline();
         let told =

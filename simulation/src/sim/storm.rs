@@ -1,11 +1,11 @@
 //! A storm of restarts: thousands of clients that lose one member at once, and come back at once.
 //!
 //! All clients are real ones, each on a machine of its own, with a user and some tasks that read.
-//! They have one member, a mongos: nobody else could help, and no election takes its share of the
-//! time. The member's process dies, is down for a while, and starts again. Behind its [`Door`] it
-//! accepts so many connections in a second and logs in so many; a [`Shedding`] says what it does
+//! They have one member, a mongos: no other member could help, and no election takes its share of
+//! the time. The member's process dies, is down for a while, and starts again. Behind its [`Door`]
+//! it accepts so many connections in a second and logs in so many; a [`Shedding`] says what it does
 //! about more, and [`Storm::with_overload_hidden`] takes from clients what they know of overload. A
-//! [`Report`] tells how long the clients took to read again, and what that cost.
+//! [`Report`] says how long the clients took to read again, and what that cost.
 //!
 //! ```
 //! use sdam_simulation::storm::{Shedding, Storm};
@@ -381,7 +381,7 @@ impl Stage {
         self.simulation.time().elapsed().saturating_sub(restarted)
     }
 
-    /// Lets so much time pass, and looks at what clients have told meanwhile.
+    /// Lets so much time pass, and looks at the events of clients since.
     fn pass(&mut self, time: Duration) {
         self.simulation.run_for(time);
         for (_, events) in &mut self.clients {

@@ -1,5 +1,5 @@
 //! The memory of a client that is kept only when a failure is looked at again: its last steps, or
-//! all that its topology is told and does.
+//! all that its topology receives and does.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub(super) enum Observed {
     Nothing,
     /// The last steps of the client of this index.
     Steps(usize),
-    /// All that the topology of the client of this index is told and does.
+    /// All that the topology of the client of this index receives and does.
     Topology(usize),
 }
 
@@ -37,7 +37,7 @@ impl Trace {
         }
     }
 
-    /// Returns whether all that its topology is told and does is to be kept.
+    /// Returns whether all that its topology receives and does is to be kept.
     pub(super) const fn is_of_topology(&self) -> bool {
         matches!(self, Self::Topology)
     }

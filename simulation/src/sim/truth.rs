@@ -1,5 +1,4 @@
-//! The true state of the deployment, as the model tells it, and since when: clients are to find it
-//! out.
+//! The true state of the deployment, as the model says, and since when: clients are to find it out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,7 +83,7 @@ impl Truth {
             if !was_named {
                 since.named = now;
             }
-            // Whoever knew of the newer one has refused it.
+            // A member that knew of the newer one has refused it.
             let was_superseded = is_superseded(&before, *id);
             if was_superseded || !(type_was.is_data_bearing() && was_named) {
                 since.has_data = now;
@@ -142,8 +141,8 @@ impl Truth {
         self.member(member).is_some_and(|it| self.current.known.contains(&it.address))
     }
 
-    /// Returns whether whoever has this view is to take the primary for a stale one, as one does
-    /// that has heard of a primary whose configuration was lost with it (SDAM,
+    /// Returns whether a client with this view is to take the primary for a stale one, as a client
+    /// does that has heard of a primary whose configuration was lost with it (SDAM,
     /// "updateRSFromPrimary").
     ///
     /// From 6.0 on the electionId decides, and no view can be ahead of the latest election. An
@@ -236,8 +235,8 @@ impl Truth {
         }
     }
 
-    /// Returns whether a client cannot learn of the deployment any more: somebody is down for good,
-    /// and of those that it knows nobody can tell it of others.
+    /// Returns whether a client cannot learn of the deployment any more: a member is down for good,
+    /// and none of those that it knows can name others.
     ///
     /// Its word for whom it knows counts for nothing if it must know others, who can.
     pub(super) fn is_lost(
@@ -261,7 +260,7 @@ impl Truth {
     /// Returns whether a client knows the deployment for what it is, and all its members.
     pub(super) fn is_known(&self, view: &TopologyDescription, client: &ClientPlan) -> bool {
         let (wanted, topology_type) = self.wanted(view, client);
-        // Without a primary there is nobody to say who does not belong to the set.
+        // Without a primary, nothing says who does not belong to the set.
         let exact = topology_type != TopologyType::ReplicaSetNoPrimary;
         view.topology_type == topology_type
             && !(exact && view.servers().len() != wanted.len())

@@ -65,7 +65,7 @@ pub type Runtime = Virtual<Unobserved>;
 /// A client in virtual time, with all that clients have on any runtime.
 pub type Client = sdam_host::Client<Runtime>;
 
-/// Nobody, who looks at no step of a machine.
+/// An observer that looks at no step of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Unobserved;
 

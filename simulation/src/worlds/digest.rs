@@ -1,4 +1,4 @@
-//! The digest that tells two worlds apart, in 128 bits.
+//! The digest that distinguishes two worlds, in 128 bits.
 
 use std::fmt::{self, Display};
 
@@ -10,7 +10,7 @@ use serde::ser::{self, Serializer};
 #[inline]
 fn is_ignored(field: &str, streaming: bool) -> bool {
     match field {
-        // How often, and since when, decides nothing; neither does what is only told.
+        // How often, and since when, decides nothing; neither does what is only reported.
         "asked_at" | "at" | "count" | "error" | "failing" | "since" | "started" => true,
         // Round trip times.
         "round_trip" | "roundTripTimeMS" | "minRoundTripTimeMS" => true,

@@ -12,7 +12,7 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// Of each, at most so much can be told apart.
+    /// Of each, at most so much can be distinguished.
     pub(super) const MOST: u8 = 7;
 
     const fn bit(self) -> u64 {

@@ -25,7 +25,7 @@ pub(super) struct Link {
     pub(super) is_legacy: bool,
     /// The time when the server answers again although nothing has changed, if the client listens.
     pub(super) listens_until: Option<Instant>,
-    /// The last version that the client was told.
+    /// The last version that the client has received.
     pub(super) told: Option<TopologyVersion>,
     pub(super) arrivals: VecDeque<Arrival>,
 }

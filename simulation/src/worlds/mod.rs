@@ -5,7 +5,7 @@
 //! every step that is possible: what is under way on a link arrives, time jumps to the next timer
 //! (past what is under way, too), operations begin to wait or give up, or a fault happens. It goes
 //! on breadth first, so that the path to a violation is a shortest one, and on all processors: what
-//! they find is put together in the order of the layer, whoever was first.
+//! they find is put together in the order of the layer, whichever thread was first.
 //!
 //! What must hold is checked after every step: the laws of machines and those of `laws`. From every
 //! world that is met, faults stop and all that is under way arrives: within the bound of

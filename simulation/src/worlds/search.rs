@@ -244,7 +244,7 @@ impl Search {
         let mut found: Vec<(usize, Found)> = thread::scope(|scope| {
             let threads: Vec<_> =
                 self.walkers.iter_mut().map(|walker| scope.spawn(|| work(walker))).collect();
-            // What a thread has found is not to be lost silently, nor the worlds it did not reach.
+            // Neither what a thread has found nor the worlds it did not reach are lost silently.
             let joined =
                 threads.into_iter().map(|it| it.join().unwrap_or_else(|it| resume_unwind(it)));
             joined.flatten().collect()
@@ -272,7 +272,7 @@ impl Search {
         }
     }
 
-    /// Tells how a world was reached.
+    /// Describes how a world was reached.
     fn tell(&self, index: usize) -> Vec<String> {
         let way = path(&self.nodes, index);
         let root = way.last().map_or(0, |root| self.nodes[*root].from);

@@ -65,7 +65,7 @@ impl World {
         Ok(world)
     }
 
-    /// Returns what tells this world from others.
+    /// Returns what distinguishes this world from others.
     pub(super) fn digest(&self) -> u128 {
         let client = (self.topology.get(), &self.laws, self.has_waited);
         digest(&(client, &self.deployment, &self.links), self.now, self.streaming)
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Servers tell those who listen what is new, or that nothing is when the time has come.
+    /// Servers send what is new to clients that listen, or that nothing is when the time has come.
     pub(super) fn speak(&mut self, now: Instant) {
         let again = now + self.options.heartbeat_frequency();
         for link in self.links.values_mut() {

@@ -1,5 +1,5 @@
-//! Clients that share monitors, in virtual time and through faults: all know the same, each is told
-//! a whole life, and every operation ends.
+//! Clients that share monitors, in virtual time and through faults: all know the same, each
+//! receives a whole life, and every operation ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,7 +59,7 @@ fn work(simulation: &mut Simulation, client: &Client, pause: u64) -> Arc<AtomicU
     succeeded
 }
 
-/// A client with what it does and is told.
+/// A client with what it does and receives.
 struct Sharing {
     client: Client,
     events: Events,
@@ -67,7 +67,7 @@ struct Sharing {
     succeeded: Arc<AtomicU32>,
 }
 
-/// Lets so much time pass, in which all clients are told less than they can keep unread.
+/// Lets so much time pass, in which all clients receive less than they can keep unread.
 fn pass(simulation: &mut Simulation, clients: &mut [Sharing], time: Duration) {
     let until = simulation.time().elapsed() + time;
     while simulation.time().elapsed() < until {
@@ -179,7 +179,7 @@ fn monitors_are_shared_only_with_those_who_would_have_the_same() {
     let refused = simulation.sharing_client(&monitors, Options::parse(&other).unwrap());
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("the options differ"), "{error}");
-    // With its last client, the monitors end, and nobody can share them any more.
+    // With its last client, the monitors end, and no client can share them any more.
     let client = simulation.sharing_client(&monitors, options.clone()).unwrap();
     simulation.run_for(Duration::from_secs(20));
     client.close_now();

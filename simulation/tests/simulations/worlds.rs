@@ -11,7 +11,7 @@ const EVERY_ORDER: Limits = Limits::new(2, 4);
 const LONG: Limits = Limits::new(2, 16).with_delays(Some(0));
 
 /// Checks that nothing goes wrong, and how many worlds there are. More than the last of `expected`
-/// are told apart by a field that decides nothing, or by one that is new (`worlds::digest`).
+/// are distinguished by a field that decides nothing, or by one that is new (`worlds::digest`).
 fn demand_success(limits: Limits, expected: Range<u64>) {
     let report = search(limits);
     println!("{report}");

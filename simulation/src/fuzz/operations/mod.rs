@@ -35,7 +35,7 @@ pub fn operations(bytes: &[u8]) {
     assert_eq!(play(bytes), play(bytes), "law 4: the same inputs bring the same actions");
 }
 
-/// Plays an input to its end; returns what tells one run from another.
+/// Plays an input to its end; returns what distinguishes one run from another.
 fn play(bytes: &[u8]) -> Vec<String> {
     let mut input = Unstructured::new(bytes);
     let Ok(rules) = rules(&mut input) else { return Vec::new() };
@@ -217,7 +217,7 @@ fn letter(input: &mut Unstructured<'_>) -> Result<&'static str> {
     Ok(input.choose(&["a", "b", "c"])?)
 }
 
-/// A jitter of so many quarters: a number whose consequences can be told to the nanosecond.
+/// A jitter of so many quarters: a number whose consequences are known to the nanosecond.
 fn random(input: &mut Unstructured<'_>) -> Result<u64> {
     input.int_in_range(0..=3)
 }

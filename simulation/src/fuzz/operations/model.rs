@@ -1,5 +1,5 @@
-//! The naive model: an operation, all that was ever asked of it and told to it, and what the rules
-//! make of that.
+//! The naive model: an operation, all its inputs and outputs so far, and what the rules make of
+//! that.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -69,7 +69,7 @@ enum Wanted {
     SelectAgain,
     /// Another attempt begins after this time.
     Retry(Duration),
-    /// The caller is told the outcome of this number.
+    /// The caller receives the outcome of this number.
     Tell { number: usize, timed_out: bool },
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Model {
     selection: Option<Instant>,
     is_unwritten: bool,
     outcomes: usize,
-    /// The outcome that the caller would be told now.
+    /// The outcome that the caller would receive now.
     told: Option<usize>,
     retries: u32,
     overloaded: bool,

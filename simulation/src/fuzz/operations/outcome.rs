@@ -58,7 +58,7 @@ impl What {
         self.labels().contains(&RETRYABLE_WRITE)
     }
 
-    /// Returns whether it is an error that tells of an attempt at the command itself.
+    /// Returns whether the error is about an attempt at the command itself.
     pub(super) fn tells_of_attempt(&self) -> bool {
         let attempted = match self {
             Self::Exchanged(error) => !matches!(error, OperationError::Invalid(_)),

@@ -1,4 +1,5 @@
-//! Seeds of targets that read bytes as decisions: drawn at random, as nobody can write them.
+//! Seeds of targets that read bytes as decisions: drawn at random, as they cannot be written by
+//! hand.
 
 use sdam_core::rng::Rng;
 

@@ -54,7 +54,7 @@ pub(super) fn recorded_replies() -> Vec<(String, RawDocumentBuf)> {
     replies
 }
 
-/// The documents on a line that tells what was received.
+/// The documents on a line that says what was received.
 fn messages(line: &str) -> Vec<Document> {
     let json = line.find(" [").and_then(|at| serde_json::from_str::<Value>(&line[at..]).ok());
     let messages = json.as_ref().and_then(Value::as_array).into_iter().flatten();

@@ -80,7 +80,8 @@ fn locked(text: &Mutex<String>) -> MutexGuard<'_, String> {
     text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Plays an input with a recorder that was prepared; returns what tells one run from another.
+/// Plays an input with a recorder that was prepared; returns what distinguishes one run from
+/// another.
 fn play(
     bytes: &[u8],
     torn: bool,

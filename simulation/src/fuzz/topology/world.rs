@@ -230,7 +230,7 @@ impl World {
         Ok(())
     }
 
-    /// The client is closed: nothing is left. Returns what tells this run from others.
+    /// The client is closed: nothing is left. Returns what distinguishes this run from others.
     pub(super) fn shut_down(&mut self) -> u64 {
         self.closed = true;
         self.tell(Input::Shutdown);

@@ -47,7 +47,7 @@ pub(super) struct State {
     addresses: Vec<ServerAddress>,
     /// The number of tasks that have not ended.
     tasks: usize,
-    /// The members that have said to be overloaded since this was last asked.
+    /// The members that have said they are overloaded since this was last asked.
     overloaded: Vec<usize>,
     violation: Option<(usize, Violation)>,
     /// The client whose last lines are kept.

@@ -1,5 +1,5 @@
-//! Events without gaps: each change begins with what the last one ended with, and nothing is told
-//! of what has not begun, or has ended.
+//! Events without gaps: each change begins with what the last one ended with, and no event is about
+//! what has not begun, or has ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ pub(super) struct Chain {
     opened: bool,
     closed: bool,
     topology: Arc<TopologyDescription>,
-    /// The last view that was published, until it is compared with what was told.
+    /// The last view that was published, until it is compared with the events.
     published: Option<Arc<TopologyDescription>>,
-    /// True if nothing is checked out or returned without being told of.
+    /// True if every check-out and return has an event.
     lends_aloud: bool,
-    /// Servers that are open, and what was last told of them.
+    /// Servers that are open, and what events last said of them.
     servers: BTreeMap<ServerId, Told>,
     pools: BTreeMap<ServerId, Pool>,
 }
@@ -52,7 +52,7 @@ struct Pool {
 impl Chain {
     pub(super) fn event(&mut self, kind: &EventKind) -> Finding {
         let first = matches!(kind, EventKind::TopologyOpening);
-        // Pools that have not ended with the topology may still tell.
+        // Pools that have not ended with the topology may still have events.
         ensure(
             first != self.opened && (!self.closed || matches!(kind, EventKind::Pool { .. })),
             CHAIN,
@@ -139,7 +139,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Every check-out and return is told of from now on.
+    /// Every check-out and return has an event from now on.
     pub(super) const fn lends_aloud(&mut self) {
         self.lends_aloud = true;
     }
@@ -148,7 +148,7 @@ impl Chain {
         self.published = Some(Arc::clone(view));
     }
 
-    /// A step is over: what was told last is what views show.
+    /// A step is over: what the last event said is what views show.
     pub(super) fn after_step(&mut self) -> Finding {
         match self.published.take() {
             Some(view) if self.opened => same(&self.topology, &view),

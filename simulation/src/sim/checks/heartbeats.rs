@@ -224,7 +224,7 @@ impl Heartbeats {
         monitor.news += 1;
         let cause = new.error.as_ref().map(|error| &error.cause);
         let displaced = cause == Some(&Cause::NewerPrimary);
-        // A check in progress will tell.
+        // A check in progress will show it.
         if displaced && monitor.checking.is_none() && !self.single_threaded {
             let earliest = monitor.ended.map_or(now, |(at, _)| at + MIN_HEARTBEAT_FREQUENCY);
             monitor.due.get_or_insert((earliest.max(now), DISPLACED));
@@ -236,7 +236,7 @@ impl Heartbeats {
         self.monitors.get(&server).is_some_and(|monitor| monitor.checking.is_some())
     }
 
-    /// Somebody waits for a server, or nobody does.
+    /// An operation waits for a server, or none does.
     pub(super) fn wanted(&mut self, wanted: bool, now: Instant) {
         self.wanted = wanted.then(|| self.wanted.unwrap_or(now));
     }

@@ -107,7 +107,7 @@ pub(crate) struct Checks {
     news: u64,
     /// The number of times that a pool was cleared.
     clears: u64,
-    /// Folds in every action, to tell whether two runs are the same.
+    /// Folds in every action, to find out whether two runs are the same.
     digest: u64,
 }
 
@@ -362,7 +362,7 @@ impl Checks {
         }
     }
 
-    /// Every check-out of a connection and every return is told of.
+    /// Every check-out of a connection and every return has an event.
     pub(super) const fn lends_aloud(&mut self) {
         self.chain.lends_aloud();
     }

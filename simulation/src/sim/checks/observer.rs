@@ -29,7 +29,7 @@ struct Watch {
     failures: u32,
     /// The time when the last one failed.
     failed: Option<Instant>,
-    /// True if one of those that have failed found nobody to answer it.
+    /// True if one of those that have failed got no answer.
     silent: bool,
 }
 

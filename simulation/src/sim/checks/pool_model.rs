@@ -32,12 +32,12 @@ pub(in crate::sim) struct PoolModel {
     services: BTreeMap<ObjectId, u32>,
     /// The service that is being cleared.
     clearing: Option<ObjectId>,
-    /// True if the pool is being cleared, and whoever has a connection interrupted.
+    /// True if the pool is being cleared, and the users of its connections interrupted.
     interrupting: bool,
     queue: VecDeque<(WaiterId, Option<Instant>)>,
     /// Connections that are being established, and their generations.
     pending: BTreeMap<ConnectionId, u32>,
-    /// Connections that nobody uses, and their services.
+    /// Idle connections, and their services.
     available: BTreeMap<ConnectionId, Option<ObjectId>>,
     /// The time when they were last used.
     used: BTreeMap<ConnectionId, Instant>,
@@ -47,7 +47,7 @@ pub(in crate::sim) struct PoolModel {
     /// Connections that are failing; who waited for one of them has left the queue.
     failing: BTreeSet<ConnectionId>,
     /// Since when there have been fewer connections than minPoolSize, and nothing has failed
-    /// although there may be more, if that is so.
+    /// although more are allowed, if that is so.
     short_since: Option<Instant>,
     /// The time when a connection last could not be established, unless the pool was cleared since
     /// then.
@@ -85,7 +85,7 @@ impl PoolModel {
         service.map_or(self.generation, |it| self.services.get(&it).copied().unwrap_or_default())
     }
 
-    /// The pool is about to be told something; what is due was done.
+    /// The pool is about to take an input; what is due was done.
     pub(in crate::sim) fn input<C>(&mut self, now: Instant, input: &Input<C>) {
         match input {
             Input::CheckOut { waiter, deadline } => {
@@ -146,7 +146,7 @@ impl PoolModel {
         connections == 0 && self.queue.is_empty()
     }
 
-    /// Returns whether a connection that nobody uses can be checked out at once.
+    /// Returns whether an idle connection can be checked out at once.
     pub(in crate::sim) fn may_lend(&self, now: Instant) -> bool {
         let limit = self.options.max_idle_time;
         let is_fresh = |used: &Instant| limit.is_zero() || now - *used < limit;
@@ -161,8 +161,7 @@ impl PoolModel {
         self.check_out(now, check_out)
     }
 
-    /// A connection was returned without the pool's being told; there is nothing else to do with
-    /// it.
+    /// A connection was returned without an input to the pool; there is nothing else to do with it.
     pub(in crate::sim) fn kept(&mut self, now: Instant, check_out: &CheckOut) -> Finding {
         let interrupted = self.in_use.remove(&check_out.connection);
         let fresh = check_out.generation.number() == self.generation(check_out.service);
@@ -175,7 +174,7 @@ impl PoolModel {
         Ok(())
     }
 
-    /// A connection is there for whoever asks for it.
+    /// A connection is idle, for any waiter.
     fn rests(&mut self, connection: ConnectionId, service: Option<ObjectId>, now: Instant) {
         self.available.insert(connection, service);
         self.used.insert(connection, now);
@@ -201,8 +200,8 @@ impl PoolModel {
         Ok(())
     }
 
-    /// The pool has done what it was told; a service that was cleared has no connection left that
-    /// nobody uses, and a clear that interrupts has left nobody out.
+    /// The pool has handled its input; a service that was cleared has no idle connection left, and
+    /// a clear that interrupts has interrupted every user.
     pub(in crate::sim) fn cleared(&mut self) -> Finding {
         let undisturbed = self.in_use.iter().find(|(_, interrupted)| !**interrupted);
         if let Some((left, _)) = undisturbed.filter(|_| self.interrupting) {
@@ -266,8 +265,8 @@ impl PoolModel {
         }
     }
 
-    /// A connection for nobody but minPoolSize is not begun less than 500 ms after another one
-    /// could not be established: whoever refuses it would be asked without end.
+    /// A connection that only minPoolSize asks for is not begun less than 500 ms after another one
+    /// could not be established: a server that refuses it would be asked without end.
     fn unhurried(&self, now: Instant) -> Finding {
         let fresh = self.pending.values().filter(|it| **it == self.generation).count();
         let wanted = self.queue.len() > fresh;
@@ -346,7 +345,7 @@ impl PoolModel {
         if counts.pending > self.options.max_connecting as usize {
             return Err(format!("{counts:?} exceeds maxConnecting"));
         }
-        // Who waits in vain for one of those that are being established, as that is of the past,
+        // A waiter for one of those that are being established, which is of an old generation,
         // needs another one.
         let fresh = self.pending.values().filter(|it| **it == self.generation).count();
         let has_room = counts.pending < self.options.max_connecting.max(1) as usize

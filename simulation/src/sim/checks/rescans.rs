@@ -106,7 +106,7 @@ impl Rescans {
         })
     }
 
-    /// The client was told what a lookup has brought, and has another view than `before` or not.
+    /// The client has received the result of a lookup, and has another view than `before` or not.
     fn ended(
         &mut self,
         now: Instant,
@@ -177,13 +177,13 @@ fn address(record: &SrvRecord) -> ServerAddress {
 }
 
 impl Checks {
-    /// The client is about to be told what a lookup has brought.
+    /// The client is about to receive the result of a lookup.
     pub(crate) fn resolving(&mut self) {
         self.scans.iter_mut().for_each(|scans| scans.resolves(false));
         (self.rescans.failed, self.rescans.refused) = (0, 0);
     }
 
-    /// The client was told what a lookup has brought, and had the first view before that.
+    /// The client has received the result of a lookup, and had the first view before that.
     pub(crate) fn resolved(
         &mut self,
         now: Instant,

@@ -1,5 +1,5 @@
 //! Round trip times: known of every server that is known, never shorter than the network lets them
-//! be, and told apart by those who read from the nearest.
+//! be, and distinguished by clients that read from the nearest.
 
 use std::sync::Arc;
 use std::time::Duration;

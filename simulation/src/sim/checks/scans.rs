@@ -1,5 +1,5 @@
 //! Scans of single-threaded clients: one check at a time in all, none of a server that cools down,
-//! and nothing while nobody waits.
+//! and nothing while no operation waits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,15 +59,16 @@ impl Scans {
         self.resolving = resolving;
     }
 
-    /// Returns whether a scan may have ended since then: a check has, or there was nobody to check.
+    /// Returns whether a scan may have ended since then: a check has, or there was no server to
+    /// check.
     pub(super) fn has_scanned(&self, since: Instant, now: Instant, servers: usize) -> bool {
         let cools = |failed: &&Instant| now - **failed < COOLDOWN + MIN_HEARTBEAT_FREQUENCY;
         let cooling = self.failing.values().filter(cools).count();
         self.ended.is_some_and(|ended| ended >= since) || cooling >= servers
     }
 
-    /// A step is over: the scan that somebody waits for goes on, or is due in time; and while
-    /// nobody waits, nothing is due.
+    /// A step is over: the scan that an operation waits for goes on, or is due in time; and while
+    /// none waits, nothing is due.
     pub(super) fn after_step(
         &self,
         now: Instant,

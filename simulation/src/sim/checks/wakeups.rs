@@ -29,7 +29,7 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Second {
     since: Instant,
     topology: u32,
-    /// The number of operations that were told that their time is up, which each is once.
+    /// The number of operations whose time was declared to be up, which happens to each once.
     excuses: u32,
     /// Those of the second before.
     excused: u32,
@@ -95,8 +95,8 @@ mod tests {
     use super::{Instant, STREAMS, WakeUps, limit};
     use crate::sim::checks::tests::servers;
 
-    /// Returns whether an alarm may ring that often in a second, while so many operations are told
-    /// that their time is up.
+    /// Returns whether an alarm may ring that often in a second, while the time of so many
+    /// operations is declared to be up.
     fn may_ring(times: u32, expired: u32) -> bool {
         let (mut wake_ups, now) = (WakeUps::default(), Instant::from_millis(5_000));
         (0..expired).for_each(|_| wake_ups.excused(now));

@@ -12,7 +12,7 @@ pub(super) const LATEST: Duration = Duration::from_millis(250);
 /// The one timer of a client.
 #[derive(Debug)]
 pub(super) struct Alarm {
-    /// The time when it was last told to ring, unless it has rung since.
+    /// The time for which it was last set, unless it has rung since.
     told: Option<Instant>,
     /// The time when it rings.
     rings: Option<Instant>,
@@ -30,7 +30,7 @@ impl Alarm {
         Self { told: deadline, rings: deadline, again: None, disturbed: None, may_be_late: false }
     }
 
-    /// Tells it when to ring, in place of what it was told before.
+    /// Sets the time when it rings, in place of the one before.
     pub(super) fn tell(&mut self, now: Instant, deadline: Option<Instant>) {
         self.told = deadline;
         self.rings = deadline.map(|due| self.ringing(now, due));
@@ -47,7 +47,7 @@ impl Alarm {
         self.may_be_late = true;
     }
 
-    /// From now on it does what it is told.
+    /// From now on it rings when it is set to.
     pub(super) const fn mend(&mut self) {
         self.disturbed = None;
     }
@@ -58,7 +58,7 @@ impl Alarm {
     }
 
     /// Returns when it rings that is to ring at that time, which may be over while one that rings
-    /// late is waited for: then at once, or no later than it might have been told before.
+    /// late is waited for: then at once, or no later than it might have been set to before.
     fn ringing(&mut self, now: Instant, due: Instant) -> Instant {
         let in_time = due.max(now);
         let Some(random) = &mut self.disturbed else { return in_time };
@@ -108,8 +108,8 @@ mod tests {
         assert!(LATEST > Duration::ZERO);
     }
 
-    /// Deadlines that are overdue because the last ring was late are told to an alarm, too (found
-    /// by seeds 1007376, 1011180 and 4017448).
+    /// An alarm may be set to a deadline that is overdue because the last ring was late (found by
+    /// seeds 1007376, 1011180 and 4017448).
     #[test]
     fn an_alarm_that_is_told_what_is_overdue_rings_neither_in_the_past_nor_later_than_any() {
         let by = |time: Duration| DUE + time;

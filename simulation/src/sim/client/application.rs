@@ -77,7 +77,7 @@ impl Client {
         self.book().told = None;
     }
 
-    /// Hears of all that has happened, which is what the machines have told.
+    /// Reads all events, which are those that the machines have emitted.
     pub(super) fn hear(&mut self) {
         let Some(events) = &mut self.events else { return };
         let mut book = self.book.lock();
@@ -148,7 +148,7 @@ impl Client {
         id
     }
 
-    /// Returns whoever does the next operation.
+    /// Returns the worker that does the next operation.
     fn worker(&mut self) -> Worker {
         self.operations += 1;
         let (book, host, desk) =
@@ -208,7 +208,7 @@ impl Client {
         self.run(network);
     }
 
-    /// Returns whether the view is to be right at this moment: while nobody looks at a
+    /// Returns whether the view is to be right at this moment: while no operation looks at a
     /// single-threaded client's, it is as old as the last look.
     pub(in crate::sim) fn is_to_be_right(&mut self) -> bool {
         if !self.options.is_single_threaded() {

@@ -37,7 +37,7 @@ const WRITE_CONCERN_FAILED: i32 = 64;
 pub(super) enum Pending {
     None,
     /// Something has come on a link: what had been done before, and how many operations waited; and
-    /// if the link only measures round trips, how much there had been to tell others.
+    /// if the link only measures round trips, how much there had been to send to others.
     Link {
         link: LinkId,
         bytes: usize,
@@ -66,8 +66,7 @@ pub(super) struct Server {
     pub(super) address: ServerAddress,
     pub(super) joined: Instant,
     pub(super) left: bool,
-    /// The time when an operation was last told by it what it is not, or does, unless that was
-    /// stale.
+    /// The time when it last answered an operation with a state change, unless that was stale.
     pub(super) refused: Option<(Instant, StateChange)>,
     /// The time when the pool is due.
     pub(super) deadline: Option<Instant>,
@@ -127,7 +126,7 @@ pub(in crate::sim) struct Book {
     /// True if its process is to fork, and with which options it has.
     pub(in crate::sim) forks: Option<u64>,
     pub(in crate::sim) forked: Option<(Arc<Options>, u64)>,
-    /// The time when an operation last told the topology of an error that was not stale.
+    /// The time when an operation last reported to the topology an error that was not stale.
     pub(super) reported: Instant,
     /// A selection that has given up.
     pub(super) gave_up: Option<GaveUp>,
@@ -139,7 +138,7 @@ pub(in crate::sim) struct Book {
     pub(super) hesitating: Option<Arc<AtomicBool>>,
     /// The events for subscribers, if there are any.
     pub(super) told: Option<VecDeque<Event>>,
-    /// True if subscribers are told nothing any more.
+    /// True if subscribers receive nothing any more.
     told_all: bool,
 }
 
@@ -245,7 +244,7 @@ impl Book {
         self.servers.get(&known.id).map(|server| server.joined)
     }
 
-    /// Returns when an operation was last told by this server what it is not, or does, and that.
+    /// Returns when this server last answered an operation with a state change, and with which.
     pub(in crate::sim) fn refused_by(
         &self,
         address: &ServerAddress,
@@ -266,7 +265,7 @@ impl Book {
         self.closed
     }
 
-    /// Notes what subscribers are to be told: nothing after the topology's last event.
+    /// Notes what subscribers are to receive: nothing after the topology's last event.
     pub(super) fn tell(&mut self, event: &Event) {
         if let Some(told) = self.told.as_mut().filter(|_| !self.told_all) {
             told.push_back(event.clone());
@@ -329,7 +328,7 @@ impl Book {
         self.operations.insert(id, operation);
     }
 
-    /// An operation looks for a server: once more than it has reason to, and it is busy in vain.
+    /// An operation looks for a server; once more than it has reason to is a busy loop.
     pub(super) fn looks(&mut self, id: OperationId) {
         let now = self.now();
         let servers = u32::try_from(self.view().servers().len()).unwrap_or(u32::MAX);
@@ -400,7 +399,7 @@ impl Book {
             let what = || format!("{id:?} gives up before its deadline: {error}");
             self.checks.fail("selections wait until their deadline", what);
         }
-        // What another operation has found out meanwhile may be the reason.
+        // Another operation may have reported an error meanwhile, which is the reason.
         if self.reported < since {
             self.gave_up = Some(GaveUp { criteria: Arc::clone(&operation.criteria), since });
         }
@@ -429,7 +428,7 @@ impl Book {
         }
     }
 
-    /// Nobody waits beyond its deadline, but as long as nobody looks at the clock.
+    /// No operation waits beyond its deadline, except while no thread looks at the clock.
     pub(super) fn check_deadlines(&mut self, running_since: Instant, late: Duration) {
         let now = self.now();
         // "If timeoutMS is set, waitQueueTimeoutMS is ignored", and otherwise begins at check-out.

@@ -1,5 +1,5 @@
 //! The documents of an application: it writes each of them once, reads what it has written, and
-//! notes what it was told, which has to be true.
+//! notes the acknowledgements, which have to be true.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,10 +31,10 @@ const UNAUTHORIZED: i32 = 13;
 /// MaxTimeMSExpired.
 const MAX_TIME_EXPIRED: i32 = 50;
 
-/// The progress of a write, as its application was told.
+/// The progress of a write, as it was acknowledged to its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sim) enum Acknowledged {
-    /// It was not told.
+    /// It was not acknowledged.
     Unknown,
     /// The primary has it.
     ByPrimary,
@@ -49,7 +49,7 @@ pub(in crate::sim) struct Write {
     pub(in crate::sim) acknowledged: Acknowledged,
 }
 
-/// A document that its own session has written, was told so, and did not find.
+/// A document that its own session has written, with success, and did not find.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sim) struct Missed {
     pub(in crate::sim) document: i64,
@@ -59,8 +59,8 @@ pub(in crate::sim) struct Missed {
 /// The documents of one application.
 #[derive(Debug)]
 pub(in crate::sim) struct Documents {
-    /// The last number, of a document or of whoever has a session; no two applications have one in
-    /// common.
+    /// The last number, of a document or of the holder of a session; no two applications have one
+    /// in common.
     last: i64,
     pub(in crate::sim) writes: BTreeMap<i64, Write>,
     missed: Vec<Missed>,
@@ -271,7 +271,7 @@ fn read(book: &mut Book, document: i64, reply: &RawDocument) {
     }
 }
 
-/// No operation takes longer than it may, but as long as nobody looks at the clock.
+/// No operation takes longer than it may, except while no thread looks at the clock.
 pub(super) fn check_ended(book: &mut Book, running_since: Instant, late: Duration) {
     let now = book.now();
     for (id, deadline) in std::mem::take(&mut book.documents.ended) {

@@ -67,7 +67,7 @@ pub(super) struct Client {
     frozen: Option<Instant>,
     /// The number of replies that have come on each link's stream meanwhile.
     replies: BTreeMap<StreamId, u32>,
-    /// Streams of links that have ended while nobody looked, in the single-threaded mode.
+    /// Streams of links that have ended without notice, in the single-threaded mode.
     unseen: BTreeSet<StreamId>,
     /// The events that the application missed while its process was stopped.
     missed: Vec<Event>,
@@ -282,7 +282,7 @@ impl Client {
         self.book().checks.alarms_may_be_late(LATEST * 3 + LOOK);
     }
 
-    /// Lets the alarm do from now on what it is told.
+    /// From now on the alarm rings when it is set to.
     pub(super) fn mend_alarm(&mut self) {
         self.alarm.mend();
     }

@@ -134,9 +134,9 @@ impl Client {
         end.arrived(packet);
     }
 
-    /// Tells the network that a monitor's stream has ended while nobody looked, of a server that
-    /// is Unknown: that fails a check over it, and only servers that are known are checked once
-    /// more at once (Server Monitoring, "Network or command error during server check").
+    /// Reports to the network that a monitor's stream has ended without notice, of a server that is
+    /// Unknown: that fails a check over it, and only servers that are known are checked once more
+    /// at once (Server Monitoring, "Network or command error during server check").
     pub(super) fn find_ended(&mut self, network: &mut Network) {
         for stream in std::mem::take(&mut self.unseen) {
             let link = self.ends.get(&stream).and_then(|end| end.link());

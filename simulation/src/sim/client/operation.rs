@@ -55,7 +55,7 @@ pub(in crate::sim) struct GaveUp {
 }
 
 /// The look at the deployment that an application takes once all is calm, in the single-threaded
-/// mode, where nobody else does.
+/// mode, where no monitor does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     None,
@@ -139,7 +139,7 @@ impl Job {
         let careless = random.percent(2);
         let hesitates = random.percent(book.plan.hesitating_percent);
         let own = book.options.pool().wait_queue_timeout.is_none();
-        // Whoever is sent elsewhere cannot tell there whether it has logged in.
+        // A client that is sent elsewhere cannot know there whether it has logged in.
         let own = own && book.options.credential().is_none();
         let plain = own && !batches && !careless && !hesitates;
         let brief = random.percent(BRIEF_PERCENT) && plain;
@@ -280,7 +280,7 @@ impl Worker {
         operation.phase = Phase::Selecting;
         if std::mem::take(&mut job.hesitates) {
             // Others work between this operation's look at the view and its wait for another one,
-            // so that it finds nobody at first, be there one or not.
+            // so that it finds no server at first, even if there is one.
             let pretends = Arc::new(AtomicBool::new(true));
             book.hesitating = Some(Arc::clone(&pretends));
             let sees = move |_: &ServerDescription| !pretends.load(Ordering::Relaxed);
@@ -302,7 +302,7 @@ impl Worker {
         if book.look == Look::Begun(self.id) {
             book.look = Look::Ended;
         }
-        // Whoever reads from whom is near, and avoids nobody that has failed it.
+        // The operation reads from a near server, unless it avoids one that has failed it.
         if job.kind == Kind::Read(ReadMode::Nearest) && !retried {
             let view = Arc::clone(&book.view);
             let address = selected.address();
@@ -316,7 +316,8 @@ impl Worker {
                 book.checks.note(Sign::WaitedLong);
             }
         }
-        // "If timeoutMS is set, waitQueueTimeoutMS is ignored": whoever has one has no deadline.
+        // "If timeoutMS is set, waitQueueTimeoutMS is ignored": with the latter there is no
+        // deadline.
         (selected.id(), book.options.pool().wait_queue_timeout.is_none())
     }
 

@@ -11,7 +11,7 @@ use sdam_core::selection::Snapshot;
 /// AuthenticationFailed.
 const AUTHENTICATION_FAILED: i32 = 18;
 
-/// Returns whether this is a server's answer to whoever may not log in.
+/// Returns whether this is a server's answer to a client that may not log in.
 pub(super) fn is_refused_login(error: &OperationError) -> bool {
     match error {
         OperationError::Reply { stage, error } => {
@@ -30,7 +30,7 @@ pub(super) fn told_by_server(error: &OperationError) -> Option<StateChange> {
 }
 
 /// Returns whether this says that connections to a server fail: not what it replies to commands,
-/// nor that a command takes long, nor that whoever sheds load turns connections away.
+/// nor that a command takes long, nor that a server that sheds load turns connections away.
 pub(super) fn is_to_blame(error: &OperationError) -> bool {
     let is_up = error.stage() == Stage::Operate;
     match error {

@@ -1,5 +1,5 @@
 //! The sessions of servers, as the network sees them: no two holders use one at a time, and one
-//! whose command may still be carried out belongs to nobody else any more.
+//! whose command may still be carried out belongs to no other holder any more.
 
 use std::collections::BTreeMap;
 

@@ -64,7 +64,7 @@ impl Book {
         }
     }
 
-    /// The topology is about to be told something; returns what it will be judged by.
+    /// The topology is about to take an input; returns what it will be judged by.
     fn input(&mut self, input: &Input<'_>) -> Pending {
         let now = self.now();
         self.trace.step(now, || {
@@ -258,7 +258,7 @@ impl Book {
         match input {
             pool::Input::CheckOut { .. } => {
                 server.is_asked = true;
-                // Whoever finds a connection that nobody uses gets it, whoever listens.
+                // A caller that finds an idle connection gets it, with or without subscribers.
                 if server.pool_model.may_lend(now) {
                     let what = || format!("that of {id} is asked, and has a connection");
                     self.checks.fail("pools that have a connection lend it at once", what);
@@ -314,7 +314,7 @@ impl Book {
     /// What is due may be done a little later.
     pub(super) fn audit(&mut self, now: Instant, running_since: Instant, late: Duration) {
         self.checks.audit(now);
-        // Whoever is single-threaded does nothing between two operations.
+        // A single-threaded client does nothing between two operations.
         if self.options.is_single_threaded() {
             return;
         }
@@ -325,7 +325,7 @@ impl Book {
         }
     }
 
-    /// The topology is about to be told of a failure; one that is stale is to change nothing.
+    /// The topology is about to receive a failure; one that is stale is to change nothing.
     pub(super) fn begin_report(&mut self, server: ServerId, failure: &OperationFailure) -> Pending {
         let (error, is_stale) = (failure.error.clone(), self.is_stale(server, failure));
         let counts = !is_stale && !self.options.load_balanced();
@@ -353,7 +353,7 @@ impl Book {
         }))
     }
 
-    /// The topology was told of a failure.
+    /// The topology has received a failure.
     pub(super) fn end_report(&mut self, report: &Report) {
         let Report { server, error, before, is_stale, clears, abandoned, blamed, .. } = report;
         let is_cleared = self.checks.clears() > *clears;

@@ -162,7 +162,7 @@ fn an_error_that_is_stale_and_changes_something_is_found() {
     let (client, _) = acting(&mut world);
     let server = first_server(client);
     let mut book = client.book();
-    // As far as the check knows, it was told of a server that is none any more.
+    // As far as the check knows, the error is about a server that is none any more.
     book.servers.get_mut(&server).unwrap().left = true;
     let Pending::Report(report) = book.begin_report(server, &met(Stage::Hello, 18)) else {
         panic!("it is judged");
@@ -211,7 +211,7 @@ fn a_member_is_unknown_for_b_at_most_to_whom_it_has_told_what_it_is_not() {
     }
     let primary = found(quiet_world(PLAIN), ServerType::RsPrimary, NOT_PRIMARY, now);
     assert_eq!(primary, wrong, "and it is one");
-    // Nobody has connections to an arbiter: it is lost in another way.
+    // No client has connections to an arbiter: it is lost in another way.
     let mut world = quiet_world_with(PLAIN, |plan| {
         plan.clients.truncate(1);
         plan.cluster.members[2].arbiter = true;
@@ -258,7 +258,7 @@ fn an_operation_that_gives_up_before_its_deadline_is_found() {
     let (client, network) = acting(&mut world);
     let id = begin(client);
     client.run(network);
-    // As the topology was told of another one.
+    // The topology has received another one.
     let later = network.now + Duration::from_secs(90);
     client.book().operations.get_mut(&id).unwrap().deadline = later;
     let found = step_until_broken(&mut world);
@@ -514,7 +514,7 @@ fn an_event_that_a_listener_does_not_hear_is_found() {
     step_until_then_deaf(&mut world, later);
 }
 
-/// Nobody tells the listener of what happens until then, and that is found.
+/// The listener receives nothing of what happens until then, and that is found.
 fn step_until_then_deaf(world: &mut crate::sim::world::World, at: Instant) {
     world.clients[0].events = Some(world.clients[1].host.subscribe());
     let found = std::iter::from_fn(|| (world.network.now < at).then(|| world.step()));

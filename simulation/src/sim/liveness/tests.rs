@@ -28,7 +28,7 @@ fn an_operation_on_one_thread_that_waits_in_vain_for_a_server_is_found() {
         world.tell(Input::Kill { member: MemberId(member) });
     }
     world.network.plan(Duration::ZERO, Event::Operate { client: 0 });
-    // In truth it is there, and is the primary, but nobody finds it.
+    // In truth it is there, and is the primary, but no client finds it.
     world.truth.current = world.cluster.truth(None);
     member(&mut world, 0).server_type = ServerType::RsPrimary;
     let bounds = Bounds::of_single_threaded(&world.clients[0].options, 5);
@@ -85,13 +85,13 @@ fn a_client_must_know_whom_it_has_known_unless_the_name_has_led_elsewhere() {
     assert_eq!(world.must_know(1, 1), Some(Instant::ZERO), "others are not concerned");
 }
 
-/// A client that has forgotten everybody cannot excuse itself by that nobody it knows answers.
+/// A client that has forgotten all members is not excused by the silence of those that it knows.
 #[test]
 fn a_client_is_not_lost_while_somebody_answers_whom_it_must_know() {
     let mut world = quiet_world(PLAIN);
     let view = world.clients[0].view();
     let plan = world.clients[0].plan.clone();
-    // Nobody answers but one, of whom the view says nothing; it was a member all the time.
+    // Only one answers, of which the view says nothing; it was a member all the time.
     for down in 0..3 {
         member(&mut world, down).server_type = ServerType::Unknown;
     }
@@ -167,7 +167,8 @@ fn a_scan_that_passes_a_server_by_is_found() {
     assert_eq!(gave_up(10_000), None, "nothing was promised yet");
 }
 
-/// SDAM, "updateRSFromPrimary": whoever claims to be primary, and is not any more, is refused.
+/// SDAM, "updateRSFromPrimary": a member that claims to be primary, and is not any more, is
+/// refused.
 #[test]
 fn a_primary_that_was_superseded_suits_nobody_and_the_other_one_does() {
     let mut world = quiet_world(PLAIN);
@@ -194,7 +195,8 @@ fn a_primary_that_was_superseded_suits_nobody_and_the_other_one_does() {
     assert_eq!([first, second].map(|it| suitable(&world, it)), [true, false], "it was before");
 }
 
-/// An operation that waits in vain is excused while the only one that it could use is superseded.
+/// An operation that waits without success is excused while the only one that it could use is
+/// superseded.
 #[test]
 fn an_operation_that_waits_for_a_primary_is_helped_unless_that_was_superseded() {
     let mut world = quiet_world(PLAIN);

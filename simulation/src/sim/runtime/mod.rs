@@ -1,8 +1,8 @@
 //! A runtime in virtual time: what a host asks of it, the simulation performs.
 //!
 //! Nothing happens in here: streams that are opened, bytes that are sent and times to be woken at
-//! are [`Call`]s, which whoever simulates takes from the [`Desk`] and performs; and tasks run when
-//! their [`Executor`] is told to take a step.
+//! are [`Call`]s, which the simulation takes from the [`Desk`] and performs; and tasks run when
+//! their [`Executor`] is made to take a step.
 
 mod executor;
 mod socket;

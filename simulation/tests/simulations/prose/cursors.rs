@@ -82,7 +82,7 @@ fn failures() -> [(Document, ErrorKind); 4] {
 
 /// "if the cursor id is nonzero a KillCursors operation MUST be attempted" (Run Command, "Resource
 /// Cleanup"): the pool is cleared by the very error, and an attempt that comes before the server
-/// was checked anew would be none.
+/// was checked again would be none.
 #[test]
 fn a_cursor_whose_connection_is_lost_is_closed_when_its_server_is_known_again() {
     for asks in [false, true] {
@@ -106,8 +106,8 @@ fn a_cursor_whose_connection_is_lost_is_closed_when_its_server_is_known_again() 
     }
 }
 
-/// The same of a cursor that only a list of names is read from, whatever its batch fails with:
-/// nobody waits for a server that does not answer.
+/// The same of a cursor that only a list of names is read from, whatever its batch fails with: no
+/// caller waits for a server that does not answer.
 #[test]
 fn a_listing_that_fails_closes_its_cursor() {
     for (failure, kind) in failures() {
@@ -137,8 +137,8 @@ fn upsert(letter: &str) -> (&'static str, WriteModel) {
     ("app.things", WriteModel::UpdateOne(update.upsert(true)))
 }
 
-/// The same of `collect`: the server says that it shuts down, and does. Whoever closed the cursor
-/// first would wait for it as long as closing may take.
+/// The same of `collect`: the server says that it shuts down, and does. A caller that closed the
+/// cursor first would wait for it as long as closing may take.
 #[test]
 fn a_server_that_has_changed_its_state_is_not_waited_for() {
     let mut fixture = filled("");
@@ -215,8 +215,8 @@ fn behind_a_load_balancer_a_bulk_whose_write_concern_fails_keeps_its_connection(
     assert_eq!(told.collect::<Vec<_>>(), ["bulkWrite", "getMore", "connection checked in"]);
 }
 
-/// CSOT, "Cursors": the time of closing begins anew, "even if [...] the timeout associated with the
-/// cursor has expired"; so it does after a deadline of the application's.
+/// CSOT, "Cursors": the time of closing begins again, "even if [...] the timeout associated with
+/// the cursor has expired"; so it does after a deadline of the application's.
 #[test]
 fn a_cursor_is_closed_although_the_deadline_of_its_client_has_passed() {
     let mut fixture = filled("");
@@ -236,7 +236,7 @@ fn a_cursor_is_closed_although_the_deadline_of_its_client_has_passed() {
     assert_eq!(closed(&fixture), [[id]]);
 }
 
-/// A server that is checked anew is waited for, as by an operation that selects one: what goes on
+/// A server that is checked again is waited for, as by an operation that selects one: what goes on
 /// with a cursor can go nowhere else.
 #[test]
 fn a_cursor_goes_on_when_its_server_is_known_again() {
@@ -276,8 +276,8 @@ fn a_server_that_stays_away_is_not_waited_for_longer_than_others() {
     assert_eq!(took, Duration::from_secs(20));
 }
 
-/// Cursors that are dropped are closed a thousand at a time, over one connection: whoever drops
-/// thousands does not have the pool to itself.
+/// Cursors that are dropped are closed a thousand at a time, over one connection: a caller that
+/// drops thousands does not have the pool to itself.
 #[test]
 fn cursors_that_are_dropped_together_are_closed_together() {
     let mut fixture = filled("maxPoolSize=100");
@@ -549,7 +549,7 @@ fn connections_closed(fixture: &Fixture) -> usize {
 }
 
 /// OP_MSG, "exhaustAllowed" and "moreToCome On Responses": one getMore has the server send all
-/// batches, each of which events tell of, and the connection is as good as before when the last has
+/// batches, each of which has events, and the connection is as good as before when the last has
 /// come.
 #[test]
 fn the_batches_of_a_cursor_come_without_being_asked_for() {

@@ -1,5 +1,5 @@
 //! Prose tests of the specifications in virtual time: real clients, members that keep data, and a
-//! clock that tells how long an operation has waited.
+//! clock that says how long an operation has waited.
 
 mod backpressure;
 mod cursors;
@@ -26,7 +26,7 @@ use sdam_simulation::virtual_time::{Runtime, Simulation};
 /// The longest time that is waited for an operation, in virtual time.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A deployment that keeps data, a client of it, and all that the client tells.
+/// A deployment that keeps data, a client of it, and all that the client reports.
 struct Fixture {
     simulation: Simulation,
     client: Client<Runtime>,
@@ -189,7 +189,7 @@ impl Fixture {
         self.heard.iter().filter_map(ended).collect()
     }
 
-    /// The names of the events of pools that tell how check-outs end and pools are cleared.
+    /// The names of the events of pools that say how check-outs end and pools are cleared.
     fn check_outs(&self) -> Vec<&'static str> {
         let told = |(_, kind): &(Duration, EventKind)| match kind {
             EventKind::Pool { event, .. } => match event {

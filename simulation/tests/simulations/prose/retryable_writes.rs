@@ -34,7 +34,7 @@ fn a_write_that_finds_the_pool_cleared_is_sent_again() {
     assert_eq!(fixture.started("insert").len(), 3);
 }
 
-/// 3: an error of the write concern that can be retried is the one that the caller is told, if the
+/// 3: an error of the write concern that can be retried is the one that the caller gets, if the
 /// next attempt has written nothing.
 #[test]
 fn the_original_error_of_the_write_concern_is_told() {
@@ -118,20 +118,20 @@ const OVERLOAD: [&str; 2] = ["RetryableError", "SystemOverloadedError"];
 const OVERLOAD_BEFORE_WRITING: [&str; 3] =
     ["RetryableError", "SystemOverloadedError", NOTHING_WRITTEN];
 
-/// 6, case 1: of errors without `NoWritesPerformed`, the last is told.
+/// 6, case 1: of errors without `NoWritesPerformed`, the last is returned.
 #[test]
 fn the_last_error_is_told_where_all_may_have_written() {
     assert_eq!(two_errors(&OVERLOAD, 10107, &OVERLOAD).0.code(), Some(10107));
 }
 
-/// 6, case 2: of errors with `NoWritesPerformed`, the first is told.
+/// 6, case 2: of errors with `NoWritesPerformed`, the first is returned.
 #[test]
 fn the_first_error_is_told_where_none_has_written() {
     let (error, _) = two_errors(&OVERLOAD_BEFORE_WRITING, 10107, &OVERLOAD_BEFORE_WRITING);
     assert_eq!(error.code(), Some(91));
 }
 
-/// 6, case 3: of both kinds, one without `NoWritesPerformed` is told.
+/// 6, case 3: of both kinds, one without `NoWritesPerformed` is returned.
 #[test]
 fn an_error_that_may_have_written_is_told_rather_than_one_that_has_not() {
     let (error, _) = two_errors(&OVERLOAD, 91, &OVERLOAD_BEFORE_WRITING);

@@ -185,7 +185,7 @@ fn the_session_that_ended_last_is_used_first() {
     assert_eq!(again.each_ref().map(id), [ids[1].clone(), ids[0].clone()]);
 }
 
-/// 3: each command says the greatest cluster time that a reply has told, the first that of the
+/// 3: each command says the greatest cluster time that a reply has sent, the first that of the
 /// handshake of its connection, which is no SDAM command.
 #[test]
 fn commands_carry_the_cluster_time_of_the_reply_before() {
@@ -246,7 +246,7 @@ fn no_operation_takes_the_session_of_another_client() {
     }
 }
 
-/// 6: a session that has ended is refused, be it by its methods or because it was dropped.
+/// 6: a session that has ended is refused, whether its methods ended it or it was dropped.
 #[test]
 fn no_operation_takes_a_session_that_has_ended() {
     let mut fixture = Fixture::new("");
@@ -376,7 +376,7 @@ fn operations_that_wait_for_a_connection_have_no_session() {
     assert!(numbers.iter().all(|number| *number < 8), "{numbers:?}");
 }
 
-/// 20: monitors neither tell nor are told a cluster time.
+/// 20: monitors neither send a cluster time nor take one from replies.
 #[test]
 fn the_cluster_time_that_a_monitor_is_told_counts_for_nothing() {
     let mut fixture = Fixture::new("");

@@ -319,7 +319,7 @@ fn a_command_says_how_long_the_server_may_take() {
     assert!(said <= 5000 && said >= least - 400, "{said}");
 }
 
-/// Traces tell of attempts that have failed, and of nothing that was said.
+/// Traces contain attempts that have failed, and nothing that was said.
 #[test]
 fn a_recording_tells_of_attempts_that_have_failed() {
     let mut fixture = Fixture::new("");

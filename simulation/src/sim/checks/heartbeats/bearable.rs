@@ -24,8 +24,8 @@ impl Checks {
         self.reads_late();
     }
 
-    /// A reply that is read when something else is overdue, be it because the process was stopped,
-    /// counts as one that came when that was due, however long the network takes.
+    /// A reply that is read when something else is overdue, for instance because the process was
+    /// stopped, counts as one that came when that was due, however long the network takes.
     pub(in crate::sim) fn reads_late(&mut self) {
         self.round_trips.disbelieve();
     }

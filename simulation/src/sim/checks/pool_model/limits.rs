@@ -1,4 +1,4 @@
-//! Pools that keep connections for too long, or too few, or interrupt nobody, are found.
+//! Pools that keep connections for too long, or too few, or interrupt no user, are found.
 
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::machine::Machine;
@@ -19,7 +19,7 @@ fn check(finding: Finding) -> Option<&'static str> {
     finding.err().map(|(check, _)| check)
 }
 
-/// A pool and its model, which are told the same at the origin of time.
+/// A pool and its model, which get the same inputs at the origin of time.
 struct Books {
     pool: Pool<()>,
     pool_model: PoolModel,

@@ -1,4 +1,4 @@
-//! Pools whose books do not balance: what a real pool does is told with something wrong.
+//! Pools whose books do not balance: the model receives what a real pool does with something wrong.
 
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::Generation;
@@ -34,7 +34,7 @@ impl Kept {
         kept
     }
 
-    /// Both are told, and what the pool does is right.
+    /// Both get the input, and what the pool does is right.
     fn tell(&mut self, input: Input<()>) -> Vec<Action<()>> {
         self.pool_model.input(NOW, &input);
         let mut actions = Vec::new();

@@ -86,7 +86,7 @@ fn read(link: LinkId, address: &ServerAddress, sender: &Sender) -> Result<(), Fa
     let handle = stream.set_nodelay(true).and_then(|()| stream.try_clone());
     let mut news = News::Opened(Stream(handle.map_err(failed(Stage::Connect))?));
     let mut buffer = vec![0; 16 * 1024];
-    // Nobody receives once the loop has ended.
+    // The receiver is gone once the loop has ended.
     while sender.send((link, news)).is_ok() {
         let length = match stream.read(&mut buffer) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -110,7 +110,7 @@ impl Harness {
         self.topology.machine.get().id()
     }
 
-    /// Returns how often the pool of a server was told to clear; 0 for a server without a pool.
+    /// Returns how often the pool of a server was cleared; 0 for a server without a pool.
     pub fn generation(&self, address: &ServerAddress) -> u32 {
         let server = self.view().server(address);
         let member = server.and_then(|server| self.topology.server(server.id));

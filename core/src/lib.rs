@@ -1,8 +1,7 @@
 //! The pure core of sdam: bytes and the time in, actions out.
 //!
-//! Nothing in here does I/O, reads a clock, starts a thread or draws random numbers by itself. A
-//! loop of your own tells a [`Machine`](machine::Machine) what has happened and performs its
-//! actions:
+//! Nothing in here does I/O, reads a clock, starts a thread or draws random numbers by itself. Your
+//! loop passes inputs to a [`Machine`](machine::Machine) and performs its actions:
 //!
 //! ```
 //! use std::sync::Arc;

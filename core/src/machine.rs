@@ -114,7 +114,7 @@ mod tests {
     use super::{Lawful, Machine, Time};
     use crate::time::Instant;
 
-    /// Breaks whichever law it is told to.
+    /// Breaks the law that the test chooses.
     struct Outlaw {
         deadline: Option<Instant>,
         talks: bool,

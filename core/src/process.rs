@@ -1,11 +1,11 @@
-//! Processes that are forked off, as errors tell of them.
+//! Forked processes, as errors report them.
 
 use serde::Serialize;
 
 /// A client was used in a process that was forked off from the one it was made in.
 ///
-/// The tasks that keep watch, and whoever holds its locks, are not there; its connections are the
-/// parent's.
+/// The tasks of the client, and the threads that hold its locks, do not exist here; its connections
+/// are the parent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 #[error(

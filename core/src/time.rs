@@ -65,8 +65,8 @@ impl Sub for Instant {
 
 /// The time of a call to a machine: up to when deadlines are judged, and what the clock shows.
 ///
-/// Both are the same, and an [`Instant`] will do, unless deadlines that have passed are still to be
-/// judged: what came before somebody looks at them counts as having come in time.
+/// Both are the same, and an [`Instant`] will do, unless deadlines that have passed are not judged
+/// yet: until then, what comes counts as in time.
 ///
 /// ```
 /// use sdam_core::time::{Instant, Time};

@@ -22,7 +22,7 @@ const PART: std::ops::Range<usize> = 100..132;
 /// The mask of the letters of secrets, so that this is no copy.
 const MASK: u8 = 0x80;
 
-/// Returns a secret, made anew, so that the test has no copy either.
+/// Returns a new secret, so that the test has no copy either.
 fn secret(masked: &[u8; LEN]) -> Secret {
     let mut text = String::with_capacity(LEN);
     text.extend(masked.iter().map(|byte| char::from(byte ^ MASK)));

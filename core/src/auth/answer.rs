@@ -14,7 +14,7 @@ const CALLBACK_VERSION: u32 = 1;
 pub enum Question {
     /// Credentials of AWS and the time of day.
     ///
-    /// Whoever drives a [`Handshake`](crate::handshake::Handshake) looks into
+    /// Code that drives a [`Handshake`](crate::handshake::Handshake) looks into
     /// [`CredentialCache::aws_credentials`](super::CredentialCache::aws_credentials) first.
     Aws,
     /// A token.

@@ -79,7 +79,7 @@ fn hmac<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> SecretBytes {
     Zeroizing::new(mac.finalize().into_bytes().to_vec())
 }
 
-/// RFC 5802, "ClientKey" and "ServerKey"; with them nobody needs the password.
+/// RFC 5802, "ClientKey" and "ServerKey"; with them the password is not needed.
 #[derive(Clone)]
 pub(crate) struct Keys {
     pub(super) client: SecretBytes,

@@ -1,7 +1,7 @@
 //! Proving who the client is, and that the server knows it: one file a mechanism.
 //!
-//! Implements the [Authentication specification]. A mechanism is told what the server replied and
-//! what the outside world answered, and says which command comes next; it does no I/O, and reads no
+//! Implements the [Authentication specification]. A mechanism receives what the server replied and
+//! what the outside world answered, and returns the next command; it does no I/O, and reads no
 //! clock.
 //!
 //! [Authentication specification]: https://github.com/mongodb/specifications/blob/master/source/auth/auth.md

@@ -12,8 +12,8 @@ use super::{AuthError, Conversation, CredentialCache, Step};
 use crate::config::{AuthMechanism, Credential};
 use crate::text::beginning;
 
-/// The fewest iterations a server may ask for; with fewer, whoever pretends to be the server could
-/// try out passwords.
+/// The fewest iterations a server may ask for; with fewer, an impostor of the server could try out
+/// passwords.
 pub const MIN_ITERATIONS: u32 = 4096;
 
 /// The maximum length of a server's error message that is kept, in bytes.
@@ -35,7 +35,7 @@ pub(super) struct Scram {
 enum State {
     /// The client has said, or will say, who it is.
     First,
-    /// The server has said how keys are to be derived.
+    /// The server has sent the parameters of the keys.
     Deriving(ServerFirst),
     /// The client has proven itself; the server is to do so too.
     Proven(Proof),

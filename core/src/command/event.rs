@@ -12,7 +12,7 @@ use crate::id::ConnectionId;
 use crate::operation::OperationError;
 use crate::wire::{OpMsg, ReplyDocument};
 
-/// A command of which events tell: what all of them have in common.
+/// The command of an event: what all command events have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -29,13 +29,13 @@ pub struct MonitoredCommand {
     pub operation_id: i64,
     /// The connection, in the pool of its server.
     pub driver_connection_id: ConnectionId,
-    /// The server's number for the connection, if its hello has told.
+    /// The server's number for the connection, if its hello had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_connection_id: Option<i64>,
     /// Behind a load balancer, the service that the connection leads to.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "crate::id::service_id")]
     pub service_id: Option<ObjectId>,
-    /// True if neither the command nor its reply is told.
+    /// True if events leave out the command and its reply.
     #[serde(skip)]
     is_sensitive: bool,
 }
@@ -67,8 +67,8 @@ pub enum CommandEvent {
         #[serde(skip)]
         reply: ReplyDocument,
     },
-    /// The server has replied with an error, or the command or its reply was lost, or nobody waits
-    /// for it any more.
+    /// The server has replied with an error, or the command or its reply was lost, or no caller
+    /// waits for it any more.
     CommandFailed {
         /// The time from sending the command to its failure.
         #[serde(rename = "durationMS", serialize_with = "crate::description::millis")]
@@ -118,7 +118,7 @@ impl MonitoredCommand {
         self.is_sensitive
     }
 
-    /// Tells that the message with the command is about to be sent; document sequences become
+    /// Returns the event before the message with the command is sent; document sequences become
     /// arrays (Command Logging and Monitoring, "Implementation Notes").
     pub fn started(&self, message: &OpMsg<'_>) -> CommandEvent {
         if self.is_sensitive {
@@ -134,7 +134,7 @@ impl MonitoredCommand {
         CommandEvent::CommandStarted { command }
     }
 
-    /// Tells that the server has replied, and not with an error.
+    /// Returns the event after a reply that is no error.
     pub fn succeeded(&self, duration: Duration, reply: &ReplyDocument) -> CommandEvent {
         let reply = match self.is_sensitive {
             true => ReplyDocument::from(RawDocumentBuf::new()),
@@ -143,15 +143,15 @@ impl MonitoredCommand {
         CommandEvent::CommandSucceeded { duration, reply }
     }
 
-    /// Tells that a command was sent to which there is no reply (Command Logging and Monitoring,
-    /// "Unacknowledged/Acknowledged Writes").
+    /// Returns the event after sending a command to which there is no reply (Command Logging and
+    /// Monitoring, "Unacknowledged/Acknowledged Writes").
     pub fn unacknowledged(&self, duration: Duration) -> CommandEvent {
         let mut ok = RawDocumentBuf::new();
         ok.append(cstr!("ok"), 1);
         self.succeeded(duration, &ReplyDocument::from(ok))
     }
 
-    /// Tells that the command has failed.
+    /// Returns the event after a failure of the command.
     pub fn failed(&self, duration: Duration, error: OperationError) -> CommandEvent {
         let error = if self.is_sensitive { redacted(error) } else { error };
         CommandEvent::CommandFailed { duration, failure: Box::new(error) }

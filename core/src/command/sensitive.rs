@@ -1,4 +1,4 @@
-//! The commands that carry what nobody else is to read, and what events tell of them.
+//! The commands that carry secrets, and what events contain of them.
 //!
 //! Implements "Security" of Command Logging and Monitoring.
 
@@ -23,7 +23,7 @@ const SENSITIVE: [&str; 9] = [
 /// legacy hello.
 const HELLO: [&str; 2] = ["hello", "isMaster"];
 
-/// Returns whether a command may carry secrets, so that events tell neither it nor its reply
+/// Returns whether a command may carry secrets, so that events contain neither it nor its reply
 /// (Command Logging and Monitoring, "Security").
 ///
 /// Letters may be in either case: a server refuses what is misspelt so, with the secret in it.

@@ -53,7 +53,7 @@ impl ServerAddress {
         }
     }
 
-    /// Returns whether parsing `text` would give this address, where that can be told at a glance:
+    /// Returns whether parsing `text` would give this address, where that is cheap to see:
     /// lower-case names with a port, as servers advertise them.
     pub(crate) fn is_written(&self, text: &str) -> bool {
         match self {

@@ -220,7 +220,7 @@ impl FromStr for AddressRule {
 
 impl HostPort {
     fn new(host: &str, port: Option<&str>) -> Result<Self, AddressError> {
-        // Whoever writes these most likely meant to write several rules.
+        // The author most likely meant to write several rules.
         if let Some(character) = host.chars().find(|c| matches!(c, ',' | '=')) {
             return Err(AddressError::Character(character));
         }

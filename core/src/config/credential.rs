@@ -182,7 +182,7 @@ impl Credential {
                 match (username, password) {
                     (false, _) => missing("a user name"),
                     (true, false) => missing("a password"),
-                    // It uses NUL to tell the parts of its message from one another (RFC 4616).
+                    // It separates the parts of its message with NUL (RFC 4616).
                     (true, true) if mechanism == AuthMechanism::Plain && self.has_nul() => {
                         not_allowed("a NUL in the user name or the password")
                     }

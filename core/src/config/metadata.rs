@@ -198,7 +198,7 @@ impl DriverInfo {
 pub struct ClientMetadata {
     application: Option<Arc<str>>,
     os: Os,
-    /// `None` while nobody has said.
+    /// `None` until it is set.
     environment: Option<Environment>,
     appended: Vec<DriverInfo>,
 }

@@ -5,7 +5,8 @@
 //! - [`ServerAddress`] names a server, and [`address_map`] says where the bytes for it go, if not
 //!   to the address it advertises.
 //! - [`ReadPreference`], [`ReadConcern`] and [`WriteConcern`] are what commands declare.
-//! - [`Credential`] says who the client is, and [`metadata`] what it tells servers of itself.
+//! - [`Credential`] says who the client is, and [`metadata`] is what it sends to servers about
+//!   itself.
 //!
 //! Nothing in here knows what a client does with it: every other part of this crate may use this
 //! one.

@@ -242,7 +242,7 @@ impl Options {
     }
 
     /// Returns whether monitors stream, given the mode and the environment; never in the
-    /// single-threaded mode, as nobody would listen.
+    /// single-threaded mode, as nothing would read the replies.
     pub const fn streaming(&self) -> bool {
         match self.settings.monitoring_mode {
             _ if self.settings.single_threaded => false,
@@ -366,8 +366,8 @@ impl Options {
     ///
     /// If so, selecting a server may take as long as a scan, and up to 500 ms more right after
     /// another one; otherwise an operation never waits longer than serverSelectionTimeoutMS, though
-    /// the scan it began may still have to be ended by the next operation. A limit of the operation
-    /// itself, as `timeoutMS`, holds either way.
+    /// the next operation may have to end the scan that it began. A limit of the operation itself,
+    /// as `timeoutMS`, holds either way.
     pub const fn server_selection_try_once(&self) -> bool {
         match self.settings.server_selection_try_once {
             Some(once) => once,
@@ -431,7 +431,7 @@ impl Options {
 
     /// Returns whether clients with these options and with `other` can share their monitors: both
     /// have the same seeds, in whatever order, and agree in all that decides how servers are
-    /// reached, checked and judged, and in what monitors tell them of the application.
+    /// reached, checked and judged, and in what monitors send them about the application.
     ///
     /// They may differ in credentials, in pools, concerns and compressors, and in the limits of
     /// operations. Nothing is shared where nothing is monitored: with a load balancer, and in the

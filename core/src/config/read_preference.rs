@@ -111,7 +111,7 @@ impl ReadPreference {
 
     /// Asks for secondaries that are at most this far behind the primary.
     ///
-    /// Whether the value is large enough depends on the deployment, and is told on selection: at
+    /// Whether the value is large enough depends on the deployment, and is checked on selection: at
     /// least 90 s, and at least heartbeatFrequencyMS plus 10 s.
     ///
     /// # Errors

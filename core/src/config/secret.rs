@@ -20,7 +20,7 @@ impl Secret {
     /// The text in place of a secret.
     pub(crate) const REDACTED: &str = "***";
 
-    /// Returns the text itself. Whoever copies it takes care of the copy.
+    /// Returns the text itself. The caller that copies it takes care of the copy.
     pub fn expose(&self) -> &str {
         &self.0
     }

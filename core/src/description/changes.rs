@@ -45,7 +45,7 @@ pub(super) fn list<T: Display>(values: &[T]) -> String {
 }
 
 impl ServerDescription {
-    /// Lists what differs from `self` to `new`, among the fields that events tell about.
+    /// Lists what differs from `self` to `new`, among the fields that events report.
     ///
     /// It is empty exactly if the two are the [same](Self::same_as).
     pub fn changes(&self, new: &Self) -> Vec<Change> {

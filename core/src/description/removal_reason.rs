@@ -1,4 +1,4 @@
-//! The reason why a server has no place in a topology, as far as the server itself has told.
+//! The reason why a server has no place in a topology, as far as the server's own replies say.
 
 use std::fmt;
 

@@ -89,7 +89,7 @@ impl Serialize for ServerType {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct TopologyVersion {
-    /// A value that the server draws anew whenever its process starts.
+    /// A value that the server draws whenever its process starts.
     #[serde(serialize_with = "hex")]
     pub process_id: ObjectId,
     /// The number of significant changes that the process has seen.
@@ -229,8 +229,8 @@ impl ServerDescription {
         self.hosts.iter().chain(self.passives.iter()).chain(self.arbiters.iter())
     }
 
-    /// Returns whether nothing has changed that events tell about (SDAM: "Server Description
-    /// Equality", the fields marked with an equals sign).
+    /// Returns whether nothing has changed that events report (SDAM: "Server Description Equality",
+    /// the fields marked with an equals sign).
     pub fn same_as(&self, other: &Self) -> bool {
         self.address == other.address
             && self.server_type == other.server_type

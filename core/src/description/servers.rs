@@ -86,7 +86,7 @@ impl Servers {
         found.map(|at| chunk * CHUNK_LEN + at).map_err(|at| chunk * CHUNK_LEN + at)
     }
 
-    /// Returns whether nothing differs that events tell about; what both share is not looked at.
+    /// Returns whether nothing differs that events report; what both share is not looked at.
     pub(super) fn same_as(&self, other: &Self) -> bool {
         let same_chunk =
             |(a, b): (&Arc<Chunk>, &Arc<Chunk>)| Arc::ptr_eq(a, b) || same(&a.servers, &b.servers);
@@ -294,7 +294,8 @@ mod tests {
         rng.next_u64() % count
     }
 
-    /// A server of which much that a summary tells is drawn, but rarely what decides alone.
+    /// A server with random values in most fields of a summary, but rarely in those that decide
+    /// alone.
     fn drawn(rng: &mut Rng, id: u64) -> ServerDescription {
         const TYPES: [ServerType; 9] = [
             ServerType::Unknown,

@@ -18,7 +18,7 @@ use crate::id::ServerId;
 /// The number of servers that a topology may have; what a reply names beyond that is not added.
 ///
 /// A hello reply may list a thousand members of each kind, and without a primary nothing removes
-/// those that nobody else knows of.
+/// those that no other member knows of.
 pub const MAX_SERVERS: usize = 3000;
 
 /// The type of a deployment (SDAM: "TopologyType").
@@ -132,14 +132,14 @@ impl TopologyDescription {
         self.servers.first_of(ServerType::RsPrimary).map(|index| &self.servers[index])
     }
 
-    /// Returns whether nothing has changed that events tell about: not if only round trip times,
-    /// dates of writes and times of checks differ (SDAM Logging and Monitoring,
+    /// Returns whether nothing has changed that events report: not if only round trip times, dates
+    /// of writes and times of checks differ (SDAM Logging and Monitoring,
     /// "TopologyDescriptionChangedEvent").
     pub fn same_as(&self, other: &Self) -> bool {
         self.differs_in_servers_only(other) && self.servers.same_as(&other.servers)
     }
 
-    /// Returns whether nothing but the servers may differ, of what events tell about.
+    /// Returns whether nothing but the servers may differ, of what events report.
     pub(crate) fn differs_in_servers_only(&self, other: &Self) -> bool {
         self.topology_type == other.topology_type
             && self.set_name == other.set_name

@@ -52,7 +52,7 @@ pub struct SelectionError {
 }
 
 impl SelectionError {
-    /// The error of an operation in a process that was forked off from the client's, where nobody
+    /// The error of an operation in a process that was forked off from the client's, where nothing
     /// would ever answer it; it has waited for nothing.
     pub fn forked(forked: Forked, criteria: &Criteria, topology_type: TopologyType) -> Self {
         Self {

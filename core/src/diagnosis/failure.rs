@@ -36,8 +36,8 @@ pub(super) fn of_connecting(server: &ServerAddress, failure: &Failure) -> Option
     }
 }
 
-/// Returns the verdict on a failure to reach a server, as far as it tells one alone; `waited` is
-/// the time after which an attempt without an answer was given up.
+/// Returns the verdict on a failure to reach a server, as far as the failure alone shows it;
+/// `waited` is the time after which an attempt without an answer was given up.
 pub(super) fn of_reaching(
     server: &ServerAddress,
     failure: &Failure,
@@ -92,7 +92,7 @@ pub(super) fn is_without_access(cause: &Cause) -> bool {
     matches!(cause, Cause::TlsRefused { alert: Some(alert) } if NO_ACCESS.contains(alert))
 }
 
-/// Returns whether the address may lead to nobody, or to somebody else. That the resolver gives no
+/// Returns whether the address may lead to no server, or to another one. That the resolver gives no
 /// answer says nothing of an address.
 pub(super) const fn leads_nowhere(failure: &Failure) -> bool {
     let leads_nowhere = matches!(

@@ -297,8 +297,8 @@ fn of_reasons(explanation: &Explanation) -> Option<Verdict> {
     }
 }
 
-/// Returns whether the address may lead to nobody, or to somebody else; whoever has answered before
-/// is where it was.
+/// Returns whether the address may lead to no server, or to another one; a server that has answered
+/// before is where it was.
 const fn is_elsewhere(trouble: &Trouble) -> bool {
     leads_nowhere(&trouble.failure) && !trouble.has_answered
 }

@@ -22,7 +22,7 @@ impl SelectionError {
     /// Names the option that has limited the wait to `limit`, if one has; and says what another
     /// time-out is for that is set while that one is not.
     ///
-    /// Whoever gives a selection its deadline knows that limit.
+    /// The caller that sets the deadline of a selection knows that limit.
     #[must_use]
     pub fn limited(mut self, limit: Duration, options: &Options) -> Self {
         let is = |value: Duration| limit <= value && value - limit <= SLACK;

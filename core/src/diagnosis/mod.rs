@@ -3,7 +3,7 @@
 //!
 //! A [`Verdict`] is a likely cause, with one sentence of [words](std::fmt::Display) and
 //! [advice](Verdict::advice) apart from it. What a client knows by itself is judged here; verdicts
-//! that need more evidence are found by whoever gathers that, as `sdam doctor` does, in the same
+//! that need more evidence are found by tools that gather it, as `sdam doctor` does, in the same
 //! vocabulary.
 
 mod advice;

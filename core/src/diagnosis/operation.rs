@@ -36,7 +36,7 @@ impl Pause {
         self.since <= AFTERMATH
     }
 
-    /// Returns the verdict that tells of it.
+    /// Returns the verdict on it.
     pub const fn verdict(self) -> Verdict {
         Verdict::ProcessPaused { paused: self.paused, since: self.since }
     }
@@ -107,7 +107,7 @@ impl ServerEvidence {
 }
 
 /// Returns whether what a login needs could not be had, as opposed to a connection that failed
-/// meanwhile; the latter is closed, or is no concern of mechanisms that ask nobody else.
+/// meanwhile; the latter is closed, or is no concern of mechanisms that ask no third party.
 fn is_without_credentials(credential: Option<&Credential>, failure: &Failure) -> bool {
     let mechanism = credential.and_then(|credential| credential.mechanism);
     let asks = matches!(mechanism, Some(AuthMechanism::Aws | AuthMechanism::Oidc));

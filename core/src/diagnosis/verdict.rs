@@ -309,8 +309,7 @@ pub enum Verdict {
         #[serde(rename = "leftMS", serialize_with = "millis")]
         left: Duration,
     },
-    /// The responder that tells of revoked certificates does not answer, or is slow: other drivers
-    /// ask it at each connection.
+    /// The OCSP responder does not answer, or is slow: other drivers ask it at each connection.
     #[error(
         "{responder}, which the certificate of {server} names for revocations, gave no answer \
          within {}; drivers that ask it are slow to connect",
@@ -461,8 +460,8 @@ pub enum Verdict {
     /// Servers are available, but none of a type that would do.
     #[error("{}", wrong_type(direct.as_ref(), *server_type))]
     WrongServerType {
-        /// The server of a direct connection, if it is one: it is never selected in vain, and
-        /// refuses the operation.
+        /// The server of a direct connection, if it is one: it is always selected, and refuses the
+        /// operation.
         #[serde(skip_serializing_if = "Option::is_none")]
         direct: Option<ServerAddress>,
         /// Its type.
@@ -560,8 +559,8 @@ impl Disagreement {
 }
 
 impl Verdict {
-    /// Returns the likely cause for which a server cannot be reached, as far as one failure tells;
-    /// `waited` is the time after which an attempt without an answer was given up.
+    /// Returns the likely cause for which a server cannot be reached, as far as one failure shows
+    /// it; `waited` is the time after which an attempt without an answer was given up.
     pub fn of_failure(server: &ServerAddress, failure: &Failure, waited: Duration) -> Option<Self> {
         of_reaching(server, failure, waited)
     }

@@ -1,4 +1,4 @@
-//! One question, until it is answered or nobody is left to ask.
+//! One question, until it is answered or no name server is left to ask.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -28,8 +28,8 @@ impl fmt::Display for ExchangeId {
 
 /// An input of a lookup; one for an exchange that is over is ignored.
 ///
-/// The enum is exhaustive on purpose: whoever drives, records or replays the machine must know all
-/// inputs, so that a new one is a breaking change.
+/// The enum is exhaustive on purpose: code that drives, records or replays the machine must know
+/// all inputs, so that a new one is a breaking change.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
     /// A datagram came from the server, or bytes of the TCP stream, split anywhere.
@@ -50,15 +50,15 @@ pub enum Input<'a> {
 
 /// An action that a lookup asks for.
 ///
-/// The enum is exhaustive on purpose: whoever performs actions must miss none, so that a new one is
-/// a breaking change.
+/// The enum is exhaustive on purpose: code that performs actions must miss none, so that a new one
+/// is a breaking change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Drop the socket of any exchange before this one, open one to `server`, write `query`, and
     /// report what comes.
     ///
-    /// A UDP socket must be connected, so that it takes datagrams of that server only, and have a
-    /// port that nobody can guess, as operating systems choose by themselves.
+    /// A UDP socket must be connected, so that it takes datagrams of that server only, and have an
+    /// unpredictable port, as operating systems choose by themselves.
     Ask {
         /// The exchange's name from now on.
         exchange: ExchangeId,
@@ -76,7 +76,7 @@ pub enum Action {
     },
 }
 
-/// One question, until it is answered or nobody is left to ask.
+/// One question, until it is answered or no name server is left to ask.
 ///
 /// Name servers are asked in turn. "There is no such name" is an answer; an error, silence and
 /// nonsense are not. An answer that does not fit in a datagram is asked for again over TCP, from
@@ -119,7 +119,7 @@ struct Exchange {
 
 impl Lookup {
     /// Begins a lookup, for which the first [`tick`](Machine::tick) is due at once; the numbers of
-    /// its queries are made of `seed`, which must be one that nobody else can guess.
+    /// its queries are made of `seed`, which must be unpredictable.
     pub const fn new(question: Question, servers: NameServers, seed: u64) -> Self {
         Self {
             question,

@@ -189,7 +189,7 @@ const fn code_name(code: RCODE) -> &'static str {
     }
 }
 
-/// DNS does not tell upper from lower case.
+/// DNS names are case-insensitive.
 fn same(a: &Name<'_>, b: &Name<'_>) -> bool {
     a.as_bytes().count() == b.as_bytes().count()
         && a.as_bytes().zip(b.as_bytes()).all(|(a, b)| a.eq_ignore_ascii_case(b))

@@ -203,7 +203,7 @@ pub enum DnsCause {
     /// The name is none that DNS can have.
     #[error("it is no name that DNS can have: {0}")]
     Name(NameError),
-    /// There is nobody to ask.
+    /// There is no name server to ask.
     #[error("no name server is configured")]
     NoNameServer,
     /// The name does not exist (NXDOMAIN).

@@ -104,8 +104,8 @@ impl Fixture {
         })
     }
 
-    /// Composes what a server says that does not understand the last query, written by hand: the
-    /// encoder puts the upper bits of the code where nobody looks for them.
+    /// Composes the reply of a server that does not understand the last query, written by hand: the
+    /// encoder puts the upper bits of the code where no resolver looks for them.
     fn refusal(&self, code: RCODE, repeats: bool) -> Vec<u8> {
         let (_, _, transport, query) = self.asked.as_ref().unwrap();
         let skip = if *transport == Transport::Tcp { 2 } else { 0 };

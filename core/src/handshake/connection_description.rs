@@ -33,7 +33,7 @@ pub struct ConnectionDescription {
     pub server_connection_id: Option<i64>,
     /// The compressor for messages, except for those that carry secrets.
     pub compressor: Option<Compressor>,
-    /// True if the server has sessions: it has told `logicalSessionTimeoutMinutes`.
+    /// True if the server has sessions: it has sent `logicalSessionTimeoutMinutes`.
     pub has_sessions: bool,
     /// Behind a load balancer, the service that the connection leads to.
     pub service: Option<ObjectId>,

@@ -27,8 +27,9 @@ impl Handshake {
         self.settle(progress)
     }
 
-    /// As [`receive`](Self::receive), but derives no keys: whether any are needed is told by
-    /// [`take_derivation`](Self::take_derivation), and nothing else comes of it then.
+    /// As [`receive`](Self::receive), but derives no keys.
+    /// [`take_derivation`](Self::take_derivation) returns the derivation that is needed, if any;
+    /// nothing else happens then.
     ///
     /// # Errors
     ///

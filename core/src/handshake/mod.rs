@@ -41,7 +41,7 @@ pub struct HandshakeOptions {
     pub nonce: [u8; 24],
     /// The cache that earlier connections of the client have filled.
     pub credential_cache: CredentialCache,
-    /// True if nobody can read along, as with TLS.
+    /// True if the stream is encrypted, as with TLS.
     pub encrypted: bool,
 }
 
@@ -296,7 +296,7 @@ impl Handshake {
                     return Err(malformed(stage, &"a message that nothing asked for"));
                 }
             };
-            // Nobody would read what came behind the last reply, or in front of the answer.
+            // Nothing would read what came behind the last reply, or in front of the answer.
             match progress {
                 Progress::Reading => {}
                 _ if !self.exchange.is_empty() => {

@@ -1,7 +1,7 @@
 //! A topology in virtual time, for tests and measurements.
 //!
 //! Inputs go in when the test says so. What comes out is noted: which streams there are and what
-//! was asked over them, which servers there are and what their pools were told; and it is checked
+//! was asked over them, which servers there are and the commands to their pools; and it is checked
 //! for what every runtime relies on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ use crate::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_rep
 pub struct VirtualTopology<M = Lawful<Topology>> {
     /// The topology, or a machine around it.
     pub machine: M,
-    /// The actions of the machine that nobody has [taken](Self::take_actions).
+    /// The actions of the machine that were not [taken](Self::take_actions) yet.
     pub actions: Vec<Action>,
     /// The number of calls of the machine.
     pub calls: usize,
@@ -97,7 +97,7 @@ pub struct Request {
     pub command: RawDocumentBuf,
 }
 
-/// A server that has joined, and what its pool was told.
+/// A server that has joined, and the commands to its pool.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Member {
@@ -164,14 +164,14 @@ where
         due.inspect(|due| self.ring(*due)).is_some()
     }
 
-    /// Rings at that time, whatever was due before and was not told of it.
+    /// Rings at that time, however much was due before without a tick.
     pub fn ring(&mut self, at: Instant) {
         self.now = at.max(self.now);
         self.machine.tick(self.time(), &mut self.actions);
         self.note();
     }
 
-    /// Tells the machine, now.
+    /// Passes an input to the machine, now.
     ///
     /// # Panics
     ///

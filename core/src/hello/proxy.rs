@@ -59,8 +59,8 @@ pub struct ProxyReply {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyReplyError {
-    /// A load balancer is all that the view has; what is behind it, the reply to a hello on a
-    /// connection tells.
+    /// A load balancer is all that the view has; the reply to a hello on a connection says what is
+    /// behind it.
     #[error(
         "a load balancer hides its servers from the view; pass on the reply of a server to a hello"
     )]
@@ -204,7 +204,8 @@ impl ProxyReply {
             ServerType::RsGhost => reply.append(cstr!("isreplicaset"), true),
             ServerType::RsSecondary => reply.append(cstr!("secondary"), true),
             ServerType::RsArbiter => reply.append(cstr!("arbiterOnly"), true),
-            // Hidden or starting, which a view does not tell apart; nobody may use it either way.
+            // Hidden or starting, which a view does not distinguish; clients may not use it either
+            // way.
             ServerType::RsOther => reply.append(cstr!("hidden"), true),
             _ => {}
         }

@@ -78,7 +78,7 @@ pub enum Severity {
     Critical,
     /// An error that cannot be reported to the application in any other way.
     Error,
-    /// A situation in which applications may behave as nobody wants.
+    /// A situation in which applications may misbehave.
     Warning,
     /// Something unusual, and no problem.
     Notice,

@@ -1,4 +1,4 @@
-//! The messages that events are told with.
+//! The log messages of events.
 
 use std::num::NonZeroU64;
 
@@ -27,7 +27,7 @@ impl LogMessage {
     }
 
     /// Returns the warning that so many messages are missing here, as they came faster than they
-    /// were written; it is told under a component whose messages may be among them. It is of no
+    /// were written; it is logged under a component whose messages may be among them. It is of no
     /// specification.
     pub fn lost(component: Component, count: NonZeroU64) -> Self {
         let count = i64::try_from(count.get()).unwrap_or(i64::MAX);

@@ -316,7 +316,7 @@ pub(super) static SELECTION_WAITING: Form = Form {
 
 // Not specified.
 
-/// Returns the form of the message that says how many others of a component nobody reads.
+/// Returns the form of the message that says how many others of a component were dropped.
 pub(super) const fn lost(component: Component) -> &'static Form {
     match component {
         Component::Command => &LOST_COMMANDS,

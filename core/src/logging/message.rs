@@ -118,7 +118,7 @@ impl LogMessage {
     pub(super) fn duration(mut self, value: Duration) -> Self {
         let micros = Duration::from_micros(value.subsec_micros().into());
         let value = Duration::from_secs(value.as_secs()) + micros;
-        // Of an integer number of microseconds, so that no digit follows that nobody has measured.
+        // Of an integer number of microseconds, so that no digit follows that was not measured.
         let millis = (value.as_secs_f64() * 1e6).round() / 1e3;
         self.fields.push(("durationMS", Value::Double(millis)));
         self

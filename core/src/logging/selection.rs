@@ -10,7 +10,7 @@ use crate::description::TopologyDescription;
 use crate::diagnosis::SelectionError;
 use crate::selection::Criteria;
 
-/// A selection of a server that messages tell of (Server Selection, "Logging").
+/// A server selection to be logged (Server Selection, "Logging").
 #[derive(Clone, Copy, Debug)]
 pub struct SelectionLog<'a> {
     operation: &'a str,
@@ -19,8 +19,8 @@ pub struct SelectionLog<'a> {
 }
 
 impl<'a> SelectionLog<'a> {
-    /// Names an operation, which is its command's name if it is for a command, and what its server
-    /// has to be.
+    /// Takes the name of the operation, which is its command's name if it is for a command, and the
+    /// criteria of its server.
     pub const fn new(
         operation: &'a str,
         operation_id: Option<i64>,
@@ -29,13 +29,13 @@ impl<'a> SelectionLog<'a> {
         Self { operation, operation_id, criteria }
     }
 
-    /// Tells that a server is to be selected.
+    /// Returns the message that a selection begins.
     pub fn started(self, description: &TopologyDescription) -> LogMessage {
         self.message(&form::SELECTION_STARTED, description)
     }
 
-    /// Tells that none is suitable yet, and how long that may last if it may not for ever; once in
-    /// a selection.
+    /// Returns the message that no server is suitable yet, with the time that is left if it is
+    /// limited; once in a selection.
     pub fn waiting(
         self,
         description: &TopologyDescription,
@@ -48,7 +48,7 @@ impl<'a> SelectionLog<'a> {
         }
     }
 
-    /// Tells which server was selected.
+    /// Returns the message that this server was selected.
     pub fn succeeded(
         self,
         description: &TopologyDescription,
@@ -57,7 +57,8 @@ impl<'a> SelectionLog<'a> {
         self.message(&form::SELECTION_SUCCEEDED, description).server(server)
     }
 
-    /// Tells that no server was found; of the error only what the description does not tell.
+    /// Returns the message that no server was found; of the error only what the description does
+    /// not say.
     pub fn failed(self, description: &TopologyDescription, error: &SelectionError) -> LogMessage {
         let failure = error.verdict.sentence();
         self.message(&form::SELECTION_FAILED, description).text("failure", failure)

@@ -271,7 +271,7 @@ fn the_messages_of_commands_are_as_specified() {
 }
 
 /// Command Logging and Monitoring, "Security": a sensitive command, its reply and its failure are
-/// not told.
+/// not logged.
 #[test]
 fn nothing_of_sensitive_commands_is_logged() {
     let command = rawdoc! { "saslStart": 1, "payload": "hunter2" };

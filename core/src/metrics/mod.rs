@@ -5,16 +5,18 @@
 //! Prometheus reads them.
 //!
 //! The names under `db.client` are those of OpenTelemetry's semantic conventions; those under
-//! `sdam` are our own, and tell of the topology what no driver of the conventions knows.
+//! `sdam` are our own, and describe the topology, of which the conventions know nothing.
 //! [`DEFINITIONS`] lists all of them, with both spellings.
 //!
 //! How many samples there can be is limited: those of a server that has left are kept for
 //! [`RETENTION`], of [`MAX_DEPARTED`] servers at most; [`MAX_OPERATIONS`] names of commands are
-//! told apart, and [`MAX_ERRORS`] errors of each on one server, and all others count as [`OTHER`].
+//! distinguished, and [`MAX_ERRORS`] errors of each on one server, and all others count as
+//! [`OTHER`].
 //!
 //! Clients of `sdam-host` keep such a value themselves. What happens for every operation they count
-//! in place, as [`Traffic`]; so they alone know how long operations took, which events do not tell:
-//! `db.client.operation.duration` is from the call to its outcome, retries and waiting included.
+//! in place, as [`Traffic`]; so they alone know how long operations took, which events do not
+//! contain: `db.client.operation.duration` is from the call to its outcome, retries and waiting
+//! included.
 
 mod definition;
 mod exposition;
@@ -47,21 +49,21 @@ use crate::pool::{Counts, PoolEvent};
 use crate::time::Instant;
 use crate::topology::{Event, EventKind};
 
-/// The time for which the counts of a server that has left are kept, for whoever looks from time to
-/// time.
+/// The time for which the counts of a server that has left are kept, for collectors that come from
+/// time to time.
 pub const RETENTION: Duration = Duration::from_secs(600);
 
 /// The maximum number of servers that have left and whose counts are kept; more than that, and the
 /// first that left are forgotten.
 pub const MAX_DEPARTED: usize = 100;
 
-/// The maximum number of names of commands that are told apart.
+/// The maximum number of names of commands that are distinguished.
 pub const MAX_OPERATIONS: usize = 64;
 
-/// The maximum number of errors that are told apart for one command on one server.
+/// The maximum number of errors that are distinguished for one command on one server.
 pub const MAX_ERRORS: usize = 16;
 
-/// The value of a label for all that is not told apart.
+/// The value of a label for all that is not distinguished.
 pub const OTHER: &str = "_OTHER";
 
 /// The metrics of one client.
@@ -167,7 +169,7 @@ impl Metrics {
     /// was so before the first event.
     ///
     /// The view may be newer than events that are still to be noted: what it shows is counted when
-    /// they tell it.
+    /// they report it.
     pub fn see(&mut self, now: Instant, view: &TopologyDescription) {
         self.topology.see(now, view);
         self.keep_members(now, view);
@@ -179,12 +181,12 @@ impl Metrics {
     }
 
     /// Takes notice of how many connections the pool of a server has, if it says so itself: then
-    /// what events have told of that does not matter.
+    /// events about that do not count.
     pub fn see_pool(&mut self, address: &ServerAddress, counts: Counts) {
         self.server(address).pool.see(counts);
     }
 
-    /// Adds what was counted where it happened, and not told as events, nor counted before.
+    /// Adds what was counted where it happened, neither reported as events nor counted before.
     pub fn add(&mut self, address: &ServerAddress, traffic: Traffic) {
         if !self.servers.contains_key(address) {
             self.servers.insert(address.clone(), ServerMetrics::new());
@@ -267,7 +269,7 @@ impl Metrics {
         }
     }
 
-    /// Has those join and leave of whom no event has told so.
+    /// Adds the servers that have joined, and removes those that have left, without an event.
     fn keep_members(&mut self, at: Instant, view: &TopologyDescription) {
         let gone = |(address, server): &(&ServerAddress, &ServerMetrics)| {
             server.left.is_none() && view.server(address).is_none()

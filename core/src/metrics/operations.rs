@@ -14,7 +14,7 @@ use crate::operation::OperationError;
 /// The maximum length of a command's name that can be a label; longer ones are none.
 const MAX_NAME_LEN: usize = 64;
 
-/// The names of commands that are told apart.
+/// The names of commands that are distinguished.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     known: BTreeSet<Arc<str>>,
@@ -36,7 +36,7 @@ struct Outcomes {
     failed: BTreeMap<ErrorType, Histogram>,
 }
 
-/// The cause of a failure, as far as labels tell causes apart.
+/// The cause of a failure, as far as labels distinguish causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ErrorType {
@@ -95,7 +95,7 @@ impl Operations {
         }
     }
 
-    /// Adds what others have counted, by names that are told apart.
+    /// Adds what others have counted, by names that are distinguished.
     pub(super) fn add(&mut self, others: Self, names: &mut Names) {
         for (name, others) in others.outcomes {
             let outcomes = self.outcomes(&names.label(&name));
@@ -106,7 +106,7 @@ impl Operations {
         }
     }
 
-    /// Returns the outcomes of commands of a name, of which not too many are told apart.
+    /// Returns the outcomes of commands of a name, of which a limited number is distinguished.
     fn outcomes(&mut self, name: &str) -> &mut Outcomes {
         let place = match self.place(name) {
             Err(place) if self.has_room_for(name) => {
@@ -119,7 +119,7 @@ impl Operations {
         &mut self.outcomes[place].1
     }
 
-    /// Returns the place of those that are not told apart.
+    /// Returns the place of those that are not distinguished.
     fn others(&mut self) -> usize {
         self.place(OTHER).unwrap_or_else(|place| {
             self.outcomes.insert(place, (OTHER.into(), Outcomes::new()));
@@ -137,7 +137,7 @@ impl Operations {
         self.outcomes.len() - others < MAX_OPERATIONS && is_label(name)
     }
 
-    /// Adds what there is to tell of those that a server with these labels was sent.
+    /// Adds the metrics of those that a server with these labels was sent.
     pub(super) fn collect(
         &self,
         definition: &'static Definition,
@@ -157,8 +157,8 @@ impl Outcomes {
         Self { succeeded, failed: BTreeMap::new() }
     }
 
-    /// Returns the times of those that have failed with this error, of which not too many are told
-    /// apart.
+    /// Returns the times of those that have failed with this error, of which a limited number is
+    /// distinguished.
     fn of(&mut self, error: ErrorType) -> &mut Histogram {
         let is_told_apart = self.failed.len() < MAX_ERRORS || self.failed.contains_key(&error);
         let error = if is_told_apart { error } else { ErrorType::Named(OTHER) };

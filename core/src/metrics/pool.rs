@@ -14,7 +14,7 @@ use crate::time::Instant;
 /// Metrics of the pools of one server, one after the other.
 #[derive(Clone, Debug)]
 pub(super) struct PoolMetrics {
-    /// The state of each connection; pools are told apart by the membership of their server.
+    /// The state of each connection; pools are distinguished by the membership of their server.
     connections: BTreeMap<(ServerId, ConnectionId), State>,
     /// The connections, as the pool has counted them itself; they are preferred.
     counts: Option<Counts>,
@@ -62,7 +62,7 @@ impl PoolMetrics {
             PoolEvent::PoolReady
             | PoolEvent::PoolCleared { .. }
             | PoolEvent::PoolClosed
-            // Nothing tells of operations that have stopped to wait.
+            // No event reports operations that have stopped to wait.
             | PoolEvent::ConnectionCheckOutStarted => {}
             PoolEvent::ConnectionCreated { connection } => {
                 connections.insert((server, *connection), State::Pending);
@@ -111,12 +111,12 @@ impl PoolMetrics {
         self.connections.len()
     }
 
-    /// Forgets what is connected, as events are missing that have told of it.
+    /// Forgets what is connected, as events about it are missing.
     pub(super) fn lose_track(&mut self) {
         self.connections.clear();
     }
 
-    /// Adds what there is to tell; nothing if no event of a pool has come.
+    /// Adds the metrics; nothing if no event of a pool has come.
     pub(super) fn collect(&self, address: &ServerAddress, is_member: bool, out: &mut Families) {
         let has_begun = self.options.is_some()
             || self.counts.is_some()
@@ -163,7 +163,7 @@ impl PoolMetrics {
 }
 
 impl PoolMetrics {
-    /// Returns the connections by state, as events have told.
+    /// Returns the connections by state, as of the events.
     fn told_counts(&self) -> Counts {
         let mut counts = Counts::default();
         for state in self.connections.values() {

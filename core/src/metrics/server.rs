@@ -21,7 +21,7 @@ pub(super) struct ServerMetrics {
     pub(super) operations: Operations,
     pub(super) commands: Operations,
     server_type: ServerType,
-    /// True if the last check was answered; `None` if none has ended, as far as events have told.
+    /// True if the last check was answered; `None` if none has ended, as of the events.
     answered: Option<bool>,
     round_trip_time: Option<Duration>,
     succeeded: u64,
@@ -78,7 +78,7 @@ impl ServerMetrics {
         *self.clears.entry(cause.cause.name()).or_default() += 1;
     }
 
-    /// Adds what there is to tell: of a server that has left, only what was counted.
+    /// Adds the metrics: of a server that has left, only what was counted.
     pub(super) fn collect(&self, address: &ServerAddress, out: &mut Families) {
         let mut labels = vec![(ADDRESS, address.host().to_owned())];
         labels.extend(address.port().map(|port| (PORT, port.to_string())));
@@ -96,7 +96,7 @@ impl ServerMetrics {
     /// Adds what is so now.
     fn collect_now(&self, labels: &Labels, out: &mut Families) {
         out.counts(&definition::SERVER_TYPE, labels, TYPE, [(self.server_type.name(), 1)]);
-        // What has a type has answered once, or is behind a load balancer, which nobody checks.
+        // What has a type has answered once, or is behind a load balancer, which is not checked.
         let is_up = self.answered.unwrap_or(self.server_type != ServerType::Unknown);
         out.count(&definition::SERVER_UP, labels, is_up.into());
         if let Some(time) = self.round_trip_time {

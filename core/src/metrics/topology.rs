@@ -29,12 +29,12 @@ struct Primaries {
     /// Since when there is none; `None` if there is one, or the topology is no replica set.
     absent_since: Option<Instant>,
     absence: Duration,
-    /// True if an event has told of primaries: then only events are counted.
+    /// True once an event has reported primaries: then only events are counted.
     is_told: bool,
-    /// The time at which it was last seen or told how it is.
+    /// The time of the last view or event.
     seen: Instant,
     /// The time up to which the absence that goes on is counted, where the view shows a primary
-    /// already, and the event that tells since when is still to come.
+    /// already, and the event that says since when is still to come.
     counted_until: Option<Instant>,
     elections: u64,
     failovers: Histogram,
@@ -87,7 +87,7 @@ impl TopologyMetrics {
         self.is_writable = view.servers().has_any(&[RsPrimary, Standalone, Mongos, LoadBalancer]);
     }
 
-    /// Adds what there is to tell.
+    /// Adds the metrics.
     pub(super) fn collect(&self, now: Instant, out: &mut Families) {
         let none = Labels::new();
         out.counts(&definition::TOPOLOGY_TYPE, &none, TYPE, [(self.topology_type.name(), 1)]);
@@ -106,7 +106,7 @@ impl TopologyMetrics {
 
 impl Primaries {
     /// Takes notice of the view: before the first event, of the primary that there is; later, of
-    /// whether events are still to come that tell of one.
+    /// whether events that report one are still to come.
     fn see(&mut self, now: Instant, view: &TopologyDescription) {
         let is_absent = is_set(view) && view.primary().is_none();
         if !self.is_told {
@@ -149,7 +149,7 @@ impl Primaries {
             if let Some(time) = was_absent {
                 self.failovers.observe(time);
             }
-            // Whoever was out of sight for a while is not elected by coming back.
+            // A primary that was out of sight for a while is not elected by coming back.
             let is_elected = match (last_election, &election) {
                 (Some(last), Some(new)) => last != new,
                 _ => *last_address != address,

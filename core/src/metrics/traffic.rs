@@ -8,10 +8,10 @@ use super::operations::{ErrorType, Operations};
 use crate::operation::OperationError;
 
 /// The check-outs of one pool, the commands over its connections and the operations that ended at
-/// its server, as counted where they happen: clients are too busy to tell each as an event.
+/// its server, as counted where they happen: clients are too busy to publish each as an event.
 ///
-/// [`Metrics::add`](super::Metrics::add) takes it in. Whoever does so now and then puts an empty
-/// one in its place.
+/// [`Metrics::add`](super::Metrics::add) takes it in. To do so periodically, put an empty one in
+/// its place.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     pub(super) wait_time: Histogram,

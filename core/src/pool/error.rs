@@ -61,8 +61,8 @@ pub enum CheckOutError {
         /// The likely cause, if it is not that all connections are in use.
         verdict: Option<Box<Verdict>>,
     },
-    /// The operation has stopped to wait, be it because its future was dropped. Nobody is told of
-    /// this but those who hear of events.
+    /// The operation has stopped to wait, for example because its future was dropped. Only events
+    /// report this.
     #[error(
         "the operation that was to have a connection to {address} stopped to wait for it after \
          {} ms",
@@ -104,7 +104,7 @@ pub enum CheckOutError {
 }
 
 impl CheckOutError {
-    /// Returns the name: a label for metrics, which stays as it is, and tells more apart than
+    /// Returns the name: a label for metrics, which stays as it is, and distinguishes more than
     /// [`reason`](Self::reason).
     pub const fn name(&self) -> &'static str {
         match self {
@@ -218,7 +218,7 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // The place in the queue differs with every caller, and would keep lines in a log from
-            // being told to be the same.
+            // being recognized as the same.
             Self::Queued { behind: _, in_use, pending } => write!(
                 f,
                 "it was queued, with {in_use} connections in use and {pending} being established"

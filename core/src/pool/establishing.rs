@@ -79,10 +79,9 @@ impl<C> Pool<C> {
 
     /// Establishing a connection goes on.
     ///
-    /// When that is heard after its limit and before anybody has judged that, the process was
-    /// stopped meanwhile, and not the server slow: nobody was there to say what comes next, which
-    /// has all of its time then. It is renewed only then, so that a server that answers one byte
-    /// at a time gains nothing.
+    /// When that is heard after its limit and before the limit is judged, the process was stopped
+    /// meanwhile, and not the server slow: the next step was not begun, and has all of its time. It
+    /// is renewed only then, so that a server that answers one byte at a time gains nothing.
     pub(super) fn reached(&mut self, id: ConnectionId, stage: Stage) {
         self.pending.reached(id, stage, self.now.clock);
         let renewed = match self.pending.find(id) {

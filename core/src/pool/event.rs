@@ -102,7 +102,7 @@ impl PoolEvent {
         [Self::ConnectionCheckOutStarted, checked_out]
     }
 
-    /// Returns whether it tells of a check-out or a check-in that goes well, as each operation has
+    /// Returns whether it reports a check-out or a check-in that goes well, as each operation has
     /// one.
     pub const fn is_of_check_out(&self) -> bool {
         matches!(

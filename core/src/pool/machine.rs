@@ -1,4 +1,4 @@
-//! The pool as a machine: what it is told, and its deadlines.
+//! The pool as a machine: its inputs, and its deadlines.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ use crate::time::{Instant, Time};
 /// ```
 ///
 /// - Operations are served in the order in which they came. A connection that becomes available,
-///   returned or new, goes to the first of them, whoever it was created for. If it cannot be
+///   returned or new, goes to the first of them, whichever it was created for. If it cannot be
 ///   established, the operation for which it was created fails, if it still waits.
 /// - No more connections are being established than operations wait and minPoolSize asks for. One
 ///   whose operation has found another, or has stopped waiting, becomes available.
@@ -60,7 +60,7 @@ use crate::time::{Instant, Time};
 pub struct Pool<C> {
     pub(super) config: PoolConfig,
     pub(super) state: State,
-    /// The latest that the pool was told of.
+    /// The latest time that the pool has received.
     pub(super) now: Time,
     pub(super) generations: Generations,
     pub(super) connections: ConnectionTable<C>,
@@ -76,7 +76,7 @@ pub struct Pool<C> {
 
 #[derive(Clone, Debug)]
 pub(super) enum State {
-    /// Nobody was told of the pool yet.
+    /// No event has reported the pool yet.
     New,
     Paused {
         since: Instant,
@@ -90,7 +90,7 @@ pub(super) enum State {
 impl<C> Pool<C> {
     /// Creates a pool: paused, and in generation 0.
     ///
-    /// It tells its subscriber so on the first [`tick`](Machine::tick), which is due at once.
+    /// It reports so to its subscriber on the first [`tick`](Machine::tick), which is due at once.
     pub fn new(config: PoolConfig) -> Self {
         Self {
             connections: ConnectionTable::new(config.options.max_pool_size),
@@ -107,22 +107,22 @@ impl<C> Pool<C> {
     }
 
     /// Checks out an available connection: what [`Input::CheckOut`] does, without events, for when
-    /// nobody is subscribed to them.
+    /// they have no subscriber.
     ///
-    /// `None` if there is none, if others wait, or if the pool is not ready; the input then tells
+    /// `None` if there is none, if others wait, or if the pool is not ready; the input then reports
     /// what there is to wait for, or what is wrong. Nothing is allocated.
     pub fn try_check_out(&mut self, now: Instant) -> Option<(CheckOut, C)> {
         self.now.clock = self.now.clock.max(now);
         match self.state {
-            // Connections are available only while nobody waits.
+            // Connections are available only while no operation waits.
             State::Ready => self.connections.check_out(self.idle_before()),
             State::New | State::Paused { .. } | State::Closed => None,
         }
     }
 
-    /// Checks in a connection: what [`Input::CheckIn`] does, without events, for when nobody is
-    /// subscribed to them. Nothing is allocated. The [`deadline`](Machine::deadline) may be another
-    /// one afterwards.
+    /// Checks in a connection: what [`Input::CheckIn`] does, without events, for when they have no
+    /// subscriber. Nothing is allocated. The [`deadline`](Machine::deadline) may be another one
+    /// afterwards.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl<C> Pool<C> {
         self.newest()
     }
 
-    /// Has the next connection be the one with this number.
+    /// Gives this number to the next connection.
     #[must_use]
     pub const fn beginning_with(mut self, first: ConnectionId) -> Self {
         self.last = first.0.saturating_sub(1);
@@ -233,7 +233,8 @@ impl<C> Pool<C> {
         }
     }
 
-    /// A check-out that was told to begin is told to end, although nobody waits for it any more.
+    /// A check-out whose start was reported also reports its end, although no operation waits for
+    /// it any more.
     fn abandon(&mut self, waiter: WaiterId, out: &mut Vec<Action<C>>) {
         let waiter = self.queue.abandon(waiter).or_else(|| self.pending.forget(waiter));
         let Some(waiter) = waiter else { return };
@@ -252,7 +253,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Tells those who have waited long enough.
+    /// Refuses the operations that have waited long enough.
     fn expire(&mut self, out: &mut Vec<Action<C>>) {
         while let Some(waiter) = self.queue.pop_due(self.now.judged) {
             let own = waiter.connection.and_then(|connection| self.pending.find(connection));
@@ -381,7 +382,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// "Clearing a load balanced pool": it is not paused, and nobody stops waiting.
+    /// "Clearing a load balanced pool": it is not paused, and no operation stops waiting.
     pub(super) fn clear_service(
         &mut self,
         service: ObjectId,
@@ -438,7 +439,7 @@ impl<C> Pool<C> {
         for (connection, pending) in self.pending.take_all() {
             out.push(Action::Abort { connection });
             self.closed(connection, reason, None, out);
-            // Its own failure is not going to be told any more.
+            // Its own failure will not be reported any more.
             pending.failing.into_iter().for_each(|waiter| self.queue.enter(waiter));
         }
     }

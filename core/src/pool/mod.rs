@@ -1,8 +1,8 @@
 //! The connection pool of one server.
 //!
-//! Implements the Connection Monitoring and Pooling specification. The pool is told by the topology
-//! when it may be used and when its connections are of no use any more, establishes connections
-//! through its runtime, and hands them out in the order in which they were asked for.
+//! Implements the Connection Monitoring and Pooling specification. The topology sends the pool
+//! commands: that it may be used, that its connections are of no use any more. The pool establishes
+//! connections through its runtime, and hands them out in the order in which they were asked for.
 
 mod command;
 mod config;
@@ -37,8 +37,8 @@ use crate::time::Instant;
 
 /// An input of a pool.
 ///
-/// The enum is exhaustive on purpose: whoever drives, records or replays the machine must know all
-/// inputs, so that a new one is a breaking change.
+/// The enum is exhaustive on purpose: code that drives, records or replays the machine must know
+/// all inputs, so that a new one is a breaking change.
 #[derive(Clone, Debug)]
 pub enum Input<C> {
     /// The topology's word on the server.
@@ -47,8 +47,7 @@ pub enum Input<C> {
     CheckOut {
         /// The operation.
         waiter: WaiterId,
-        /// The time when it is to be told that there is none; without one, waitQueueTimeoutMS
-        /// counts.
+        /// The time when it fails if there is none; without one, waitQueueTimeoutMS counts.
         deadline: Option<Instant>,
     },
     /// The operation has stopped waiting.
@@ -79,18 +78,19 @@ pub enum Input<C> {
     },
     /// Establishing a connection has failed, and the topology is about to judge why.
     ///
-    /// [`Established`](Input::Established) follows with the error. Whoever the connection was
-    /// created for learns of that one, also if the pool is cleared because of it in between.
+    /// [`Established`](Input::Established) follows with the error. The operation that the
+    /// connection was created for fails with that one, also if the pool is cleared because of it in
+    /// between.
     Failing {
         /// The connection.
         connection: ConnectionId,
     },
     /// Establishing a connection has ended.
     ///
-    /// An error is the topology's business too, which may clear the pool for it: the pool is told
-    /// [`Failing`](Input::Failing) first, then the topology the error, then the pool. So whoever
-    /// waits is told this error, and events come in the specification's order: pool cleared,
-    /// connection closed, check-out failed.
+    /// An error is the topology's business too, which may clear the pool for it: the pool receives
+    /// [`Failing`](Input::Failing) first, then the topology the error, then the pool. So the
+    /// operation that waits fails with this error, and events come in the specification's order:
+    /// pool cleared, connection closed, check-out failed.
     Established {
         /// The connection.
         connection: ConnectionId,
@@ -104,7 +104,7 @@ pub enum Input<C> {
         /// The connection, or why it is of no more use.
         outcome: Result<C, Box<OperationError>>,
     },
-    /// The check-out is needed for more than one operation, which the error of a time-out tells
+    /// The check-out is needed for more than one operation, which the error of a time-out reports
     /// behind a load balancer.
     Pin {
         /// The check-out.
@@ -135,8 +135,8 @@ impl<C> Established<C> {
 
 /// An action that a pool asks for; to be performed in order, and without blocking.
 ///
-/// The enum is exhaustive on purpose: whoever performs actions must miss none, so that a new one is
-/// a breaking change.
+/// The enum is exhaustive on purpose: code that performs actions must miss none, so that a new one
+/// is a breaking change.
 #[derive(Clone, Debug)]
 pub enum Action<C> {
     /// Begin to establish a connection, and report [`Established`](Input::Established).
@@ -182,7 +182,7 @@ pub enum Action<C> {
         /// The option that says how long it may take.
         option: &'static str,
     },
-    /// Tell the subscriber; never call user code from here.
+    /// Notify the subscriber; never call user code from here.
     Emit {
         /// The time when it happened.
         at: Instant,
@@ -202,7 +202,7 @@ pub struct CheckOut {
     pub service: Option<ObjectId>,
     /// The place where the pool keeps what it knows of the connection.
     pub(crate) slot: u32,
-    /// Tells the check-out from others of the same connection.
+    /// Distinguishes the check-out from others of the same connection.
     pub(crate) number: u64,
 }
 

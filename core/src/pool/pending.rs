@@ -124,8 +124,8 @@ impl PendingSet {
         }
     }
 
-    /// Gives a connection up at `renewed` only, if its limit has passed by `now` and nobody has
-    /// judged it yet.
+    /// Gives a connection up at `renewed` only, if its limit has passed by `now` and was not judged
+    /// yet.
     pub(super) fn renew(&mut self, connection: ConnectionId, now: Instant, renewed: Instant) {
         if let Some(pending) = self.connections.get_mut(&connection)
             && let Some(limit) = pending.limit.filter(|limit| *limit <= now)

@@ -14,7 +14,7 @@ pub(super) struct Ticket(u64);
 pub(super) struct Waiter {
     pub(super) id: WaiterId,
     pub(super) since: Instant,
-    /// The time when it is to be told that there is no connection.
+    /// The time when it fails if there is no connection.
     pub(super) limit: Option<Instant>,
     /// The number that were waiting when it came.
     pub(super) behind: usize,

@@ -1,4 +1,4 @@
-//! The pool at work: a stage on which it is told things and what it does is noted, and its rules.
+//! The pool at work: a fixture that passes inputs and notes what it does, and its rules.
 
 mod errors;
 mod establishing;
@@ -47,7 +47,7 @@ impl Fixture {
         new
     }
 
-    /// A pool that was told that it is ready.
+    /// A pool that was made ready.
     fn ready(change: impl FnOnce(&mut PoolOptions)) -> Self {
         let mut new = Self::new(|config| change(&mut config.options));
         new.tell(Input::Command(Command::Ready));

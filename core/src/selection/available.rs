@@ -1,4 +1,4 @@
-//! True if there are servers to read from and to write to, for whoever looks at a description.
+//! Readable and writable servers of a topology description.
 //!
 //! Implements "Determining If A Topology Has Readable/Writable Servers" of the SDAM Logging and
 //! Monitoring specification.
@@ -134,7 +134,7 @@ mod tests {
     fn readable_and_writable_servers_unknown_has_none() {
         assert_eq!(abilities(&after("mongodb://a,b", &[])), ([false; 6], false));
         assert_eq!(abilities(&TopologyDescription::default()), ([false; 6], false));
-        // A member of a set that was not initiated tells nothing of the deployment.
+        // A member of a set that was not initiated says nothing about the deployment.
         let ghost = Some(rawdoc! { "ok": 1, "isreplicaset": true, "maxWireVersion": 17 });
         assert_eq!(abilities(&after("mongodb://a,b", &[("a", ghost)])), ([false; 6], false));
     }

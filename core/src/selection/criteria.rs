@@ -61,7 +61,7 @@ impl Criteria {
     ///
     /// CRUD, "Read preferences and server selection", for pipelines that write: "if there are
     /// either no available servers", all of them are new enough, "or the topology type is
-    /// LoadBalanced", the preference counts. Each attempt to select a server judges that anew.
+    /// LoadBalanced", the preference counts. Each attempt to select a server judges that again.
     ///
     /// ```
     /// use sdam_core::config::{ReadMode, ReadPreference};
@@ -101,8 +101,8 @@ impl Criteria {
     }
 
     /// Takes the member at this address, in whatever role, once something is known of it, and no
-    /// other: what goes on with a cursor has to reach the server where that was opened, be it
-    /// suitable for another operation or not.
+    /// other: the next command of a cursor must reach the server where that was opened, whether it
+    /// is suitable for another operation or not.
     ///
     /// ```
     /// use sdam_core::selection::Criteria;

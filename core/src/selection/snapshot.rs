@@ -44,7 +44,7 @@ pub enum Refusal {
     /// The client and a server share no version of the wire protocol.
     #[error("{0}")]
     Incompatible(Incompatibility),
-    /// The maximum of staleness is below what can be told apart.
+    /// The maximum of staleness is too small to be measured.
     #[error(
         "maxStalenessSeconds is {} s; at least {} s are needed with this heartbeatFrequencyMS",
         given.as_secs(),

@@ -123,7 +123,8 @@ pub(super) fn has_tags(server: &ServerDescription, tags: &TagSet) -> bool {
     tags.iter().all(|(key, value)| server.tags.get(key) == Some(value))
 }
 
-/// By how much a secondary is staler than allowed, `None` if it is not, or if nobody minds.
+/// Returns by how much a secondary is staler than allowed; `None` if it is not, or if there is no
+/// maximum.
 pub(super) fn excess_staleness(
     snapshot: &Snapshot,
     criteria: &Criteria,
@@ -140,7 +141,7 @@ pub(super) fn excess_staleness(
 }
 
 /// Estimates how far a secondary is behind, in milliseconds ("Max Staleness"); `None` for other
-/// servers, and while the dates to tell it from are missing.
+/// servers, and while the dates that it needs are missing.
 fn staleness(snapshot: &Snapshot, server: &ServerDescription) -> Option<i128> {
     if server.server_type != ServerType::RsSecondary {
         return None;

@@ -1,4 +1,4 @@
-//! Spans: operations and the commands within them, as values for whoever traces an application.
+//! Spans: operations and the commands within them, as values for tracers of an application.
 //!
 //! Implements the OpenTelemetry specification of drivers: the names and the attributes of spans.
 //! The host begins and ends them; [`SpanSettings`] are those of the environment.

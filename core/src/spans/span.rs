@@ -42,8 +42,8 @@ pub struct Exception {
     pub kind: &'static str,
     /// The text of the error.
     pub message: String,
-    /// The functions that were active when the span ended, as whoever ends it knows them; `None` if
-    /// nothing is known. It is cut after 16 KiB.
+    /// The functions that were active when the span ended, as the code that ends it knows them;
+    /// `None` if nothing is known. It is cut after 16 KiB.
     pub stacktrace: Option<String>,
 }
 
@@ -163,7 +163,7 @@ impl SpanEnd {
 }
 
 impl Exception {
-    /// Returns the attributes that tell of it: those of the span, and of an event in it that is
+    /// Returns the attributes that describe it: those of the span, and of an event in it that is
     /// called "exception".
     pub fn attributes(&self) -> Vec<Attribute> {
         let kind = AttributeValue::Text(Cow::Borrowed(self.kind));

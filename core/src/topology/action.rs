@@ -12,8 +12,8 @@ use crate::topology::Event;
 
 /// An action that a topology asks for; to be performed in order, and without blocking.
 ///
-/// The enum is exhaustive on purpose: whoever performs actions must miss none, so that a new one is
-/// a breaking change.
+/// The enum is exhaustive on purpose: code that performs actions must miss none, so that a new one
+/// is a breaking change.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Open a byte stream to `address`, and report [`Opened`](crate::topology::Input::Opened) or
@@ -75,7 +75,7 @@ pub enum Action {
         /// True if to look again, or why there is no server.
         outcome: Result<(), Box<SelectionError>>,
     },
-    /// Tell the subscribers; never call user code from here.
+    /// Notify the subscribers; never call user code from here.
     Emit {
         /// The event.
         event: Event,

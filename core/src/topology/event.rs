@@ -197,7 +197,7 @@ pub enum EventKind {
 pub struct MonitoringConnection {
     /// The number of the connection among all that have led to this server for monitoring, from 1.
     pub driver_connection_id: u64,
-    /// The server's name for it, as its replies to hello tell; `None` before the first, or if they
+    /// The server's name for it, as its replies to hello say; `None` before the first, or if they
     /// do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_connection_id: Option<NonZeroI64>,
@@ -241,7 +241,7 @@ impl EventKind {
         }
     }
 
-    /// Lists what has changed, for the two events that tell of a change; `None` for the others.
+    /// Lists what has changed, for the two events that report a change; `None` for the others.
     ///
     /// The list of a topology is empty if only descriptions of its servers have changed.
     pub fn changes(&self) -> Option<Vec<Change>> {

@@ -1,5 +1,5 @@
 //! The evidence for why operations find no server, apart from the topology: explaining calls
-//! predicates of the application, and nobody else need wait for those.
+//! predicates of the application, for which nothing else should wait.
 
 use std::sync::Arc;
 use std::time::Duration;

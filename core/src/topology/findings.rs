@@ -1,8 +1,8 @@
 //! Findings of a topology beside what operations meet: that the process did not run, that idle
 //! connections are cut, that a primary refuses writes, that a name is slow to resolve.
 //!
-//! Each is told once, as an event, when it is found; the errors of selections tell it while it
-//! holds.
+//! Each is reported once, as an event, when it is found; the errors of selections contain it while
+//! it holds.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ const LATE: Duration = Duration::from_secs(2);
 /// The number of connections in a row that must have been cut after about the same time.
 const MANY_CUTS: u32 = 3;
 
-/// The time from which on a connection that waits is idle: nobody closes one for that which has
-/// just been used.
+/// The time from which on a connection that waits is idle: nothing closes a connection as idle that
+/// was just used.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// The time after which two refusals have nothing to do with each other.
@@ -35,7 +35,7 @@ pub(super) struct Gap {
     /// The deadline that was missed.
     due: Instant,
     ended: Instant,
-    /// True if an event has told of it.
+    /// True if an event has reported it.
     is_told: bool,
 }
 
@@ -65,7 +65,7 @@ impl Topology {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// A check has ended: tells what is found out by that.
+    /// A check has ended: reports what that shows.
     pub(super) fn find_by_check(
         &mut self,
         id: ServerId,

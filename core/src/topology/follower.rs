@@ -26,8 +26,8 @@ use crate::time::Instant;
 
 /// The topology of a client that shares the monitors of another one, its leader's.
 ///
-/// Whoever drives it [opens](Self::open) it once, hands it every action that the leader does from
-/// then on, in order ([`follow`](Self::follow)), and hands the leader what its own inputs become
+/// To drive it, [open](Self::open) it once, pass it every action that the leader does from then on,
+/// in order ([`follow`](Self::follow)), and pass the leader what its own inputs become
 /// ([`translate`](Self::translate)). No other client may use the ids of its waiters.
 #[derive(Clone, Debug)]
 pub struct Follower {
@@ -96,7 +96,7 @@ impl Follower {
     }
 
     /// Begins with what the leader knows: its servers join, and those that it uses are ready. If
-    /// the leader has not begun yet, its own beginning tells the rest; if it has ended, so does
+    /// the leader has not begun yet, its own beginning brings the rest; if it has ended, so does
     /// this. Another call does nothing.
     pub fn open(&mut self, leader: &Topology, now: Instant, out: &mut Vec<Action>) {
         if self.state != State::New {
@@ -163,7 +163,7 @@ impl Follower {
                     out.push(action.clone());
                 }
             }
-            // It has told so itself.
+            // It has emitted its own.
             Action::Emit { event } if matches!(event.kind, EventKind::TopologyOpening) => {}
             Action::Emit { event } => {
                 if matches!(event.kind, EventKind::TopologyClosed) {
@@ -174,13 +174,13 @@ impl Follower {
         }
     }
 
-    /// Takes an input, and returns what the leader is to be told of it; if there is nothing that
-    /// the leader needs to know, it is done with.
+    /// Takes an input, and returns the one for the leader; if there is nothing that the leader
+    /// needs to know, it is done with.
     ///
-    /// That a login has failed, be it that the server refuses it, that a provider has no token, or
-    /// that this client's own time-out was short, says nothing of the server to clients with other
-    /// credentials: it fails the operation that needed the connection, and nobody else. Whether the
-    /// server is there, the monitors find out.
+    /// That a login has failed, because the server refuses it, a provider has no token, or this
+    /// client's own time-out was short, says nothing of the server to clients with other
+    /// credentials: it fails the operation that needed the connection, and no other. The monitors
+    /// find out whether the server is there.
     pub fn translate<'a>(
         &mut self,
         leader: &Topology,
@@ -222,9 +222,8 @@ impl Follower {
         }
     }
 
-    /// Ends it, while the leader goes on: its servers leave, and operations that wait are told so.
-    /// The leader is to be told that they wait no more, by [`Input::Abandon`], of each that is
-    /// returned.
+    /// Ends it, while the leader goes on: its servers leave, and operations that wait fail. Pass
+    /// [`Input::Abandon`] to the leader for each that is returned: they wait no more.
     pub fn shut_down(
         &mut self,
         leader: &Topology,
@@ -232,7 +231,7 @@ impl Follower {
         out: &mut Vec<Action>,
     ) -> Vec<WaiterId> {
         if self.state != State::Open {
-            // Without a beginning there is no end to tell, and nobody joins any more.
+            // Without a beginning there is no end to report, and no server joins any more.
             self.state = State::Closed;
             return Vec::new();
         }
@@ -261,7 +260,7 @@ impl Follower {
     }
 }
 
-/// Tells an operation that its client is closed.
+/// Fails an operation, as its client is closed.
 fn closed(leader: &Topology, id: WaiterId, waiter: &Waiter, now: Instant) -> Action {
     let waited = now - waiter.since;
     let error =

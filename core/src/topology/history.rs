@@ -1,4 +1,4 @@
-//! The past, as errors tell it.
+//! The past, as errors report it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::time::Instant;
 
 use super::findings::Gap;
 
-/// The past, as errors tell it.
+/// The past, as errors report it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     /// True if there is a primary.

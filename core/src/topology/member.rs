@@ -18,13 +18,13 @@ pub(super) struct Member {
     pub(super) address: ServerAddress,
     /// Load balancers have none.
     pub(super) monitor: Option<Monitor>,
-    /// True if the pool was told that it is ready, and not cleared since.
+    /// True if the pool was made ready, and not cleared since.
     ready: bool,
     /// Behind a load balancer, they count for each service.
     generations: Generations,
     /// Since when the server's checks have been failing, and how many have failed.
     pub(super) failing: Option<(Instant, u32)>,
-    /// True if the server has ever answered, which only errors tell.
+    /// True if the server has ever answered, which only errors report.
     #[serde(skip)]
     pub(super) has_answered: bool,
     /// The number of operations in a row that were refused because it is no primary, and when the
@@ -66,17 +66,17 @@ impl Member {
         };
     }
 
-    /// Returns whether the pool was told that it is ready, and was not cleared since.
+    /// Returns whether the pool was made ready, and was not cleared since.
     pub(super) const fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// The server can be used; returns what the pool is to be told, if it is news.
+    /// The server can be used; returns the command for the pool, if it is news.
     pub(super) fn make_ready(&mut self) -> Option<Command> {
         (!std::mem::replace(&mut self.ready, true)).then_some(Command::Ready)
     }
 
-    /// Begins a new generation, and returns what the pool is to be told.
+    /// Begins a new generation, and returns the command for the pool.
     pub(super) fn clear(&mut self, cause: Failure, interrupt: bool) -> Command {
         self.ready = false;
         let to = self.generations.current(None).next();
@@ -84,7 +84,7 @@ impl Member {
         Command::Clear { to, interrupt, cause }
     }
 
-    /// Begins a new generation for one service, and returns what the pool is to be told.
+    /// Begins a new generation for one service, and returns the command for the pool.
     pub(super) fn clear_service(&mut self, service: ObjectId, cause: Failure) -> Command {
         let to = self.generations.current(Some(service)).next();
         self.generations.begin_service(service, to);

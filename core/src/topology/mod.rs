@@ -57,8 +57,8 @@ use wait::Waiter;
 
 /// An input of a topology.
 ///
-/// The enum is exhaustive on purpose: whoever drives, records or replays the machine must know all
-/// inputs, so that a new one is a breaking change.
+/// The enum is exhaustive on purpose: code that drives, records or replays the machine must know
+/// all inputs, so that a new one is a breaking change.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
     /// The stream for `link` is up.
@@ -66,8 +66,8 @@ pub enum Input<'a> {
         /// The stream.
         link: LinkId,
     },
-    /// A stream that is being opened has come that far, which errors tell; without a word it is
-    /// connecting.
+    /// A stream that is being opened has come that far, which errors report; without this input it
+    /// is connecting.
     Reached {
         /// The stream.
         link: LinkId,
@@ -100,7 +100,7 @@ pub enum Input<'a> {
         waiter: WaiterId,
         /// The criteria.
         criteria: Arc<Criteria>,
-        /// The time when it is to be told that there is none, if it cannot wait for ever.
+        /// The time when it fails if there is none; `None` if it can wait for ever.
         deadline: Option<Instant>,
     },
     /// The operation has stopped waiting.
@@ -164,7 +164,7 @@ pub struct Topology {
     /// The time when each monitor is due.
     timers: BTreeSet<(Instant, ServerId)>,
     waiters: BTreeMap<WaiterId, Waiter>,
-    /// The time when each waiter is to be told that it has waited long enough.
+    /// The time when each waiter has waited long enough.
     waiter_timers: BTreeSet<(Instant, WaiterId)>,
     /// The time when the hosts are looked up in DNS again.
     rescan: Rescan,
@@ -173,7 +173,7 @@ pub struct Topology {
     /// The state of scans in the single-threaded mode.
     scan: Option<Scan>,
     rng: Rng,
-    /// The latest that the topology was told of.
+    /// The latest time that the topology has received.
     now: Time,
 }
 
@@ -300,8 +300,8 @@ impl Topology {
         ctx.emit(EventKind::TopologyClosed);
     }
 
-    /// Applies an input to a topology that is open; returns whose bytes are to be read on, as they
-    /// have ended a check and there may be more.
+    /// Applies an input to a topology that is open; returns the server whose bytes to continue
+    /// reading: they have ended a check, and there may be more.
     fn apply(&mut self, input: Input<'_>, out: &mut Vec<Action>) -> Option<ServerId> {
         match input {
             Input::Opened { link } => {
@@ -392,7 +392,7 @@ impl Machine for Topology {
     fn handle(&mut self, now: Time, input: Input<'_>, out: &mut Vec<Action>) {
         self.tick(now, out);
         if let (State::Closed, Input::Wait { waiter, criteria, deadline }) = (self.state, &input) {
-            // Too late, but nobody is left waiting.
+            // Too late, but no operation is left waiting.
             self.wait(*waiter, Arc::clone(criteria), *deadline, out);
         } else if self.state == State::Open {
             let unread = self.apply(input, out);

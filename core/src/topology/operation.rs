@@ -33,8 +33,8 @@ impl Topology {
                 self.state_changed(server, failure, error, out);
             }
             error if error.is_overload() => {
-                // Nobody connects to a server that sheds load, nor to one that is gone; in the
-                // single-threaded mode there is no monitor to find out which it is.
+                // A server that sheds load refuses connections, and so does one that is gone; in
+                // the single-threaded mode there is no monitor to find out which it is.
                 if error.stage() != Stage::Operate {
                     self.mark_stale();
                 }
@@ -129,7 +129,7 @@ impl Topology {
             }
             is_checking
         });
-        // What the check would have found is still to be found out, by another scan.
+        // Another scan finds out what the cancelled check would have found.
         if cancelled == Some(true)
             && let Some(scan) = &mut self.scan
         {

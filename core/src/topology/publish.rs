@@ -83,7 +83,7 @@ impl Topology {
         }
     }
 
-    /// Publishes an updated description, tells what has changed, and starts and stops monitors.
+    /// Publishes an updated description, emits what has changed, and starts and stops monitors.
     ///
     /// Pools follow in an order that no reader of the view can see wrong: they exist before a view
     /// names their server, are ready before it can be selected, and end after it has gone.
@@ -174,7 +174,7 @@ impl Topology {
         }
     }
 
-    /// Stops monitoring a server, closes its pool, and tells that it is closed.
+    /// Stops monitoring a server, closes its pool, and emits that it is closed.
     pub(super) fn leave(
         &mut self,
         server: &ServerDescription,

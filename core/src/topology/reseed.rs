@@ -7,7 +7,7 @@
 //! restarted, and then works. What may be restarted may begin again by itself: after a pause the
 //! seeds join as new servers. All else that is known stays, so that neither a stale primary nor
 //! another replica set is taken for the one that was lost; and so does why the last server was
-//! removed, for errors to tell until a server has answered that stays.
+//! removed, for errors to report until a server has answered that stays.
 //!
 //! The pause is a heartbeat, or 500 ms if somebody waits for a server or asks for a check, so that
 //! a seed that is removed each time is asked no more often than one that fails. A single-threaded

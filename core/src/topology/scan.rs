@@ -2,8 +2,8 @@
 //! operation asks for it.
 //!
 //! Implements "Single-threaded monitoring" of the Server Monitoring specification and
-//! "Single-threaded server selection". Nothing is due by itself: whoever waits in this mode waits
-//! for the end of a scan, and while nobody does there is no deadline.
+//! "Single-threaded server selection". Nothing is due by itself: operations wait for the end of a
+//! scan in this mode, and while none does there is no deadline.
 
 use std::time::Duration;
 
@@ -155,8 +155,8 @@ impl Topology {
             if !self.waiters.is_empty() {
                 return None;
             }
-            // Nobody may have gone on with it for so long that some of what it has found is no
-            // news: those servers are checked again, which is never within 500 ms.
+            // It may have rested for so long that some of what it has found is out of date: those
+            // servers are checked again, which is never within 500 ms.
             progress.check_again(self.options.heartbeat_frequency(), clock);
             return None;
         }
@@ -281,7 +281,7 @@ impl Topology {
         })
     }
 
-    /// All servers are checked: whoever waits is answered, or waits for the next scan.
+    /// All servers are checked: operations that wait are answered, or wait for the next scan.
     fn end_scan(&mut self, out: &mut Vec<Action>) {
         let frequency = self.options.heartbeat_frequency();
         let monitors = self.members.values().filter_map(|member| member.monitor.as_ref());
@@ -290,7 +290,7 @@ impl Topology {
         let Some(scan) = &mut self.scan else { return };
         scan.progress = None;
         scan.ended = Some(self.now.clock);
-        // Where nobody has waited, what was found first may be no news.
+        // Where no operation has waited, what was found first may be out of date.
         scan.stale |= self.waiters.is_empty() && any_is_old;
         self.departed.clear();
         // What an error has made stale since the scan began is worth another one.

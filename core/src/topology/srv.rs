@@ -98,7 +98,7 @@ impl Topology {
         }
     }
 
-    /// Returns the hosts that may be used, and tells of those that may not.
+    /// Returns the hosts that may be used, and reports those that may not.
     fn verified(
         &self,
         srv: &SrvOptions,

@@ -1,4 +1,4 @@
-//! The state that a topology is in, as data: for whoever compares states, or prints them.
+//! The state that a topology is in, as data, to compare and to print.
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use super::Topology;
 
 /// Serialises what decides what a topology does next: not what it was configured with, nor what
-/// follows from the rest, nor what only errors tell.
+/// follows from the rest, nor what only errors report.
 ///
 /// Left out as well, although they do decide: frames that have come in part, what waiters are
 /// waiting for, when descriptions were last updated, what the random numbers will be, the metadata

@@ -141,7 +141,7 @@ impl<'a> Update<'a> {
         !(self.changed.is_empty() && self.added.is_empty() && self.removed.is_empty())
     }
 
-    /// Returns whether anything has changed that events tell about.
+    /// Returns whether anything has changed that events report.
     pub(super) fn is_news(&self, previous: &TopologyDescription) -> bool {
         self.has_changed_servers() || !self.topology.differs_in_servers_only(previous)
     }

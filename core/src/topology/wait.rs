@@ -112,7 +112,7 @@ impl Topology {
     /// if it must wait.
     ///
     /// If the application's predicate panics, the operation is to look again, and to panic where
-    /// that harms nobody else.
+    /// that harms nothing else.
     pub(super) fn answer(&self, waiter: &Waiter, chance: Chance) -> Option<Answer> {
         let judged = catch_unwind(AssertUnwindSafe(|| self.judge(waiter, chance, self.now)));
         judged.unwrap_or(Some(Ok(())))
@@ -129,7 +129,7 @@ impl Topology {
         let verdict = match self.snapshot.select(&waiter.criteria, |_| 0, 0) {
             _ if self.state == State::Closed => Some(Verdict::Closed),
             Ok(Some(_)) => return Some(Ok(())),
-            // Whoever looks again finds that the one that it needs has left.
+            // The operation looks again, and finds that the server that it needs has left.
             Ok(None) if self.has_left(&waiter.criteria) => return Some(Ok(())),
             Ok(None) if chance == Chance::Another => return None,
             Ok(None) => None,

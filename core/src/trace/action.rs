@@ -62,7 +62,7 @@ fn of_pool(command: &Command) -> String {
     }
 }
 
-/// Returns the facts that no event tells: times, and the age of data. The rest is in the events.
+/// Returns the facts that no event contains: times, and the age of data. The rest is in the events.
 fn of_snapshot(snapshot: &Snapshot) -> String {
     let description = snapshot.description();
     let mut text = description.topology_type.to_string();

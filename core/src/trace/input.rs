@@ -20,7 +20,7 @@ use crate::topology::{Action, Input, Topology};
 /// The maximum length of a value that is not a message, in bytes.
 const MAX_VALUE_LEN: usize = 1 << 24;
 
-/// A call of a machine, as a trace tells it.
+/// A call of a machine, as a trace has it.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Tick,

@@ -1,4 +1,4 @@
-//! Writes down what a machine is told and what it does.
+//! Writes the inputs and the actions of a machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use crate::id::LinkId;
 use crate::time::Time;
 use crate::topology::{Action, Input};
 
-/// The writer of a trace: it puts down what a machine is told and what it does, call by call. A
+/// The writer of a trace: the inputs and the actions of a machine, call by call. A
 /// [`Recorder`](super::Recorder) drives it.
 #[derive(Debug)]
 pub struct Journal {
@@ -24,7 +24,7 @@ pub struct Journal {
     answers: Answers,
     /// The call that is being written.
     text: String,
-    /// True if the call matters to nobody unless it has actions.
+    /// True if the call does not matter unless it has actions.
     is_idle: bool,
 }
 
@@ -74,7 +74,7 @@ impl Journal {
                     omitted = messages.omitted;
                     input::written(&input, &messages.shown)
                 }
-                // Bytes of a link that is not open reach nobody, and are counted only.
+                // Bytes of a link that is not open reach no monitor, and are counted only.
                 None => input::written(&input, &[bytes.len().into()]),
             },
             Input::OperationFailed { server, failure } => {
@@ -102,7 +102,7 @@ impl Journal {
         })
     }
 
-    /// Leaves out what the machine was told, which has so many bytes.
+    /// Leaves out the input of the call, which has so many bytes.
     fn omit(&mut self, length: usize) {
         let (times, input) = self.text.trim_end().split_once(' ').unwrap_or_default();
         self.text = format!("{times} {OMITTED} {length} {}\n", input::about(input));

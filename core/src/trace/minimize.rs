@@ -4,8 +4,8 @@
 /// does not hold without any one of them.
 ///
 /// It is taken to hold with all of them. Larger parts are tried first, the last ones first among
-/// those of one size, as what comes late is the likeliest to matter to nothing. Whoever wants to
-/// stop early returns `false` from then on.
+/// those of one size, as what comes late is the likeliest to matter to nothing. To stop early,
+/// return `false` from then on.
 ///
 /// ```
 /// use sdam_core::trace::minimize;

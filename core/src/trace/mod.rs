@@ -1,4 +1,4 @@
-//! Traces: what a topology was told and what it did, as text that can be read and replayed.
+//! Traces: the inputs and the actions of a topology, as text that can be read and replayed.
 //!
 //! A trace is options, a seed, and every input with its time; nothing else decides what a machine
 //! does. [`Recorder`] writes one, [`Trace`] reads it, and [`Replay`] does it all again and stops at
@@ -40,8 +40,8 @@
 //!
 //! # Operations
 //!
-//! Comments tell readers of more than a topology decides: of what happened to pools, and of each
-//! attempt of an operation that has failed, with where and how, and what its machine made of it.
+//! Comments contain more than a topology decides: what happened to pools, and each attempt of an
+//! operation that has failed, with where and how, and what its machine made of it.
 //!
 //! # Redaction
 //!

@@ -54,7 +54,7 @@ struct Call {
     lines: Range<usize>,
 }
 
-/// One call of the machine: what it was told, and what it did.
+/// One call of the machine: its input, and its actions.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'t> {
     trace: &'t Trace,

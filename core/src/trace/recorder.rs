@@ -11,7 +11,7 @@ use crate::topology::{Action, Input};
 /// Takes whole lines of a trace.
 type Sink = Box<dyn FnMut(&str) + Send>;
 
-/// A topology, or a machine around one, that writes a trace of all it is told and does.
+/// A topology, or a machine around one, that writes a trace of its inputs and actions.
 ///
 /// Each call hands whole lines to a sink. A recorder may also be off, and then costs nothing.
 ///
@@ -61,8 +61,8 @@ impl<M> Recorder<M> {
         Self { machine, recording: None }
     }
 
-    /// Writes the header, and from now on all that the machine is told and does; it must not have
-    /// been told anything yet. `options` and `seed` are what it was made of.
+    /// Writes the header, and from now on all inputs and actions of the machine, which must not
+    /// have received an input yet. `options` and `seed` are what it was made of.
     pub fn record(
         &mut self,
         options: &Options,
@@ -95,8 +95,8 @@ impl<M> Recorder<M> {
         &self.machine
     }
 
-    /// Returns the machine itself, for what it offers besides inputs; what it is told this way is
-    /// in no trace.
+    /// Returns the machine itself, for what it offers besides inputs; what you pass to it this way
+    /// is in no trace.
     pub const fn get_mut(&mut self) -> &mut M {
         &mut self.machine
     }

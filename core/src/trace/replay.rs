@@ -1,4 +1,4 @@
-//! Does again what a trace tells, and compares.
+//! Replays a trace, and compares.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{ACTION, ANSWERS, Seal, Step, Trace, action};
 use crate::time::Instant;
 use crate::topology::{Action, Topology};
 
-/// A topology that is told what a trace says, call by call, and compared with it.
+/// A topology that receives the inputs of a trace, call by call, and is compared with it.
 pub struct Replay<'t> {
     trace: &'t Trace,
     /// The number of calls that were done.
@@ -20,11 +20,11 @@ pub struct Replay<'t> {
     actions: Vec<Action>,
 }
 
-/// The first thing that a replay did in another way than the trace tells.
+/// The first thing that a replay did in another way than the trace says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The line that tells it, or the first line of the call that it belongs to if there is none.
+    /// The line that says it, or the first line of the call that it belongs to if there is none.
     pub line: usize,
     /// The time when the machine was called.
     pub at: Instant,
@@ -61,7 +61,7 @@ impl<'t> Replay<'t> {
     ///
     /// # Errors
     ///
-    /// The machine did not do what the trace tells. It can go on.
+    /// The machine did not do what the trace says. It can go on.
     pub fn step(&mut self) -> Option<Result<Step<'t>, Difference>> {
         let step = self.call()?;
         Some(self.compare(step))
@@ -126,7 +126,7 @@ impl<'t> Replay<'t> {
     ///
     /// # Errors
     ///
-    /// The first thing that the machine did not do as the trace tells.
+    /// The first thing that the machine did not do as the trace says.
     pub fn finish(&mut self) -> Result<(), Difference> {
         while let Some(outcome) = self.step() {
             outcome?;

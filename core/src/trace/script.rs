@@ -12,7 +12,7 @@ use crate::time::{Instant, Time};
 use crate::topology::{Action, Input, Topology};
 use crate::wire::{Flags, HEADER_LEN, op_code};
 
-/// The calls of a trace, read once: machines can be told any of them, again and again.
+/// The calls of a trace, read once: any of them can be passed to machines, again and again.
 pub struct Script {
     header: Header,
     calls: Vec<Told>,
@@ -28,7 +28,7 @@ struct Told {
     due: Vec<bool>,
 }
 
-/// A new machine that is told calls of a script, and may be told some of them only.
+/// A new machine that receives calls of a script, all or some of them.
 ///
 /// A reply answers the request before it, or the reply before it in a stream of replies. If that is
 /// left out, it answers what the machine is waiting for instead, so that leaving out one reply does
@@ -38,7 +38,7 @@ pub struct Performance<'s> {
     topology: Topology,
     awaited: Awaited,
     actions: Vec<Action>,
-    /// The call that was done last, and the bytes that it was told.
+    /// The call that was done last, and the bytes that it received.
     last: Option<(usize, Vec<u8>)>,
 }
 
@@ -119,7 +119,7 @@ impl Performance<'_> {
         }
     }
 
-    /// Returns the line of the call that was done last, if it was told of replies that answer
+    /// Returns the line of the call that was done last, if it received replies that answer
     /// something else than in the trace.
     pub fn changed_line(&self) -> Option<String> {
         let (index, told) = self.last.as_ref()?;
@@ -135,7 +135,7 @@ impl Performance<'_> {
     }
 }
 
-/// The number of the message to which the next reply over each link has to be one.
+/// The number of the message that the next reply over each link must answer.
 #[derive(Default)]
 struct Awaited(BTreeMap<LinkId, i32>);
 

@@ -1,5 +1,5 @@
-//! The facts that a trace does not tell: messages of errors, which may quote documents, logins and
-//! the names of files.
+//! The facts that a trace leaves out: messages of errors, which may quote documents, logins and the
+//! names of files.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::failure::{Cause, Failure, Stage};
 use crate::operation::{CommandError, OperationError, OperationFailure};
 
-/// The number of messages that are told apart; after that many, numbers go on, but forget what they
-/// stood for.
+/// The number of messages that are distinguished; after that many, numbers go on, but forget what
+/// they stood for.
 const MAX_MESSAGES: usize = 1000;
 
 /// The phrases that classify an error without a code, the longest first.
@@ -24,7 +24,7 @@ pub(super) struct Withheld {
 }
 
 impl Withheld {
-    /// Returns the failure of an operation as a trace tells it.
+    /// Returns the failure of an operation as a trace has it.
     pub(super) fn operation(&mut self, failure: &OperationFailure) -> OperationFailure {
         let error = match &failure.error {
             OperationError::Stream(failure) => OperationError::Stream(self.failure(failure)),
@@ -39,7 +39,7 @@ impl Withheld {
         OperationFailure { error, ..*failure }
     }
 
-    /// Returns a failure as a trace tells it.
+    /// Returns a failure as a trace has it.
     pub(super) fn failure(&mut self, failure: &Failure) -> Failure {
         match is_withheld(failure) {
             true => Failure { detail: self.number(&failure.detail).into(), ..failure.clone() },

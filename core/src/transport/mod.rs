@@ -120,12 +120,12 @@ impl Transport {
     /// Begins the handshake with the proxy, or else that of TLS, appending its first bytes to
     /// `wire`.
     ///
-    /// TLS expects a certificate for `name`, the address that the server advertises; the proxy is
-    /// told to connect to `target`, which differs from it where an address map says so.
+    /// TLS expects a certificate for `name`, the address that the server advertises; the proxy
+    /// connects to `target`, which differs from it where an address map says so.
     ///
     /// # Errors
     ///
-    /// Fails if the address is none that the proxy or TLS could be told.
+    /// Fails if the proxy or TLS cannot express the address.
     pub fn start(
         config: &TransportConfig,
         name: &ServerAddress,
@@ -157,8 +157,8 @@ impl Transport {
         Ok(transport)
     }
 
-    /// Takes all of `wire`, which came from the peer; appends plaintext to `plain`, be it a `Vec`
-    /// or [`Frames`](crate::wire::Frames), and what the peer is owed to `reply`. How the bytes are
+    /// Takes all of `wire`, which came from the peer; appends plaintext to `plain`, a `Vec` or
+    /// [`Frames`](crate::wire::Frames), and what the peer is owed to `reply`. How the bytes are
     /// split changes nothing.
     ///
     /// What is appended to `reply` before the stream is up may contain the password for the proxy;

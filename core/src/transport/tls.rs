@@ -72,7 +72,7 @@ impl Tls {
                 Err(error) => Err(Error::General(error.to_string())),
             };
             self.drain(plain);
-            // Also of a failure the peer is told, by an alert.
+            // After a failure, too: an alert reports it to the peer.
             self.flush(reply);
             match outcome {
                 Ok(state) if state.peer_has_closed() => return Err(ended()),

@@ -15,7 +15,7 @@ const MAX_RESERVE: usize = 1 << 20;
 /// A read buffer that yields whole messages without copying them.
 ///
 /// A socket reads into [`spare`](Self::spare) and reports with [`fill`](Self::fill) how much came;
-/// whoever is handed bytes instead calls [`extend`](Self::extend). A message keeps the memory it
+/// a caller that has bytes already calls [`extend`](Self::extend). A message keeps the memory it
 /// was read into alive; the buffer itself holds none while it is empty.
 ///
 /// ```

@@ -40,7 +40,7 @@ pub const HEADER_LEN: usize = 16;
 pub const MAX_MESSAGE_LEN: usize = 48_000_000;
 
 /// The length of the longest reply to hello, or to a step of a login, that is accepted, in bytes: a
-/// megabyte, as nobody has shown yet who they are.
+/// megabyte, as the server is not authenticated yet.
 pub const MAX_HELLO_LEN: usize = 1 << 20;
 
 /// The number of document sequences that a message may have; servers know of commands with two.
@@ -186,7 +186,7 @@ fn take_i32(bytes: &mut &[u8], what: &'static str) -> Result<i32, WireError> {
     Ok(i32::from_le_bytes(*head))
 }
 
-/// Reads a document, whose length its first four bytes tell, and moves `bytes` past it.
+/// Reads a document, whose length is in its first four bytes, and moves `bytes` past it.
 fn take_document<'a>(bytes: &mut &'a [u8]) -> Result<&'a bson::RawDocument, WireError> {
     let length = take_i32(&mut &**bytes, "document")?;
     let length = usize::try_from(length).map_err(|_| negative_length(length))?;

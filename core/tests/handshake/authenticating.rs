@@ -241,7 +241,7 @@ fn what_cannot_work_is_refused_before_anything_is_sent() {
 }
 
 /// Authentication, "Reauthentication": a nonce of SCRAM must be new for every conversation, and
-/// whoever authenticates once more with MONGODB-OIDC has none.
+/// reauthentication with MONGODB-OIDC has none.
 #[test]
 fn only_a_connection_of_oidc_is_authenticated_once_more() {
     let x509 = "mongodb://a/?authMechanism=MONGODB-X509&tls=true";

@@ -63,7 +63,7 @@ fn the_agreement_says_what_the_server_said_and_defaults_for_the_rest() {
 }
 
 /// "If it has a value, sessions are supported" (Driver Sessions, "How to Tell Whether a Connection
-/// Supports Sessions"); the same holds for all that a server may tell or not.
+/// Supports Sessions"); the same holds for all optional fields.
 #[test]
 fn a_field_of_the_reply_that_is_null_counts_as_absent() {
     let told = |reply: &RawDocumentBuf| done(Client::start(&options("mongodb://a")).reply(reply));

@@ -1,4 +1,4 @@
-//! A server that knows one user, and answers as it is told to.
+//! A server that knows one user, and answers as the test says.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ fn closed(fixture: &Fixture, name: &str) -> Input<'static> {
     Input::Closed { link: fixture.link(name), failure }
 }
 
-/// Tells the machine at `clock` that a stream was closed, and returns what it finds out.
+/// Reports to the machine at `clock` that a stream was closed, and returns what it finds out.
 fn closed_at(fixture: &mut Fixture, name: &str, clock: u64) -> Vec<Verdict> {
     let input = closed(fixture, name);
     let machine = &mut fixture.topology.machine;
@@ -51,7 +51,7 @@ fn failures_right_after_a_time_in_which_the_process_did_not_run_are_told_so_once
     fixture.greet("a.0", &fresh(primary("a", &HOSTS, 1), 1));
     fixture.greet("b.0", &fresh(secondary("b", &HOSTS), 1));
     fixture.forget();
-    // The pingers were to be given up at 10 s, and nobody rang.
+    // The pingers were to be given up at 10 s, and there was no tick.
     let told = closed_at(&mut fixture, "a.0", 28_000);
     assert_eq!(told, [Verdict::ProcessPaused { paused: ms(18_000), since: Duration::ZERO }]);
     assert_eq!(closed_at(&mut fixture, "b.0", 28_010), [], "once is enough");
@@ -79,7 +79,7 @@ fn a_ring_that_is_a_little_late_is_no_pause_and_a_pause_without_failures_is_no_n
 }
 
 /// Closes connections when they have waited for news for so many milliseconds each, and returns
-/// what is told then.
+/// what is reported then.
 fn cut_after(fixture: &mut Fixture, lasted: &[u64]) -> Vec<Vec<Verdict>> {
     let reply = fresh(primary("a", &HOSTS, 1), 1);
     let (mut told, mut time) = (Vec::new(), 0);

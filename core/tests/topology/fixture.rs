@@ -1,4 +1,5 @@
-//! A fixture for the machine: a topology in virtual time, and servers that answer when told to.
+//! A fixture for the machine: a topology in virtual time, and servers that answer when the test
+//! says so.
 //!
 //! Tests read as transcripts. [`Fixture::log`] returns what the machine did since the last call,
 //! one short line an action:

@@ -1,4 +1,4 @@
-//! Clients that share the monitors of another one: what they are told is what its topology does.
+//! Clients that share the monitors of another one: they receive what its topology does.
 
 use std::time::Duration;
 
@@ -251,7 +251,7 @@ fn it_ends_alone_and_tells_those_who_wait() {
     assert!(pair.follower.snapshot().description().servers().is_empty());
     let expected = ["serverClosed", "serverClosed", "topologyDescriptionChanged", "topologyClosed"];
     assert_eq!(pair.events(), expected);
-    // Nothing follows, and whoever comes too late is told so.
+    // Nothing follows, and an operation that comes too late fails.
     pair.leader.closed("b.0");
     pair.follow();
     assert_eq!(pair.events(), [""; 0]);

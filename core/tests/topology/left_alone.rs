@@ -1,5 +1,5 @@
-//! Scans of single-threaded clients that nobody waits for any more: what they find is no news to an
-//! operation that comes late (Server Selection, "Single-threaded server selection").
+//! Scans of single-threaded clients that no operation waits for any more: what they find is no news
+//! to an operation that comes late (Server Selection, "Single-threaded server selection").
 
 use std::sync::Arc;
 

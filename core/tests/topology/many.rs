@@ -39,7 +39,7 @@ fn thousands_of_checks_that_time_out_in_one_tick_need_no_deep_stack() {
     let crowd = || {
         let mut fixture = Fixture::new(&format!("{URI}&serverMonitoringMode=poll"));
         fixture.greet("a.0", &naming(MAX_SERVERS - 1));
-        // Nobody ever answers again: not the others, whose first checks fail after 10 s, nor the
+        // No server ever answers again: not the others, whose first checks fail after 10 s, nor the
         // one that has named them, whose second fails after 20 s, and is tried again at once.
         fixture.at(29_999).forget();
         fixture.at(30_000);

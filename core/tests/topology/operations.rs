@@ -81,7 +81,7 @@ fn a_failed_check_clears_the_pool_and_a_time_out_interrupts() {
 
 /// "not writable primary": a command without `$readPreference` is for the primary, so that its
 /// refusal says that the supposed primary is none; of a member that was known to be none it says
-/// nothing, whether the error tells a topologyVersion or, as before 4.4, does not.
+/// nothing, whether the error has a topologyVersion or, as before 4.4, does not.
 #[test]
 fn a_secondary_that_wants_to_be_told_that_it_is_meant_is_still_a_secondary() {
     let versions = [None, Some(version(2))];

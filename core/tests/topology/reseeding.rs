@@ -28,7 +28,7 @@ fn stranger() -> RawDocumentBuf {
     reply
 }
 
-/// A secondary that its own set knows by another name, and that names nobody else.
+/// A secondary that its own set knows by another name, and that names no other member.
 fn renamed() -> RawDocumentBuf {
     secondary("b", &["a"])
 }

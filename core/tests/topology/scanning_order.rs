@@ -241,8 +241,8 @@ fn later_scans_of_mongos_keep_the_order_of_the_first() {
 }
 
 /// "minHeartbeatFrequencyMS": "it MUST wait at least minHeartbeatFrequencyMS milliseconds since the
-/// previous check ended". A scan that lasts longer than heartbeatFrequencyMS is not begun anew by
-/// the next operation while somebody waits for its end, or it would never come.
+/// previous check ended". A scan that lasts longer than heartbeatFrequencyMS is not restarted by
+/// the next operation while another one waits for its end, or it would never come.
 #[test]
 fn a_scan_that_somebody_waits_for_ends_however_long_it_takes() {
     let reply = |host: &str| set("a", &["a", "b"])(host);
@@ -257,8 +257,7 @@ fn a_scan_that_somebody_waits_for_ends_however_long_it_takes() {
     assert_eq!(story(&mut fixture)[2..], ["wake 1", "wake 2"]);
 }
 
-/// The same: one that nobody has gone on with for as long checks only those again that it checked
-/// as long ago.
+/// The same: one that has rested for as long checks only those again that it checked as long ago.
 #[test]
 fn a_scan_that_was_left_alone_does_not_check_a_server_again_within_500_ms() {
     let reply = |host: &str| set("a", &["a", "b"])(host);

@@ -1,4 +1,4 @@
-//! The single-threaded mode: what errors of operations are worth, and what they are told.
+//! The single-threaded mode: what errors of operations are worth, and what they say.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +42,8 @@ fn overloaded() -> OperationError {
     OperationError::Reply { stage: Step::Operate, error }
 }
 
-/// Server Monitoring, "hello or legacy hello Cancellation": what the check would have found is
-/// still to be found out.
+/// Server Monitoring, "hello or legacy hello Cancellation": another scan finds out what the check
+/// would have found.
 #[test]
 fn a_check_that_an_error_has_cancelled_is_worth_another_scan() {
     let mut fixture = scanned(SET);

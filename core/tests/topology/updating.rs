@@ -27,7 +27,7 @@ fn other(me: &str) -> RawDocumentBuf {
     reply
 }
 
-/// Returns the topology after `a` has answered, given how it has come to be of its type.
+/// Returns the topology after `a` has answered, given how it got its type.
 fn cell(uri: &str, before: &[(&str, RawDocumentBuf)], reply: &RawDocumentBuf) -> String {
     let mut fixture = Fixture::new(uri);
     for (link, reply) in before {
@@ -406,8 +406,8 @@ fn servers_that_have_left_are_remembered_for_500_ms_after_their_last_check() {
     }
 }
 
-/// SDAM, "updateRSWithPrimaryFromMember": whoever is in another set, or known by another name, is
-/// not the one that the primary lists.
+/// SDAM, "updateRSWithPrimaryFromMember": a member that is in another set, or known by another
+/// name, is not the one that the primary lists.
 #[test]
 fn a_member_that_the_primary_lists_and_that_is_in_another_set_is_removed() {
     let hosts = ["a", "b"];

@@ -17,7 +17,8 @@ pub use container::{Authorization, Container};
 /// The time that the token is valid by which the metadata of EC2 are read, in seconds.
 const METADATA_TOKEN_SECONDS: u32 = 30;
 
-/// The path at which EC2 tells the name of an instance's role, and below it the role's credentials.
+/// The path at which EC2 returns the name of an instance's role, and below it the role's
+/// credentials.
 const EC2_ROLES: &str = "/latest/meta-data/iam/security-credentials/";
 
 /// The maximum length of the name of a role, a token or a path, in bytes.

@@ -7,7 +7,7 @@ use bson::raw::cstr;
 use super::MAX_DOCUMENT_LEN;
 use crate::text::beginning;
 
-/// The environment of the process, told by its variables and files.
+/// The environment of the process, detected by its variables and files.
 ///
 /// The default is an environment of which nothing is known.
 ///
@@ -155,7 +155,7 @@ fn detect_faas(variable: impl Fn(&str) -> Option<String>) -> Option<Faas> {
     // What could never be sent is not kept.
     let text = |name| variable(name).filter(|value| value.len() <= MAX_DOCUMENT_LEN);
     let platform = |name| Faas { name, timeout_sec: None, memory_mb: None, region: None };
-    // Handshake, "FaaS": Vercel runs on Lambda; any other combination tells nothing.
+    // Handshake, "FaaS": Vercel runs on Lambda; any other combination says nothing.
     match (vercel, aws, azure, gcp) {
         (true, _, false, false) => {
             Some(Faas { region: text("VERCEL_REGION"), ..platform("vercel") })

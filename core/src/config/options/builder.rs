@@ -125,8 +125,8 @@ impl OptionsBuilder {
         self
     }
 
-    /// Sets whether the mechanism PLAIN may be used without TLS, by default not: whoever can read
-    /// along then has the password.
+    /// Sets whether the mechanism PLAIN may be used without TLS, by default not: an eavesdropper
+    /// would see the password.
     #[must_use]
     pub const fn allow_plain_without_tls(mut self, allow: bool) -> Self {
         self.settings.plain_without_tls = allow;

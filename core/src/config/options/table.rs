@@ -1,7 +1,7 @@
 //! The table of options: each is said here once.
 //!
 //! An entry has the type and the default of an option; how an application asks for it and sets it,
-//! if not in a way of its `own`; `traced`, if a topology looks at it, so that a trace has to tell
+//! if not in a way of its `own`; `traced`, if a topology looks at it, so that a trace must contain
 //! it, or `transport`, if it decides how the streams of monitors are opened; and the names by which
 //! it stands in a connection string, each with its meaning. The text of an entry goes on from
 //! "Returns" and from "Sets". Connection strings are printed in the order of the table.
@@ -51,8 +51,8 @@ macro_rules! options {
         }
 
         impl Settings {
-            /// Returns what a trace tells, and the defaults of all else: what was forgotten is
-            /// missing, not told.
+            /// Returns what a trace contains, and the defaults of all else: what was forgotten is
+            /// missing, not written.
             #[cfg(feature = "trace")]
             pub(super) fn traced(&self) -> Self {
                 Self {
@@ -358,8 +358,8 @@ options! {
         "authMechanismProperties" => meaning::AUTH_MECHANISM_PROPERTIES,
     }
 
-    /// that whoever authenticates obtains the tokens of OpenID Connect by a callback, so that the
-    /// property `ENVIRONMENT` is neither needed nor allowed.
+    /// that a callback obtains the tokens of OpenID Connect, so that the property `ENVIRONMENT` is
+    /// neither needed nor allowed.
     oidc_callback: bool = false => get own, set copy {}
 
     /// the most iterations of SCRAM that a server may ask for, by default 100,000, and never below

@@ -82,7 +82,7 @@ fn a_compressor_that_this_build_lacks_is_told_with_those_that_it_has() {
     let lines = told(uri, |_| false);
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[1].contains("snappy") && lines[1].ends_with("has none"), "{lines:?}");
-    // What is told of this build is true.
+    // The warnings are true of this build.
     let told = parse("mongodb://a/?compressors=zstd,snappy,zlib").warnings().len();
     let has = [cfg!(feature = "snappy"), cfg!(feature = "zlib"), cfg!(feature = "zstd")];
     assert_eq!(told, has.iter().filter(|has| !**has).count());

@@ -107,7 +107,7 @@ fn a_function_of_the_application_takes_the_place_of_the_domain() {
                     which is refused: not one of ours";
     assert_eq!(verify(&srv, &refused).unwrap_err().to_string(), expected);
     assert!(matches!(verify(&srv, &accepted("x y")), Err(SrvError::Address { .. })));
-    // Without one, nobody is asked.
+    // Without one, nothing is judged.
     srv.hosts_are_judged = false;
     assert!(verify(&srv, &refused).is_ok());
 }

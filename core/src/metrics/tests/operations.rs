@@ -1,4 +1,4 @@
-//! Commands: how long they took, by name and outcome, and how many names are told apart.
+//! Commands: how long they took, by name and outcome, and how many names are distinguished.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -151,7 +151,7 @@ fn commands_that_were_counted_in_place_are_added() {
     assert!(counts(&added).iter().any(|line| line.contains("\"_OTHER\"")));
 }
 
-/// Between two looks, names are told apart up to the same limit.
+/// Between two looks, names are distinguished up to the same limit.
 #[test]
 fn of_commands_counted_in_place_too_many_names_are_one() {
     let mut traffic = Traffic::default();

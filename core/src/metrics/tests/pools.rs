@@ -1,4 +1,4 @@
-//! Pools: connections by state, times, and whatever else events tell of them.
+//! Pools: connections by state, times, and whatever else events report of them.
 
 use std::sync::Arc;
 use std::time::Duration;

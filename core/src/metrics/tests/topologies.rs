@@ -144,7 +144,7 @@ fn each_server_has_its_type_and_its_checks_by_outcome() {
     assert_eq!(set.lines("sdam_heartbeats_failed"), [failed]);
     let succeeded = of_a("sdam_heartbeats_succeeded_total", "", 1);
     assert_eq!(set.lines("sdam_heartbeats_succeeded")[0], succeeded);
-    // Of b only, as nobody has asked a since.
+    // Of b only, as a was not asked since.
     assert_eq!(set.lines("sdam_server_round_trip_time").len(), 1);
 }
 
@@ -169,7 +169,7 @@ fn a_deployment_without_members_has_no_time_without_a_primary() {
     assert_eq!(one.lines("sdam_topology_writable"), ["sdam_topology_writable 1"]);
 }
 
-/// The view is newer than what is still to be noted: what both tell counts once.
+/// The view is newer than what is still to be noted: what both report counts once.
 #[test]
 fn a_failover_that_the_view_shows_before_its_events_counts_once() {
     let mut set = set();

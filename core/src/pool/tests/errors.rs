@@ -22,8 +22,8 @@ fn errors_say_what_the_specification_demands() {
     assert_eq!(texts, expected);
 }
 
-/// Two that were turned away for the same reason say so in the same words, for whoever counts
-/// lines.
+/// Two that were turned away for the same reason say so in the same words, so that equal lines can
+/// be counted.
 #[test]
 fn the_place_in_the_queue_is_a_field_and_not_in_the_text() {
     let texts = [1, 30].map(|behind| {

@@ -69,7 +69,7 @@ fn the_operation_whose_connection_fails_is_told_its_own_error_and_how_far_it_had
 }
 
 /// "Rate-limited": a connection that could not be established is pending no more, however it ended,
-/// so that whoever comes next is not left waiting for it.
+/// so that the next operation does not wait for it.
 #[test]
 fn a_connection_that_could_not_be_established_keeps_nobody_from_the_next_one() {
     let mut fixture = Fixture::new(|config| {
@@ -108,7 +108,7 @@ fn the_failure_of_another_operations_connection_does_not_end_the_wait() {
     assert_eq!(fixture.errors.len(), 1, "this one was its own");
 }
 
-/// The topology is told of the failure first, and may clear the pool because of it.
+/// The topology receives the failure first, and may clear the pool because of it.
 #[test]
 fn whoever_a_failing_connection_was_created_for_learns_of_its_error_and_others_of_the_clear() {
     let mut fixture = Fixture::ready(|options| options.max_connecting = 1);
@@ -129,7 +129,7 @@ fn whoever_a_failing_connection_was_created_for_learns_of_its_error_and_others_o
     assert_eq!(reasons, [false, false, true]);
 }
 
-/// A pool that is closed in the meantime forgets nobody.
+/// A pool that is closed in the meantime forgets no waiter.
 #[test]
 fn closing_a_pool_ends_the_wait_for_a_failing_connection_too() {
     let mut fixture = Fixture::ready(|_| {});
@@ -204,7 +204,8 @@ fn connections_in_use_and_idle_ones_count_for_the_minimum() {
     assert_eq!(fixture.notes(), expected);
 }
 
-/// connectTimeoutMS bounds each establishment; it counts until the runtime has told everyone.
+/// connectTimeoutMS bounds each establishment; it counts until the runtime has reported the
+/// outcome.
 #[test]
 fn establishing_a_connection_is_given_up_after_connect_timeout() {
     let mut fixture = Fixture::new(|config| config.connect_timeout = Some(millis(100)));
@@ -332,7 +333,7 @@ fn the_time_of_an_operation_limits_neither_the_stream_nor_what_an_operation_wait
     }
 }
 
-/// A client that reads the answer late, while nobody has judged that, asks with the whole time.
+/// A client that reads the answer late, while that is not judged yet, asks with the whole time.
 #[test]
 fn an_answer_of_a_handshake_that_is_heard_late_and_in_part_renews_the_time_of_its_command() {
     let mut fixture = populating(Some(millis(100)), Some(millis(30)));

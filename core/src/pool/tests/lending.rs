@@ -44,7 +44,7 @@ fn the_connection_that_was_returned_last_goes_first() {
     assert_eq!(order, [1, 3, 2]);
 }
 
-/// "Ordered/Fair": whoever came first is served first, whatever becomes available.
+/// "Ordered/Fair": the operation that came first is served first, whatever becomes available.
 #[test]
 fn those_who_wait_are_served_in_the_order_in_which_they_came() {
     let mut fixture = Fixture::lending(1, |options| options.max_pool_size = 3);
@@ -108,7 +108,7 @@ fn a_lease_that_has_ended_is_dead_also_when_its_slot_is_used_again() {
     assert_eq!((fixture.notes().len(), fixture.counts()), (0, [1, 0, 0, 0]));
 }
 
-/// A waiter that gives up costs nobody its connection: it becomes available.
+/// A waiter that gives up does not cost its connection: it becomes available.
 #[test]
 fn the_connection_of_an_operation_that_has_stopped_waiting_becomes_available() {
     let mut fixture = Fixture::ready(|_| {});

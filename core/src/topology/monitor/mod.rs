@@ -70,7 +70,7 @@ pub(crate) struct Monitor {
 
 #[derive(Clone, Debug, serde::Serialize)]
 enum Phase {
-    /// The next check begins at that time, or earlier on request; without one, when it is told to.
+    /// The next check begins at that time, or earlier on request; without one, on request only.
     Sleeping { until: Option<Instant> },
     /// A check is in progress.
     Checking {
@@ -276,7 +276,7 @@ impl Monitor {
                 };
                 Some(self.fail(failure, ctx))
             }
-            // The server hung up between two checks. Why, the next one will tell.
+            // The server hung up between two checks. The next one will show why.
             Phase::Sleeping { .. } | Phase::Ended { .. } => {
                 self.request_check(ctx.now.judged);
                 None
@@ -444,7 +444,7 @@ impl Monitor {
         self.round_trip.restart();
     }
 
-    // In the single-threaded mode nobody reads a reply between two calls, so that the time it has
+    // In the single-threaded mode nothing reads a reply between two calls, so that the time it has
     // taken says nothing of the round trip.
 
     /// The reply that is due may have come a while before it is read.

@@ -3,7 +3,7 @@
 //! after each.
 //!
 //! Such a case knows no time, no DNS and no pools, but for how often one was cleared. Where a trace
-//! depends on those, it cannot be said, and [`ExportError`] tells what and where.
+//! depends on those, it cannot be expressed, and [`ExportError`] says what and where.
 
 mod operation;
 mod outcome;
@@ -36,7 +36,7 @@ pub enum ExportError {
     /// A flight recorder has left something out.
     #[error("line {0}: a part of this call is missing, as it was too long for the flight recorder")]
     Omitted(usize),
-    /// The trace tells something else than this version of the core does.
+    /// The trace differs from what this version of the core does.
     #[error("line {}: the replay differs, so that the trace does not say what follows", .0.line)]
     Differs(Difference),
     /// Nothing in the trace can be a part of a case.
@@ -57,7 +57,7 @@ pub enum ExportError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inexpressible {
-    /// The line of the trace that tells it, from 1.
+    /// The line of the trace that has it, from 1.
     pub line: usize,
     /// The part of the trace, in words.
     pub what: String,
@@ -78,8 +78,8 @@ impl fmt::Display for Inexpressible {
 
 /// Writes a trace as a case of that name, in the JSON of the official suites, and runs it.
 ///
-/// Every call in which a server answers a check or fails to, or an operation tells of an error, is
-/// a phase. The case ends where the client was closed. Of replies it has what descriptions are made
+/// Every call in which a server answers a check or fails to, or an operation reports an error, is a
+/// phase. The case ends where the client was closed. Of replies it has what descriptions are made
 /// of.
 ///
 /// # Errors
@@ -126,7 +126,7 @@ struct Writer {
     inexpressible: Vec<Inexpressible>,
     /// The addresses of servers, also of those that have left.
     addresses: BTreeMap<String, String>,
-    /// The number of clears of each server's pool, if operations tell of errors.
+    /// The number of clears of each server's pool, if operations report errors.
     generations: Option<BTreeMap<String, u64>>,
 }
 
@@ -250,7 +250,7 @@ impl Writer {
             if !options.load_balanced() {
                 return Err(ExportError::Nothing);
             }
-            // There is nothing to be told of a load balancer.
+            // There are no inputs for a load balancer.
             self.phases.push(json!({ "outcome": self.outcome(topology) }));
         }
         let uri = uri(options).map_err(ExportError::Options)?;

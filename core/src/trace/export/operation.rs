@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::topology::Topology;
 use serde_json::{Map, Value, json};
 
-/// Writes the error that a call tells of, `operation-failed SERVER FAILURE`; or says why it cannot
-/// be said.
+/// Returns the error that a call reports, `operation-failed SERVER FAILURE`; or why it cannot be
+/// expressed.
 pub(super) fn application_error(
     words: &str,
     addresses: &BTreeMap<String, String>,

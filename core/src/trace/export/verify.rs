@@ -64,7 +64,7 @@ fn answer(harness: &mut Harness, response: &Value) -> Result<(), String> {
     harness.answer(&server, answer).map_err(|error| error.to_string())
 }
 
-/// Tells of the error that an operation met.
+/// Reports the error that an operation met.
 fn fail(harness: &mut Harness, error: &Value) -> Result<(), String> {
     let server = address(&error["address"])?;
     let known = harness.view().server(&server).map(|server| server.id);

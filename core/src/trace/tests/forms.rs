@@ -238,7 +238,7 @@ fn an_error_names_the_line_and_what_is_allowed() {
     }
 }
 
-/// A reader of format 1 does not know `reached`, and is told by the first line.
+/// A reader of format 1 does not know `reached`; the first line has the format.
 #[test]
 fn a_trace_is_of_the_newest_format_and_one_of_an_older_is_read_as_well() {
     let mut world = World::new(URI);

@@ -119,7 +119,7 @@ impl Line {
         Self { transport, server, part, wire, plain: Vec::new() }
     }
 
-    /// Lets bytes go to and fro until nobody has anything more to say.
+    /// Passes bytes to and fro until neither side has any more.
     pub(super) fn settle(&mut self) -> Result<(), Failure> {
         loop {
             let sent = std::mem::take(&mut self.wire);

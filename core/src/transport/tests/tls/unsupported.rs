@@ -131,7 +131,7 @@ fn with_critical_extension(params: &mut CertificateParams) {
     params.custom_extensions.push(extension);
 }
 
-/// A public key of RSA with so many bits, of which nobody has the private one.
+/// A public key of RSA with so many bits, without a private one.
 struct Rsa(Vec<u8>);
 
 impl Rsa {

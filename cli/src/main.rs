@@ -194,7 +194,7 @@ fn explain(error: &clap::Error, color: ColorChoice) -> ExitCode {
         false => error.render().to_string(),
     };
     let said = text::without_credentials(&said);
-    // Whether anybody reads it changes nothing.
+    // It does not matter whether the output is read.
     let _ = match error.use_stderr() {
         true => write!(std::io::stderr(), "{said}"),
         false => write!(std::io::stdout(), "{said}"),
@@ -202,7 +202,7 @@ fn explain(error: &clap::Error, color: ColorChoice) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Prints one line to standard error; whether anybody reads it changes nothing.
+/// Prints one line to standard error; it does not matter whether that is read.
 fn complain(message: &dyn std::fmt::Display) {
     let message = message.to_string();
     let _ = writeln!(std::io::stderr(), "sdam: {}", text::escaped(&message));

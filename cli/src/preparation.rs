@@ -131,7 +131,7 @@ impl Preparation {
         Ok(Self { deployment, options, shutdown, limit: wanted.limit })
     }
 
-    /// Prepares a look at a deployment that has to be named.
+    /// Prepares a look at a deployment that must be named.
     pub(crate) fn of_named(target: &Target, limit: Duration) -> Result<Self, PreparationError> {
         let uri = target.uri()?.ok_or(TargetError::Missing)?;
         let options = monitoring(builder(target, &uri)?)?;
@@ -139,7 +139,7 @@ impl Preparation {
         Ok(Self { deployment: None, options, shutdown, limit: Some(limit) })
     }
 
-    /// Prepares a long look at a deployment that has to be named, through a proxy if one is given;
+    /// Prepares a long look at a deployment that must be named, through a proxy if one is given;
     /// returns the options as they are written, too.
     pub(crate) fn through(
         wanted: &Observation,

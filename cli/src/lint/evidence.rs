@@ -464,7 +464,7 @@ impl Evidence {
         }
     }
 
-    /// Returns the exchanges whose answers have to be as those of any command.
+    /// Returns the exchanges whose answers must be as those of any command.
     pub(super) fn answered(&self) -> impl Iterator<Item = (Topic, &Exchange)> {
         self.exchanges.iter().map(|(topic, exchange)| (*topic, exchange))
     }

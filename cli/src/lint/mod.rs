@@ -192,7 +192,7 @@ async fn lint(args: &Args, color: ColorChoice) -> Result<(), LintError> {
     };
     if shutdown.or(all).await.is_none() {
         stop.send_replace(true);
-        // Who has written drops that.
+        // A probe that has written cleans up.
         let _ = tokio::time::timeout(CLEAN_UP, join(&mut asking, &mut probes)).await;
     }
     for (server, probe, _) in &probes {
@@ -223,7 +223,7 @@ async fn discover(
             }
         }
     };
-    // Who has not been found by then is asked nevertheless.
+    // A server that has not been found by then is asked nevertheless.
     let _ = shutdown.or(tokio::time::timeout(limit, settled)).await;
     let options = Arc::clone(client.host().options());
     let servers = servers(&client.view(), &options);
@@ -272,7 +272,7 @@ async fn join(asking: &mut Asking, probes: &mut [Asked]) {
 
 /// Steps the primary down.
 async fn step_primary_down(probes: &mut [Asked]) {
-    // Who is still to be asked has not answered everything.
+    // A server that is still to be asked has not answered everything.
     let take = |it: &mut Asked| it.2.take_if(|ended| ended.is_ok()).is_some();
     let waiting: Vec<_> = probes.iter_mut().map(take).collect();
     for ((_, probe, ended), is_waiting) in probes.iter_mut().zip(waiting) {

@@ -147,7 +147,7 @@ impl Report {
         self.all_findings().iter().any(|finding| finding.verdict == PAUSED)
     }
 
-    /// Returns that the doctor itself was stopped, which has to be said first.
+    /// Returns that the doctor itself was stopped, which must be said first.
     pub(crate) fn paused(&self) -> Result<Said, Failure> {
         match self.all_findings().into_iter().next() {
             Some(said) if said.verdict == PAUSED && self.code == Some(1) => Ok(said),
@@ -170,7 +170,7 @@ impl Report {
             .collect()
     }
 
-    /// Returns the first finding, which has to be `verdict`.
+    /// Returns the first finding, which must be `verdict`.
     pub(crate) fn first(&self, verdict: &str) -> Result<Said, Failure> {
         match self.findings().into_iter().next() {
             Some(said) if said.verdict == verdict && self.code == Some(1) => Ok(said),

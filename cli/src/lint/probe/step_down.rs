@@ -86,7 +86,7 @@ pub(super) async fn ask(probe: &Probe) -> Result<(), Failure> {
 fn tells_of_another(exchange: &Exchange) -> bool {
     let last = exchange.answers.last().and_then(|answer| answer.document.as_ref().ok());
     let is_primary = last.is_none_or(|reply| kind_of(reply) == Kind::Primary);
-    // Who does not stream has said all that it says.
+    // A server that does not stream has said all that it says.
     !is_primary || exchange.answers.last().is_some_and(|answer| answer.flags & 2 == 0)
 }
 

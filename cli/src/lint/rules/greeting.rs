@@ -196,7 +196,7 @@ fn by_message(evidence: &Evidence) -> Judged {
 
 fn lower_case(evidence: &Evidence) -> Judged {
     evidence.must_succeed(Topic::LowerCase)?;
-    // Who does not answer OP_QUERY at all breaks another rule.
+    // A server that does not answer OP_QUERY at all breaks another rule.
     match evidence.success(Topic::Query) {
         Ok(_) => evidence.must_succeed(Topic::QueryLowerCase).map(|_| ()),
         Err(_) => Ok(()),

@@ -52,7 +52,7 @@ fn field<'a>(
     }
 }
 
-/// Judges each reply to hello; there has to be one.
+/// Judges each reply to hello; there must be one.
 fn each_greeting(evidence: &Evidence, mut judge: impl FnMut(Topic, &Document) -> Judged) -> Judged {
     let greetings = evidence.greetings();
     if greetings.is_empty() {

@@ -77,7 +77,7 @@ fn get(address: SocketAddr, path: &str) -> (String, String) {
     (format!("{head}\r\n"), body.to_owned())
 }
 
-/// Returns whether a program of Debian's `prometheus` is there; on CI, it has to be.
+/// Returns whether a program of Debian's `prometheus` is there; on CI, it must be.
 fn is_there(program: &str) -> bool {
     let mut version = Command::new(program);
     version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());

@@ -125,7 +125,7 @@ fn of_a_long_stream_in_which_each_reply_names_the_one_before_only_the_one_that_m
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text(&output.stderr).contains("db:27017 RSPrimary"), "{output:?}");
     let left = fs::read_to_string(small.path()).expect("a file");
-    // A reply that announces another one has to be asked for, which the first reply leads to.
+    // A reply that announces another one must be asked for, which the first reply leads to.
     assert_eq!(calls(small.path()), 3, "{left}");
     assert!(left.contains(r#"[{"id":400,"to":2,"#), "{left}");
     assert_eq!(run(&["replay", small.path()]).status.code(), Some(0));

@@ -9,7 +9,7 @@
 //!
 //! let forwarder = Forwarder::start(vec![server])?;
 //! let uri = format!("mongodb://{}/?directConnection=true", forwarder.address());
-//! forwarder.set(Traffic::Blackhole); // nobody hears of the other side any more
+//! forwarder.set(Traffic::Blackhole); // neither side hears the other any more
 //! forwarder.set(Traffic::Pass);
 //! forwarder.reset_all();
 //! # Ok(())

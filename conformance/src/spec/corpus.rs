@@ -10,7 +10,7 @@ use super::difference::Differences;
 use super::format::{CaseError, bytes, parse, upper_hex};
 use super::report::{CaseReport, Verdict};
 
-/// The type of decimal numbers, whose texts have to be read.
+/// The type of decimal numbers, whose texts must be read.
 const DECIMAL: &str = "0x13";
 
 #[derive(Debug, Deserialize)]

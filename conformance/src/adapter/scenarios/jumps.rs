@@ -73,7 +73,7 @@ fn silence<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     suspend(&watcher)?;
     let failure = watcher.failure()?;
     ensure!(failure.contains("reply within"), "{failure}");
-    // Which may be all that is wrong.
+    // That may be all that is wrong.
     let finding = watcher.finding()?;
     ensure!(finding.ends_with("processPaused"), "{finding}");
     forwarder.set(Traffic::Pass);

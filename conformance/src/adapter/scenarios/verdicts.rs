@@ -44,7 +44,7 @@ fn cuts<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let told = fixture.block_on(async {
         while let Some(event) = events.next().await {
             match event.kind {
-                // Which may be true of a busy machine.
+                // That may be true of a busy machine.
                 EventKind::Diagnosed { verdict: Verdict::ProcessPaused { .. } } => {}
                 EventKind::Diagnosed { verdict } => return Some(verdict),
                 _ => {}

@@ -1,4 +1,4 @@
-//! A value in a file together with its place, and an object whose every field has to be read.
+//! A value in a file together with its place, and an object whose every field must be read.
 
 use bson::{Bson, Document};
 

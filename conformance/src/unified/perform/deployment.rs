@@ -206,7 +206,7 @@ impl Deployment {
         let is_oidc = |(name, value): &(String, String)| {
             name.eq_ignore_ascii_case(AUTH_MECHANISM) && value == OIDC
         };
-        // Who shows a token is who the token says.
+        // The token says which user it is.
         let login = self.login.as_ref().filter(|_| !options.iter().any(is_oidc));
         let login = login.map_or_else(String::new, |(user, password)| {
             format!("{}:{}@", encoded(user), encoded(password))

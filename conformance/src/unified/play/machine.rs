@@ -259,7 +259,7 @@ pub struct Play {
     pub(super) opening: Vec<Opening>,
     /// The errors of calls.
     failures: Vec<Failed>,
-    /// By when the messages have to be there that are still missing in the end.
+    /// By when the messages must be there that are still missing in the end.
     messages_by: Option<Instant>,
     last_token: u64,
     failure: Option<Fault>,

@@ -250,7 +250,7 @@ impl Fault {
         let calm_after = calm.since_origin();
         let begins = random.between(Duration::ZERO, calm_after);
         let lasts = match random.below(10) {
-            // Who looks up does so once a minute.
+            // A client that looks up does so once a minute.
             _ if kind.spoils_lookups() => random.millis(10_000, 90_000),
             0..4 => random.millis(5, 2_000),
             4..8 => random.millis(2_000, 15_000),

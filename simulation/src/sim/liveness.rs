@@ -109,7 +109,7 @@ impl World {
         let misled = self.network.path(index, member).misled;
         let holds = |since: &Instant| misled.is_none_or(|misled| misled < *since);
         if self.truth.has_mongos {
-            // Whom DNS names may change.
+            // DNS may change which mongos are named.
             return fresh.filter(|_| client.options.srv().is_none());
         }
         let named = self.truth.named_since(member)?;

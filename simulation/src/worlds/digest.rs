@@ -21,7 +21,7 @@ fn is_ignored(field: &str, streaming: bool) -> bool {
         // What a server said of itself and of others counts when it is heard.
         "hosts" | "passives" | "arbiters" | "tags" | "me" | "setName" | "primary" => true,
         "electionId" | "setVersion" | "minWireVersion" | "maxWireVersion" | "iscryptd" => true,
-        // Who cannot stream does not say it.
+        // A server that cannot stream does not say it.
         "process" | "changes" | "told" => !streaming,
         _ => false,
     }

@@ -1,5 +1,5 @@
 //! The documents of an application: it writes each of them once, reads what it has written, and
-//! notes the acknowledgements, which have to be true.
+//! notes the acknowledgements, which must be true.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

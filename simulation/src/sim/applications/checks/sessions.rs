@@ -162,7 +162,7 @@ impl Sessions {
         match command.operation {
             Some(operation) => {
                 used.unanswered = None;
-                // Who reads a cursor no further closes its connection.
+                // A client that reads a cursor no further closes its connection.
                 let leaves = std::mem::take(&mut used.is_streaming);
                 used.is_dirty |= !leaves;
                 used.may_be_gone = true;

@@ -213,6 +213,10 @@ pub enum UnsupportedCertificate {
     Purpose,
     /// An issuer was not allowed to issue it.
     Issuer,
+    /// The way from it to a trusted authority is too long, or among too many certificates.
+    Chain,
+    /// It has too many names for the name constraints of its issuers.
+    Names,
     /// It is not encoded as it must be.
     Encoding,
 }
@@ -229,6 +233,8 @@ impl UnsupportedCertificate {
             Self::Authority => "authority",
             Self::Purpose => "purpose",
             Self::Issuer => "issuer",
+            Self::Chain => "chain",
+            Self::Names => "names",
             Self::Encoding => "encoding",
         }
     }
@@ -251,6 +257,13 @@ impl UnsupportedCertificate {
             }
             Self::Purpose => "it is not for servers: its extended key usage lacks serverAuth",
             Self::Issuer => "an authority on the way to it was not allowed to issue it",
+            Self::Chain => {
+                "the way from it to a trusted authority is longer, or among more certificates, \
+                 than is tried"
+            }
+            Self::Names => {
+                "it has more names than are compared with the name constraints of its issuers"
+            }
             Self::Encoding => "it is not encoded as X.509 demands",
         }
     }
@@ -275,6 +288,13 @@ impl UnsupportedCertificate {
             Self::Purpose => "issue it with the extended key usage serverAuth",
             Self::Issuer => {
                 "check the basic and name constraints of the authorities between it and tlsCAFile"
+            }
+            Self::Chain => {
+                "let the server send its certificate and those of its issuers only, each once and \
+                 six issuers at most"
+            }
+            Self::Names => {
+                "issue certificates with fewer names, or an authority with fewer name constraints"
             }
             Self::Encoding => "issue it by other means",
         }

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, Error, RootCertStore};
 
-use super::verifier::{Trust, Verifier, odd_anchors};
+use super::verifier::{Trust, Verifier};
 
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
 
@@ -158,23 +158,23 @@ impl TlsConfig {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsConfigError::Unusable(error.to_string()))?;
-        let (trust, odd_anchors) = match material.allow_invalid_certificates {
-            true => (Trust::Anything, Vec::new()),
+        let (trust, anchors) = match material.allow_invalid_certificates {
+            true => (Trust::Anything, Arc::new(RootCertStore::empty())),
             false => {
                 let anchors = Arc::new(anchors(material.anchors)?);
-                let odd_anchors = odd_anchors(&anchors);
-                let strict = WebPkiServerVerifier::builder_with_provider(anchors, provider);
+                let strict = Arc::clone(&anchors);
+                let strict = WebPkiServerVerifier::builder_with_provider(strict, provider);
                 let strict = strict.build().map_err(|error| match error {
                     VerifierBuilderError::NoRootAnchors => TlsConfigError::NoAnchors,
                     error => TlsConfigError::AnchorsPem(error.to_string()),
                 })?;
                 match material.allow_invalid_hostnames {
-                    true => (Trust::AnyName(strict), odd_anchors),
-                    false => (Trust::Strict(strict), odd_anchors),
+                    true => (Trust::AnyName(strict), anchors),
+                    false => (Trust::Strict(strict), anchors),
                 }
             }
         };
-        let verifier = Verifier { trust, algorithms, odd_anchors };
+        let verifier = Verifier { trust, algorithms, anchors };
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
         let client = match material.certificate_key {
             None => builder.with_no_client_auth(),

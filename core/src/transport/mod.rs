@@ -11,6 +11,7 @@
 
 #[cfg(feature = "tls")]
 mod certificates;
+mod chain;
 mod socks5;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -135,7 +135,8 @@ impl Tls {
     fn refused_certificate(&self, error: &CertificateError) -> (Cause, String) {
         match error {
             CertificateError::Expired => {
-                (Cause::CertificateExpired, "the server's certificate has expired".into())
+                let detail = "the server's certificate has expired, or ends before it begins";
+                (Cause::CertificateExpired, detail.into())
             }
             CertificateError::ExpiredContext { not_after, .. } => {
                 let detail = format!("the server's certificate expired at {}", date(*not_after));
@@ -165,10 +166,11 @@ impl Tls {
             other => match unsupported::of(other) {
                 Some(unsupported) => unsupported_certificate(unsupported, other),
                 None => {
-                    let other = match other {
+                    let other = match (unsupported::of_application(other), other) {
+                        (Some(words), _) => words.to_owned(),
                         // Its own words, not those of the library around them.
-                        CertificateError::Other(other) => other.to_string(),
-                        other => other.to_string(),
+                        (None, CertificateError::Other(other)) => other.to_string(),
+                        (None, other) => other.to_string(),
                     };
                     let other = beginning(&other, MAX_ERROR_LEN);
                     let detail = format!("the server's certificate is not acceptable: {other}");

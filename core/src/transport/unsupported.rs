@@ -18,12 +18,32 @@ pub(super) struct RsaLength {
     pub(super) bits: usize,
 }
 
+/// Says in words what the library says by the name of the error: what only the verifier of an
+/// application finds out, as none here asks whether a certificate was revoked.
+pub(super) fn of_application(error: &CertificateError) -> Option<&'static str> {
+    Some(match error {
+        CertificateError::Revoked => "it was revoked",
+        CertificateError::UnknownRevocationStatus => "whether it was revoked is not known",
+        CertificateError::ExpiredRevocationList
+        | CertificateError::ExpiredRevocationListContext { .. } => {
+            "the list of certificates that were revoked is out of date"
+        }
+        CertificateError::InvalidOcspResponse => {
+            "the response of OCSP that came with it is not valid"
+        }
+        CertificateError::ApplicationVerificationFailure => "the application does not accept it",
+        _ => return None,
+    })
+}
+
 /// Recognises a kind that is not supported in an error of the library or of a verifier here.
 pub(super) fn of(error: &CertificateError) -> Option<Unsupported> {
     Some(match error {
         CertificateError::BadEncoding => Unsupported::Encoding,
         CertificateError::UnhandledCriticalExtension => Unsupported::CriticalExtension,
-        CertificateError::UnsupportedSignatureAlgorithmContext { .. } => Unsupported::Signature,
+        #[expect(deprecated, reason = "an application's own verifier may still return it")]
+        CertificateError::UnsupportedSignatureAlgorithm
+        | CertificateError::UnsupportedSignatureAlgorithmContext { .. } => Unsupported::Signature,
         CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             Unsupported::PublicKey
         }
@@ -43,8 +63,11 @@ fn of_library(error: &Error) -> Option<Unsupported> {
         Error::CaUsedAsEndEntity => Unsupported::Authority,
         Error::EndEntityUsedAsCa
         | Error::PathLenConstraintViolated
-        | Error::NameConstraintViolation
-        | Error::MaximumPathDepthExceeded => Unsupported::Issuer,
+        | Error::NameConstraintViolation => Unsupported::Issuer,
+        Error::MaximumPathDepthExceeded
+        | Error::MaximumPathBuildCallsExceeded
+        | Error::MaximumSignatureChecksExceeded => Unsupported::Chain,
+        Error::MaximumNameConstraintComparisonsExceeded => Unsupported::Names,
         Error::EmptyEkuExtension => Unsupported::Purpose,
         Error::SignatureAlgorithmMismatch
         | Error::ExtensionValueInvalid
@@ -63,6 +86,8 @@ fn of_library(error: &Error) -> Option<Unsupported> {
 pub(super) struct Parts<'a> {
     /// The contents of the issuer's name.
     pub(super) issuer: &'a [u8],
+    /// The contents of the name of the one whose key it is.
+    pub(super) subject: &'a [u8],
     /// The public key with its algorithm, whole.
     pub(super) key_info: &'a [u8],
 }
@@ -79,22 +104,46 @@ impl<'a> Parts<'a> {
         }
         let (issuer, rest) = contents(SEQUENCE, rest)?;
         let (_validity, rest) = contents(SEQUENCE, rest)?;
-        let (_subject, key_info) = contents(SEQUENCE, rest)?;
+        let (subject, key_info) = contents(SEQUENCE, rest)?;
         let (_, behind) = contents(SEQUENCE, key_info)?;
         let key_info = &key_info[..key_info.len() - behind.len()];
-        Some(Self { issuer, key_info })
+        Some(Self { issuer, subject, key_info })
     }
 
     /// Returns the algorithm of the public key, and the key itself.
     pub(super) fn key(&self) -> Option<(&'a [u8], &'a [u8])> {
-        let (key_info, _) = contents(SEQUENCE, self.key_info)?;
-        key_of(key_info)
+        key_of(self.key_contents()?)
+    }
+
+    /// Returns the contents of the public key with its algorithm.
+    pub(super) fn key_contents(&self) -> Option<&'a [u8]> {
+        contents(SEQUENCE, self.key_info).map(|(contents, _)| contents)
     }
 
     /// Returns the length of the key if it is one of RSA with which no signature can be checked.
     pub(super) fn rsa_length(&self) -> Option<RsaLength> {
-        let (key_info, _) = contents(SEQUENCE, self.key_info)?;
-        rsa_length(key_info)
+        rsa_length(self.key_contents()?)
+    }
+}
+
+/// The signature of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Signed<'a> {
+    /// The part that is signed.
+    pub(super) message: &'a [u8],
+    /// The contents of the algorithm.
+    pub(super) algorithm: &'a [u8],
+    pub(super) signature: &'a [u8],
+}
+
+impl<'a> Signed<'a> {
+    pub(super) fn of(certificate: &'a [u8]) -> Option<Self> {
+        let (certificate, _) = contents(SEQUENCE, certificate)?;
+        let (_, rest) = contents(SEQUENCE, certificate)?;
+        let message = &certificate[..certificate.len() - rest.len()];
+        let (algorithm, rest) = contents(SEQUENCE, rest)?;
+        let (bits, _) = contents(BIT_STRING, rest)?;
+        Some(Self { message, algorithm, signature: bits.strip_prefix(&[0])? })
     }
 }
 
@@ -111,7 +160,8 @@ pub(super) fn rsa_length(key_info: &[u8]) -> Option<RsaLength> {
     (!RSA_BITS.contains(&bits)).then_some(RsaLength { bits })
 }
 
-fn key_of(key_info: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Returns the algorithm and the key, of the contents of both.
+pub(super) fn key_of(key_info: &[u8]) -> Option<(&[u8], &[u8])> {
     let (algorithm, rest) = contents(SEQUENCE, key_info)?;
     let (bits, _) = contents(BIT_STRING, rest)?;
     // The first byte says how many bits of the last one do not count: none.
@@ -144,7 +194,46 @@ fn contents(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use proptest::prelude::{any, prop, proptest};
 
-    use super::{Parts, RsaLength, contents, rsa_length};
+    use rustls::CertificateError;
+    use webpki::Error;
+
+    use super::{Parts, RsaLength, Signed, contents, of_application, of_library, rsa_length};
+
+    /// Errors that the library writes as their names, and that rustls passes on.
+    #[test]
+    fn no_error_of_the_library_is_shown_by_its_name() {
+        for error in [
+            Error::CaUsedAsEndEntity,
+            Error::EmptyEkuExtension,
+            Error::EndEntityUsedAsCa,
+            Error::ExtensionValueInvalid,
+            Error::InvalidNetworkMaskConstraint,
+            Error::InvalidSerialNumber,
+            Error::MalformedDnsIdentifier,
+            Error::MalformedExtensions,
+            Error::MalformedNameConstraint,
+            Error::MaximumNameConstraintComparisonsExceeded,
+            Error::MaximumPathBuildCallsExceeded,
+            Error::MaximumPathDepthExceeded,
+            Error::MaximumSignatureChecksExceeded,
+            Error::NameConstraintViolation,
+            Error::PathLenConstraintViolated,
+            Error::SignatureAlgorithmMismatch,
+            Error::UnsupportedCertVersion,
+            Error::UnsupportedCriticalExtension,
+        ] {
+            assert!(of_library(&error).is_some(), "{error}");
+        }
+        for error in [
+            CertificateError::Revoked,
+            CertificateError::UnknownRevocationStatus,
+            CertificateError::ExpiredRevocationList,
+            CertificateError::InvalidOcspResponse,
+            CertificateError::ApplicationVerificationFailure,
+        ] {
+            assert!(of_application(&error).is_some(), "{error}");
+        }
+    }
 
     #[test]
     fn lengths_are_read_in_every_form_and_never_beyond_the_end() {
@@ -180,6 +269,7 @@ mod tests {
                 parts.key();
                 parts.rsa_length();
             }
+            Signed::of(&bytes);
         }
     }
 }

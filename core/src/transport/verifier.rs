@@ -15,7 +15,8 @@ use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 
-use super::unsupported::{Parts, RsaLength, rsa_length};
+use super::chain;
+use super::unsupported::{Parts, RsaLength};
 
 /// The facts that a certificate must prove.
 #[derive(Debug)]
@@ -36,35 +37,60 @@ pub(super) enum Trust {
 pub(super) struct Verifier {
     pub(super) trust: Trust,
     pub(super) algorithms: WebPkiSupportedAlgorithms,
-    /// The authorities whose keys are of a length that no signature can be checked with, by the
-    /// contents of their names.
-    pub(super) odd_anchors: Vec<(Vec<u8>, RsaLength)>,
-}
-
-/// Returns the authorities whose keys are of such a length.
-pub(super) fn odd_anchors(anchors: &RootCertStore) -> Vec<(Vec<u8>, RsaLength)> {
-    let odd = anchors.roots.iter().filter_map(|anchor| {
-        let length = rsa_length(&anchor.subject_public_key_info)?;
-        Some((anchor.subject.to_vec(), length))
-    });
-    odd.collect()
+    /// The authorities that are trusted; none where anything is.
+    pub(super) anchors: Arc<RootCertStore>,
 }
 
 impl Verifier {
-    /// Returns the length of a key by which no signature in this chain can be checked.
-    fn odd_issuer(
+    /// Returns whether signatures can be checked with keys of this kind.
+    fn knows(&self, key_algorithm: &[u8]) -> bool {
+        self.algorithms.all.iter().any(|it| it.public_key_alg_id().as_ref() == key_algorithm)
+    }
+
+    /// Replaces the error of a signature by what is found out about it: of a chain in which one is
+    /// wrong, or is none of the key that it would have to be of.
+    fn explained_chain(
         &self,
+        error: Error,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-    ) -> Option<RsaLength> {
-        let has_issued = |name: &[u8]| {
-            let mut all = [end_entity].into_iter().chain(intermediates);
-            all.any(|it| Parts::of(it).is_some_and(|parts| parts.issuer == name))
-        };
-        intermediates.iter().find_map(length_of).or_else(|| {
-            let odd = self.odd_anchors.iter().find(|(name, _)| has_issued(name));
-            odd.map(|(_, length)| *length)
+    ) -> Error {
+        match self.wrong(&error) {
+            None => error,
+            Some(Wrong::OtherKind) => CertificateError::BadSignature.into(),
+            Some(Wrong::Signature) => {
+                let anchors = &self.anchors.roots;
+                let odd = chain::odd_issuer(end_entity, intermediates, anchors, &self.algorithms);
+                odd.map_or(error, other)
+            }
+        }
+    }
+
+    /// The same for the signature of a handshake.
+    fn explained_handshake<T>(
+        &self,
+        outcome: Result<T, Error>,
+        certificate: &CertificateDer<'_>,
+    ) -> Result<T, Error> {
+        outcome.map_err(|error| match self.wrong(&error) {
+            None => error,
+            Some(Wrong::OtherKind) => other(OtherKind),
+            Some(Wrong::Signature) => {
+                length_of(certificate).map_or_else(|| other(NotProven), other)
+            }
         })
+    }
+
+    fn wrong(&self, error: &Error) -> Option<Wrong> {
+        let Error::InvalidCertificate(error) = error else { return None };
+        match error {
+            CertificateError::BadSignature => Some(Wrong::Signature),
+            CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                public_key_algorithm_id,
+                ..
+            } => self.knows(public_key_algorithm_id).then_some(Wrong::OtherKind),
+            _ => None,
+        }
     }
 
     const fn takes_anything(&self) -> bool {
@@ -80,21 +106,22 @@ impl Verifier {
 )]
 struct NotProven;
 
-/// Replaces the error of a signature that is wrong by what is found out about it.
-fn explained<T>(outcome: Result<T, Error>, why: impl FnOnce() -> Error) -> Result<T, Error> {
-    match outcome {
-        Err(Error::InvalidCertificate(CertificateError::BadSignature)) => Err(why()),
-        outcome => outcome,
-    }
+/// The server signs the handshake as keys of another kind do.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the server signs the handshake with an algorithm that its key is not for")]
+struct OtherKind;
+
+/// The way in which a signature is wrong.
+#[derive(Clone, Copy, Debug)]
+enum Wrong {
+    /// It is none of the key.
+    Signature,
+    /// Its algorithm is none of the key, whose kind is known.
+    OtherKind,
 }
 
 fn other(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     CertificateError::Other(OtherError(Arc::new(error))).into()
-}
-
-/// Says why the signature of a handshake is wrong.
-fn wrong_signature(certificate: &CertificateDer<'_>) -> Error {
-    length_of(certificate).map_or_else(|| other(NotProven), other)
 }
 
 fn length_of(certificate: &CertificateDer<'_>) -> Option<RsaLength> {
@@ -124,10 +151,9 @@ impl ServerCertVerifier for Verifier {
                 )),
                 Trust::AnyName(_),
             ) => Ok(ServerCertVerified::assertion()),
-            (verdict, _) => explained(verdict, || {
-                let odd_issuer = self.odd_issuer(end_entity, intermediates);
-                odd_issuer.map_or_else(|| CertificateError::BadSignature.into(), other)
-            }),
+            (verdict, _) => {
+                verdict.map_err(|error| self.explained_chain(error, end_entity, intermediates))
+            }
         }
     }
 
@@ -141,7 +167,7 @@ impl ServerCertVerifier for Verifier {
             true => verify_any_tls12_signature(message, certificate, signature, &self.algorithms),
             false => verify_tls12_signature(message, certificate, signature, &self.algorithms),
         };
-        explained(outcome, || wrong_signature(certificate))
+        self.explained_handshake(outcome, certificate)
     }
 
     fn verify_tls13_signature(
@@ -158,7 +184,7 @@ impl ServerCertVerifier for Verifier {
             }
             false => verify_tls13_signature(message, certificate, signature, &self.algorithms),
         };
-        explained(outcome, || wrong_signature(certificate))
+        self.explained_handshake(outcome, certificate)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

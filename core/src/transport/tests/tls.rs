@@ -1,5 +1,6 @@
 //! A TLS server in memory, with certificates made for each test.
 
+mod chains;
 pub(crate) mod fixture;
 mod unsupported;
 

@@ -1,6 +1,7 @@
 //! Certificates of kinds that the library does not take: accepted where anything is, and else
 //! refused in words.
 
+use std::slice;
 use std::sync::Arc;
 
 use rcgen::{
@@ -21,17 +22,17 @@ use crate::failure::{Cause, Failure, UnsupportedCertificate as Unsupported};
 use crate::transport::{TlsMaterial, TransportConfig, TrustAnchors};
 
 /// A client that accepts any certificate.
-fn lax() -> TransportConfig {
+pub(super) fn lax() -> TransportConfig {
     with_tls(&TlsMaterial { allow_invalid_certificates: true, ..TlsMaterial::default() })
 }
 
-/// A server that shows a certificate which its library need not be able to read.
+/// A server that shows certificates which its library need not be able to read.
 fn showing(
-    certificate: &CertificateDer<'static>,
+    chain: &[CertificateDer<'static>],
     key: Arc<dyn SigningKey>,
     version: &'static SupportedProtocolVersion,
 ) -> ServerConnection {
-    let shown = SingleCertAndKey::from(CertifiedKey::new(vec![certificate.clone()], key));
+    let shown = SingleCertAndKey::from(CertifiedKey::new(chain.to_vec(), key));
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[version])
         .unwrap()
@@ -40,11 +41,11 @@ fn showing(
     ServerConnection::new(Arc::new(config)).unwrap()
 }
 
-fn der(identity: &Identity) -> CertificateDer<'static> {
+pub(super) fn der(identity: &Identity) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(identity.certificate.as_bytes()).unwrap()
 }
 
-fn key(identity: &Identity) -> Arc<dyn SigningKey> {
+pub(super) fn key(identity: &Identity) -> Arc<dyn SigningKey> {
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
     ring::default_provider().key_provider.load_private_key(key).unwrap()
 }
@@ -55,8 +56,17 @@ fn echo(
     certificate: &CertificateDer<'static>,
     key: &Arc<dyn SigningKey>,
 ) -> Result<(), Failure> {
+    echo_of_chain(config, slice::from_ref(certificate), key)
+}
+
+/// As [`echo`], of a server that shows more than its own certificate.
+pub(super) fn echo_of_chain(
+    config: &TransportConfig,
+    chain: &[CertificateDer<'static>],
+    key: &Arc<dyn SigningKey>,
+) -> Result<(), Failure> {
     for version in VERSIONS {
-        let server = showing(certificate, Arc::clone(key), version);
+        let server = showing(chain, Arc::clone(key), version);
         let mut line = Line::open(config, "db.example", server, 50);
         line.echo(b"isMaster")?;
         assert_eq!(line.plain, b"isMaster");
@@ -78,7 +88,7 @@ fn kind(
 }
 
 /// Writes an element of DER.
-fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
+pub(super) fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
     let [high, low] = u16::try_from(contents.len()).unwrap().to_be_bytes();
     let header = match (high, low) {
         (0, 0..=0x7f) => vec![tag, low],
@@ -105,7 +115,7 @@ fn elements(mut bytes: &[u8]) -> Vec<&[u8]> {
     found
 }
 
-fn inside(element: &[u8]) -> Vec<&[u8]> {
+pub(super) fn inside(element: &[u8]) -> Vec<&[u8]> {
     let header = if element[1] < 0x80 { 2 } else { 2 + usize::from(element[1] & 0x7f) };
     elements(&element[header..])
 }
@@ -124,6 +134,20 @@ fn of_version_1(certificate: &CertificateDer<'_>) -> CertificateDer<'static> {
     element(0x30, &[&signed, parts[1], parts[2]].concat()).into()
 }
 
+/// The same certificate with what looks like the signature of an RSA key with so many bits.
+pub(super) fn signed_by_rsa(
+    certificate: &CertificateDer<'_>,
+    bits: usize,
+) -> CertificateDer<'static> {
+    let rsa_with_sha_256 = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
+    let algorithm = element(0x30, &[element(0x06, &rsa_with_sha_256), vec![5, 0]].concat());
+    let mut signed = inside(inside(certificate)[0]);
+    signed[2] = &algorithm;
+    let signed = element(0x30, &signed.concat());
+    let signature = element(0x03, &vec![0; 1 + bits / 8]);
+    element(0x30, &[signed, algorithm, signature].concat()).into()
+}
+
 fn with_critical_extension(params: &mut CertificateParams) {
     let mut extension =
         CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99999, 1], vec![5, 0]);
@@ -132,10 +156,10 @@ fn with_critical_extension(params: &mut CertificateParams) {
 }
 
 /// A public key of RSA with so many bits, without a private one.
-struct Rsa(Vec<u8>);
+pub(super) struct Rsa(Vec<u8>);
 
 impl Rsa {
-    fn new(bits: usize) -> Self {
+    pub(super) fn new(bits: usize) -> Self {
         let modulus = [&[0][..], &vec![0xc3; bits / 8]].concat();
         Self(element(0x30, &[element(2, &modulus), vec![2, 3, 1, 0, 1]].concat()))
     }
@@ -153,7 +177,7 @@ impl PublicKeyData for Rsa {
 
 /// Signs as RSA does, with what is no signature.
 #[derive(Clone, Copy, Debug)]
-struct Scribbler;
+pub(super) struct Scribbler;
 
 impl SigningKey for Scribbler {
     fn choose_scheme(&self, _: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
@@ -235,14 +259,7 @@ fn an_authority_whose_key_is_too_short_is_named_and_not_taken_for_another_one() 
     let config = with_tls(&TlsMaterial { anchors, ..TlsMaterial::default() });
     // A certificate of that name's, with what is no signature of RSA.
     let identity = authority.issue(&["db.example"]);
-    let certificate = der(&identity);
-    let rsa_with_sha_256 = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
-    let algorithm = element(0x30, &[element(0x06, &rsa_with_sha_256), vec![5, 0]].concat());
-    let mut signed = inside(inside(&certificate)[0]);
-    signed[2] = &algorithm;
-    let signed = element(0x30, &signed.concat());
-    let signature = element(0x03, &[0; 129]);
-    let certificate = element(0x30, &[signed, algorithm, signature].concat()).into();
+    let certificate = signed_by_rsa(&der(&identity), 1024);
     let (unsupported, failure) = kind(&config, &certificate, &key(&identity));
     assert_eq!(unsupported, Unsupported::RsaLength);
     assert!(failure.detail.contains("1024 bits"), "{failure}");

@@ -6,10 +6,21 @@ use std::sync::Arc;
 use super::OptionsError;
 use crate::config::MAX_HOST_LEN;
 
-/// The names of one part below which no one can register a name: those that RFC 6761, RFC 6762 and
-/// ICANN keep for special and private use, and those that are used like them.
-const PRIVATE: [&str; 9] =
-    ["corp", "example", "home", "internal", "invalid", "local", "localhost", "mail", "test"];
+/// The names below which no registry gives names away, though the list does not know them or, of
+/// `home.arpa`, calls them public: those that RFC 6761, RFC 6762, RFC 8375 and ICANN keep for
+/// special and private use, and those that are used like them.
+const PRIVATE: [&str; 10] = [
+    "corp",
+    "example",
+    "home",
+    "home.arpa",
+    "internal",
+    "invalid",
+    "local",
+    "localhost",
+    "mail",
+    "test",
+];
 
 /// Returns a suffix in the form in which names are compared: in lower case, without a dot at
 /// either end.
@@ -54,7 +65,20 @@ const fn is_public(_: &str) -> bool {
 
 #[cfg(all(test, feature = "public-suffixes"))]
 mod tests {
-    use super::is_public;
+    use super::{PRIVATE, check, is_public};
+
+    /// The list has a rule for none of them but `home.arpa`, so that the rule for all names holds
+    /// (Public Suffix List, "If no rules match, the prevailing rule is *").
+    #[test]
+    fn names_for_private_use_are_no_rules_of_the_list() {
+        for name in PRIVATE {
+            assert!(is_public(name), "{name}");
+            assert_eq!(check(name), Ok(()), "{name}");
+            assert!(!is_public(&format!("db.{name}")), "{name}");
+            let has_rule = psl::suffix(name.as_bytes()).is_some_and(|it| it.is_known());
+            assert_eq!(has_rule, name == "home.arpa", "{name}");
+        }
+    }
 
     /// Public Suffix List, prose tests 1 to 6.
     #[test]

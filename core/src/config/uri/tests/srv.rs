@@ -82,8 +82,8 @@ fn a_suffix_is_normalised_and_is_a_domain_of_ones_own() {
     for text in [".mydomain.net", "mydomain.net", "MyDomain.NET.", "..mydomain.net.."] {
         assert_eq!(suffix(text).as_deref(), Ok("mydomain.net"), "{text}");
     }
-    // Prose test 12: names of one part that are kept for private use.
-    for text in ["localhost", ".test", "internal", "corp", "local"] {
+    // Prose test 12: names that are kept for private use.
+    for text in ["localhost", ".test", "internal", "corp", "local", "home.arpa"] {
         assert!(suffix(text).is_ok(), "{text}");
     }
     for text in ["", ".", "net", ".cc", "co.uk", "github.io", "nosuchtld", "a..b.net", "a%20b.net"]

@@ -16,13 +16,15 @@ use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use sdam_core::config::address_map::AddressMap;
 use sdam_core::config::{Options, OptionsError, ProxyOptions, Warning};
 use sdam_core::diagnosis::other_timeout;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use self::evidence::{Evidence, Identity, OptionsSeen, Role, ServerSeen};
 use self::finding::Finding;
@@ -34,7 +36,7 @@ use crate::preparation::{self, PreparationError};
 use crate::shutdown::{End, Shutdown};
 use crate::target::{Target, TargetError};
 use crate::watch::rfc_3339;
-use crate::{duration, output};
+use crate::{complain, duration, output};
 
 /// Examples and exit codes.
 const MORE: &str = "\
@@ -66,8 +68,8 @@ pub(crate) struct Args {
     #[arg(long = "for", visible_alias = "timeout", value_name = "DURATION")]
     #[arg(default_value = "10s", value_parser = duration::parse)]
     limit: Duration,
-    /// Watch for all of --for, for what shows over time only: idle connections that are cut, times
-    /// at which this process does not run
+    /// Watch for all of --for, or until Ctrl-C, for what shows over time only: idle connections
+    /// that are cut, times at which this process does not run
     #[arg(long)]
     watch: bool,
     /// Ask this name server, too, for SRV and TXT records; may be repeated
@@ -136,13 +138,16 @@ async fn examine(args: &Args, color: ColorChoice) -> Result<u8, DoctorError> {
     notebook.write().options = options_seen(&parsed);
     notebook.write().limit = args.limit;
     if let Ok(options) = parsed {
-        let mut work = pin!(gather(options, args, &notebook, begun));
-        if shutdown.or(&mut work).await.is_none() && shutdown.end() == Some(End::Time) {
+        let watch = Watch::default();
+        let mut work = pin!(gather(options, args, &notebook, &watch, begun));
+        if shutdown.or(&mut work).await.is_none() {
+            if let Some(End::Signal(signal)) = shutdown.end()
+                && !watch.end()
+            {
+                let before = "everything was looked at";
+                return Err(PreparationError::Interrupted { signal, before }.into());
+            }
             let _ = timeout(NOTING, work).await;
-        }
-        if let Some(End::Signal(signal)) = shutdown.end() {
-            let before = "everything was looked at";
-            return Err(PreparationError::Interrupted { signal, before }.into());
         }
     }
     let evidence = notebook.write().clone();
@@ -188,8 +193,30 @@ impl Notebook {
     }
 }
 
+/// The time of `--watch` after everything was looked at, which a signal may end.
+#[derive(Debug, Default)]
+struct Watch {
+    has_begun: AtomicBool,
+    ended: Notify,
+}
+
+impl Watch {
+    /// Watches until the deadline, or until that is enough.
+    async fn until(&self, deadline: Instant) {
+        self.has_begun.store(true, Ordering::Relaxed);
+        complain(&"everything was looked at; watching until --for is over, or Ctrl-C");
+        let _ = timeout_at(deadline, self.ended.notified()).await;
+    }
+
+    /// Ends it; returns false if it has not begun.
+    fn end(&self) -> bool {
+        self.ended.notify_one();
+        self.has_begun.load(Ordering::Relaxed)
+    }
+}
+
 /// Gathers evidence, and notes it as it comes.
-async fn gather(options: Options, args: &Args, notebook: &Notebook, begun: Instant) {
+async fn gather(options: Options, args: &Args, notebook: &Notebook, watch: &Watch, begun: Instant) {
     let deadline = begun + args.limit.saturating_sub(REST);
     let pauses = notebook.clone();
     let paused = probe::pause::watch(begun, move |pause| pauses.write().pauses.push(pause));
@@ -197,12 +224,18 @@ async fn gather(options: Options, args: &Args, notebook: &Notebook, begun: Insta
         // It looks at the clock before anything is connected to.
         biased;
         () = paused => {}
-        () = go_the_way(options, args, notebook, deadline) => {}
+        () = go_the_way(options, args, notebook, watch, deadline) => {}
     }
 }
 
 /// Goes the whole way, and notes when it has come to its end.
-async fn go_the_way(mut options: Options, args: &Args, notebook: &Notebook, deadline: Instant) {
+async fn go_the_way(
+    mut options: Options,
+    args: &Args,
+    notebook: &Notebook,
+    watch: &Watch,
+    deadline: Instant,
+) {
     if let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()).cloned() {
         let found = probe::dns::look_up(&options, &srv, &args.name_server, args.limit).await;
         let is_cut = found.lookups.is_cut();
@@ -239,7 +272,7 @@ async fn go_the_way(mut options: Options, args: &Args, notebook: &Notebook, dead
     }
     note(notebook, &watcher, &servers, is_settled);
     if args.watch {
-        sleep_until(deadline).await;
+        watch.until(deadline).await;
         note(notebook, &watcher, &servers, is_settled);
     }
     notebook.write().complete = !servers.iter().any(ServerSeen::is_cut);

@@ -1,7 +1,6 @@
 //! Further things that can be wrong, each made to happen, and what the doctor says of them.
 
 use std::net::Ipv4Addr;
-use std::process::Command;
 use std::sync::Arc;
 
 use bson::doc;
@@ -11,8 +10,7 @@ use sdam_conformance::proxy::Proxy;
 
 use crate::fakes;
 use crate::support::{
-    Cluster, Failure, Fixture, Report, SDAM, TIMES, all_is_well, doctor, finish, port, start,
-    with_fail_point,
+    Cluster, Failure, Fixture, Report, TIMES, Watching, all_is_well, doctor, port, with_fail_point,
 };
 
 /// A name, whether it takes a network of its own, and the test.
@@ -245,34 +243,21 @@ fn a_stale_primary_that_notices(_: &Fixture) -> Result<(), Failure> {
     let mut cluster = Cluster::start(&["--election-timeout", "24s", "--seed", "1"])?;
     cluster.take("cut primary from the rest")?;
     while cluster.wait_for("elected")?["term"] != 2 {}
-    let watching = start(Command::new(SDAM), &["--watch", "--for", "30s", &cluster.uri])?;
+    let watching = Watching::start(&cluster.uri)?;
     // Until then the client sees both of them.
     cluster.wait_for("steppedDown")?;
     cluster.take("heal")?;
-    let report = finish(watching)?;
+    let report = watching.report(&cluster.uri)?;
     report.first("stalePrimary")?;
     severity(&report, "warning")
 }
 
-/// A machine that is busy may have no time for an election before the watch is over, or for the
-/// doctor, but not each time.
 fn a_time_without_a_primary(_: &Fixture) -> Result<(), Failure> {
-    let mut watched = watch_an_election();
-    for _ in 1..TIMES {
-        if watched.is_ok() {
-            break;
-        }
-        watched = watch_an_election();
-    }
-    watched
-}
-
-fn watch_an_election() -> Result<(), Failure> {
     let mut cluster = Cluster::start(&["--election-timeout", "4s", "--seed", "1"])?;
-    let watching = start(Command::new(SDAM), &["--watch", "--for", "25s", &cluster.uri])?;
-    cluster.wait_for("greeted")?;
+    let watching = Watching::start(&cluster.uri)?;
     cluster.take("kill primary")?;
-    let report = finish(watching)?;
+    cluster.wait_for("elected")?;
+    let report = watching.report(&cluster.uri)?;
     let said = report.any("noPrimary")?;
     match said.severity == "warning" && said.cause.contains("has one again") {
         true => Ok(()),

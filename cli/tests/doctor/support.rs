@@ -1,6 +1,6 @@
 //! The doctor as a process, and deployments for it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,6 +65,44 @@ pub(crate) fn run(mut command: Command, arguments: &[&str]) -> Result<Report, Fa
 pub(crate) fn start(mut command: Command, arguments: &[&str]) -> Result<(Child, Instant), Failure> {
     prepare(&mut command, arguments);
     Ok((command.spawn()?, Instant::now()))
+}
+
+/// A doctor that watches.
+pub(crate) struct Watching {
+    process: Child,
+    begun: Instant,
+    /// Its words besides the report.
+    err: BufReader<std::process::ChildStderr>,
+}
+
+impl Watching {
+    /// Starts one, and waits until it has looked at everything.
+    pub(crate) fn start(uri: &str) -> Result<Self, Failure> {
+        let arguments = ["--watch", "--for", "250s", uri];
+        let (mut process, begun) = start(Command::new(SDAM), &arguments)?;
+        let err = BufReader::new(process.stderr.take().ok_or("no pipe")?);
+        let mut watching = Self { process, begun, err };
+        let mut line = String::new();
+        while !line.contains("watching until") {
+            line.clear();
+            if watching.err.read_line(&mut line)? == 0 {
+                return Err("it does not watch".into());
+            }
+        }
+        Ok(watching)
+    }
+
+    /// Ends the watch as Ctrl-C does when another doctor, which came later, has seen all there is.
+    pub(crate) fn report(mut self, uri: &str) -> Result<Report, Failure> {
+        doctor(&["--for", "60s", uri])?;
+        Command::new("kill").args(["-INT", &self.process.id().to_string()]).status()?;
+        let report = finish((self.process, self.begun));
+        report.map_err(|error| {
+            let mut said = String::new();
+            let said = self.err.read_to_string(&mut said).map(|_| said);
+            format!("{error}; {said:?}").into()
+        })
+    }
 }
 
 fn prepare(command: &mut Command, arguments: &[&str]) {

@@ -214,3 +214,37 @@ fn refused(error: &Error) -> LoginError {
         text: error.as_check_out().map_or_else(|| error.to_string(), ToString::to_string),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Log;
+    use crate::fixture::{Fixture, member};
+
+    /// A set whose primary dies after a second, and which has another one three seconds later.
+    #[test]
+    fn the_time_without_a_primary_goes_from_the_end_of_one_to_the_next() {
+        let hosts = ["a:27017", "b:27017", "c:27017"];
+        let says = |me, primary| member("rs", &hosts, me, primary);
+        let uri = "mongodb://a,b,c/?replicaSet=rs&heartbeatFrequencyMS=1000";
+        let mut set = Fixture::new(uri);
+        for host in hosts {
+            set.reply(host, &says(host, Some("a:27017")));
+        }
+        set.at(1000).refuse("a:27017", "it died");
+        for host in ["b:27017", "c:27017"] {
+            set.reply(host, &says(host, None));
+        }
+        let mut log = Log::default();
+        let mut heard = 0;
+        let mut without_primary = |set: &Fixture| {
+            set.events[heard..].iter().for_each(|event| log.note(event.clone()));
+            heard = set.events.len();
+            log.seen.without_primary
+        };
+        assert_eq!(without_primary(&set), Duration::ZERO);
+        set.at(4000).reply("b:27017", &says("b:27017", Some("b:27017")));
+        assert_eq!(without_primary(&set), Duration::from_secs(3));
+    }
+}

@@ -405,6 +405,12 @@ fn servers_are_avoided_where_the_rules_want_it() {
     let mut sharded = Scene::of(&read, "");
     sharded.selected.sharded = true;
     assert_eq!(avoided(&mut sharded, lost(1)), 1);
+    // "the server address MUST be added", also where nothing was sent and another selection follows.
+    for (options, count) in [(read, 1), (OperationOptions::command(), 0)] {
+        let mut sharded = Scene::of(&options, "");
+        sharded.selected.sharded = true;
+        assert_eq!(avoided(&mut sharded, Outcome::Cleared(1)), count, "{options:?}");
+    }
 }
 
 /// "the server address MUST be added to the list of deprioritized servers" (Retryable Reads): one
@@ -456,6 +462,30 @@ fn selections_and_check_outs_have_their_deadlines() {
     assert_eq!(deadlines(Some(100), 30), [Some(30), Some(30)]);
     assert_eq!(deadlines(Some(20), 30), [Some(20), Some(20)]);
     assert_eq!(deadlines(None, 30), [Some(30), None]);
+}
+
+/// Server Selection, "serverSelectionTimeoutMS": the time of one selection, so that the next
+/// attempt has all of it; within an attempt, further selections have what is left.
+#[test]
+fn each_attempt_has_the_time_of_a_selection() {
+    let second = Some(Duration::from_secs(1));
+    let plan = plan(&OperationOptions::read(), "").with_timeouts(Timeout::Unset, second);
+    let mut operation = Operation::<Outcome>::new(plan);
+    let server: ServerAddress = "a".parse().unwrap();
+    let mut at = Instant::ZERO;
+    let mut action = operation.start(at);
+    for (outcome, deadline) in
+        [(Outcome::Cleared(1), 1000), (lost(2), 1000), (Outcome::Reply(3), 1600)]
+    {
+        let Action::Select { deadline: until } = action else { panic!("{action:?}") };
+        assert_eq!(until, Some(Instant::from_millis(deadline)), "before {outcome:?}");
+        at = at + Duration::from_millis(300);
+        operation.step(at, Input::Selected(SET));
+        operation.step(at, Input::CheckedOut(CONNECTION));
+        let ended = Input::Ended { outcome, server: Some(&server), random: 0 };
+        action = operation.step(at, ended).unwrap();
+    }
+    assert!(matches!(action, Action::Done { outcome: Outcome::Reply(3), .. }), "{action:?}");
 }
 
 /// Client Backpressure: "MAX_RETRIES" counts for all attempts once a server has said that it is

@@ -1,5 +1,6 @@
 //! The host with a runtime that does nothing by itself.
 
+mod abandoned;
 mod cancelling;
 mod clients;
 mod command_events;
@@ -24,6 +25,7 @@ mod recordings;
 mod reentry;
 mod sets;
 mod sharing;
+mod siblings;
 mod single_threaded;
 mod successions;
 mod suspensions;

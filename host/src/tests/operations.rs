@@ -16,7 +16,7 @@ use sdam_core::topology::{EventKind, Topics};
 
 use super::fixture::{Fixture, Task};
 use super::forks::in_child;
-use super::{Puppet, lock};
+use super::{Puppet, host, lock};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind};
 use crate::operations::exchange::Reply;
@@ -216,6 +216,25 @@ fn an_explicit_session_hears_the_times_of_its_replies() {
     assert_eq!(fixture.run(foreign).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
+/// Causal Consistency, "operationTime": replies may come in another order than the times in them,
+/// as those of a secondary that lags behind do.
+#[test]
+fn the_time_of_a_session_does_not_go_back() {
+    let fixture = Fixture::with_sessions("");
+    let at = |time| Timestamp { time, increment: 1 };
+    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    answers(&fixture, [5, 4].map(|time| Some(rawdoc! { "ok": 1, "operationTime": at(time) })));
+    let read = OperationOptions::read();
+    for _ in 0..3 {
+        fixture.run(operate(&fixture, &read, Some(&mut session), Timeout::Unset)).unwrap();
+    }
+    let sent = received(&fixture);
+    let after = |it: &RawDocumentBuf| {
+        it.get_document("readConcern").ok()?.get_timestamp("afterClusterTime").ok()
+    };
+    assert_eq!(sent.iter().map(after).collect::<Vec<_>>(), [None, Some(at(5)), Some(at(5))]);
+}
+
 /// "the driver MUST save the operationTime" (Causal Consistency), and the cluster time, also of a
 /// reply that says that its write concern was not met.
 #[test]
@@ -266,6 +285,92 @@ fn a_session_that_reads_use_now_and_then_does_not_become_stale() {
     let sent = received(&fixture);
     let first = sent[0].get_document("lsid").unwrap();
     assert!(sent.iter().all(|command| command.get_document("lsid").unwrap() == first), "{sent:?}");
+}
+
+/// Driver Sessions, "Server Session Pool": "If it has less than one minute left before becoming
+/// stale discard it", whether it lies in the pool or comes back to it.
+#[test]
+fn a_session_with_less_than_a_minute_left_is_used_no_more() {
+    let fixture = Fixture::with_sessions("");
+    let pass = |seconds| {
+        let mut now = lock(&fixture.host.runtime().now);
+        *now = *now + Duration::from_secs(seconds);
+    };
+    let mut names = Vec::new();
+    for seconds in [29 * 60, 29 * 60 + 1, 0] {
+        run(&fixture, &insert_one()).unwrap();
+        let [command] = &received(&fixture)[..] else { panic!("one command") };
+        names.push(command.get_document("lsid").unwrap().to_owned());
+        pass(seconds);
+    }
+    assert_eq!(names[0], names[1], "it has a minute");
+    assert_ne!(names[1], names[2], "a second too late");
+}
+
+/// Snapshot Reads, "readConcern": every command of the session declares it, but for those that go
+/// on with a cursor, which take none.
+#[test]
+fn what_goes_on_with_a_cursor_declares_no_snapshot() {
+    let fixture = Fixture::with_sessions("");
+    let snapshot = SessionOptions::default().with_snapshot(true);
+    let mut session = ClientSession::start(&fixture.host, snapshot).unwrap();
+    for (command, options, declares) in [
+        (rawdoc! { "find": "things" }, OperationOptions::read(), true),
+        (
+            rawdoc! { "getMore": 7_i64, "collection": "things" },
+            OperationOptions::continuing(),
+            false,
+        ),
+        (rawdoc! { "killCursors": "things" }, OperationOptions::continuing(), false),
+        (rawdoc! { "ping": 1 }, OperationOptions::command(), true),
+    ] {
+        let target = Target::Select(Arc::new(Criteria::write()));
+        let request = Request::new(CommandMessage::new("db", &command), &options, target);
+        fixture.run(fixture.host.operate(request.with_session(Some(&mut session)))).unwrap();
+        let [command] = &received(&fixture)[..] else { panic!("one command") };
+        assert_eq!(command.get("readConcern").unwrap().is_some(), declares, "{command:?}");
+        assert!(command.get("lsid").unwrap().is_some());
+    }
+}
+
+/// Find, getMore and killCursors: "the driver MUST send [getMore] to the same server", for which it
+/// waits as for any other, if nothing is known of it now.
+#[test]
+fn a_command_for_one_member_waits_until_that_is_known() {
+    let host = host("mongodb://a/?directConnection=true", false);
+    host.ring();
+    let (address, body) = ("a:27017".parse().unwrap(), rawdoc! { "getMore": 7_i64 });
+    let options = OperationOptions::continuing();
+    let target = Target::Member(&address, Arc::new(Criteria::write()));
+    let request = Request::new(CommandMessage::new("db", &body), &options, target);
+    let mut task = Task::new(host.operate(request));
+    assert!(task.poll().is_pending());
+    let fixture = Fixture::begin(Arc::clone(&host));
+    assert!(task.was_woken());
+    for _ in 0..10 {
+        if let Poll::Ready(answered) = task.poll() {
+            assert_eq!(&*answered.unwrap(), &*rawdoc! { "ok": 1 });
+            return;
+        }
+        fixture.establish();
+    }
+    panic!("no answer");
+}
+
+/// CSOT, "Backwards Breaking Considerations": an operation that has a limit of its own, or none,
+/// has not that of sockets.
+#[test]
+fn an_operation_whose_limit_is_lifted_has_not_that_of_sockets() {
+    for (timeout, ends) in [(Timeout::Unset, true), (Timeout::Infinite, false)] {
+        let fixture = Fixture::new("&socketTimeoutMS=300");
+        fixture.run(fixture.ping(None)).unwrap();
+        fixture.server.mute.store(true, Ordering::Relaxed);
+        let options = OperationOptions::command();
+        let mut task = Task::new(operate(&fixture, &options, None, timeout));
+        assert!(task.poll().is_pending());
+        fixture.pass(Duration::from_millis(300));
+        assert_eq!(task.poll().is_ready(), ends, "{timeout:?}");
+    }
 }
 
 /// Retryable Writes: "drivers MUST resend the command with the same transaction ID"; Driver
@@ -351,6 +456,35 @@ fn a_deployment_that_takes_no_numbers_says_what_to_do() {
     assert_eq!(error.reply_document().unwrap().get_str("errmsg").unwrap(), errmsg);
 }
 
+/// Retryable Writes, "RetryableWriteError Labels": the error of every attempt has the label, that of
+/// the last one, too.
+#[test]
+fn the_error_of_the_last_attempt_is_labelled_as_that_of_the_first() {
+    let fixture = Fixture::with_sessions("");
+    answers(&fixture, [refusal(6, &["RetryableWriteError"]), None]);
+    let error = run(&fixture, &insert_one()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Network, "{error}");
+    assert!(error.labels().contains(&"RetryableWriteError"), "{error}");
+    assert_eq!(received_count(&fixture), 2);
+}
+
+/// A check-out that takes too long is one kind of error, whichever option limits it.
+#[test]
+fn a_check_out_that_comes_too_late_is_an_error_of_lack_of_time() {
+    for (options, timeout) in [("&waitQueueTimeoutMS=100", None), ("", Some(100))] {
+        let fixture = Fixture::new(&format!("&maxPoolSize=1{options}"));
+        let held = fixture.run(fixture.pool().check_out()).unwrap();
+        let by = |millis| Timeout::At(fixture.now() + Duration::from_millis(millis));
+        let (timeout, command) = (timeout.map_or(Timeout::Unset, by), OperationOptions::command());
+        let mut task = Task::new(operate(&fixture, &command, None, timeout));
+        assert!(task.poll().is_pending());
+        fixture.pass(Duration::from_millis(100));
+        let Poll::Ready(Err(error)) = task.poll() else { panic!("its time is up") };
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        drop(held);
+    }
+}
+
 /// Client Backpressure: the connection is back in the pool while the operation waits, and whoever
 /// closes the client ends the wait.
 #[test]
@@ -381,6 +515,62 @@ fn overload_is_waited_for_without_a_connection() {
             assert_eq!(received(&fixture).len(), 1);
         }
     }
+}
+
+/// Server Selection, "serverSelectionTimeoutMS": what an attempt has taken is not taken off the
+/// selection of the next one.
+#[test]
+fn an_attempt_after_a_slow_one_has_all_the_time_of_a_selection() {
+    let fixture = Fixture::with_sessions("serverSelectionTimeoutMS=25000");
+    *lock(&fixture.server.mute_from) = Some("insert");
+    let (options, mut session) = (insert_one(), ClientSession::implicit(&fixture.host));
+    let mut task = Task::new(operate(&fixture, &options, Some(&mut session), Timeout::Unset));
+    for _ in 0..5 {
+        assert!(task.poll().is_pending());
+        fixture.establish();
+    }
+    assert_eq!(received_count(&fixture), 1);
+    // The next heartbeat begins after 10 s, and is given up after another 10 s: the server is lost.
+    fixture.pass(Duration::from_secs(20));
+    assert!(task.was_woken() && task.poll().is_pending(), "another server is waited for");
+    fixture.pass(Duration::from_millis(24_999));
+    assert!(task.poll().is_pending());
+    fixture.pass(Duration::from_millis(1));
+    assert!(matches!(task.poll(), Poll::Ready(Err(_))), "its time is up");
+}
+
+/// Client Backpressure: "if `baseBackoffMS` is present on the error and has a positive value", the
+/// pauses grow from that.
+#[test]
+fn the_server_says_from_what_the_pauses_grow() {
+    let fixture = Fixture::with_sessions("maxAdaptiveRetries=1");
+    let labels = ["SystemOverloadedError", "RetryableError"];
+    let mut overloaded = refusal(462, &labels).unwrap();
+    overloaded.append(bson::raw::cstr!("baseBackoffMS"), 1);
+    answers(&fixture, [Some(overloaded)]);
+    let command = OperationOptions::command();
+    let mut task = Task::new(operate(&fixture, &command, None, Timeout::Unset));
+    while received_count(&fixture) == 0 {
+        assert!(task.poll().is_pending());
+        fixture.establish();
+    }
+    // The reply is read, and the pause begins.
+    if task.poll().is_pending() {
+        fixture.pass(Duration::from_millis(2));
+        assert!(task.was_woken(), "twice a millisecond at most");
+        assert!(matches!(task.poll(), Poll::Ready(Ok(_))));
+    }
+    assert_eq!(received_count(&fixture), 2);
+}
+
+/// Retryable Writes, "Supported Server Versions": a standalone takes no transaction numbers.
+#[test]
+fn a_write_to_a_standalone_is_not_sent_again() {
+    let fixture = Fixture::new("");
+    answers(&fixture, [None]);
+    let error = run(&fixture, &insert_one()).unwrap_err();
+    assert!(!error.labels().contains(&"RetryableWriteError"), "{error}");
+    assert_eq!(received_count(&fixture), 1);
 }
 
 fn received_count(fixture: &Fixture) -> usize {

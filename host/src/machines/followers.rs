@@ -27,7 +27,7 @@ pub(crate) struct Followers<R: Runtime> {
     /// that is free.
     gathered: Option<Vec<Arc<Host<R>>>>,
     /// The followers whose operations wait for a server.
-    waiting: BTreeMap<WaiterId, Weak<Host<R>>>,
+    pub(crate) waiting: BTreeMap<WaiterId, Weak<Host<R>>>,
 }
 
 /// The search for a client whose runtime goes on with the monitors, as the last one has ended.

@@ -10,12 +10,14 @@ use std::task::{Context, Poll, Waker};
 use bson::rawdoc;
 
 use super::fixture::{Fixture, Task, connect};
+use super::inline::unless_deadlocked;
 use super::lock;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind};
 use crate::process::{Own, Process, here};
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::diagnosis::Verdict;
+use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::pool::CheckOutError;
 use sdam_core::process::Forked;
@@ -172,5 +174,18 @@ fn a_process_knows_itself() {
     in_child(|| {
         assert!(!parent.is_current());
         assert_eq!(parent.check(), Err(forked()));
+    });
+}
+
+/// The likely cause of an error is looked for without the locks, which a thread may hold that is
+/// not there.
+#[test]
+fn an_error_in_a_fork_is_judged_without_a_lock() {
+    unless_deadlocked(|| {
+        let fixture = Fixture::new("");
+        let pool = fixture.pool();
+        let failure = Failure::new(Stage::Connect, Cause::Refused, "refused");
+        let _driver = lock(&fixture.host.driver);
+        in_child(|| pool.server().judge(&OperationError::Stream(failure)));
     });
 }

@@ -210,6 +210,20 @@ fn monitors_end_with_their_runtime_if_the_others_are_closed_or_not_to_be_had() {
     }
 }
 
+/// A client whose streams are opened in a way of its own has monitors of its own.
+#[test]
+fn a_client_that_dials_shares_no_monitors() {
+    for dials in [false, true] {
+        let (registry, room) = (Registry::new(), Room::new());
+        let mut settings = Settings::new(Options::parse("mongodb://127.0.0.1:1").unwrap());
+        settings.dials = dials;
+        let blueprint = settings.blueprint().unwrap();
+        let client = blueprint.client(room, Topics::NONE, Some(&registry)).0;
+        assert_eq!(registry.monitored(), usize::from(!dials));
+        drop(client);
+    }
+}
+
 /// The leader is in the list before its first client is made, so that others may follow it by then.
 #[test]
 fn a_first_client_that_cannot_be_made_leaves_no_leader_without_monitors() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::{Document, RawDocumentBuf, doc};
 use sdam_cluster::{ClusterOptions, Deployment, Input};
 use sdam_core::command::CommandEvent;
 use sdam_core::pool::PoolEvent;
@@ -215,6 +215,42 @@ fn behind_a_load_balancer_a_bulk_whose_write_concern_fails_keeps_its_connection(
     assert_eq!(told.collect::<Vec<_>>(), ["bulkWrite", "getMore", "connection checked in"]);
 }
 
+/// "the value of batchSize MUST be based on the cursor limit calculations" (Find, getMore and
+/// killCursors); a cursor of an application's session goes on, and is closed, in that session
+/// (Driver Sessions).
+#[test]
+fn what_goes_on_with_a_cursor_says_how_much_is_left_and_in_which_session() {
+    let mut fixture = filled("");
+    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let things = fixture.things().with_session(&own);
+    let (read, _) = fixture.run(async move {
+        drop(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+        let limited = Find::new(doc! {}).batch_size(3).limit(4);
+        things.find(limited).await.unwrap().collect().await.unwrap().len()
+    });
+    assert_eq!(read, 4);
+    fixture.simulation.run_for(Duration::from_secs(5));
+    fixture.run(async {});
+    let sent = |name: &str| -> Vec<RawDocumentBuf> {
+        let commands = fixture.heard.iter().filter_map(|(_, kind)| match kind {
+            EventKind::Command {
+                event: CommandEvent::CommandStarted { command },
+                command: of,
+                ..
+            } => (of.command_name == name).then(|| command.clone()),
+            _ => None,
+        });
+        commands.collect()
+    };
+    let sizes: Vec<_> = sent("getMore").iter().map(|it| it.get_i64("batchSize").ok()).collect();
+    assert_eq!(sizes, [Some(1)]);
+    let kills = sent("killCursors");
+    assert!(!kills.is_empty());
+    for command in sent("getMore").iter().chain(&kills) {
+        assert_eq!(command.get_document("lsid").ok(), own.id(), "{command:?}");
+    }
+}
+
 /// CSOT, "Cursors": the time of closing begins again, "even if [...] the timeout associated with
 /// the cursor has expired"; so it does after a deadline of the application's.
 #[test]
@@ -234,6 +270,24 @@ fn a_cursor_is_closed_although_the_deadline_of_its_client_has_passed() {
         id
     });
     assert_eq!(closed(&fixture), [[id]]);
+}
+
+/// The same where the life of the cursor is over: all of `timeoutMS` counts again.
+#[test]
+fn a_cursor_whose_life_is_over_has_all_of_its_time_to_be_closed() {
+    let mut fixture = filled("");
+    let things = fixture.things().with_timeout(Duration::from_secs(10));
+    let time = fixture.simulation.time();
+    let (id, _) = fixture.run(async move {
+        let cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+        time.sleep(Duration::from_secs(11)).await;
+        let id = cursor.id();
+        cursor.close().await;
+        id
+    });
+    assert_eq!(closed(&fixture), [[id]]);
+    let [Some(limit)] = fixture.limits("killCursors")[..] else { panic!("one, with its limit") };
+    assert!((9_000..=10_000).contains(&limit), "{limit}");
 }
 
 /// A server that is checked again is waited for, as by an operation that selects one: what goes on

@@ -2,6 +2,7 @@
 //! clock that says how long an operation has waited.
 
 mod backpressure;
+mod bulks;
 mod cursors;
 mod retryable_reads;
 mod retryable_writes;

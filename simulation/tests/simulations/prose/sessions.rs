@@ -481,3 +481,35 @@ fn a_session_that_does_not_come_back_is_waited_for_as_long_as_a_server() {
     let sent = sent(&mut fixture);
     assert_eq!(names(&sent), ["insert", "find", "find", "getMore"]);
 }
+
+/// All operations that wait are woken when a session comes back: the first of them may be a future
+/// that is kept, and not polled.
+#[test]
+fn an_operation_that_is_kept_holds_up_no_other_of_its_session() {
+    let mut fixture = Fixture::new("");
+    let own = start(&fixture.client);
+    let things = fixture.things().with_session(&own);
+    let (late, later) = (things.clone(), fixture.simulation.time());
+    let other = fixture.begin(async move {
+        later.sleep(Duration::from_millis(20)).await;
+        late.find_one(doc! {}).await?;
+        Ok::<_, Error>(later.elapsed())
+    });
+    let time = fixture.simulation.time();
+    let (returned, _) = fixture.run(async move {
+        let mut first = Box::pin(things.find_one(doc! {}));
+        let mut kept = Box::pin(things.find_one(doc! {}));
+        for waiting in [&mut first, &mut kept] {
+            let polled = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx)));
+            assert!(polled.await.is_pending());
+        }
+        time.sleep(Duration::from_millis(40)).await;
+        first.await.unwrap();
+        let returned = time.elapsed();
+        time.sleep(Duration::from_secs(5)).await;
+        drop(kept);
+        returned
+    });
+    let ended = other.lock().unwrap().take().unwrap().unwrap();
+    assert!(ended < returned + Duration::from_secs(1), "{returned:?}, then {ended:?}");
+}

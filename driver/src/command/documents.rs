@@ -7,6 +7,7 @@ use bson::spec::ElementType;
 use bson::{Bson, RawDocument};
 use serde::Serialize;
 
+use super::bounded::Bounded;
 use crate::error::Error;
 use crate::reply::value::to_bson;
 
@@ -77,7 +78,7 @@ impl Documents {
     /// Adds a value of the application's as a document.
     pub(crate) fn serialize(&mut self, value: &impl Serialize) -> Result<(), Error> {
         let start = self.bytes.len();
-        let written = bson::serialize_to_buffer(value, &mut self.bytes);
+        let written = bson::serialize_to_buffer(&Bounded::new(value), &mut self.bytes);
         let is_document = RawDocument::from_bytes(&self.bytes[start..]);
         match written.and(is_document.map(drop)) {
             Ok(()) => {

@@ -15,6 +15,7 @@ use crate::cursor::{CursorState, Timing};
 use crate::error::{ArgumentError, Error};
 
 pub mod aggregate;
+pub(crate) mod bounded;
 pub mod bulk_write;
 pub mod client_bulk_write;
 pub mod collections;

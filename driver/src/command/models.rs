@@ -5,6 +5,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use serde::Serialize;
 
 use super::aggregate::first_key;
+use super::bounded::Bounded;
 use super::fields::{Fields, Value, document, get, options};
 use crate::error::{ArgumentError, Error};
 use crate::value::{IntoDocument, Modifications};
@@ -235,7 +236,7 @@ pub(crate) fn stored_len(modifications: Option<RawBsonRef<'_>>) -> usize {
 
 /// Returns a value of the application's as a document.
 pub(crate) fn serialized(value: &impl Serialize) -> Value {
-    bson::serialize_to_raw_document_buf(value).into()
+    bson::serialize_to_raw_document_buf(&Bounded::new(value)).into()
 }
 
 /// "an update document MUST have only atomic modifiers": an error if it is empty, or if its first

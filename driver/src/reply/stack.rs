@@ -10,6 +10,12 @@ const LEVEL: usize = 32 << 10;
 /// The same on a stack of its own, which takes memory only as far as it is used.
 const OWN_LEVEL: usize = 128 << 10;
 
+/// Calls a function that recurses [`SHALLOW`] levels, and goes on within a further call of this
+/// function: on another stack, if that of this thread may be too short.
+pub(crate) fn with_more_stack<T>(call: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(SHALLOW * LEVEL, SHALLOW * OWN_LEVEL, call)
+}
+
 /// Calls a function that recurses so many levels: on another stack, if that of this thread may be
 /// too short.
 pub(crate) fn with_stack_for<T>(levels: usize, call: impl FnOnce() -> T) -> T {

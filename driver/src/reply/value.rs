@@ -2,6 +2,8 @@
 //!
 //! bson's own conversion recurses, and each level has a copy of all that is within it.
 
+use std::fmt;
+
 use bson::raw::{RawArrayIter, RawIter};
 use bson::{Bson, Document, JavaScriptCodeWithScope, RawBsonRef};
 use sdam_core::wire::MAX_NESTING;
@@ -11,8 +13,16 @@ type Result<T> = std::result::Result<T, bson::error::Error>;
 
 /// Says that a document is nested too deeply.
 pub(crate) fn too_deep() -> bson::error::Error {
-    let most = format_args!("there are more than {MAX_NESTING} levels of documents and arrays");
-    bson::error::Error::custom(most)
+    bson::error::Error::custom(TooDeep)
+}
+
+/// The sentence of that error.
+pub(crate) struct TooDeep;
+
+impl fmt::Display for TooDeep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there are more than {MAX_NESTING} levels of documents and arrays")
+    }
 }
 
 /// Makes a value that is kept of one that is read in place.

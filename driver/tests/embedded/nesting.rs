@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, cstr, doc, rawdoc};
 use sdam_driver::{
-    Client, ClientBulkWrite, Distinct, Error, Find, FindOneAndUpdate, Update, UpdateModel,
-    WriteModel,
+    BulkWrite, Client, ClientBulkWrite, Distinct, Error, Find, FindOneAndReplace, FindOneAndUpdate,
+    InsertModel, Replace, ReplaceModel, Update, UpdateModel, WriteModel,
 };
 use sdam_tokio::Tokio;
-use serde::{Deserialize, Serialize};
+use serde::ser::{SerializeMap as _, SerializeSeq as _, SerializeStructVariant as _};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::answering::Scripted;
 
@@ -218,5 +219,144 @@ fn an_argument_that_is_nested_too_deeply_is_an_error() {
             assert!(matches!(error, Error::Serialize(_)), "{error}");
         }
         assert_eq!(server.opened(), opened);
+    });
+}
+
+/// A value of the application's of so many levels, each of them of this kind: it takes no memory,
+/// and dropping it does not recurse.
+#[derive(Clone, Copy, Debug)]
+struct Deep {
+    levels: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Documents,
+    Arrays,
+    /// Variants with fields: a document with a document within.
+    Variants,
+    /// Types around a value, which are not seen in documents.
+    Wrappers,
+}
+
+/// The outermost level is a document.
+impl Serialize for Deep {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("_id", &bson::oid::ObjectId::from_bytes([7; 12]))?;
+        map.serialize_entry("a", &Inner(Self { levels: self.levels - 1, ..*self }))?;
+        map.end()
+    }
+}
+
+struct Inner(Deep);
+
+impl Serialize for Inner {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Deep { levels, kind } = self.0;
+        let inner = |fewer: usize| Self(Deep { levels: levels.saturating_sub(fewer), kind });
+        match kind {
+            // A value that serde takes for a struct.
+            _ if levels == 0 => bson::oid::ObjectId::from_bytes([7; 12]).serialize(serializer),
+            Kind::Documents => {
+                let mut map = serializer.serialize_map(Some(1))?;
+                map.serialize_entry("a", &inner(1))?;
+                map.end()
+            }
+            Kind::Arrays => {
+                let mut seq = serializer.serialize_seq(Some(1))?;
+                seq.serialize_element(&inner(1))?;
+                seq.end()
+            }
+            Kind::Variants => {
+                let mut variant = serializer.serialize_struct_variant("Inner", 0, "Variant", 1)?;
+                variant.serialize_field("a", &inner(2))?;
+                variant.end()
+            }
+            Kind::Wrappers => serializer.serialize_some(&inner(1)),
+        }
+    }
+}
+
+/// Hands a value in wherever the application may, and returns the errors.
+async fn handed_in<T: Serialize + Sync>(client: &Client<Tokio>, value: &T) -> Vec<Option<Error>> {
+    let things = client.database("app").collection::<Document>("things");
+    let typed = things.with_type::<T>();
+    let insert = || WriteModel::InsertOne(InsertModel::new(value));
+    let replace = || WriteModel::ReplaceOne(ReplaceModel::new(doc! {}, value));
+    let mut errors = vec![
+        typed.insert_one(value).await.err(),
+        typed.insert_many(std::slice::from_ref(value)).await.err(),
+        things.replace_one(Replace::new(doc! {}, value)).await.err(),
+        things.find_one_and_replace(FindOneAndReplace::new(doc! {}, value)).await.err(),
+    ];
+    for write in [insert(), replace()] {
+        errors.push(things.bulk_write(BulkWrite::new([write.clone()])).await.err());
+        errors.push(client.bulk_write(ClientBulkWrite::new([("app.things", write)])).await.err());
+    }
+    errors
+}
+
+/// Returns the error that has ended an operation.
+fn cause(error: &Error) -> &Error {
+    match error {
+        Error::BulkWrite(error) => error.cause.as_deref().unwrap(),
+        Error::ClientBulkWrite(error) => error.cause.as_deref().unwrap(),
+        error => error,
+    }
+}
+
+/// The same of values of the application's, of whichever type.
+#[test]
+fn a_value_that_is_nested_too_deeply_is_an_error() {
+    on_small_stack(rawdoc! {}, async |server, client| {
+        client.database("app").run_command(doc! { "ping": 1 }).await.unwrap();
+        let opened = server.opened();
+        let refused = |errors: Vec<Option<Error>>| {
+            for error in errors {
+                let error = error.expect("it is nested too deeply");
+                let Error::Serialize(reason) = cause(&error) else { panic!("{error}") };
+                let sentence = reason.to_string();
+                assert!(sentence.contains("more than 250 levels of documents"), "{sentence}");
+            }
+        };
+        for kind in [Kind::Documents, Kind::Arrays, Kind::Variants, Kind::Wrappers] {
+            for levels in [2_001, 10_000_000] {
+                refused(handed_in(&client, &Deep { levels, kind }).await);
+            }
+        }
+        // Dropping it would recurse.
+        let document = (1..100_000).fold(doc! {}, |inner, _| doc! { "a": inner });
+        let document: &'static Document = Box::leak(Box::new(document));
+        refused(handed_in(&client, document).await);
+        for kind in [Kind::Documents, Kind::Arrays] {
+            refused(handed_in(&client, &Deep { levels: 251, kind }).await);
+        }
+        refused(handed_in(&client, &Deep { levels: 252, kind: Kind::Variants }).await);
+        assert_eq!(server.opened(), opened);
+    });
+}
+
+#[test]
+fn a_value_with_as_many_levels_as_are_allowed_is_sent() {
+    on_small_stack(rawdoc! {}, async |_, client| {
+        let deep = |levels, kind| Deep { levels, kind };
+        for value in [
+            deep(250, Kind::Documents),
+            deep(250, Kind::Arrays),
+            deep(249, Kind::Variants),
+            deep(250, Kind::Wrappers),
+        ] {
+            for error in handed_in(&client, &value).await.into_iter().flatten() {
+                // The server's replies have not all that those to writes have.
+                assert!(matches!(cause(&error), Error::Reply(_)), "{value:?}: {error}");
+            }
+        }
+        // What keeps the bytes of a document has no limit.
+        let raw = nested(1_000_000, &rawdoc! {});
+        for error in handed_in(&client, &raw).await.into_iter().flatten() {
+            assert!(matches!(cause(&error), Error::Reply(_)), "{error}");
+        }
     });
 }

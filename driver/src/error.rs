@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::config::OptionsError;
@@ -28,6 +29,18 @@ pub enum Error {
     /// An argument or an option that no server need be asked about.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
+    /// `timeoutMS` was over while the operation waited for its session, which another one used
+    /// (Client Side Operations Timeout, "Errors"). Without that option,
+    /// [`ArgumentError::SessionInUse`] comes in place of it.
+    #[error(
+        "the operation has waited {} ms for its session, which another operation uses, and its \
+         timeoutMS is over; nothing was sent",
+        .waited.as_millis()
+    )]
+    SessionTimeout {
+        /// The time for which it has waited.
+        waited: Duration,
+    },
     /// A value of the application that cannot be written as BSON.
     #[error("the value cannot be written as BSON: {0}")]
     Serialize(bson::error::Error),
@@ -319,6 +332,7 @@ impl Error {
     pub(crate) fn error_type(&self) -> ErrorType {
         let cause = match self {
             Self::Client(error) => return error.error_type(),
+            Self::SessionTimeout { .. } => return ErrorType::Named(ErrorKind::Timeout.name()),
             Self::BulkWrite(error) => error.cause.as_deref(),
             Self::ClientBulkWrite(error) => error.cause.as_deref(),
             _ => None,
@@ -347,7 +361,11 @@ impl Error {
                 let concern = error.write_concern_errors.first().map(|error| error.code);
                 write.or(concern).or_else(|| error.cause.as_deref()?.code())
             }
-            Self::Argument(_) | Self::Serialize(_) | Self::Deserialize(_) | Self::Reply(_) => None,
+            Self::Argument(_)
+            | Self::SessionTimeout { .. }
+            | Self::Serialize(_)
+            | Self::Deserialize(_)
+            | Self::Reply(_) => None,
         }
     }
 
@@ -361,9 +379,11 @@ impl Error {
             Self::WriteConcern(error) => labels(&error.labels, None),
             Self::BulkWrite(error) => labels(&error.labels, error.cause.as_deref()),
             Self::ClientBulkWrite(error) => labels(&error.labels, error.cause.as_deref()),
-            Self::Argument(_) | Self::Serialize(_) | Self::Deserialize(_) | Self::Reply(_) => {
-                Vec::new()
-            }
+            Self::Argument(_)
+            | Self::SessionTimeout { .. }
+            | Self::Serialize(_)
+            | Self::Deserialize(_)
+            | Self::Reply(_) => Vec::new(),
         }
     }
 
@@ -380,6 +400,7 @@ impl Error {
         let of_cause = |cause: &Option<Box<Self>>| cause.as_deref().is_some_and(Self::is_timeout);
         match self {
             Self::Client(error) => error.kind() == ErrorKind::Timeout,
+            Self::SessionTimeout { .. } => true,
             Self::Write(error) => is_expired(error.code),
             Self::WriteConcern(error) => is_expired(error.code),
             Self::BulkWrite(error) => {
@@ -395,6 +416,11 @@ impl Error {
             }
             Self::Argument(_) | Self::Serialize(_) | Self::Deserialize(_) | Self::Reply(_) => false,
         }
+    }
+
+    /// Returns whether the session was not to be had, so that nothing was sent.
+    pub(crate) const fn is_of_session_in_use(&self) -> bool {
+        matches!(self, Self::SessionTimeout { .. } | Self::Argument(ArgumentError::SessionInUse))
     }
 
     /// Returns whether the server of a cursor can be asked at once to close it, as far as this

@@ -20,7 +20,7 @@ use super::session::ClientSession;
 use crate::command::run::name;
 use crate::command::{Operation, Scope};
 use crate::cursor::{CursorState, CursorStep, Pace, TimeoutMode, Timing};
-use crate::error::{ArgumentError, Error};
+use crate::error::Error;
 use crate::reply::document::read_as;
 
 /// The documents that an operation has found, read batch by batch.
@@ -112,8 +112,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     /// # Errors
     ///
     /// Fails if the next batch is not to be had, after which there is nothing further, and if the
-    /// document is of another type. After [`SessionInUse`](crate::ArgumentError::SessionInUse) the
-    /// cursor goes on.
+    /// document is of another type. After [`SessionInUse`](crate::ArgumentError::SessionInUse) and
+    /// [`SessionTimeout`](Error::SessionTimeout) the cursor goes on.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         self.iteration = None;
         let call = Call(self);
@@ -319,7 +319,7 @@ impl<R: Runtime, T> Cursor<R, T> {
             self.release_if_closed();
             return Ok(());
         };
-        if matches!(error, Error::Argument(ArgumentError::SessionInUse)) {
+        if error.is_of_session_in_use() {
             // Nothing was sent, so that the cursor is what it was.
             return Err(error);
         }

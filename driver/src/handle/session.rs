@@ -20,8 +20,9 @@ use crate::error::{ArgumentError, Error};
 /// [`Client::start_session`](crate::Client::start_session) starts one; handles that were made
 /// [with it](crate::Collection::with_session) run their operations in it, and so do the cursors
 /// that these open. One operation uses it at a time; another one that comes meanwhile waits until
-/// that has ended, within its `timeoutMS` and within `serverSelectionTimeoutMS`, and then fails
-/// with [`ArgumentError::SessionInUse`]. Clones are the same session.
+/// that has ended, within `serverSelectionTimeoutMS`, and then fails with
+/// [`ArgumentError::SessionInUse`]; if its `timeoutMS` is over before, with
+/// [`Error::SessionTimeout`]. Clones are the same session.
 ///
 /// Unless its options say otherwise, it is causally consistent: its reads see what it has written,
 /// and what it has read before. Writes that are not acknowledged cannot be run with it.
@@ -99,23 +100,32 @@ impl<R: Runtime> ClientSession<R> {
         client: &sdam_host::Client<R>,
         timeout: Timeout,
     ) -> Result<Lent<'_, R>, Error> {
+        let mut begun = None;
         if self.slot().is_owed {
+            begun = Some(client.now());
             self.give_way(client).await;
         }
         if let Some(lent) = self.try_lend() {
             return Ok(lent);
         }
+        let begun = begun.unwrap_or_else(|| client.now());
         // An operation that comes to no end, such as a future that is kept and not polled, holds
         // up no other for ever.
-        let most = client.now() + client.host().options().server_selection_timeout();
-        let until = timeout.deadline().map_or(most, |deadline| deadline.min(most));
+        let most = begun + client.host().options().server_selection_timeout();
+        let deadline = timeout.deadline().filter(|deadline| *deadline <= most);
+        let until = deadline.unwrap_or(most);
         let mut turn = Turn { home: self, number: None };
         let mut late = pin!(client.sleep_until(until));
         std::future::poll_fn(|cx| match turn.poll(cx) {
             Poll::Ready(lent) => Poll::Ready(Ok(lent)),
-            Poll::Pending => {
-                late.as_mut().poll(cx).map(|()| Err(ArgumentError::SessionInUse.into()))
-            }
+            Poll::Pending => late.as_mut().poll(cx).map(|()| {
+                let now = client.now();
+                // The wait ends with the client, too.
+                Err(match deadline.is_some_and(|deadline| deadline <= now) {
+                    true => Error::SessionTimeout { waited: now - begun },
+                    false => ArgumentError::SessionInUse.into(),
+                })
+            }),
         })
         .await
     }

@@ -19,7 +19,7 @@ use sdam_driver::{
     DropCollection, DropDatabase, DropIndexes, Error, EstimatedDocumentCount, Find,
     FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate, IndexModel, InsertModel,
     ListCollections, ListDatabases, ListIndexes, RenameCollection, Replace, RunCursorCommand,
-    Update, UpdateModel, WriteModel,
+    TimeoutMode, Update, UpdateModel, WriteModel,
 };
 use sdam_simulation::virtual_time::Runtime;
 
@@ -445,6 +445,23 @@ fn operations_of_a_session_that_are_begun_together_follow_one_another() {
     assert_eq!(numbers, [1, 2, 3, 4, 5]);
 }
 
+/// Judges the error of an operation that has waited for its session, with this `timeoutMS`: the end
+/// of that is a time-out ("drivers MUST return a timeout error", Client Side Operations Timeout,
+/// "Errors").
+fn is_of_session(error: &Error, timeout: Option<Duration>) {
+    assert_eq!(error.is_timeout(), timeout.is_some(), "{error}");
+    let Some(timeout) = timeout else {
+        assert!(matches!(error, Error::Argument(ArgumentError::SessionInUse)), "{error}");
+        return;
+    };
+    let sentence = format!(
+        "the operation has waited {} ms for its session, which another operation uses, and its \
+         timeoutMS is over; nothing was sent",
+        timeout.as_millis()
+    );
+    assert_eq!(error.to_string(), sentence);
+}
+
 /// The same where an operation comes to no end, as one that is kept and not polled: others fail in
 /// time, with nothing sent. A cursor is what it was then.
 #[test]
@@ -455,8 +472,11 @@ fn a_session_that_does_not_come_back_is_waited_for_as_long_as_a_server() {
     let (waits, _) = fixture.run(async move {
         things.insert_many(&documents(5)).await.unwrap();
         let mut cursor = things.find(Find::new(doc! {}).batch_size(3)).await.unwrap();
+        let find = Find::new(doc! {}).batch_size(3).timeout_mode(TimeoutMode::Iteration);
+        let mut limited = things.with_timeout(Duration::from_secs(2)).find(find).await.unwrap();
         for _ in 0..3 {
             cursor.next().await.unwrap().unwrap();
+            limited.next().await.unwrap().unwrap();
         }
         let mut kept = Box::pin(things.find_one(doc! {}));
         let polled = std::future::poll_fn(|cx| Poll::Ready(kept.as_mut().poll(cx).is_pending()));
@@ -466,20 +486,23 @@ fn a_session_that_does_not_come_back_is_waited_for_as_long_as_a_server() {
             let things = limit.map_or(things.clone(), |limit| things.with_timeout(limit));
             let begun = time.elapsed();
             let error = things.find_one(doc! {}).await.unwrap_err();
-            assert!(matches!(error, Error::Argument(ArgumentError::SessionInUse)), "{error}");
+            is_of_session(&error, limit);
             waits.push(time.elapsed() - begun);
         }
-        let error = cursor.next().await.unwrap().unwrap_err();
-        assert!(matches!(error, Error::Argument(ArgumentError::SessionInUse)), "{error}");
-        assert!(cursor.is_alive());
+        is_of_session(&cursor.next().await.unwrap().unwrap_err(), None);
+        let error = limited.next().await.unwrap().unwrap_err();
+        is_of_session(&error, Some(Duration::from_secs(2)));
+        assert!(cursor.is_alive() && limited.is_alive());
         kept.await.unwrap();
-        assert!(cursor.next().await.unwrap().is_ok() && cursor.next().await.unwrap().is_ok());
-        assert!(cursor.next().await.is_none());
+        for cursor in [&mut cursor, &mut limited] {
+            assert!(cursor.next().await.unwrap().is_ok() && cursor.next().await.unwrap().is_ok());
+            assert!(cursor.next().await.is_none());
+        }
         waits
     });
     assert_eq!(waits, [20, 5].map(Duration::from_secs));
     let sent = sent(&mut fixture);
-    assert_eq!(names(&sent), ["insert", "find", "find", "getMore"]);
+    assert_eq!(names(&sent), ["insert", "find", "find", "find", "getMore", "getMore"]);
 }
 
 /// All operations that wait are woken when a session comes back: the first of them may be a future

@@ -137,3 +137,23 @@ pub(super) fn count(document: &Document, name: &str) -> Result<Option<usize>, Co
         None => Err(CommandError::coded(14, format!("{name} is not a whole number"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::bson::Document;
+
+    use super::Arguments;
+
+    /// A walk through the list for each document would take hours.
+    #[test]
+    fn documents_with_two_ids_are_found_by_halves() {
+        const COUNT: usize = 1 << 20;
+        let arguments = Arguments {
+            body: Document::new(),
+            database: "app".to_owned(),
+            twice_identified: (0..COUNT).map(|index| 2 * index + 1).collect(),
+        };
+        let found = (0..2 * COUNT).filter(|index| arguments.has_two_ids(*index));
+        assert!(found.eq(arguments.twice_identified.iter().copied()));
+    }
+}

@@ -349,7 +349,9 @@ impl<R: Runtime> Host<R> {
 
     /// Tells of spans from now on, in this process; once for each client.
     pub(crate) fn trace(&self, spans: Spans) {
-        self.shared.spans.get_or_init(|| spans);
+        let shared = Arc::downgrade(&self.shared);
+        let clock = move || Some(shared.upgrade()?.runtime.now());
+        self.shared.spans.get_or_init(|| spans.with_clock(clock));
     }
 
     /// Returns the metrics: what was counted since the first call of this, or since

@@ -87,6 +87,10 @@ impl Span for Open {
         Self::begin(Arc::clone(&self.tracer), &self.context, start)
     }
 
+    fn is_recording(&self) -> bool {
+        self.context.span().is_recording()
+    }
+
     fn end(&self, end: SpanEnd) {
         let span = self.context.span();
         span.set_attributes(end.attributes.into_iter().map(key_value));

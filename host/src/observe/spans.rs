@@ -5,11 +5,13 @@
 use std::backtrace::Backtrace;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sdam_core::command::MonitoredCommand;
 use sdam_core::config::ServerAddress;
 use sdam_core::operation::OperationError;
 use sdam_core::spans::{SpanEnd, SpanSettings, SpanStart};
+use sdam_core::time::Instant;
 use sdam_core::wire::{OpMsg, ReplyDocument};
 
 use crate::error::{Error, given_up};
@@ -28,6 +30,12 @@ pub trait Span: Send + Sync {
     /// Begins a span within this one.
     fn begin(&self, start: SpanStart) -> Arc<dyn Span>;
 
+    /// Returns whether anything is kept of the span: no stack trace is made for one of which
+    /// nothing is, as for one that was not sampled.
+    fn is_recording(&self) -> bool {
+        true
+    }
+
     /// Ends the span; it is called once.
     fn end(&self, end: SpanEnd);
 }
@@ -38,21 +46,52 @@ pub(crate) struct Spans {
     tracer: Arc<dyn Tracer>,
     query_text_max_length: usize,
     stack_traces: bool,
+    /// Those that were made; `None` to make none.
+    made: Option<Arc<StackTraces>>,
 }
 
 /// A span that has begun, and what its end tells.
 struct Open {
     span: Arc<dyn Span>,
-    stack_traces: bool,
+    stack_traces: Option<Arc<StackTraces>>,
 }
 
 impl Open {
-    /// Ends the span, with the stack trace of what has failed ("Exceptions").
+    /// Ends the span, with the stack trace of what has failed ("Exceptions"), as far as those have
+    /// a limit.
     fn end(self, end: SpanEnd) {
-        self.span.end(match self.stack_traces {
+        let has_trace = end.exception.is_some()
+            && self.span.is_recording()
+            && self.stack_traces.is_some_and(|traces| traces.begin());
+        self.span.end(match has_trace {
             true => end.with_stacktrace(|| Backtrace::force_capture().to_string()),
             false => end,
         });
+    }
+}
+
+/// The number of stack traces that a client makes within a second: each takes up to a millisecond,
+/// and where everything fails, they would take most of the time.
+const STACK_TRACES_A_SECOND: u64 = 10;
+
+/// The stack traces that a client has made of late.
+struct StackTraces {
+    /// Reads the client's clock, while there is the client.
+    clock: Box<dyn Fn() -> Option<Instant> + Send + Sync>,
+    /// The second of the last one, and how many there were in that: the two digits on the right.
+    last: AtomicU64,
+}
+
+impl StackTraces {
+    /// Returns whether one may be made now, and counts it.
+    fn begin(&self) -> bool {
+        let Some(now) = (self.clock)() else { return false };
+        let second = now.as_nanos() / 1_000_000_000;
+        let count = |last: u64| match last / 100 < second {
+            true => Some(second * 100 + 1),
+            false => (last % 100 < STACK_TRACES_A_SECOND).then_some(last + 1),
+        };
+        self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_ok()
     }
 }
 
@@ -72,7 +111,19 @@ impl Spans {
             settings
         });
         let SpanSettings { query_text_max_length, stack_traces, .. } = settings;
-        settings.enabled.then_some(Self { tracer, query_text_max_length, stack_traces })
+        let made = None;
+        settings.enabled.then_some(Self { tracer, query_text_max_length, stack_traces, made })
+    }
+
+    /// Makes stack traces, as many as a client may by this clock, unless the settings say
+    /// otherwise.
+    #[must_use]
+    pub(crate) fn with_clock(
+        self,
+        clock: impl Fn() -> Option<Instant> + Send + Sync + 'static,
+    ) -> Self {
+        let new = || StackTraces { clock: Box::new(clock), last: AtomicU64::new(0) };
+        Self { made: self.stack_traces.then(|| Arc::new(new())), ..self }
     }
 
     /// Begins the span of a command within that of its operation, if it has one; `None` if nobody
@@ -94,8 +145,8 @@ impl Spans {
     }
 
     /// Keeps a span that has begun.
-    const fn opened(&self, span: Arc<dyn Span>) -> Open {
-        Open { span, stack_traces: self.stack_traces }
+    fn opened(&self, span: Arc<dyn Span>) -> Open {
+        Open { span, stack_traces: self.made.clone() }
     }
 }
 
@@ -197,5 +248,78 @@ impl Drop for OperationSpan {
 impl fmt::Debug for OperationSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OperationSpan").field("is_told", &self.0.is_some()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use sdam_core::spans::{SpanEnd, SpanSettings, SpanStart};
+    use sdam_core::time::Instant;
+
+    use super::{STACK_TRACES_A_SECOND, Span, Spans, Tracer};
+
+    /// A tracer that keeps how its spans have ended.
+    #[derive(Clone, Default)]
+    struct Kept {
+        ends: Arc<Mutex<Vec<SpanEnd>>>,
+        is_deaf: bool,
+    }
+
+    impl Tracer for Kept {
+        fn begin(&self, _: SpanStart) -> Arc<dyn Span> {
+            Arc::new(self.clone())
+        }
+    }
+
+    impl Span for Kept {
+        fn begin(&self, _: SpanStart) -> Arc<dyn Span> {
+            Arc::new(self.clone())
+        }
+
+        fn is_recording(&self) -> bool {
+            !self.is_deaf
+        }
+
+        fn end(&self, end: SpanEnd) {
+            self.ends.lock().unwrap().push(end);
+        }
+    }
+
+    /// Has so many spans fail at each of these times, in milliseconds, and returns how many have a
+    /// stack trace.
+    fn storm(tracer: &Kept, times: &[u64], count: usize) -> u64 {
+        let (settings, time) = (SpanSettings::enabled(), Arc::new(AtomicU64::new(0)));
+        let spans = Spans::choose(Some(Arc::new(tracer.clone())), Some(settings)).unwrap();
+        let clock = Arc::clone(&time);
+        let spans =
+            spans.with_clock(move || Some(Instant::from_millis(clock.load(Ordering::Relaxed))));
+        for at in times {
+            time.store(*at, Ordering::Relaxed);
+            for _ in 0..count {
+                let span = spans.opened(Arc::new(tracer.clone()));
+                span.end(SpanEnd::exception("app::Error", "late"));
+            }
+        }
+        let ends = tracer.ends.lock().unwrap();
+        let exceptions = ends.iter().filter_map(|end| end.exception.as_ref());
+        assert_eq!(exceptions.clone().count(), count * times.len(), "each says what has failed");
+        exceptions.filter(|exception| exception.stacktrace.is_some()).count() as u64
+    }
+
+    #[test]
+    fn a_storm_of_failures_makes_few_stack_traces() {
+        assert_eq!(storm(&Kept::default(), &[0], 3), 3);
+        assert_eq!(storm(&Kept::default(), &[0, 999], 200), STACK_TRACES_A_SECOND);
+        // What comes late counts in the second of the last one.
+        let times = [0, 1000, 1999, 7000, 6999];
+        assert_eq!(storm(&Kept::default(), &times, 50), 3 * STACK_TRACES_A_SECOND);
+    }
+
+    #[test]
+    fn a_span_of_which_nothing_is_kept_makes_no_stack_trace() {
+        assert_eq!(storm(&Kept { is_deaf: true, ..Kept::default() }, &[0], 3), 0);
     }
 }

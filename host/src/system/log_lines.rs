@@ -7,10 +7,13 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
+struct Lines<W> {
+    lines: Arc<Mutex<Vec<String>>>,
+    /// Called while a line is written.
+    within: W,
+}
 
-impl Subscriber for Lines {
+impl<W: Fn() + Send + Sync + 'static> Subscriber for Lines<W> {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == "sdam"
     }
@@ -24,7 +27,8 @@ impl Subscriber for Lines {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        event.record(&mut Message(self));
+        event.record(&mut Message(&self.lines));
+        (self.within)();
     }
 
     fn enter(&self, _: &Id) {}
@@ -32,19 +36,28 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-struct Message<'a>(&'a Lines);
+struct Message<'a>(&'a Mutex<Vec<String>>);
 
 impl Visit for Message<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
-            self.0.0.lock().expect("nobody panicked").push(format!("{value:?}"));
+            self.0.lock().expect("nobody panicked").push(format!("{value:?}"));
         }
     }
 }
 
 /// Returns what was written to the log with target `sdam` meanwhile, by this thread.
 pub(crate) fn log_lines(work: impl FnOnce()) -> Vec<String> {
-    let lines = Lines::default();
-    tracing::subscriber::with_default(lines.clone(), work);
-    lines.0.lock().expect("nobody panicked").clone()
+    log_lines_with(|| (), work)
+}
+
+/// As [`log_lines`]; `within` is called while a line is written.
+pub(crate) fn log_lines_with(
+    within: impl Fn() + Send + Sync + 'static,
+    work: impl FnOnce(),
+) -> Vec<String> {
+    let lines = Arc::default();
+    tracing::subscriber::with_default(Lines { lines: Arc::clone(&lines), within }, work);
+    let lines = lines.lock().expect("nobody panicked");
+    lines.clone()
 }

@@ -84,16 +84,22 @@ pub fn name_servers(question: &Question) -> Result<NameServers, DnsError> {
 fn servers_of(text: &[u8]) -> NameServers {
     static LOGGED: Mutex<Vec<LeftOut>> = Mutex::new(Vec::new());
     let (servers, left_out) = NameServers::from_resolv_conf(text);
+    log_left_out(&LOGGED, &left_out);
+    servers
+}
+
+/// Logs the lines that are left out, unless they are those of the last time. The log is the
+/// application's, and may look up names itself: no lock is held meanwhile.
+fn log_left_out(logged: &Mutex<Vec<LeftOut>>, left_out: &[LeftOut]) {
     // In a process that was forked off, the lock may be held for ever.
-    let is_news = LOGGED.try_lock().is_ok_and(|mut logged| {
+    let is_news = logged.try_lock().is_ok_and(|mut logged| {
         let is_news = *logged != left_out;
-        logged.clone_from(&left_out);
+        left_out.clone_into(&mut logged);
         is_news
     });
     for left_out in left_out.iter().filter(|_| is_news) {
         tracing::warn!(target: "sdam", "{RESOLV_CONF}, {left_out}");
     }
-    servers
 }
 
 /// Resolves a name; may take as long as the system's resolver does.

@@ -1,11 +1,14 @@
 //! The requests to the operating system, and the lines in the application's log.
 
-use sdam_core::config::Options;
-use sdam_core::dns::Question;
+use std::sync::Mutex;
 
-use crate::system::log_lines::log_lines;
+use sdam_core::config::Options;
+use sdam_core::dns::{LeftOut, NameServers, Question};
+
+use crate::system::log_lines::{log_lines, log_lines_with};
 use crate::system::{
-    client_seed, environment, log_warnings, lookup_seed, name_servers, nonce, servers_of,
+    client_seed, environment, log_left_out, log_warnings, lookup_seed, name_servers, nonce,
+    servers_of,
 };
 
 fn told(uri: &str) -> Vec<String> {
@@ -75,4 +78,16 @@ fn this_machine_names_its_name_servers_or_says_that_its_file_does_not() {
         Err(error) => assert!(error.to_string().contains("/etc/resolv.conf"), "{error}"),
     }
     assert_eq!(environment(), environment());
+}
+
+/// The log of an application may look up names itself, as a line is written.
+#[test]
+fn no_lock_is_held_while_it_is_logged_that_lines_are_left_out() {
+    static LOGGED: Mutex<Vec<LeftOut>> = Mutex::new(Vec::new());
+    let (_, left_out) = NameServers::from_resolv_conf(b"nameserver 10.0.0.1\nwhatever x\n");
+    let is_free = || assert!(LOGGED.try_lock().is_ok(), "a lookup would wait for ever");
+    let lines = log_lines_with(is_free, || log_left_out(&LOGGED, &left_out));
+    assert!(matches!(&lines[..], [line] if line.contains("whatever")), "{lines:?}");
+    let lines = log_lines_with(is_free, || log_left_out(&LOGGED, &left_out));
+    assert!(lines.is_empty(), "they are no news");
 }

@@ -27,6 +27,7 @@ mod sets;
 mod sharing;
 mod siblings;
 mod single_threaded;
+mod spans;
 mod successions;
 mod suspensions;
 #[cfg(feature = "tls")]

@@ -1,6 +1,8 @@
 //! The prose tests of CRUD about bulks of writes to several collections, which servers take since
 //! 8.0.
 
+use std::time::Duration;
+
 use bson::{Document, doc};
 use sdam_cluster::ServerVersion;
 use sdam_core::config::{Acknowledgment, WriteConcern};
@@ -133,6 +135,23 @@ async fn results_come_through_a_cursor() {
     let verbose = partial.verbose.unwrap();
     assert_eq!((partial.upserted_count, verbose.update_results.len()), (2, 1));
     assert_eq!(names(&fixture.sent()), ["bulkWrite", "getMore", "killCursors"]);
+}
+
+/// Each attempt opens a cursor of its own: that of one which another follows is closed.
+#[tokio::test]
+async fn a_bulk_that_is_sent_again_leaves_no_cursor_open() {
+    let mut fixture = fixture().await;
+    let again = doc! { "code": 91, "errmsg": "", "errorLabels": ["RetryableWriteError"] };
+    let again = doc! { "failCommands": ["bulkWrite"], "writeConcernError": again };
+    fixture.fail(1, again).await;
+    fixture.client.bulk_write(upserts()).await.unwrap();
+    let killed = fixture.sent_until("killCursors");
+    let sent = tokio::time::timeout(Duration::from_secs(60), killed).await.expect("it is closed");
+    let named = |wanted: &str| sent.iter().filter(|it| it.contains_key(wanted)).count();
+    assert_eq!([named("bulkWrite"), named("getMore")], [2, 1]);
+    let read = sent.iter().find_map(|it| it.get_i64("getMore").ok()).unwrap();
+    let closed = sent.last().unwrap().get_array("cursors").unwrap();
+    assert!(closed.len() == 1 && closed[0].as_i64() != Some(read), "{closed:?}, not {read}");
 }
 
 /// CRUD-P11: "batch splits when the addition of a new namespace exceeds the maximum message size".

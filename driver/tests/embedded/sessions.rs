@@ -1,5 +1,7 @@
 //! Sessions of operations: those that they have for themselves, and those of the application.
 
+use std::time::Duration;
+
 use bson::{Document, doc};
 use sdam_core::session::SessionOptions;
 use sdam_driver::{Find, ListCollections};
@@ -107,6 +109,32 @@ async fn a_session_is_of_one_client_and_of_one_operation_at_a_time() {
     assert!(last.await.unwrap().is_some());
     assert!(things.find_one(doc! {}).await.is_err(), "it has ended with its operation");
     assert_eq!(fixture.sent().iter().map(name).collect::<Vec<_>>(), ["find"; 3]);
+}
+
+/// The same where they are of several tasks: each operation that waits is woken when the session
+/// comes back, also behind one that is not polled.
+#[tokio::test]
+async fn an_operation_of_another_task_is_woken_when_its_session_comes_back() {
+    let fixture = Fixture::new().await;
+    fixture.fill(1).await;
+    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let things = fixture.things().with_session(&own);
+    let mut first = Box::pin(things.find_one(doc! {}));
+    let mut kept = Box::pin(things.find_one(doc! {}));
+    assert!(futures_poll(first.as_mut()).await.is_none(), "it uses the session");
+    assert!(futures_poll(kept.as_mut()).await.is_none());
+    let (others, (waits, waiting)) = (things.clone(), tokio::sync::oneshot::channel());
+    let other = tokio::spawn(async move {
+        let mut find = Box::pin(others.find_one(doc! {}));
+        assert!(futures_poll(find.as_mut()).await.is_none());
+        waits.send(()).unwrap();
+        find.await
+    });
+    waiting.await.unwrap();
+    assert!(first.await.unwrap().is_some());
+    let found = tokio::time::timeout(Duration::from_secs(20), other).await;
+    assert!(found.expect("it is woken").unwrap().unwrap().is_some());
+    drop(kept);
 }
 
 /// Polls a future once.

@@ -174,7 +174,7 @@ impl Cluster {
         }
     }
 
-    /// Closes the connections of those who wait for a change, instead of telling them of it.
+    /// Closes the connections that wait for a change, instead of reporting it to them.
     pub(super) fn close_awaiting(&mut self, member: MemberId, out: &mut Vec<Action>) {
         for id in self.connections_of(member) {
             if self.connections.get(&id).is_some_and(Connection::awaits_change) {

@@ -162,7 +162,7 @@ impl OperationError {
         self.labels().contains(&SYSTEM_OVERLOADED)
     }
 
-    /// Returns whether it tells of lack of time: the client has waited as long as it may, or the
+    /// Returns whether it reports a time-out: the client has waited as long as it may, or the
     /// server has used up `maxTimeMS`, see [`MAX_TIME_EXPIRED`].
     pub const fn is_timeout(&self) -> bool {
         match self {

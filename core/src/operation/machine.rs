@@ -13,15 +13,15 @@ use crate::time::{Instant, Time};
 /// The number of further selections because the pool of the last server was found cleared.
 ///
 /// A clear says that a server was just found to be of no use, so that one more selection leads to
-/// whoever has taken over; two serve where that one falls, too, as in a rolling restart. What is
-/// cleared more often than that is an overloaded or a flapping deployment, which is not helped by
-/// callers that come again: their error says so, and is labelled `RetryableError`.
+/// the server that has taken over; two serve where that one falls, too, as in a rolling restart.
+/// What is cleared more often than that is an overloaded or a flapping deployment, which is not
+/// helped by callers that come again: their error says so, and is labelled `RetryableError`.
 const MAX_RESELECTIONS: u32 = 2;
 
 /// The first wire version whose servers read from snapshots outside of transactions: 5.0.
 const SNAPSHOT_READS_WIRE_VERSION: i32 = 13;
 
-/// The outcome of one attempt, as whoever performs an operation has it.
+/// The outcome of one attempt, as the code that performs an operation has it.
 pub trait AttemptOutcome {
     /// Returns what went wrong; `None` if it is what the caller waits for.
     fn fault(&self) -> Option<Fault<'_>>;
@@ -93,7 +93,7 @@ pub struct SelectedFacts {
 /// The facts of a connection that was checked out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionFacts {
-    /// True if its hello has told `logicalSessionTimeoutMinutes`.
+    /// True if its hello had `logicalSessionTimeoutMinutes`.
     pub sessions: bool,
     /// True if its server takes transaction numbers.
     pub retryable_writes: bool,
@@ -137,7 +137,7 @@ pub enum Action<O> {
     /// End the attempt with an error that says so; nothing is sent, and the connection is as good
     /// as before.
     Refuse(NotSent),
-    /// Tell the caller.
+    /// Return the outcome to the caller.
     Done {
         /// The outcome.
         outcome: O,
@@ -209,7 +209,7 @@ impl Plan {
 
 /// One operation of an application, from its selection to its outcome.
 ///
-/// It is generic in what an attempt comes to, of which it keeps the one that the caller is told.
+/// It is generic in what an attempt comes to, of which it keeps the one that the caller receives.
 ///
 /// [`start`](Self::start), [`step`](Self::step) and [`wake`](Self::wake) are its contract for who
 /// performs one action after the other, as every input has one action for an answer, or a time to
@@ -228,7 +228,7 @@ pub struct Operation<O> {
     /// The wire version of the connection that the command was first sent over, for which it was
     /// written.
     written_for: Option<i32>,
-    /// The error that the caller is told unless there is something better.
+    /// The error that the caller receives unless there is something better.
     kept: Option<O>,
 }
 
@@ -283,7 +283,7 @@ impl<O: AttemptOutcome> Operation<O> {
         &self.deprioritized
     }
 
-    /// Returns how many times the operation was begun anew.
+    /// Returns how many times the operation was retried.
     pub const fn retries(&self) -> u32 {
         self.retries
     }

@@ -91,7 +91,7 @@ impl<'a> CommandMessage<'a> {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overlay<'a> {
-    /// The read preference, where the server wants to be told: `$readPreference`.
+    /// The read preference, where the server needs it: `$readPreference`.
     pub read_preference: Option<&'a RawDocument>,
     /// The Stable API: `apiVersion`, `apiStrict` and `apiDeprecationErrors`.
     pub server_api: Option<ServerApi>,
@@ -343,8 +343,8 @@ mod tests {
         assert_eq!(nameless, Err(InvalidCommand::Empty));
     }
 
-    /// Bulk Write, "Total Message Size": whoever cuts batches leaves 1,000 bytes for what is added,
-    /// so that no more than what is added may be counted.
+    /// Bulk Write, "Total Message Size": code that splits batches leaves 1,000 bytes for what is
+    /// added, so that no more than what is added may be counted.
     #[test]
     fn a_message_may_be_as_long_as_the_server_takes_it_to_the_byte() {
         let document = rawdoc! { "x": 1 };

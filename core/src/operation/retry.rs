@@ -54,7 +54,7 @@ pub enum Fault<'a> {
 }
 
 impl Fault<'_> {
-    /// Returns whether the error tells of lack of time.
+    /// Returns whether the error reports a time-out.
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Selection(late) | Self::CheckOut(late) | Self::Refused(late) => *late,
@@ -66,8 +66,8 @@ impl Fault<'_> {
         }
     }
 
-    /// Returns whether a command may have been carried out, so that this error tells the caller
-    /// more than one that comes before anything is sent.
+    /// Returns whether a command may have been carried out, so that this error is more informative
+    /// than one that comes before anything is sent.
     fn tells_of_attempt(&self) -> bool {
         match self {
             Self::Exchange(OperationError::Invalid(_)) => false,
@@ -165,7 +165,7 @@ pub struct Situation {
     pub retryable: bool,
     /// The client's options.
     pub policy: RetryPolicy,
-    /// The number of times that the operation was begun anew.
+    /// The number of times that the operation was retried.
     pub retries: u32,
     /// True if any error before said that a server is overloaded.
     pub overloaded: bool,
@@ -199,7 +199,7 @@ impl Situation {
 pub struct Judgement {
     /// True if the client gives the error the label `RetryableWriteError`.
     pub adds_retryable_write: bool,
-    /// True if the caller is told this error rather than an earlier one.
+    /// True if the caller receives this error rather than an earlier one.
     pub tells_of_attempt: bool,
     /// True if it says that the server is overloaded.
     pub is_overload: bool,

@@ -10,14 +10,14 @@ use super::options::MaxTime;
 use crate::time::Instant;
 use crate::wire;
 
-/// The least time that a server can be told.
+/// The least time that can be sent to a server.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// The number of the error of a server that has used up `maxTimeMS`: MaxTimeMSExpired.
 ///
 /// By this number alone, an error of a server is one of lack of time, as those of the client's own
-/// clock are: whichever option has set `maxTimeMS`, and wherever the reply tells of it, as the
-/// error of the command, of a write or of the write concern (Client Side Operations Timeout, "Error
+/// clock are: whichever option has set `maxTimeMS`, and wherever the reply reports it, as the error
+/// of the command, of a write or of the write concern (Client Side Operations Timeout, "Error
 /// Transformations").
 pub const MAX_TIME_EXPIRED: i32 = 50;
 
@@ -107,8 +107,8 @@ impl Timeout {
     }
 }
 
-/// Says whether a reply tells that the server has used up `maxTimeMS`: as its error, as that of a
-/// write, or as that of the write concern (Client Side Operations Timeout, "Error
+/// Returns whether a reply reports that the server has used up `maxTimeMS`: as its error, as that
+/// of a write, or as that of the write concern (Client Side Operations Timeout, "Error
 /// Transformations").
 ///
 /// ```

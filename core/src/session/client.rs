@@ -130,7 +130,7 @@ impl Session {
         self.options.causal_consistency.unwrap_or(!self.options.snapshot)
     }
 
-    /// Returns the latest cluster time that the session has seen or was told.
+    /// Returns the latest cluster time that the session has seen or was given.
     pub const fn cluster_time(&self) -> Option<&ClusterTime> {
         self.cluster_time.as_ref()
     }
@@ -143,7 +143,7 @@ impl Session {
         }
     }
 
-    /// Returns the time of the last operation, as its server has told it.
+    /// Returns the time of the last operation, as its server has reported it.
     pub const fn operation_time(&self) -> Option<Timestamp> {
         self.operation_time
     }
@@ -228,7 +228,7 @@ impl Session {
         (!document.is_empty()).then_some(document)
     }
 
-    /// Takes note of the times that a reply brings, be it an error: `operationTime`,
+    /// Takes note of the times that a reply brings, even if it is an error: `operationTime`,
     /// `$clusterTime`, and that of the snapshot if it is the first read of one.
     pub fn heard(&mut self, reply: &RawDocument) {
         let mut snapshot = None;
@@ -294,7 +294,7 @@ mod tests {
         let mut session = session(SessionOptions::default());
         assert_eq!(session.operation_time(), None, "test 1");
         assert_eq!(declared(&session, Some(&default)), None, "test 2");
-        // Test 3 and 5: be it an error.
+        // Tests 3 and 5: even if it is an error.
         session.heard(&rawdoc! { "ok": 0, "code": 1, "operationTime": at(5) });
         assert_eq!(session.operation_time(), Some(at(5)));
         let after = rawdoc! { "afterClusterTime": at(5) };

@@ -161,8 +161,8 @@ impl SessionPool {
         self.free.is_empty()
     }
 
-    /// Empties the pool, and returns the commands that tell servers so, for the database `admin`:
-    /// one for each 10,000 sessions.
+    /// Empties the pool, and returns the `endSessions` commands for the servers, for the database
+    /// `admin`: one for each 10,000 sessions.
     pub fn end_all(&mut self) -> Vec<RawDocumentBuf> {
         let ended: Vec<ServerSession> = std::mem::take(&mut self.free).into();
         let command = |batch: &[ServerSession]| {

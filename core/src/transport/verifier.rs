@@ -47,8 +47,8 @@ impl Verifier {
         self.algorithms.all.iter().any(|it| it.public_key_alg_id().as_ref() == key_algorithm)
     }
 
-    /// Replaces the error of a signature by what is found out about it: of a chain in which one is
-    /// wrong, or is none of the key that it would have to be of.
+    /// Replaces the error of a signature in a chain by what is found out about it: that it is
+    /// wrong, or made with another key.
     fn explained_chain(
         &self,
         error: Error,

@@ -352,7 +352,7 @@ fn reads_are_sent_again_once_and_commands_never() {
     }
 }
 
-/// While nothing was sent, another selection may lead to whoever has taken over.
+/// While nothing was sent, another selection may lead to the server that has taken over.
 #[test]
 fn cleared_pools_lead_to_further_selections() {
     let mut scene = Scene::of(&OperationOptions::command(), "");

@@ -234,7 +234,7 @@ impl Cluster {
             name if writes::is_write(name) => {
                 check_writable(process.role)?;
                 self.count_write();
-                writes::reply(request)?
+                writes::reply(request, self.options.max_write_batch_size)?
             }
             "replSetStepDown" if process.role.is_of_set() => {
                 check_writable(process.role)?;

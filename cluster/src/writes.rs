@@ -11,7 +11,7 @@ use super::command_error::CommandError;
 use super::data;
 use super::member::Role;
 use super::model::Cluster;
-use super::options::{MAX_WRITE_BATCH_SIZE, MemberId, ServerVersion};
+use super::options::{MemberId, ServerVersion};
 use super::protocol::{Request, integer};
 use super::store::Position;
 
@@ -173,12 +173,12 @@ impl Cluster {
 ///
 /// # Errors
 ///
-/// Fails as real servers do if it has more statements than [`MAX_WRITE_BATCH_SIZE`].
-pub(super) fn reply(request: &Request<'_>) -> Result<RawDocumentBuf, CommandError> {
+/// Fails as real servers do if it has more statements than `most`.
+pub(super) fn reply(request: &Request<'_>, most: i32) -> Result<RawDocumentBuf, CommandError> {
     let statements = |field| i32::try_from(request.statements(field)).unwrap_or(i32::MAX);
     let all = ["documents", "updates", "deletes"].map(statements);
-    if let Some(count) = all.into_iter().find(|count| *count > MAX_WRITE_BATCH_SIZE) {
-        let reason = format!("{count} statements; a write may have {MAX_WRITE_BATCH_SIZE}");
+    if let Some(count) = all.into_iter().find(|count| *count > most) {
+        let reason = format!("{count} statements; a write may have {most}");
         return Err(CommandError::coded(16, reason));
     }
     let count = statements;

@@ -1,11 +1,11 @@
 //! The replies to writes: the number of documents, and whether to try again.
 
 use bson::raw::{CStr, cstr};
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 use sdam_core::wire::{Flags, write_op_msg_with_sequences};
 
-use super::{Input, MemberId, SECOND, ServerVersion, World, arbiter, body, member};
+use super::{Input, MemberId, SECOND, ServerVersion, World, arbiter, body, member, options};
 
 fn labels(reply: &RawDocument) -> Vec<&str> {
     let labels = reply.get_array("errorLabels").into_iter().flatten();
@@ -212,5 +212,44 @@ fn a_set_that_cannot_lose_a_member_with_data_does_not_wait_for_a_majority_unaske
         world.handle(Input::Cut { member: primary });
         let reply = world.ask(connection, &insert());
         assert_eq!(reply.get_document("writeConcernError").is_ok(), waits, "{members:?}");
+    }
+}
+
+/// Server Write Commands, "maxWriteBatchSize": members say how many statements a write may have,
+/// and refuse one more, whether they keep data or not.
+#[test]
+fn a_write_has_no_more_statements_than_its_member_says() {
+    for keeps_data in [true, false] {
+        let options = options(ServerVersion::V8_0).with_keeps_data(keeps_data);
+        let mut world = World::new(options.with_max_write_batch_size(2));
+        world.advance(SECOND);
+        let primary = world.primary().unwrap();
+        assert_eq!(world.hello(primary).get_i32("maxWriteBatchSize").unwrap(), 2);
+        let connection = world.connect(primary);
+        let mut code = |name: &CStr, field: &CStr, statement: &RawDocument, count| {
+            let statements = std::iter::repeat_n(statement, count);
+            let mut command = RawDocumentBuf::new();
+            command.append(name, "x");
+            command.append(field, RawArrayBuf::from_iter(statements));
+            if name == cstr!("bulkWrite") {
+                command
+                    .append(cstr!("nsInfo"), RawArrayBuf::from_iter([rawdoc! { "ns": "test.x" }]));
+            }
+            command.append(cstr!("$db"), if name == cstr!("bulkWrite") { "admin" } else { "test" });
+            world.ask(connection, &command).get_i32("code").unwrap_or_default()
+        };
+        let mut cases = vec![
+            (cstr!("insert"), cstr!("documents"), rawdoc! {}),
+            (cstr!("update"), cstr!("updates"), rawdoc! { "q": {}, "u": { "$set": { "a": 1 } } }),
+            (cstr!("delete"), cstr!("deletes"), rawdoc! { "q": {}, "limit": 1 }),
+        ];
+        if keeps_data {
+            let operation = rawdoc! { "insert": 0, "document": {} };
+            cases.push((cstr!("bulkWrite"), cstr!("ops"), operation));
+        }
+        for (name, field, statement) in cases {
+            let codes = [2, 3].map(|count| code(name, field, &statement, count));
+            assert_eq!(codes, [0, 16], "{name:?}");
+        }
     }
 }

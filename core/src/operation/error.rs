@@ -398,9 +398,15 @@ impl<'a> ReplyFacts<'a> {
 
 #[cfg(test)]
 mod tests {
-    use bson::{RawDocumentBuf, Timestamp, rawdoc};
+    use bson::oid::ObjectId;
+    use bson::{RawArrayBuf, RawBson, RawDocumentBuf, Timestamp, rawdoc};
 
-    use super::{CommandError, ReplyFacts, StateChange};
+    use super::{
+        CommandError, InvalidCommand, MAX_LABELS, MAX_MESSAGE_LEN, OperationError, ReplyFacts,
+        StateChange, unreadable,
+    };
+    use crate::failure::{Cause, Failure, Stage};
+    use crate::wire::WireError;
 
     #[test]
     fn state_change_errors_are_told_by_code_and_without_one_by_message() {
@@ -481,5 +487,141 @@ mod tests {
         };
         let text = "later (code 462) [SystemOverloadedError, RetryableError]";
         assert_eq!(CommandError::in_reply(&reply).unwrap().to_string(), text);
+    }
+
+    /// Servers write codes as they like.
+    #[test]
+    fn a_code_is_an_integer_of_any_width_or_a_double() {
+        for (value, code) in [
+            (RawBson::Int32(91), Some(91)),
+            (RawBson::Int64(91), Some(91)),
+            (RawBson::Double(91.0), Some(91)),
+            (RawBson::Int64(1 << 40), None),
+            (RawBson::String("91".to_owned()), None),
+        ] {
+            let mut reply = rawdoc! { "ok": 0 };
+            reply.append(bson::cstr!("code"), value);
+            assert_eq!(CommandError::in_reply(&reply).unwrap().code, code, "{reply:?}");
+        }
+    }
+
+    /// Retryable Writes, "RetryableWriteError Labels": "a top-level errorLabels field"; SDAM,
+    /// "topologyVersion": it stands beside the error of the write concern.
+    #[test]
+    fn the_error_of_a_write_concern_has_the_labels_and_the_version_of_its_reply() {
+        let version = rawdoc! { "processId": ObjectId::from_bytes([7; 12]), "counter": 3_i64 };
+        let reply = rawdoc! {
+            "ok": 1, "code": 1, "codeName": "Other", "errorLabels": ["RetryableWriteError"],
+            "topologyVersion": version, "writeConcernError": { "code": 91, "codeName": "Own" },
+        };
+        let error = CommandError::in_reply(&reply).unwrap();
+        assert_eq!((error.code, &*error.code_name), (Some(91), "Own"));
+        assert_eq!(error.labels, ["RetryableWriteError"]);
+        assert_eq!(error.topology_version.map(|it| it.counter), Some(3));
+    }
+
+    #[test]
+    fn labels_and_messages_have_a_limit() {
+        let long = "x".repeat(MAX_MESSAGE_LEN + 1);
+        let labels = RawArrayBuf::from_iter(vec![long.as_str(); MAX_LABELS + 1]);
+        let reply = rawdoc! { "ok": 0, "errmsg": long.as_str(), "errorLabels": labels };
+        let error = CommandError::in_reply(&reply).unwrap();
+        let cut = "x".repeat(MAX_MESSAGE_LEN);
+        assert_eq!((error.message, error.labels), (cut.clone(), vec![cut; MAX_LABELS]));
+    }
+
+    #[test]
+    fn an_error_is_called_by_its_name_or_else_its_code_or_else_its_message() {
+        let name = |reply: RawDocumentBuf| CommandError::in_reply(&reply).unwrap().name_or_code();
+        let whole = rawdoc! { "ok": 0, "code": 11000, "codeName": "DuplicateKey", "errmsg": "a" };
+        assert_eq!(name(whole), "DuplicateKey");
+        assert_eq!(name(rawdoc! { "ok": 0, "code": 11000, "errmsg": "a" }), "code 11000");
+        assert_eq!(name(rawdoc! { "ok": 0, "errmsg": "a" }), "a");
+    }
+
+    /// SDAM, "Backpressure labels": of network errors "during the TCP handshake, TLS handshake or
+    /// hello"; of the others, what the server says counts.
+    #[test]
+    fn what_an_error_says_is_that_of_its_stream_or_of_its_reply() {
+        let stream = |stage, cause| OperationError::Stream(Failure::new(stage, cause, "gone"));
+        let reply = |code: i32, labels: RawArrayBuf| {
+            let reply = rawdoc! {
+                "ok": 0, "code": code, "codeName": "Name", "errmsg": "no", "errorLabels": labels,
+            };
+            let error = CommandError::in_reply(&reply).unwrap();
+            OperationError::Reply { stage: Stage::Authenticate, error }
+        };
+        let overload = ["SystemOverloadedError", "RetryableError"];
+        for (error, labels, is_timeout, stage, cause) in [
+            (
+                stream(Stage::Hello, Cause::Timeout),
+                &overload[..],
+                true,
+                Stage::Hello,
+                Cause::Timeout,
+            ),
+            (stream(Stage::Operate, Cause::Closed), &[], false, Stage::Operate, Cause::Closed),
+            (
+                reply(50, RawArrayBuf::from_iter(["SystemOverloadedError"])),
+                &overload[..1],
+                true,
+                Stage::Authenticate,
+                Cause::Command { code: 50, name: "Name".into() },
+            ),
+            (
+                reply(18, RawArrayBuf::new()),
+                &[],
+                false,
+                Stage::Authenticate,
+                Cause::Command { code: 18, name: "Name".into() },
+            ),
+            (
+                OperationError::from(InvalidCommand::Empty),
+                &[],
+                false,
+                Stage::Operate,
+                Cause::Configuration,
+            ),
+        ] {
+            assert_eq!(error.labels(), labels, "{error}");
+            assert_eq!(error.is_overload(), !labels.is_empty(), "{error}");
+            assert_eq!((error.is_timeout(), error.stage()), (is_timeout, stage), "{error}");
+            let failure = error.to_failure();
+            assert_eq!((failure.stage, &failure.cause), (stage, &cause), "{error}");
+        }
+    }
+
+    #[test]
+    fn bytes_of_another_protocol_are_told_from_a_reply_that_is_malformed() {
+        let failure = unreadable(Stage::Hello, &WireError::OtherProtocol("TLS"));
+        assert_eq!(failure.cause, Cause::OtherProtocol { protocol: "TLS".into() });
+        assert!(failure.detail.contains("not a MongoDB port"), "{failure}");
+        let mut frames = crate::wire::Frames::new();
+        frames.extend(&[0; 16]);
+        let failure = unreadable(Stage::Hello, &frames.next().unwrap_err());
+        assert_eq!((failure.stage, failure.cause), (Stage::Hello, Cause::Malformed));
+    }
+
+    /// SDAM, "not writable primary": "NotPrimaryNoSecondaryOk" alone is about the command.
+    #[test]
+    fn a_member_wants_secondary_ok_by_code_13435_alone() {
+        for (code, wants) in [(13435, true), (10107, false), (13436, false)] {
+            let error = CommandError::in_reply(&rawdoc! { "ok": 0, "code": code }).unwrap();
+            assert_eq!(error.wants_secondary_ok(), wants, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_facts_of_a_reply_are_its_success_and_its_time() {
+        let time = rawdoc! { "clusterTime": Timestamp { time: 7, increment: 1 } };
+        let good = rawdoc! { "ok": 1, "$clusterTime": time.clone(), "code": 1 };
+        let facts = ReplyFacts::of(&good).unwrap();
+        assert_eq!((facts.ok, facts.error, facts.cluster_time), (true, None, Some(&*time)));
+        let bad = rawdoc! { "ok": 0, "$clusterTime": 7 };
+        let facts = ReplyFacts::of(&bad).unwrap();
+        assert!(!facts.ok && facts.error.is_some() && facts.cluster_time.is_none());
+        let late = rawdoc! { "ok": 1, "writeConcernError": { "code": 64 } };
+        let facts = ReplyFacts::of(&late).unwrap();
+        assert_eq!((facts.ok, facts.error.and_then(|it| it.code)), (true, Some(64)));
     }
 }

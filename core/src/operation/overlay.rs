@@ -373,4 +373,10 @@ mod tests {
         let refused = write(&full, &CommandMessage::new(&long, &command), usize::MAX);
         assert!(matches!(refused, Err(InvalidCommand::TooLong { limit: MAX_MESSAGE_LEN, .. })));
     }
+
+    #[test]
+    fn a_message_is_called_by_its_first_field() {
+        assert_eq!(CommandMessage::new("db", &rawdoc! { "ping": 1, "a": 2 }).name(), "ping");
+        assert_eq!(CommandMessage::new("db", &RawDocumentBuf::new()).name(), "");
+    }
 }

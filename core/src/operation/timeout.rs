@@ -158,7 +158,9 @@ fn is_expired(code: RawBsonRef<'_>) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use super::{Expired, MaxTime, Timeout};
+    use bson::{RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
+
+    use super::{Expired, MaxTime, Timeout, is_max_time_expired};
     use crate::time::Instant;
 
     const fn millis(count: u64) -> Duration {
@@ -200,7 +202,58 @@ mod tests {
             let short = max_time(timeout, MaxTime::AtMost(Duration::from_micros(1)));
             assert_eq!(short, Some(millis(1)), "zero would be no limit");
         }
+        let unlimited = max_time(Timeout::Unset, MaxTime::AtMost(Duration::ZERO));
+        assert_eq!(unlimited, Some(Duration::ZERO), "that is what was asked for");
         let late = timeout.max_time(Instant::from_millis(95), millis(10), MaxTime::Never);
         assert_eq!(late, Err(Expired), "it would fail all the same");
+    }
+
+    /// "timeoutMS": zero "means an infinite timeout", and is set all the same.
+    #[test]
+    fn a_time_out_of_zero_is_set_and_has_no_deadline() {
+        let now = Instant::from_millis(40);
+        for (timeout, is_set, deadline) in [
+            (None, false, None),
+            (Some(Duration::ZERO), true, None),
+            (Some(millis(60)), true, Some(Instant::from_millis(100))),
+        ] {
+            let timeout = Timeout::new(now, timeout);
+            assert_eq!((timeout.is_set(), timeout.deadline()), (is_set, deadline));
+        }
+    }
+
+    /// "Error Transformations": "drivers MUST only check that the error code is 50", of the error,
+    /// of those of writes, and of that of the write concern.
+    #[test]
+    fn a_server_that_has_used_up_its_time_says_so_by_code_50_in_three_places() {
+        let of = |code: RawBson| {
+            let mut error = RawDocumentBuf::new();
+            error.append(bson::cstr!("code"), code);
+            error
+        };
+        for (code, is_found) in [
+            (RawBson::Int32(50), true),
+            (RawBson::Int64(50), true),
+            (RawBson::Double(50.0), true),
+            (RawBson::Int32(51), false),
+            (RawBson::Int64(51), false),
+            (RawBson::Double(50.5), false),
+            (RawBson::String("50".to_owned()), false),
+        ] {
+            let mut failed = of(code.clone());
+            failed.append(bson::cstr!("ok"), 0);
+            assert_eq!(is_max_time_expired(&failed), is_found, "{failed:?}");
+            let error = of(code);
+            let concern = rawdoc! { "ok": 1, "writeConcernError": error.clone() };
+            assert_eq!(is_max_time_expired(&concern), is_found, "{concern:?}");
+            let other = rawdoc! { "code": 11000 };
+            let errors = RawArrayBuf::from_iter([other.clone(), error]);
+            let writes = rawdoc! { "ok": 1, "writeErrors": errors, "writeConcernError": other };
+            assert_eq!(is_max_time_expired(&writes), is_found, "{writes:?}");
+        }
+        assert!(!is_max_time_expired(&rawdoc! { "ok": 1, "code": 50 }));
+        // Such errors come with a success, or with a failure that is another one.
+        let expired = rawdoc! { "code": 50 };
+        assert!(is_max_time_expired(&rawdoc! { "ok": 0, "code": 1, "writeConcernError": expired }));
     }
 }

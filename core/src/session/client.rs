@@ -386,8 +386,9 @@ mod tests {
         let mut session = session(SessionOptions::default());
         let time = |time| rawdoc! { "clusterTime": at(time) };
         let shown = |session: &Session| session.cluster_time().map(ClusterTime::timestamp);
-        session.advance_cluster_time(ClusterTime::parse(&time(5)).unwrap());
-        session.advance_cluster_time(ClusterTime::parse(&time(4)).unwrap());
+        for time in [3, 5, 4].map(time) {
+            session.advance_cluster_time(ClusterTime::parse(&time).unwrap());
+        }
         assert_eq!(shown(&session), Some(at(5)));
         session.heard(&rawdoc! { "ok": 1, "$clusterTime": time(3) });
         assert_eq!(shown(&session), Some(at(5)));
@@ -400,6 +401,12 @@ mod tests {
         assert_eq!(session.operation_time(), Some(at(2)));
     }
 
+    #[test]
+    fn a_session_is_implicit_unless_an_application_has_started_it() {
+        assert!(Session::implicit().is_implicit());
+        assert!(!session(SessionOptions::default()).is_implicit());
+    }
+
     /// Driver Sessions, "endSession": "A driver MUST allow multiple calls", and "Once a
     /// ClientSession has ended, drivers MUST report an error".
     #[test]
@@ -409,7 +416,9 @@ mod tests {
         let mut take = || pool.take(Instant::ZERO, SessionTimeout::Never);
         let first = session.server_session_or(&mut take).unwrap().id().clone();
         assert_eq!(session.server_session_or(&mut take).unwrap().id(), &first);
+        assert_eq!(session.server_session().unwrap().id(), &first);
         session.mark_dirty();
+        assert!(!session.has_ended());
         let ended = session.end().unwrap();
         assert!(ended.is_dirty() && session.has_ended());
         assert!(session.end().is_none());

@@ -175,6 +175,9 @@ mod tests {
             let document = at(length);
             assert_eq!(document.as_bytes().len(), length);
             assert_eq!(ClusterTime::of_reply(&document).is_some(), is_taken, "{length}");
+            let empty = rawdoc! { "clusterTime": time, "more": "" }.as_bytes().len();
+            let whole = rawdoc! { "clusterTime": time, "more": "x".repeat(length - empty) };
+            assert_eq!(ClusterTime::parse(&whole).is_ok(), is_taken, "{length}");
         }
     }
 }

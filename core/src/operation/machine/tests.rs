@@ -208,6 +208,7 @@ fn a_write_is_sent_again_once_with_its_number() {
     assert_eq!(scene.outcome(), Outcome::Reply(2));
     let mut scene = Scene::of(&retryable_write(), "");
     scene.exchange(lost(1));
+    assert_eq!(scene.operation.get().retries(), 1);
     scene.exchange(lost(2));
     assert_eq!(scene.outcome(), labelled(lost(2)), "the most recent one");
 }
@@ -266,7 +267,21 @@ fn unacknowledged_writes_have_neither_number_nor_session() {
     assert_eq!(scene.outcome(), lost(1), "and are sent once");
     let explicit = SessionUse::Explicit { snapshot: false };
     let mut scene = Scene::new(plan(&options, "").with_session(explicit));
-    assert_eq!(scene.outcome(), Outcome::Refused(NotSent::Unacknowledged));
+    scene.operation.tick(scene.now.into(), &mut scene.out);
+    let refused = scene.action();
+    assert!(matches!(refused, Some(Action::Refuse(NotSent::Unacknowledged))), "{refused:?}");
+}
+
+/// Retryable Writes, "Supported Write Operations": a number is one of a session, and without one a
+/// write is sent once, as with `retryWrites=false`.
+#[test]
+fn a_write_without_a_session_or_that_is_not_to_be_sent_again_is_sent_once() {
+    let without = Scene::new(plan(&retryable_write(), ""));
+    for mut scene in [without, Scene::of(&retryable_write(), "retryWrites=false")] {
+        assert!(!scene.exchange(lost(1)).transaction_number);
+        assert_eq!(scene.outcome(), lost(1));
+        assert_eq!(scene.operation.get().retries(), 0);
+    }
 }
 
 /// A bulk write: which statements its next command has depends on the limits of the server.
@@ -306,6 +321,9 @@ fn sessions_need_servers_that_have_them() {
     let mut scene = explicit(true);
     scene.connection.max_wire_version = 12;
     assert_eq!(scene.outcome(), Outcome::Refused(NotSent::SnapshotsUnsupported));
+    let mut scene = explicit(true);
+    scene.connection.max_wire_version = 13;
+    assert!(scene.sending().session, "servers have snapshots from 5.0 on");
     assert!(explicit(true).sending().session);
     let mut scene = Scene::new(plan(&options, "").with_session(SessionUse::Ended));
     assert_eq!(scene.outcome(), Outcome::Refused(NotSent::SessionEnded));
@@ -405,7 +423,8 @@ fn servers_are_avoided_where_the_rules_want_it() {
     let mut sharded = Scene::of(&read, "");
     sharded.selected.sharded = true;
     assert_eq!(avoided(&mut sharded, lost(1)), 1);
-    // "the server address MUST be added", also where nothing was sent and another selection follows.
+    // "the server address MUST be added", also where nothing was sent and another selection
+    // follows.
     for (options, count) in [(read, 1), (OperationOptions::command(), 0)] {
         let mut sharded = Scene::of(&options, "");
         sharded.selected.sharded = true;
@@ -542,4 +561,58 @@ fn the_servers_own_limit_tells_of_lack_of_time() {
     let mut scene = Scene::of(&read, "");
     scene.exchange(refused(1, 50, &[]));
     assert!(!scene.timed_out());
+}
+
+/// CSOT: only where `timeoutMS` is set is what took too long an error of that.
+#[test]
+fn an_error_for_lack_of_time_is_one_of_the_operation_where_that_has_a_time_out() {
+    for (plan, expected) in [
+        (plan(&OperationOptions::read(), ""), false),
+        (timed(&OperationOptions::read(), SessionUse::Implicit, 1000), true),
+    ] {
+        let mut scene = Scene::new(plan);
+        scene.operation.tick(scene.now.into(), &mut scene.out);
+        assert!(matches!(scene.action(), Some(Action::Select { .. })));
+        scene.end(Outcome::NoServer);
+        assert_eq!(scene.timed_out(), expected);
+    }
+}
+
+/// Retryable Reads, "Sharded clusters deprioritize on all retryable errors": a server whose pool
+/// was cleared is avoided if it is a mongos and the operation may be sent again.
+#[test]
+fn a_server_whose_pool_was_cleared_is_avoided_if_another_one_will_do() {
+    let continuing = OperationOptions::continuing();
+    for (sharded, options, avoids) in [
+        (true, OperationOptions::read(), true),
+        (false, OperationOptions::read(), false),
+        (true, continuing, false),
+    ] {
+        let mut scene = Scene::of(&options, "");
+        scene.selected.sharded = sharded;
+        scene.operation.tick(scene.now.into(), &mut scene.out);
+        assert!(matches!(scene.action(), Some(Action::Select { .. })));
+        scene.input(Input::Selected(scene.selected));
+        assert!(matches!(scene.action(), Some(Action::CheckOut { .. })));
+        scene.end_at("a", Outcome::Cleared(1));
+        assert_eq!(scene.operation.get().deprioritized().is_empty(), !avoids, "{sharded}");
+    }
+}
+
+/// Until the time to select a server is over, and not any more then: the next attempt is a retry.
+#[test]
+fn another_server_is_selected_while_there_is_time_for_it() {
+    for (millis, selects) in [(999, true), (1000, false)] {
+        let selection = Some(Duration::from_secs(1));
+        let options = OperationOptions::read().with_retryable(false);
+        let plan = plan(&options, "").with_session(SessionUse::Implicit);
+        let mut scene = Scene::new(plan.with_timeouts(Timeout::Unset, selection));
+        scene.operation.tick(scene.now.into(), &mut scene.out);
+        assert!(matches!(scene.action(), Some(Action::Select { .. })));
+        scene.now = Instant::from_millis(millis);
+        scene.end(Outcome::Cleared(1));
+        let action = scene.action();
+        assert_eq!(matches!(action, Some(Action::Select { .. })), selects, "{action:?}");
+        assert_eq!(matches!(action, Some(Action::Done { .. })), !selects, "{action:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bson::rawdoc;
+use bson::{RawBson, rawdoc};
 
 use super::{Fault, Judgement, Retry, RetryPolicy, Situation, base_backoff, judge};
 use crate::config::Options;
@@ -82,16 +82,26 @@ fn writes_are_sent_again_after_errors_with_the_label() {
     assert_eq!((judgement.retry, judgement.adds_retryable_write), (Retry::Now, false));
     let judgement = judged(&write, &lost());
     assert_eq!((judgement.retry, judgement.adds_retryable_write), (Retry::Now, true));
-    for code in CODES {
-        let judgement = judged(&write, &reply(code, &[]));
+    let oldest = Situation { max_wire_version: 9, ..write };
+    for (situation, code) in CODES.into_iter().flat_map(|code| [(write, code), (oldest, code)]) {
+        let judgement = judged(&situation, &reply(code, &[]));
         let expected = (Retry::No, false);
         assert_eq!((judgement.retry, judgement.adds_retryable_write), expected, "{code}");
     }
     let update_many = Situation { retryable: false, ..write };
     let unwanted = Situation { policy: policy("retryWrites=false"), ..write };
     for situation in [update_many, unwanted] {
-        let judgement = judged(&situation, &lost());
-        assert_eq!((judgement.retry, judgement.adds_retryable_write), (Retry::No, false));
+        for error in [&lost(), &labelled] {
+            let judgement = judged(&situation, error);
+            assert_eq!((judgement.retry, judgement.adds_retryable_write), (Retry::No, false));
+        }
+    }
+    // The label of a reply is that of the error of its write concern, too.
+    for (label, retry) in [("RetryableWriteError", Retry::Now), ("Other", Retry::No)] {
+        let late = rawdoc! { "code": 64 };
+        let reply = rawdoc! { "ok": 1, "errorLabels": [label], "writeConcernError": late };
+        let error = CommandError::in_reply(&reply).unwrap();
+        assert_eq!(judge(&write, &Fault::WriteConcern(&error), None, HALF).retry, retry, "{label}");
     }
 }
 
@@ -319,4 +329,26 @@ fn faults_tell_of_lack_of_time() {
         assert!(!fault.is_timeout(), "{fault:?}");
     }
     assert!(!Fault::Exchange(&other).is_timeout());
+}
+
+/// Client Backpressure: "if `baseBackoffMS` is present on the error and has a positive value".
+#[test]
+fn a_server_may_say_from_which_time_pauses_grow() {
+    let millis = |count| Some(Duration::from_millis(count));
+    for (value, expected) in [
+        (RawBson::Int32(50), millis(50)),
+        (RawBson::Int64(50), millis(50)),
+        (RawBson::Double(50.9), millis(50)),
+        (RawBson::Int32(0), None),
+        (RawBson::Int32(-1), None),
+        (RawBson::Int64(-1), None),
+        (RawBson::Double(-1.0), None),
+        (RawBson::Double(f64::NAN), None),
+        (RawBson::String("50".to_owned()), None),
+    ] {
+        let mut reply = rawdoc! { "ok": 0 };
+        reply.append(bson::cstr!("baseBackoffMS"), value);
+        assert_eq!(base_backoff(&reply), expected, "{reply:?}");
+    }
+    assert_eq!(base_backoff(&rawdoc! { "ok": 0 }), None);
 }

@@ -37,6 +37,8 @@ pub mod run;
 pub mod search_indexes;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 pub mod update;
 
 /// An operation, from its arguments to its outcome.

@@ -41,9 +41,12 @@ pub(crate) fn written(operation: &mut impl Operation, facts: Facts) -> Written {
     written_in(operation, &scope(), facts)
 }
 
-/// Writes the next command of an operation.
+/// Writes the next command of an operation, which has the name that the operation says it has.
 pub(crate) fn written_in(operation: &mut impl Operation, scope: &Scope, facts: Facts) -> Written {
+    let name = operation.name();
     let command = operation.command(scope, &facts).expect("it can be written");
+    let first = command.body.iter().next().expect("it has a name").expect("it is BSON");
+    assert_eq!(first.0.as_str(), name);
     let owned = |documents: &Vec<&RawDocument>| {
         documents.iter().map(|document| (*document).to_owned()).collect()
     };

@@ -1,0 +1,136 @@
+//! The rules by which operations are sent, a row each.
+
+use bson::{Document, doc};
+use sdam_core::operation::OperationKind::{self, Command, Read, Write};
+
+use super::Operation;
+use super::aggregate::Aggregate;
+use super::bulk_write::BulkWrite;
+use super::collections::{
+    CreateCollection, DropCollection, ListCollections, ModifyCollection, RenameCollection,
+};
+use super::count::{Count, CountDocuments, EstimatedDocumentCount};
+use super::databases::{Databases, DropDatabase, ListDatabases};
+use super::delete::Delete;
+use super::distinct::Distinct;
+use super::find::{Find, FindOne, OpenFind};
+use super::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
+use super::indexes::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
+use super::insert::{InsertMany, InsertOne};
+use super::map_reduce::{MapReduce, MapReduceOutput};
+use super::models::{DeleteModel, InsertModel, WriteModel};
+use super::run::{RunCommand, RunCursorCommand};
+use super::search_indexes::{
+    CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel, UpdateSearchIndex,
+};
+use super::testing::{NEW, written};
+use super::update::{Replace, Update};
+use crate::cursor::TimeoutMode;
+
+/// The name of the command, its kind, and whether it may be sent once more.
+type Rules = (String, OperationKind, bool);
+
+/// Returns the rules of an operation whose command has the name that it says.
+fn rules(mut operation: impl Operation) -> Rules {
+    let rules = (operation.name().into_owned(), operation.kind(), operation.is_retryable());
+    written(&mut operation, NEW);
+    rules
+}
+
+fn check(rows: impl IntoIterator<Item = (Rules, &'static str, OperationKind, bool)>) {
+    for (rules, name, kind, is_retryable) in rows {
+        assert_eq!(rules, (name.to_owned(), kind, is_retryable));
+    }
+}
+
+fn change() -> Document {
+    doc! { "$set": { "a": 1 } }
+}
+
+/// Retryable Reads, "Supported Read Operations", and "Unsupported": an aggregation that writes, and
+/// what `runCommand` sends.
+#[test]
+fn reads_are_sent_again_unless_they_write_or_are_not_known() {
+    let aggregate = |stage| rules(Aggregate::new([stage]));
+    let map_reduce = |output| rules(MapReduce::new("f", "g", output));
+    check([
+        (aggregate(doc! { "$match": {} }), "aggregate", Read, true),
+        (aggregate(doc! { "$out": "b" }), "aggregate", Write, false),
+        (aggregate(doc! { "$merge": "b" }), "aggregate", Write, false),
+        (rules(CountDocuments::new(doc! {})), "aggregate", Read, true),
+        (rules(EstimatedDocumentCount::new()), "count", Read, true),
+        (rules(Count::new(doc! {})), "count", Read, true),
+        (rules(Distinct::new("a", doc! {})), "distinct", Read, true),
+        (rules(OpenFind::from(Find::new(doc! {}))), "find", Read, true),
+        (rules(FindOne::new(doc! {})), "find", Read, true),
+        (rules(ListCollections::new()), "listCollections", Read, true),
+        (rules(Databases::names(ListDatabases::new())), "listDatabases", Read, true),
+        (rules(Databases::whole(ListDatabases::new())), "listDatabases", Read, true),
+        (rules(ListIndexes::new()), "listIndexes", Read, true),
+        (rules(ListSearchIndexes::new(None, |it| it)), "aggregate", Read, true),
+        (map_reduce(MapReduceOutput::inline()), "mapReduce", Read, false),
+        (map_reduce(MapReduceOutput::replace("b")), "mapReduce", Write, false),
+        (rules(RunCommand::new(doc! { "ping": 1 })), "ping", Command, false),
+        (rules(RunCursorCommand::new(doc! { "find": "a" })), "find", Command, false),
+    ]);
+}
+
+/// Retryable Writes, "Supported Write Operations": those of single documents, and no commands that
+/// change collections and indexes.
+#[test]
+fn writes_of_single_documents_are_sent_again() {
+    let document = doc! { "_id": 1 };
+    let insert = || WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 1 }));
+    let delete = || WriteModel::DeleteOne(DeleteModel::new(doc! {}));
+    let definition = || doc! { "mappings": {} };
+    check([
+        (rules(InsertOne::new(&document)), "insert", Write, true),
+        (rules(InsertMany::<Document>::new([&document])), "insert", Write, true),
+        (rules(Update::new(doc! {}, change()).into_operation(false)), "update", Write, true),
+        (rules(Update::new(doc! {}, change()).into_operation(true)), "update", Write, false),
+        (rules(Replace::new(doc! {}, &document).into_operation()), "update", Write, true),
+        (rules(Delete::new(doc! {}).into_operation(false)), "delete", Write, true),
+        (rules(Delete::new(doc! {}).into_operation(true)), "delete", Write, false),
+        (rules(FindOneAndDelete::new(doc! {})), "findAndModify", Write, true),
+        (rules(FindOneAndReplace::new(doc! {}, &document)), "findAndModify", Write, true),
+        (rules(FindOneAndUpdate::new(doc! {}, change())), "findAndModify", Write, true),
+        (rules(BulkWrite::new([insert(), delete()])), "insert", Write, true),
+        (rules(BulkWrite::new([delete(), insert()])), "delete", Write, true),
+        (rules(CreateCollection::new("b")), "create", Write, false),
+        (rules(ModifyCollection::new()), "collMod", Write, false),
+        (rules(DropCollection::new()), "drop", Write, false),
+        (rules(RenameCollection::new("a.b")), "renameCollection", Write, false),
+        (rules(DropDatabase::new()), "dropDatabase", Write, false),
+        (
+            rules(CreateIndexes::new([IndexModel::new(doc! { "a": 1 })])),
+            "createIndexes",
+            Write,
+            false,
+        ),
+        (rules(DropIndexes::all()), "dropIndexes", Write, false),
+        (
+            rules(CreateSearchIndexes::new([SearchIndexModel::new(definition())])),
+            "createSearchIndexes",
+            Write,
+            false,
+        ),
+        (rules(DropSearchIndex::new("a")), "dropSearchIndex", Write, false),
+        (rules(UpdateSearchIndex::new("a", definition())), "updateSearchIndex", Write, false),
+    ]);
+}
+
+/// CSOT, "Cursors": the mode that the application sets is that of the cursor.
+#[test]
+fn operations_that_open_cursors_say_what_their_time_limits() {
+    let mode = TimeoutMode::Iteration;
+    let timings = [
+        Aggregate::new([doc! { "$match": {} }]).timeout_mode(mode).timing(),
+        OpenFind::from(Find::new(doc! {}).timeout_mode(mode)).timing(),
+        ListCollections::new().timeout_mode(mode).timing(),
+        ListIndexes::new().timeout_mode(mode).timing(),
+        ListSearchIndexes::new(None, |it| it.timeout_mode(mode)).timing(),
+        RunCursorCommand::new(doc! { "find": "a" }).timeout_mode(mode).timing(),
+    ];
+    assert_eq!(timings.map(|timing| timing.mode), [Some(mode); 6]);
+    assert!(Aggregate::new([doc! { "$out": "b" }]).timing().writes);
+}

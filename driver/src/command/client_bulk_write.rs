@@ -964,6 +964,27 @@ mod tests {
         assert_eq!(error.partial_result.as_ref().unwrap().inserted_count, 1);
     }
 
+    /// Bulk Write, "Individual Write Errors": "during an ordered bulk write, drivers MUST record
+    /// the error in writeErrors and immediately throw the exception"; "Write Concern Errors": "it
+    /// should not terminate execution of the bulk write".
+    #[test]
+    fn an_ordered_bulk_sends_no_command_after_the_error_of_a_write() {
+        let facts = Facts { max_write_batch_size: 1, ..NEW };
+        let refused =
+            || rawdoc! { "ok": 0, "idx": 0, "code": 11000, "errmsg": "duplicate", "n": 0 };
+        let late = || rawdoc! { "code": 64, "errmsg": "late" };
+        let outcome = |counts, results| {
+            let mut bulk = ClientBulkWrite::new([insert("a.b", 1), insert("a.b", 2)]);
+            written(&mut bulk, facts);
+            bulk.reply(&scope(), &summary(0, counts, results))
+        };
+        let counts = rawdoc! { "nErrors": 1, "nInserted": 0 };
+        let error = failure(outcome(counts, vec![refused()]));
+        assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&0]);
+        let counts = rawdoc! { "nErrors": 0, "nInserted": 1, "writeConcernError": late() };
+        assert_eq!(outcome(counts, Vec::new()).unwrap(), Progress::Next);
+    }
+
     /// Bulk Write, "Top-Level Errors": the cursor is killed, and the error is within.
     #[test]
     fn an_error_of_get_more_kills_the_cursor_and_ends_the_bulk() {

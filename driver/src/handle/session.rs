@@ -331,3 +331,54 @@ impl<R: Runtime> std::fmt::Debug for ClientSession<R> {
         f.debug_struct("ClientSession").field("id", &self.shared.id).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sdam_blocking::Blocking;
+    use sdam_core::config::Options;
+    use sdam_core::session::SessionOptions;
+
+    use super::ClientSession;
+
+    /// A client that does nothing by itself, and is asked for nothing that needs a server.
+    fn client() -> sdam_host::Client<Blocking> {
+        let options = Options::builder().uri("mongodb://a/").unwrap().single_threaded(true);
+        sdam_blocking::Client::new(options.build().unwrap()).unwrap().host_client()
+    }
+
+    fn start(client: &sdam_host::Client<Blocking>) -> ClientSession<Blocking> {
+        ClientSession::start(client, SessionOptions::default()).unwrap()
+    }
+
+    /// Driver Sessions, "endSession": the operation that uses the session goes on with it; the
+    /// servers' session is not used by another one before, and is afterwards.
+    #[test]
+    fn a_session_that_is_ended_while_an_operation_uses_it_ends_with_that() {
+        let client = client();
+        let own = start(&client);
+        let id = own.id().unwrap().to_owned();
+        let lent = own.try_lend().unwrap();
+        own.end();
+        assert_eq!(lent.id(), Some(&*id), "the operation has it");
+        assert_ne!(start(&client).id(), Some(&*id), "it is in use");
+        drop(lent);
+        assert_eq!(own.try_lend().unwrap().id(), None, "it has ended");
+        assert_eq!(start(&client).id(), Some(&*id), "it was given back");
+    }
+
+    /// Driver Sessions, "endSession": "A driver MUST allow multiple calls"; the servers' session is
+    /// given back once.
+    #[test]
+    fn a_session_that_is_ended_twice_is_given_back_once() {
+        let client = client();
+        let own = start(&client);
+        let id = own.id().unwrap().to_owned();
+        own.end();
+        own.end();
+        let next = start(&client);
+        assert_eq!(next.id(), Some(&*id));
+        drop(own);
+        assert_ne!(start(&client).id(), Some(&*id), "the next one has it");
+        assert_eq!(next.try_lend().unwrap().id(), Some(&*id));
+    }
+}

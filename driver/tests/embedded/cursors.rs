@@ -6,9 +6,12 @@ use std::task::Poll;
 
 use bson::{Document, doc};
 use futures_core::Stream;
-use sdam_core::config::Options;
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
+use sdam_core::command::CommandEvent;
+use sdam_core::config::{Options, ServerAddress};
+use sdam_core::description::ServerType;
 use sdam_core::selection::Criteria;
-use sdam_core::topology::Topics;
+use sdam_core::topology::{EventKind, Topics};
 use sdam_driver::{
     Aggregate, ArgumentError, Client, Collection, Cursor, Error, Find, RenameCollection,
     RunCursorCommand,
@@ -305,4 +308,116 @@ async fn behind_a_load_balancer_a_cursor_keeps_its_connection() {
     assert_eq!(all.len(), 5);
     let sent = fixture.sent_over();
     assert!(sent.iter().all(|(_, over)| *over == sent[0].1), "it came back, and was used again");
+}
+
+/// A replica set of three members, of any of which the client reads.
+async fn fixture_of_three() -> Fixture {
+    let options = EmbeddedOptions::default().with_members(3).with_keeps_data(true);
+    let cluster = EmbeddedCluster::start(options).await.unwrap();
+    cluster.elected().await.unwrap();
+    let uri = format!("{}&w=3&readPreference=nearest&localThresholdMS=60000", cluster.uri());
+    let fixture = Fixture::with(cluster, &uri);
+    let mut views = fixture.client.client().watch_topology();
+    let is_known = |it: &ServerType| matches!(it, ServerType::RsPrimary | ServerType::RsSecondary);
+    loop {
+        let view = views.next().await.expect("the client is open");
+        if view.servers().iter().filter(|server| is_known(&server.server_type)).count() == 3 {
+            return fixture;
+        }
+    }
+}
+
+/// The commands that were sent since the last call, each with its server.
+fn sent_to(fixture: &mut Fixture) -> Vec<(Document, ServerAddress)> {
+    let events = std::iter::from_fn(|| fixture.events.try_next());
+    let started = events.filter_map(|event| match event.kind {
+        EventKind::Command { address, event: CommandEvent::CommandStarted { command }, .. } => {
+            Some((Document::try_from(command).unwrap(), address))
+        }
+        _ => None,
+    });
+    started.collect()
+}
+
+/// Run Command, "RunCursorCommand implementation details": getMore goes to "the same server the
+/// initial command was executed on", and so does killCursors, be the cursor closed or dropped.
+#[tokio::test]
+async fn cursors_are_continued_and_closed_at_the_server_that_has_them() {
+    for closes in [true, false] {
+        let mut fixture = fixture_of_three().await;
+        fixture.fill(5).await;
+        let (things, mut cursors) = (fixture.things(), Vec::new());
+        for _ in 0..24 {
+            cursors.push(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+        }
+        let places = sent_to(&mut fixture).into_iter().map(|(_, address)| address);
+        let opened: Vec<_> = cursors.iter().map(Cursor::id).zip(places).collect();
+        assert!(opened.iter().any(|(_, address)| *address != opened[0].1), "{opened:?}");
+        for cursor in &mut cursors {
+            for _ in 0..3 {
+                cursor.next().await.unwrap().unwrap();
+            }
+        }
+        for cursor in cursors {
+            match closes {
+                true => cursor.close().await,
+                false => drop(cursor),
+            }
+        }
+        fixture.client.client().close_cursors().await;
+        let (mut continued, mut closed) = (Vec::new(), Vec::new());
+        for (command, address) in sent_to(&mut fixture) {
+            match name(&command) {
+                "getMore" => continued.push((command.get_i64("getMore").unwrap(), address)),
+                _ => {
+                    let ids = command.get_array("cursors").unwrap().iter();
+                    closed.extend(ids.map(|id| (id.as_i64().unwrap(), address.clone())));
+                }
+            }
+        }
+        assert_eq!(continued, opened);
+        // Those that were dropped are closed many at a time.
+        closed.sort_by_key(|closed| opened.iter().position(|it| it == closed));
+        assert_eq!(closed, opened);
+    }
+}
+
+/// Driver Sessions, "Sessions and Cursors": the session of a cursor is given back when the cursor
+/// is exhausted or closed, and all its commands have that one.
+#[tokio::test]
+async fn a_cursor_has_its_session_to_itself_while_it_is_open() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let (things, database) = (fixture.things(), fixture.client.database("app"));
+    let find = Find::new(doc! {}).batch_size(2);
+    let aggregate = Aggregate::new([doc! { "$match": {} }]).batch_size(2);
+    let run = RunCursorCommand::new(doc! { "find": "things", "batchSize": 2 }).batch_size(2);
+    let mut cursors = [
+        things.find(find.clone()).await.unwrap(),
+        things.aggregate(aggregate).await.unwrap(),
+        database.run_cursor_command(run).await.unwrap(),
+    ];
+    let opened = fixture.sent();
+    for _ in 0..3 {
+        things.find_one(doc! {}).await.unwrap();
+        for cursor in &mut cursors {
+            cursor.next().await.unwrap().unwrap();
+        }
+    }
+    let between = fixture.sent();
+    for cursor in cursors {
+        cursor.close().await;
+    }
+    let closed = fixture.sent();
+    let of = |name: &str, sent: &[Document]| {
+        let sent = sent.iter().filter(|it| super::name(it) == name);
+        sent.map(|it| session(it).clone()).collect::<Vec<_>>()
+    };
+    let own: Vec<_> = opened.iter().map(|it| session(it).clone()).collect();
+    assert!(own[0] != own[1] && own[1] != own[2] && own[2] != own[0], "{own:?}");
+    assert_eq!((of("getMore", &between), of("killCursors", &closed)), (own.clone(), own.clone()));
+    let others = of("find", &between);
+    assert!(others.iter().all(|other| !own.contains(other)), "{others:?}");
+    things.find_one(doc! {}).await.unwrap();
+    assert!(own.contains(session(&fixture.sent()[0])), "they were given back");
 }

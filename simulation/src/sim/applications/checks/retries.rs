@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sdam_core::operation::SYSTEM_OVERLOADED;
+use sdam_core::operation::{RETRYABLE_WRITE, SYSTEM_OVERLOADED};
 use sdam_core::time::Instant;
 
 use super::super::conversation::{Command, Reply};
@@ -17,6 +17,14 @@ pub(in crate::sim::applications) struct Choice {
     pub(in crate::sim::applications) members: BTreeSet<usize>,
     /// The time since which it knows them so.
     pub(in crate::sim::applications) since: Instant,
+}
+
+/// One command of an operation: its name, and the number that it has in each attempt if it is a
+/// write that may be sent again.
+type Key = (i64, String, Option<i64>);
+
+fn key(number: i64, command: &Command) -> Key {
+    (number, command.name.clone(), command.body.get_i64("txnNumber").ok())
 }
 
 /// The attempts of one command of an operation.
@@ -39,7 +47,7 @@ pub(in crate::sim::applications) struct Retries {
     is_sharded: bool,
     /// True if another member is preferred after overload.
     retargets: bool,
-    attempts: BTreeMap<(i64, String), Attempts>,
+    attempts: BTreeMap<Key, Attempts>,
 }
 
 impl Retries {
@@ -53,8 +61,9 @@ impl Retries {
 
     /// A command is sent.
     ///
-    /// "MAX_RETRIES" of Client Backpressure, also where `timeoutMS` is set; "the server address
-    /// MUST be added to the list of deprioritized servers" (Retryable Reads).
+    /// "allowed_retries = if is_csot then math.inf else 1", and "MAX_RETRIES" after overload, also
+    /// where `timeoutMS` is set (Client Backpressure); "the server address MUST be added to the
+    /// list of deprioritized servers" (Retryable Reads).
     pub(super) fn sent(
         &mut self,
         command: &Command,
@@ -68,7 +77,7 @@ impl Retries {
         else {
             return Ok(());
         };
-        let attempts = self.attempts.entry((number, command.name.clone())).or_default();
+        let attempts = self.attempts.entry(key(number, command)).or_default();
         let retry = attempts.count;
         attempts.count += 1;
         let said =
@@ -76,8 +85,8 @@ impl Retries {
         let limit = match (attempts.is_overloaded, operation.timeout) {
             (true, _) => Some(self.most),
             (false, Some(_)) => None,
-            // Connections that are refused, or were found dead, are not heard.
-            (false, None) => Some(self.most.max(1) + 1),
+            // The server was overloaded for a connection, if at all: that attempt is not heard.
+            (false, None) => Some(self.most.saturating_sub(1).max(1)),
         };
         let is_allowed = limit.is_none_or(|limit| retry <= limit);
         ensure(is_allowed, "retries have a limit, also after overload", said)?;
@@ -97,8 +106,9 @@ impl Retries {
 
     pub(super) fn replied(&mut self, command: &Command, reply: &Reply) {
         let Some(number) = command.operation else { return };
-        let key = (number, command.name.clone());
-        if reply.is_ok() {
+        let key = key(number, command);
+        // The write concern may have failed so that the write is sent again.
+        if reply.is_ok() && !reply.has_label(RETRYABLE_WRITE) {
             self.attempts.remove(&key);
             return;
         }
@@ -187,14 +197,37 @@ mod tests {
         }
     }
 
+    /// Of four retries that are allowed after overload, three are heard if the overload was not,
+    /// as it was that of a connection.
     #[test]
-    fn retries_without_a_limit_are_found() {
+    fn retries_beyond_the_limit_without_overload_are_found() {
+        for (most, limit) in [(0, 1), (1, 1), (2, 1), (4, 3)] {
+            let (mut retries, mut operations) =
+                (Retries::new(most, false, false), Operations::default());
+            let [operation] = begin(&mut operations, [None]);
+            for retry in 0..=limit + 1 {
+                let sent = retries.sent(&find(0, operation), &operations, &choice());
+                assert_eq!(sent.is_ok(), retry <= limit, "retry {retry} of {most}");
+                retries.replied(&find(0, operation), &reply(10, refusal(false)));
+            }
+        }
+    }
+
+    #[test]
+    fn retries_after_errors_of_the_write_concern_count_and_other_commands_do_not() {
         let (mut retries, mut operations) = (Retries::new(2, false, false), Operations::default());
         let [operation] = begin(&mut operations, [None]);
-        for is_allowed in [true, true, true, true, false] {
-            let sent = retries.sent(&find(0, operation), &operations, &choice());
-            assert_eq!(sent.is_ok(), is_allowed);
-            retries.replied(&find(0, operation), &reply(10, refusal(false)));
+        let insert = |number: i64| {
+            let insert = rawdoc! { "insert": "a", "txnNumber": number };
+            command((10, 0, 1), Some(operation), Some(1), insert)
+        };
+        let failed = rawdoc! {
+            "ok": 1.0, "writeConcernError": { "code": 91 }, "errorLabels": ["RetryableWriteError"],
+        };
+        for (number, is_allowed) in [(1, true), (1, true), (2, true), (2, true), (2, false)] {
+            let sent = retries.sent(&insert(number), &operations, &choice());
+            assert_eq!(sent.is_ok(), is_allowed, "{number}");
+            retries.replied(&insert(number), &reply(10, failed.clone()));
         }
     }
 }

@@ -268,3 +268,52 @@ fn words(line: Line, heard: &Heard) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sdam_core::config::Options;
+
+    use super::{Book, Checks, Criteria, Instant};
+    use crate::sim::applications::checks::Retries;
+    use crate::sim::deployment::address;
+    use crate::virtual_time::Simulation;
+
+    #[test]
+    fn an_operation_that_waits_for_a_server_that_is_there_is_found() {
+        let mut simulation = Simulation::new(7);
+        let client = simulation.client(Options::parse(simulation.uri()).unwrap()).unwrap();
+        let checks = Checks::new(Retries::new(2, false, false));
+        let book = Book::new(checks, [0, 1, 2].map(address).to_vec(), None);
+        book.lock().join(0, client);
+        let operation = book.lock().operations.begin((0, Instant::ZERO), None, None);
+        book.lock().selects(0, operation, Criteria::write());
+        book.lock().look(Instant::ZERO);
+        assert!(book.lock().take_violation().is_none(), "no server is known");
+        simulation.run_for(Duration::from_secs(30));
+        let now = Instant::ZERO + simulation.time().elapsed();
+        book.lock().look(now);
+        let (client, found) = book.lock().take_violation().unwrap();
+        assert_eq!((client, found.check), (0, "who waits for a server is served at once"));
+        book.lock().has_selected(0, operation);
+        book.lock().look(now);
+        assert!(book.lock().take_violation().is_none());
+    }
+
+    #[test]
+    fn the_members_that_a_client_may_choose_from_are_those_of_its_last_change() {
+        let mut simulation = Simulation::new(7);
+        let client = simulation.client(Options::parse(simulation.uri()).unwrap()).unwrap();
+        let checks = Checks::new(Retries::new(2, false, false));
+        let book = Book::new(checks, [0, 1, 2].map(address).to_vec(), None);
+        book.lock().join(0, client);
+        simulation.run_for(Duration::from_secs(30));
+        let (known, later) = (Instant::from_millis(30_000), Instant::from_millis(31_000));
+        for now in [known, later] {
+            book.lock().look(now);
+            let choice = book.lock().clients[&0].choice.clone();
+            assert_eq!((choice.members, choice.since), ([0, 1, 2].into(), known));
+        }
+    }
+}

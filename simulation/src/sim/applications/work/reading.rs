@@ -108,3 +108,58 @@ fn judge_iteration(
         application.state().fail(application.number, check, format!("{detail}: {error:?}"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use sdam_cluster::ServerVersion;
+    use sdam_core::config::Options;
+    use sdam_core::time::Instant;
+    use sdam_driver::ArgumentError;
+
+    use super::{Application, Duration, Error, Terms, doc, judge_iteration};
+    use crate::sim::applications::book::Book;
+    use crate::sim::applications::checks::{Checks, Retries};
+    use crate::sim::applications::work::Workload;
+    use crate::sim::random::Random;
+    use crate::virtual_time::Simulation;
+
+    #[test]
+    fn an_iteration_that_has_no_time_of_its_own_is_found() {
+        let mut simulation = Simulation::new(7);
+        let client = simulation.client(Options::parse(simulation.uri()).unwrap()).unwrap();
+        let book = Book::new(Checks::new(Retries::new(2, false, false)), Vec::new(), None);
+        let version = ServerVersion::V8_0;
+        let workload = Workload { from: Instant::ZERO, to: Instant::ZERO, version };
+        let application = Application::new(
+            (0, client),
+            (simulation.time(), Arc::clone(&book)),
+            (workload, Duration::ZERO),
+            Random::new(7),
+        );
+        // No server is known within a millisecond.
+        let terms = Terms { timeout: Some(Duration::from_millis(1)), session: None };
+        let things = application.collection_of(&application.client, terms);
+        let late = Arc::new(Mutex::new(None));
+        let failed = Arc::clone(&late);
+        simulation.spawn(async move {
+            *failed.lock().unwrap() = things.find_one(doc! {}).await.err();
+        });
+        assert!(simulation.run(Duration::from_secs(60)));
+        let late = late.lock().unwrap().take().unwrap();
+        let other = Error::from(ArgumentError::SessionInUse);
+        let (second, zero) = (Duration::from_secs(1), Duration::ZERO);
+        for (timeout, took, error, is_found) in [
+            (Some(second), zero, Some(&late), true),
+            (Some(second), second, Some(&late), false),
+            (Some(second), zero, Some(&other), false),
+            (Some(second), zero, None, false),
+            (None, zero, Some(&late), false),
+        ] {
+            judge_iteration(&application, 1, timeout, (took, error));
+            let found = book.lock().take_violation();
+            assert_eq!(found.is_some(), is_found, "{timeout:?}, {took:?}, {error:?}: {found:?}");
+        }
+    }
+}

@@ -11,6 +11,7 @@
 
 #[cfg(feature = "tls")]
 mod certificates;
+#[cfg(feature = "tls")]
 mod chain;
 mod socks5;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::config::OptionsError;
 use sdam_core::logging::extended_json;
 use sdam_core::metrics::{ErrorType, OTHER};
-use sdam_core::operation::{CommandError, MAX_TIME_EXPIRED};
+use sdam_core::operation::{CommandError, MAX_TIME_EXPIRED, add_labels, error_labels};
 use sdam_core::session::SessionError;
 use sdam_core::wire;
 use sdam_host::ErrorKind;
@@ -387,6 +387,34 @@ impl Error {
         }
     }
 
+    /// Adds the labels that the client has given the error of a write concern, as servers from 4.4
+    /// on do themselves (Retryable Writes, "RetryableWriteError Labels").
+    #[must_use]
+    pub(crate) fn with_labels(mut self, added: &[String]) -> Self {
+        let add = |labels| add_labels(labels, added.iter().map(String::as_str));
+        match &mut self {
+            Self::Write(error) => add(&mut Arc::make_mut(error).labels),
+            Self::WriteConcern(error) => add(&mut Arc::make_mut(error).labels),
+            Self::BulkWrite(error) => {
+                let error = Arc::make_mut(error);
+                add(&mut error.labels);
+                error.write_concern_error.iter_mut().for_each(|error| add(&mut error.labels));
+            }
+            Self::ClientBulkWrite(error) => {
+                let error = Arc::make_mut(error);
+                add(&mut error.labels);
+                error.write_concern_errors.iter_mut().for_each(|error| add(&mut error.labels));
+            }
+            Self::Client(_)
+            | Self::Argument(_)
+            | Self::SessionTimeout { .. }
+            | Self::Serialize(_)
+            | Self::Deserialize(_)
+            | Self::Reply(_) => {}
+        }
+        self
+    }
+
     /// Returns whether the error has this label.
     pub fn has_label(&self, label: &str) -> bool {
         self.labels().contains(&label)
@@ -487,18 +515,6 @@ fn labels<'a>(own: &'a [String], cause: Option<&'a Error>) -> Vec<&'a str> {
     labels
 }
 
-/// Adds labels that are not known yet.
-pub(crate) fn merge(known: &mut Vec<String>, labels: Vec<String>) {
-    for label in labels {
-        if known.len() < MAX_LABELS && !known.contains(&label) {
-            known.push(label);
-        }
-    }
-}
-
-/// The number of labels of a reply that are kept.
-const MAX_LABELS: usize = 16;
-
 /// The code of MongoDB's for documents that are too long.
 const TOO_LARGE: i32 = 10334;
 
@@ -554,13 +570,6 @@ impl WriteConcernError {
             _ => Ok(None),
         }
     }
-}
-
-/// Returns the labels of a reply.
-pub(crate) fn error_labels(reply: &RawDocument) -> Vec<String> {
-    let labels = reply.get_array("errorLabels").ok().into_iter().flatten();
-    let labels = labels.filter_map(|label| label.ok()?.as_str().map(ToOwned::to_owned));
-    labels.take(MAX_LABELS).collect()
 }
 
 fn code(error: &RawDocument) -> i32 {

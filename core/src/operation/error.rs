@@ -6,6 +6,7 @@
 use bson::oid::ObjectId;
 use bson::{RawBsonRef, RawDocument};
 
+use super::labels::{RETRYABLE, SYSTEM_OVERLOADED, labels_in};
 use super::timeout::MAX_TIME_EXPIRED;
 use crate::config::ServerAddress;
 use crate::description::TopologyVersion;
@@ -13,17 +14,9 @@ use crate::failure::{Cause, Failure, Stage};
 use crate::hello;
 use crate::id::Generation;
 use crate::process::Forked;
-use crate::text::beginning;
 use crate::wire::{self, Element, SequenceError, WireError, elements};
 
-/// The label of errors by which a server sheds load.
-pub const SYSTEM_OVERLOADED: &str = "SystemOverloadedError";
-
-/// The label of errors after which the same command may be sent again.
-pub const RETRYABLE: &str = "RetryableError";
-
-/// The number of labels of a reply that are kept, and the maximum length of its message.
-const MAX_LABELS: usize = 16;
+/// The maximum length of the message of a reply.
 const MAX_MESSAGE_LEN: usize = 1024;
 
 /// The failure of an operation, or of establishing a connection for one.
@@ -251,8 +244,7 @@ impl CommandError {
                     error.topology_version = hello::topology_version(value).ok();
                 }
                 ("errorLabels", Ok(RawBsonRef::Array(labels))) => {
-                    let labels = labels.into_iter().filter_map(Result::ok).take(MAX_LABELS);
-                    error.labels = labels.filter_map(label).collect();
+                    error.labels = labels_in(labels);
                 }
                 _ => error.read(&element),
             }
@@ -348,11 +340,6 @@ impl std::fmt::Display for CommandError {
     }
 }
 
-fn label(value: RawBsonRef<'_>) -> Option<String> {
-    let label = value.as_str()?;
-    Some(beginning(label, MAX_MESSAGE_LEN).to_owned())
-}
-
 /// The outcome of a command, as its reply has it.
 ///
 /// Only that is read which is of use here: a text that is no UTF-8, in whatever field, changes
@@ -401,9 +388,10 @@ mod tests {
     use bson::oid::ObjectId;
     use bson::{RawArrayBuf, RawBson, RawDocumentBuf, Timestamp, rawdoc};
 
+    use super::super::labels::MAX_LABELS;
     use super::{
-        CommandError, InvalidCommand, MAX_LABELS, MAX_MESSAGE_LEN, OperationError, ReplyFacts,
-        StateChange, unreadable,
+        CommandError, InvalidCommand, MAX_MESSAGE_LEN, OperationError, ReplyFacts, StateChange,
+        unreadable,
     };
     use crate::failure::{Cause, Failure, Stage};
     use crate::wire::WireError;

@@ -29,8 +29,8 @@ pub trait AttemptOutcome {
     /// Returns the [`base_backoff`](super::base_backoff) that the server gives.
     fn base_backoff(&self) -> Option<Duration>;
 
-    /// Gives the error the label `RetryableWriteError`.
-    fn add_retryable_write(&mut self);
+    /// Gives the error a label.
+    fn add_label(&mut self, label: &'static str);
 }
 
 /// The use that an operation makes of a session.
@@ -418,8 +418,8 @@ impl<O: AttemptOutcome> Operation<O> {
             self.avoid(situation.sharded && situation.retryable, server);
             return Some(self.select());
         }
-        if judgement.adds_retryable_write {
-            outcome.add_retryable_write();
+        if let Some(label) = judgement.adds_label {
+            outcome.add_label(label);
         }
         if self.kept.is_none() || judgement.tells_of_attempt {
             self.kept = Some(outcome);

@@ -4,6 +4,7 @@
 
 mod abandoned;
 mod error;
+mod labels;
 mod machine;
 mod options;
 mod overlay;
@@ -14,8 +15,11 @@ pub use abandoned::{
     AbandonedCursor, AbandonedCursors, KillCursors, MAX_ABANDONED_CURSORS, MAX_KILLED_CURSORS,
 };
 pub use error::{
-    CommandError, InvalidCommand, OperationError, OperationFailure, RETRYABLE, ReplyFacts,
-    SYSTEM_OVERLOADED, StateChange, unreadable,
+    CommandError, InvalidCommand, OperationError, OperationFailure, ReplyFacts, StateChange,
+    unreadable,
+};
+pub use labels::{
+    NO_WRITES_PERFORMED, RETRYABLE, RETRYABLE_WRITE, SYSTEM_OVERLOADED, add_labels, error_labels,
 };
 pub use machine::{
     Action, AttemptOutcome, ConnectionFacts, Input, NotSent, Operation, Plan, SelectedFacts,
@@ -23,7 +27,5 @@ pub use machine::{
 };
 pub use options::{MaxTime, OperationKind, OperationOptions, RetryPolicy};
 pub use overlay::{CommandMessage, MAX_MILLIS, Overlay};
-pub use retry::{
-    Fault, Judgement, NO_WRITES_PERFORMED, RETRYABLE_WRITE, Retry, Situation, base_backoff, judge,
-};
+pub use retry::{Fault, Judgement, Retry, Situation, base_backoff, judge};
 pub use timeout::{MAX_TIME_EXPIRED, Timeout, is_max_time_expired};

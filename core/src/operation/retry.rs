@@ -7,16 +7,11 @@ use std::time::Duration;
 
 use bson::{RawBsonRef, RawDocument};
 
-use super::error::{CommandError, OperationError, RETRYABLE, SYSTEM_OVERLOADED};
+use super::error::{CommandError, OperationError};
+use super::labels::{NO_WRITES_PERFORMED, RETRYABLE, RETRYABLE_WRITE, SYSTEM_OVERLOADED};
 use super::options::{OperationKind, RetryPolicy};
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::failure::{Cause, Failure};
-
-/// The label of errors after which a write may be sent again.
-pub const RETRYABLE_WRITE: &str = "RetryableWriteError";
-
-/// The label of errors before which nothing was written.
-pub const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 
 /// "`MAX_BACKOFF` is 10000ms."
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
@@ -197,8 +192,8 @@ impl Situation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Judgement {
-    /// True if the client gives the error the label `RetryableWriteError`.
-    pub adds_retryable_write: bool,
+    /// The label that the client gives the error.
+    pub adds_label: Option<&'static str>,
     /// True if the caller receives this error rather than an earlier one.
     pub tells_of_attempt: bool,
     /// True if it says that the server is overloaded.
@@ -272,7 +267,7 @@ pub fn judge(
         true => Retry::Now,
     };
     Judgement {
-        adds_retryable_write,
+        adds_label: adds_retryable_write.then_some(RETRYABLE_WRITE),
         tells_of_attempt: fault.tells_of_attempt(),
         is_overload,
         retry,

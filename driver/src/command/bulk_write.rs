@@ -6,13 +6,14 @@ use std::ops::Range;
 
 use bson::raw::cstr;
 use bson::{Bson, RawDocumentBuf};
+use sdam_core::operation::add_labels;
 use sdam_core::wire::ReplyDocument;
 
 use super::documents::Documents;
 use super::fields::{Fields, options};
 use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};
 use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Scope, left_out};
-use crate::error::{ArgumentError, BulkWriteError, Error, WriteConcernError, WriteError, merge};
+use crate::error::{ArgumentError, BulkWriteError, Error, WriteConcernError, WriteError};
 use crate::reply::write::{Kind, WriteReply, add};
 use crate::results::BulkWriteResult;
 
@@ -301,7 +302,7 @@ impl Statements {
             self.write_errors.insert(error.index, error);
         }
         self.write_concern_error = self.write_concern_error.take().or(read.write_concern_error);
-        merge(&mut self.labels, read.labels);
+        add_labels(&mut self.labels, read.labels.iter().map(String::as_str));
     }
 
     /// Returns the error of a bulk whose command has failed, with the results of those before: of

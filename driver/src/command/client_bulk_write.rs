@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use bson::raw::cstr;
 use bson::{Bson, RawDocument, RawDocumentBuf};
-use sdam_core::operation::OperationKind;
+use sdam_core::operation::{OperationKind, add_labels, error_labels};
 use sdam_core::wire::ReplyDocument;
 
 use super::bulk_write::check_hint;
@@ -16,8 +16,7 @@ use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};
 use super::{Command, Facts, Operation, Progress, Scope, check_namespace, left_out};
 use crate::cursor::{CursorState, CursorStep, Settings};
 use crate::error::{
-    ArgumentError, ClientBulkWriteError, Error, ReplyError, WriteConcernError, WriteError,
-    error_labels, merge, number,
+    ArgumentError, ClientBulkWriteError, Error, ReplyError, WriteConcernError, WriteError, number,
 };
 use crate::reply::value::to_bson;
 use crate::reply::write::{add, count};
@@ -246,7 +245,7 @@ impl ClientBulkWrite {
     /// Reads the reply to the command itself.
     fn summary(&mut self, reply: &ReplyDocument) -> Result<(), ReplyError> {
         self.write_concern_errors.extend(WriteConcernError::in_reply(reply));
-        merge(&mut self.labels, error_labels(reply));
+        add_labels(&mut self.labels, error_labels(reply).iter().map(String::as_str));
         let told = |field| count("bulkWrite", reply, field);
         let errors = told("nErrors")?;
         let names = ["nInserted", "nUpserted", "nMatched", "nModified", "nDeleted"];

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::raw::cstr;
-use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, ServerAddress, WriteConcern};
 use sdam_core::description::ServerType;
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{
-    AbandonedCursor, CommandMessage, MaxTime, OperationKind, OperationOptions, RETRYABLE_WRITE,
-    Timeout,
+    AbandonedCursor, CommandMessage, MaxTime, OperationKind, OperationOptions, Timeout, add_labels,
 };
 use sdam_core::pool::Purpose;
 use sdam_core::selection::Criteria;
@@ -94,6 +93,8 @@ struct Whole<'a, R: Runtime> {
     held: Option<CheckedOut<R>>,
     /// Replies that another attempt was made after.
     superseded: &'a mut Vec<Reply>,
+    /// The labels of all errors of write concerns, with those that the client has added.
+    labels: Vec<String>,
 }
 
 /// An operation, whatever becomes of it: cursors that it leaves open are closed in the background.
@@ -209,7 +210,8 @@ impl<R: Runtime> Handle<R> {
         let Attempted { operation, origin, session, superseded, .. } = &mut attempted;
         let session = session.as_ref().expect("it is there until the operation has succeeded");
         let lent = session.lend(&self.client, timeout).await?;
-        let mut whole = Whole { session: lent, timeout, span, counted, held: None, superseded };
+        let (held, labels) = (None, Vec::new());
+        let mut whole = Whole { session: lent, timeout, span, counted, held, superseded, labels };
         let outcome = loop {
             let answer = self.exchange(scope, *operation, &mut whole, origin).await;
             let progress = match answer {
@@ -220,7 +222,7 @@ impl<R: Runtime> Handle<R> {
             match progress {
                 Ok(Progress::Next) => {}
                 Ok(Progress::Done(outcome)) => break outcome,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.with_labels(&whole.labels)),
             }
         };
         drop(whole);
@@ -285,7 +287,10 @@ impl<R: Runtime> Handle<R> {
                 };
                 whole.superseded.retain(|earlier| !is_same_cursor(earlier, &reply));
                 origin.get_or_insert_with(|| Origin::new(reply.server(), criteria, kept, exhausts));
-                Ok(labelled(reply))
+                if let Some(error) = reply.write_concern_error() {
+                    add_labels(&mut whole.labels, error.labels.iter().map(String::as_str));
+                }
+                Ok(reply.into_document())
             }
             (Err(_), Some(refused)) => Err(Unanswered::NotWritten(refused)),
             (Err(error), None) => {
@@ -539,26 +544,6 @@ fn written<'a>(scope: &Scope, rules: OperationOptions, command: Command<'a>) -> 
         .with_retryable(retryable)
         .with_read_concern(read_concern);
     WrittenCommand::new(database, body, options).with_sequences(sequences)
-}
-
-/// Takes the document of a reply. Labels that the client has given the error of its write concern
-/// are written to where servers from 4.4 on write theirs, and operations read them (Retryable
-/// Writes, "RetryableWriteError Labels").
-fn labelled(reply: Reply) -> ReplyDocument {
-    let labels = match reply.write_concern_error() {
-        Some(error) if error.labels.iter().any(|label| label == RETRYABLE_WRITE) => &error.labels,
-        _ => return reply.into_document(),
-    };
-    let mut document = RawDocumentBuf::new();
-    for element in reply.iter_elements().map_while(Result::ok) {
-        match element.value_utf8_lossy() {
-            Ok(value) if element.key() != "errorLabels" => document.append(element.key(), value),
-            _ => {}
-        }
-    }
-    let labels = labels.iter().map(String::as_str);
-    document.append(cstr!("errorLabels"), RawArrayBuf::from_iter(labels));
-    document.into()
 }
 
 impl Facts {

@@ -3,8 +3,10 @@
 use bson::raw::{CStr, cstr};
 use bson::{Bson, RawDocument};
 
+use sdam_core::operation::error_labels;
+
 use super::value::to_bson;
-use crate::error::{Error, ReplyError, WriteConcernError, WriteError, error_labels, number};
+use crate::error::{Error, ReplyError, WriteConcernError, WriteError, number};
 use crate::results::{DeleteResult, UpdateResult, WriteResult};
 
 /// The kind of a statement, which decides about the command that it is sent with.

@@ -14,7 +14,7 @@ use sdam_core::diagnosis::{SelectionError, Verdict};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::metrics::ErrorType;
 use sdam_core::operation::{
-    CommandError, InvalidCommand, NotSent, OperationError, OperationFailure, RETRYABLE_WRITE,
+    CommandError, InvalidCommand, NotSent, OperationError, OperationFailure,
 };
 use sdam_core::pool::CheckOutError;
 use sdam_core::session::{ClusterTimeError, SessionError};
@@ -54,8 +54,8 @@ struct Inner {
     verdict: Option<Box<Verdict>>,
     /// The whole reply that it comes from.
     reply: Option<ReplyDocument>,
-    /// True if the client gives it the label `RetryableWriteError`.
-    retryable_write: bool,
+    /// The labels that the client gives it.
+    labels: Vec<&'static str>,
     /// True if the operation's own time-out has passed.
     timed_out: bool,
 }
@@ -307,8 +307,8 @@ impl Error {
         spent: impl Into<Option<Spent>>,
     ) -> Self {
         let (verdict, spent) = (cause.verdict().map(Box::new), spent.into());
-        let (reply, retryable_write, timed_out) = (None, false, false);
-        let inner = Inner { cause, server, spent, verdict, reply, retryable_write, timed_out };
+        let (reply, labels, timed_out) = (None, Vec::new(), false);
+        let inner = Inner { cause, server, spent, verdict, reply, labels, timed_out };
         Self(Arc::new(inner))
     }
 
@@ -343,10 +343,10 @@ impl Error {
         }
     }
 
-    /// Adds the label `RetryableWriteError`.
-    pub(crate) fn add_retryable_write(&mut self) {
+    /// Adds a label.
+    pub(crate) fn add_label(&mut self, label: &'static str) {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.retryable_write = true;
+            inner.labels.push(label);
         }
     }
 
@@ -422,8 +422,10 @@ impl Error {
             Particular::CheckOut(error) => error.labels(),
             Particular::Operation(error) => error.labels(),
         };
-        if self.0.retryable_write && !labels.contains(&RETRYABLE_WRITE) {
-            labels.push(RETRYABLE_WRITE);
+        for label in &self.0.labels {
+            if !labels.contains(label) {
+                labels.push(label);
+            }
         }
         labels
     }

@@ -17,7 +17,7 @@ use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, P
 use sdam_core::id::ConnectionId;
 use sdam_core::operation::{
     CommandError, CommandMessage, InvalidCommand, OperationError, OperationFailure, Overlay,
-    RETRYABLE_WRITE, ReplyFacts, Timeout,
+    ReplyFacts, Timeout, add_labels,
 };
 use sdam_core::pool::CheckOut;
 use sdam_core::selection::read_preference_argument;
@@ -54,10 +54,10 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Gives the error of the write concern the label `RetryableWriteError`.
-    pub(crate) fn add_retryable_write(&mut self) {
+    /// Gives the error of the write concern a label.
+    pub(crate) fn add_label(&mut self, label: &'static str) {
         if let Some(error) = &mut self.write_concern_error {
-            error.labels.push(RETRYABLE_WRITE.to_owned());
+            add_labels(&mut error.labels, [label]);
         }
     }
 }
@@ -91,7 +91,8 @@ impl Reply {
     }
 
     /// Returns the error of the write concern: the command succeeded, but not to the extent asked
-    /// for. The topology was told, if it says something of the server.
+    /// for. The topology was told, if it says something of the server. Its labels are those of the
+    /// server, and those that the client has added.
     pub fn write_concern_error(&self) -> Option<&CommandError> {
         self.write_concern_error.as_deref()
     }

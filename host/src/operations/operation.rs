@@ -83,10 +83,10 @@ impl AttemptOutcome for Attempt {
         base_backoff(self.result.as_ref().err()?.reply_document()?)
     }
 
-    fn add_retryable_write(&mut self) {
+    fn add_label(&mut self, label: &'static str) {
         match &mut self.result {
-            Ok(reply) => reply.add_retryable_write(),
-            Err(error) => error.add_retryable_write(),
+            Ok(reply) => reply.add_label(label),
+            Err(error) => error.add_label(label),
         }
     }
 }

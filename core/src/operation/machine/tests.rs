@@ -47,7 +47,7 @@ impl AttemptOutcome for Outcome {
         None
     }
 
-    fn add_retryable_write(&mut self) {
+    fn add_label(&mut self, _: &'static str) {
         *self = Self::Labelled(Box::new(self.clone()));
     }
 }

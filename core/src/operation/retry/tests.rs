@@ -70,7 +70,7 @@ fn reads_are_sent_again_after_errors_of_the_network_and_of_the_table() {
     assert_eq!(judged(&getmore, &lost()).retry, Retry::No);
     let unwanted = Situation { policy: policy("retryReads=false"), ..read };
     assert_eq!(judged(&unwanted, &lost()).retry, Retry::No);
-    assert!(!judged(&read, &lost()).adds_retryable_write);
+    assert_eq!(judged(&read, &lost()).adds_label, None);
 }
 
 /// Retryable Writes, "RetryableWriteError Labels": from 4.4 on servers label their errors.
@@ -79,21 +79,21 @@ fn writes_are_sent_again_after_errors_with_the_label() {
     let write = situation(OperationKind::Write);
     let labelled = reply(112, &["RetryableWriteError"]);
     let judgement = judged(&write, &labelled);
-    assert_eq!((judgement.retry, judgement.adds_retryable_write), (Retry::Now, false));
+    assert_eq!((judgement.retry, judgement.adds_label.is_some()), (Retry::Now, false));
     let judgement = judged(&write, &lost());
-    assert_eq!((judgement.retry, judgement.adds_retryable_write), (Retry::Now, true));
+    assert_eq!((judgement.retry, judgement.adds_label.is_some()), (Retry::Now, true));
     let oldest = Situation { max_wire_version: 9, ..write };
     for (situation, code) in CODES.into_iter().flat_map(|code| [(write, code), (oldest, code)]) {
         let judgement = judged(&situation, &reply(code, &[]));
         let expected = (Retry::No, false);
-        assert_eq!((judgement.retry, judgement.adds_retryable_write), expected, "{code}");
+        assert_eq!((judgement.retry, judgement.adds_label.is_some()), expected, "{code}");
     }
     let update_many = Situation { retryable: false, ..write };
     let unwanted = Situation { policy: policy("retryWrites=false"), ..write };
     for situation in [update_many, unwanted] {
         for error in [&lost(), &labelled] {
             let judgement = judged(&situation, error);
-            assert_eq!((judgement.retry, judgement.adds_retryable_write), (Retry::No, false));
+            assert_eq!((judgement.retry, judgement.adds_label.is_some()), (Retry::No, false));
         }
     }
     // The label of a reply is that of the error of its write concern, too.
@@ -120,11 +120,11 @@ fn errors_of_servers_before_4_4_are_labelled_by_code() {
             judge(&write, &Fault::WriteConcern(&nested(code)), None, HALF),
         ] {
             let expected = (Retry::Now, true);
-            assert_eq!((judgement.retry, judgement.adds_retryable_write), expected, "{code}");
+            assert_eq!((judgement.retry, judgement.adds_label.is_some()), expected, "{code}");
         }
         let mongos = Situation { sharded: true, ..write };
         let judgement = judge(&mongos, &Fault::WriteConcern(&nested(code)), None, HALF);
-        assert_eq!((judgement.retry, judgement.adds_retryable_write), (Retry::No, false));
+        assert_eq!((judgement.retry, judgement.adds_label.is_some()), (Retry::No, false));
         assert_eq!(judged(&mongos, &reply(code, &[])).retry, Retry::Now);
     }
     assert_eq!(judged(&write, &reply(64, &[])).retry, Retry::No);
@@ -145,12 +145,12 @@ fn reads_and_writes_are_sent_again_when_nothing_could_be_sent() {
         for error in &errors {
             let judgement = judge(&situation, &Fault::Establishing(error), None, HALF);
             assert_eq!(judgement.retry, Retry::Now, "{error:?}");
-            assert_eq!(judgement.adds_retryable_write, kind == OperationKind::Write);
+            assert_eq!(judgement.adds_label.is_some(), kind == OperationKind::Write);
             assert!(!judgement.tells_of_attempt);
         }
         let judgement = judge(&situation, &Fault::PoolCleared, None, HALF);
         assert_eq!(judgement.retry, Retry::Now);
-        assert_eq!(judgement.adds_retryable_write, kind == OperationKind::Write);
+        assert_eq!(judgement.adds_label.is_some(), kind == OperationKind::Write);
         let refused = refused_with(Stage::Authenticate, 18, &[]);
         assert_eq!(judge(&situation, &Fault::Establishing(&refused), None, HALF).retry, Retry::No);
         for late in [true, false] {

@@ -129,7 +129,7 @@ impl AttemptOutcome for Outcome {
         self.base
     }
 
-    fn add_retryable_write(&mut self) {
-        self.is_labelled = true;
+    fn add_label(&mut self, label: &'static str) {
+        self.is_labelled |= label == RETRYABLE_WRITE;
     }
 }

@@ -16,7 +16,6 @@ use sdam_core::operation::{CommandMessage, OperationError, Timeout};
 use sdam_core::pool::{CheckOut, CheckOutError, Input, PoolEvent, Purpose};
 use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
-use sdam_core::wire::ReplyDocument;
 
 use crate::machines::Shared;
 use crate::machines::runtime::Runtime;
@@ -24,7 +23,7 @@ use crate::machines::server::{Boxed, Delivery, Server};
 use crate::machines::steps::PoolStep;
 use crate::net::stream::Connection;
 use crate::observe::spans::{OperationSpan, Span};
-use crate::operations::exchange::Addition;
+use crate::operations::exchange::ExchangeContext;
 use crate::operations::selected_server::Selection;
 use crate::sync::atomic::Ordering;
 use crate::sync::channel::{Answers, Channel, Wait};
@@ -57,8 +56,6 @@ pub struct CheckedOut<R: Runtime> {
     pub(crate) takes_several: bool,
     /// The limit of exchanges.
     pub(crate) timeout: Timeout,
-    /// The last reply, if it was an error and nobody has taken it yet.
-    pub(crate) refusal: Option<ReplyDocument>,
 }
 
 /// The progress of the exchange.
@@ -108,7 +105,6 @@ impl<R: Runtime> CheckedOut<R> {
             broken_by: None,
             takes_several,
             timeout: timeout_by(deadline),
-            refusal: None,
         }
     }
 
@@ -410,15 +406,15 @@ impl<R: Runtime> CheckedOut<R> {
         if now - since < SOCKET_CHECK_INTERVAL {
             return Ok(());
         }
-        let (timeout, patience) = (self.timeout, self.shared().options.connect_timeout());
-        let (deadline, limit) = (timeout.deadline(), patience.map(|patience| now + patience));
-        self.set_deadline(deadline.into_iter().chain(limit).min());
+        let (deadline, patience) = (self.deadline(), self.shared().options.connect_timeout());
+        let limit = patience.map(|patience| now + patience);
+        let timeout = timeout_by(deadline.into_iter().chain(limit).min());
         let ping = rawdoc! { "ping": 1 };
         let message = CommandMessage::new("admin", &ping);
-        let answered = self.exchange(&message, &Addition::default()).await;
-        self.timeout = timeout;
-        match answered {
-            Err(error) if self.state != State::Idle => {
+        let context = ExchangeContext { timeout, ..self.context() };
+        match self.exchange(&message, &context).await {
+            Err(failed) if self.state != State::Idle => {
+                let error = failed.error;
                 // Unless the operation itself had no more time.
                 if deadline.is_none_or(|deadline| self.shared().runtime.now() < deadline) {
                     self.blame_for_silence(&error);

@@ -34,7 +34,7 @@ use crate::machines::commands::{Running, ToldCommand};
 use crate::machines::runtime::Runtime;
 use crate::net::socket::Socket;
 use crate::net::stream::{Connection, KEPT_LEN, malformed};
-use crate::observe::spans::CommandSpan;
+use crate::observe::spans::{CommandSpan, Span};
 use crate::operations::checked_out::{CheckedOut, State};
 use crate::operations::establish::{Asked, Login};
 use crate::operations::timed::TimedCommand;
@@ -108,13 +108,45 @@ impl Deref for Reply {
 }
 
 /// A message from the server.
-pub(crate) struct Received {
-    /// The reply, or the error that the server replied with.
-    pub(crate) reply: Result<Reply, CommandError>,
-    /// The whole reply, if it is an error.
-    pub(crate) refusal: Option<ReplyDocument>,
+struct Received {
+    reply: Result<Reply, Refused>,
     /// The reply that follows without a request, if one does.
-    pub(crate) next: Option<Awaited>,
+    next: Option<Awaited>,
+}
+
+/// A reply that is an error.
+pub(crate) struct Refused {
+    pub(crate) error: CommandError,
+    /// The whole reply.
+    document: ReplyDocument,
+}
+
+/// The error of an exchange.
+#[derive(Debug)]
+pub(crate) struct ExchangeError {
+    pub(crate) error: OperationError,
+    /// The whole reply that it comes from, if the server has replied.
+    pub(crate) reply: Option<ReplyDocument>,
+}
+
+impl From<OperationError> for Box<ExchangeError> {
+    fn from(error: OperationError) -> Self {
+        Self::new(ExchangeError { error, reply: None })
+    }
+}
+
+impl From<InvalidCommand> for Box<ExchangeError> {
+    fn from(error: InvalidCommand) -> Self {
+        OperationError::from(error).into()
+    }
+}
+
+impl From<Refused> for Box<ExchangeError> {
+    fn from(refused: Refused) -> Self {
+        let Refused { error, document } = refused;
+        let error = OperationError::Reply { stage: Stage::Operate, error };
+        Self::new(ExchangeError { error, reply: Some(document) })
+    }
 }
 
 impl<R: Runtime> Shared<R> {
@@ -141,6 +173,11 @@ impl<R: Runtime> Shared<R> {
         Ok(self.limit(timeout))
     }
 
+    /// Returns whether anybody is to be told of commands.
+    pub(crate) fn tells_of_commands(&self) -> bool {
+        self.events.wants(Topics::COMMANDS) || self.spans.get().is_some()
+    }
+
     /// Refuses to go on with what is too late already.
     fn unless_passed(&self, timeout: Timeout) -> Result<(), OperationError> {
         if timeout.deadline().is_some_and(|deadline| deadline <= self.runtime.now()) {
@@ -153,7 +190,7 @@ impl<R: Runtime> Shared<R> {
 }
 
 /// Reads the reply that is due, and keeps the cluster time it brings.
-pub(crate) fn digest(
+fn parse_reply(
     message: &Message,
     awaited: Awaited,
     clock: &LatestClusterTime,
@@ -165,32 +202,37 @@ pub(crate) fn digest(
     if let Some(time) = cluster_time {
         clock.advance(time);
     }
-    let (reply, refusal) = match (ok, error) {
-        (true, error) => {
-            (Ok(Reply { document, write_concern_error: error.map(Box::new), origin }), None)
-        }
-        (false, error) => (Err(error.unwrap_or_default()), Some(document)),
+    let reply = match (ok, error) {
+        (true, error) => Ok(Reply { document, write_concern_error: error.map(Box::new), origin }),
+        (false, error) => Err(Refused { error: error.unwrap_or_default(), document }),
     };
-    Ok(Received { reply, refusal, next })
+    Ok(Received { reply, next })
 }
 
-/// The fields that an operation adds to a command, beside those of every command.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Addition<'a> {
+/// The part of an exchange that is not the command itself.
+#[derive(Clone, Default)]
+pub(crate) struct ExchangeContext<'a> {
+    /// The fields that an operation adds to the command, beside those of every command.
     pub(crate) overlay: Overlay<'a>,
     /// The cluster time of its session.
     pub(crate) cluster_time: Option<&'a ClusterTime>,
+    /// The limit of the exchange.
+    pub(crate) timeout: Timeout,
+    /// The number that events give the operation; 0 if they tell of none.
+    pub(crate) number: i64,
+    /// The span of the operation, if anybody is told of spans.
+    pub(crate) span: Option<Arc<dyn Span>>,
 }
 
 /// A command that was sent.
-pub(crate) struct Sent<'a, R: Runtime> {
+struct Sent<'a, R: Runtime> {
     /// The number of its message.
     id: i32,
-    watched: Watched<'a, R>,
+    observers: Observers<'a, R>,
 }
 
 /// Those who are to hear how a command ends.
-struct Watched<'a, R: Runtime> {
+struct Observers<'a, R: Runtime> {
     /// Present if subscribers were told that it was sent.
     told: Option<ToldCommand<R>>,
     /// Present if its time is counted.
@@ -199,12 +241,12 @@ struct Watched<'a, R: Runtime> {
     span: Option<CommandSpan>,
 }
 
-impl<R: Runtime> Watched<'_, R> {
+impl<R: Runtime> Observers<'_, R> {
     /// Tells how the command has ended.
     fn end(self, received: &Result<Received, OperationError>) {
         let reply = match received {
             Ok(Received { reply: Ok(reply), .. }) => Ok(reply),
-            Ok(Received { reply: Err(error), .. }) => {
+            Ok(Received { reply: Err(Refused { error, .. }), .. }) => {
                 Err(OperationError::Reply { stage: Stage::Operate, error: error.clone() })
             }
             Err(error) => Err(error.clone()),
@@ -250,9 +292,9 @@ impl<R: Runtime> Watched<'_, R> {
     }
 
     /// Returns the same, which may live longer than the request.
-    fn into_owned(self) -> Watched<'static, R> {
+    fn into_owned(self) -> Observers<'static, R> {
         let timed = self.timed.map(TimedCommand::into_owned);
-        Watched { told: self.told, timed, span: self.span }
+        Observers { told: self.told, timed, span: self.span }
     }
 }
 
@@ -280,9 +322,9 @@ impl<R: Runtime> CheckedOut<R> {
     /// Fails if the command cannot be sent as it is, if the stream fails or the deadline passes,
     /// which closes the connection, and if the server replies with an error.
     pub async fn command(&mut self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
-        let message = CommandMessage::new(database, command);
-        let reply = self.exchange(&message, &Addition::default()).await;
-        reply.map_err(|error| self.failed(error))
+        let (message, context) = (CommandMessage::new(database, command), self.context());
+        let reply = self.exchange(&message, &context).await;
+        reply.map_err(|error| self.failed(*error))
     }
 
     /// As [`command`](Self::command), with document sequences, each a name and its documents: the
@@ -299,8 +341,9 @@ impl<R: Runtime> CheckedOut<R> {
         sequences: &[(&str, &[&RawDocument])],
     ) -> Result<Reply, Error> {
         let message = CommandMessage::new(database, command).with_sequences(sequences);
-        let reply = self.exchange(&message, &Addition::default()).await;
-        reply.map_err(|error| self.failed(error))
+        let context = self.context();
+        let reply = self.exchange(&message, &context).await;
+        reply.map_err(|error| self.failed(*error))
     }
 
     /// Sends a command to which the server gives no reply, as for unacknowledged writes.
@@ -315,8 +358,8 @@ impl<R: Runtime> CheckedOut<R> {
         database: &str,
         command: &RawDocument,
     ) -> Result<(), Error> {
-        let message = CommandMessage::new(database, command);
-        let sent = self.exchange_unacknowledged(&message, &Addition::default()).await;
+        let (message, context) = (CommandMessage::new(database, command), self.context());
+        let sent = self.exchange_unacknowledged(&message, &context).await;
         sent.map(drop).map_err(|error| self.error(error))
     }
 
@@ -325,20 +368,32 @@ impl<R: Runtime> CheckedOut<R> {
     pub(crate) async fn exchange_unacknowledged(
         &mut self,
         message: &CommandMessage<'_>,
-        addition: &Addition<'_>,
+        context: &ExchangeContext<'_>,
     ) -> Result<Reply, OperationError> {
-        let sent = self.send(message, addition, Flags::MORE_TO_COME).await?;
+        let sent = self.send(message, context, Flags::MORE_TO_COME).await?;
         self.state = State::Idle;
-        sent.watched.end_unacknowledged();
+        sent.observers.end_unacknowledged();
         let (server, connection) = (self.server().clone(), self.connection_id());
         let (document, origin) = (rawdoc! { "ok": 1 }.into(), Origin { server, connection });
         Ok(Reply { document, write_concern_error: None, origin })
     }
 
     /// Returns an error that names the server, with the whole reply that it comes from.
-    fn failed(&mut self, error: OperationError) -> Error {
-        let refusal = self.refusal.take();
-        self.error(error).with_reply(refusal)
+    pub(crate) fn failed(&self, ExchangeError { error, reply }: ExchangeError) -> Error {
+        self.error(error).with_reply(reply)
+    }
+
+    /// Returns the context of exchanges that are no operation's.
+    pub(crate) fn context(&mut self) -> ExchangeContext<'static> {
+        if self.number == 0 && self.shared().tells_of_commands() {
+            self.number = self.shared().commands.next_operation();
+        }
+        ExchangeContext {
+            timeout: self.timeout,
+            number: self.number,
+            span: self.span.clone(),
+            ..ExchangeContext::default()
+        }
     }
 
     /// Returns an error that names the server.
@@ -351,28 +406,27 @@ impl<R: Runtime> CheckedOut<R> {
     pub(crate) async fn exchange(
         &mut self,
         message: &CommandMessage<'_>,
-        addition: &Addition<'_>,
-    ) -> Result<Reply, OperationError> {
-        let reply = self.exchange_once(message, addition).await?;
+        context: &ExchangeContext<'_>,
+    ) -> Result<Reply, Box<ExchangeError>> {
+        let reply = self.exchange_once(message, context).await?;
         let reply = match self.must_reauthenticate(&reply) {
             true => {
-                self.refusal = None;
-                self.reauthenticate().await?;
-                self.exchange_once(message, addition).await?
+                self.reauthenticate(context.timeout).await?;
+                self.exchange_once(message, context).await?
             }
             false => reply,
         };
         self.conclude(reply)
     }
 
-    pub(crate) async fn exchange_once(
+    async fn exchange_once(
         &mut self,
         message: &CommandMessage<'_>,
-        addition: &Addition<'_>,
-    ) -> Result<Result<Reply, CommandError>, OperationError> {
-        let Sent { id, watched } = self.send(message, addition, Flags::NONE).await?;
-        let received = self.receive_reply(Awaited::op_msg(id)).await;
-        watched.end(&received);
+        context: &ExchangeContext<'_>,
+    ) -> Result<Result<Reply, Refused>, OperationError> {
+        let Sent { id, observers } = self.send(message, context, Flags::NONE).await?;
+        let received = self.receive_reply(Awaited::op_msg(id), context.timeout).await;
+        observers.end(&received);
         let received = received?;
         self.state = State::Idle;
         Ok(received.reply)
@@ -384,22 +438,21 @@ impl<R: Runtime> CheckedOut<R> {
     pub(crate) async fn exchange_streamed(
         &mut self,
         message: &CommandMessage<'_>,
-        addition: &Addition<'_>,
-    ) -> Result<Reply, OperationError> {
-        let Sent { id, watched } = match self.state {
+        context: &ExchangeContext<'_>,
+    ) -> Result<Reply, Box<ExchangeError>> {
+        let Sent { id, observers } = match self.state {
             State::Streaming(next) => {
                 let shared = Arc::clone(self.shared());
                 shared.process.check().map_err(InvalidCommand::from)?;
-                self.refusal = None;
-                shared.limit_unless_passed(self.timeout)?;
-                let (unsent, _) = self.write(message, addition, Flags::EXHAUST_ALLOWED)?;
+                shared.limit_unless_passed(context.timeout)?;
+                let (unsent, _) = self.write(message, context, Flags::EXHAUST_ALLOWED)?;
                 self.state = State::Awaiting(next);
                 Sent { id: next, ..unsent }
             }
-            _ => self.send(message, addition, Flags::EXHAUST_ALLOWED).await?,
+            _ => self.send(message, context, Flags::EXHAUST_ALLOWED).await?,
         };
-        let received = self.receive_reply(Awaited::stream(id)).await;
-        watched.end(&received);
+        let received = self.receive_reply(Awaited::stream(id), context.timeout).await;
+        observers.end(&received);
         let received = received?;
         self.state = match (received.next.map(Awaited::request), &received.reply) {
             (Some(next), Ok(_)) => State::Streaming(next),
@@ -415,26 +468,32 @@ impl<R: Runtime> CheckedOut<R> {
         matches!(self.state, State::Streaming(_))
     }
 
-    /// Receives the reply that is due.
-    async fn receive_reply(&mut self, awaited: Awaited) -> Result<Received, OperationError> {
-        let message = self.receive().await?;
-        self.digest(&message, awaited)
+    /// Receives the reply that is due, and keeps the cluster time it brings.
+    async fn receive_reply(
+        &mut self,
+        awaited: Awaited,
+        timeout: Timeout,
+    ) -> Result<Received, OperationError> {
+        let message = self.receive(timeout).await?;
+        let (server, connection) = (self.server().clone(), self.connection_id());
+        let origin = Origin { server, connection };
+        let received = parse_reply(&message, awaited, &self.shared().clock, origin);
+        received.map_err(|failure| self.broken(failure))
     }
 
-    pub(crate) async fn send<'a>(
+    async fn send<'a>(
         &mut self,
         message: &CommandMessage<'a>,
-        addition: &Addition<'_>,
+        context: &ExchangeContext<'_>,
         flags: Flags,
     ) -> Result<Sent<'a, R>, OperationError> {
         self.begin()?;
-        self.refusal = None;
-        self.shared().unless_passed(self.timeout)?;
-        let (Sent { id, watched }, name) = self.write(message, addition, flags)?;
+        self.shared().unless_passed(context.timeout)?;
+        let (Sent { id, observers }, name) = self.write(message, context, flags)?;
         self.connection().compress(name);
         // "After wire message construction, drivers MUST check for timeout before writing the
         // message to the server", and return the connection (CSOT, "Command Execution").
-        let sent = match self.shared().limit_unless_passed(self.timeout) {
+        let sent = match self.shared().limit_unless_passed(context.timeout) {
             Ok(deadline) => {
                 self.state = State::Awaiting(id);
                 let sent = self.connection().send(deadline).await;
@@ -446,9 +505,9 @@ impl<R: Runtime> CheckedOut<R> {
             self.shared().spare.give(large);
         }
         match sent {
-            Ok(()) => Ok(Sent { id, watched }),
+            Ok(()) => Ok(Sent { id, observers }),
             Err(error) => {
-                watched.fail(&error);
+                observers.fail(&error);
                 Err(error)
             }
         }
@@ -459,7 +518,7 @@ impl<R: Runtime> CheckedOut<R> {
     fn write<'a>(
         &mut self,
         message: &CommandMessage<'a>,
-        addition: &Addition<'_>,
+        context: &ExchangeContext<'_>,
         flags: Flags,
     ) -> Result<(Sent<'a, R>, &'a str), InvalidCommand> {
         let shared = Arc::clone(self.shared());
@@ -468,14 +527,14 @@ impl<R: Runtime> CheckedOut<R> {
         // A standalone has no cluster times, whatever the application has told the client of others
         // (Causal Consistency, test 11).
         let cluster_time = match self.has_cluster_times() {
-            true => ClusterTime::later(latest.as_deref(), addition.cluster_time),
+            true => ClusterTime::later(latest.as_deref(), context.cluster_time),
             false => None,
         };
         let overlay = Overlay {
             read_preference: read_preference.as_deref(),
             server_api: shared.options.server_api(),
             cluster_time: cluster_time.map(ClusterTime::document),
-            ..addition.overlay
+            ..context.overlay
         };
         let connection = self.connection();
         let limit = connection.connection_description.max_message_size_bytes;
@@ -489,14 +548,13 @@ impl<R: Runtime> CheckedOut<R> {
             shared.spare.give(large);
         }
         let name = written?;
-        let is_told = shared.events.wants(Topics::COMMANDS) || shared.spans.get().is_some();
-        let (told, span) = match is_told {
-            true => self.tell_started(id),
+        let (told, span) = match shared.tells_of_commands() {
+            true => self.tell_started(id, context),
             false => (None, None),
         };
         let is_counted = shared.meter.is_on();
         let timed = is_counted.then(|| TimedCommand::begin(self.pool(), name));
-        Ok((Sent { id, watched: Watched { told, timed, span } }, name))
+        Ok((Sent { id, observers: Observers { told, timed, span } }, name))
     }
 
     /// Returns whether the server gossips cluster times, as replica sets and sharded clusters do.
@@ -505,15 +563,20 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     /// Tells those who want to hear of it that the command which was written is about to be sent.
-    fn tell_started(&mut self, id: i32) -> (Option<ToldCommand<R>>, Option<CommandSpan>) {
+    fn tell_started(
+        &mut self,
+        id: i32,
+        context: &ExchangeContext<'_>,
+    ) -> (Option<ToldCommand<R>>, Option<CommandSpan>) {
         let shared = Arc::clone(self.shared());
         let (is_wanted, spans) = (shared.events.wants(Topics::COMMANDS), shared.spans.get());
-        if self.number == 0 {
-            self.number = shared.commands.next_operation();
-        }
+        let number = match context.number {
+            // Somebody wants to hear of it only now.
+            0 => shared.commands.next_operation(),
+            number => number,
+        };
         let (server, address) = (self.pool().id(), self.server().clone());
-        let (number, at, service) = (self.number, self.connection_id(), self.check_out.service);
-        let operation = self.span.clone();
+        let (at, service) = (self.connection_id(), self.check_out.service);
         let connection = self.connection();
         let of_server = connection.connection_description.server_connection_id;
         let Ok(message) = OpMsg::read(&connection.outgoing) else { return (None, None) };
@@ -521,7 +584,7 @@ impl<R: Runtime> CheckedOut<R> {
             MonitoredCommand::new(&message, id, number, at).with_server(of_server, service);
         let (command, since) = (Arc::new(command), shared.runtime.now());
         let span = spans
-            .and_then(|spans| spans.command(operation.as_deref(), &address, &command, &message));
+            .and_then(|spans| spans.command(context.span.as_deref(), &address, &command, &message));
         let running = Running { server, address, command, since };
         let told = is_wanted.then(|| ToldCommand::begin(&shared, running, &message)).flatten();
         (told, span)
@@ -554,8 +617,8 @@ impl<R: Runtime> CheckedOut<R> {
         }
     }
 
-    pub(crate) async fn receive(&mut self) -> Result<Message, OperationError> {
-        let deadline = self.shared().limit(self.timeout);
+    async fn receive(&mut self, timeout: Timeout) -> Result<Message, OperationError> {
+        let deadline = self.shared().limit(timeout);
         let connection = self.connection();
         let message = match connection.receive(deadline).await {
             Ok(message) => connection.decompressor.decompress(message).map_err(malformed),
@@ -564,33 +627,17 @@ impl<R: Runtime> CheckedOut<R> {
         message.map_err(|failure| self.broken(failure))
     }
 
-    pub(crate) fn digest(
-        &mut self,
-        message: &Message,
-        awaited: Awaited,
-    ) -> Result<Received, OperationError> {
-        let (server, connection) = (self.server().clone(), self.connection_id());
-        let received =
-            digest(message, awaited, &self.shared().clock, Origin { server, connection });
-        let mut received = received.map_err(|failure| self.broken(failure))?;
-        self.refusal = received.refusal.take();
-        Ok(received)
-    }
-
     /// Tells the topology what a reply says of the server.
-    pub(crate) fn conclude(
-        &self,
-        reply: Result<Reply, CommandError>,
-    ) -> Result<Reply, OperationError> {
+    fn conclude(&self, reply: Result<Reply, Refused>) -> Result<Reply, Box<ExchangeError>> {
         let error = match &reply {
             Ok(reply) => reply.write_concern_error(),
-            Err(error) => Some(error),
+            Err(refused) => Some(&refused.error),
         };
         if let Some(error) = error.filter(|error| error.state_change().is_some()) {
             let (stage, error) = (Stage::Operate, error.clone());
             self.tell(OperationError::Reply { stage, error });
         }
-        reply.map_err(|error| OperationError::Reply { stage: Stage::Operate, error })
+        reply.map_err(Into::into)
     }
 
     /// The connection is of no more use; the topology is told why.
@@ -610,17 +657,17 @@ impl<R: Runtime> CheckedOut<R> {
         self.pool().operation_failed(failure);
     }
 
-    fn must_reauthenticate(&self, reply: &Result<Reply, CommandError>) -> bool {
-        let code = reply.as_ref().err().and_then(|error| error.code);
+    fn must_reauthenticate(&self, reply: &Result<Reply, Refused>) -> bool {
+        let code = reply.as_ref().err().and_then(|refused| refused.error.code);
         code == Some(REAUTHENTICATION_REQUIRED)
             && self.connection_description().mechanism == Some(AuthMechanism::Oidc)
     }
 
     /// Logs in once more over the same connection. If that fails, the connection is closed, and the
     /// topology is told only what the stream says of the server.
-    async fn reauthenticate(&mut self) -> Result<(), OperationError> {
+    async fn reauthenticate(&mut self, timeout: Timeout) -> Result<(), OperationError> {
         self.state = State::Authenticating;
-        match self.log_in().await {
+        match self.log_in(timeout.deadline()).await {
             Ok(connection_description) => {
                 self.connection().connection_description = connection_description;
                 self.state = State::Idle;
@@ -635,9 +682,11 @@ impl<R: Runtime> CheckedOut<R> {
         }
     }
 
-    async fn log_in(&mut self) -> Result<ConnectionDescription, Refusal> {
+    async fn log_in(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<ConnectionDescription, Refusal> {
         let shared = Arc::clone(self.shared());
-        let deadline = self.deadline();
         // MONGODB-OIDC has no nonce.
         let opening = HandshakeOptions::new(RawDocumentBuf::new(), [0; 24])
             .with_credential_cache(lock(&shared.credential_cache).clone())
@@ -724,10 +773,11 @@ impl<R: Runtime> CheckedOut<R> {
         database: &str,
         command: &RawDocument,
     ) -> Result<Exhaust<'_, R>, Error> {
-        let message = CommandMessage::new(database, command);
-        let sent = self.send(&message, &Addition::default(), Flags::EXHAUST_ALLOWED).await;
-        let Sent { id, watched } = sent.map_err(|error| self.error(error))?;
-        Ok(Exhaust { checked_out: self, next: Some(id), watched: Some(watched.into_owned()) })
+        let (message, context) = (CommandMessage::new(database, command), self.context());
+        let sent = self.send(&message, &context, Flags::EXHAUST_ALLOWED).await;
+        let Sent { id, observers } = sent.map_err(|error| self.error(error))?;
+        let observers = Some(observers.into_owned());
+        Ok(Exhaust { checked_out: self, next: Some(id), observers })
     }
 }
 
@@ -740,7 +790,7 @@ pub struct Exhaust<'a, R: Runtime> {
     /// The message that the next reply answers; `None` after the last.
     next: Option<i32>,
     /// Present until the first reply.
-    watched: Option<Watched<'static, R>>,
+    observers: Option<Observers<'static, R>>,
 }
 
 impl<R: Runtime> std::fmt::Debug for Exhaust<'_, R> {
@@ -761,18 +811,19 @@ impl<R: Runtime> Exhaust<'_, R> {
     pub async fn next(&mut self) -> Option<Result<Reply, Error>> {
         let id = self.next?;
         let reply = self.receive(id).await;
-        Some(reply.map_err(|error| self.checked_out.error(error)))
+        Some(reply.map_err(|error| self.checked_out.failed(*error)))
     }
 
     /// Waits for the reply that answers `id`.
-    async fn receive(&mut self, id: i32) -> Result<Reply, OperationError> {
+    async fn receive(&mut self, id: i32) -> Result<Reply, Box<ExchangeError>> {
         if let Err(forked) = self.checked_out.shared().process.check() {
             self.next = None;
             return Err(InvalidCommand::from(forked).into());
         }
-        let received = self.checked_out.receive_reply(Awaited::stream(id)).await;
-        if let Some(watched) = self.watched.take() {
-            watched.end(&received);
+        let timeout = self.checked_out.timeout;
+        let received = self.checked_out.receive_reply(Awaited::stream(id), timeout).await;
+        if let Some(observers) = self.observers.take() {
+            observers.end(&received);
         }
         self.next = None;
         let received = received?;

@@ -35,7 +35,7 @@ use crate::machines::topology::{Answer, Deferred, Driver};
 use crate::machines::{Host, View};
 use crate::observe::spans::OperationSpan;
 use crate::operations::checked_out::{CheckedOut, State};
-use crate::operations::exchange::{Addition, Reply};
+use crate::operations::exchange::{ExchangeContext, ExchangeError, Reply};
 use crate::operations::request::{Message, Request, Target};
 use crate::operations::selected_server::SelectedServer;
 use crate::operations::session::{ClientSession, take_session};
@@ -418,32 +418,35 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             ..Overlay::default()
         };
         let cluster_time: Option<&ClusterTime> = known.and_then(Session::cluster_time);
-        let addition = Addition { overlay, cluster_time };
-        checked_out.number = self.told.number;
-        let timeout = std::mem::replace(&mut checked_out.timeout, sending.timeout);
-        let span = std::mem::replace(&mut checked_out.span, self.span.shared());
+        if self.told.number == 0 && self.host.shared.tells_of_commands() {
+            self.told.number = self.host.shared.commands.next_operation();
+        }
+        let (timeout, number, span) = (sending.timeout, self.told.number, self.span.shared());
+        let context = ExchangeContext { overlay, cluster_time, timeout, number, span };
         let result = match (options.acknowledged, *exhaust) {
-            (true, false) => checked_out.exchange(&message, &addition).await,
-            (true, true) => checked_out.exchange_streamed(&message, &addition).await,
-            (false, _) => checked_out.exchange_unacknowledged(&message, &addition).await,
+            (true, false) => checked_out.exchange(&message, &context).await,
+            (true, true) => checked_out.exchange_streamed(&message, &context).await,
+            (false, _) => {
+                let sent = checked_out.exchange_unacknowledged(&message, &context).await;
+                sent.map_err(Into::into)
+            }
         };
-        checked_out.timeout = timeout;
-        checked_out.span = span;
-        self.told.number = checked_out.number;
-        let refusal = checked_out.refusal.take();
         if let Some(session) = session.filter(|_| sending.session) {
-            match (&result, &refusal) {
-                (Ok(reply), _) if !session.is_implicit() => session.heard(reply),
-                // Of a command that was not sent, the connection is as good as before.
-                (Err(OperationError::Stream(_)), _) if checked_out.state == State::Idle => {}
-                (Err(OperationError::Stream(_)), _) => session.mark_dirty(),
-                (Err(_), Some(refusal)) => session.heard(refusal),
-                _ => {}
+            match &result {
+                Ok(reply) if !session.is_implicit() => session.heard(reply),
+                Ok(_) => {}
+                Err(failed) => match (&failed.error, &failed.reply) {
+                    // Of a command that was not sent, the connection is as good as before.
+                    (OperationError::Stream(_), _) if checked_out.state == State::Idle => {}
+                    (OperationError::Stream(_), _) => session.mark_dirty(),
+                    (_, Some(reply)) => session.heard(reply),
+                    _ => {}
+                },
             }
         }
-        result.map_err(|error| {
-            let numbered = sending.transaction_number;
-            checked_out.error(explained(error, numbered)).with_reply(refusal)
+        result.map_err(|failed| {
+            let error = explained(failed.error, sending.transaction_number);
+            checked_out.failed(ExchangeError { error, ..*failed })
         })
     }
 

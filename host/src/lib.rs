@@ -38,6 +38,7 @@ pub use client::builder::ClientBuilder;
     reason = "it writes files from threads of its own"
 )]
 pub use client::flight_recorder;
+pub use client::kill_cursors::KillLimits;
 pub use client::registry::Registry;
 pub use client::socket_runtime::SocketRuntime;
 pub use error::{ClientError, Error, ErrorKind, Spent};
@@ -61,6 +62,7 @@ pub use observe::subscription::{EVENT_BYTES_LIMIT, EVENT_LIMIT, Events, Views};
 pub use operations::checked_out::CheckedOut;
 pub use operations::counted::CountedOperation;
 pub use operations::exchange::{Exhaust, Outcome, Reply};
+pub use operations::pinned::Pinned;
 pub use operations::request::{Message, Request, Target, ToWrite, WrittenCommand};
 pub use operations::selected_server::SelectedServer;
 pub use operations::session::ClientSession;

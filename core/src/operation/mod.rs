@@ -2,8 +2,8 @@
 //! ends, what is added to its command; and the errors of operations with their meaning for the
 //! server.
 
-mod abandoned;
 mod error;
+mod kill_cursors;
 mod labels;
 mod machine;
 mod options;
@@ -11,12 +11,12 @@ mod overlay;
 mod retry;
 mod timeout;
 
-pub use abandoned::{
-    AbandonedCursor, AbandonedCursors, KillCursors, MAX_ABANDONED_CURSORS, MAX_KILLED_CURSORS,
-};
 pub use error::{
     CommandError, InvalidCommand, OperationError, OperationFailure, ReplyFacts, StateChange,
     unreadable,
+};
+pub use kill_cursors::{
+    CursorsToKill, KillCursors, MAX_CURSORS_TO_KILL, MAX_KILLED_CURSORS, OpenCursor,
 };
 pub use labels::{
     NO_WRITES_PERFORMED, RETRYABLE, RETRYABLE_WRITE, SYSTEM_OVERLOADED, add_labels, error_labels,

@@ -449,7 +449,11 @@ impl Operation for ClientBulkWrite {
         if let Some(cursor) = &mut self.cursor {
             let (database, body) = match (&self.cause, cursor.step()) {
                 (None, Ok(CursorStep::GetMore(database, body))) => (database, body),
-                _ => cursor.kill().expect("it is open, or the operation would have ended"),
+                _ => {
+                    let kill = cursor.kill();
+                    let kill = kill.expect("it is open, or the operation would have ended");
+                    (kill.database, kill.body)
+                }
             };
             let scope = Scope { database, ..scope.clone() };
             return Ok(Command::run(&scope, body));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bson::raw::cstr;
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
+use sdam_core::operation::KillCursors;
 use sdam_core::wire::ReplyDocument;
 
 use super::batch::Batch;
@@ -237,22 +238,19 @@ impl CursorState {
         Some(body)
     }
 
-    /// Returns the database and the command that closes the cursor at the server, unless it is
-    /// closed, and takes it for closed.
-    pub fn kill(&mut self) -> Option<(Arc<str>, RawDocumentBuf)> {
-        let id = std::mem::take(&mut self.id);
-        if id == 0 {
-            return None;
-        }
-        let mut body = RawDocumentBuf::new();
-        body.append(cstr!("killCursors"), &*self.collection);
-        body.append(cstr!("cursors"), bson::RawArrayBuf::from_iter([id]));
-        Some((Arc::clone(&self.database), body))
+    /// Marks the cursor closed; returns the command that kills it at the server, if it is open
+    /// there.
+    pub fn kill(&mut self) -> Option<KillCursors> {
+        let id = self.close()?;
+        Some(KillCursors::new(&self.database, (&self.collection, [id]), None, None))
     }
 
-    /// Takes the cursor for closed: the server no longer knows it, or nobody can reach it.
-    pub const fn forget(&mut self) {
-        self.id = 0;
+    /// Marks the cursor closed; returns its number at the server, if it is open there.
+    pub const fn close(&mut self) -> Option<i64> {
+        match std::mem::replace(&mut self.id, 0) {
+            0 => None,
+            id => Some(id),
+        }
     }
 }
 
@@ -322,9 +320,9 @@ mod tests {
         state.more(&next(7, [4])).unwrap();
         assert_eq!(document(&mut state), 4);
         assert!(matches!(state.step(), Ok(CursorStep::Exhausted)));
-        let (database, kill) = state.kill().unwrap();
-        assert_eq!(&*database, "app");
-        assert_eq!(kill, rawdoc! { "killCursors": "a.b", "cursors": [7_i64] });
+        let kill = state.kill().unwrap();
+        assert_eq!(&*kill.database, "app");
+        assert_eq!(kill.body, rawdoc! { "killCursors": "a.b", "cursors": [7_i64] });
         assert_eq!(state.kill(), None);
     }
 

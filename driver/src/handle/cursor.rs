@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use bson::RawDocumentBuf;
 use futures_core::Stream;
-use sdam_core::operation::{MaxTime, Timeout};
+use sdam_core::operation::Timeout;
 use sdam_core::time::Instant;
-use sdam_host::{ErrorKind, Runtime};
+use sdam_host::{ErrorKind, KillLimits, Pinned, Runtime};
 use serde::de::DeserializeOwned;
 
 use super::fetching::{Fetched, Fetching};
-use super::perform::{Dropped, Handle, Limits, Opened, Origin};
+use super::kill_cursors::CursorToKill;
+use super::perform::{Handle, Limits, Response};
 use super::session::ClientSession;
 use crate::command::run::name;
 use crate::command::{Operation, Scope};
@@ -40,7 +41,7 @@ pub struct Cursor<R: Runtime, T> {
     handle: Handle<R>,
     state: CursorState,
     /// The server it was opened on; while a batch is awaited, another way there, if there is one.
-    origin: Option<Origin<R>>,
+    pin: Option<Pinned<R>>,
     /// The session that it was opened with, until the server has closed it.
     session: Option<ClientSession<R>>,
     timing: Timing,
@@ -84,12 +85,12 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
         mut operation: O,
     ) -> Result<Self, Error> {
         let timing = operation.timing();
-        let Opened { outcome, origin, session, timeout } =
+        let Response { outcome, pin, session, timeout } =
             handle.open(scope, &mut operation).await?;
         let mut cursor = Self {
             handle: handle.clone(),
             state: outcome,
-            origin,
+            pin,
             session: Some(session),
             timing,
             lifetime: timeout,
@@ -149,9 +150,9 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                     if error.is_of_a_server_at_hand()
                         && let Some(open) = self.take_open()
                     {
-                        let client = &self.handle.client;
-                        let limits = Limits::of_kill(client, self.handle.timeout_of_operations());
-                        open.kill(client, limits).await;
+                        let timeout = self.handle.timeout_of_operations();
+                        let limits = KillLimits::in_background(&self.handle.client, timeout);
+                        open.kill(&self.handle.client, limits).await;
                     }
                     return Err(error);
                 }
@@ -190,15 +191,15 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                     return Poll::Ready(Some(Err(error)));
                 }
                 Ready::End => {
-                    self.end();
+                    self.kill_in_background();
                     return Poll::Ready(None);
                 }
                 Ready::Ask(..) if once && has_asked => return Poll::Ready(None),
                 Ready::Ask(..) if !has_paused && self.pause() => {}
-                Ready::Ask(database, body) => match (self.origin.take(), &self.session) {
-                    (Some(origin), Some(session)) => {
+                Ready::Ask(database, body) => match (self.pin.take(), &self.session) {
+                    (Some(pin), Some(session)) => {
                         let session = session.clone();
-                        self.fetch(origin, session, (database, body));
+                        self.fetch(pin, session, (database, body));
                     }
                     _ => return Poll::Ready(None),
                 },
@@ -255,25 +256,16 @@ impl<R: Runtime, T> Cursor<R, T> {
     /// It has `timeoutMS` for that, anew, or ten seconds without that option, whatever is left of
     /// the time of [`Client::by`](sdam_host::Client::by).
     pub async fn close(mut self) {
-        let client = &self.handle.client;
-        let of_operations = self.handle.timeout_of_operations();
-        let of_client = client.host().options().timeout();
-        let limits = match of_operations.or(of_client) {
-            Some(Duration::ZERO) => {
-                Limits { timeout: Timeout::Infinite, max_time: MaxTime::Remaining }
-            }
-            _ => Limits::of_kill(client, of_operations),
-        };
-        self.close_by(limits).await;
+        let timeout = self.handle.timeout_of_operations();
+        self.kill(KillLimits::of_close(&self.handle.client, timeout)).await;
     }
 
     /// As [`close`](Self::close), but within this time; zero lifts the limit.
     pub async fn close_within(mut self, time: Duration) {
-        let timeout = self.handle.client.timeout(Some(time));
-        self.close_by(Limits { timeout, max_time: MaxTime::Remaining }).await;
+        self.kill(KillLimits::within(&self.handle.client, time)).await;
     }
 
-    async fn close_by(&mut self, limits: Limits) {
+    async fn kill(&mut self, limits: KillLimits) {
         if let Some(open) = self.take_open() {
             open.kill(&self.handle.client, limits).await;
         }
@@ -281,16 +273,16 @@ impl<R: Runtime, T> Cursor<R, T> {
 
     fn fetch(
         &mut self,
-        mut origin: Origin<R>,
+        mut pin: Pinned<R>,
         session: ClientSession<R>,
         (database, body): (Arc<str>, RawDocumentBuf),
     ) {
-        self.origin = origin.other();
+        self.pin = pin.other();
         let (handle, limits) = (self.handle.clone(), self.limits());
         self.pace.asks(handle.client.now());
         self.fetching = Some(Fetching::begin(async move {
-            let answer = handle.go_on(&mut origin, &session, (&database, &body), limits).await;
-            (origin, answer)
+            let answer = handle.go_on(&mut pin, &session, (&database, &body), limits).await;
+            (pin, answer)
         }));
     }
 
@@ -311,8 +303,8 @@ impl<R: Runtime, T> Cursor<R, T> {
     }
 
     /// Takes the answer to a getMore.
-    fn take(&mut self, (origin, answer): Fetched<R>) -> Result<(), Error> {
-        self.origin = Some(origin);
+    fn take(&mut self, (pin, answer): Fetched<R>) -> Result<(), Error> {
+        self.pin = Some(pin);
         let read = answer.and_then(|reply| self.state.more(&reply).map_err(Error::from));
         let Err(error) = read else {
             self.pace.hears(!self.state.has_documents());
@@ -323,17 +315,17 @@ impl<R: Runtime, T> Cursor<R, T> {
             // Nothing was sent, so that the cursor is what it was.
             return Err(error);
         }
-        let is_pinned = self.origin.as_ref().is_some_and(Origin::is_pinned);
+        let needs_connection = self.pin.as_ref().is_some_and(Pinned::needs_connection);
         if error.is_of_a_closed_cursor() {
-            self.state.forget();
+            self.state.close();
             self.release_if_closed();
-        } else if is_pinned && is_lost(&error) {
+        } else if needs_connection && is_lost(&error) {
             // Its connection stays pinned until it is closed (Load Balancers, "Behaviour With
             // Cursors").
-            self.state.forget();
-        } else if let Some(other) = self.origin.as_ref().and_then(Origin::other) {
+            self.state.close();
+        } else if let Some(other) = self.pin.as_ref().and_then(Pinned::other) {
             // A stream has ended with its error, whatever that is.
-            self.origin = Some(other);
+            self.pin = Some(other);
         }
         self.has_failed = true;
         Err(error)
@@ -360,23 +352,24 @@ impl<R: Runtime, T> Cursor<R, T> {
     /// Gives back the connection and the session that nothing depends on any more.
     fn release_if_closed(&mut self) {
         if self.state.id() == 0 {
-            (self.origin, self.session) = (None, None);
+            (self.pin, self.session) = (None, None);
         }
     }
 
-    /// Takes the cursor for closed; returns what closes it at its server, if it is open there.
-    fn take_open(&mut self) -> Option<Dropped<R>> {
+    /// Marks the cursor closed; returns what kills it at its server, if it is open there.
+    fn take_open(&mut self) -> Option<CursorToKill<R>> {
         if let Some(fetched) = self.fetching.take().and_then(Fetching::into_answer) {
             // It came when nobody read it.
             let _ = self.take(fetched);
         }
-        Dropped::of(&mut self.state, self.origin.take(), self.session.take())
+        let timeout = self.handle.timeout_of_operations();
+        CursorToKill::of(&mut self.state, self.pin.take(), self.session.take(), timeout)
     }
 
-    /// Has the cursor closed at its server, if it is open there; nothing waits for that.
-    fn end(&mut self) {
+    /// Kills the cursor at its server, if it is open there; nothing waits for that.
+    fn kill_in_background(&mut self) {
         if let Some(open) = self.take_open() {
-            open.bury(&self.handle.client, self.handle.timeout_of_operations());
+            open.kill_in_background(&self.handle.client);
         }
     }
 }
@@ -398,7 +391,7 @@ impl<R: Runtime, T: DeserializeOwned> Stream for Cursor<R, T> {
 
 impl<R: Runtime, T> Drop for Cursor<R, T> {
     fn drop(&mut self) {
-        self.end();
+        self.kill_in_background();
     }
 }
 

@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use sdam_core::wire::ReplyDocument;
-use sdam_host::Runtime;
+use sdam_host::{Pinned, Runtime};
 
-use super::perform::Origin;
 use crate::error::Error;
 
 /// The outcome of a getMore, and the way to the server.
-pub(super) type Fetched<R> = (Origin<R>, Result<ReplyDocument, Error>);
+pub(super) type Fetched<R> = (Pinned<R>, Result<ReplyDocument, Error>);
 
 type Work<R> = Pin<Box<dyn Future<Output = Fetched<R>> + Send>>;
 

@@ -6,6 +6,7 @@ mod collection;
 mod cursor;
 mod database;
 mod fetching;
+mod kill_cursors;
 mod perform;
 mod session;
 mod span;

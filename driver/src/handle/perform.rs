@@ -4,26 +4,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::raw::cstr;
-use bson::{RawDocument, RawDocumentBuf};
-use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, ServerAddress, WriteConcern};
-use sdam_core::description::ServerType;
+use bson::RawDocument;
+use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, WriteConcern};
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{
-    AbandonedCursor, CommandMessage, MaxTime, OperationKind, OperationOptions, Timeout, add_labels,
+    CommandMessage, MaxTime, OperationKind, OperationOptions, Timeout, add_labels,
 };
-use sdam_core::pool::Purpose;
 use sdam_core::selection::Criteria;
 use sdam_core::wire::ReplyDocument;
 use sdam_host::{
-    CheckedOut, CountedOperation, Message, OperationSpan, Reply, Request, Runtime, Target,
+    CountedOperation, Message, OperationSpan, Pinned, Reply, Request, Runtime, Target,
     WrittenCommand,
 };
 
+use super::kill_cursors::{CursorToKill, kill_superseded};
 use super::session::{ClientSession, Lent};
 use super::span;
 use crate::command::{Command, Facts, Operation, Progress, Route, Scope, check_name};
-use crate::cursor::{CursorState, Settings};
 use crate::error::{ArgumentError, Error};
 
 /// The part that all handles have: the client, and the concerns of their operations.
@@ -45,34 +42,13 @@ pub(crate) struct Concerns {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// The place that a reply has come from, as far as a cursor needs to know.
-pub(crate) struct Origin<R: Runtime> {
-    server: ServerAddress,
-    /// The selection of the server, which may have to be told its read preference again.
-    criteria: Arc<Criteria>,
-    /// The very connection, behind a load balancer, or of a cursor that is streamed.
-    pinned: Option<CheckedOut<R>>,
-    /// True if the server may send one batch after the other.
-    is_streamed: bool,
-}
-
 /// The outcome of an operation, and what goes on with a cursor that it may have opened.
-pub(crate) struct Opened<R: Runtime, T> {
+pub(crate) struct Response<R: Runtime, T> {
     pub(crate) outcome: T,
-    /// Present if a command had a reply.
-    pub(crate) origin: Option<Origin<R>>,
+    /// The server of the last reply, if a command had one.
+    pub(crate) pin: Option<Pinned<R>>,
     pub(crate) session: ClientSession<R>,
     pub(crate) timeout: Timeout,
-}
-
-/// A cursor that nobody reads any more, and the command that closes it.
-pub(crate) struct Dropped<R: Runtime> {
-    origin: Origin<R>,
-    session: ClientSession<R>,
-    database: Arc<str>,
-    collection: Arc<str>,
-    id: i64,
-    kill: RawDocumentBuf,
 }
 
 /// The limits of a command that goes on with a cursor.
@@ -90,18 +66,18 @@ struct Whole<'a, R: Runtime> {
     counted: &'a mut CountedOperation<R>,
     /// The connection of commands that are not acknowledged: over another one, a command could
     /// overtake the one before it.
-    held: Option<CheckedOut<R>>,
+    held: Option<Pinned<R>>,
     /// Replies that another attempt was made after.
     superseded: &'a mut Vec<Reply>,
     /// The labels of all errors of write concerns, with those that the client has added.
     labels: Vec<String>,
 }
 
-/// An operation, whatever becomes of it: cursors that it leaves open are closed in the background.
+/// An operation, whatever becomes of it: cursors that it leaves open are killed in the background.
 struct Attempted<'a, R: Runtime, O: Operation> {
     handle: &'a Handle<R>,
     operation: &'a mut O,
-    origin: Option<Origin<R>>,
+    pin: Option<Pinned<R>>,
     /// Present until it has succeeded.
     session: Option<ClientSession<R>>,
     superseded: Vec<Reply>,
@@ -186,7 +162,7 @@ impl<R: Runtime> Handle<R> {
         &self,
         scope: &Scope,
         operation: &mut O,
-    ) -> Result<Opened<R, O::Output>, Error> {
+    ) -> Result<Response<R, O::Output>, Error> {
         let span = span::begin(&self.client, scope, operation);
         let mut counted = self.client.counted_operation(operation.covered_name());
         let outcome = self.perform((&span, &mut counted), scope, operation).await;
@@ -200,20 +176,20 @@ impl<R: Runtime> Handle<R> {
         (span, counted): (&OperationSpan, &mut CountedOperation<R>),
         scope: &Scope,
         operation: &mut O,
-    ) -> Result<Opened<R, O::Output>, Error> {
+    ) -> Result<Response<R, O::Output>, Error> {
         let timeout = self.timeout();
         let limit = self.concerns.timeout.or(self.client.host().options().timeout());
         operation.timing().check(limit).map_err(ArgumentError::from)?;
         let implicit = || ClientSession::of(self.client.implicit_session());
         let session = self.session.clone().unwrap_or_else(implicit);
         let mut attempted = Attempted::new(self, operation, session);
-        let Attempted { operation, origin, session, superseded, .. } = &mut attempted;
+        let Attempted { operation, pin, session, superseded, .. } = &mut attempted;
         let session = session.as_ref().expect("it is there until the operation has succeeded");
         let lent = session.lend(&self.client, timeout).await?;
         let (held, labels) = (None, Vec::new());
         let mut whole = Whole { session: lent, timeout, span, counted, held, superseded, labels };
         let outcome = loop {
-            let answer = self.exchange(scope, *operation, &mut whole, origin).await;
+            let answer = self.exchange(scope, *operation, &mut whole, pin).await;
             let progress = match answer {
                 Ok(reply) => operation.reply(scope, &reply),
                 Err(Unanswered::NotWritten(error)) => Err(error),
@@ -226,8 +202,8 @@ impl<R: Runtime> Handle<R> {
             }
         };
         drop(whole);
-        let (origin, session) = attempted.end();
-        Ok(Opened { outcome, origin, session, timeout })
+        let (pin, session) = attempted.end();
+        Ok(Response { outcome, pin, session, timeout })
     }
 
     /// Has the next command of an operation be written and performed, and returns its reply: an
@@ -237,17 +213,16 @@ impl<R: Runtime> Handle<R> {
         scope: &Scope,
         operation: &mut O,
         whole: &mut Whole<'_, R>,
-        origin: &mut Option<Origin<R>>,
+        pin: &mut Option<Pinned<R>>,
     ) -> Result<ReplyDocument, Unanswered> {
         if !operation.continues_cursor() {
-            *origin = None;
+            *pin = None;
         }
         let (name, options) = (operation.name(), options(operation));
         let criteria = Arc::new(self.criteria(operation));
-        let target = match (origin.as_mut(), &mut whole.held) {
-            (Some(origin), _) => origin.target(),
-            (None, Some(held)) => Target::Connection(held),
-            (None, None) => Target::Select(Arc::clone(&criteria)),
+        let target = match pin.as_mut().or(whole.held.as_mut()) {
+            Some(pin) => pin.target(),
+            None => Target::Select(Arc::clone(&criteria)),
         };
         let (mut cursor, mut is_acknowledged, mut refused) = ((false, false), true, None);
         let (opened, refusal, rules) = (&mut cursor, &mut refused, options.clone());
@@ -278,15 +253,17 @@ impl<R: Runtime> Handle<R> {
             (Ok((reply, kept)), _) => {
                 whole.counted.answered_by(reply.server());
                 let (opens, exhausts) = cursor;
-                let kept = match is_acknowledged {
-                    true => kept.filter(|_| opens),
-                    false => {
-                        whole.held = kept.or(whole.held.take());
-                        None
+                let server = reply.server().clone();
+                let new = match kept {
+                    Some(kept) if !is_acknowledged => {
+                        whole.held = Some(Pinned::to_connection(kept, Arc::clone(&criteria)));
+                        Pinned::to_server(server, criteria)
                     }
+                    Some(kept) if opens => Pinned::to_origin(kept, criteria, exhausts),
+                    _ => Pinned::to_server(server, criteria),
                 };
+                pin.get_or_insert(new);
                 whole.superseded.retain(|earlier| !is_same_cursor(earlier, &reply));
-                origin.get_or_insert_with(|| Origin::new(reply.server(), criteria, kept, exhausts));
                 if let Some(error) = reply.write_concern_error() {
                     add_labels(&mut whole.labels, error.labels.iter().map(String::as_str));
                 }
@@ -303,7 +280,7 @@ impl<R: Runtime> Handle<R> {
     /// Sends the next command of a cursor to where it was opened.
     pub(crate) async fn go_on(
         &self,
-        origin: &mut Origin<R>,
+        pin: &mut Pinned<R>,
         session: &ClientSession<R>,
         (database, body): (&str, &RawDocument),
         limits: Limits,
@@ -311,8 +288,8 @@ impl<R: Runtime> Handle<R> {
         let mut lent = session.lend(&self.client, limits.timeout).await?;
         let options = OperationOptions::continuing().with_max_time(limits.max_time);
         let message = CommandMessage::new(database, body);
-        let is_streamed = origin.is_streamed;
-        let request = Request::new(message, &options, origin.target())
+        let is_streamed = pin.is_streamed();
+        let request = Request::new(message, &options, pin.target())
             .with_session(Some(&mut lent))
             .with_exhaust(is_streamed)
             .with_timeout(limits.timeout);
@@ -335,34 +312,14 @@ impl<R: Runtime> Handle<R> {
 impl<'a, R: Runtime, O: Operation> Attempted<'a, R, O> {
     const fn new(handle: &'a Handle<R>, operation: &'a mut O, session: ClientSession<R>) -> Self {
         let session = Some(session);
-        Self { handle, operation, origin: None, session, superseded: Vec::new() }
+        Self { handle, operation, pin: None, session, superseded: Vec::new() }
     }
 
     /// Takes what a cursor needs that is the outcome.
-    fn end(mut self) -> (Option<Origin<R>>, ClientSession<R>) {
-        self.bury_superseded();
+    fn end(mut self) -> (Option<Pinned<R>>, ClientSession<R>) {
+        kill_superseded(self.handle, self.session.as_ref(), &mut self.superseded);
         let session = self.session.take().expect("it is there until the operation has succeeded");
-        (self.origin.take(), session)
-    }
-
-    /// Closes the cursors of attempts that others were made after. Behind a load balancer they are
-    /// left to time: their connections are gone, which those others may have needed.
-    fn bury_superseded(&mut self) {
-        let Handle { client, .. } = self.handle;
-        let (session, timeout) = (self.session.as_ref(), self.handle.timeout_of_operations());
-        for reply in self.superseded.drain(..) {
-            let cursor = CursorState::open("cursor", reply.document(), Settings::default());
-            let cursor = cursor.ok().filter(|cursor| cursor.id() != 0);
-            let Some(cursor) = cursor.filter(|_| !client.host().options().load_balanced()) else {
-                continue;
-            };
-            let (database, collection) = cursor.namespace();
-            let namespace = (Arc::clone(database), Arc::clone(collection));
-            let cursor = AbandonedCursor::new(reply.server().clone(), namespace, cursor.id())
-                .with_session(session.and_then(ClientSession::id))
-                .with_timeout(timeout);
-            client.abandon_cursor(cursor);
-        }
+        (self.pin.take(), session)
     }
 }
 
@@ -371,11 +328,13 @@ impl<R: Runtime, O: Operation> Drop for Attempted<'_, R, O> {
         if self.session.is_none() {
             return;
         }
-        self.bury_superseded();
-        if let Some(mut cursor) = self.operation.take_cursor()
-            && let Some(open) = Dropped::of(&mut cursor, self.origin.take(), self.session.take())
-        {
-            open.bury(&self.handle.client, self.handle.timeout_of_operations());
+        kill_superseded(self.handle, self.session.as_ref(), &mut self.superseded);
+        if let Some(mut cursor) = self.operation.take_cursor() {
+            let (pin, session) = (self.pin.take(), self.session.take());
+            let timeout = self.handle.timeout_of_operations();
+            if let Some(open) = CursorToKill::of(&mut cursor, pin, session, timeout) {
+                open.kill_in_background(&self.handle.client);
+            }
         }
     }
 }
@@ -384,124 +343,6 @@ impl<R: Runtime, O: Operation> Drop for Attempted<'_, R, O> {
 fn is_same_cursor(one: &Reply, other: &Reply) -> bool {
     let id = |reply: &Reply| reply.get_document("cursor").ok()?.get_i64("id").ok();
     one.server() == other.server() && id(one) == id(other)
-}
-
-impl<R: Runtime> Origin<R> {
-    fn new(
-        server: &ServerAddress,
-        criteria: Arc<Criteria>,
-        connection: Option<CheckedOut<R>>,
-        exhausts: bool,
-    ) -> Self {
-        let is_balanced =
-            |connection: &CheckedOut<R>| connection.connection_description().service.is_some();
-        // "Drivers MAY fallback to a non-exhaust cursor": mongos streams none before 7.1.
-        let streams = |connection: &CheckedOut<R>| {
-            let is_mongos = connection.connection_description().server_type == ServerType::Mongos;
-            exhausts && !is_mongos && !is_balanced(connection)
-        };
-        let is_streamed = connection.as_ref().is_some_and(streams);
-        let pinned = connection.filter(|connection| is_streamed || is_balanced(connection));
-        if let Some(connection) = &pinned {
-            connection.pin(Purpose::Cursor);
-        }
-        Self { server: server.clone(), criteria, pinned, is_streamed }
-    }
-
-    fn target(&mut self) -> Target<'_, R> {
-        match &mut self.pinned {
-            Some(connection) => Target::Connection(connection),
-            None => Target::Member(&self.server, Arc::clone(&self.criteria)),
-        }
-    }
-
-    /// Returns whether a cursor is bound to a connection.
-    pub(crate) const fn is_pinned(&self) -> bool {
-        self.pinned.is_some() && !self.is_streamed
-    }
-
-    /// Closes the connection if further batches come over it without being asked for; the server is
-    /// then to be reached over another one.
-    fn without_stream(self) -> Self {
-        match self.pinned.as_ref().is_some_and(CheckedOut::is_streaming) {
-            true => Self { pinned: None, is_streamed: false, ..self },
-            false => self,
-        }
-    }
-
-    /// Returns another way to the server, unless the cursor is pinned to its connection.
-    pub(crate) fn other(&self) -> Option<Self> {
-        let (server, criteria) = (self.server.clone(), Arc::clone(&self.criteria));
-        let other = Self { server, criteria, pinned: None, is_streamed: false };
-        (!self.is_pinned()).then_some(other)
-    }
-}
-
-impl<R: Runtime> Dropped<R> {
-    /// Takes a cursor for closed; returns what closes it at its server, if it is open there.
-    pub(crate) fn of(
-        cursor: &mut CursorState,
-        origin: Option<Origin<R>>,
-        session: Option<ClientSession<R>>,
-    ) -> Option<Self> {
-        // "The client MUST either consume all messages with the moreToCome flag set or close the
-        // connection" (OP_MSG); before 4.4, the server does not close the cursor with that.
-        let origin = origin.map(Origin::without_stream);
-        let (id, collection) = (cursor.id(), Arc::clone(cursor.namespace().1));
-        let (database, kill) = cursor.kill()?;
-        Some(Self { origin: origin?, session: session?, database, collection, id, kill })
-    }
-
-    /// Closes the cursor at its server; whether that succeeds is not told: "the result of the
-    /// operation SHOULD be ignored" (Run Command, "Iteration and Destruction").
-    pub(crate) async fn kill(self, client: &sdam_host::Client<R>, limits: Limits) {
-        let Self { mut origin, session, database, mut kill, .. } = self;
-        // An operation of the application's may use its session at any time.
-        let mut lent = match session.id().filter(|_| !session.is_last()) {
-            Some(id) => {
-                kill.append(cstr!("lsid"), id);
-                None
-            }
-            None => session.try_lend(),
-        };
-        let options = OperationOptions::continuing().with_max_time(limits.max_time);
-        let request =
-            Request::new(CommandMessage::new(&database, &kill), &options, origin.target())
-                .with_session(lent.as_deref_mut())
-                .with_timeout(limits.timeout);
-        let _ = client.operate(request).await;
-    }
-
-    /// Has a task of the runtime's close the cursor; nothing waits for that. Its time begins with
-    /// the task, which of a client without threads is when the client is used next.
-    pub(crate) fn bury(self, client: &sdam_host::Client<R>, timeout: Option<Duration>) {
-        if self.origin.is_pinned() {
-            // It has a connection already, so that there cannot be too many.
-            return client.spawn(move |client| async move {
-                let limits = Limits::of_kill(&client, timeout);
-                self.kill(&client, limits).await;
-            });
-        }
-        let Self { origin, session, database, collection, id, .. } = self;
-        let cursor = AbandonedCursor::new(origin.server, (database, collection), id)
-            .with_session(session.id())
-            .with_timeout(timeout);
-        // A session of its own goes back first, so that the command may be sent with it.
-        drop(session);
-        client.abandon_cursor(cursor);
-    }
-}
-
-impl Limits {
-    /// Limits the closing of a cursor that the application has not asked for: with `timeoutMS`, it
-    /// has that time anew (CSOT, "Cursors").
-    pub(crate) fn of_kill<R: Runtime>(
-        client: &sdam_host::Client<R>,
-        timeout: Option<Duration>,
-    ) -> Self {
-        let (timeout, max_time) = client.closing_timeout(timeout);
-        Self { timeout, max_time }
-    }
 }
 
 /// Returns the rules by which the next command of an operation is sent, as far as they are known

@@ -42,7 +42,7 @@ pub(crate) fn criteria() -> Criteria {
 
 /// Returns whether servers keep anything for the client.
 fn is_kept<R: Runtime>(host: &Host<R>) -> bool {
-    !lock(&host.sessions).is_empty() || host.abandoned.lock().inner.servers().next().is_some()
+    !lock(&host.sessions).is_empty() || host.cursors_to_kill.lock().inner.servers().next().is_some()
 }
 
 /// Returns whether a server is known that would hear of it.

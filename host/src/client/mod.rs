@@ -1,11 +1,11 @@
 //! The handle that applications hold: one for every runtime that waits with futures.
 
-pub(crate) mod abandoned;
 pub(crate) mod blueprint;
 pub(crate) mod builder;
 pub(crate) mod client_tasks;
 pub(crate) mod farewell;
 pub mod flight_recorder;
+pub(crate) mod kill_cursors;
 pub(crate) mod registry;
 pub(crate) mod siblings;
 pub(crate) mod socket_runtime;
@@ -20,7 +20,7 @@ use sdam_core::config::{ReadMode, ReadPreference, ServerAddress};
 use sdam_core::description::TopologyDescription;
 use sdam_core::diagnosis::SelectionError;
 use sdam_core::metrics::Family;
-use sdam_core::operation::{AbandonedCursor, MaxTime, Timeout};
+use sdam_core::operation::{KillCursors, OpenCursor, Timeout};
 use sdam_core::selection::Criteria;
 use sdam_core::session::{ClusterTime, ClusterTimeError, SessionError, SessionOptions};
 use sdam_core::spans::SpanStart;
@@ -28,6 +28,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
 
 use crate::client::client_tasks::ClientTasks;
+use crate::client::kill_cursors::KillLimits;
 use crate::client::socket_runtime::SocketRuntime;
 use crate::error::Error;
 use crate::machines::Host;
@@ -39,7 +40,7 @@ use crate::observe::subscription::{Events, Views};
 use crate::operations::checked_out::CheckedOut;
 use crate::operations::counted::CountedOperation;
 use crate::operations::exchange::Reply;
-use crate::operations::request::Request;
+use crate::operations::request::{Request, Target};
 use crate::operations::selected_server::SelectedServer;
 use crate::operations::session::{self, ClientSession};
 use crate::process::Own;
@@ -85,9 +86,6 @@ impl<R: Runtime> Drop for Held<R> {
 
 /// The time that servers get to be told which sessions are of no more use.
 const END_SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The time that a server gets to close cursors, where `timeoutMS` says nothing.
-const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl<R: Runtime> Client<R> {
     /// Takes the host that a runtime has created; applications [connect](Self::connect).
@@ -467,34 +465,34 @@ impl<R: Runtime> Client<R> {
         self.host.runtime().spawn(Box::pin(task));
     }
 
-    /// Has a task of the runtime's close a cursor at its server that nobody reads any more; nothing
-    /// waits for that.
+    /// Kills cursors at the server that they are open at, and waits for its reply, which says
+    /// nothing that anybody needs. A session whose name is in the command is not given besides.
+    pub async fn kill_cursors(
+        &self,
+        command: &KillCursors,
+        target: Target<'_, R>,
+        session: Option<&mut ClientSession<R>>,
+        limits: KillLimits,
+    ) {
+        kill_cursors::kill(self, command, target, session, limits).await;
+    }
+
+    /// Has a task of the runtime's kill a cursor at its server; nothing waits for that.
     ///
-    /// There is one such task for each server, which closes cursors of the same collection, session
+    /// There is one such task for each server, which kills cursors of the same collection, session
     /// and time-out with one command. It waits for a server of which nothing is known as other
-    /// operations do, for the [time](Self::closing_timeout) of closing at most. Those that come
-    /// when [too many](sdam_core::operation::MAX_ABANDONED_CURSORS) wait already are left to their
+    /// operations do, for the [time of killing](KillLimits::in_background) at most. Those that come
+    /// when [too many](sdam_core::operation::MAX_CURSORS_TO_KILL) wait already are left to their
     /// servers; so are those of a process that was forked off.
-    pub fn abandon_cursor(&self, cursor: AbandonedCursor) {
-        abandoned::abandon(self, cursor);
+    pub fn kill_in_background(&self, cursor: OpenCursor) {
+        kill_cursors::kill_in_background(self, cursor);
     }
 
-    /// Waits until the cursors that were [abandoned](Self::abandon_cursor) are closed, for a second
-    /// at most, and not for servers of which nothing is known. [`close`](Self::close) does that.
+    /// Waits until the cursors are killed that are to be [killed in the
+    /// background](Self::kill_in_background), for a second at most, and not for servers of which
+    /// nothing is known. [`close`](Self::close) does that.
     pub async fn close_cursors(&self) {
-        abandoned::closed(self).await;
-    }
-
-    /// Returns the limit of closing cursors, where the application has asked for no other: the
-    /// `timeoutMS` of the operation or of the client, anew (Client Side Operations Timeout,
-    /// "Cursors"), or else ten seconds, of which the server is not told. The deadline of
-    /// [`by`](Self::by) is none of closing, which may be for the very reason that it has passed.
-    pub fn closing_timeout(&self, of_operation: Option<Duration>) -> (Timeout, MaxTime) {
-        let timeout = of_operation.or(self.host.options().timeout());
-        match Timeout::new(self.now(), timeout) {
-            timeout @ Timeout::At(_) => (timeout, MaxTime::Remaining),
-            _ => (Timeout::At(self.now() + CLOSING_TIMEOUT), MaxTime::Never),
-        }
+        kill_cursors::killed(self).await;
     }
 
     /// Returns the limit of an operation that begins now: its own `timeoutMS`, where zero lifts it,

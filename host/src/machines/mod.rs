@@ -28,7 +28,7 @@ use sdam_core::diagnosis::Verdict;
 use sdam_core::id::{ConnectionId, TopologyId};
 use sdam_core::logging::LogSettings;
 use sdam_core::metrics::Family;
-use sdam_core::operation::{AbandonedCursors, OperationFailure};
+use sdam_core::operation::{CursorsToKill, OperationFailure};
 use sdam_core::rng::Rng;
 use sdam_core::selection::Snapshot;
 use sdam_core::session::SessionPool;
@@ -85,7 +85,7 @@ pub struct Host<R: Runtime> {
     /// The sessions of the servers that are not in use.
     pub(crate) sessions: Mutex<SessionPool>,
     /// The cursors that nobody reads any more.
-    pub(crate) abandoned: Gate<AbandonedCursors>,
+    pub(crate) cursors_to_kill: Gate<CursorsToKill>,
 }
 
 /// The state that a client shares with its servers and check-outs, which may outlive it.
@@ -212,7 +212,7 @@ impl<R: Runtime> Host<R> {
             next_waiter: AtomicU64::new(0),
             deferred: Mutex::default(),
             sessions: Mutex::new(sessions),
-            abandoned: Gate::default(),
+            cursors_to_kill: Gate::default(),
         })
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod counted;
 pub(crate) mod establish;
 pub(crate) mod exchange;
 pub(crate) mod operation;
+pub(crate) mod pinned;
 pub(crate) mod request;
 pub(crate) mod selected_server;
 pub(crate) mod session;

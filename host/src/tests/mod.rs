@@ -1,6 +1,5 @@
 //! The host with a runtime that does nothing by itself.
 
-mod abandoned;
 mod cancelling;
 mod clients;
 mod command_events;
@@ -14,6 +13,7 @@ mod in_use;
 mod inline;
 #[cfg(sdam_shuttle)]
 mod interleavings;
+mod kill_cursors;
 mod links;
 mod logs;
 mod lookups;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::operation::AbandonedCursor;
+use sdam_core::operation::OpenCursor;
 
 use super::fixture::{Fixture, Task};
 use super::lock;
@@ -18,8 +18,8 @@ fn client(fixture: &Fixture) -> Client<Puppet> {
     Client::from_host(Arc::clone(&fixture.host))
 }
 
-fn cursor(id: i64) -> AbandonedCursor {
-    AbandonedCursor::new("a:27017".parse().unwrap(), ("app".into(), "things".into()), id)
+fn cursor(id: i64) -> OpenCursor {
+    OpenCursor::new("a:27017".parse().unwrap(), ("app".into(), "things".into()), id)
 }
 
 fn take_tasks(fixture: &Fixture) -> Vec<runtime::Task> {
@@ -40,11 +40,11 @@ fn ids(kill: &RawDocument) -> Vec<i64> {
 
 /// One task for a server, however many there are, and another one when that has ended.
 #[test]
-fn cursors_of_a_server_are_closed_by_one_task() {
+fn cursors_of_a_server_are_killed_by_one_task() {
     let fixture = Fixture::with_sessions("");
     let client = client(&fixture);
     for id in 1..=3 {
-        client.abandon_cursor(cursor(id));
+        client.kill_in_background(cursor(id));
     }
     let tasks = take_tasks(&fixture);
     assert_eq!(tasks.len(), 1);
@@ -52,7 +52,7 @@ fn cursors_of_a_server_are_closed_by_one_task() {
     let [kill] = &kills(&fixture)[..] else { panic!("one command") };
     assert_eq!(ids(kill), [1, 2, 3]);
     assert!(kill.get("lsid").unwrap().is_some(), "every command has a session");
-    client.abandon_cursor(cursor(4));
+    client.kill_in_background(cursor(4));
     let mut tasks = take_tasks(&fixture);
     assert_eq!(tasks.len(), 1, "the first has ended");
     fixture.run(tasks.remove(0));
@@ -62,10 +62,10 @@ fn cursors_of_a_server_are_closed_by_one_task() {
 /// Driver Sessions, "When sending a killCursors command": the session of the application's, and no
 /// other one beside it.
 #[test]
-fn a_cursor_is_closed_in_the_session_that_it_was_opened_in() {
+fn a_cursor_is_killed_in_the_session_that_it_was_opened_in() {
     let fixture = Fixture::with_sessions("");
     let session = rawdoc! { "id": 7 };
-    client(&fixture).abandon_cursor(cursor(1).with_session(Some(&session)));
+    client(&fixture).kill_in_background(cursor(1).with_session(Some(&session)));
     fixture.run(take_tasks(&fixture).remove(0));
     let [kill] = &kills(&fixture)[..] else { panic!("one command") };
     assert_eq!(kill.get_document("lsid").unwrap(), &*session);
@@ -78,11 +78,11 @@ fn a_cursor_is_closed_in_the_session_that_it_was_opened_in() {
 fn cursors_whose_task_was_dropped_do_not_hold_up_later_ones() {
     let fixture = Fixture::new("");
     let client = client(&fixture);
-    client.abandon_cursor(cursor(1));
+    client.kill_in_background(cursor(1));
     drop(take_tasks(&fixture));
     let mut closing = Task::new(client.close_cursors());
     assert!(closing.poll().is_ready(), "nothing is left to wait for");
-    client.abandon_cursor(cursor(2));
+    client.kill_in_background(cursor(2));
     let mut tasks = take_tasks(&fixture);
     assert_eq!(tasks.len(), 1, "there is another task");
     fixture.run(tasks.remove(0));
@@ -96,7 +96,7 @@ fn cursors_whose_task_was_dropped_do_not_hold_up_later_ones() {
 fn cursors_are_waited_for_while_their_server_is_known_and_answers() {
     let fixture = Fixture::new("");
     let client = client(&fixture);
-    client.abandon_cursor(cursor(1));
+    client.kill_in_background(cursor(1));
     let mut closing = Task::new(client.close_cursors());
     assert!(closing.poll().is_pending());
     fixture.run(take_tasks(&fixture).remove(0));
@@ -104,9 +104,9 @@ fn cursors_are_waited_for_while_their_server_is_known_and_answers() {
     assert_eq!(ids(&kills(&fixture)[0]), [1]);
 
     fixture.server.mute.store(true, Ordering::Relaxed);
-    client.abandon_cursor(cursor(2));
-    let mut service = Task::new(take_tasks(&fixture).remove(0));
-    assert!(service.poll().is_pending());
+    client.kill_in_background(cursor(2));
+    let mut killer = Task::new(take_tasks(&fixture).remove(0));
+    assert!(killer.poll().is_pending());
     let mut closing = Task::new(client.close_cursors());
     assert!(closing.poll().is_pending());
     fixture.pass(Duration::from_millis(999));
@@ -126,10 +126,10 @@ fn cursors_are_waited_for_while_their_server_is_known_and_answers() {
 /// The end of a client whose last handle is dropped waits for cursors, too, although servers keep
 /// no session for it.
 #[test]
-fn cursors_that_wait_are_closed_before_a_dropped_client_is() {
+fn cursors_that_wait_are_killed_before_a_dropped_client_is() {
     let fixture = Fixture::new("");
     let client = client(&fixture);
-    client.abandon_cursor(cursor(1));
+    client.kill_in_background(cursor(1));
     let mut tasks = take_tasks(&fixture);
     drop(client);
     let mut farewell = take_tasks(&fixture);

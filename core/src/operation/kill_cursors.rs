@@ -1,7 +1,7 @@
-//! Cursors that nobody reads any more, until they are closed at their servers.
+//! The killing of cursors: the command, and the cursors that wait for it at each server.
 //!
-//! Implements, of Find, getMore and killCursors, that many cursors of a collection are closed by
-//! one command.
+//! Implements killCursors of Find, getMore and killCursors: many cursors of a collection are killed
+//! by one command.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
 
 use crate::config::ServerAddress;
 
-/// The number of cursors that wait to be closed at most; those that come then are left to their
+/// The number of cursors that wait to be killed at most; those that come then are left to their
 /// servers, which close what nobody has read for ten minutes.
-pub const MAX_ABANDONED_CURSORS: usize = 65_536;
+pub const MAX_CURSORS_TO_KILL: usize = 65_536;
 
-/// The number of cursors that one command closes at most.
+/// The number of cursors that one command kills at most.
 pub const MAX_KILLED_CURSORS: usize = 1000;
 
-/// A cursor that is open at its server, and that nobody reads any more.
+/// A cursor that is open at its server, and is to be killed there.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct AbandonedCursor {
+pub struct OpenCursor {
     /// The server that it is open at.
     pub server: ServerAddress,
     /// The database of its namespace.
@@ -31,14 +31,14 @@ pub struct AbandonedCursor {
     pub collection: Arc<str>,
     /// Its number.
     pub id: i64,
-    /// The name of the application's session that it was opened in; `None` if it has none, or one
-    /// of its own.
+    /// The name of the application's session that it was opened in, which the command names;
+    /// `None` if it has none, or one of its own.
     pub session: Option<RawDocumentBuf>,
     /// `timeoutMS` of the operation that has opened it, if that is not the client's.
     pub timeout: Option<Duration>,
 }
 
-impl AbandonedCursor {
+impl OpenCursor {
     /// Describes a cursor in no session of the application's.
     pub fn new(
         server: ServerAddress,
@@ -63,7 +63,7 @@ impl AbandonedCursor {
     }
 }
 
-/// The command that closes cursors at their server.
+/// The command that kills cursors at their server.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KillCursors {
@@ -77,16 +77,40 @@ pub struct KillCursors {
     pub timeout: Option<Duration>,
 }
 
-/// The cursors that nobody reads any more, by server: whoever serves one takes one command after
-/// the other until there is none.
+impl KillCursors {
+    /// Writes the command that kills one cursor.
+    pub fn of(cursor: &OpenCursor) -> Self {
+        let OpenCursor { database, collection, id, session, timeout, .. } = cursor;
+        Self::new(database, (collection, [*id]), session.as_deref(), *timeout)
+    }
+
+    /// Writes the command that kills these cursors of a collection, in the session of this name.
+    pub fn new(
+        database: &Arc<str>,
+        (collection, ids): (&str, impl IntoIterator<Item = i64>),
+        session: Option<&RawDocument>,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let mut body = RawDocumentBuf::new();
+        body.append(cstr!("killCursors"), collection);
+        body.append(cstr!("cursors"), RawArrayBuf::from_iter(ids));
+        if let Some(session) = session {
+            body.append(cstr!("lsid"), session);
+        }
+        Self { database: Arc::clone(database), body, has_session: session.is_some(), timeout }
+    }
+}
+
+/// The cursors that are to be killed, by server: the task of a server takes one command after the
+/// other until there is none.
 ///
 /// ```
 /// use sdam_core::bson::rawdoc;
-/// use sdam_core::operation::{AbandonedCursor, AbandonedCursors};
+/// use sdam_core::operation::{OpenCursor, CursorsToKill};
 ///
-/// let mut cursors = AbandonedCursors::default();
-/// let of = |id| AbandonedCursor::new("a:1".parse().unwrap(), ("app".into(), "things".into()), id);
-/// assert!(cursors.push(of(7)), "nobody serves that server yet");
+/// let mut cursors = CursorsToKill::default();
+/// let of = |id| OpenCursor::new("a:1".parse().unwrap(), ("app".into(), "things".into()), id);
+/// assert!(cursors.push(of(7)), "that server has no task yet");
 /// assert!(!cursors.push(of(8)));
 /// let command = cursors.next_command(&"a:1".parse()?).unwrap();
 /// assert_eq!(command.body, rawdoc! { "killCursors": "things", "cursors": [7_i64, 8_i64] });
@@ -94,20 +118,20 @@ pub struct KillCursors {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct AbandonedCursors {
+pub struct CursorsToKill {
     lanes: BTreeMap<ServerAddress, Lane>,
     count: usize,
 }
 
-/// The cursors of one server, while somebody serves it.
+/// The cursors of one server, while it has a task.
 #[derive(Debug, Default)]
 struct Lane {
     batches: BTreeMap<Arc<Likeness>, Vec<i64>>,
-    /// The batches in the order in which they are closed.
+    /// The batches in the order in which they are killed.
     order: VecDeque<Arc<Likeness>>,
 }
 
-/// The facts that cursors have to share to be closed by one command.
+/// The facts that cursors have to share to be killed by one command.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Likeness {
     database: Arc<str>,
@@ -117,15 +141,15 @@ struct Likeness {
     timeout: Option<Duration>,
 }
 
-impl AbandonedCursors {
-    /// Takes a cursor in; returns whether its server is to be served from now on, as nobody does.
-    #[must_use = "somebody has to serve the server"]
-    pub fn push(&mut self, cursor: AbandonedCursor) -> bool {
-        if self.count == MAX_ABANDONED_CURSORS {
+impl CursorsToKill {
+    /// Adds a cursor; returns whether a task is to begin for its server, which has none.
+    #[must_use = "a task has to begin"]
+    pub fn push(&mut self, cursor: OpenCursor) -> bool {
+        if self.count == MAX_CURSORS_TO_KILL {
             return false;
         }
         self.count += 1;
-        let AbandonedCursor { server, database, collection, id, session, timeout } = cursor;
+        let OpenCursor { server, database, collection, id, session, timeout } = cursor;
         let session = session.map(RawDocumentBuf::into_bytes);
         let likeness = Likeness { database, collection, session, timeout };
         let is_new = !self.lanes.contains_key(&server);
@@ -141,8 +165,8 @@ impl AbandonedCursors {
         is_new
     }
 
-    /// Returns the next command for a server; `None` if there is none, with which the service of
-    /// that server ends.
+    /// Returns the next command for a server; `None` if there is none, with which the task of that
+    /// server ends.
     pub fn next_command(&mut self, server: &ServerAddress) -> Option<KillCursors> {
         let command = self.lanes.get_mut(server).and_then(Lane::next_command);
         match command {
@@ -157,40 +181,34 @@ impl AbandonedCursors {
         }
     }
 
-    /// Forgets the cursors of a server, whose service has ended before its time.
-    pub fn forget(&mut self, server: &ServerAddress) {
+    /// Leaves the cursors of a server to it, whose task has ended before its time.
+    pub fn leave(&mut self, server: &ServerAddress) {
         if let Some(lane) = self.lanes.remove(server) {
             self.count -= lane.batches.values().map(Vec::len).sum::<usize>();
         }
     }
 
-    /// Returns the servers that are served now.
+    /// Returns the servers that have a task now.
     pub fn servers(&self) -> impl Iterator<Item = &ServerAddress> {
         self.lanes.keys()
     }
 }
 
 impl Lane {
-    /// Returns the next command, and how many cursors it closes.
+    /// Returns the next command, and how many cursors it kills.
     fn next_command(&mut self) -> Option<(KillCursors, usize)> {
         let likeness = self.order.pop_front()?;
         let ids = self.batches.get_mut(&likeness)?;
         let count = ids.len().min(MAX_KILLED_CURSORS);
-        let cursors = RawArrayBuf::from_iter(ids.drain(..count));
+        let session = likeness.session.as_deref().map(RawDocument::from_bytes);
+        let session = session.and_then(Result::ok);
+        let killed = (&*likeness.collection, ids.drain(..count));
+        let command = KillCursors::new(&likeness.database, killed, session, likeness.timeout);
         match ids.is_empty() {
             true => drop(self.batches.remove(&likeness)),
             false => self.order.push_back(Arc::clone(&likeness)),
         }
-        let mut body = RawDocumentBuf::new();
-        body.append(cstr!("killCursors"), &*likeness.collection);
-        body.append(cstr!("cursors"), cursors);
-        let session = likeness.session.as_deref().map(RawDocument::from_bytes);
-        let session = session.and_then(Result::ok);
-        if let Some(session) = session {
-            body.append(cstr!("lsid"), session);
-        }
-        let (database, timeout) = (Arc::clone(&likeness.database), likeness.timeout);
-        Some((KillCursors { database, body, has_session: session.is_some(), timeout }, count))
+        Some((command, count))
     }
 }
 
@@ -200,19 +218,19 @@ mod tests {
 
     use bson::rawdoc;
 
-    use super::{AbandonedCursor, AbandonedCursors, MAX_ABANDONED_CURSORS, MAX_KILLED_CURSORS};
+    use super::{CursorsToKill, MAX_CURSORS_TO_KILL, MAX_KILLED_CURSORS, OpenCursor};
     use crate::config::ServerAddress;
 
     fn server(name: &str) -> ServerAddress {
         name.parse().unwrap()
     }
 
-    fn cursor(of: &str, collection: &str, id: i64) -> AbandonedCursor {
-        AbandonedCursor::new(server(of), ("app".into(), collection.into()), id)
+    fn cursor(of: &str, collection: &str, id: i64) -> OpenCursor {
+        OpenCursor::new(server(of), ("app".into(), collection.into()), id)
     }
 
-    /// The commands that close all cursors of a server: collections and numbers.
-    fn commands(cursors: &mut AbandonedCursors, of: &str) -> Vec<(String, Vec<i64>)> {
+    /// The commands that kill all cursors of a server: collections and numbers.
+    fn commands(cursors: &mut CursorsToKill, of: &str) -> Vec<(String, Vec<i64>)> {
         let commands = std::iter::from_fn(|| cursors.next_command(&server(of)));
         let told = commands.map(|command| {
             let ids = command.body.get_array("cursors").unwrap().into_iter();
@@ -223,8 +241,8 @@ mod tests {
     }
 
     #[test]
-    fn cursors_of_a_collection_are_closed_together_and_servers_apart() {
-        let mut cursors = AbandonedCursors::default();
+    fn cursors_of_a_collection_are_killed_together_and_servers_apart() {
+        let mut cursors = CursorsToKill::default();
         assert!(cursors.push(cursor("a:1", "x", 1)) && cursors.push(cursor("b:1", "x", 2)));
         for id in 3..5 {
             assert!(
@@ -236,20 +254,20 @@ mod tests {
         assert_eq!(commands(&mut cursors, "a:1"), of_a);
         assert_eq!(commands(&mut cursors, "b:1"), [("x".to_owned(), vec![2])]);
         assert_eq!((cursors.servers().count(), cursors.count), (0, 0));
-        assert!(cursors.push(cursor("a:1", "x", 5)), "its service has ended");
+        assert!(cursors.push(cursor("a:1", "x", 5)), "its task has ended");
     }
 
     /// Driver Sessions, "When sending a killCursors command": the name may be left out, and that of
     /// an application's session is not.
     #[test]
-    fn cursors_in_different_sessions_or_with_different_times_are_closed_one_by_one() {
-        let mut cursors = AbandonedCursors::default();
+    fn cursors_in_different_sessions_or_with_different_times_are_killed_one_by_one() {
+        let mut cursors = CursorsToKill::default();
         let session = rawdoc! { "id": 7 };
         let second = Some(Duration::from_secs(1));
         let _ = cursors.push(cursor("a:1", "x", 1));
         let _ = cursors.push(cursor("a:1", "x", 2).with_session(Some(&session)));
         let _ = cursors.push(cursor("a:1", "x", 3).with_timeout(second));
-        let next = |cursors: &mut AbandonedCursors| cursors.next_command(&server("a:1")).unwrap();
+        let next = |cursors: &mut CursorsToKill| cursors.next_command(&server("a:1")).unwrap();
         let first = next(&mut cursors);
         assert!(!first.has_session && first.body.get("lsid").unwrap().is_none());
         let in_session = next(&mut cursors);
@@ -259,8 +277,8 @@ mod tests {
     }
 
     #[test]
-    fn a_command_closes_a_thousand_and_collections_take_turns() {
-        let mut cursors = AbandonedCursors::default();
+    fn a_command_kills_a_thousand_and_collections_take_turns() {
+        let mut cursors = CursorsToKill::default();
         let many = i64::try_from(MAX_KILLED_CURSORS).unwrap() + 1;
         for id in 0..many {
             let _ = cursors.push(cursor("a:1", "x", id));
@@ -273,15 +291,15 @@ mod tests {
 
     #[test]
     fn there_is_a_most_of_cursors_that_wait() {
-        let mut cursors = AbandonedCursors::default();
-        let most = i64::try_from(MAX_ABANDONED_CURSORS).unwrap();
+        let mut cursors = CursorsToKill::default();
+        let most = i64::try_from(MAX_CURSORS_TO_KILL).unwrap();
         for id in 0..most {
             let _ = cursors.push(cursor("a:1", "x", id));
         }
         assert!(!cursors.push(cursor("b:1", "x", 1)), "it is left to its server");
         assert_eq!(cursors.servers().count(), 1);
-        cursors.forget(&server("a:1"));
-        cursors.forget(&server("a:1"));
+        cursors.leave(&server("a:1"));
+        cursors.leave(&server("a:1"));
         assert_eq!(cursors.count, 0);
         assert!(cursors.push(cursor("b:1", "x", 1)));
     }

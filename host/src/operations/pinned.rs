@@ -1,0 +1,96 @@
+//! Pinning: the server, or the very connection, that what follows goes to. A cursor is pinned to
+//! the server that it is open at, and to a connection behind a load balancer or while its batches
+//! are streamed; commands to which there is no reply keep their order over one connection.
+//!
+//! Implements "Connection Pinning" of Load Balancer Support.
+
+use std::sync::Arc;
+
+use sdam_core::config::ServerAddress;
+use sdam_core::description::ServerType;
+use sdam_core::pool::Purpose;
+use sdam_core::selection::Criteria;
+
+use crate::machines::runtime::Runtime;
+use crate::operations::checked_out::CheckedOut;
+use crate::operations::request::Target;
+
+/// A server that what follows goes to, over one connection if there has to be one.
+///
+/// Dropping it checks that connection in.
+#[derive(Debug)]
+pub struct Pinned<R: Runtime> {
+    server: ServerAddress,
+    /// The selection of the server, which may have to be told its read preference again.
+    criteria: Arc<Criteria>,
+    connection: Option<CheckedOut<R>>,
+    /// True if the server may send one batch after the other over the connection.
+    is_streamed: bool,
+}
+
+impl<R: Runtime> Pinned<R> {
+    /// Pins what follows to a server.
+    pub const fn to_server(server: ServerAddress, criteria: Arc<Criteria>) -> Self {
+        Self { server, criteria, connection: None, is_streamed: false }
+    }
+
+    /// Pins what follows to a connection.
+    pub fn to_connection(connection: CheckedOut<R>, criteria: Arc<Criteria>) -> Self {
+        let server = connection.server().clone();
+        Self { server, criteria, connection: Some(connection), is_streamed: false }
+    }
+
+    /// Pins a cursor that was opened over a connection: to that behind a load balancer, or if the
+    /// cursor is read in a stream of replies, and else to its server, whose connection goes back.
+    pub fn to_origin(connection: CheckedOut<R>, criteria: Arc<Criteria>, exhausts: bool) -> Self {
+        let description = connection.connection_description();
+        let is_balanced = description.service.is_some();
+        // "Drivers MAY fallback to a non-exhaust cursor": mongos streams none before 7.1.
+        let is_mongos = description.server_type == ServerType::Mongos;
+        let is_streamed = exhausts && !is_mongos && !is_balanced;
+        if !is_streamed && !is_balanced {
+            return Self::to_server(connection.server().clone(), criteria);
+        }
+        connection.pin(Purpose::Cursor);
+        Self { is_streamed, ..Self::to_connection(connection, criteria) }
+    }
+
+    /// Returns the address of the server.
+    pub const fn server(&self) -> &ServerAddress {
+        &self.server
+    }
+
+    /// Returns where the next command goes.
+    pub fn target(&mut self) -> Target<'_, R> {
+        match &mut self.connection {
+            Some(connection) => Target::Connection(connection),
+            None => Target::Member(&self.server, Arc::clone(&self.criteria)),
+        }
+    }
+
+    /// Returns whether there is no way but the connection.
+    pub const fn needs_connection(&self) -> bool {
+        self.connection.is_some() && !self.is_streamed
+    }
+
+    /// Returns whether the server may send one batch after the other.
+    pub const fn is_streamed(&self) -> bool {
+        self.is_streamed
+    }
+
+    /// Closes the connection if further batches come over it without being asked for; the server is
+    /// then to be reached over another one.
+    #[must_use]
+    pub fn without_stream(self) -> Self {
+        match self.connection.as_ref().is_some_and(CheckedOut::is_streaming) {
+            true => Self::to_server(self.server, self.criteria),
+            false => self,
+        }
+    }
+
+    /// Returns another way to the server, unless there is none but the connection.
+    pub fn other(&self) -> Option<Self> {
+        let other = || Self::to_server(self.server.clone(), Arc::clone(&self.criteria));
+        (!self.needs_connection()).then(other)
+    }
+}

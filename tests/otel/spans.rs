@@ -213,12 +213,12 @@ async fn commands_over_a_connection_are_within_what_they_are_told() {
     let mut connection = selected.check_out().await.unwrap();
     let ping = rawdoc! { "ping": 1 };
     connection.command("app", &ping).await.unwrap();
-    let operation = it.client.operation_span("rename", "app", Some("users"));
-    connection.set_operation_span(&operation);
+    let mut operation = it.client.begin_operation("rename", "app", Some("users"));
+    connection.set_operation_span(operation.span());
     connection.command("app", &ping).await.unwrap();
     let (message, options) = (CommandMessage::new("app", &ping), OperationOptions::command());
     let request = Request::new(message, &options, Target::Connection(&mut connection));
-    it.client.operate(request.with_span(Some(&operation))).await.unwrap();
+    it.client.operate(request.with_operation(Some(&mut operation))).await.unwrap();
     operation.end(&Ok(()));
     assert_eq!(it.kept.tree(), "ping\nrename app.users\n  ping\n  ping\n");
 }

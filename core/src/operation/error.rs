@@ -127,9 +127,6 @@ pub enum InvalidCommand {
     /// The session is another client's.
     #[error("the session was started by another client")]
     ForeignSession,
-    /// The command was not written for its server; the caller that refused to knows the cause.
-    #[error("it cannot be written for this server")]
-    NotWritten,
     /// There is no message to wait for.
     #[error("no reply is due")]
     NoReplyDue,

@@ -214,7 +214,7 @@ mod tests {
         let cursor = rawdoc! { "id": 7_i64, "ns": "app.things", "firstBatch": [] };
         let reply = ReplyDocument::from(rawdoc! { "ok": 1, "cursor": cursor });
         let Ok(Progress::Done(mut cursor)) = operation.reply(&majority(), &reply) else { panic!() };
-        let Ok(CursorStep::GetMore(_, more)) = cursor.step() else { panic!() };
+        let Ok(CursorStep::GetMore(more)) = cursor.step() else { panic!() };
         assert_eq!(more.get_i64("maxTimeMS").ok(), Some(9));
     }
 

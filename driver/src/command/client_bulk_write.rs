@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bson::raw::cstr;
 use bson::{Bson, RawDocument, RawDocumentBuf};
@@ -448,7 +449,7 @@ impl Operation for ClientBulkWrite {
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
         if let Some(cursor) = &mut self.cursor {
             let (database, body) = match (&self.cause, cursor.step()) {
-                (None, Ok(CursorStep::GetMore(database, body))) => (database, body),
+                (None, Ok(CursorStep::GetMore(body))) => (Arc::clone(cursor.namespace().0), body),
                 _ => {
                     let kill = cursor.kill();
                     let kill = kill.expect("it is open, or the operation would have ended");

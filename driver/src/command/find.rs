@@ -415,7 +415,7 @@ mod tests {
         else {
             panic!()
         };
-        let Ok(CursorStep::GetMore(_, more)) = cursor.step() else { panic!() };
+        let Ok(CursorStep::GetMore(more)) = cursor.step() else { panic!() };
         assert_eq!(more.get_i64("maxTimeMS").ok(), Some(9));
     }
 

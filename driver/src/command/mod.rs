@@ -29,6 +29,7 @@ pub mod explain;
 pub(crate) mod fields;
 pub mod find;
 pub mod find_and_modify;
+pub(crate) mod get_more;
 pub mod indexes;
 pub mod insert;
 pub mod map_reduce;

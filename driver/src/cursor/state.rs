@@ -78,8 +78,8 @@ impl fmt::Debug for CursorState {
 pub enum CursorStep<'a> {
     /// Nothing: there it is.
     Document(&'a RawDocument),
-    /// This getMore is to be sent to the server that the cursor is of, on this database.
-    GetMore(Arc<str>, RawDocumentBuf),
+    /// This getMore is to be sent to the server that the cursor is of, on its database.
+    GetMore(RawDocumentBuf),
     /// There is none, and there will be none; a cursor that is still open is to be killed.
     Exhausted,
 }
@@ -186,7 +186,7 @@ impl CursorState {
         }
         if self.batch.is_empty() {
             return Ok(match self.get_more() {
-                Some(command) => CursorStep::GetMore(Arc::clone(&self.database), command),
+                Some(command) => CursorStep::GetMore(command),
                 None => CursorStep::Exhausted,
             });
         }
@@ -286,10 +286,7 @@ mod tests {
 
     fn get_more(state: &mut CursorState) -> RawDocumentBuf {
         match state.step().unwrap() {
-            CursorStep::GetMore(database, command) => {
-                assert_eq!(&*database, "app");
-                command
-            }
+            CursorStep::GetMore(command) => command,
             other => panic!("{other:?}"),
         }
     }

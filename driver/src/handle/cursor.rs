@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,8 +15,9 @@ use serde::de::DeserializeOwned;
 
 use super::fetching::{Fetched, Fetching};
 use super::kill_cursors::CursorToKill;
-use super::perform::{Handle, Limits, Response};
+use super::perform::{Handle, Response};
 use super::session::ClientSession;
+use crate::command::get_more::GetMore;
 use crate::command::run::name;
 use crate::command::{Operation, Scope};
 use crate::cursor::{CursorState, CursorStep, Pace, TimeoutMode, Timing};
@@ -68,14 +68,6 @@ pub(super) async fn names<R: Runtime>(
 ) -> Result<Vec<String>, Error> {
     let cursor = Cursor::<R, RawDocumentBuf>::open(handle, scope, operation).await?;
     Ok(cursor.collect().await?.iter().filter_map(|document| name(document)).collect())
-}
-
-/// The next step of a cursor, as far as it is known without waiting.
-enum Ready<T> {
-    Document(Result<T, Error>),
-    Malformed(Error),
-    End,
-    Ask(Arc<str>, RawDocumentBuf),
 }
 
 impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
@@ -184,35 +176,26 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                     return Poll::Ready(Some(Err(error)));
                 }
             }
-            match self.ready() {
-                Ready::Document(document) => return Poll::Ready(Some(document)),
-                Ready::Malformed(error) => {
-                    self.has_failed = true;
-                    return Poll::Ready(Some(Err(error)));
+            match self.state.step() {
+                Ok(CursorStep::Document(document)) => {
+                    return Poll::Ready(Some(read_as(document)));
                 }
-                Ready::End => {
+                Err(error) => {
+                    self.has_failed = true;
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+                Ok(CursorStep::Exhausted) => {
                     self.kill_in_background();
                     return Poll::Ready(None);
                 }
-                Ready::Ask(..) if once && has_asked => return Poll::Ready(None),
-                Ready::Ask(..) if !has_paused && self.pause() => {}
-                Ready::Ask(database, body) => match (self.pin.take(), &self.session) {
-                    (Some(pin), Some(session)) => {
-                        let session = session.clone();
-                        self.fetch(pin, session, (database, body));
+                Ok(CursorStep::GetMore(_)) if once && has_asked => return Poll::Ready(None),
+                Ok(CursorStep::GetMore(body)) => {
+                    let pauses = !has_paused && self.pause();
+                    if !pauses && !self.fetch(body) {
+                        return Poll::Ready(None);
                     }
-                    _ => return Poll::Ready(None),
-                },
+                }
             }
-        }
-    }
-
-    fn ready(&mut self) -> Ready<T> {
-        match self.state.step() {
-            Ok(CursorStep::Document(document)) => Ready::Document(read_as(document)),
-            Ok(CursorStep::Exhausted) => Ready::End,
-            Ok(CursorStep::GetMore(database, body)) => Ready::Ask(database, body),
-            Err(error) => Ready::Malformed(error.into()),
         }
     }
 }
@@ -271,19 +254,21 @@ impl<R: Runtime, T> Cursor<R, T> {
         }
     }
 
-    fn fetch(
-        &mut self,
-        mut pin: Pinned<R>,
-        session: ClientSession<R>,
-        (database, body): (Arc<str>, RawDocumentBuf),
-    ) {
+    /// Begins to ask for the next batch; returns false if there is no way to the server.
+    fn fetch(&mut self, body: RawDocumentBuf) -> bool {
+        let (Some(pin), Some(session)) = (self.pin.take(), self.session.clone()) else {
+            return false;
+        };
         self.pin = pin.other();
-        let (handle, limits) = (self.handle.clone(), self.limits());
+        let (handle, timeout) = (self.handle.clone(), self.next_timeout());
+        let get_more = GetMore::new(self.state.namespace(), body, self.timing);
         self.pace.asks(handle.client.now());
         self.fetching = Some(Fetching::begin(async move {
-            let answer = handle.go_on(&mut pin, &session, (&database, &body), limits).await;
+            let mut pin = Some(pin);
+            let answer = handle.get_more(get_more, &mut pin, &session, timeout).await;
             (pin, answer)
         }));
+        true
     }
 
     /// Begins to wait for the time when the next batch may be asked for; returns whether it is
@@ -296,7 +281,7 @@ impl<R: Runtime, T> Cursor<R, T> {
             return false;
         }
         // A getMore that has less time than that fails in time.
-        let deadline = self.limits().timeout.deadline();
+        let deadline = self.next_timeout().deadline();
         let until = deadline.map_or(until, |deadline: Instant| deadline.min(until));
         self.pausing = Some(Box::pin(async move { client.sleep_until(until).await }));
         true
@@ -304,7 +289,7 @@ impl<R: Runtime, T> Cursor<R, T> {
 
     /// Takes the answer to a getMore.
     fn take(&mut self, (pin, answer): Fetched<R>) -> Result<(), Error> {
-        self.pin = Some(pin);
+        self.pin = pin;
         let read = answer.and_then(|reply| self.state.more(&reply).map_err(Error::from));
         let Err(error) = read else {
             self.pace.hears(!self.state.has_documents());
@@ -340,13 +325,12 @@ impl<R: Runtime, T> Cursor<R, T> {
         }
     }
 
-    /// Returns the limits of the next getMore.
-    fn limits(&mut self) -> Limits {
-        let timeout = match self.timing.mode() {
+    /// Returns the limit of the next getMore.
+    fn next_timeout(&mut self) -> Timeout {
+        match self.timing.mode() {
             TimeoutMode::CursorLifetime => self.lifetime,
             TimeoutMode::Iteration => *self.iteration.get_or_insert_with(|| self.handle.timeout()),
-        };
-        Limits { timeout, max_time: self.timing.of_next() }
+        }
     }
 
     /// Gives back the connection and the session that nothing depends on any more.

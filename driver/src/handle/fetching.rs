@@ -13,7 +13,7 @@ use sdam_host::{Pinned, Runtime};
 use crate::error::Error;
 
 /// The outcome of a getMore, and the way to the server.
-pub(super) type Fetched<R> = (Pinned<R>, Result<ReplyDocument, Error>);
+pub(super) type Fetched<R> = (Option<Pinned<R>>, Result<ReplyDocument, Error>);
 
 type Work<R> = Pin<Box<dyn Future<Output = Fetched<R>> + Send>>;
 

@@ -7,9 +7,9 @@ mod cursor;
 mod database;
 mod fetching;
 mod kill_cursors;
+mod observed;
 mod perform;
 mod session;
-mod span;
 
 pub use client::Client;
 pub use collection::Collection;

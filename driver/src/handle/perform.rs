@@ -1,26 +1,24 @@
 //! The one place where operations meet a client: each command of one is performed by the client's
 //! operation machine, with the session and within the time of the operation.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::RawDocument;
 use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, WriteConcern};
 use sdam_core::handshake::ConnectionDescription;
-use sdam_core::operation::{
-    CommandMessage, MaxTime, OperationKind, OperationOptions, Timeout, add_labels,
-};
+use sdam_core::operation::{OperationKind, OperationOptions, Timeout, add_labels};
 use sdam_core::selection::Criteria;
 use sdam_core::wire::ReplyDocument;
 use sdam_host::{
-    CountedOperation, Message, OperationSpan, Pinned, Reply, Request, Runtime, Target,
-    WrittenCommand,
+    BuildCommand, BuiltCommand, ObservedOperation, Pinned, Reply, Request, Runtime, Target,
 };
 
 use super::kill_cursors::{CursorToKill, kill_superseded};
+use super::observed;
 use super::session::{ClientSession, Lent};
-use super::span;
-use crate::command::{Command, Facts, Operation, Progress, Route, Scope, check_name};
+use crate::command::get_more::GetMore;
+use crate::command::{Facts, Operation, Progress, Route, Scope, check_name};
 use crate::error::{ArgumentError, Error};
 
 /// The part that all handles have: the client, and the concerns of their operations.
@@ -45,25 +43,19 @@ pub(crate) struct Concerns {
 /// The outcome of an operation, and what goes on with a cursor that it may have opened.
 pub(crate) struct Response<R: Runtime, T> {
     pub(crate) outcome: T,
-    /// The server of the last reply, if a command had one.
+    /// The place that a cursor is continued at, if a command may have opened one.
     pub(crate) pin: Option<Pinned<R>>,
     pub(crate) session: ClientSession<R>,
     pub(crate) timeout: Timeout,
 }
 
-/// The limits of a command that goes on with a cursor.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) timeout: Timeout,
-    pub(crate) max_time: MaxTime,
-}
-
-/// The part of all commands of an operation: its session, its limit, and what tells of it.
-struct Whole<'a, R: Runtime> {
+/// The part that all commands of an operation share.
+struct OperationContext<'a, R: Runtime> {
     session: Lent<'a, R>,
     timeout: Timeout,
-    span: &'a OperationSpan,
-    counted: &'a mut CountedOperation<R>,
+    observed: &'a mut ObservedOperation<R>,
+    /// The place that a cursor which was opened is continued at.
+    pin: &'a mut Option<Pinned<R>>,
     /// The connection of commands that are not acknowledged: over another one, a command could
     /// overtake the one before it.
     held: Option<Pinned<R>>,
@@ -71,6 +63,12 @@ struct Whole<'a, R: Runtime> {
     superseded: &'a mut Vec<Reply>,
     /// The labels of all errors of write concerns, with those that the client has added.
     labels: Vec<String>,
+}
+
+/// The next command of an operation, which the host has built once it knows the connection.
+struct NextCommand<'a, O> {
+    operation: &'a mut O,
+    scope: &'a Scope,
 }
 
 /// An operation, whatever becomes of it: cursors that it leaves open are killed in the background.
@@ -84,10 +82,16 @@ struct Attempted<'a, R: Runtime, O: Operation> {
 }
 
 /// The reason why a command of an operation has no reply.
-enum Unanswered {
-    /// It was not written.
-    NotWritten(Error),
-    Failed(Error),
+enum AttemptError {
+    /// The operation refuses to build it.
+    Refused(Error),
+    Failed(sdam_host::Error),
+}
+
+impl From<sdam_host::Error> for AttemptError {
+    fn from(error: sdam_host::Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl<R: Runtime> Handle<R> {
@@ -163,17 +167,15 @@ impl<R: Runtime> Handle<R> {
         scope: &Scope,
         operation: &mut O,
     ) -> Result<Response<R, O::Output>, Error> {
-        let span = span::begin(&self.client, scope, operation);
-        let mut counted = self.client.counted_operation(operation.covered_name());
-        let outcome = self.perform((&span, &mut counted), scope, operation).await;
-        counted.end_with(|| outcome.as_ref().err().map(Error::error_type));
-        span::end(span, &outcome);
+        let mut observed = observed::begin(&self.client, scope, operation);
+        let outcome = self.perform(&mut observed, scope, operation).await;
+        observed::end(observed, &outcome);
         outcome
     }
 
     async fn perform<O: Operation + Send>(
         &self,
-        (span, counted): (&OperationSpan, &mut CountedOperation<R>),
+        observed: &mut ObservedOperation<R>,
         scope: &Scope,
         operation: &mut O,
     ) -> Result<Response<R, O::Output>, Error> {
@@ -185,115 +187,112 @@ impl<R: Runtime> Handle<R> {
         let mut attempted = Attempted::new(self, operation, session);
         let Attempted { operation, pin, session, superseded, .. } = &mut attempted;
         let session = session.as_ref().expect("it is there until the operation has succeeded");
-        let lent = session.lend(&self.client, timeout).await?;
+        let session = session.lend(&self.client, timeout).await?;
         let (held, labels) = (None, Vec::new());
-        let mut whole = Whole { session: lent, timeout, span, counted, held, superseded, labels };
-        let outcome = loop {
-            let answer = self.exchange(scope, *operation, &mut whole, pin).await;
-            let progress = match answer {
-                Ok(reply) => operation.reply(scope, &reply),
-                Err(Unanswered::NotWritten(error)) => Err(error),
-                Err(Unanswered::Failed(error)) => operation.failed(error),
-            };
-            match progress {
-                Ok(Progress::Next) => {}
-                Ok(Progress::Done(outcome)) => break outcome,
-                Err(error) => return Err(error.with_labels(&whole.labels)),
-            }
-        };
-        drop(whole);
+        let context =
+            OperationContext { session, timeout, observed, pin, held, superseded, labels };
+        let outcome = self.send_all(scope, *operation, context).await?;
         let (pin, session) = attempted.end();
         Ok(Response { outcome, pin, session, timeout })
     }
 
-    /// Has the next command of an operation be written and performed, and returns its reply: an
-    /// empty one, if none was asked for.
-    async fn exchange<O: Operation + Send>(
+    /// Sends the next command of a cursor, to where that is pinned.
+    pub(crate) async fn get_more(
+        &self,
+        mut operation: GetMore,
+        pin: &mut Option<Pinned<R>>,
+        session: &ClientSession<R>,
+        timeout: Timeout,
+    ) -> Result<ReplyDocument, Error> {
+        let session = session.lend(&self.client, timeout).await?;
+        let scope = operation.scope();
+        let mut observed = observed::begin(&self.client, &scope, &operation);
+        let (held, labels) = (None, Vec::new());
+        let (observer, superseded) = (&mut observed, &mut Vec::new());
+        let context = OperationContext {
+            session,
+            timeout,
+            observed: observer,
+            pin,
+            held,
+            superseded,
+            labels,
+        };
+        let outcome = self.send_all(&scope, &mut operation, context).await;
+        observed::end(observed, &outcome);
+        outcome
+    }
+
+    /// Sends one command of an operation after the other, until there is an outcome.
+    async fn send_all<O: Operation + Send>(
         &self,
         scope: &Scope,
         operation: &mut O,
-        whole: &mut Whole<'_, R>,
-        pin: &mut Option<Pinned<R>>,
-    ) -> Result<ReplyDocument, Unanswered> {
-        if !operation.continues_cursor() {
-            *pin = None;
-        }
-        let (name, options) = (operation.name(), options(operation));
-        let criteria = Arc::new(self.criteria(operation));
-        let target = match pin.as_mut().or(whole.held.as_mut()) {
-            Some(pin) => pin.target(),
-            None => Target::Select(Arc::clone(&criteria)),
-        };
-        let (mut cursor, mut is_acknowledged, mut refused) = ((false, false), true, None);
-        let (opened, refusal, rules) = (&mut cursor, &mut refused, options.clone());
-        let acknowledged = &mut is_acknowledged;
-        let write = move |connection: &ConnectionDescription| match write(
-            operation,
-            scope,
-            &Facts::of(connection),
-        ) {
-            Ok(command) => {
-                *opened = (command.opens_cursor, command.exhausts_cursor);
-                *acknowledged = command.acknowledged;
-                Some(written(scope, rules, command))
-            }
-            Err(error) => {
-                *refusal = Some(error);
-                None
-            }
-        };
-        let request = Request::new(Message::to_write(name, write), &options, target)
-            .with_session(Some(&mut whole.session))
-            .with_timeout(whole.timeout)
-            .with_span(Some(whole.span))
-            .with_superseded(Some(&mut *whole.superseded))
-            .with_counted(false);
-        let answer = self.client.operate_and_keep(request).await;
-        match (answer, refused) {
-            (Ok((reply, kept)), _) => {
-                whole.counted.answered_by(reply.server());
-                let (opens, exhausts) = cursor;
-                let server = reply.server().clone();
-                let new = match kept {
-                    Some(kept) if !is_acknowledged => {
-                        whole.held = Some(Pinned::to_connection(kept, Arc::clone(&criteria)));
-                        Pinned::to_server(server, criteria)
-                    }
-                    Some(kept) if opens => Pinned::to_origin(kept, criteria, exhausts),
-                    _ => Pinned::to_server(server, criteria),
-                };
-                pin.get_or_insert(new);
-                whole.superseded.retain(|earlier| !is_same_cursor(earlier, &reply));
-                if let Some(error) = reply.write_concern_error() {
-                    add_labels(&mut whole.labels, error.labels.iter().map(String::as_str));
-                }
-                Ok(reply.into_document())
-            }
-            (Err(_), Some(refused)) => Err(Unanswered::NotWritten(refused)),
-            (Err(error), None) => {
-                whole.counted.failed(&error);
-                Err(Unanswered::Failed(error.into()))
+        mut context: OperationContext<'_, R>,
+    ) -> Result<O::Output, Error> {
+        loop {
+            let progress = match self.send_next(scope, operation, &mut context).await {
+                Ok(reply) => operation.reply(scope, &reply),
+                Err(AttemptError::Refused(error)) => Err(error),
+                Err(AttemptError::Failed(error)) => operation.failed(error.into()),
+            };
+            match progress {
+                Ok(Progress::Next) => {}
+                Ok(Progress::Done(outcome)) => return Ok(outcome),
+                Err(error) => return Err(error.with_labels(&context.labels)),
             }
         }
     }
 
-    /// Sends the next command of a cursor to where it was opened.
-    pub(crate) async fn go_on(
+    /// Builds and sends the next command of an operation, and returns its reply: an empty one, if
+    /// none was asked for.
+    async fn send_next<O: Operation + Send>(
         &self,
-        pin: &mut Pinned<R>,
-        session: &ClientSession<R>,
-        (database, body): (&str, &RawDocument),
-        limits: Limits,
-    ) -> Result<ReplyDocument, Error> {
-        let mut lent = session.lend(&self.client, limits.timeout).await?;
-        let options = OperationOptions::continuing().with_max_time(limits.max_time);
-        let message = CommandMessage::new(database, body);
-        let is_streamed = pin.is_streamed();
-        let request = Request::new(message, &options, pin.target())
-            .with_session(Some(&mut lent))
-            .with_exhaust(is_streamed)
-            .with_timeout(limits.timeout);
-        Ok(self.client.operate(request).await?.into_document())
+        scope: &Scope,
+        operation: &mut O,
+        context: &mut OperationContext<'_, R>,
+    ) -> Result<ReplyDocument, AttemptError> {
+        let OperationContext { session, timeout, observed, pin, held, superseded, labels } =
+            context;
+        if !operation.continues_cursor() {
+            **pin = None;
+        }
+        let (target, criteria, exhaust) = match pin.as_mut().or(held.as_mut()) {
+            Some(pin) => {
+                let exhaust = pin.is_streamed();
+                (pin.target(), None, exhaust)
+            }
+            None => {
+                let criteria = Arc::new(self.criteria(operation));
+                (Target::Select(Arc::clone(&criteria)), Some(criteria), false)
+            }
+        };
+        let mut next = NextCommand { operation, scope };
+        let request = Request::<R, AttemptError>::building(&mut next, target)
+            .with_session(Some(session))
+            .with_timeout(*timeout)
+            .with_operation(Some(observed))
+            .with_exhaust(exhaust)
+            .with_superseded(Some(superseded));
+        let response = self.client.execute(request).await?;
+        let (reply, exhausts) = (response.reply, response.exhausts_cursor);
+        match (criteria, response.connection) {
+            (Some(criteria), Some(connection)) if !response.acknowledged => {
+                *held = Some(Pinned::to_connection(connection, criteria));
+            }
+            (Some(criteria), connection) if response.opens_cursor => {
+                **pin = Some(match connection {
+                    Some(connection) => Pinned::to_origin(connection, criteria, exhausts),
+                    None => Pinned::to_server(reply.server().clone(), criteria),
+                });
+            }
+            _ => {}
+        }
+        superseded.retain(|earlier| !is_same_cursor(earlier, &reply));
+        if let Some(error) = reply.write_concern_error() {
+            add_labels(labels, error.labels.iter().map(String::as_str));
+        }
+        Ok(reply.into_document())
     }
 
     /// Returns which servers an operation may use.
@@ -345,46 +344,46 @@ fn is_same_cursor(one: &Reply, other: &Reply) -> bool {
     one.server() == other.server() && id(one) == id(other)
 }
 
-/// Returns the rules by which the next command of an operation is sent, as far as they are known
-/// before it is written.
-fn options(operation: &impl Operation) -> OperationOptions {
-    let options = match operation.kind() {
-        OperationKind::Write => OperationOptions::write(),
-        OperationKind::Command => OperationOptions::command(),
-        _ => OperationOptions::read(),
-    };
-    match operation.continues_cursor() {
-        true => OperationOptions::continuing(),
-        false => options
-            .with_retryable(operation.is_retryable())
-            .with_max_time(operation.timing().of_first()),
+impl<O: Operation + Send> BuildCommand<AttemptError> for NextCommand<'_, O> {
+    fn name(&self) -> Cow<'static, str> {
+        self.operation.name()
     }
-}
 
-/// Writes the next command of an operation. One that the server refuses for its length is refused
-/// here if there is no reply that would say so.
-fn write<'a>(
-    operation: &'a mut impl Operation,
-    scope: &Scope,
-    facts: &Facts,
-) -> Result<Command<'a>, Error> {
-    let command = operation.command(scope, facts)?;
-    let (length, limit) = (command.body.as_bytes().len(), facts.max_sent_len());
-    match length > limit && !command.acknowledged {
-        true => Err(ArgumentError::CommandTooLong { length, limit }.into()),
-        false => Ok(command),
+    fn options(&self) -> OperationOptions {
+        let timing = self.operation.timing();
+        if self.operation.continues_cursor() {
+            return OperationOptions::continuing().with_max_time(timing.of_next());
+        }
+        let options = match self.operation.kind() {
+            OperationKind::Write => OperationOptions::write(),
+            OperationKind::Command => OperationOptions::command(),
+            _ => OperationOptions::read(),
+        };
+        options.with_retryable(self.operation.is_retryable()).with_max_time(timing.of_first())
     }
-}
 
-/// Hands a command over, with the rules by which it is sent.
-fn written<'a>(scope: &Scope, rules: OperationOptions, command: Command<'a>) -> WrittenCommand<'a> {
-    let read_concern = command.read_concern(scope);
-    let Command { database, body, sequences, acknowledged, retryable, .. } = command;
-    let options = rules
-        .with_acknowledged(acknowledged)
-        .with_retryable(retryable)
-        .with_read_concern(read_concern);
-    WrittenCommand::new(database, body, options).with_sequences(sequences)
+    /// A command that the server refuses for its length is refused here if there is no reply that
+    /// would say so.
+    fn build(
+        &mut self,
+        connection: &ConnectionDescription,
+    ) -> Result<BuiltCommand<'_>, AttemptError> {
+        let (options, facts) = (self.options(), Facts::of(connection));
+        let command = self.operation.command(self.scope, &facts).map_err(AttemptError::Refused)?;
+        let (length, limit) = (command.body.as_bytes().len(), facts.max_sent_len());
+        if length > limit && !command.acknowledged {
+            let error = ArgumentError::CommandTooLong { length, limit };
+            return Err(AttemptError::Refused(error.into()));
+        }
+        let read_concern = command.read_concern(self.scope);
+        let options = options
+            .with_acknowledged(command.acknowledged)
+            .with_retryable(command.retryable)
+            .with_read_concern(read_concern);
+        Ok(BuiltCommand::new(command.database, command.body, options)
+            .with_sequences(command.sequences)
+            .with_cursor(command.opens_cursor, command.exhausts_cursor))
+    }
 }
 
 impl Facts {

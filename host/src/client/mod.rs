@@ -35,11 +35,10 @@ use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
 use crate::net::reactor::Reactor;
-use crate::observe::spans::OperationSpan;
 use crate::observe::subscription::{Events, Views};
-use crate::operations::checked_out::CheckedOut;
-use crate::operations::counted::CountedOperation;
 use crate::operations::exchange::Reply;
+use crate::operations::observed::ObservedOperation;
+use crate::operations::operation::Response;
 use crate::operations::request::{Request, Target};
 use crate::operations::selected_server::SelectedServer;
 use crate::operations::session::{self, ClientSession};
@@ -397,7 +396,7 @@ impl<R: Runtime> Client<R> {
     /// commands.
     ///
     /// It is sent again by the rules of Retryable Reads, Retryable Writes and Client Backpressure;
-    /// of several errors, the one that tells most is returned.
+    /// of several errors, the most informative one is returned.
     ///
     /// # Errors
     ///
@@ -406,42 +405,32 @@ impl<R: Runtime> Client<R> {
         self.host.operate(request).await
     }
 
-    /// As [`operate`](Self::operate), but leaves the connection in use over which the reply came,
-    /// unless the operation went to one that was: behind a load balancer, a cursor is continued
-    /// over it.
+    /// As [`operate`](Self::operate), for operations that build their command, too, with what a
+    /// cursor is continued by: see [`Pinned`](crate::Pinned).
     ///
     /// # Errors
     ///
-    /// Fails as [`run_command`](Self::run_command) does.
-    pub async fn operate_and_keep(
+    /// Fails as [`run_command`](Self::run_command) does, and if the command cannot be built.
+    pub async fn execute<E: From<Error>>(
         &self,
-        request: Request<'_, R>,
-    ) -> Result<(Reply, Option<CheckedOut<R>>), Error> {
-        self.host.operate_and_keep(request).await
+        request: Request<'_, R, E>,
+    ) -> Result<Response<R>, E> {
+        self.host.execute(request).await
     }
 
-    /// Begins the span of an operation that consists of several requests, each told of it by
-    /// [`Request::with_span`]: on a collection, or else on a database. Others begin and end their
-    /// own.
+    /// Begins an operation of several requests, each of which is told of it by
+    /// [`Request::with_operation`]: on a collection, or else on a database. It has one span, and
+    /// the metrics count it once, by this name. Others begin and end their own.
     ///
-    /// Nothing is made if nobody is to be told of spans.
-    pub fn operation_span(
+    /// Nothing is made if nothing observes operations.
+    pub fn begin_operation(
         &self,
-        name: &str,
+        name: &'static str,
         database: &str,
         collection: Option<&str>,
-    ) -> OperationSpan {
+    ) -> ObservedOperation<R> {
         let start = || SpanStart::of_operation(name, database, collection);
-        OperationSpan::begin(self.host.shared.spans(), start)
-    }
-
-    /// Begins to count an operation that consists of several requests, each made with
-    /// [`Request::with_counted`] of false; the metrics have it by this name. Others are counted by
-    /// themselves.
-    ///
-    /// Nothing is kept if nothing is counted.
-    pub fn counted_operation(&self, name: &'static str) -> CountedOperation<R> {
-        CountedOperation::begin(&self.host.shared, name)
+        ObservedOperation::begin(&self.host.shared, || name.into(), start)
     }
 
     /// Has a task of the runtime's do something with the client that no caller waits for, such as

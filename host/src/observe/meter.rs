@@ -12,9 +12,8 @@ use crate::sync::{Mutex, lock};
 /// The metrics of a client, from the moment at which somebody wants them.
 ///
 /// Topology and pools note their events under their own locks; what happens for every operation is
-/// counted under the pool's lock, as [`Traffic`], until somebody looks. Operations of several
-/// commands, and those without a server, are counted here, once each. This lock comes after both,
-/// and calls nothing.
+/// counted under the pool's lock, as [`Traffic`], until somebody looks. Operations without a server
+/// are counted here. This lock comes after both, and calls nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Meter(OnceLock<Mutex<Metrics>>);
 

@@ -205,8 +205,7 @@ impl Drop for CommandSpan {
 
 /// The span of an operation while it runs; of none, if nobody is to be told of spans.
 ///
-/// [`Client::operation_span`](crate::Client::operation_span) begins one for an operation of more
-/// than one command. Dropped before it has ended, the operation is given up.
+/// It is that of an [`ObservedOperation`](crate::ObservedOperation). Dropped before it has ended, the operation is given up.
 pub struct OperationSpan(Option<Open>);
 
 impl OperationSpan {

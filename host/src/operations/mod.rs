@@ -2,9 +2,9 @@
 //! over these.
 
 pub(crate) mod checked_out;
-pub(crate) mod counted;
 pub(crate) mod establish;
 pub(crate) mod exchange;
+pub(crate) mod observed;
 pub(crate) mod operation;
 pub(crate) mod pinned;
 pub(crate) mod request;

@@ -1,6 +1,7 @@
 //! Operations from selection to outcome: the machine of core decides, and its actions are performed
 //! here, one after the other. Nothing else in this crate selects, checks out and sends in one go.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -10,10 +11,9 @@ use bson::RawDocument;
 use sdam_core::config::{ReadConcern, ServerAddress};
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::diagnosis::SelectionError;
-use sdam_core::failure::Cause;
+use sdam_core::handshake::ConnectionDescription;
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
-use sdam_core::metrics::ErrorType;
 use sdam_core::operation::{
     Action, AttemptOutcome, CommandMessage, ConnectionFacts, Fault, Input, InvalidCommand, NotSent,
     Operation, OperationError, OperationOptions, Overlay, Plan, RetryPolicy, SelectedFacts,
@@ -33,15 +33,14 @@ use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
 use crate::machines::topology::{Answer, Deferred, Driver};
 use crate::machines::{Host, View};
-use crate::observe::spans::OperationSpan;
 use crate::operations::checked_out::{CheckedOut, State};
 use crate::operations::exchange::{ExchangeContext, ExchangeError, Reply};
-use crate::operations::request::{Message, Request, Target};
+use crate::operations::observed::ObservedOperation;
+use crate::operations::request::{BuiltCommand, Message, Request, Target};
 use crate::operations::selected_server::SelectedServer;
 use crate::operations::session::{ClientSession, take_session};
 use crate::sync::atomic::Ordering;
 use crate::sync::channel::{Answers, Channel, Wait};
-use crate::sync::lock;
 
 /// The outcome of one attempt.
 struct Attempt {
@@ -95,75 +94,106 @@ impl<R: Runtime> Host<R> {
     /// Performs an operation, and returns its reply.
     ///
     /// It is sent again by the rules of Retryable Reads, Retryable Writes and Client Backpressure;
-    /// the error is the one that tells most.
+    /// of several errors, the most informative one is returned.
     ///
     /// # Errors
     ///
     /// Fails if no server is suitable, if no connection is to be had, if the exchange fails, and if
     /// the server replies with an error, each in time; the error says where the time went.
     pub async fn operate(&self, request: Request<'_, R>) -> Result<Reply, Error> {
-        self.operate_and_keep(request).await.map(|(reply, _)| reply)
+        self.execute(request).await.map(|response| response.reply)
     }
 
-    /// As [`operate`](Self::operate), but leaves the connection in use over which the reply came,
-    /// unless the operation went to one that was: behind a load balancer, a cursor is continued
-    /// over it.
+    /// As [`operate`](Self::operate), for operations that build their command, too, with what a
+    /// cursor is continued by.
     ///
     /// # Errors
     ///
-    /// Fails as [`operate`](Self::operate) does.
-    pub async fn operate_and_keep(
+    /// Fails as [`operate`](Self::operate) does, and if the command cannot be built.
+    pub async fn execute<E: From<Error>>(
         &self,
-        request: Request<'_, R>,
-    ) -> Result<(Reply, Option<CheckedOut<R>>), Error> {
-        let own = match (request.span, &request.message) {
-            (None, Message::Known(message)) => OperationSpan::begin(self.shared.spans(), || {
-                SpanStart::of_operation_by(message.database, message.command)
-            }),
-            _ => OperationSpan::NONE,
+        mut request: Request<'_, R, E>,
+    ) -> Result<Response<R>, E> {
+        let mut own = match (&request.operation, &request.message) {
+            (None, Message::Known(message, _)) => {
+                ObservedOperation::of_command(&self.shared, message)
+            }
+            _ => ObservedOperation::NONE,
         };
-        let span = request.span.unwrap_or(&own);
-        let outcome = self.perform(request, span).await;
+        let operation = match request.operation.take() {
+            Some(operation) => operation,
+            None => &mut own,
+        };
+        let outcome = self.perform(request, operation).await?;
         own.end(&outcome);
-        outcome
+        outcome.map_err(E::from)
     }
 
-    async fn perform(
+    /// Returns what came of an operation, or the error with which its command was not built.
+    async fn perform<E>(
         &self,
-        mut request: Request<'_, R>,
-        span: &OperationSpan,
-    ) -> Result<(Reply, Option<CheckedOut<R>>), Error> {
-        if request.session.as_deref().is_some_and(|session| !session.is_of(self)) {
-            return Err(InvalidCommand::ForeignSession.into());
+        request: Request<'_, R, E>,
+        operation: &mut ObservedOperation<R>,
+    ) -> Result<Result<Response<R>, Error>, E> {
+        let Request { message, target, session, timeout, exhaust, superseded, .. } = request;
+        if session.as_deref().is_some_and(|session| !session.is_of(self)) {
+            return Ok(Err(InvalidCommand::ForeignSession.into()));
         }
-        let mut operation = Operation::new(self.plan(&request));
-        let mut performer = Performer::new(self, &mut request, span);
-        let mut action = Some(operation.start(self.runtime().now()));
+        let (name, plan, command, mut unbuilt) = match message {
+            Message::Known(message, options) => {
+                let plan = self.plan(options, session.as_deref(), timeout);
+                let command = Command::Known(message, options);
+                (Cow::Borrowed(message.name()), plan, Some(command), None)
+            }
+            Message::ToBuild(operation) => {
+                let plan = self.plan(&operation.options(), session.as_deref(), timeout);
+                (operation.name(), plan, None, Some(operation))
+            }
+        };
+        let parts = Parts { name, command, target, session, exhaust, superseded };
+        let mut machine = Operation::new(plan);
+        let mut performer = Performer::new(self, parts, operation);
+        let mut action = Some(machine.start(self.runtime().now()));
         loop {
             action = match action {
                 Some(Action::Done { outcome, timed_out }) => {
-                    return performer.done(outcome, timed_out);
+                    return Ok(performer.done(outcome, timed_out));
                 }
                 Some(action) => {
-                    let input = performer.perform(action, &mut operation).await;
+                    let performed = performer.perform(action, machine.deprioritized()).await;
                     let now = self.runtime().now();
-                    match input {
-                        Performed::Input(input) => operation.step(now, input),
+                    match performed {
+                        Performed::Selected(facts) => machine.step(now, Input::Selected(facts)),
+                        Performed::CheckedOut => {
+                            let description = performer.connection().connection_description();
+                            let facts = connection_facts(description);
+                            if let Some(operation) = unbuilt.take() {
+                                let command = operation.build(description)?;
+                                machine.set_options(&command.options);
+                                performer.parts.command = Some(Command::Built(command));
+                            }
+                            machine.step(now, Input::CheckedOut(facts))
+                        }
                         Performed::Ended(outcome) => {
-                            performer.end_attempt(now, outcome, &mut operation)
+                            performer.end_attempt(now, outcome, &mut machine)
                         }
                     }
                 }
                 None => {
-                    let until = performer.wait(operation.deadline()).await;
-                    operation.wake(until.into())
+                    let until = performer.wait(machine.deadline()).await;
+                    machine.wake(until.into())
                 }
             };
         }
     }
 
-    fn plan(&self, request: &Request<'_, R>) -> Plan {
-        let session = match request.session.as_deref() {
+    fn plan(
+        &self,
+        options: &OperationOptions,
+        session: Option<&ClientSession<R>>,
+        timeout: Timeout,
+    ) -> Plan {
+        let session = match session {
             None => SessionUse::None,
             Some(ClientSession { session, .. }) => match session.has_ended() {
                 true => SessionUse::Ended,
@@ -171,9 +201,9 @@ impl<R: Runtime> Host<R> {
                 false => SessionUse::Explicit { snapshot: session.options().snapshot },
             },
         };
-        Plan::new(request.options, RetryPolicy::of(self.options()))
+        Plan::new(options, RetryPolicy::of(self.options()))
             .with_session(session)
-            .with_timeouts(request.timeout, self.selection_timeout())
+            .with_timeouts(timeout, self.selection_timeout())
     }
 
     /// "when serverSelectionTryOnce is true, server selection timeouts have no effect"
@@ -184,16 +214,81 @@ impl<R: Runtime> Host<R> {
     }
 }
 
-/// The part of an operation that events and the log have told of; it may select more than once.
+/// A reply, and what a cursor that it has opened is continued by.
+#[non_exhaustive]
+pub struct Response<R: Runtime> {
+    /// The reply.
+    pub reply: Reply,
+    /// The connection that it came over, still in use; `None` if the request went to one that was,
+    /// and if another attempt has taken its place.
+    pub connection: Option<CheckedOut<R>>,
+    /// False if the command asked for no reply.
+    pub acknowledged: bool,
+    /// True if the command may have [opened a cursor](crate::BuiltCommand::opens_cursor).
+    pub opens_cursor: bool,
+    /// True if that is to be [read in a stream](crate::BuiltCommand::exhausts_cursor).
+    pub exhausts_cursor: bool,
+}
+
+impl<R: Runtime> std::fmt::Debug for Response<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Response")
+            .field("reply", &self.reply)
+            .field("connection", &self.connection)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A command that can be sent.
+enum Command<'a> {
+    Known(CommandMessage<'a>, &'a OperationOptions),
+    Built(BuiltCommand<'a>),
+}
+
+impl Command<'_> {
+    const fn options(&self) -> &OperationOptions {
+        match self {
+            Self::Known(_, options) => options,
+            Self::Built(command) => &command.options,
+        }
+    }
+}
+
+/// The parts of a request that its attempts share.
+struct Parts<'a, R: Runtime> {
+    name: Cow<'a, str>,
+    /// Present once it is built.
+    command: Option<Command<'a>>,
+    target: Target<'a, R>,
+    session: Option<&'a mut ClientSession<R>>,
+    exhaust: bool,
+    superseded: Option<&'a mut Vec<Reply>>,
+}
+
+/// Returns the connection that a command goes over: that of the target, or else the one that was
+/// checked out.
+fn connection<'a, R: Runtime>(
+    target: &'a mut Target<'_, R>,
+    checked_out: &'a mut Option<CheckedOut<R>>,
+) -> &'a mut CheckedOut<R> {
+    match target {
+        Target::Connection(checked_out) => checked_out,
+        _ => checked_out.as_mut().expect("a connection is checked out first"),
+    }
+}
+
+/// The part of an operation that the log has; it may select more than once.
 #[derive(Default)]
-struct ToldOperation {
+struct LoggedOperation {
     /// Its number; 0 before it has one.
     number: i64,
     has_waited: bool,
 }
 
 enum Performed {
-    Input(Input<'static, Attempt>),
+    Selected(SelectedFacts),
+    /// A connection was checked out.
+    CheckedOut,
     /// The attempt has ended.
     Ended(Attempt),
 }
@@ -201,80 +296,58 @@ enum Performed {
 /// The performer of the actions of one operation, with what it has at hand meanwhile.
 struct Performer<'a, 'b, R: Runtime> {
     host: &'a Host<R>,
-    request: &'a mut Request<'b, R>,
-    span: &'a OperationSpan,
+    parts: Parts<'b, R>,
+    operation: &'a mut ObservedOperation<R>,
     clock: StopWatch,
-    told: ToldOperation,
+    logged: LoggedOperation,
     transaction_number: Option<i64>,
     selected: Option<SelectedServer<R>>,
     checked_out: Option<CheckedOut<R>>,
     /// True while a command is with a server, and names the session.
     is_underway: bool,
-    /// The time of its beginning, if it is to be counted and is not yet.
-    counted_since: Option<Instant>,
 }
 
 /// A command that its caller has given up may still be carried out, as after a network error, and
 /// its session is then one that no other operation may have (Driver Sessions).
 impl<R: Runtime> Drop for Performer<'_, '_, R> {
     fn drop(&mut self) {
-        if self.counted_since.is_some() {
-            self.clock.at = self.host.runtime().now();
-            self.count(Some(ErrorType::Named(Cause::Canceled.name())));
-        }
-        if let Some(session) = self.request.session.as_deref_mut().filter(|_| self.is_underway) {
+        if let Some(session) = self.parts.session.as_deref_mut().filter(|_| self.is_underway) {
             session.session.mark_dirty();
         }
     }
 }
 
 impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
-    fn new(host: &'a Host<R>, request: &'a mut Request<'b, R>, span: &'a OperationSpan) -> Self {
+    fn new(
+        host: &'a Host<R>,
+        parts: Parts<'b, R>,
+        operation: &'a mut ObservedOperation<R>,
+    ) -> Self {
         let clock = StopWatch { at: host.runtime().now(), spent: Spent::default() };
-        let (told, transaction_number) = (ToldOperation::default(), None);
-        let (selected, checked_out) = (None, None);
-        let is_underway = false;
-        let is_counted = request.counted && host.shared.meter.is_on();
-        let counted_since = is_counted.then_some(clock.at);
+        let (logged, transaction_number) = (LoggedOperation::default(), None);
+        let (selected, checked_out, is_underway) = (None, None, false);
         Self {
             host,
-            request,
-            span,
+            parts,
+            operation,
             clock,
-            told,
+            logged,
             transaction_number,
             selected,
             checked_out,
             is_underway,
-            counted_since,
         }
-    }
-
-    /// Counts the operation by the server that it went to last, once, as ended at the last lap; not
-    /// in a process that was forked off, where a lock may be held by a thread that is not there.
-    fn count(&mut self, error: Option<ErrorType>) {
-        let shared = &self.host.shared;
-        let Some(since) = self.counted_since.take().filter(|_| shared.process.is_current()) else {
-            return;
-        };
-        let (name, time) = (self.request.message.name(), self.clock.at - since);
-        let server = match (&self.request.target, &self.selected) {
-            (Target::Connection(checked_out), _) => checked_out.pool(),
-            (_, Some(selected)) => selected.server(),
-            (_, None) => return shared.meter.operation_ended(None, name, time, error),
-        };
-        lock(&server.state).traffic().operation_ended(name, time, error);
     }
 
     async fn perform(
         &mut self,
         action: Action<Attempt>,
-        operation: &mut Operation<Attempt>,
+        deprioritized: &[ServerAddress],
     ) -> Performed {
         match action {
-            Action::Select { deadline } => self.select(deadline, operation.deprioritized()).await,
+            Action::Select { deadline } => self.select(deadline, deprioritized).await,
             Action::CheckOut { deadline } => match self.check_out(deadline).await {
-                Ok(()) => self.write(operation),
+                Ok(()) => Performed::CheckedOut,
                 Err(error) => Performed::Ended(Err(error).into()),
             },
             Action::Send(sending) => self.exchange(sending).await,
@@ -300,9 +373,10 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         deadline: Option<Instant>,
         deprioritized: &[ServerAddress],
     ) -> Performed {
-        let found = match &self.request.target {
+        let found = match &self.parts.target {
             Target::Connection(checked_out) => {
-                return Performed::Input(Input::Selected(self.host.facts_of(checked_out)));
+                self.operation.goes_to(checked_out.pool());
+                return Performed::Selected(self.host.facts_of(checked_out));
             }
             Target::Member(address, criteria) => {
                 self.host.known_member(address, criteria, deadline).await
@@ -312,7 +386,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                     [] => Arc::clone(criteria),
                     avoided => Arc::new((**criteria).clone().deprioritize(avoided.iter().cloned())),
                 };
-                let operation = (self.request.message.name(), &mut self.told);
+                let operation = (&*self.parts.name, &mut self.logged);
                 self.host.find(&criteria, deadline, operation).await.map_err(Error::from)
             }
         };
@@ -321,8 +395,9 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         match found {
             Ok(selected) => {
                 let facts = selected_facts(&selected);
+                self.operation.goes_to(selected.server());
                 self.selected = Some(selected);
-                Performed::Input(Input::Selected(facts))
+                Performed::Selected(facts)
             }
             Err(error) => {
                 let late = deadline.is_some_and(|deadline| deadline <= now);
@@ -332,7 +407,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     }
 
     async fn check_out(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
-        let checked_out = match (&self.request.target, &self.selected) {
+        let checked_out = match (&self.parts.target, &self.selected) {
             (Target::Connection(_), _) => return Ok(()),
             (_, Some(selected)) => selected
                 .check_out_by(deadline)
@@ -343,31 +418,15 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         self.clock.lap(self.host.runtime().now(), |spent| &mut spent.checking_out);
         let checked_out = checked_out?;
         // That of a check of the connection, if the operation has none.
-        if self.told.number == 0 {
-            self.told.number = checked_out.number;
+        if self.logged.number == 0 {
+            self.logged.number = checked_out.number;
         }
         self.checked_out = Some(checked_out);
         Ok(())
     }
 
-    /// Has the command be written for the connection, unless that was done.
-    fn write(&mut self, operation: &mut Operation<Attempt>) -> Performed {
-        let checked_out = match &self.request.target {
-            Target::Connection(checked_out) => checked_out,
-            _ => self.checked_out.as_ref().expect("a connection is checked out first"),
-        };
-        if let Message::ToWrite(to_write) = &mut self.request.message
-            && let Some(write) = to_write.write.take()
-        {
-            match write(checked_out.connection_description()) {
-                Some(written) => {
-                    operation.set_options(&written.options);
-                    to_write.written = Some(written);
-                }
-                None => return Performed::Ended(Err(InvalidCommand::NotWritten.into()).into()),
-            }
-        }
-        Performed::Input(Input::CheckedOut(connection_facts(checked_out)))
+    fn connection(&mut self) -> &CheckedOut<R> {
+        connection(&mut self.parts.target, &mut self.checked_out)
     }
 
     async fn exchange(&mut self, sending: Sending) -> Performed {
@@ -379,22 +438,18 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     }
 
     async fn send(&mut self, sending: Sending) -> Result<Reply, Error> {
-        let Request { message, options, target, session, exhaust, .. } = &mut *self.request;
+        let Parts { command, target, session, exhaust, .. } = &mut self.parts;
         let sequences: Vec<(&str, &[&RawDocument])>;
-        let (message, options) = match message {
-            Message::Known(message) => (*message, *options),
-            Message::ToWrite(to_write) => {
-                let written = to_write.written.as_ref().expect("it is written at the check-out");
-                let all = written.sequences.iter();
+        let (message, options) = match command.as_ref().expect("it is built at the check-out") {
+            Command::Known(message, options) => (*message, *options),
+            Command::Built(built) => {
+                let all = built.sequences.iter();
                 sequences = all.map(|(name, documents)| (*name, documents.as_slice())).collect();
-                let message = CommandMessage::new(&written.database, &written.body);
-                (message.with_sequences(&sequences), &written.options)
+                let message = CommandMessage::new(&built.database, &built.body);
+                (message.with_sequences(&sequences), &built.options)
             }
         };
-        let checked_out = match target {
-            Target::Connection(checked_out) => &mut **checked_out,
-            _ => self.checked_out.as_mut().expect("a connection is checked out first"),
-        };
+        let checked_out = connection(target, &mut self.checked_out);
         let mut session = session.as_deref_mut().map(|session| &mut session.session);
         if let Some(session) = session.as_deref_mut().filter(|_| sending.session) {
             self.host.begin_with(session, sending, &mut self.transaction_number)?;
@@ -418,10 +473,11 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             ..Overlay::default()
         };
         let cluster_time: Option<&ClusterTime> = known.and_then(Session::cluster_time);
-        if self.told.number == 0 && self.host.shared.tells_of_commands() {
-            self.told.number = self.host.shared.commands.next_operation();
+        if self.logged.number == 0 && self.host.shared.tells_of_commands() {
+            self.logged.number = self.host.shared.commands.next_operation();
         }
-        let (timeout, number, span) = (sending.timeout, self.told.number, self.span.shared());
+        let (number, span) = (self.logged.number, self.operation.span().shared());
+        let timeout = sending.timeout;
         let context = ExchangeContext { overlay, cluster_time, timeout, number, span };
         let result = match (options.acknowledged, *exhaust) {
             (true, false) => checked_out.exchange(&message, &context).await,
@@ -460,23 +516,23 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let host = self.host;
         let recording = host.shared.tracing.recording();
         let told = recording.and_then(|recording| {
-            let name = self.request.message.name();
-            let server = match &self.request.target {
+            let server = match &self.parts.target {
                 Target::Connection(checked_out) => Some(checked_out.pool().address()),
                 _ => self.selected.as_ref().map(SelectedServer::address),
             };
-            Some((recording, AttemptComment::new(now, (name, server), &outcome.fault()?)))
+            let attempt = (&*self.parts.name, server);
+            Some((recording, AttemptComment::new(now, attempt, &outcome.fault()?)))
         });
         // A reply may have opened a cursor, whatever became of its write concern.
         let is_reply = outcome.result.is_ok();
-        let reply = match self.request.superseded {
+        let reply = match self.parts.superseded {
             Some(_) if outcome.fault().is_some() => outcome.result.as_ref().ok().cloned(),
             _ => None,
         };
         let next = operation.step(now, self.ended(outcome));
         if is_reply && !matches!(next, Some(Action::Done { .. })) {
             self.checked_out = None;
-            if let Some(superseded) = &mut self.request.superseded {
+            if let Some(superseded) = &mut self.parts.superseded {
                 superseded.extend(reply);
             }
         }
@@ -498,32 +554,31 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         Input::Ended { outcome, server, random }
     }
 
-    fn done(
-        mut self,
-        outcome: Attempt,
-        timed_out: bool,
-    ) -> Result<(Reply, Option<CheckedOut<R>>), Error> {
+    fn done(mut self, outcome: Attempt, timed_out: bool) -> Result<Response<R>, Error> {
         match outcome.result {
             Ok(reply) => {
-                self.count(None);
                 // The outcome may be that of an attempt before, perhaps at another server.
                 let place = (reply.server(), reply.connection_id());
                 let is_its = |it: &CheckedOut<R>| (it.server(), it.connection_id()) == place;
-                let checked_out = self.checked_out.take().filter(is_its);
-                Ok((reply, checked_out))
+                let connection = self.checked_out.take().filter(is_its);
+                let acknowledged =
+                    self.parts.command.as_ref().is_none_or(|it| it.options().acknowledged);
+                let (opens_cursor, exhausts_cursor) = match &self.parts.command {
+                    Some(Command::Built(built)) => (built.opens_cursor, built.exhausts_cursor),
+                    _ => (false, false),
+                };
+                Ok(Response { reply, connection, acknowledged, opens_cursor, exhausts_cursor })
             }
             Err(error) => {
                 let error = self.clock.stop(error);
-                let error = if timed_out { error.timed_out() } else { error };
-                self.count(Some(error.error_type()));
-                Err(error)
+                Err(if timed_out { error.timed_out() } else { error })
             }
         }
     }
 }
 
 impl<R: Runtime> Host<R> {
-    /// Has a command be sent with a session: that of the servers, which it takes now if it has
+    /// Attaches a session to a command: that of the servers, which it takes now if it has
     /// none, and the number of a retryable write, which is the same for every attempt.
     fn begin_with(
         &self,
@@ -569,7 +624,7 @@ impl<R: Runtime> Host<R> {
     fn facts_of(&self, checked_out: &CheckedOut<R>) -> SelectedFacts {
         let member = self.member(checked_out.server());
         let ConnectionFacts { retryable_writes, max_wire_version, .. } =
-            connection_facts(checked_out);
+            connection_facts(checked_out.connection_description());
         let none = SelectedFacts {
             min_round_trip_time: Duration::ZERO,
             sharded: false,
@@ -614,8 +669,7 @@ fn selected_facts<R: Runtime>(selected: &SelectedServer<R>) -> SelectedFacts {
     }
 }
 
-fn connection_facts<R: Runtime>(checked_out: &CheckedOut<R>) -> ConnectionFacts {
-    let description = checked_out.connection_description();
+fn connection_facts(description: &ConnectionDescription) -> ConnectionFacts {
     ConnectionFacts {
         sessions: description.has_sessions,
         retryable_writes: description.has_sessions
@@ -641,7 +695,7 @@ impl StopWatch {
 }
 
 impl<R: Runtime> Host<R> {
-    /// Runs a command of whatever nature, without a session, see [`operate`](Self::operate): all of
+    /// Runs any command, without a session, see [`operate`](Self::operate): all of
     /// it by `timeout`.
     ///
     /// Once it may have been carried out, it is not sent again ("All commands executed via
@@ -671,12 +725,12 @@ impl<R: Runtime> Host<R> {
     ) -> Result<Reply, Error> {
         let (message, target) = (CommandMessage::new(database, command), Target::Select(criteria));
         let options = OperationOptions::command();
-        let span = OperationSpan::begin(self.shared.spans(), || {
-            SpanStart::of_operation(name, database, None)
-        });
+        let counted_name = || message.name().to_owned().into();
+        let start = || SpanStart::of_operation(name, database, None);
+        let mut operation = ObservedOperation::begin(&self.shared, counted_name, start);
         let request = Request::new(message, &options, target).with_timeout(timeout);
-        let outcome = self.operate(request.with_span(Some(&span))).await;
-        span.end(&outcome);
+        let outcome = self.operate(request.with_operation(Some(&mut operation))).await;
+        operation.end(&outcome);
         outcome
     }
 }
@@ -702,7 +756,7 @@ impl<R: Runtime> Host<R> {
         criteria: &Arc<Criteria>,
         deadline: Option<Instant>,
     ) -> Result<SelectedServer<R>, Error> {
-        let operation = ("selectServer", &mut ToldOperation::default());
+        let operation = ("selectServer", &mut LoggedOperation::default());
         Ok(self.find(criteria, deadline, operation).await?)
     }
 
@@ -712,10 +766,10 @@ impl<R: Runtime> Host<R> {
         &self,
         criteria: &Arc<Criteria>,
         deadline: Option<Instant>,
-        (operation, told): (&str, &mut ToldOperation),
+        (operation, logged): (&str, &mut LoggedOperation),
     ) -> Result<SelectedServer<R>, Box<SelectionError>> {
         self.unless_forked(criteria)?;
-        let ToldOperation { number, has_waited } = told;
+        let LoggedOperation { number, has_waited } = logged;
         let number = || {
             if *number == 0 {
                 *number = self.shared.commands.next_operation();

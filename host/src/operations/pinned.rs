@@ -18,7 +18,6 @@ use crate::operations::request::Target;
 /// A server that what follows goes to, over one connection if there has to be one.
 ///
 /// Dropping it checks that connection in.
-#[derive(Debug)]
 pub struct Pinned<R: Runtime> {
     server: ServerAddress,
     /// The selection of the server, which may have to be told its read preference again.
@@ -92,5 +91,15 @@ impl<R: Runtime> Pinned<R> {
     pub fn other(&self) -> Option<Self> {
         let other = || Self::to_server(self.server.clone(), Arc::clone(&self.criteria));
         (!self.needs_connection()).then(other)
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Pinned<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pinned")
+            .field("server", &self.server)
+            .field("connection", &self.connection)
+            .field("is_streamed", &self.is_streamed)
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! Requests: what an operation sends, where to, and by which rules.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -9,21 +10,20 @@ use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{CommandMessage, OperationOptions, Timeout};
 use sdam_core::selection::Criteria;
 
+use crate::error::Error;
 use crate::machines::runtime::Runtime;
-use crate::observe::spans::OperationSpan;
 use crate::operations::checked_out::CheckedOut;
 use crate::operations::exchange::Reply;
+use crate::operations::observed::ObservedOperation;
 use crate::operations::session::ClientSession;
 
-/// An operation that is to be performed: its command, and what is to be known of it.
-#[derive(Debug)]
+/// An operation that is to be performed: its command, and what is to be known of it. `E` is the
+/// error of one that builds its command.
 #[non_exhaustive]
-pub struct Request<'a, R: Runtime> {
+pub struct Request<'a, R: Runtime, E = Error> {
     /// The command. What the driver adds to it is not in there: `lsid`, `txnNumber`, `readConcern`
     /// and `maxTimeMS` by what is said below.
-    pub message: Message<'a>,
-    /// The rules by which it is sent, or those that hold before it is written.
-    pub options: &'a OperationOptions,
+    pub message: Message<'a, E>,
     /// The server that it goes to.
     pub target: Target<'a, R>,
     /// The session, `None` to send none; [`Client::implicit_session`] is for operations that were
@@ -33,86 +33,72 @@ pub struct Request<'a, R: Runtime> {
     pub session: Option<&'a mut ClientSession<R>>,
     /// The limit of everything.
     pub timeout: Timeout,
-    /// The span of the operation that this is a part of; `None` if it is one by itself, which is
-    /// named after its command. A command that is still to be written has no name by itself.
-    pub span: Option<&'a OperationSpan>,
-    /// True if the metrics count it as an operation; a part of one that is
-    /// [counted](crate::Client::counted_operation) as a whole is none.
-    pub counted: bool,
+    /// The operation that this is a part of, which has a span and is counted as a whole; `None` if
+    /// it is one by itself, which is named after its command. One that builds its command has no
+    /// name by itself.
+    pub operation: Option<&'a mut ObservedOperation<R>>,
     /// True if the server may answer with several replies, each of which takes a request like this
     /// one, over the same connection: while one is due, that is waited for, and nothing is sent
     /// (OP_MSG, "exhaustAllowed"). Servers do so for `getMore` alone, and the connection has to be
     /// one [in use](Target::Connection).
     pub exhaust: bool,
     /// The place for replies that another attempt is made after, as after one whose write concern
-    /// was not met; `None` to forget them. A cursor that such a reply has opened is to be closed.
+    /// was not met; `None` to forget them. A cursor that such a reply has opened is to be killed.
     pub superseded: Option<&'a mut Vec<Reply>>,
 }
 
-/// The command of an operation: one that is known, or one that depends on the server.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Message<'a> {
-    /// This one.
-    Known(CommandMessage<'a>),
-    /// One that is written for the first connection that is checked out for it. Further attempts
-    /// send it as it is.
-    ToWrite(ToWrite<'a>),
-}
-
-impl<'a> From<CommandMessage<'a>> for Message<'a> {
-    fn from(message: CommandMessage<'a>) -> Self {
-        Self::Known(message)
-    }
-}
-
-impl<'a> Message<'a> {
-    /// Leaves the command to be written by `write`, once the connection is known; `name` is what
-    /// the log calls the operation before.
-    ///
-    /// If `write` returns `None`, the operation ends with
-    /// [`NotWritten`](sdam_core::operation::InvalidCommand::NotWritten).
-    pub fn to_write(
-        name: impl Into<Cow<'a, str>>,
-        write: impl FnOnce(&ConnectionDescription) -> Option<WrittenCommand<'a>> + Send + 'a,
-    ) -> Self {
-        let name = name.into();
-        Self::ToWrite(ToWrite { name, write: Some(Box::new(write)), written: None })
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Known(message) => message.name(),
-            Self::ToWrite(to_write) => &to_write.name,
-        }
-    }
-}
-
-/// A command that depends on the server: see [`Message::to_write`].
-pub struct ToWrite<'a> {
-    name: Cow<'a, str>,
-    pub(crate) write: Option<Write<'a>>,
-    pub(crate) written: Option<WrittenCommand<'a>>,
-}
-
-pub(crate) type Write<'a> =
-    Box<dyn FnOnce(&ConnectionDescription) -> Option<WrittenCommand<'a>> + Send + 'a>;
-
-impl std::fmt::Debug for ToWrite<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToWrite")
-            .field("name", &self.name)
-            .field("written", &self.written)
+impl<R: Runtime, E> fmt::Debug for Request<'_, R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("message", &self.message)
+            .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
 }
 
-/// A command that was written for a server, and the rules by which it is sent.
+/// The command of an operation.
+#[non_exhaustive]
+pub enum Message<'a, E = Error> {
+    /// One that is known, and the rules by which it is sent.
+    Known(CommandMessage<'a>, &'a OperationOptions),
+    /// One that the operation builds for the first connection that is checked out for it. Further
+    /// attempts send it as it is.
+    ToBuild(&'a mut dyn BuildCommand<E>),
+}
+
+impl<E> fmt::Debug for Message<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(message, options) => {
+                f.debug_tuple("Known").field(message).field(options).finish()
+            }
+            Self::ToBuild(operation) => f.debug_tuple("ToBuild").field(&operation.name()).finish(),
+        }
+    }
+}
+
+/// An operation whose command depends on the server.
+pub trait BuildCommand<E>: Send {
+    /// Returns the name by which the log calls the operation.
+    fn name(&self) -> Cow<'static, str>;
+
+    /// Returns the rules by which the command is sent, as far as they are known before it is built.
+    fn options(&self) -> OperationOptions;
+
+    /// Builds the command for the server of this connection.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be built for this server, which ends the operation.
+    fn build(&mut self, connection: &ConnectionDescription) -> Result<BuiltCommand<'_>, E>;
+}
+
+/// A command that was built for a server, and the rules by which it is sent.
 ///
 /// Printed, it is its name and its length: the documents may be secret.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct WrittenCommand<'a> {
+pub struct BuiltCommand<'a> {
     /// The database.
     pub database: Arc<str>,
     /// The command, whose first field is its name.
@@ -121,27 +107,42 @@ pub struct WrittenCommand<'a> {
     pub sequences: Vec<(&'a str, Vec<&'a RawDocument>)>,
     /// The rules by which it is sent.
     pub options: OperationOptions,
+    /// True if it may open a cursor, which behind a load balancer keeps its connection.
+    pub opens_cursor: bool,
+    /// True if the cursor is to be read in a stream of replies, which takes a connection for itself
+    /// (find, getMore and killCursors, "Exhaust").
+    pub exhausts_cursor: bool,
 }
 
-impl std::fmt::Debug for WrittenCommand<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WrittenCommand")
+impl fmt::Debug for BuiltCommand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BuiltCommand")
             .field("message", &CommandMessage::new(&self.database, &self.body))
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }
 
-impl<'a> WrittenCommand<'a> {
-    /// Describes a command without document sequences.
+impl<'a> BuiltCommand<'a> {
+    /// Describes a command without document sequences, which opens no cursor.
     pub const fn new(database: Arc<str>, body: RawDocumentBuf, options: OperationOptions) -> Self {
-        Self { database, body, sequences: Vec::new(), options }
+        let (opens_cursor, exhausts_cursor) = (false, false);
+        Self { database, body, sequences: Vec::new(), options, opens_cursor, exhausts_cursor }
     }
 
     /// Replaces [`sequences`](Self::sequences).
     #[must_use]
     pub fn with_sequences(mut self, sequences: Vec<(&'a str, Vec<&'a RawDocument>)>) -> Self {
         self.sequences = sequences;
+        self
+    }
+
+    /// Replaces [`opens_cursor`](Self::opens_cursor) and
+    /// [`exhausts_cursor`](Self::exhausts_cursor).
+    #[must_use]
+    pub const fn with_cursor(mut self, opens: bool, exhausts: bool) -> Self {
+        self.opens_cursor = opens;
+        self.exhausts_cursor = exhausts;
         self
     }
 }
@@ -161,21 +162,29 @@ pub enum Target<'a, R: Runtime> {
 }
 
 impl<'a, R: Runtime> Request<'a, R> {
-    /// Describes an operation by itself without session and time-out.
-    pub fn new(
-        message: impl Into<Message<'a>>,
+    /// Describes an operation by itself, whose command is known, without session and time-out.
+    pub const fn new(
+        message: CommandMessage<'a>,
         options: &'a OperationOptions,
         target: Target<'a, R>,
     ) -> Self {
-        let (message, timeout) = (message.into(), Timeout::Unset);
+        Self::of(Message::Known(message, options), target)
+    }
+}
+
+impl<'a, R: Runtime, E> Request<'a, R, E> {
+    /// Describes an operation that builds its command, without session and time-out.
+    pub const fn building(operation: &'a mut dyn BuildCommand<E>, target: Target<'a, R>) -> Self {
+        Self::of(Message::ToBuild(operation), target)
+    }
+
+    const fn of(message: Message<'a, E>, target: Target<'a, R>) -> Self {
         Self {
             message,
-            options,
             target,
             session: None,
-            timeout,
-            span: None,
-            counted: true,
+            timeout: Timeout::Unset,
+            operation: None,
             exhaust: false,
             superseded: None,
         }
@@ -195,17 +204,10 @@ impl<'a, R: Runtime> Request<'a, R> {
         self
     }
 
-    /// Replaces [`span`](Self::span).
+    /// Replaces [`operation`](Self::operation).
     #[must_use]
-    pub const fn with_span(mut self, span: Option<&'a OperationSpan>) -> Self {
-        self.span = span;
-        self
-    }
-
-    /// Replaces [`counted`](Self::counted).
-    #[must_use]
-    pub const fn with_counted(mut self, counted: bool) -> Self {
-        self.counted = counted;
+    pub fn with_operation(mut self, operation: Option<&'a mut ObservedOperation<R>>) -> Self {
+        self.operation = operation;
         self
     }
 
@@ -229,7 +231,7 @@ mod tests {
     use sdam_core::bson::rawdoc;
     use sdam_core::operation::{CommandMessage, OperationOptions};
 
-    use super::{Message, WrittenCommand};
+    use super::{BuiltCommand, Message};
 
     /// Command Logging and Monitoring, "Security": a password is in no text.
     #[test]
@@ -239,10 +241,11 @@ mod tests {
         let sequences: [(&str, &[&bson::RawDocument]); 1] = [("documents", &[&document])];
         let known = CommandMessage::new("admin", &command).with_sequences(&sequences);
         let written =
-            WrittenCommand::new("admin".into(), command.clone(), OperationOptions::command())
+            BuiltCommand::new("admin".into(), command.clone(), OperationOptions::command())
                 .with_sequences(vec![("documents", vec![&*document])]);
         let bytes: String = b"swordfish".iter().map(|byte| format!("{byte:02x}")).collect();
-        let known = format!("{:?}", Message::from(known));
+        let options = OperationOptions::command();
+        let known = format!("{:?}", <Message<'_>>::Known(known, &options));
         for text in [known, format!("{written:?}")] {
             assert!(text.contains("createUser") && text.contains("admin"), "{text}");
             assert!(!text.contains("swordfish") && !text.contains(&bytes), "{text}");

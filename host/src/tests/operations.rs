@@ -1,5 +1,6 @@
 //! Operations: their sessions, the attempts that are made, and the time they have.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -9,7 +10,7 @@ use bson::{RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 use sdam_core::command::CommandEvent;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::ConnectionDescription;
-use sdam_core::operation::{CommandMessage, OperationOptions, Timeout};
+use sdam_core::operation::{CommandMessage, InvalidCommand, OperationOptions, Timeout};
 use sdam_core::selection::Criteria;
 use sdam_core::session::SessionOptions;
 use sdam_core::topology::{EventKind, Topics};
@@ -20,7 +21,7 @@ use super::{Puppet, host, lock};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind};
 use crate::operations::exchange::Reply;
-use crate::operations::request::{Message, Request, Target, WrittenCommand};
+use crate::operations::request::{BuildCommand, BuiltCommand, Request, Target};
 use crate::operations::session::ClientSession;
 
 /// The commands that the server has received over connections that are established.
@@ -28,6 +29,26 @@ fn received(fixture: &Fixture) -> Vec<RawDocumentBuf> {
     let mut commands = lock(&fixture.server.commands);
     let opening = |command: &RawDocumentBuf| command.get("client").unwrap().is_none();
     std::mem::take(&mut *commands).into_iter().filter(opening).collect()
+}
+
+/// An insert that is built by a function.
+struct Insert<F>(F);
+
+impl<F> BuildCommand<Error> for Insert<F>
+where
+    F: FnMut(&ConnectionDescription) -> Result<BuiltCommand<'static>, Error> + Send,
+{
+    fn name(&self) -> Cow<'static, str> {
+        "insert".into()
+    }
+
+    fn options(&self) -> OperationOptions {
+        OperationOptions::write()
+    }
+
+    fn build(&mut self, connection: &ConnectionDescription) -> Result<BuiltCommand<'_>, Error> {
+        self.0(connection)
+    }
 }
 
 async fn operate(
@@ -85,27 +106,23 @@ fn a_command_that_is_written_for_its_server_is_sent_again_as_it_was() {
     let fixture = Fixture::with_sessions("");
     answers(&fixture, [refusal(6, &["RetryableWriteError"])]);
     let mut limits = Vec::new();
-    let options = OperationOptions::write();
-    let write = |connection: &ConnectionDescription| {
+    let empty = RawDocument::from_bytes(b"\x05\0\0\0\0").unwrap();
+    let mut insert = Insert(|connection: &ConnectionDescription| {
         limits.push(connection.max_write_batch_size);
-        Some(WrittenCommand {
-            database: "db".into(),
-            body: rawdoc! { "insert": "things" },
-            sequences: vec![("documents", vec![RawDocument::from_bytes(b"\x05\0\0\0\0").unwrap()])],
-            options: insert_one(),
-        })
-    };
+        let built = BuiltCommand::new("db".into(), rawdoc! { "insert": "things" }, insert_one());
+        Ok(built.with_sequences(vec![("documents", vec![empty])]))
+    });
     let target = || Target::Select(Arc::new(Criteria::write()));
     let mut session = ClientSession::implicit(&fixture.host);
-    let request = Request::new(Message::to_write("insert", write), &options, target());
-    fixture.run(fixture.host.operate(request.with_session(Some(&mut session)))).unwrap();
+    let request = Request::building(&mut insert, target()).with_session(Some(&mut session));
+    fixture.run(fixture.host.execute(request)).unwrap();
     assert_eq!(limits.len(), 1);
     let [first, second] = &received(&fixture)[..] else { panic!("two commands") };
     assert_eq!(first, second, "with its number");
     assert_eq!(first.get_i64("txnNumber").unwrap(), 1);
 
-    let refusing = Message::to_write("insert", |_: &ConnectionDescription| None);
-    let error = fixture.run(fixture.host.operate(Request::new(refusing, &options, target())));
+    let mut refusing = Insert(|_: &ConnectionDescription| Err(InvalidCommand::Empty.into()));
+    let error = fixture.run(fixture.host.execute(Request::building(&mut refusing, target())));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid);
     assert!(received(&fixture).is_empty());
     assert_eq!(fixture.pool().counts().available, 1, "the connection is as good as before");
@@ -408,16 +425,16 @@ fn a_session_whose_command_was_not_sent_in_time_is_not_dirty() {
     run(&fixture, &insert_one()).unwrap();
     received(&fixture);
     let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
-    let (host, options) = (&fixture.host, insert_one());
+    let host = &fixture.host;
     let timeout = Timeout::At(fixture.now() + Duration::from_millis(500));
     // The process is stopped when the operation has decided to send the command.
-    let message = Message::to_write("insert", move |_: &ConnectionDescription| {
+    let mut insert = Insert(move |_: &ConnectionDescription| {
         *lock(&host.runtime().stops) = Some(Duration::from_secs(1));
-        Some(WrittenCommand::new("db".into(), rawdoc! { "insert": "things" }, insert_one()))
+        Ok(BuiltCommand::new("db".into(), rawdoc! { "insert": "things" }, insert_one()))
     });
     let target = Target::Select(Arc::new(Criteria::write()));
-    let request = Request::new(message, &options, target).with_session(Some(&mut session));
-    let error = fixture.run(fixture.host.operate(request.with_timeout(timeout))).unwrap_err();
+    let request = Request::building(&mut insert, target).with_session(Some(&mut session));
+    let error = fixture.run(fixture.host.execute(request.with_timeout(timeout))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("before the command was sent"), "{error}");
     assert!(received(&fixture).is_empty());

@@ -128,7 +128,7 @@ fn check_out(model: &mut Model, input: &mut Unstructured<'_>) -> Result<()> {
         6 => What::Dead(error(input)?),
         7 => What::Unconnected(error(input)?),
         8 => What::NoConnection(input.arbitrary()?),
-        _ => What::Exchanged(OperationError::Invalid(InvalidCommand::NotWritten)),
+        _ => What::Exchanged(OperationError::Invalid(InvalidCommand::Busy)),
     };
     model.ended(what, None, random(input)?);
     Ok(())

@@ -1,0 +1,84 @@
+//! The next batch of a cursor.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bson::RawDocumentBuf;
+use sdam_core::operation::OperationKind;
+use sdam_core::wire::ReplyDocument;
+
+use super::covered::Covered;
+use super::{Command, Facts, Operation, Progress, Scope};
+use crate::cursor::Timing;
+use crate::error::Error;
+
+/// `getMore`, as a cursor asks for it; the outcome is the reply, which the cursor reads.
+#[derive(Debug)]
+pub(crate) struct GetMore {
+    database: Arc<str>,
+    collection: Arc<str>,
+    body: RawDocumentBuf,
+    timing: Timing,
+}
+
+impl GetMore {
+    /// Takes the namespace of a cursor, its command, and the time that it has.
+    pub(crate) fn new(
+        (database, collection): (&Arc<str>, &Arc<str>),
+        body: RawDocumentBuf,
+        timing: Timing,
+    ) -> Self {
+        let (database, collection) = (Arc::clone(database), Arc::clone(collection));
+        Self { database, collection, body, timing }
+    }
+
+    /// Returns its scope: the namespace, and no concern, as getMore takes none.
+    pub(crate) fn scope(&self) -> Scope {
+        let (database, collection) = (Arc::clone(&self.database), Arc::clone(&self.collection));
+        Scope { database, collection, ..Scope::default() }
+    }
+}
+
+impl Covered for GetMore {
+    fn covered_name(&self) -> &'static str {
+        "getMore"
+    }
+
+    /// Cursors of databases have such names in place of a collection's.
+    fn covered_collection(&self) -> Option<&str> {
+        let is_of_database = &*self.database == "admin" || self.collection.starts_with("$cmd.");
+        is_of_database.then_some("")
+    }
+}
+
+impl Operation for GetMore {
+    type Output = ReplyDocument;
+
+    fn name(&self) -> Cow<'static, str> {
+        "getMore".into()
+    }
+
+    fn kind(&self) -> OperationKind {
+        OperationKind::Read
+    }
+
+    fn is_retryable(&self) -> bool {
+        false
+    }
+
+    fn continues_cursor(&self) -> bool {
+        true
+    }
+
+    fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
+        Ok(Command::run(scope, std::mem::take(&mut self.body)))
+    }
+
+    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Self::Output>, Error> {
+        Ok(Progress::Done(reply.clone()))
+    }
+}

@@ -1,0 +1,30 @@
+//! Operations as they are observed: each has a span, and is counted.
+//!
+//! Implements OpenTelemetry, "Instrumenting Driver Operations".
+
+use sdam_core::spans::SpanEnd;
+use sdam_host::{Client, ObservedOperation, Runtime};
+
+use crate::command::Scope;
+use crate::command::covered::Covered;
+use crate::error::Error;
+
+/// Begins an operation.
+pub(super) fn begin<R: Runtime>(
+    client: &Client<R>,
+    scope: &Scope,
+    operation: &impl Covered,
+) -> ObservedOperation<R> {
+    let collection = operation.covered_collection().unwrap_or(&scope.collection);
+    let collection = Some(collection).filter(|collection| !collection.is_empty());
+    client.begin_operation(operation.covered_name(), &scope.database, collection)
+}
+
+/// Ends an operation with its outcome.
+pub(super) fn end<R: Runtime, T>(operation: ObservedOperation<R>, outcome: &Result<T, Error>) {
+    let span_end = |error: &Error| match error {
+        Error::Client(error) => error.span_end(),
+        error => SpanEnd::exception("sdam_driver::Error", error.to_string()),
+    };
+    operation.end_with(outcome.as_ref().err(), Error::error_type, span_end);
+}

@@ -136,7 +136,7 @@ impl<R: Runtime> Handle<R> {
             collection: Arc::clone(collection),
             read_concern: self.concerns.read_concern.clone(),
             write_concern: self.concerns.write_concern.clone(),
-            has_timeout: self.timeout().is_set(),
+            has_timeout: self.client.has_timeout(self.concerns.timeout),
         })
     }
 
@@ -274,7 +274,7 @@ impl<R: Runtime> Handle<R> {
             .with_operation(Some(observed))
             .with_exhaust(exhaust)
             .with_superseded(Some(superseded));
-        let response = self.client.execute(request).await?;
+        let response = self.client.host().execute(request).await?;
         let (reply, exhausts) = (response.reply, response.exhausts_cursor);
         match (criteria, response.connection) {
             (Some(criteria), Some(connection)) if !response.acknowledged => {

@@ -43,7 +43,7 @@ pub struct KillLimits {
 
 impl KillLimits {
     /// Limits it where the application has not asked for it: to `timeoutMS` of the operation or of
-    /// the client, or else to ten seconds, of which the server is not told.
+    /// the client, or else to ten seconds, which the command does not say.
     pub fn in_background<R: Runtime>(client: &Client<R>, of_operation: Option<Duration>) -> Self {
         let timeout = of_operation.or(client.host().options().timeout());
         match Timeout::new(client.now(), timeout) {

@@ -38,7 +38,6 @@ use crate::net::reactor::Reactor;
 use crate::observe::subscription::{Events, Views};
 use crate::operations::exchange::Reply;
 use crate::operations::observed::ObservedOperation;
-use crate::operations::operation::Response;
 use crate::operations::request::{Request, Target};
 use crate::operations::selected_server::SelectedServer;
 use crate::operations::session::{self, ClientSession};
@@ -405,21 +404,7 @@ impl<R: Runtime> Client<R> {
         self.host.operate(request).await
     }
 
-    /// As [`operate`](Self::operate), for operations that build their command, too, with what a
-    /// cursor is continued by: see [`Pinned`](crate::Pinned).
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`run_command`](Self::run_command) does, and if the command cannot be built.
-    pub async fn execute<E: From<Error>>(
-        &self,
-        request: Request<'_, R, E>,
-    ) -> Result<Response<R>, E> {
-        self.host.execute(request).await
-    }
-
-    /// Begins an operation of several requests, each of which is told of it by
-    /// [`Request::with_operation`]: on a collection, or else on a database. It has one span, and
+    /// Begins an operation of several requests, each made with [`Request::with_operation`]: on a collection, or else on a database. It has one span, and
     /// the metrics count it once, by this name. Others begin and end their own.
     ///
     /// Nothing is made if nothing observes operations.
@@ -455,7 +440,7 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Kills cursors at the server that they are open at, and waits for its reply, which says
-    /// nothing that anybody needs. A session whose name is in the command is not given besides.
+    /// nothing of use. A session whose name is in the command is not given besides.
     pub async fn kill_cursors(
         &self,
         command: &KillCursors,
@@ -491,6 +476,12 @@ impl<R: Runtime> Client<R> {
             (None, Some(deadline)) => Timeout::At(deadline),
             (timeout, _) => Timeout::new(self.now(), timeout.or(self.host.options().timeout())),
         }
+    }
+
+    /// Returns whether an operation has a limit, or has it lifted: see [`timeout`](Self::timeout).
+    pub fn has_timeout(&self, of_operation: Option<Duration>) -> bool {
+        let options = self.host.options();
+        of_operation.is_some() || self.deadline.is_some() || options.timeout().is_some()
     }
 
     /// Returns every member of the deployment, those included that are never selected, as arbiters:

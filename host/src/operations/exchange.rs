@@ -91,7 +91,7 @@ impl Reply {
     }
 
     /// Returns the error of the write concern: the command succeeded, but not to the extent asked
-    /// for. The topology was told, if it says something of the server. Its labels are those of the
+    /// for. The topology knows of it, if it says something of the server. Its labels are those of the
     /// server, and those that the client has added.
     pub fn write_concern_error(&self) -> Option<&CommandError> {
         self.write_concern_error.as_deref()
@@ -173,7 +173,7 @@ impl<R: Runtime> Shared<R> {
         Ok(self.limit(timeout))
     }
 
-    /// Returns whether anybody is to be told of commands.
+    /// Returns whether there are subscribers to commands, or spans.
     pub(crate) fn tells_of_commands(&self) -> bool {
         self.events.wants(Topics::COMMANDS) || self.spans.get().is_some()
     }
@@ -220,7 +220,7 @@ pub(crate) struct ExchangeContext<'a> {
     pub(crate) timeout: Timeout,
     /// The number that events give the operation; 0 if they tell of none.
     pub(crate) number: i64,
-    /// The span of the operation, if anybody is told of spans.
+    /// The span of the operation, if there are spans.
     pub(crate) span: Option<Arc<dyn Span>>,
 }
 
@@ -408,13 +408,12 @@ impl<R: Runtime> CheckedOut<R> {
         message: &CommandMessage<'_>,
         context: &ExchangeContext<'_>,
     ) -> Result<Reply, Box<ExchangeError>> {
-        let reply = self.exchange_once(message, context).await?;
-        let reply = match self.must_reauthenticate(&reply) {
-            true => {
+        let reply = match self.exchange_once(message, context).await? {
+            Err(refused) if self.must_reauthenticate(&refused) => {
                 self.reauthenticate(context.timeout).await?;
                 self.exchange_once(message, context).await?
             }
-            false => reply,
+            reply => reply,
         };
         self.conclude(reply)
     }
@@ -474,10 +473,15 @@ impl<R: Runtime> CheckedOut<R> {
         awaited: Awaited,
         timeout: Timeout,
     ) -> Result<Received, OperationError> {
-        let message = self.receive(timeout).await?;
         let (server, connection) = (self.server().clone(), self.connection_id());
-        let origin = Origin { server, connection };
-        let received = parse_reply(&message, awaited, &self.shared().clock, origin);
+        let (origin, deadline) = (Origin { server, connection }, self.shared().limit(timeout));
+        let connection = self.connection();
+        let received = match connection.receive(deadline).await {
+            Ok(message) => connection.decompressor.decompress(message).map_err(malformed),
+            Err(failure) => Err(failure),
+        };
+        let clock = &self.shared().clock;
+        let received = received.and_then(|message| parse_reply(&message, awaited, clock, origin));
         received.map_err(|failure| self.broken(failure))
     }
 
@@ -617,16 +621,6 @@ impl<R: Runtime> CheckedOut<R> {
         }
     }
 
-    async fn receive(&mut self, timeout: Timeout) -> Result<Message, OperationError> {
-        let deadline = self.shared().limit(timeout);
-        let connection = self.connection();
-        let message = match connection.receive(deadline).await {
-            Ok(message) => connection.decompressor.decompress(message).map_err(malformed),
-            Err(failure) => Err(failure),
-        };
-        message.map_err(|failure| self.broken(failure))
-    }
-
     /// Tells the topology what a reply says of the server.
     fn conclude(&self, reply: Result<Reply, Refused>) -> Result<Reply, Box<ExchangeError>> {
         let error = match &reply {
@@ -657,9 +651,8 @@ impl<R: Runtime> CheckedOut<R> {
         self.pool().operation_failed(failure);
     }
 
-    fn must_reauthenticate(&self, reply: &Result<Reply, Refused>) -> bool {
-        let code = reply.as_ref().err().and_then(|refused| refused.error.code);
-        code == Some(REAUTHENTICATION_REQUIRED)
+    fn must_reauthenticate(&self, refused: &Refused) -> bool {
+        refused.error.code == Some(REAUTHENTICATION_REQUIRED)
             && self.connection_description().mechanism == Some(AuthMechanism::Oidc)
     }
 

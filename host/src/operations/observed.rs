@@ -20,8 +20,7 @@ use crate::machines::server::Server;
 use crate::observe::spans::OperationSpan;
 use crate::sync::lock;
 
-/// An operation while it runs, for its span and for the metrics; of none of both, if nobody wants
-/// them.
+/// An operation while it runs, for its span and for the metrics, if there are any.
 ///
 /// [`Client::begin_operation`](crate::Client::begin_operation) begins one for an operation of
 /// several requests. Dropped before it has ended, the operation is given up.

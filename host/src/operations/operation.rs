@@ -105,7 +105,7 @@ impl<R: Runtime> Host<R> {
     }
 
     /// As [`operate`](Self::operate), for operations that build their command, too, with what a
-    /// cursor is continued by.
+    /// cursor is continued by: see [`Pinned`](crate::Pinned).
     ///
     /// # Errors
     ///
@@ -159,25 +159,32 @@ impl<R: Runtime> Host<R> {
                 Some(Action::Done { outcome, timed_out }) => {
                     return Ok(performer.done(outcome, timed_out));
                 }
-                Some(action) => {
-                    let performed = performer.perform(action, machine.deprioritized()).await;
-                    let now = self.runtime().now();
-                    match performed {
-                        Performed::Selected(facts) => machine.step(now, Input::Selected(facts)),
-                        Performed::CheckedOut => {
-                            let description = performer.connection().connection_description();
-                            let facts = connection_facts(description);
-                            if let Some(operation) = unbuilt.take() {
-                                let command = operation.build(description)?;
-                                machine.set_options(&command.options);
-                                performer.parts.command = Some(Command::Built(command));
-                            }
-                            machine.step(now, Input::CheckedOut(facts))
-                        }
-                        Performed::Ended(outcome) => {
-                            performer.end_attempt(now, outcome, &mut machine)
-                        }
+                Some(Action::Select { deadline }) => {
+                    match performer.select(deadline, machine.deprioritized()).await {
+                        Ok(facts) => machine.step(self.runtime().now(), Input::Selected(facts)),
+                        Err(outcome) => performer.end_attempt(outcome, &mut machine),
                     }
+                }
+                Some(Action::CheckOut { deadline }) => match performer.check_out(deadline).await {
+                    Ok(()) => {
+                        let description = performer.connection().connection_description();
+                        let facts = connection_facts(description);
+                        if let Some(operation) = unbuilt.take() {
+                            let command = operation.build(description)?;
+                            machine.set_options(&command.options);
+                            performer.parts.command = Some(Command::Built(command));
+                        }
+                        machine.step(self.runtime().now(), Input::CheckedOut(facts))
+                    }
+                    Err(error) => performer.end_attempt(Err(error).into(), &mut machine),
+                },
+                Some(Action::Send(sending)) => {
+                    let result = performer.exchange(sending).await;
+                    performer.end_attempt(result.into(), &mut machine)
+                }
+                Some(Action::Refuse(reason)) => {
+                    let error = Error::from(Particular::NotSent(reason));
+                    performer.end_attempt(Err(error).into(), &mut machine)
                 }
                 None => {
                     let until = performer.wait(machine.deadline()).await;
@@ -285,14 +292,6 @@ struct LoggedOperation {
     has_waited: bool,
 }
 
-enum Performed {
-    Selected(SelectedFacts),
-    /// A connection was checked out.
-    CheckedOut,
-    /// The attempt has ended.
-    Ended(Attempt),
-}
-
 /// The performer of the actions of one operation, with what it has at hand meanwhile.
 struct Performer<'a, 'b, R: Runtime> {
     host: &'a Host<R>,
@@ -339,25 +338,6 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         }
     }
 
-    async fn perform(
-        &mut self,
-        action: Action<Attempt>,
-        deprioritized: &[ServerAddress],
-    ) -> Performed {
-        match action {
-            Action::Select { deadline } => self.select(deadline, deprioritized).await,
-            Action::CheckOut { deadline } => match self.check_out(deadline).await {
-                Ok(()) => Performed::CheckedOut,
-                Err(error) => Performed::Ended(Err(error).into()),
-            },
-            Action::Send(sending) => self.exchange(sending).await,
-            Action::Refuse(reason) => {
-                Performed::Ended(Err(Error::from(Particular::NotSent(reason))).into())
-            }
-            Action::Done { outcome, .. } => Performed::Ended(outcome),
-        }
-    }
-
     /// Waits until a time, and returns what the clock shows then; if the client is closed
     /// meanwhile, it is taken to be that time, so that the next selection says so.
     async fn wait(&mut self, until: Option<Instant>) -> Instant {
@@ -372,11 +352,11 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         &mut self,
         deadline: Option<Instant>,
         deprioritized: &[ServerAddress],
-    ) -> Performed {
+    ) -> Result<SelectedFacts, Attempt> {
         let found = match &self.parts.target {
             Target::Connection(checked_out) => {
                 self.operation.goes_to(checked_out.pool());
-                return Performed::Selected(self.host.facts_of(checked_out));
+                return Ok(self.host.facts_of(checked_out));
             }
             Target::Member(address, criteria) => {
                 self.host.known_member(address, criteria, deadline).await
@@ -386,8 +366,14 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                     [] => Arc::clone(criteria),
                     avoided => Arc::new((**criteria).clone().deprioritize(avoided.iter().cloned())),
                 };
-                let operation = (&*self.parts.name, &mut self.logged);
-                self.host.find(&criteria, deadline, operation).await.map_err(Error::from)
+                match self.host.select_now(criteria) {
+                    Ok(selected) => Ok(selected),
+                    Err(criteria) => {
+                        let operation = (&*self.parts.name, &mut self.logged);
+                        let found = self.host.find(&criteria, deadline, operation).await;
+                        found.map_err(Error::from)
+                    }
+                }
             }
         };
         let now = self.host.runtime().now();
@@ -397,11 +383,11 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                 let facts = selected_facts(&selected);
                 self.operation.goes_to(selected.server());
                 self.selected = Some(selected);
-                Performed::Selected(facts)
+                Ok(facts)
             }
             Err(error) => {
                 let late = deadline.is_some_and(|deadline| deadline <= now);
-                Performed::Ended(Attempt { result: Err(error), late })
+                Err(Attempt { result: Err(error), late })
             }
         }
     }
@@ -429,12 +415,12 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         connection(&mut self.parts.target, &mut self.checked_out)
     }
 
-    async fn exchange(&mut self, sending: Sending) -> Performed {
+    async fn exchange(&mut self, sending: Sending) -> Result<Reply, Error> {
         self.is_underway = sending.session;
         let result = self.send(sending).await;
         self.is_underway = false;
         self.clock.lap(self.host.runtime().now(), |spent| &mut spent.exchanging);
-        Performed::Ended(result.into())
+        result
     }
 
     async fn send(&mut self, sending: Sending) -> Result<Reply, Error> {
@@ -509,11 +495,11 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     /// Has the machine judge an attempt, and a recording tell of one that has failed.
     fn end_attempt(
         &mut self,
-        now: Instant,
         outcome: Attempt,
         operation: &mut Operation<Attempt>,
     ) -> Option<Action<Attempt>> {
-        let host = self.host;
+        let (host, now) = (self.host, self.host.runtime().now());
+        let is_fault = outcome.fault().is_some();
         let recording = host.shared.tracing.recording();
         let told = recording.and_then(|recording| {
             let server = match &self.parts.target {
@@ -526,10 +512,16 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         // A reply may have opened a cursor, whatever became of its write concern.
         let is_reply = outcome.result.is_ok();
         let reply = match self.parts.superseded {
-            Some(_) if outcome.fault().is_some() => outcome.result.as_ref().ok().cloned(),
+            Some(_) if is_fault => outcome.result.as_ref().ok().cloned(),
             _ => None,
         };
-        let next = operation.step(now, self.ended(outcome));
+        // Without a reply, the connection goes back at once.
+        if !is_reply {
+            self.checked_out = None;
+        }
+        let random = if is_fault { host.shared.random_bits() } else { 0 };
+        let server = self.selected.as_ref().map(SelectedServer::address);
+        let next = operation.step(now, Input::Ended { outcome, server, random });
         if is_reply && !matches!(next, Some(Action::Done { .. })) {
             self.checked_out = None;
             if let Some(superseded) = &mut self.parts.superseded {
@@ -541,17 +533,6 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             recording.take_wakers().into_iter().for_each(Waker::wake);
         }
         next
-    }
-
-    /// Ends an attempt: one without a reply lets go of its connection at once.
-    fn ended(&mut self, outcome: Attempt) -> Input<'_, Attempt> {
-        let is_fault = outcome.fault().is_some();
-        if outcome.result.is_err() {
-            self.checked_out = None;
-        }
-        let random = if is_fault { self.host.shared.random_bits() } else { 0 };
-        let server = self.selected.as_ref().map(SelectedServer::address);
-        Input::Ended { outcome, server, random }
     }
 
     fn done(mut self, outcome: Attempt, timed_out: bool) -> Result<Response<R>, Error> {

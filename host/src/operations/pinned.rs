@@ -20,7 +20,7 @@ use crate::operations::request::Target;
 /// Dropping it checks that connection in.
 pub struct Pinned<R: Runtime> {
     server: ServerAddress,
-    /// The selection of the server, which may have to be told its read preference again.
+    /// The selection of the server, whose read preference later commands may have to repeat.
     criteria: Arc<Criteria>,
     connection: Option<CheckedOut<R>>,
     /// True if the server may send one batch after the other over the connection.

@@ -47,7 +47,7 @@ pub use follower::Follower;
 use history::History;
 pub use inherit::inherited_options;
 use member::Member;
-use monitor::{CROWD, Context, Monitor};
+use monitor::{CROWD, Circumstances, Context, Monitor};
 use reseed::Reseed;
 use scan::Scan;
 use srv::Rescan;
@@ -277,10 +277,12 @@ impl Topology {
     }
 
     fn context<'a>(&'a self, out: &'a mut Vec<Action>) -> Context<'a> {
-        let (options, client, topology) = (&self.options, &self.client, self.id);
+        self.circumstances().context((&self.options, &self.client), out)
+    }
+
+    fn circumstances(&self) -> Circumstances {
         let (now, attended) = (self.now, self.is_attended());
-        let crowded = self.members.len() > CROWD;
-        Context { options, client, topology, now, attended, crowded, out }
+        Circumstances { topology: self.id, now, attended, crowded: self.members.len() > CROWD }
     }
 
     /// "Client closing": every server is removed before the last event.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::member::Member;
-use super::monitor::{CROWD, Context, Monitor, Outcome};
+use super::monitor::{Context, Monitor, Outcome};
 use super::update::Update;
 use super::{Action, Topology};
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
@@ -212,11 +212,9 @@ impl Topology {
         out: &mut Vec<Action>,
         act: impl FnOnce(&mut Monitor, &mut Context<'_>) -> T,
     ) -> Option<T> {
-        let (now, attended) = (self.now, self.is_attended());
-        let crowded = self.members.len() > CROWD;
+        let circumstances = self.circumstances();
         let monitor = self.members.get_mut(&id)?.monitor.as_mut()?;
-        let (options, client, topology) = (&self.options, &self.client, self.id);
-        let mut ctx = Context { options, client, topology, now, attended, crowded, out };
+        let mut ctx = circumstances.context((&self.options, &self.client), out);
         let before = monitor.deadline();
         let result = act(monitor, &mut ctx);
         let after = monitor.deadline();

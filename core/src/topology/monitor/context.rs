@@ -23,6 +23,27 @@ pub(crate) struct Context<'a> {
     pub(crate) out: &'a mut Vec<Action>,
 }
 
+/// The values of a context, which are copied; the rest of it is borrowed.
+#[derive(Clone, Copy)]
+pub(crate) struct Circumstances {
+    pub(crate) topology: TopologyId,
+    pub(crate) now: Time,
+    pub(crate) attended: bool,
+    pub(crate) crowded: bool,
+}
+
+impl Circumstances {
+    /// Makes the context of a call.
+    pub(crate) const fn context<'a>(
+        self,
+        (options, client): (&'a Options, &'a bson::RawDocument),
+        out: &'a mut Vec<Action>,
+    ) -> Context<'a> {
+        let Self { topology, now, attended, crowded } = self;
+        Context { options, client, topology, now, attended, crowded, out }
+    }
+}
+
 impl Context<'_> {
     /// Appends an event that happens now.
     pub(crate) fn emit(&mut self, kind: EventKind) {

@@ -26,8 +26,8 @@ mod round_trip;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use context::Context;
 use context::Identity;
+pub(crate) use context::{Circumstances, Context};
 use conversation::{Conversation, Known, Reply};
 use cuts::Cuts;
 use follow_up::Next;

@@ -12,8 +12,8 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
 
 use crate::config::ServerAddress;
 
-/// The number of cursors that wait to be killed at most; those that come then are left to their
-/// servers, which close what nobody has read for ten minutes.
+/// The maximum number of cursors that wait to be killed; those that come then are left to their
+/// servers, which close cursors that were not read for ten minutes.
 pub const MAX_CURSORS_TO_KILL: usize = 65_536;
 
 /// The number of cursors that one command kills at most.
@@ -131,7 +131,7 @@ struct Lane {
     order: VecDeque<Arc<Likeness>>,
 }
 
-/// The facts that cursors have to share to be killed by one command.
+/// The facts that cursors killed by one command have in common.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Likeness {
     database: Arc<str>,

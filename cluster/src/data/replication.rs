@@ -11,7 +11,7 @@ use sdam_core::wire::Message;
 use super::arguments::Arguments;
 use super::reads::View;
 use crate::command_error::CommandError;
-use crate::commands::Done;
+use crate::commands::{Done, check_readable};
 use crate::connection::{Connection, Then};
 use crate::fail_point::Injection;
 use crate::member::Role;
@@ -242,6 +242,11 @@ impl Cluster {
             None => all.max_by_key(|it| it.last()).filter(|_| self.options.deployment.has_set()),
         };
         let Some(newest) = newest else { return false };
+        // A member that does not read refuses at once, as a server does.
+        let role = self.process(member).map(|it| it.role);
+        if role.is_none_or(|role| check_readable(role, request).is_err()) {
+            return false;
+        }
         let next = self.kept(member).next_of(newest);
         next.is_some_and(|it| {
             (it.timestamp.time, it.timestamp.increment) <= (time.time, time.increment)

@@ -37,6 +37,20 @@ struct Known {
     waiting: BTreeMap<i64, Criteria>,
 }
 
+impl Known {
+    /// Notes the members that the client may choose from by now.
+    fn note(&mut self, now: Instant, addresses: &[ServerAddress]) {
+        let view = self.client.view();
+        if !Arc::ptr_eq(&view, &self.view) {
+            let members = members(&view, addresses);
+            if members != self.choice.members {
+                self.choice = Choice { members, since: now };
+            }
+            self.view = view;
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct State {
     conversations: Conversations,
@@ -116,6 +130,12 @@ impl State {
             && reply.has_label(SYSTEM_OVERLOADED)
         {
             self.overloaded.push(line.member);
+        }
+        // What a client has learned at this very time decides where it sends a command.
+        if matches!(heard, Heard::Command(_))
+            && let Some(known) = self.clients.get_mut(&line.client)
+        {
+            known.note(now, &self.addresses);
         }
         let Self { checks, operations, conversations, clients, .. } = self;
         let finding = checks.hear(heard, operations, || Situation {
@@ -220,14 +240,7 @@ impl State {
     pub(super) fn look(&mut self, now: Instant) {
         let mut found = None;
         for (number, known) in &mut self.clients {
-            let view = known.client.view();
-            if !Arc::ptr_eq(&view, &known.view) {
-                let members = members(&view, &self.addresses);
-                if members != known.choice.members {
-                    known.choice = Choice { members, since: now };
-                }
-                known.view = view;
-            }
+            known.note(now, &self.addresses);
             let is_there = |(_, it): &(&i64, &Criteria)| known.client.diagnose(it).is_none();
             if let Some((operation, _)) = known.waiting.iter().find(is_there) {
                 found = found.or(Some((*number, *operation)));

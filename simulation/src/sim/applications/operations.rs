@@ -27,6 +27,8 @@ pub(super) struct Operation {
 pub(super) struct Operations {
     last: i64,
     known: BTreeMap<i64, Operation>,
+    /// The holders of sessions, by their numbers, with their clients.
+    holders: BTreeMap<i64, usize>,
     /// The numbers of operations, sessions and cursors of each client that have not ended.
     busy: BTreeMap<usize, u32>,
     pub(super) begun: u64,
@@ -42,7 +44,9 @@ impl Operations {
 
     /// A session of an application's begins.
     pub(super) fn session(&mut self, client: usize) -> i64 {
-        self.next(client)
+        let number = self.next(client);
+        self.holders.insert(number, client);
+        number
     }
 
     /// An operation begins, in a session if it has one of the application's.
@@ -55,6 +59,9 @@ impl Operations {
         let number = self.next(client);
         self.begun += 1;
         let holder = session.map_or(Holder::Operation(number), Holder::Session);
+        if session.is_none() {
+            self.holders.insert(number, client);
+        }
         self.known.insert(number, Operation { client, holder, began, timeout });
         number
     }
@@ -64,6 +71,16 @@ impl Operations {
         if let Some(busy) = self.busy.get_mut(&client) {
             *busy = busy.saturating_sub(1);
         }
+    }
+
+    /// Returns the numbers of a client's holders of sessions that came before an operation.
+    pub(super) fn holders_before(
+        &self,
+        operation: i64,
+        client: usize,
+    ) -> impl Iterator<Item = i64> {
+        let before = self.holders.range(..operation);
+        before.filter(move |(_, owner)| **owner == client).map(|(number, _)| *number)
     }
 
     pub(super) fn get(&self, number: i64) -> Option<Operation> {

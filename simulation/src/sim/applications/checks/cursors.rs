@@ -1,8 +1,9 @@
 //! A cursor is continued and closed at the server that has it, and none is left open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::conversation::{Command, Reply};
+use super::super::operations::Operations;
 use super::{Finding, ensure};
 
 /// A cursor that is open at its server, as far as its client knows.
@@ -17,6 +18,9 @@ struct Place {
 pub(in crate::sim::applications) struct Cursors {
     places: BTreeMap<i64, Place>,
     open: BTreeMap<i64, usize>,
+    /// Those of operations with a limit, which `killCursors` has, too: it may be over before there
+    /// is a connection.
+    limited: BTreeSet<i64>,
 }
 
 impl Cursors {
@@ -36,7 +40,7 @@ impl Cursors {
         Ok(())
     }
 
-    pub(super) fn replied(&mut self, command: &Command, reply: &Reply) {
+    pub(super) fn replied(&mut self, command: &Command, reply: &Reply, operations: &Operations) {
         match reply.cursor() {
             Some(0) | None => {
                 if command.name == "getMore" && (reply.cursor() == Some(0) || is_unknown(reply)) {
@@ -47,6 +51,10 @@ impl Cursors {
                 let (client, member) = (command.line.client, command.line.member);
                 self.places.insert(cursor, Place { client, member });
                 self.open.insert(cursor, client);
+                let operation = command.operation.and_then(|it| operations.get(it));
+                if operation.is_some_and(|it| it.timeout.is_some()) {
+                    self.limited.insert(cursor);
+                }
             }
         }
         if command.name == "killCursors" && reply.is_ok() {
@@ -67,7 +75,9 @@ impl Cursors {
 
     /// Judges what is left when a client of servers that were always there has been closed.
     pub(in crate::sim::applications) fn closed(&self, client: usize) -> Finding {
-        let left = self.open.iter().find(|(_, owner)| **owner == client);
+        let is_left =
+            |(cursor, owner): &(&i64, &usize)| **owner == client && !self.limited.contains(cursor);
+        let left = self.open.iter().find(is_left);
         ensure(left.is_none(), "cursors are closed with their client", || {
             format!("{left:?} is open at its server")
         })
@@ -84,15 +94,22 @@ mod tests {
     use bson::rawdoc;
     use sdam_core::bson;
 
-    use super::super::testing::{command, reply};
+    use super::super::super::operations::Operations;
+    use super::super::testing::{begin, begin_limited, command, reply};
     use super::Cursors;
 
-    fn opened() -> Cursors {
+    fn opened_by(operation: i64, operations: &Operations) -> Cursors {
         let mut cursors = Cursors::default();
-        let find = command((0, 1, 1), Some(1), Some(1), rawdoc! { "find": "a" });
+        let find = command((0, 1, 1), Some(operation), Some(1), rawdoc! { "find": "a" });
         let cursor = rawdoc! { "ok": 1.0, "cursor": { "id": 7_i64 } };
-        cursors.replied(&find, &reply(1, cursor));
+        cursors.replied(&find, &reply(1, cursor), operations);
         cursors
+    }
+
+    fn opened() -> Cursors {
+        let mut operations = Operations::default();
+        let [operation] = begin(&mut operations, [None]);
+        opened_by(operation, &operations)
     }
 
     #[test]
@@ -113,7 +130,14 @@ mod tests {
         cursors.closed(1).unwrap();
         let kill = rawdoc! { "killCursors": "a", "cursors": [7_i64] };
         let kill = command((2, 1, 2), None, Some(1), kill);
-        cursors.replied(&kill, &reply(3, rawdoc! { "ok": 1.0 }));
+        cursors.replied(&kill, &reply(3, rawdoc! { "ok": 1.0 }), &Operations::default());
         cursors.closed(0).unwrap();
+    }
+
+    #[test]
+    fn a_cursor_of_an_operation_with_a_limit_may_be_left_open() {
+        let mut operations = Operations::default();
+        let operation = begin_limited(&mut operations);
+        opened_by(operation, &operations).closed(0).unwrap();
     }
 }

@@ -72,7 +72,7 @@ impl Checks {
             }
             Heard::Reply(command, reply) => {
                 self.times.replied(command, reply, operations);
-                self.cursors.replied(command, reply);
+                self.cursors.replied(command, reply, operations);
                 self.writes.replied(command, reply);
                 self.retries.replied(command, reply);
                 self.sessions.replied(command, reply, operations);

@@ -46,6 +46,10 @@ pub(in crate::sim::applications) struct Sessions {
     ended: BTreeSet<i64>,
     /// Those that were named to servers to be forgotten.
     forgotten: BTreeSet<SessionName>,
+    /// The holders that have sent a command.
+    heard: BTreeSet<i64>,
+    /// The number of new sessions of each client that were left by holders which sent nothing.
+    left_unused: BTreeMap<usize, usize>,
 }
 
 impl Sessions {
@@ -63,8 +67,14 @@ impl Sessions {
         if !is_kill {
             self.judge(command, name, holder)?;
         }
-        if is_alone && matches!(holder, Some(Holder::Operation(_))) {
-            self.judge_new(command, name)?;
+        if is_alone && let Some(Holder::Operation(operation)) = holder {
+            self.judge_new(command, name, (operation, operations))?;
+        }
+        match holder {
+            Some(Holder::Operation(number) | Holder::Session(number)) => {
+                self.heard.insert(number);
+            }
+            None => {}
         }
         let client = command.line.client;
         let used = self.uses.entry(name.clone()).or_insert(Use {
@@ -109,14 +119,25 @@ impl Sessions {
     }
 
     /// Judges whether a client that does nothing else may use a session that was never used before:
-    /// only if none is left that can be used again.
-    fn judge_new(&self, command: &Command, name: &SessionName) -> Finding {
-        if self.uses.contains_key(name) {
+    /// only if none is left that can be used again, or if an earlier holder took it and gave it back
+    /// without sending anything.
+    fn judge_new(
+        &mut self,
+        command: &Command,
+        name: &SessionName,
+        (operation, operations): (i64, &Operations),
+    ) -> Finding {
+        let client = command.line.client;
+        let free = |it: &&Use| self.is_kept(it, client, command.at);
+        let free = self.uses.values().find(free);
+        if self.uses.contains_key(name) || free.is_none() {
             return Ok(());
         }
-        let free = |it: &&Use| self.is_kept(it, command.line.client, command.at);
-        let free = self.uses.values().find(free);
-        ensure(free.is_none(), "a session that is fresh enough is used again", || {
+        let all = operations.holders_before(operation, client);
+        let silent = all.filter(|number| !self.heard.contains(number)).count();
+        let left = self.left_unused.entry(client).or_default();
+        *left += 1;
+        ensure(*left <= silent, "a session that is fresh enough is used again", || {
             format!("{} takes a new one, though there is {free:?}", command.name)
         })
     }
@@ -293,6 +314,21 @@ mod tests {
         sessions.sent(&insert(0, 1, first), &operations, true).unwrap();
         sessions.replied(&insert(0, 1, first), &reply(1, ok()), &operations);
         sessions.sent(&new(29), &operations, true).unwrap();
+    }
+
+    #[test]
+    fn a_new_session_may_have_been_left_by_an_operation_that_sent_nothing() {
+        let (mut sessions, mut operations): (Sessions, Operations) = Default::default();
+        let [first, _silent, third, fourth] = begin(&mut operations, [None; 4]);
+        sessions.sent(&insert(0, 1, first), &operations, true).unwrap();
+        sessions.replied(&insert(0, 1, first), &reply(1, ok()), &operations);
+        let new = |operation, session| {
+            command((2, 0, 1), Some(operation), Some(session), rawdoc! { "insert": "a" })
+        };
+        sessions.sent(&new(third, 2), &operations, true).unwrap();
+        sessions.replied(&new(third, 2), &reply(3, ok()), &operations);
+        let found = sessions.sent(&new(fourth, 3), &operations, true);
+        assert_eq!(check(found), "a session that is fresh enough is used again");
     }
 
     #[test]

@@ -285,8 +285,8 @@ pub struct BulkWriteError {
     pub cause: Option<Box<Error>>,
     /// The results of the writes that were done.
     pub partial_result: BulkWriteResult,
-    /// The labels of the replies that tell of these errors, each once; those of
-    /// [`cause`](Self::cause) are its own.
+    /// The labels of the replies that have these errors, each once; those of [`cause`](Self::cause)
+    /// are its own.
     pub labels: Vec<String>,
 }
 
@@ -303,8 +303,8 @@ pub struct ClientBulkWriteError {
     pub write_errors: BTreeMap<usize, WriteError>,
     /// The results of the writes that were done; `None` if it is not known that any was.
     pub partial_result: Option<ClientBulkWriteResult>,
-    /// The labels of the replies that tell of these errors, each once; those of
-    /// [`cause`](Self::cause) are its own.
+    /// The labels of the replies that have these errors, each once; those of [`cause`](Self::cause)
+    /// are its own.
     pub labels: Vec<String>,
 }
 
@@ -370,8 +370,8 @@ impl Error {
     }
 
     /// Returns the labels of the error, such as `RetryableWriteError`, each once: those that the
-    /// server gave it, and those of the client. Of a bulk of writes, they are those of the error
-    /// that has ended it, and those of all replies that tell of errors.
+    /// server gave it, and those of the client. For a bulk write, they are those of the error that
+    /// ended it, and those of all replies with errors.
     pub fn labels(&self) -> Vec<&str> {
         match self {
             Self::Client(error) => error.labels(),
@@ -422,7 +422,7 @@ impl Error {
 
     /// Returns whether the time of the operation was over, whichever option has limited it: the
     /// client's own clock says so, or the server does, whose error then has code 50
-    /// ([`MAX_TIME_EXPIRED`]), be it that of the command, of a write or of a write concern.
+    /// ([`MAX_TIME_EXPIRED`]), in the error of the command, of a write or of a write concern.
     pub fn is_timeout(&self) -> bool {
         let is_expired = |code: i32| code == MAX_TIME_EXPIRED;
         let of_cause = |cause: &Option<Box<Self>>| cause.as_deref().is_some_and(Self::is_timeout);
@@ -452,7 +452,7 @@ impl Error {
     }
 
     /// Returns whether the server of a cursor can be asked at once to close it, as far as this
-    /// error tells: it has answered in time, and has not changed its state.
+    /// error shows: it has answered in time, and has not changed its state.
     pub(crate) fn is_of_a_server_at_hand(&self) -> bool {
         let is_answer = |error: &sdam_host::Error| {
             let changes = error.reply().and_then(CommandError::state_change);
@@ -471,7 +471,7 @@ impl Error {
         answer.and_then(sdam_host::Error::code).is_some_and(|code| CLOSED.contains(&code))
     }
 
-    /// Returns the error of the client below, be it the one that ended a bulk write.
+    /// Returns the error of the client below, including one that ended a bulk write.
     pub fn as_client(&self) -> Option<&sdam_host::Error> {
         match self {
             Self::Client(error) => Some(error),

@@ -41,7 +41,7 @@ impl<T> Cursor<T> {
         self.cursor.set_batch_size(batch_size);
     }
 
-    /// Closes the cursor at its server, if it is open; whether that succeeds is not told.
+    /// Closes the cursor at its server, if it is open; errors are ignored.
     pub fn close(self) {
         self.shared.wait(self.cursor.close());
     }

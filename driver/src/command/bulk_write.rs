@@ -374,8 +374,8 @@ impl BulkWrite {
     }
 }
 
-/// Refuses the index of a deletion that nobody would be told about if the server does not take it
-/// (CRUD, `hint` of `deleteOne`).
+/// Refuses an unacknowledged deletion with an index if the server does not support that, as its
+/// error would go unnoticed (CRUD, `hint` of `deleteOne`).
 pub(crate) fn check_hint(parts: &Parts<'_>, scope: &Scope, facts: &Facts) -> Result<(), Error> {
     let is_old = facts.max_wire_version < MONGODB_4_4;
     match is_old && !scope.is_acknowledged() && parts.is_hinted_delete() {
@@ -712,8 +712,8 @@ mod tests {
         }
     }
 
-    /// CRUD, "BulkWriteException": `writeResult` tells what was done "before the bulk write was
-    /// interrupted", by whatever.
+    /// CRUD, "BulkWriteException": `writeResult` has what was done "before the bulk write was
+    /// interrupted", whatever the cause.
     #[test]
     fn a_later_batch_that_cannot_be_sent_or_read_keeps_what_was_done_before() {
         let long = WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": "x".repeat(1000) }));

@@ -261,8 +261,8 @@ impl ClientBulkWrite {
         for (total, name) in totals.into_iter().zip(names) {
             add(total, told(name)?);
         }
-        // "For unordered bulk writes, at least one write was successful if nErrors is less than
-        // the number of operations"; the first error of an ordered one tells by its index.
+        // "For unordered bulk writes, at least one write was successful if nErrors is less than the
+        // number of operations"; for an ordered one, the index of the first error says so.
         let sent = self.sent.len() as u64;
         self.is_partial |= match self.ordered {
             true => errors == 0,
@@ -933,8 +933,8 @@ mod tests {
         assert_eq!(error.partial_result.as_ref().map(|it| it.inserted_count), Some(1));
     }
 
-    /// Bulk Write, "Individual Write Errors", "Write Concern Errors"; when partial results are
-    /// told.
+    /// Bulk Write, "Individual Write Errors", "Write Concern Errors"; when errors have partial
+    /// results.
     #[test]
     fn errors_of_writes_keep_the_index_of_the_application() {
         let refused = |index: i32| {

@@ -24,7 +24,7 @@ use super::search_indexes::{
 };
 use super::update::Updating;
 
-/// An operation that traces tell of.
+/// An operation that traces cover.
 pub trait Covered {
     /// Returns its name, mostly that of its command.
     fn covered_name(&self) -> &'static str;

@@ -128,7 +128,7 @@ impl fmt::Debug for Documents {
 }
 
 /// Returns whether a document has an `_id`, by a look at the names of its fields alone; `None` if
-/// it takes more to tell.
+/// that does not decide it.
 fn has_id(document: &RawDocument) -> Option<bool> {
     let (_, fields) = document.as_bytes().split_at_checked(4)?;
     let mut rest = fields.strip_suffix(&[0])?;

@@ -73,7 +73,7 @@ impl<O> Explain<O> {
         Self { operation, verbosity: None, max_time: None }
     }
 
-    /// Sets how much is told.
+    /// Sets how detailed the explanation is.
     #[must_use]
     pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
         self.verbosity = Some(verbosity);
@@ -228,7 +228,7 @@ impl<O: Operation> Operation for Explain<O> {
             body.append(cstr!("verbosity"), verbosity.name());
         }
         let own = self.max_time.map(|time| RawBson::Int64(whole_millis(time)));
-        // What is left of `timeoutMS` is written by whoever sends the command.
+        // The caller that sends the command adds what is left of `timeoutMS`.
         if let Some(time) = own.or(max_time).filter(|_| !scope.has_timeout) {
             body.append(cstr!("maxTimeMS"), time.as_raw_bson_ref());
         }

@@ -81,7 +81,7 @@ options! {
         max_time: millis = "maxTimeMS";
         /// Sets the lower bounds of the index, inclusive.
         min: document = "min";
-        /// Keeps the server from closing the cursor when nobody has asked for ten minutes.
+        /// Keeps the server from closing the cursor after ten minutes without a request.
         no_cursor_timeout: truth = "noCursorTimeout";
         /// Sets which fields there are in the documents.
         projection: document = "projection";

@@ -297,8 +297,8 @@ mod tests {
         }
     }
 
-    /// CRUD, "insertMany": the index of an error is that of the document; what was inserted before
-    /// is told.
+    /// CRUD, "insertMany": the index of an error is that of the document; the error has the results
+    /// of what was inserted before.
     #[test]
     fn the_first_document_that_is_refused_ends_an_ordered_insertion() {
         let documents: Vec<Document> = (0..5).map(|id| doc! { "_id": id }).collect();

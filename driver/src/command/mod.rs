@@ -44,9 +44,8 @@ pub mod update;
 
 /// An operation, from its arguments to its outcome.
 ///
-/// Whoever runs it takes its command, has it answered, and hands the reply to
-/// [`reply`](Self::reply), or the error to [`failed`](Self::failed), for as long as that wants
-/// another command.
+/// The caller takes its command, sends it, and hands the reply to [`reply`](Self::reply), or the
+/// error to [`failed`](Self::failed), until that asks for no further command.
 pub trait Operation: Covered {
     /// The outcome.
     type Output;
@@ -228,8 +227,8 @@ pub(crate) const MONGODB_5_0: i32 = 13;
 /// The wire version of MongoDB 8.2.
 pub(crate) const MONGODB_8_2: i32 = 27;
 
-/// A command as an operation writes it. What every command carries besides, such as a session, is
-/// added by whoever sends it.
+/// A command as an operation writes it. The caller that sends it adds what every command carries,
+/// such as a session.
 ///
 /// Printed, it is its name and its length: the documents may be secret.
 #[derive(Clone)]
@@ -274,7 +273,7 @@ impl Command<'_> {
         Self { retryable: true, takes_read_concern: true, ..Self::run(scope, body) }
     }
 
-    /// A command that is neither repeated nor told any concern.
+    /// A command that is not retried and has no read or write concern.
     pub(crate) fn run(scope: &Scope, body: RawDocumentBuf) -> Self {
         Self {
             database: Arc::clone(&scope.database),
@@ -289,7 +288,7 @@ impl Command<'_> {
         }
     }
 
-    /// A command that writes: it is told the write concern, and not repeated unless `retryable`.
+    /// A command that writes: it has the write concern, and is retried only if `retryable`.
     pub(crate) fn write(
         scope: &Scope,
         mut body: RawDocumentBuf,
@@ -379,8 +378,8 @@ pub(crate) fn left_out(
     others: &[&'static CStr],
 ) -> Vec<&'static CStr> {
     let mut names = others.to_vec();
-    // CSOT, "timeoutMS overrides deprecated timeout options": what is left of the time is written
-    // by whoever sends the command, if it is to be written at all.
+    // CSOT, "timeoutMS overrides deprecated timeout options": the caller that sends the command
+    // adds what is left of the time, if anything is to be added.
     names.extend(scope.has_timeout.then_some(cstr!("maxTimeMS")));
     // "This option MUST NOT be sent when connected to pre-8.2 servers."
     if facts.max_wire_version < MONGODB_8_2 {

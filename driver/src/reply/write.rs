@@ -160,7 +160,7 @@ pub(crate) fn count(
     count.ok_or(ReplyError { command, field })
 }
 
-/// Adds a count that a server has told, which may be anything.
+/// Adds a count that a server has sent, which may have any value.
 pub(crate) const fn add(total: &mut u64, count: u64) {
     *total = total.saturating_add(count);
 }
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(result.upserted_id, Some(Bson::Null));
     }
 
-    /// CRUD, "Write Results": no count is made up, unless an error tells more than it would.
+    /// CRUD, "Write Results": no count is made up, unless an error says more than it would.
     #[test]
     fn a_reply_without_its_counts_or_indexes_is_an_error() {
         let refusal = |kind, reply: RawDocumentBuf, sent| {

@@ -120,7 +120,8 @@ async fn a_cursor_that_is_dropped_is_closed_without_another_operation() {
     assert_eq!(error.code(), Some(43), "CursorNotFound: {error}");
 }
 
-/// A client without threads closes it when it is used next, be it over a connection that is there.
+/// A client without threads closes it when it is used next, even over a connection that exists
+/// already.
 #[cfg(feature = "blocking")]
 #[tokio::test]
 async fn without_threads_a_dropped_cursor_is_closed_by_later_operations() {
@@ -146,8 +147,8 @@ async fn without_threads_a_dropped_cursor_is_closed_by_later_operations() {
     assert_eq!(names, ["find", "killCursors", "ping", "ping"]);
 }
 
-/// Closing a client waits for the cursors that were dropped before; whoever drops it leaves them to
-/// the server.
+/// Closing a client waits for the cursors that were dropped before; dropping the client leaves them
+/// to the server.
 #[tokio::test]
 async fn cursors_that_were_dropped_are_closed_before_their_client_is() {
     let mut fixture = Fixture::new().await;
@@ -169,7 +170,7 @@ async fn cursors_that_were_dropped_are_closed_before_their_client_is() {
     }
 }
 
-/// So does one that uses its caller's thread, in which nobody else would do it.
+/// So does one that uses its caller's thread, where no other task would do it.
 #[cfg(feature = "blocking")]
 #[tokio::test]
 async fn without_threads_cursors_are_closed_when_their_client_is() {
@@ -258,9 +259,9 @@ async fn collecting_closes_a_cursor_that_fails_before_its_error_is_returned() {
     assert_eq!(names(&fixture.sent()), ["find", "getMore", "killCursors"]);
 }
 
-/// A server that does not know a cursor any more is not told to close it; one whose connection was
-/// lost is: "if the cursor id is nonzero a KillCursors operation MUST be attempted" (Run Command,
-/// "Resource Cleanup").
+/// A server that does not know a cursor any more receives no request to close it; one whose
+/// connection was lost does: "if the cursor id is nonzero a KillCursors operation MUST be
+/// attempted" (Run Command, "Resource Cleanup").
 #[tokio::test]
 async fn a_cursor_is_closed_unless_its_server_has_said_that_it_is_gone() {
     let mut fixture = Fixture::new().await;
@@ -276,7 +277,7 @@ async fn a_cursor_is_closed_unless_its_server_has_said_that_it_is_gone() {
         }
         cursor.next().await.unwrap().unwrap_err();
         assert!(cursor.next().await.is_none() && !cursor.is_alive());
-        // The pool is ready when the server has been checked anew.
+        // The pool is ready when the server has been checked again.
         fixture.client.client().select(Criteria::write()).await.unwrap();
         cursor.close().await;
         assert_eq!(names(&fixture.sent()), expected);

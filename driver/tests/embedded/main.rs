@@ -27,7 +27,7 @@ use sdam_tokio::Tokio;
 struct Fixture {
     cluster: EmbeddedCluster,
     client: Client<Tokio>,
-    /// A client that nobody listens to.
+    /// A client without subscribers.
     quiet: Client<Tokio>,
     events: Events,
 }

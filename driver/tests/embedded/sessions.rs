@@ -8,7 +8,7 @@ use sdam_driver::{Find, ListCollections};
 
 use super::{Fixture, name, names, session, started};
 
-/// Driver Sessions, "Sessions and Cursors" and "Server Session Pool": whoever comes next uses the
+/// Driver Sessions, "Sessions and Cursors" and "Server Session Pool": the next operation uses the
 /// session that was used last.
 #[tokio::test]
 async fn the_session_of_an_operation_returns_to_the_pool() {

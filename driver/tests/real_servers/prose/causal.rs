@@ -29,7 +29,7 @@ pub(super) async fn play_alone<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome 
     let gossip = rawdoc! { "clusterTime": elsewhere, "signature": signature };
     for told in [false, true] {
         if told {
-            // Be it that the application has brought times of another deployment.
+            // Even if the application has brought times of another deployment.
             own.advance_operation_time(elsewhere)?;
             own.advance_cluster_time(&gossip)?;
             client.client().advance_cluster_time(&gossip)?;
@@ -106,7 +106,7 @@ pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     assert_eq!(concern.get_str("level")?, "majority");
     assert_eq!(concern.get_timestamp("afterClusterTime").ok(), written);
     // CC-P12: "When connected to a deployment that does support cluster times messages sent to the
-    // server should include $clusterTime"; a write that is not acknowledged tells no time.
+    // server should include $clusterTime"; the reply to an unacknowledged write has no time.
     assert!(sent[0].contains_key("$clusterTime"));
     let none = WriteConcern::default().with_w(Some(Acknowledgment::Servers(0)));
     let silent = things.with_write_concern(none);

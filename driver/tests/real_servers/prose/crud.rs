@@ -66,8 +66,8 @@ async fn errors_have_details<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     Ok(())
 }
 
-/// CRUD-P14: "`explain` helpers allow users to specify `maxTimeMS`"; and of every kind of operation,
-/// a server tells the plan, and writes nothing.
+/// CRUD-P14: "`explain` helpers allow users to specify `maxTimeMS`"; for every kind of operation, a
+/// server returns the plan, and writes nothing.
 async fn explanations_have_a_time<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let (client, mut log) = fixture.client("")?;
     let things = client.database("explain-test").collection::<Document>("collection");
@@ -138,7 +138,7 @@ async fn order_needs_no_acknowledgment<R: Runtime>(fixture: &Fixture<'_, R>) -> 
     for outcome in fixture.all(bulks.collect()).await {
         outcome?;
     }
-    // Each document comes before its update, and nothing tells when that was done.
+    // Each document comes before its update, and no event says when that was done.
     let has = async |filter: Document| things.count_documents(filter).await;
     while has(doc! {}).await? < BULKS as u64 {}
     for _ in 0..100 {

@@ -33,7 +33,7 @@ fn hide_sessions(message: &mut [u8]) {
     }
 }
 
-/// Carries messages until one of both hangs up, which the other is told then.
+/// Forwards messages until one side hangs up, then closes the connection to the other.
 fn carry(mut from: TcpStream, mut to: TcpStream, change: fn(&mut [u8])) {
     while let Ok(mut message) = receive(&mut from) {
         change(&mut message);

@@ -199,10 +199,10 @@ async fn cursors_keep_their_sessions<R: Runtime>(fixture: &Fixture<'_, R>) -> Ou
 /// SESS-P14: "Implicit sessions only allocate their server session after a successful connection
 /// checkout".
 ///
-/// How many sessions there are in one round is chance, as a session comes back after its connection:
-/// fewer than operations, as the specification would have it of every round, only if no thread is
-/// kept waiting in between for as long as another operation takes. That one is enough has to be seen
-/// in some round.
+/// How many sessions there are in one round is chance, as a session comes back after its
+/// connection: fewer than operations, as the specification would have it of every round, only if no
+/// thread is kept waiting in between for as long as another operation takes. That one is enough
+/// must show in some round.
 async fn operations_at_the_same_time_share_sessions<R: Runtime>(
     fixture: &Fixture<'_, R>,
 ) -> Outcome {
@@ -332,7 +332,7 @@ async fn snapshots<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     assert_eq!(plain.snapshot_time()?, None);
     things.with_session(&plain).find_one(doc! {}).await?;
     assert_eq!(plain.snapshot_time()?, None);
-    // A server tells no time of what is not there.
+    // A server returns no time for a database that does not exist.
     things.insert_one(&doc! { "_id": 0 }).await?;
     let snapshot = client.start_session(options.with_snapshot(true))?;
     things.with_session(&snapshot).find_one(doc! {}).await?;

@@ -1,6 +1,6 @@
 //! The prose tests of Client Side Operations Timeout that need logins. Their times are longer than
 //! those of the specification, for servers that have little of a processor; and as short as may be,
-//! since a fail point is changed only when nobody is held up by it.
+//! since a fail point can only be changed when it blocks no command.
 //!
 //! Tests 9 and 10 are about transactions, which there are none of.
 

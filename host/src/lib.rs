@@ -8,7 +8,7 @@
 //! Locks are taken in one order: the topology's, then a pool's, then those of the commands that
 //! run, of the list of subscribers, of the metrics, of a recording and of the alarm. Nothing is
 //! awaited, and no code of the application or of the runtime runs, under any of them, but for
-//! clocks and predicates: whoever is woken, handed something or dropped may come back at once. All
+//! clocks and predicates: what is woken, dropped or receives a value may call back at once. All
 //! that is collected under the locks (`Later`) and done when they are free, wakers are cloned
 //! before they are taken (`sync`), and what comes up in the meantime is noted (`Deferred`).
 

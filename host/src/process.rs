@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use crate::tests::forks::number;
 use sdam_core::process::Forked;
 
-/// A process, as told by its number.
+/// A process, identified by its number.
 ///
 /// It is asked for several times in every operation, and the C library asks the kernel each time:
 /// so a thread remembers the number, until the process has been forked off from another one. A
@@ -49,7 +49,7 @@ pub(crate) mod here {
     use std::cell::RefCell;
 
     struct Here {
-        /// Tells whether the process was forked off since it was asked last.
+        /// Detects whether the process was forked off since the last check.
         guard: forkguard::Guard,
         number: u32,
     }
@@ -72,9 +72,9 @@ pub(crate) mod here {
     }
 }
 
-/// A value of the process that made it. Dropped in one that was forked off, it is left as it
-/// is: threads are missing there that may have held its locks, and what tells the system that its
-/// sockets are not waited for any more would tell so for the parent.
+/// A value of the process that made it. Dropped in one that was forked off, it is left as it is:
+/// threads are missing there that may have held its locks, and deregistering its sockets from the
+/// system would deregister them for the parent.
 #[derive(Debug)]
 pub(crate) struct Own<T> {
     process: Process,

@@ -60,7 +60,7 @@ struct Inner {
     timed_out: bool,
 }
 
-/// An error as the part of the client tells it that has failed.
+/// An error as reported by the part of the client that has failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Particular {
     #[error(transparent)]
@@ -87,7 +87,7 @@ pub(crate) enum Argument {
 }
 
 impl Particular {
-    /// Returns the likely cause that the error itself tells.
+    /// Returns the likely cause, if the error itself shows it.
     fn verdict(&self) -> Option<Verdict> {
         match self {
             Self::Client(error) => of_client(error),
@@ -151,8 +151,8 @@ pub enum ErrorKind {
     Runtime,
     /// No server is suitable, at once or in time; [`Error::verdict`] says why.
     Selection,
-    /// The pool gives no connection, as its server has left or was just found to be of no use; a
-    /// server may be selected again at once.
+    /// The pool gives no connection, as its server has left or just proved unusable; a server may
+    /// be selected again at once.
     CheckOut,
     /// The time allowed was over before a connection was available, or before the reply came; or
     /// the server has used up `maxTimeMS`, whichever option has set that, and
@@ -312,7 +312,7 @@ impl Error {
         Self(Arc::new(inner))
     }
 
-    /// Returns the error as the part tells it that has failed.
+    /// Returns the error as reported by the part that has failed.
     pub(crate) fn particular(&self) -> &Particular {
         &self.0.cause
     }
@@ -454,7 +454,7 @@ impl Error {
         }
     }
 
-    /// Returns how the connection failed, be it one that was still being established: the stage it
+    /// Returns how the connection failed, even one that was still being established: the stage it
     /// had reached, and the cause.
     pub fn failure(&self) -> Option<&Failure> {
         match self.operation()? {
@@ -529,7 +529,7 @@ impl Error {
         }
     }
 
-    /// Returns what went wrong over a connection, be it one that was still being established.
+    /// Returns what went wrong over a connection, even one that was still being established.
     fn operation(&self) -> Option<&OperationError> {
         match &self.0.cause {
             Particular::Operation(error)

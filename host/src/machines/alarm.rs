@@ -1,13 +1,12 @@
-//! The time at which the machines of a client are due, the topology and each pool, and who rings
-//! then. A log that is slower than what it tells of is read on at a ring, too.
+//! The deadlines of a client's machines, the topology and each pool, and what a ring does. A log
+//! that lags behind its events is also read at a ring.
 //!
-//! Only a ring lets a deadline pass; whatever else the machines are told, they are told [just
-//! before their next deadline][before] at the latest, so that what has arrived is judged as having
-//! come in time. After a process was stopped and goes on, deadlines have passed, but what had
-//! arrived by then is still to be read: a ring that is late by more than [`LATE`] goes three steps.
-//! The runtime gets [`LOOK`] to see which sockets are ready; then every task that reads is woken,
-//! and lets go of a barrier when it has read all there was; and when the last barrier is gone, or
-//! after
+//! Only a ring lets a deadline pass; all other inputs reach the machines [just before their next
+//! deadline][before] at the latest, so that what has arrived is judged as having come in time.
+//! After a process was stopped and goes on, deadlines have passed, but what had arrived by then is
+//! still to be read: a ring that is late by more than [`LATE`] goes three steps. The runtime gets
+//! [`LOOK`] to see which sockets are ready; then every task that reads is woken, and lets go of a
+//! barrier when it has read all there was; and when the last barrier is gone, or after
 //! [`PATIENCE`], deadlines are judged.
 //!
 //! [before]: sdam_core::time::Time::before
@@ -29,10 +28,10 @@ use crate::process::{Own, Process};
 use crate::sync::channel::Channel;
 use crate::sync::{Mutex, Running, Streak, before, lock};
 
-/// The time when the machines of a client are due; the runtime is told the earliest deadline only.
+/// The deadlines of a client's machines; the runtime receives only the earliest.
 ///
-/// Its lock is taken inside those of the machines; the runtime is told when all are free, by one
-/// thread at a time, which looks again afterwards, so that what the runtime was told last is true.
+/// Its lock is taken inside those of the machines; when all are free, one thread at a time sets the
+/// runtime's alarm, and checks again afterwards, so that the last deadline set is the right one.
 pub(crate) struct Alarm<R: Runtime>(Mutex<State<R>>);
 
 struct State<R: Runtime> {
@@ -42,10 +41,10 @@ struct State<R: Runtime> {
     /// The time at which the log is to be read on.
     log: Option<Instant>,
     sleepers: Sleepers,
-    /// The deadline that the runtime was last told; `None` since it has rung, for then it may have
-    /// forgotten it, be it that it has rung too early.
+    /// The deadline last set at the runtime; `None` since it has rung, even too early, as it may
+    /// have forgotten the deadline.
     told: Option<Option<Instant>>,
-    /// True if some thread tells the runtime.
+    /// True if a thread is setting the runtime's alarm.
     telling: bool,
     /// True if the client has ended, so that nothing will be due any more.
     closed: bool,
@@ -73,7 +72,7 @@ impl<R: Runtime> Alarm<R> {
         }))
     }
 
-    /// Says what a ring means; afterwards the runtime is to be [told](Self::tell) once more.
+    /// Decides what a ring does; call [`tell`](Self::tell) afterwards.
     pub(crate) fn step(&self, now: Instant) -> Step {
         let mut state = lock(&self.0);
         state.told = None;
@@ -98,11 +97,12 @@ impl<R: Runtime> Alarm<R> {
         self.tell(runtime);
     }
 
-    /// Tells the runtime the earliest deadline, if it does not know it yet; under no other lock.
+    /// Sets the runtime's alarm to the earliest deadline, if that has changed; call it under no
+    /// other lock.
     pub(crate) fn tell(&self, runtime: &R) {
         let mut state = lock(&self.0);
         if std::mem::replace(&mut state.telling, true) {
-            // Whoever tells it, this very thread perhaps, looks again.
+            // The thread that sets it, perhaps this one, checks again.
             return;
         }
         drop(state);
@@ -114,13 +114,13 @@ impl<R: Runtime> Alarm<R> {
         std::mem::forget(telling);
     }
 
-    /// The topology is due at `deadline`; the runtime is to be [told](Self::tell).
+    /// Sets the topology's deadline; call [`tell`](Self::tell) afterwards.
     pub(crate) fn set_topology(&self, deadline: Option<Instant>) {
         lock(&self.0).topology = deadline;
     }
 
-    /// The client has ended: nothing will be due any more, which the runtime is to be told even if
-    /// it knows of no deadline. Returns those who wait for a time, to be woken.
+    /// The client has ended: nothing will be due any more, which the runtime has to know even if it
+    /// has no deadline. Returns the tasks that wait for a time, to be woken.
     pub(crate) fn close(&self) -> Vec<Waker> {
         let mut state = lock(&self.0);
         (state.closed, state.told) = (true, None);
@@ -132,8 +132,7 @@ impl<R: Runtime> Alarm<R> {
         act(&mut lock(&self.0).sleepers)
     }
 
-    /// Has one more wait for a time, unless the client has ended; the runtime is to be
-    /// [told](Self::tell).
+    /// Adds a wait for a time, unless the client has ended; call [`tell`](Self::tell) afterwards.
     pub(crate) fn add_sleeper(
         &self,
         until: Instant,
@@ -152,7 +151,7 @@ impl<R: Runtime> Alarm<R> {
         lock(&self.0).closed
     }
 
-    /// The pool of a server is due at `deadline`; the runtime is to be [told](Self::tell).
+    /// Sets the deadline of a server's pool; call [`tell`](Self::tell) afterwards.
     pub(crate) fn set_pool(&self, server: &Server<R>, deadline: Option<Instant>) {
         let mut state = lock(&self.0);
         let key = server.key();
@@ -165,7 +164,7 @@ impl<R: Runtime> Alarm<R> {
         }
     }
 
-    /// The log is to be read on at a ring; the runtime is to be [told](Self::tell).
+    /// Has a ring read the log further; call [`tell`](Self::tell) afterwards.
     pub(crate) fn set_log(&self, now: Instant) {
         lock(&self.0).log.get_or_insert(now);
     }
@@ -204,12 +203,12 @@ impl<R: Runtime> State<R> {
     }
 }
 
-/// A thread tells the runtime; dropped before it has told everything, because the runtime has
-/// panicked, it leaves the rest to others.
+/// A thread that sets the runtime's alarm; dropped before it has finished, because the runtime has
+/// panicked, it leaves the rest to other threads.
 struct Telling<'a, R: Runtime>(&'a Alarm<R>);
 
 impl<R: Runtime> Telling<'_, R> {
-    /// Returns what is to be told, or else has ended.
+    /// Returns the deadline to set; `None` if there is none, which ends this thread's turn.
     fn next(&self) -> Option<Option<Instant>> {
         let mut state = lock(&self.0.0);
         let deadline = state.deadline();
@@ -284,7 +283,7 @@ impl Suspension {
                 *suspension = Some(Self::Noticed { until: now + LOOK, again: true });
                 Step::Wait
             }
-            // A new machine is due since the origin, and has nothing that could be late.
+            // A new machine is due since the origin, and nothing of it could be late.
             None if due.is_some_and(|due| due > Instant::ZERO && now - due > LATE) => {
                 *suspension = Some(Self::Noticed { until: now + LOOK, again: false });
                 Step::Wait
@@ -297,7 +296,7 @@ impl Suspension {
     }
 }
 
-/// Has deadlines judged when nobody holds it any more. It may be let go of under any lock.
+/// Judges deadlines when the last reference is dropped, which may be under any lock.
 pub(crate) struct Sweep<R: Runtime> {
     pub(crate) shared: Weak<Shared<R>>,
     pub(crate) number: u64,
@@ -351,8 +350,8 @@ impl Timekeeper {
     /// dropped, which it does not prevent.
     ///
     /// What `sleep_until` returns may end too early, which costs a ring, or late. If this is
-    /// dropped, because the runtime has ended, the client is closed: without it nobody's deadline
-    /// would be met.
+    /// dropped, because the runtime has ended, the client is closed: without it no deadline would
+    /// be met.
     pub fn run<R: Runtime, T: Future>(
         self,
         host: Weak<Host<R>>,

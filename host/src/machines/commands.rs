@@ -1,4 +1,4 @@
-//! The commands that run and whose beginning subscribers were told: each is told to have ended, too
+//! The commands that run and whose start subscribers have seen: each gets an event of its end, too
 //! (Command Logging and Monitoring, "Guarantees").
 
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use crate::observe::subscription::Subscribers;
 use crate::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use crate::sync::{Mutex, lock};
 
-/// The commands of a client that run and that were told of, and the numbers of all.
+/// The commands of a client that run and whose start was published, and the numbers of all.
 ///
-/// Events of commands are told under its lock, which calls nothing: so a command that ends while
-/// the client is closed has one end, and that comes before the last event.
+/// Events of commands are published under its lock, which calls nothing: so a command that ends
+/// while the client is closed has one end, and that comes before the last event.
 #[derive(Debug, Default)]
 pub(crate) struct RunningCommands {
     last_request: AtomicU32,
@@ -35,11 +35,11 @@ struct State {
     /// The number of the last command.
     last: u64,
     running: BTreeMap<u64, Running>,
-    /// True if the client is closed, and nobody is told of anything.
+    /// True if the client is closed, and no further event is published.
     closed: bool,
 }
 
-/// A command that was told of.
+/// A command whose start was published.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     pub(crate) server: ServerId,
@@ -68,8 +68,8 @@ impl RunningCommands {
 }
 
 impl RunningCommands {
-    /// Tells of every command that still runs that nobody will hear how it ends, as the client is
-    /// closed; subscribers are then to be woken.
+    /// Publishes for every command that still runs that it was given up, as the client is closed;
+    /// wake subscribers afterwards.
     pub(crate) fn give_up(&self, events: &Subscribers<Event>, topology: TopologyId, now: Instant) {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -89,17 +89,17 @@ impl Running {
     }
 }
 
-/// A command whose beginning was told. Dropped before its end was, it is given up: nobody waits for
-/// its reply any more.
+/// A command whose start was published. Dropped before its end was, it is given up: no caller waits
+/// for its reply any more.
 pub(crate) struct ToldCommand<R: Runtime> {
     shared: Arc<Shared<R>>,
-    /// Absent once its end was told.
+    /// Absent once its end was published.
     number: Option<u64>,
 }
 
 impl<R: Runtime> ToldCommand<R> {
-    /// Tells that a command is about to be sent, with a message that was written; `None` if nobody
-    /// is to hear of it any more.
+    /// Publishes that a command is about to be sent, with the written message; `None` if the client
+    /// is closed.
     pub(crate) fn begin(
         shared: &Arc<Shared<R>>,
         running: Running,
@@ -122,12 +122,12 @@ impl<R: Runtime> ToldCommand<R> {
         Some(told)
     }
 
-    /// Tells how the command has ended.
+    /// Publishes how the command has ended.
     pub(crate) fn end(mut self, outcome: impl FnOnce(&MonitoredCommand, Duration) -> CommandEvent) {
         self.end_once(outcome);
     }
 
-    /// Tells how the command has ended, unless that was told.
+    /// Publishes how the command has ended, unless that was done.
     fn end_once(&mut self, outcome: impl FnOnce(&MonitoredCommand, Duration) -> CommandEvent) {
         let Some(number) = self.number.take() else { return };
         let shared = &self.shared;

@@ -1,5 +1,5 @@
-//! Clients that share the monitors of one host, the leader: what each is told of its topology, and
-//! how their own inputs come to it.
+//! Clients that share the monitors of one host, the leader: what each learns of its topology, and
+//! how their own inputs reach it.
 //!
 //! A leader has no pools and no operations. Its lock is taken before those of its followers'
 //! topologies, so that whatever it does, it does for all of them in the same order. A follower that
@@ -23,8 +23,8 @@ pub(crate) struct Followers<R: Runtime> {
     members: Vec<Weak<Host<R>>>,
     opened: Vec<Weak<Host<R>>>,
     succession: Succession,
-    /// Those that are opened, from the first time that all are told something under one lock until
-    /// that is free.
+    /// Those that are opened, from the first input to all of them under one lock until that lock is
+    /// free.
     gathered: Option<Vec<Arc<Host<R>>>>,
     /// The followers whose operations wait for a server.
     pub(crate) waiting: BTreeMap<WaiterId, Weak<Host<R>>>,
@@ -116,8 +116,8 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    /// Tells a follower an input of its own, and the topology what that comes to. What the follower
-    /// has to do afterwards is left to the caller: see [`touch`](Self::touch).
+    /// Passes a follower an input of its own, and the topology what that translates to. The caller
+    /// performs what the follower has to do afterwards: see [`touch`](Self::touch).
     pub(crate) fn step_for(&mut self, host: &Host<R>, follower: &Host<R>, input: Input<'_>) {
         self.open(follower);
         let is_last = matches!(input, Input::Shutdown) && self.dismiss(follower);
@@ -149,7 +149,7 @@ impl<R: Runtime> Driver<R> {
         followers.members.is_empty() && members > 0
     }
 
-    /// Has a follower take an input of its own; returns what the topology is to be told.
+    /// Passes a follower an input of its own; returns the inputs for the topology.
     fn translate<'a>(&self, follower: &Host<R>, input: Input<'a>) -> Vec<Input<'a>> {
         let (Root::Own(topology), now) = (&self.root, follower.shared.runtime.now()) else {
             return Vec::new();
@@ -226,7 +226,7 @@ impl<R: Runtime> Driver<R> {
     }
 }
 
-/// The followers that have something to do when the locks are free. If whoever one of them wakes
+/// The followers that have something to do when the locks are free. If a waker of one of them
 /// panics, the others do it nevertheless.
 pub(crate) struct Touched<R: Runtime>(std::vec::IntoIter<Arc<Host<R>>>);
 
@@ -256,7 +256,7 @@ impl<R: Runtime> Followers<R> {
     }
 }
 
-/// Has a follower take an input of its own; returns what the leader is to be told.
+/// Passes a follower an input of its own; returns the inputs for the leader.
 fn told<'a>(
     follower: &mut Follower,
     leader: &Topology,

@@ -22,7 +22,7 @@ use crate::system;
 use crate::system::log::LogSink;
 
 /// The number of messages that one thread writes in a turn before it leaves the rest to others:
-/// where the log is slow, nobody is to write what all others tell meanwhile.
+/// where the log is slow, no thread should have to write the events of all others.
 pub(crate) const TURN_LIMIT: usize = 64;
 
 /// The components whose messages are made of events, and the topics of those.
@@ -32,15 +32,15 @@ const OF_EVENTS: [(Component, &[Topics]); 3] = [
     (Component::Command, &[Topics::COMMANDS]),
 ];
 
-/// A subscriber that writes every event to the log, on the thread that has told it and without its
-/// locks: whoever collects the log may use the client.
+/// A subscriber that writes every event to the log, on the thread that published it and without its
+/// locks: the log's collector may use the client.
 ///
 /// One thread writes at a time. After a [turn](TURN_LIMIT) it leaves what is unread to the next
-/// that tells something, and to the next ring, which it asks for.
+/// thread that publishes something, and to the next ring, which it asks for.
 pub(crate) struct Logger {
     sink: LogSink,
     process: Process,
-    /// The component that tells of lost messages.
+    /// The component that reports lost messages.
     component: Component,
     unread: Mutex<Unread>,
     /// The number of wake-ups since the one that reads has begun, that one included.
@@ -49,7 +49,7 @@ pub(crate) struct Logger {
 
 struct Unread {
     events: Subscription<Event>,
-    /// The number of lost events that the log has told of.
+    /// The number of lost events that the log has reported.
     lost: u64,
     /// The time of the event that was read last.
     last: Instant,
@@ -62,12 +62,13 @@ enum Next {
     Message(Instant, LogMessage),
     /// An event without a message.
     Nothing,
-    /// All was read, and whoever tells the next event comes by.
+    /// All was read, and the thread that publishes the next event reads it.
     End,
 }
 
 impl Logger {
-    /// Subscribes to what the sink wants, to be read by whoever [tells](Self::read_for) something.
+    /// Subscribes to what the sink wants, to be read by the thread that [publishes](Self::read_for)
+    /// an event.
     pub(crate) fn new(
         events: &Arc<Subscribers<Event>>,
         sink: LogSink,
@@ -91,7 +92,7 @@ impl Logger {
         }
     }
 
-    /// Returns who is to be told of the steps of a selection, if anybody wants to hear of them.
+    /// Returns the observer of the steps of a selection, if one is wanted.
     pub(crate) fn selection<'a, R: Runtime>(
         &'a self,
         runtime: &'a R,
@@ -177,14 +178,14 @@ impl Logger {
         }
     }
 
-    /// Writes a message. If whoever collects the log panics, which the hook for panics has told,
-    /// that message is lost, and the thread goes on: it has more to do than to write a log.
+    /// Writes a message. If the log's collector panics, which the panic hook has reported, that
+    /// message is lost, and the thread goes on: it has more to do than to write a log.
     fn write(&self, message: &LogMessage, date: DateTime) {
         _ = catch_unwind(AssertUnwindSafe(|| self.sink.write(message, date)));
     }
 }
 
-/// Returns the time of day at which something was told, however late it is now.
+/// Returns the time of day at which an event was published, however late it is now.
 fn date<R: Runtime>(runtime: &R, at: Instant) -> DateTime {
     let late = i64::try_from((runtime.now() - at).as_millis()).unwrap_or(i64::MAX);
     let now = runtime.wall_clock().unwrap_or_else(system::wall_clock);

@@ -1,5 +1,5 @@
 //! The state that the threads and tasks of a client share: the topology and the pools behind their
-//! locks, when they are due, who is told of what happens, and what waits for the locks to be free.
+//! locks, their deadlines, the subscribers to events, and what waits for the locks to be free.
 
 pub(crate) mod alarm;
 pub(crate) mod cluster_time;
@@ -84,7 +84,7 @@ pub struct Host<R: Runtime> {
     pub(crate) deferred: Mutex<Vec<Deferred<R>>>,
     /// The sessions of the servers that are not in use.
     pub(crate) sessions: Mutex<SessionPool>,
-    /// The cursors that nobody reads any more.
+    /// The cursors that were dropped while open.
     pub(crate) cursors_to_kill: Gate<CursorsToKill>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Shared<R: Runtime> {
     pub(crate) tracing: Tracing,
     /// The writer of the log, if anybody wants one.
     pub(crate) logger: OnceLock<Logger>,
-    /// The spans, if anybody is told of them.
+    /// The spans, if a tracer receives them.
     pub(crate) spans: OnceLock<Spans>,
     /// The metrics, if anybody wants them.
     pub(crate) meter: Meter,
@@ -144,8 +144,8 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Creates the machines of a client that shares the monitors of `leader`; nothing happens
-    /// before the first [`ring`](Self::ring). Pools and credentials are its own, its clock has to
-    /// be that of the leader, and it keeps the leader.
+    /// before the first [`ring`](Self::ring). Pools and credentials are its own, its clock must be
+    /// that of the leader, and it keeps the leader.
     ///
     /// # Errors
     ///
@@ -241,10 +241,10 @@ impl<R: Runtime> Host<R> {
         &self.shared.options
     }
 
-    /// Lets the machines do what is due; the runtime calls this at the deadline it was told.
+    /// Lets the machines do what is due; the runtime calls this at the deadline that was set.
     ///
     /// When it is called much later than that, as after the process was stopped, tasks are first
-    /// let read what has arrived meanwhile: the runtime is told to ring again. In a process that
+    /// let read what has arrived meanwhile: the runtime is asked to ring again. In a process that
     /// was forked off nothing is due: the parent's connections are not to be written to.
     pub fn ring(&self) {
         if !self.shared.process.is_current() {
@@ -260,7 +260,7 @@ impl<R: Runtime> Host<R> {
             }
             Step::Judge => self.judge(now),
         }
-        // Perhaps there was nothing to judge, and nobody has told it.
+        // Re-arm even if no deadline was judged.
         alarm.tell(runtime);
         if alarm.take_log(now) {
             Logger::read_for(&self.shared);
@@ -304,8 +304,8 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Subscribes to the view: the one of now first, and then each that differs from the one before
-    /// in what events tell about, the latest only if there are several. In a process that
-    /// was forked off there is none.
+    /// in what events report, the latest only if there are several. In a process that was forked
+    /// off there is none.
     pub fn watch(&self) -> Views {
         let process = self.shared.process;
         // Under the lock, so that no view is published in between.
@@ -322,9 +322,9 @@ impl<R: Runtime> Host<R> {
         ))
     }
 
-    /// Records what the topology is told and does: once for each client, and one client for each
-    /// recording; another call changes nothing. The recording can be replayed if this is called
-    /// before the first [`ring`](Self::ring).
+    /// Records the inputs and actions of the topology: once for each client, and one client for
+    /// each recording; another call changes nothing. The recording can be replayed if this is
+    /// called before the first [`ring`](Self::ring).
     pub fn record(&self, recording: &Recording) {
         let tracing = &self.shared.tracing;
         self.with_driver(|driver| {
@@ -347,7 +347,7 @@ impl<R: Runtime> Host<R> {
         }
     }
 
-    /// Tells of spans from now on, in this process; once for each client.
+    /// Reports spans from now on, in this process; once for each client.
     pub(crate) fn trace(&self, spans: Spans) {
         let shared = Arc::downgrade(&self.shared);
         let clock = move || Some(shared.upgrade()?.runtime.now());
@@ -385,7 +385,7 @@ impl<R: Runtime> Host<R> {
         }
     }
 
-    /// Has the first events tell what was found out before; to be called before the first
+    /// Puts what was found out before among the first events; call this before the first
     /// [`ring`](Self::ring).
     pub(crate) fn announce(&self, findings: impl IntoIterator<Item = Verdict>) {
         self.with_driver(|driver| driver.findings.extend(findings));
@@ -418,8 +418,8 @@ impl<R: Runtime> Host<R> {
         });
     }
 
-    /// Ends the client: links and pools are closed, waiting operations are told so, and
-    /// subscriptions end after their last events. Connections in use are closed when they return.
+    /// Ends the client: links and pools are closed, waiting operations fail, and subscriptions end
+    /// after their last events. Connections in use are closed when they return.
     pub fn close(&self) {
         self.handle(Input::Shutdown);
     }
@@ -436,12 +436,13 @@ impl<R: Runtime> Host<R> {
         }
     }
 
-    /// Returns whether the last event was told.
+    /// Returns whether the last event was published.
     pub(crate) fn is_closed(&self) -> bool {
         self.with_driver(|driver| driver.closed)
     }
 
-    /// Tells the topology, unless that is another process's, whose locks nobody may ever release.
+    /// Passes an input to the topology, unless that is another process's, whose locks may never be
+    /// released.
     pub(crate) fn handle(&self, input: Input<'_>) {
         if !self.shared.process.is_current() {
             return;
@@ -480,20 +481,19 @@ impl<R: Runtime> Host<R> {
         touched.settle();
     }
 
-    /// Takes note of news that may come under any lock: whoever holds the topology's, this very
-    /// thread perhaps, or else this call, tells the machine.
+    /// Takes note of news that may come under any lock: the holder of the topology's, perhaps this
+    /// very thread, or else this call, passes it to the machine.
     pub(crate) fn defer(&self, deferred: Deferred<R>) {
         lock(&self.root().deferred).push(deferred);
     }
 
-    /// Tells what a task would have reported that the runtime gave up; it may be dropped under any
-    /// lock.
+    /// Reports in place of a task that the runtime gave up; it may be dropped under any lock.
     pub(crate) fn lost(&self, input: Input<'static>) {
         self.defer(Deferred::Lost(input));
         self.drain();
     }
 
-    /// Tells the machine what was noted, unless the holder of its lock will do so.
+    /// Passes what was noted to the machine, unless the holder of its lock will do so.
     pub(crate) fn drain(&self) {
         if let Some(leader) = &self.leader {
             return leader.drain();
@@ -551,10 +551,10 @@ impl<R: Runtime> std::fmt::Debug for Host<R> {
 /// Work that waits for the locks to be free: runtimes, wakers and what is dropped may come back at
 /// once, to the very pool or topology, or end the client.
 ///
-/// It is collected under the locks, and settled by whoever has let go of the outermost.
+/// It is collected under the locks, and settled by the caller that has released the outermost.
 #[must_use]
 pub(crate) struct Later<R: Runtime> {
-    /// True if the alarm has something to tell the runtime.
+    /// True if the runtime's alarm must be set.
     pub(crate) alarm: bool,
     pub(crate) links: Vec<(Link<R>, ServerAddress)>,
     pub(crate) rescans: Vec<Rescan<R>>,
@@ -563,14 +563,14 @@ pub(crate) struct Later<R: Runtime> {
     /// The tokens that interrupt users of a connection, which may take a call of the runtime's.
     pub(crate) canceled: Vec<Arc<CancellationToken>>,
     pub(crate) wakers: Vec<Waker>,
-    /// The topics of the events that were told.
+    /// The topics of the events that were published.
     pub(crate) told: Topics,
-    /// True if a view was told.
+    /// True if a view was published.
     pub(crate) viewed: bool,
-    /// True if the last event was told, which the log is to have whoever is woken.
+    /// True if the last event was published, which the log gets whatever the wakers do.
     pub(crate) ended: bool,
     pub(crate) disposed: Vec<Boxed<R>>,
-    /// The findings that the log is to tell.
+    /// The findings that are to be logged.
     pub(crate) findings: Vec<Verdict>,
     dropped: Vec<Arc<dyn Any + Send + Sync>>,
 }

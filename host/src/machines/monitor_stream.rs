@@ -61,7 +61,7 @@ impl<R: Runtime> Link<R> {
     async fn work(self, connect: impl Future<Output = Result<Connected<R::Socket>, Failure>>) {
         let (ended, barrier) = self.outgoing.read_by(pin!(self.pump(connect))).await;
         let failure = match ended {
-            // The host has let go of the link: what it is told now does not matter any more.
+            // The host has let go of the link: what it receives now does not matter any more.
             Ok(()) => Failure::from_io(Stage::Hello, &io::ErrorKind::UnexpectedEof.into()),
             Err(failure) => failure,
         };

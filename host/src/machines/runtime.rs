@@ -25,7 +25,7 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     fn now(&self) -> Instant;
 
     /// Starts to open a stream to `address`, and to move bytes between it and `link`, with
-    /// [`Link::run`]; its [`Progress`](crate::Progress) is told how far that has come.
+    /// [`Link::run`]; it reports to [`Progress`](crate::Progress) how far that has come.
     fn open(&self, link: Link<Self>, address: ServerAddress);
 
     /// Starts to establish an application's connection to `address`, with
@@ -40,7 +40,7 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     fn spawn(&self, task: Task);
 
     /// Arranges for [`Host::ring`](crate::Host::ring) at `deadline`, replacing any earlier request.
-    /// A ring that comes too early or twice does no harm: this is called anew after each.
+    /// A ring that comes too early or twice does no harm: this is called again after each.
     fn alarm(&self, deadline: Option<Instant>);
 
     /// Reads the wall clock, by which lines of the log are dated and credentials of AWS expire; a
@@ -84,7 +84,7 @@ pub trait Runtime: Send + Sync + Sized + 'static {
 
     /// Is shown each step of the topology, under its lock: it may call nothing of the host.
     ///
-    /// For simulations, which check every step. By default nobody looks, which costs nothing.
+    /// For simulations, which check every step. By default it does nothing, at no cost.
     fn on_topology(&self, _: TopologyStep<'_>) {}
 
     /// Is shown each step of a server's pool, under its lock: it may call nothing of the host.

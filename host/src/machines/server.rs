@@ -50,7 +50,7 @@ pub(crate) struct Server<R: Runtime> {
 
 pub(crate) struct State<R: Runtime> {
     pub(crate) pool: Pool<Boxed<R>>,
-    /// The deadline that the alarm was last told.
+    /// The deadline that was last set at the alarm.
     armed: Option<Instant>,
     pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<Delivery<R>>>>,
     establishing: BTreeMap<ConnectionId, Attempt>,
@@ -83,7 +83,7 @@ impl<R: Runtime> Server<R> {
     /// the client.
     pub(crate) fn aside(&self) -> Arc<Self> {
         let (host, member) = (Weak::clone(&self.host), (self.id, self.address.clone()));
-        // A number by which events can tell it from those in the pool.
+        // A number that distinguishes it in events from those in the pool.
         let number = lock(&self.state).pool.reserve();
         let aside = Self::new(host, &self.shared, member, PoolOptions::default(), Some(number));
         aside.tick(self.shared.runtime.now());
@@ -92,7 +92,7 @@ impl<R: Runtime> Server<R> {
         aside
     }
 
-    /// A new machine is due at once: it tells that it was created. A pool aside has the number of
+    /// A new machine is due at once: it reports that it was created. A pool aside has the number of
     /// its connection.
     fn new(
         host: Weak<Host<R>>,
@@ -211,7 +211,8 @@ impl<R: Runtime> Server<R> {
         });
     }
 
-    /// Tells the pool, unless that is another process's, whose lock nobody may ever release.
+    /// Passes an input to the pool, unless that is another process's, whose lock may never be
+    /// released.
     pub(crate) fn handle(&self, input: Input<Boxed<R>>) {
         if !self.shared.process.is_current() {
             return;
@@ -261,7 +262,7 @@ impl<R: Runtime> Server<R> {
         later.alarm |= self.rearm(&mut state);
     }
 
-    /// Shows a step to whoever checks the pools of servers, under the pool's lock.
+    /// Shows a step to the checker of servers' pools, under the pool's lock.
     pub(crate) fn show(&self, step: PoolStep<'_, Boxed<R>>) {
         if self.reports {
             self.shared.runtime.on_pool(self.id, step);
@@ -276,7 +277,7 @@ impl<R: Runtime> Server<R> {
         is_sooner && self.rearm(state)
     }
 
-    /// Sets the alarm; returns whether it has something to tell the runtime.
+    /// Sets the alarm; returns whether the runtime's alarm must be set, too.
     fn rearm(&self, state: &mut State<R>) -> bool {
         let deadline = state.pool.deadline();
         let differs = deadline != state.armed;
@@ -364,8 +365,7 @@ impl<R: Runtime> Server<R> {
         (state.pool.counts(), state.traffic.take())
     }
 
-    /// Tells events of the hot path, under the pool's lock; those who wait for them are then to be
-    /// woken.
+    /// Publishes events of the hot path, under the pool's lock; wake the subscribers afterwards.
     pub(crate) fn tell(&self, at: Instant, events: impl IntoIterator<Item = PoolEvent>) {
         for event in events {
             self.show(PoolStep::Told(at, &event));
@@ -373,7 +373,7 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    /// A connection is established: whoever waits for it gets it.
+    /// A connection is established: the caller that waits for it gets it.
     pub(crate) fn established(
         &self,
         connection: ConnectionId,
@@ -382,7 +382,7 @@ impl<R: Runtime> Server<R> {
         established.connection.idle_since = self.idle_since();
         let cancellation = Arc::clone(&established.connection.stream.cancellation);
         let mut state = lock(&self.state);
-        // Given up meanwhile: whoever waited for it is told another way.
+        // Given up meanwhile: the caller that waited for it gets its answer another way.
         let wanted = state.establishing.remove(&connection).is_some();
         if wanted {
             state.cancellations.insert(connection, cancellation);
@@ -422,7 +422,7 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    /// A connection could not be established: the topology is told, and then the pool.
+    /// A connection could not be established: reports that to the topology, and then to the pool.
     pub(crate) fn not_established(&self, connection: ConnectionId, error: OperationError) {
         if !self.shared.process.is_current() {
             return;
@@ -433,7 +433,7 @@ impl<R: Runtime> Server<R> {
         self.note_not_established(connection, attempt.failure(error));
         match self.host.upgrade() {
             Some(host) => host.drain(),
-            // Nobody is left who would want to know, but the counts are to be right.
+            // No subscriber is left, but the counts must be right.
             None => self.handle(Input::Close),
         }
     }
@@ -444,7 +444,7 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    /// Tells the topology what went wrong with an operation.
+    /// Reports to the topology what went wrong with an operation.
     pub(crate) fn operation_failed(&self, failure: OperationFailure) {
         if self.reports
             && let Some(host) = self.host.upgrade()
@@ -499,7 +499,7 @@ impl<R: Runtime> Drop for Server<R> {
         if !self.shared.process.is_current() {
             return;
         }
-        // Establishing ends with the pool, also where nobody has closed it.
+        // Establishing ends with the pool, even if it was not closed.
         self.handle(Input::Close);
         let traffic = lock(&self.state).traffic.take();
         self.shared.meter.add(&self.address, traffic);

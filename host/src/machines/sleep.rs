@@ -33,7 +33,7 @@ impl Sleepers {
         due
     }
 
-    /// Returns all, to be woken under no lock: nobody's time will come any more.
+    /// Returns all, to be woken under no lock: no deadline will pass any more.
     pub(crate) fn all(&mut self) -> Vec<Waker> {
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_values().filter_map(|channel| channel.put(())).collect()
@@ -54,7 +54,7 @@ impl Sleepers {
     }
 }
 
-/// The wait for one time, which whoever gives up drops.
+/// The wait for one time; dropping it cancels the wait.
 struct Sleep<'a, R: Runtime> {
     shared: &'a Shared<R>,
     until: Instant,

@@ -1,4 +1,4 @@
-//! The steps of a host's machines, for whoever checks them.
+//! The steps of a host's machines, for checkers.
 
 use sdam_core::pool::{self, CheckOut, Pool, PoolEvent};
 use sdam_core::time::Instant;
@@ -10,7 +10,7 @@ use sdam_core::topology::{Action, Input, Topology};
 /// nothing of another step of the topology comes in between.
 #[derive(Debug)]
 pub enum TopologyStep<'a> {
-    /// The topology is about to be told something.
+    /// The topology is about to receive an input.
     Input {
         /// Up to when deadlines are judged.
         at: Instant,
@@ -31,11 +31,11 @@ pub enum TopologyStep<'a> {
 }
 
 /// A step of a pool, as [`Runtime::on_pool`](crate::Runtime::on_pool) sees it; in the order of
-/// [`TopologyStep`], but for check-outs of connections that nobody uses, and their returns, which
-/// have no actions.
+/// [`TopologyStep`], except for check-outs of idle connections, and their returns, which have no
+/// actions.
 #[derive(Debug)]
 pub enum PoolStep<'a, C> {
-    /// The pool is about to be told something.
+    /// The pool is about to receive an input.
     Input(&'a pool::Input<C>),
     /// The pool is about to judge its deadlines.
     Tick {
@@ -48,10 +48,10 @@ pub enum PoolStep<'a, C> {
     Action(&'a pool::Action<C>),
     /// All actions were performed.
     Done(&'a Pool<C>),
-    /// A connection that nobody used was checked out.
+    /// An idle connection was checked out.
     CheckedOut(&'a CheckOut, &'a Pool<C>),
-    /// A connection was returned for which nobody waits.
+    /// A connection was returned, and no caller waits for one.
     CheckedIn(&'a CheckOut, &'a Pool<C>),
-    /// Subscribers are about to be told one of these two, and when it happened.
+    /// One of these two is about to be published, with the time at which it happened.
     Told(Instant, &'a PoolEvent),
 }

@@ -1,6 +1,6 @@
-//! The reports of a runtime's tasks: streams of monitors, connections that are being
-//! established, and lookups. They keep no client alive, and one that is dropped before it has
-//! reported tells that the runtime gave it up.
+//! The reports of a runtime's tasks: streams of monitors, connections that are being established,
+//! and lookups. They keep no client alive, and one that is dropped before it has reported says that
+//! the runtime gave it up.
 
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -50,7 +50,7 @@ impl<R: Runtime> Link<R> {
         self.id
     }
 
-    /// Returns what tells how far the stream has come; the first stage is to connect.
+    /// Returns the handle that reports how far the stream has come; the first stage is to connect.
     pub fn progress(&self) -> Progress<R> {
         Progress::of_link(Weak::clone(&self.host), self.id)
     }
@@ -123,7 +123,8 @@ impl<R: Runtime> PendingConnection<R> {
         Self { server, connection, aborted, reported: false, running }
     }
 
-    /// Returns what tells how far the attempt has come; the first stage is to resolve the name.
+    /// Returns the handle that reports how far the attempt has come; the first stage is to resolve
+    /// the name.
     pub fn progress(&self) -> Progress<R> {
         Progress::of_connection(Weak::clone(&self.server), self.connection)
     }
@@ -207,7 +208,7 @@ impl Attempt {
         self.aborted.end()
     }
 
-    /// Says what the topology is to be told of an error.
+    /// Converts an error to what the topology receives.
     pub(crate) const fn failure(&self, error: OperationError) -> OperationFailure {
         let Self { generation, service, max_wire_version, .. } = *self;
         OperationFailure::new(generation, max_wire_version, error).with_service(service)
@@ -259,7 +260,7 @@ impl<R: Runtime> Drop for Rescan<R> {
     }
 }
 
-/// Tells how far opening a stream, or establishing a connection, has come.
+/// Reports how far opening a stream, or establishing a connection, has come.
 ///
 /// It keeps no client alive.
 pub struct Progress<R: Runtime> {
@@ -280,8 +281,8 @@ impl<R: Runtime> Progress<R> {
         Self { of: Of::Connection { server, connection } }
     }
 
-    /// Reports that a stage begins, or goes on; time-outs and errors tell it, and events how long
-    /// it took.
+    /// Reports that a stage begins, or goes on; time-outs and errors name it, and events say how
+    /// long it took.
     pub fn reached(&self, stage: Stage) {
         match &self.of {
             Of::Link { host, link } => {

@@ -38,7 +38,7 @@ pub(crate) struct Driver<R: Runtime> {
     pub(crate) touched: Vec<Arc<Host<R>>>,
     /// The seed of the topology.
     seed: u64,
-    /// The latest time at which the topology was told something.
+    /// The latest time at which the topology received an input.
     told: Time,
     /// The bytes to be sent over each link that is not closed.
     pub(crate) links: BTreeMap<LinkId, Arc<Channel<Vec<u8>>>>,
@@ -47,7 +47,7 @@ pub(crate) struct Driver<R: Runtime> {
     pub(crate) asides: Vec<Weak<Server<R>>>,
     /// True if a server has joined since the last view was published.
     joined: bool,
-    /// True if the last event has been told, so that nothing will follow.
+    /// True if the last event has been published, so that nothing will follow.
     pub(crate) closed: bool,
     /// Operations that wait for a server, and where their answers go.
     pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<Answer>>>,
@@ -123,7 +123,7 @@ impl<R: Runtime> Driver<R> {
         if let Input::Closed { link, .. } = &input {
             self.forget(*link);
         }
-        // Those who share one are told by its host.
+        // Clients that share one receive this from its host.
         let Root::Own(topology) = &mut self.root else { return };
         let now = Time::before(topology.deadline(), host.shared.runtime.now());
         self.told = now;
@@ -133,7 +133,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Lets the topology judge its deadlines up to `now`, which may be a little in the past: others
-    /// may have told it something since.
+    /// may have passed it inputs since.
     pub(crate) fn tick(&mut self, host: &Host<R>, now: Instant) {
         let Root::Own(topology) = &mut self.root else { return };
         self.told = self.told.max(now.into());
@@ -282,7 +282,7 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    /// Tells an event, and after the first one what was found out before.
+    /// Publishes an event, and after the first one what was found out before.
     fn emit(&mut self, host: &Host<R>, event: &Event) {
         host.shared.meter.note(event);
         let topic = event.kind.topic();
@@ -302,7 +302,7 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    /// Tells the last event, and before it of the commands that still run that they are given up:
+    /// Publishes the last event, and before it that the commands that still run are given up:
     /// nothing will follow.
     fn end(&mut self, host: &Host<R>, last: &Event) {
         self.closed = true;
@@ -347,7 +347,7 @@ impl<R: Runtime> Driver<R> {
                 .filter_map(|server| self.servers.get(&server.id).cloned())
                 .collect(),
         };
-        // First, so that whoever is told of a view reads no older one.
+        // First, so that no subscriber reads an older view than the one it received.
         let earlier = host.view.swap(Arc::new(View { snapshot, servers }));
         self.later.let_go(earlier);
         if is_news {

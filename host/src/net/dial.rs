@@ -65,11 +65,12 @@ impl Connector {
     }
 
     /// Begins a stream towards the server that advertises `address`: to where the address map says
-    /// that it is, or else to the proxy, which is told the same. TLS verifies the advertised name.
+    /// that it is, or else to the proxy, which gets the same address. TLS verifies the advertised
+    /// name.
     ///
     /// # Errors
     ///
-    /// Fails if the address is none that the proxy or TLS could be told.
+    /// Fails if neither the proxy nor TLS can take the address.
     pub fn route(
         &self,
         address: &ServerAddress,
@@ -103,8 +104,8 @@ impl Route {
         if is_name { Stage::Resolve } else { Stage::Connect }
     }
 
-    /// Returns what tells `reached` the stages of opening the stream, all of which are the proxy's
-    /// if there is one.
+    /// Returns a callback that passes the stages of opening the stream to `reached`; with a proxy,
+    /// all of them are the proxy's.
     pub fn stages<F: Fn(Stage)>(&self, reached: F) -> impl Fn(Stage) + use<F> {
         let is_proxy = self.is_proxy;
         move |stage| reached(if is_proxy { Stage::Proxy } else { stage })
@@ -135,7 +136,7 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Connects to all `addresses` of `host`, each a little later than the one before or as soon as
 /// that one has failed; the first that succeeds wins, and the others are dropped.
 ///
-/// `reached` is told when there are addresses to connect to.
+/// Calls `reached` when there are addresses to connect to.
 ///
 /// # Errors
 ///
@@ -183,9 +184,9 @@ where
     }
 }
 
-/// Tells a resolver that gives no answer (EAI_AGAIN) from one that knows no address. The standard
-/// library hands on the words of the C library only, which are those of glibc and macOS, or of
-/// musl.
+/// Distinguishes a resolver that gives no answer (EAI_AGAIN) from one that knows no address. The
+/// standard library hands on the words of the C library only, which are those of glibc and macOS,
+/// or of musl.
 fn lookup_cause(detail: &str) -> Cause {
     let is_temporary =
         ["Temporary failure in name resolution", "Try again"].iter().any(|it| detail.contains(it));
@@ -222,8 +223,8 @@ fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     mixed
 }
 
-/// Says what went wrong at each address; the first one's error is the cause. Of a host that is an
-/// address itself there is no other, and whoever reads knows it.
+/// Says what went wrong at each address; the first one's error is the cause. A host that is an
+/// address itself has no other, and the message need not name it.
 fn all_failed(host: &str, mut errors: Vec<(SocketAddr, io::Error)>) -> Failure {
     // In an order of their own, so that a server that stays down fails in the same words.
     errors.sort_by_key(|(address, _)| *address);

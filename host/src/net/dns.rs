@@ -218,7 +218,7 @@ impl<S: Socket> Exchange<S> {
 }
 
 /// Completes options whose seeds are in DNS; others stay as they are. Every lookup may take a
-/// minute, whatever it does; one that took long is told as well.
+/// minute, whatever it does; one that took long is logged as well.
 ///
 /// # Errors
 ///

@@ -77,7 +77,7 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Fails if nobody answers there.
+    /// Fails if there is no answer.
     fn open_tcp(
         &self,
         address: SocketAddr,
@@ -99,7 +99,7 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Fails if nobody listens there.
+    /// Fails if no process listens there.
     #[cfg(unix)]
     fn open_unix(&self, path: &str) -> impl Future<Output = io::Result<Self::Socket>> + Send;
 
@@ -120,7 +120,7 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
 /// and a [`ClientBuilder`](crate::ClientBuilder).
 pub trait CurrentReactor: Reactor {
     /// The application's settings for it: how streams are opened, say, or where tasks run. If it
-    /// has a default, nothing has to be said.
+    /// has a default, you need not set it.
     type Setup: Clone + Send + Sync + 'static;
 
     /// Returns the reactor of the runtime that this thread is in; its clock begins now.
@@ -141,7 +141,7 @@ pub trait DialWith<D>: CurrentReactor {
 /// The result of [`Reactor::dial`]: a stream, once it is open.
 pub type Dialed<'a, S> = Pin<Box<dyn Future<Output = io::Result<S>> + Send + 'a>>;
 
-/// A lane of work done one after another where it blocks, so that one hang holds up nobody else.
+/// A lane of work done one after another where it blocks, so that one hang holds up no other work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Lane {

@@ -44,12 +44,12 @@ pub trait Socket: Send + 'static {
     ) -> Poll<io::Result<usize>>;
 
     /// Returns whether the peer has neither ended the stream nor sent anything unasked, as far as
-    /// can be told without a system call; asked before an idle connection is handed out.
+    /// it knows without a system call; called before an idle connection is handed out.
     fn is_quiet(&mut self) -> bool;
 
-    /// Returns what makes a read or a write end that blocks another thread, by shutting the stream
-    /// down, say: a monitor's time-out interrupts whoever waits for the same server. It must return
-    /// at once, and may be called when the socket is gone.
+    /// Returns a handle that ends a read or a write that blocks another thread, by shutting the
+    /// stream down, say: a monitor's time-out interrupts the threads that wait for the same server.
+    /// It must return at once, and may be called when the socket is gone.
     ///
     /// Sockets that return `Pending` instead have no need of it.
     fn interrupter(&self) -> Option<Interrupter> {

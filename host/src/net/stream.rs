@@ -30,7 +30,7 @@ pub struct Connected<S> {
     pub wire: Vec<u8>,
 }
 
-/// A stream, its filters, and what interrupts whoever uses it.
+/// A stream, its filters, and what interrupts its user.
 pub(crate) struct Stream<S> {
     socket: S,
     transport: Transport,
@@ -121,7 +121,7 @@ impl<S: Socket> Stream<S> {
         Ok(plain)
     }
 
-    /// Reads once; what the filters have to say to it is still to be sent.
+    /// Reads once; the caller sends the filters' answer.
     async fn read_sealed(
         &mut self,
         plain: &mut impl io::Write,
@@ -134,8 +134,8 @@ impl<S: Socket> Stream<S> {
         self.transport.receive(&self.sealed[..count], plain, &mut self.wire)
     }
 
-    /// Sends what the filters have to say to what came, be it only the alert that says why it was
-    /// wrong; that it cannot be sent says nothing new then.
+    /// Sends what the filters have to say to what came, if only the alert that says why it was
+    /// wrong; a failure to send it says nothing new.
     async fn reply(
         &mut self,
         outcome: Result<(), Failure>,
@@ -268,7 +268,7 @@ fn interrupted() -> Failure {
 }
 
 impl<S: Socket> Connection<S> {
-    /// Returns whether nothing has come that nobody asked for, the end of the stream included.
+    /// Returns whether no unexpected data has come, the end of the stream included.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.frames.is_empty() && self.stream.socket.is_quiet()
     }

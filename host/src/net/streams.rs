@@ -25,7 +25,7 @@ pub(crate) struct Streams {
 impl Streams {
     /// Opens a stream towards the server that advertises `address`.
     ///
-    /// `reached` is told how far that has come.
+    /// Calls `reached` with each stage.
     pub(crate) async fn open<R: Reactor>(
         &self,
         reactor: &R,
@@ -83,7 +83,7 @@ pub(crate) async fn load<R: Reactor>(
 
 /// Opens a socket: to the first of a name's addresses that answers.
 ///
-/// `reached` is told when the name is resolved, which takes its turn in `lane`.
+/// Calls `reached` when the name is resolved, which takes its turn in `lane`.
 pub(crate) async fn connect<R: Reactor>(
     reactor: &R,
     lane: Lane,

@@ -16,7 +16,7 @@ use sdam_core::spans::{Attribute, AttributeValue, SpanEnd, SpanStart};
 
 use crate::observe::spans::{Span, Tracer};
 
-/// A tracer that tells spans to OpenTelemetry: those of operations within the current span of the
+/// A tracer that reports spans to OpenTelemetry: those of operations within the current span of the
 /// task, [`Context::current`], and those of commands within them.
 ///
 /// Every client has one that asks the program's global provider, if the environment says
@@ -29,12 +29,12 @@ pub struct OpenTelemetry {
 }
 
 impl OpenTelemetry {
-    /// Tells spans to the provider that is the global one when an operation begins.
+    /// Reports spans to the provider that is the global one when an operation begins.
     pub const fn global() -> Self {
         Self { tracer: None }
     }
 
-    /// Tells spans to this provider.
+    /// Reports spans to this provider.
     pub fn new<P>(provider: &P) -> Self
     where
         P: TracerProvider<Tracer: Send + Sync + 'static>,

@@ -16,7 +16,7 @@ use crate::sync::{Gate, Place, State as Waited};
 /// The maximum unread length of a recording, in bytes, before it ends: a trace with a gap is none.
 const MAX_UNREAD_LEN: usize = 1 << 24;
 
-/// The number of bytes that a flight recorder keeps, unless told otherwise.
+/// The number of bytes that a flight recorder keeps, by default.
 pub const FLIGHT_RECORDER_LEN: usize = 256 << 10;
 
 /// A flight recorder keeps at least so many entries, however long they would be: it says of a
@@ -40,7 +40,7 @@ const ATTEMPT_INTERVAL: Duration = Duration::from_secs(1);
 /// as long as the client lives. A [`flight recorder`](Self::flight_recorder) keeps the last calls
 /// in memory only, and hands them out when a selection fails or a pool is cleared.
 ///
-/// What is in a trace, and what never is, is told at [`sdam_core::trace`].
+/// See [`sdam_core::trace`] for what is in a trace, and what never is.
 #[derive(Debug)]
 pub struct Recording {
     tape: Arc<Tape>,
@@ -51,8 +51,8 @@ pub struct Recording {
 struct Tape {
     /// The number of bytes kept until something goes wrong; `None` to hand out everything.
     keeps: Option<usize>,
-    /// The clones have a place each; they are counted there, so that whoever waits misses nothing
-    /// when another one goes.
+    /// The clones have a place each; they are counted there, so that a clone that waits misses
+    /// nothing when another one is dropped.
     state: Gate<State>,
 }
 
@@ -92,8 +92,8 @@ struct Dump {
 }
 
 impl Recording {
-    /// Records everything that the client's topology is told and does, from its beginning to its
-    /// end; it ends early, and says so, if more than 16 MiB of it are unread.
+    /// Records all inputs and actions of the client's topology, from its beginning to its end; it
+    /// ends early, and says so, if more than 16 MiB of it are unread.
     pub fn everything() -> Self {
         Self::new(None)
     }
@@ -118,7 +118,8 @@ impl Recording {
     }
 
     /// Waits for more: whole lines, or of a flight recorder a whole trace; `None` once the client
-    /// is gone and all was read, or if there never was one and nobody else has this recording.
+    /// is gone and all was read, or if there never was one and there is no other clone of this
+    /// recording.
     ///
     /// Cancelling the wait loses nothing.
     pub async fn next(&mut self) -> Option<String> {
@@ -195,8 +196,8 @@ impl Recording {
     }
 
     /// Takes the comment on an attempt that has failed. A flight recorder keeps one a second, and
-    /// counts the others: an application whose commands are refused is no reason to forget what
-    /// the topology was told.
+    /// counts the others: an application whose commands are refused is no reason to forget the
+    /// topology's inputs.
     pub(crate) fn put_attempt(&self, now: Instant, comment: &str) {
         let mut lines = String::new();
         if self.tape.keeps.is_some() {
@@ -256,7 +257,7 @@ impl Recording {
     }
 }
 
-/// Returns whether there is no client, and nobody but the reader who could create one.
+/// Returns whether there is no client, and only the reader could create one.
 fn is_of_nobody(state: &Waited<State>) -> bool {
     state.inner.header.is_none() && state.places() == 1
 }

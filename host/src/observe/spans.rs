@@ -1,4 +1,4 @@
-//! Spans of operations and of the commands within them, for whoever traces the application.
+//! Spans of operations and of the commands within them, for tracing the application.
 //!
 //! Implements OpenTelemetry, "Instrumenting Driver Operations" and "Instrumenting Server Commands".
 
@@ -50,7 +50,7 @@ pub(crate) struct Spans {
     made: Option<Arc<StackTraces>>,
 }
 
-/// A span that has begun, and what its end tells.
+/// A span that has begun, and what its end reports.
 struct Open {
     span: Arc<dyn Span>,
     stack_traces: Option<Arc<StackTraces>>,
@@ -96,9 +96,9 @@ impl StackTraces {
 }
 
 impl Spans {
-    /// Finds out whether anybody is to be told of spans: a tracer of the application's, or that of
-    /// OpenTelemetry, if the settings or else the environment say so. Whoever names a tracer wants
-    /// spans, unless the settings say otherwise.
+    /// Chooses the tracer that receives spans, if any: the application's, or that of OpenTelemetry,
+    /// if the settings or else the environment say so. A tracer of the application's enables spans,
+    /// unless the settings say otherwise.
     pub(crate) fn choose(
         tracer: Option<Arc<dyn Tracer>>,
         settings: Option<SpanSettings>,
@@ -126,8 +126,8 @@ impl Spans {
         Self { made: self.stack_traces.then(|| Arc::new(new())), ..self }
     }
 
-    /// Begins the span of a command within that of its operation, if it has one; `None` if nobody
-    /// is to be told of it.
+    /// Begins the span of a command within that of its operation, if it has one; `None` if no
+    /// tracer is to receive it.
     pub(crate) fn command(
         &self,
         operation: Option<&dyn Span>,
@@ -169,7 +169,7 @@ impl fmt::Debug for Spans {
     }
 }
 
-/// The span of a command that was sent. Dropped before its end was told, it is given up.
+/// The span of a command that was sent. Dropped before its end was reported, it is given up.
 pub(crate) struct CommandSpan(Option<Open>);
 
 impl CommandSpan {
@@ -203,13 +203,14 @@ impl Drop for CommandSpan {
     }
 }
 
-/// The span of an operation while it runs; of none, if nobody is to be told of spans.
+/// The span of an operation while it runs; of none, if no tracer receives spans.
 ///
-/// It is that of an [`ObservedOperation`](crate::ObservedOperation). Dropped before it has ended, the operation is given up.
+/// It is that of an [`ObservedOperation`](crate::ObservedOperation). Dropped before it has ended,
+/// the operation is given up.
 pub struct OperationSpan(Option<Open>);
 
 impl OperationSpan {
-    /// The span of an operation that nobody is told of.
+    /// The span of an operation that no tracer receives.
     pub const NONE: Self = Self(None);
 
     /// Begins the span of an operation, if there are spans.
@@ -222,7 +223,7 @@ impl OperationSpan {
         self.end_with(|| outcome.as_ref().map_or_else(Error::span_end, |_| SpanEnd::default()));
     }
 
-    /// Ends it as `end` says, which is asked only if anybody is told.
+    /// Ends it as `end` says, which is called only if a tracer receives it.
     pub fn end_with(mut self, end: impl FnOnce() -> SpanEnd) {
         if let Some(span) = self.0.take() {
             span.end(end());

@@ -22,7 +22,7 @@ pub const EVENT_LIMIT: usize = 4096;
 /// dropped; more than the longest command with its reply.
 pub const EVENT_BYTES_LIMIT: usize = 64 << 20;
 
-/// An item that subscribers are told.
+/// An item that subscribers receive.
 pub(crate) trait Item: Clone {
     /// Returns how many bytes of documents it keeps alive.
     fn weight(&self) -> usize {
@@ -52,15 +52,15 @@ impl Item for Arc<TopologyDescription> {}
 
 /// The subscribers.
 ///
-/// Whoever tells them something takes no lock and allocates nothing: topology and pools tell their
-/// events under their own locks, and wake those who wait for them afterwards.
+/// Publishing takes no lock and allocates nothing: topology and pools publish their events under
+/// their own locks, and wake the tasks that wait for them afterwards.
 #[derive(Debug)]
 pub(crate) struct Subscribers<T> {
     /// The topics that any of them wants, as bits.
     wanted: AtomicU8,
     listeners: ArcSwap<Vec<Arc<Listener<T>>>>,
-    /// True if the last item has been told, so that nothing will follow; locked by whoever changes
-    /// the list.
+    /// True if the last item has been published, so that nothing will follow; locked to change the
+    /// list.
     closed: Mutex<bool>,
 }
 
@@ -72,12 +72,12 @@ impl<T> Default for Subscribers<T> {
 }
 
 impl<T> Subscribers<T> {
-    /// Returns whether there may be anyone to be told of a topic.
+    /// Returns whether a topic may have subscribers.
     pub(crate) fn wants(&self, topic: Topics) -> bool {
         self.wanted.load(Ordering::Relaxed) & topic.bits() != 0
     }
 
-    /// Wakes those who wait for a topic, after it was told and without a lock.
+    /// Wakes the tasks that wait for a topic, after it was published and without a lock.
     pub(crate) fn wake(&self, topics: Topics) {
         let listeners = self.listeners.load();
         WakeUps { listeners: listeners.iter(), topics }.all();
@@ -245,7 +245,7 @@ impl<T: Item> Listener<T> {
 pub(crate) struct Subscription<T: Item> {
     listener: Arc<Listener<T>>,
     subscribers: Weak<Subscribers<T>>,
-    /// True if the last item was read: of what comes as late as that nobody hears.
+    /// True if the last item was read: what comes later has no reader.
     ended: bool,
 }
 
@@ -302,8 +302,8 @@ impl<T: Item> Drop for Subscription<T> {
             subscribers.list(listeners);
             drop(closed);
         }
-        // Somebody may still be telling it something, under a lock, and drop it there: without a
-        // waker, and without what nobody reads.
+        // A thread may still be publishing to it, under a lock, and drop it there: without a waker,
+        // and without unread items.
         self.listener.closed.store(true, Ordering::Release);
         while self.listener.pop().is_some() {}
         drop(self.listener.waker.take());

@@ -151,8 +151,7 @@ pub(crate) trait Answers {
     /// The answer to a waiter, given once.
     type Answer;
 
-    /// Ends a wait, be it answered or given up; of an answer that is still in the channel nobody
-    /// will hear.
+    /// Ends a wait, answered or given up; an answer that is still in the channel has no receiver.
     fn give_up(&self, waiter: WaiterId, answer: &Channel<Self::Answer>);
 }
 

@@ -5,8 +5,8 @@
 //! tries how threads may interleave. `Arc` and the swap of the view are not among them: nothing
 //! comes between their steps.
 //!
-//! Whoever is woken may come back at once, on this very thread, so that no waker is cloned, woken
-//! or dropped under a lock.
+//! A woken task may call back at once, on this very thread, so no waker is cloned, woken or dropped
+//! under a lock.
 
 pub(crate) mod channel;
 
@@ -213,7 +213,7 @@ impl Drop for Running {
 /// [`Socket::interrupter`](crate::Socket::interrupter).
 pub type Interrupter = Box<dyn Fn() + Send + Sync>;
 
-/// Interrupts whoever uses a connection, once.
+/// Interrupts the user of a connection, once.
 pub(crate) struct CancellationToken {
     canceled: AtomicBool,
     waker: Mutex<Option<Waker>>,

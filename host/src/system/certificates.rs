@@ -1,4 +1,4 @@
-//! The files of TLS: read for every connection, and used anew when they have changed.
+//! The files of TLS: read for every connection, and applied when they have changed.
 
 mod contents;
 mod store;
@@ -46,7 +46,7 @@ struct Last {
     told: Option<String>,
 }
 
-/// A configuration, and what it was made of: digests, as nobody needs the private key any more.
+/// A configuration, and what it was made of: digests, as the private key is not needed any more.
 struct Good {
     digest: Digest,
     config: TlsConfig,
@@ -127,7 +127,7 @@ impl Files {
     /// Reads the files, and makes a configuration of them if they have changed.
     ///
     /// While they are being replaced they may be missing, cut short, or not belong together; until
-    /// they are good again, the last good ones serve, and the log tells why.
+    /// they are good again, the last good ones serve, and the log says why.
     fn load(&self, now: Instant) -> Result<TlsConfig, String> {
         let contents = Contents::read(&self.options);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

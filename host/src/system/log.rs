@@ -1,5 +1,4 @@
-//! The places that log messages go to: whoever collects them through `tracing`, and where the
-//! environment says.
+//! The destinations of log messages: collectors of `tracing`, and where the environment says.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -30,7 +29,7 @@ enum Output {
 }
 
 impl LogSink {
-    /// Finds out who wants messages; `None` if nobody does.
+    /// Opens the destinations of messages; `None` if there are none.
     pub(crate) fn new(settings: LogSettings) -> Option<Self> {
         let collected = Component::ALL.map(is_collected);
         if settings.is_off() && collected == [false; Component::ALL.len()] {
@@ -41,8 +40,8 @@ impl LogSink {
         Some(Self { settings, output, collector, collected })
     }
 
-    /// Returns whether anybody wants messages of a component, be they of the least severity that
-    /// the specifications use.
+    /// Returns whether messages of a component are wanted, at the least severity that the
+    /// specifications use or above.
     pub(crate) fn wants(&self, component: Component) -> bool {
         self.collected[component as usize]
             || Severity::ALL.iter().any(|severity| self.settings.wants(component, *severity))
@@ -54,7 +53,7 @@ impl LogSink {
     }
 
     /// Writes a message about something that was at that time; what cannot be written is lost, as
-    /// there is nobody to tell.
+    /// there is nowhere to report it.
     pub(crate) fn write(&self, message: &LogMessage, date: DateTime) {
         if let Some(output) = &self.output
             && self.settings.wants(message.component(), message.severity())

@@ -48,7 +48,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Reads the settings of the log in the environment, and tells the log which of them are invalid.
+/// Reads the settings of the log in the environment, and logs which of them are invalid.
 pub(crate) fn log_settings() -> LogSettings {
     let (settings, invalid) = LogSettings::from_variables(variable);
     for invalid in invalid {
@@ -57,7 +57,7 @@ pub(crate) fn log_settings() -> LogSettings {
     settings
 }
 
-/// Reads the settings of spans in the environment, and tells the log what of them is invalid.
+/// Reads the settings of spans in the environment, and logs which of them are invalid.
 pub(crate) fn span_settings() -> SpanSettings {
     let (settings, invalid) = SpanSettings::from_variables(variable);
     if let Some(invalid) = invalid {
@@ -124,7 +124,7 @@ pub(crate) fn wall_clock_origin() -> WallClock {
     WallClock::now()
 }
 
-/// Tells the log what a client has found out, and what to do about it.
+/// Logs what a client has found out, and what to do about it.
 pub(crate) fn log_finding(verdict: &Verdict) {
     tracing::warn!(target: "sdam", "{}", verdict.sentence());
 }
@@ -164,8 +164,8 @@ pub fn nonce() -> Result<[u8; 24], Failure> {
     Ok(nonce)
 }
 
-/// Tells the log what has no effect in the options, and what of them is easily overlooked; to be
-/// called once for a client.
+/// Logs what has no effect in the options, and what is easily overlooked; call it once for a
+/// client.
 pub fn log_warnings(options: &Options) {
     for warning in options.warnings() {
         tracing::warn!(target: "sdam", "options: {warning}");

@@ -62,7 +62,7 @@ fn a_command_can_be_cancelled_wherever_it_waits() {
                     fixture.run(fixture.ping(None)).unwrap();
                 }
                 let ended = cancelled_after(&fixture, polls, between);
-                // What is being established goes on, and serves whoever comes next.
+                // What is being established goes on, and serves the next caller.
                 fixture.server.mute.store(false, Ordering::Relaxed);
                 fixture.run(fixture.ping(None)).unwrap();
                 while fixture.establish() {}

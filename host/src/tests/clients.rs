@@ -46,7 +46,7 @@ fn a_client_tells_what_is_known_and_leads_to_its_members() {
     assert!(error.to_string().contains("a:27017"), "{error}");
 }
 
-/// The locks are taken here, so that whoever takes one would wait for ever.
+/// The test holds the locks, so that taking one would block for ever.
 #[test]
 fn selecting_from_what_is_known_takes_no_lock_no_memory_and_no_look_at_the_clock() {
     let fixture = Fixture::new("");
@@ -91,7 +91,7 @@ fn whoever_asks_for_a_check_gets_it_500_ms_after_the_last_one() {
     assert!(fixture.link.poll_outgoing(&mut cx).is_ready(), "ten seconds would be the frequency");
 }
 
-/// Handshake, "Metadata updates": connections that are made afterwards tell it.
+/// Handshake, "Metadata updates": connections that are made afterwards send it.
 #[test]
 fn a_library_that_wraps_this_one_is_named_by_connections_from_then_on() {
     let fixture = Fixture::new("");
@@ -154,7 +154,7 @@ fn members_are_those_of_the_view_when_one_has_taken_the_place_of_another() {
     }
 }
 
-/// The labels by which applications tell what may be tried again.
+/// The labels by which applications decide what to retry.
 #[test]
 fn errors_of_commands_have_the_labels_of_what_went_wrong() {
     let fixture = Fixture::new("");

@@ -1,4 +1,4 @@
-//! Events of commands: each that was told to begin is told to end, whatever comes between.
+//! Events of commands: each start is followed by an end, whatever comes between.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -264,7 +264,7 @@ fn a_command_is_told_as_it_is_though_it_is_sent_compressed() {
     assert_eq!(fixture.server.compressed.load(Ordering::Relaxed), 1);
 }
 
-/// Nobody hears of the end of what nobody has heard of.
+/// A subscriber that has not received a start receives no end.
 #[test]
 fn who_subscribes_while_a_command_runs_hears_nothing_of_it() {
     let (fixture, events) = fixture();
@@ -289,7 +289,7 @@ fn a_command_that_is_given_up_in_a_fork_still_runs_in_the_parent() {
     assert!(read(&mut events).is_empty());
 }
 
-/// A lock of the parent may be held for ever in the child, which tells nobody anything.
+/// A lock of the parent may be held for ever in the child, which publishes nothing.
 #[test]
 fn a_command_whose_reply_comes_in_a_fork_still_runs_in_the_parent() {
     let (fixture, mut events) = fixture();

@@ -105,7 +105,7 @@ fn fields_that_are_attached_take_the_place_of_the_users_and_all_others_are_left_
     let own = rawdoc! { "mode": "nearest" };
     let (session, concern) = (rawdoc! { "id": 1 }, rawdoc! { "level": "local" });
     let expected = [
-        // No server has told a cluster time yet.
+        // No server has sent a cluster time yet.
         rawdoc! {
             "ping": 1, "$clusterTime": at(7), "$readPreference": own.clone(),
             "lsid": session.clone(), "readConcern": concern.clone(), "$db": "db",
@@ -261,7 +261,7 @@ fn write() -> Arc<Criteria> {
     Arc::new(Criteria::write())
 }
 
-/// A client whose only connection is in use, so that whoever wants one waits.
+/// A client whose only connection is in use, so that the next caller waits.
 pub(super) fn all_out() -> (Fixture, CheckedOut<Puppet>) {
     let fixture = Fixture::new("&maxPoolSize=1");
     let checked_out = fixture.run(fixture.pool().check_out()).unwrap();
@@ -311,7 +311,7 @@ fn a_pool_that_is_cleared_when_there_is_no_time_left_is_given_up() {
     let (fixture, _other) = all_out();
     let mut task = Task::new(fixture.ping(None));
     assert!(task.poll().is_pending());
-    // The selection had 30 s; nobody rings meanwhile.
+    // The selection had 30 s; there is no ring meanwhile.
     let mut now = lock(&fixture.host.runtime().now);
     *now = *now + Duration::from_secs(30);
     drop(now);

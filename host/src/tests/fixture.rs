@@ -71,7 +71,7 @@ pub(super) struct Behaviour {
     pub(super) commands: Mutex<Vec<RawDocumentBuf>>,
     /// The number of connections that are open.
     pub(super) open: AtomicU32,
-    /// True if connections are shut down to interrupt whoever reads.
+    /// True if connections are shut down to interrupt readers.
     pub(super) blocks: AtomicBool,
     /// The reaction of those who interrupt one.
     pub(super) when_interrupted: Mutex<Option<Box<dyn Fn() + Send>>>,

@@ -1,4 +1,4 @@
-//! Connections in use: exchanges, their ends, and what the topology is told.
+//! Connections in use: exchanges, their ends, and what the topology receives.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -89,8 +89,8 @@ fn a_reply_that_came_between_the_read_and_the_deadline_counts() {
     assert!(fixture.now() > deadline);
 }
 
-/// CMAP, "Clearing a non-load balanced pool": whoever uses a connection when the monitor times out
-/// is told that, and not of some network error.
+/// CMAP, "Clearing a non-load balanced pool": the user of a connection when the monitor times out
+/// gets that error, and not some network error.
 #[test]
 fn whoever_waits_for_a_reply_is_told_that_the_monitor_has_timed_out() {
     let fixture = Fixture::new("");
@@ -307,7 +307,7 @@ fn a_compressed_reply_that_is_the_only_one_is_not_decompressed() {
     }
 }
 
-/// Client Backpressure, "backpressure-connection-checkin": whoever retries finds the pool whole.
+/// Client Backpressure, "backpressure-connection-checkin": a retry finds the pool whole.
 #[test]
 fn a_server_that_sheds_load_keeps_its_pool_and_gets_its_connection_back() {
     let fixture = Fixture::new("&maxAdaptiveRetries=0");
@@ -352,8 +352,8 @@ fn checking_out_and_in_again_allocates_nothing_and_sets_no_alarm() {
     }
 }
 
-/// Events are told to any subscriber without an allocation and without another lock, also when it
-/// falls behind.
+/// Events reach any subscriber without an allocation and without another lock, also when it falls
+/// behind.
 #[test]
 fn checking_out_and_in_again_allocates_nothing_while_others_listen() {
     let fixture = Fixture::new("");
@@ -501,8 +501,8 @@ fn stage_less<T>(checked_out: T) {
     drop(checked_out);
 }
 
-/// A deadline of ours is believed when it is told twice; a stream that the system has given up is
-/// not read from again.
+/// A deadline of ours is believed when it is reported twice; a stream that the system has given up
+/// is not read from again.
 #[cfg(unix)]
 #[test]
 fn a_time_out_of_the_systems_own_ends_the_exchange_at_once() {
@@ -518,7 +518,7 @@ fn a_time_out_of_the_systems_own_ends_the_exchange_at_once() {
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }
 
-/// The application is told, and the topology only what says something of the server.
+/// The application receives the error, and the topology only what says something of the server.
 #[test]
 fn the_error_of_a_write_concern_is_told_with_the_reply() {
     for (code, server_type) in [(64, ServerType::Standalone), (91, ServerType::Unknown)] {
@@ -597,7 +597,7 @@ fn a_connection_keeps_its_buffer_unless_a_message_was_large() {
     assert!(kept_after(100) > 0);
 }
 
-/// Connections that belong to no pool: nobody is told of them, and they say nothing of the server.
+/// Connections that belong to no pool: they have no events, and say nothing of the server.
 #[test]
 fn a_connection_aside_is_nobodys_business_and_is_forgotten_when_it_is_gone() {
     let fixture = Fixture::new("");
@@ -667,7 +667,7 @@ pub(super) fn establish(host: &Host<Puppet>, server: &Arc<Behaviour>) {
     }
 }
 
-/// Load Balancer Support, "Connection Pinning": the error of a time-out tells what connections are
+/// Load Balancer Support, "Connection Pinning": the error of a time-out says what connections are
 /// pinned to.
 #[test]
 fn a_loan_that_is_pinned_is_counted_as_what_it_is_pinned_to() {

@@ -1,5 +1,5 @@
-//! Executors that poll a task the moment it is woken, on the thread that wakes it: whoever is woken
-//! calls the client at once, and so does whatever is dropped with a waker.
+//! Executors that poll a task the moment it is woken, on the thread that wakes it: a woken task
+//! calls the client at once, and so does what is dropped with a waker.
 //!
 //! Under a lock that would be a deadlock, so each test runs on a thread that may be left behind.
 
@@ -41,7 +41,7 @@ pub(super) fn unless_deadlocked(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// A task that whoever wakes it polls at once.
+/// A task that is polled at once by the thread that wakes it.
 pub(super) struct Inline {
     future: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
     woken: AtomicBool,
@@ -77,7 +77,7 @@ impl Wake for Inline {
     }
 }
 
-/// A deed on a client by whoever is woken, or dropped.
+/// An action on a client by a task that is woken or dropped.
 type Deed = fn(&Arc<Host<Puppet>>);
 
 /// Calls whatever there is to call.
@@ -208,7 +208,7 @@ fn the_last_reference_to_a_client_may_be_dropped_by_whoever_is_woken() {
     });
 }
 
-/// A client all of whose tasks are polled by whoever wakes them.
+/// A client whose tasks are all polled by the threads that wake them.
 struct Whole {
     client: Client<Puppet>,
     server: Arc<Behaviour>,

@@ -2,8 +2,8 @@
 //! no harm in whatever comes after the end.
 //!
 //! Each test is run under thousands of schedules, the same each time, with a scheduler in the place
-//! of threads, locks and atomics; a thread that nobody would ever wake is a deadlock, and fails the
-//! test. CONTRIBUTING.md says how to run these tests, which alone can run under `sdam_shuttle`.
+//! of threads, locks and atomics; a thread that nothing would ever wake is a deadlock, and fails
+//! the test. CONTRIBUTING.md says how to run these tests, which alone can run under `sdam_shuttle`.
 
 mod clients;
 mod leaves;

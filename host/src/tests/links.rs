@@ -72,7 +72,7 @@ fn a_stream_that_is_up_at_once_tells_no_more_than_that() {
     assert!(!text.contains(" reached "), "{text}");
 }
 
-/// A call that looks at the topology keeps others from telling it something meanwhile.
+/// A call that looks at the topology keeps others from changing it meanwhile.
 #[test]
 fn what_comes_up_while_somebody_diagnoses_is_told_afterwards() {
     let host = host(URI, false);
@@ -261,7 +261,7 @@ fn a_probe_is_kept_until_all_was_read() {
     assert_eq!(Arc::strong_count(&barrier), 1);
 }
 
-/// A ring may come too early: the runtime is told again when the host is due.
+/// A ring may come too early: the host sets the runtime's alarm again.
 #[test]
 fn a_runtime_that_rings_early_or_twice_is_told_the_deadline_again() {
     let host = host("mongodb://a/?connectTimeoutMS=0", false);
@@ -389,7 +389,7 @@ fn a_lookup_ends_after_a_minute_and_records_are_those_that_were_asked_for() {
     assert!(outcome.unwrap_err().to_string().contains("60s"));
 }
 
-/// A timekeeper ends when nobody can set it any more.
+/// A timekeeper ends when no handle can set it any more.
 #[test]
 fn a_timekeeper_whose_deadlines_are_gone_ends() {
     let (deadlines, timekeeper) = Deadlines::new();

@@ -1,5 +1,5 @@
 //! The log: whatever its collector does, no thread is kept from its work, nothing is lost without a
-//! word, and a client that is closed has told everything.
+//! word, and a closed client has logged everything.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -149,7 +149,7 @@ fn messages_have_the_times_of_their_events() {
     let is_held_up = AtomicBool::new(true);
     collector.react(move |_| {
         if is_held_up.swap(false, Ordering::Relaxed) {
-            // What is told now is written afterwards.
+            // What is published now is written afterwards.
             use_connection(&others);
             let mut now = lock(&host.runtime().now);
             *now = *now + Duration::from_secs(10);
@@ -180,7 +180,7 @@ fn a_thread_writes_a_bounded_number_of_messages_and_a_ring_those_that_are_left()
     let fixture = collector.fixture();
     let (pool, told) = (fixture.pool(), Arc::new(AtomicUsize::new(0)));
     let (others, counted) = (fixture.pool(), Arc::clone(&told));
-    // As if other threads told more while this one writes.
+    // As if other threads published more while this one writes.
     collector.react(move |_| {
         if counted.fetch_add(1, Ordering::Relaxed) < 1000 {
             use_connection(&others);

@@ -1,4 +1,4 @@
-//! Metrics: what a client counts in place is what its events tell.
+//! Metrics: what a client counts in place agrees with its events.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn lines(families: &[Family], beginning: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Uses a pool in every way: at once, after waiting, for several commands, in vain.
+/// Uses a pool in every way: at once, after waiting, for several commands, without success.
 fn work(fixture: &Fixture) {
     fixture.run(fixture.ping(None)).unwrap();
     let mut first = fixture.run(fixture.pool().check_out()).unwrap();
@@ -64,7 +64,8 @@ fn what_is_counted_in_place_is_what_events_tell() {
         let counted = fixture.host.metrics();
         told.see(fixture.now(), &fixture.host.view());
         let told = told.snapshot(fixture.now());
-        // Events do not tell how long operations took, nor those that have given up to wait.
+        // Events do not have the duration of operations, nor the callers that have given up
+        // waiting.
         let alone = ["_pending_requests{", "_operation_duration_"];
         let is_counted_alone = |line: &String| !alone.iter().any(|name| line.contains(name));
         for beginning in ["db_client", "sdam"] {
@@ -141,7 +142,7 @@ fn counting_begins_with_the_first_call() {
     assert_eq!(lines(&families, "sdam_topology_writable"), ["sdam_topology_writable 1"]);
 }
 
-/// A command that nobody waits for any more, and one whose server has hung up.
+/// A command whose caller has given up, and one whose server has hung up.
 #[test]
 fn commands_that_are_given_up_or_lost_are_failures() {
     let fixture = fixture();

@@ -165,7 +165,7 @@ fn a_process_that_was_forked_off_takes_no_session() {
 }
 
 /// The log and events call an operation by one number, however often it is sent, and the next one
-/// by another, be it over the same connection.
+/// by another, even over the same connection.
 #[test]
 fn an_operation_that_is_sent_again_keeps_its_number() {
     let fixture = Fixture::with_sessions("");
@@ -197,7 +197,7 @@ fn an_operation_that_is_sent_again_keeps_its_number() {
     assert_eq!(numbers, [1, 1, 2, 3]);
 }
 
-/// Causal Consistency: the times of replies, be they errors, travel with what follows.
+/// Causal Consistency: the times of replies, errors included, travel with what follows.
 #[test]
 fn an_explicit_session_hears_the_times_of_its_replies() {
     let fixture = Fixture::with_sessions("");
@@ -473,8 +473,8 @@ fn a_deployment_that_takes_no_numbers_says_what_to_do() {
     assert_eq!(error.reply_document().unwrap().get_str("errmsg").unwrap(), errmsg);
 }
 
-/// Retryable Writes, "RetryableWriteError Labels": the error of every attempt has the label, that of
-/// the last one, too.
+/// Retryable Writes, "RetryableWriteError Labels": the error of every attempt has the label,
+/// that of the last one, too.
 #[test]
 fn the_error_of_the_last_attempt_is_labelled_as_that_of_the_first() {
     let fixture = Fixture::with_sessions("");
@@ -502,8 +502,8 @@ fn a_check_out_that_comes_too_late_is_an_error_of_lack_of_time() {
     }
 }
 
-/// Client Backpressure: the connection is back in the pool while the operation waits, and whoever
-/// closes the client ends the wait.
+/// Client Backpressure: the connection is back in the pool while the operation waits, and closing
+/// the client ends the wait.
 #[test]
 fn overload_is_waited_for_without_a_connection() {
     let fixture = Fixture::with_sessions("maxAdaptiveRetries=1");

@@ -1,5 +1,5 @@
-//! The contents of the host's pools when servers fail: through the fast path, which
-//! tells no events, and past it.
+//! The contents of the host's pools when servers fail: through the fast path, which publishes no
+//! events, and past it.
 
 use std::future::ready;
 use std::sync::atomic::Ordering;
@@ -143,7 +143,7 @@ fn an_idle_connection_is_closed_in_time_where_something_later_is_due() {
     }
 }
 
-/// A connection aside is no word on the server, whoever has asked for it.
+/// A connection aside says nothing of the server, whatever it is for.
 #[test]
 fn a_connection_aside_that_cannot_be_established_leaves_the_server_as_it_is() {
     let fixture = Fixture::new("");
@@ -179,7 +179,7 @@ fn connections_that_the_server_has_closed_are_all_passed_over() {
     assert_eq!(counts(&fixture), ([0, 0, 1], 1));
 }
 
-/// Returns what events tell of connections that were closed, and of check-outs that have failed.
+/// Returns the events of connections that were closed, and of check-outs that have failed.
 fn ends(events: &mut Events) -> Vec<String> {
     let told = std::iter::from_fn(|| events.try_next()).filter_map(|event| match event.kind {
         EventKind::Pool { event: PoolEvent::ConnectionClosed { error, reason, .. }, .. } => {

@@ -40,7 +40,7 @@ pub(super) struct Puppet {
     pub(super) dying: bool,
     /// The function that establishes connections, if the test does not.
     pub(super) establisher: Option<Box<dyn Fn(PendingConnection<Self>) + Send + Sync>>,
-    /// True if it panics when it is told its next deadline.
+    /// True if it panics when its next deadline is set.
     pub(super) panics: AtomicBool,
     /// The function that opens links, if the test does not.
     pub(super) opener: Option<Box<dyn Fn(Link<Self>) + Send + Sync>>,

@@ -1,4 +1,4 @@
-//! Wakers, values and runtimes that come back as soon as they are woken, dropped or told, to the
+//! Wakers, values and runtimes that come back as soon as they are woken, dropped or called, to the
 //! very place that they were kept in.
 
 use std::future::Future;
@@ -158,8 +158,8 @@ fn with_early_timers(
     (host, task, slept)
 }
 
-/// The task that keeps time is polled by [`Runtime::alarm`](crate::machines::runtime::Runtime::alarm), and
-/// rings.
+/// [`Runtime::alarm`](crate::machines::runtime::Runtime::alarm) polls the task that keeps time,
+/// which rings.
 #[test]
 fn a_runtime_that_rings_while_it_is_told_is_told_once_more() {
     unless_deadlocked(|| {

@@ -1,4 +1,4 @@
-//! Replica sets: which member an operation is sent to, after what its monitors were told.
+//! Replica sets: which member an operation is sent to, after the replies to its monitors.
 
 use std::sync::Arc;
 use std::task::Poll;

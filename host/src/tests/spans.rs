@@ -48,7 +48,7 @@ impl Span for Open {
     }
 }
 
-/// OpenTelemetry: every span that begins ends once, with its outcome, be it given up.
+/// OpenTelemetry: every span that begins ends once, with its outcome, even if it was given up.
 #[test]
 fn spans_of_operations_and_commands_end_whatever_becomes_of_them() {
     let (fixture, heard) = (Fixture::new(""), Heard::default());

@@ -265,7 +265,7 @@ fn a_login_that_a_stop_has_interrupted_goes_on_and_its_next_step_has_all_of_its_
     let mut waiting = Task::new(pool.check_out());
     assert!(waiting.poll().is_pending() && fixture.establish());
     stop(&fixture.host);
-    // The challenge has arrived meanwhile, but nobody has answered it.
+    // The challenge has arrived meanwhile, but has no answer yet.
     fixture.server.mute.store(false, Ordering::Relaxed);
     *lock(&fixture.server.mute_from) = Some("saslContinue");
     ring_late(&fixture.host);

@@ -64,7 +64,7 @@ async fn ping(checked_out: &mut CheckedOut<Puppet>) -> Result<(), Error> {
     checked_out.command("admin", &rawdoc! { "ping": 1 }).await.map(drop)
 }
 
-/// Returns what the server was told since: the names of commands, and the tokens.
+/// Returns what the server has received since: the names of commands, and the tokens.
 fn told(fixture: &Fixture) -> Vec<String> {
     let commands = std::mem::take(&mut *lock(&fixture.server.commands));
     let tell = |command: &bson::RawDocumentBuf| {
@@ -131,7 +131,7 @@ fn a_connection_whose_token_has_expired_logs_in_once_more_and_sends_the_command_
     assert_eq!(told(&fixture)[0], "isMaster: token 2");
 }
 
-/// Only MONGODB-OIDC asks for it: others are told the error.
+/// Only MONGODB-OIDC asks for it: other clients return the error.
 #[test]
 fn a_client_without_tokens_is_told_that_it_has_to_log_in() {
     let fixture = Fixture::new("");
@@ -145,7 +145,7 @@ fn a_client_without_tokens_is_told_that_it_has_to_log_in() {
 
 #[test]
 fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
-    // By the deadline of the operation, which the provider is told.
+    // By the deadline of the operation, which the provider receives.
     let (fixture, provider) = discovered("");
     fixture.pass(Duration::from_secs(1));
     let deadline = fixture.now() + Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! The last waker counts: whoever is polled by another task than before is woken there, and the
+//! The last waker counts: what is polled by another task than before is woken there, and the
 //! earlier ones are forgotten.
 
 use std::future::{Future, poll_fn};
@@ -53,7 +53,7 @@ impl Moved {
         Self::poll(|cx| future.as_mut().poll(cx))
     }
 
-    /// Panics unless the last task alone was woken, and the others are known to nobody.
+    /// Panics unless the last task alone was woken, and no references to the others are left.
     fn assert_last_woken(&self, what: &str) {
         let woken: Vec<u32> = self.0.iter().map(|task| task.0.load(Ordering::Relaxed)).collect();
         assert_eq!(woken, [0, 0, 1], "{what}");

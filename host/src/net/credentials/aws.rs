@@ -52,7 +52,7 @@ impl Default for Services {
 }
 
 impl Services {
-    /// Trusts the authorities in a file, and nobody else.
+    /// Trusts the authorities in a file, and no others.
     pub(super) fn trust(&mut self, file: String) {
         let options = TlsOptions::default().with_ca_file(Some(file));
         self.authorities = Certificates::of_files(options);

@@ -16,7 +16,7 @@ const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 const MAX_LABELS: usize = 4;
 const MAX_LABEL_LEN: usize = 40;
 
-/// The digest of contents that nobody needs any more, to see whether they have changed.
+/// The digest of contents that are not kept, to see whether they have changed.
 pub(super) type Digest = [u8; 32];
 
 /// The contents of the files.

@@ -17,7 +17,7 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(3600);
 /// The time that it holds if some of it could not be read.
 pub(super) const INTERVAL_AFTER_ERRORS: Duration = Duration::from_secs(60);
 
-/// The number of errors that are told; a broken folder has as many as files.
+/// The number of errors that are reported; a broken folder has as many as files.
 const MAX_ERRORS: usize = 3;
 
 /// Reads the system's store.

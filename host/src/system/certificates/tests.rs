@@ -100,7 +100,7 @@ fn a_certificate_key_file_that_is_no_good_is_named_with_what_it_contains() {
         let error = error(&options);
         assert!(error.contains(&format!("the tlsCertificateKeyFile {path} ")), "{error}");
         assert!(error.contains(found), "{error}");
-        // What is in the key is nobody's business.
+        // The contents of the key must not show.
         let secret = key.lines().nth(1).expect("a line of the key");
         assert!(!error.contains(secret), "{error}");
     }

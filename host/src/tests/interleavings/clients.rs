@@ -84,7 +84,7 @@ fn reset() -> Failure {
 /// Reads events up to the last one.
 fn read_to_the_end(mut events: Events) {
     let (sleeper, mut last) = (Arc::<Sleeper>::default(), None);
-    // Who tells an event takes no lock: it may see the waker of a look that sees the event.
+    // A publisher of an event takes no lock: it may see the waker of a look that sees the event.
     while let Some(event) = sleeper.run_by_looks(events.next()) {
         last = Some(event.kind);
     }
@@ -186,7 +186,7 @@ fn check_out_while_cleared(subscribed: bool) {
         })
     });
     link.closed(reset());
-    // For the next check, which another thread may still be about to tell the runtime of.
+    // For the next check, whose deadline another thread may still be about to set.
     set_clock(&host, Instant::from_millis(500));
     host.ring();
     let link = take_link(&host);
@@ -302,8 +302,8 @@ fn deadlines_are_judged_when_the_last_thread_that_reads_has_read_what_arrived_me
         drop_links(host.runtime());
         block_on(host.ended());
         let alarm = || *lock(&host.runtime().alarm);
-        // It was read before the first ring, after which nothing may be late any more, or else
-        // nobody holds a barrier until patience ends.
+        // It was read before the first ring, after which nothing may be late any more, or else no
+        // barrier is held until patience ends.
         let patience = now + Duration::from_secs(1);
         assert_ne!(alarm(), Some(patience), "deadlines wait");
         host.ring();

@@ -103,7 +103,8 @@ fn a_switch_wakes_whoever_waits_once_for_each_look_at_it() {
             false => Poll::Pending,
         }));
         throwers.into_iter().for_each(|thrower| thrower.join().unwrap());
-        // Perhaps in vain, if it saw that the cancellation token was canceled while it registered.
+        // Perhaps without need, if it saw that the cancellation token was canceled while it
+        // registered.
         let Sleep { wakes, waits, .. } = *lock(&sleeper.state);
         assert!(wakes <= waits + 1, "woken {wakes} times, and looked {} times", waits + 1);
         assert!(cancellation.is_canceled());

@@ -33,7 +33,7 @@ fn read_all(mut recording: Recording) -> Vec<String> {
     parts
 }
 
-/// A client that was closed is gone, with the links that nobody has run.
+/// A client that was closed is gone, with the links that never ran.
 fn end(host: Arc<Host<Puppet>>) {
     lock(&host.runtime().links).clear();
     drop(host);
@@ -63,7 +63,7 @@ fn a_recording_is_read_to_its_end_and_replays_whatever_is_noted_meanwhile() {
         assert!(trace.is_sealed(), "{text}");
         assert_eq!(Replay::new(&trace).unwrap().finish(), Ok(()));
         assert!(text.contains("shutdown"), "{text}");
-        // Too late, and for nobody.
+        // Too late, and for no reader.
         recording.note("three");
         assert_eq!(recording.clone().try_next(), None);
     });

@@ -95,8 +95,8 @@ fn end(host: &Host<Puppet>, server: &Behaviour) {
     assert_eq!(server.open.load(Ordering::Relaxed), 0);
 }
 
-/// Several connections are established at once, and whoever waits for one may leave, or the client
-/// be closed.
+/// Several connections are established at once, and a caller that waits for one may leave, or the
+/// client be closed.
 fn log_in_at_once(closes: bool) {
     let (server, provider) = (Arc::<Behaviour>::default(), Arc::<Provider>::default());
     let (host, link) = discovered("&maxConnecting=3", &server, &provider);

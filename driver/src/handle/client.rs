@@ -117,8 +117,8 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     ///
     /// Fails if an argument is invalid, before anything is sent; if no server answers in time, or
-    /// with an error; and if it refuses any of the writes, with
-    /// [`Error::ClientBulkWrite`], which tells what was done.
+    /// with an error; and if it refuses any of the writes, with [`Error::ClientBulkWrite`], which
+    /// has the partial result.
     pub async fn bulk_write(&self, bulk: ClientBulkWrite) -> Result<ClientBulkWriteResult, Error> {
         let scope = self.handle.scope(&"admin".into(), &"".into())?;
         self.handle.run(&scope, bulk).await

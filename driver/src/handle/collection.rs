@@ -243,8 +243,8 @@ impl<R: Runtime, T> Collection<R, T> {
     /// # Errors
     ///
     /// Fails if an argument is invalid, before anything is sent; if no server answers in time, or
-    /// with an error; and if it refuses any of the writes, with [`Error::BulkWrite`], which tells
-    /// what was done.
+    /// with an error; and if it refuses any of the writes, with [`Error::BulkWrite`], which has
+    /// the partial result.
     pub async fn bulk_write(&self, bulk: BulkWrite) -> Result<BulkWriteResult, Error> {
         self.run(bulk).await
     }
@@ -405,8 +405,8 @@ impl<R: Runtime, T: Serialize> Collection<R, T> {
     /// # Errors
     ///
     /// Fails if there are none, if one cannot be written as BSON, if no server answers in time, or
-    /// with an error; and if it refuses any of them, with [`Error::BulkWrite`], which tells what
-    /// was done.
+    /// with an error; and if it refuses any of them, with [`Error::BulkWrite`], which has the
+    /// partial result.
     pub async fn insert_many(
         &self,
         insert: impl Into<InsertMany<T>>,

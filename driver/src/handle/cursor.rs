@@ -114,7 +114,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     }
 
     /// As [`next`](Self::next), but returns `None`, too, if one further batch has no document, as
-    /// those of tailable cursors may; [`is_alive`](Self::is_alive) tells whether that is the end.
+    /// those of tailable cursors may; [`is_alive`](Self::is_alive) returns whether that is the end.
     ///
     /// # Errors
     ///
@@ -234,10 +234,10 @@ impl<R: Runtime, T> Cursor<R, T> {
         self.state.set_batch_size(batch_size);
     }
 
-    /// Closes the cursor at its server, if it is open; whether that succeeds is not told.
+    /// Closes the cursor at its server, if it is open; errors are ignored.
     ///
-    /// It has `timeoutMS` for that, anew, or ten seconds without that option, whatever is left of
-    /// the time of [`Client::by`](sdam_host::Client::by).
+    /// That has the whole `timeoutMS` again, or ten seconds without that option, whatever is left
+    /// of the time of [`Client::by`](sdam_host::Client::by).
     pub async fn close(mut self) {
         let timeout = self.handle.timeout_of_operations();
         self.kill(KillLimits::of_close(&self.handle.client, timeout)).await;
@@ -343,7 +343,7 @@ impl<R: Runtime, T> Cursor<R, T> {
     /// Marks the cursor closed; returns what kills it at its server, if it is open there.
     fn take_open(&mut self) -> Option<CursorToKill<R>> {
         if let Some(fetched) = self.fetching.take().and_then(Fetching::into_answer) {
-            // It came when nobody read it.
+            // It came while no caller was waiting.
             let _ = self.take(fetched);
         }
         let timeout = self.handle.timeout_of_operations();

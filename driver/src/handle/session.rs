@@ -86,7 +86,7 @@ impl<R: Runtime> ClientSession<R> {
         Self { shared: Arc::new(Shared { id, options, slot: Mutex::new(slot) }) }
     }
 
-    /// Returns whether nobody else has it.
+    /// Returns whether this is its last handle.
     pub(crate) fn is_last(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
@@ -130,7 +130,7 @@ impl<R: Runtime> ClientSession<R> {
         .await
     }
 
-    /// Lets those who have waited for the session take it, unless nobody polls them.
+    /// Lets the tasks that wait for the session take it, unless they are not polled.
     async fn give_way(&self, client: &sdam_host::Client<R>) {
         let mut pause = pin!(client.sleep_until(client.now() + COURTESY));
         std::future::poll_fn(|cx| match self.slot().is_owed {
@@ -173,7 +173,7 @@ impl<R: Runtime> ClientSession<R> {
         &self.shared.options
     }
 
-    /// Returns the latest cluster time that the session has seen or was told.
+    /// Returns the latest cluster time that the session has received or was given.
     ///
     /// # Errors
     ///
@@ -194,7 +194,7 @@ impl<R: Runtime> ClientSession<R> {
         advanced.map_err(|error| ArgumentError::ClusterTime(error).into())
     }
 
-    /// Returns the time of the last operation, as its server has told it.
+    /// Returns the time of the last operation, as its server has reported it.
     ///
     /// # Errors
     ///
@@ -260,7 +260,7 @@ impl<R: Runtime> Drop for Lent<'_, R> {
             session.end();
         }
         slot.session = Some(session);
-        // All are woken: the first may be one that nobody polls.
+        // Wake all: the first may not be polled.
         let waiting = std::mem::take(&mut slot.waiting);
         slot.is_owed = !waiting.is_empty();
         drop(slot);

@@ -55,7 +55,7 @@ pub struct Settings {
     pub metrics: bool,
     /// The settings of the log, in place of those of the environment.
     pub log: Option<LogSettings>,
-    /// The tracer that is told of spans, in place of that of OpenTelemetry.
+    /// The tracer that receives spans, in place of that of OpenTelemetry.
     pub tracer: Option<Arc<dyn Tracer>>,
     /// The settings of spans, in place of those of the environment.
     pub spans: Option<SpanSettings>,
@@ -152,7 +152,7 @@ impl Settings {
         self.seed.map_or_else(system::client_seed, Ok)
     }
 
-    /// Returns what clients can be made from; what has no effect in the options is told to the log.
+    /// Returns what clients can be made from; logs what has no effect in the options.
     ///
     /// # Errors
     ///
@@ -372,7 +372,7 @@ fn hand_over<R: Reactor>(leader: &Arc<Host<SocketRuntime<R>>>) {
 async fn while_alive<R: Runtime>(host: Weak<Host<R>>, keep_time: impl Future<Output = ()>) {
     let mut keep_time = pin!(keep_time);
     poll_fn(|cx| match host.strong_count() {
-        // Whoever drops the last one wakes this, as the client that ends has no deadline any more.
+        // Dropping the last one wakes this, as the client that ends has no deadline any more.
         0 => Poll::Ready(()),
         _ => keep_time.as_mut().poll(cx),
     })

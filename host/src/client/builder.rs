@@ -159,7 +159,7 @@ impl<R: CurrentReactor> ClientBuilder<R> {
         self
     }
 
-    /// Records what the client's topology is told and does, to be replayed by `sdam replay`.
+    /// Records the inputs and actions of the client's topology, for `sdam replay`.
     pub fn record(mut self, recording: &Recording) -> Self {
         self.settings.recording = Some(recording.clone());
         self
@@ -184,8 +184,8 @@ impl<R: CurrentReactor> ClientBuilder<R> {
         self
     }
 
-    /// Has the client that is created with events tell those of these topics: all but commands
-    /// without this.
+    /// Limits the events of the client that is created with events to these topics; the default is
+    /// all but commands.
     pub const fn topics(mut self, topics: Topics) -> Self {
         self.settings.topics = topics;
         self
@@ -208,15 +208,15 @@ impl<R: CurrentReactor> ClientBuilder<R> {
         self
     }
 
-    /// Tells of spans of operations and commands as these settings say, whatever the environment
-    /// has (OpenTelemetry, "`MongoClient` Options for configuring OpenTelemetry on the client
-    /// level"): to OpenTelemetry, with the feature `otel`, or to a [`tracer`](Self::tracer).
+    /// Reports spans of operations and commands as these settings say, whatever the environment has
+    /// (OpenTelemetry, "`MongoClient` Options for configuring OpenTelemetry on the client level"):
+    /// to OpenTelemetry, with the feature `otel`, or to a [`tracer`](Self::tracer).
     pub const fn spans(mut self, settings: SpanSettings) -> Self {
         self.settings.spans = Some(settings);
         self
     }
 
-    /// Tells of spans to a tracer of the application's own; the environment need not enable them.
+    /// Reports spans to a tracer of the application's own; the environment need not enable them.
     pub fn tracer(mut self, tracer: impl Tracer) -> Self {
         self.settings.tracer = Some(Arc::new(tracer));
         self
@@ -298,7 +298,7 @@ impl<R: CurrentReactor<Setup: Default>> Client<SocketRuntime<R>> {
 
     /// Creates a client; discovery begins in the background, and nothing is waited for.
     ///
-    /// What has no effect in the connection string, [`Options::warnings`], is told through
+    /// What has no effect in the connection string, [`Options::warnings`], is logged through
     /// `tracing` with target `sdam`.
     ///
     /// Servers that are named in DNS (`mongodb+srv://`) must be looked up first, as

@@ -32,7 +32,7 @@ struct Entry {
     list: Arc<ClientTasks>,
 }
 
-/// The place of a task's work, which whoever polls it takes out meanwhile.
+/// The place of a task's work, which the thread that polls it takes out meanwhile.
 struct Slot(Mutex<Stage>);
 
 enum Stage {
@@ -84,8 +84,8 @@ impl ClientTasks {
 }
 
 impl Slot {
-    /// Gives the task up: what it holds is dropped now, or by whoever polls it. Its executor is
-    /// told that there is nothing to wait for.
+    /// Gives the task up: what it holds is dropped now, or by the thread that polls it. Its
+    /// executor learns that there is nothing to wait for.
     fn end(&self) {
         let stage = std::mem::replace(&mut *lock(&self.0), Stage::Ended);
         if let Stage::Waiting(work, waker) = stage {

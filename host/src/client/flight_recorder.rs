@@ -18,12 +18,12 @@ use sdam_core::bson::DateTime;
 #[cfg(test)]
 mod tests;
 
-/// The interval at which a thread checks whether there will ever be a client: nobody says that
+/// The interval at which a thread checks whether there will ever be a client: no event says that
 /// there will not.
 const GLANCE: Duration = Duration::from_secs(5);
 
-/// The maximum number of files of flight recorders in a folder; nobody reads more, and disks
-/// are finite.
+/// The maximum number of files of flight recorders in a folder; no reader needs more, and disks are
+/// finite.
 pub const MAX_FILES: usize = 100;
 
 /// Calls `callback` with every trace that `recording` hands out.
@@ -50,8 +50,8 @@ pub fn on_dump(
 /// No file is overwritten. Of more than [`MAX_FILES`] files of this form in the folder, whichever
 /// process has written them, the oldest are removed; others are left alone.
 ///
-/// What was written, what cannot be, and that files begin to be removed is told through `tracing`
-/// with target `sdam`.
+/// `tracing` reports, with target `sdam`, what was written, what cannot be written, and that files
+/// begin to be removed.
 ///
 /// ```no_run
 /// use sdam_host::{FLIGHT_RECORDER_LEN, Recording};

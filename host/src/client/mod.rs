@@ -82,7 +82,7 @@ impl<R: Runtime> Drop for Held<R> {
     }
 }
 
-/// The time that servers get to be told which sessions are of no more use.
+/// The time for sending the servers which sessions are of no more use.
 const END_SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl<R: Runtime> Client<R> {
@@ -169,14 +169,14 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Subscribes to the view: that of now first, and then each that differs from the one before in
-    /// what events tell about. Round trip times alone are no news; [`view`](Self::view) always has
-    /// the latest.
+    /// what events report. Round trip times alone are no news; [`view`](Self::view) always has the
+    /// latest.
     pub fn watch_topology(&self) -> Views {
         self.host.watch()
     }
 
-    /// Returns the metrics: counts since the first call, or since the beginning if the builder was
-    /// told so, and what is so now. In a process that was forked off there are none.
+    /// Returns the metrics: counts since the first call, or since the beginning if the builder has
+    /// enabled that, and the current state. In a process that was forked off there are none.
     ///
     /// They are counted where things happen. Nothing is queued, and nothing can be dropped.
     ///
@@ -206,8 +206,8 @@ impl<R: Runtime> Client<R> {
 
     /// Closes the client for all its clones, and waits until none of its tasks runs any more.
     ///
-    /// Operations that wait are told so at once; subscriptions end after their last events.
-    /// Connections in use are not waited for: they are closed when they return.
+    /// Operations that wait fail at once; subscriptions end after their last events. Connections in
+    /// use are not waited for: they are closed when they return.
     ///
     /// Before that, servers [close the cursors](Self::close_cursors) that were dropped, and forget
     /// the sessions that were used, if one is known to be there, for a second each at most.
@@ -226,8 +226,8 @@ impl<R: Runtime> Client<R> {
         self.host.ended().await;
     }
 
-    /// Closes the client as [`close`](Self::close) does, but tells no server to forget sessions,
-    /// and waits for nothing.
+    /// Closes the client as [`close`](Self::close) does, but asks no server to forget sessions, and
+    /// waits for nothing.
     pub fn close_now(&self) {
         self.host.close();
         self.host.tasks.end();
@@ -239,7 +239,7 @@ impl<R: Runtime> Client<R> {
         self.end_sessions().await;
     }
 
-    /// Tells the servers to forget the sessions in the pool, as [`close`](Self::close) does.
+    /// Asks the servers to forget the sessions in the pool, as [`close`](Self::close) does.
     ///
     /// Errors are ignored (Driver Sessions, "endSessions").
     pub async fn end_sessions(&self) {
@@ -259,8 +259,8 @@ impl<R: Runtime> Client<R> {
     /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
     /// select, to check out, to connect and to exchange messages, all of it together.
     ///
-    /// It shares everything else. Without it, `timeoutMS` of the options is the limit, anew for
-    /// each operation.
+    /// It shares everything else. Without it, `timeoutMS` of the options is the limit of each
+    /// operation.
     #[must_use]
     pub fn by(&self, deadline: Instant) -> Self {
         Self { host: self.host.clone(), deadline: Some(deadline) }
@@ -361,8 +361,8 @@ impl<R: Runtime> Client<R> {
         self.run_command_on(criteria, database, command).await
     }
 
-    /// As [`run_command`](Self::run_command), on a server of the caller's choice, which is told the
-    /// read preference where it needs to know.
+    /// As [`run_command`](Self::run_command), on a server of the caller's choice, which receives
+    /// the read preference where it needs it.
     ///
     /// # Errors
     ///
@@ -422,10 +422,9 @@ impl<R: Runtime> Client<R> {
     /// to close a cursor at its server.
     ///
     /// The client that `task` is given keeps none alive: the task is dropped, wherever it waits,
-    /// when the client is closed, be it because the last of the others is dropped. That is done by
-    /// whoever closes or drops it, and waits for no executor, unless servers still
-    /// [hear](Self::close) of the end: then it is done after that. In a process that was forked
-    /// off, nothing is done.
+    /// when the client is closed, also by dropping the last of the others. The thread that closes
+    /// or drops it does that, and waits for no executor, unless servers still [hear](Self::close)
+    /// of the end: then it is done after that. In a process that was forked off, nothing is done.
     pub fn spawn<F>(&self, task: impl FnOnce(Self) -> F)
     where
         F: Future<Output = ()> + Send + 'static,

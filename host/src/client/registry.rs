@@ -22,8 +22,8 @@ use crate::sync::{Mutex, lock};
 /// follows; that a login was refused does not.
 ///
 /// Clients share if their options agree in the seeds, in any order, and in all that decides how
-/// servers are reached and checked ([`Options::can_share_monitors`]). Whoever cannot share has
-/// monitors of its own, as without a registry: with other options, in the single-threaded mode,
+/// servers are reached and checked ([`Options::can_share_monitors`]). A client that cannot share
+/// has monitors of its own, as without a registry: with other options, in the single-threaded mode,
 /// behind a load balancer, with a dialer, a resolver or a TLS configuration of the application's,
 /// and with a recording, which needs a topology of its own. So has a process that was forked off.
 ///
@@ -56,8 +56,8 @@ use crate::sync::{Mutex, lock};
 /// # }
 /// ```
 pub struct Registry<R: Reactor> {
-    /// The process that made it. In one that was forked off nobody takes its lock, which a thread
-    /// may hold that is not there.
+    /// The process that made it. One that was forked off never takes its lock, which a thread of
+    /// the parent may have held.
     process: Process,
     leaders: Arc<Leaders<SocketRuntime<R>>>,
 }
@@ -157,7 +157,7 @@ impl<R: Runtime> Leaders<R> {
             }
             let mut leaders = lock(&self.0);
             leaders.retain(|other| other.strong_count() > 0);
-            // Whoever has been added since is to be looked at, too.
+            // Clients that were added since are checked, too.
             let is_known = |other: &Weak<Host<R>>| {
                 known.iter().any(|known| std::ptr::eq(other.as_ptr(), Arc::as_ptr(known)))
             };

@@ -21,7 +21,7 @@ static LIVE: Mutex<BTreeMap<Vec<ServerAddress>, Siblings>> = Mutex::new(BTreeMap
 #[derive(Default)]
 struct Siblings {
     clients: Vec<(Process, Weak<dyn Connected>)>,
-    /// True if somebody was told.
+    /// True if the finding was returned once.
     is_told: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn note<R: Runtime>(host: &Arc<Host<R>>) -> Option<Verdict> {
     hosts.sort_unstable();
     let (weak, process) = (Arc::downgrade(host), Process::current());
     let clients = {
-        // Whoever holds it may be a thread that a fork has left behind in the parent.
+        // Its holder may be a thread that a fork has left behind in the parent.
         let mut live = match LIVE.try_lock() {
             Ok(live) => live,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

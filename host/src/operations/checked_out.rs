@@ -32,15 +32,14 @@ use crate::sync::lock;
 /// A connection in use, until it is dropped.
 ///
 /// It runs one exchange at a time. Dropped between exchanges, it returns to its pool; dropped in
-/// the middle of one, be it because the future of an exchange was dropped, its connection is
-/// closed, for nobody could tell whose reply came next. Nothing waits, blocks or needs a runtime
-/// for that.
+/// the middle of one, as by dropping the future of an exchange, its connection is closed, as the
+/// next reply could belong to either. Nothing waits, blocks or needs a runtime for that.
 #[must_use = "a connection that is dropped is checked in at once"]
 pub struct CheckedOut<R: Runtime> {
     operation: Operation<R>,
     /// The number that events give what it was checked out for; 0 before the first one.
     pub(crate) number: i64,
-    /// The span of the operation that it is used for, if anybody is told of spans.
+    /// The span of the operation that it is used for, if a tracer receives spans.
     pub(crate) span: Option<Arc<dyn Span>>,
     /// The selection that chose the server; `None` if the application has named it.
     pub(crate) selection: Option<Selection>,
@@ -65,8 +64,8 @@ pub(crate) enum State {
     Idle,
     /// A message is being sent, or its reply awaited.
     Awaiting(i32),
-    /// Another reply to the last request comes without one, in answer to this message; nobody waits
-    /// for it now.
+    /// Another reply to the last request comes without one, in answer to this message; no caller
+    /// waits for it now.
     Streaming(i32),
     /// The client proves once more who it is.
     Authenticating,
@@ -142,13 +141,13 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     /// Says that the check-out is needed for more than one operation, which the error of a time-out
-    /// behind a load balancer tells (Load Balancer Support, "Connection Pinning").
+    /// behind a load balancer reports (Load Balancer Support, "Connection Pinning").
     pub fn pin(&self, purpose: Purpose) {
         self.pool().handle(Input::Pin { check_out: self.check_out, purpose });
     }
 
-    /// Has the spans of the commands that follow be within that of an operation; without this, they
-    /// are within whatever the calling thread is in.
+    /// Puts the spans of the commands that follow within that of an operation; without this, they
+    /// are within the current span of the calling thread.
     pub fn set_operation_span(&mut self, operation: &OperationSpan) {
         self.span = operation.shared();
     }
@@ -236,7 +235,7 @@ impl<R: Runtime> Server<R> {
                 checked_out.check_after_idling().await?;
                 return Ok(checked_out);
             }
-            // The peer has closed it or talks unasked, and nobody need find out the hard way.
+            // The peer has closed it or sent unexpected data: discard the connection.
             newest.get_or_insert_with(|| lock(&self.state).pool.newest());
             let detail =
                 "the server hung up, or sent something, while the connection was not in use";
@@ -254,7 +253,7 @@ impl<R: Runtime> Server<R> {
         })
     }
 
-    /// Waits for a connection; whoever gives up drops it.
+    /// Waits for a connection; dropping this cancels the wait.
     fn wait(&self, deadline: Option<Instant>) -> Wait<'_, Self> {
         let waiter = WaiterId(self.next_waiter.fetch_add(1, Ordering::Relaxed));
         let wait = Wait::new(self, waiter);
@@ -263,8 +262,8 @@ impl<R: Runtime> Server<R> {
         wait
     }
 
-    /// The hot path: it allocates nothing, and takes no lock but the pool's, whoever listens; those
-    /// are then to be woken.
+    /// The hot path: it allocates nothing, and takes no lock but the pool's, even with subscribers;
+    /// wake those afterwards.
     fn try_check_out(&self) -> Option<(CheckOut, Boxed<R>)> {
         let is_heard = self.is_heard();
         let mut state = lock(&self.state);
@@ -282,7 +281,7 @@ impl<R: Runtime> Server<R> {
         lent
     }
 
-    /// Returns the time if somebody is told it, or it matters to the pool.
+    /// Returns the time if there are subscribers, or it matters to the pool.
     fn time_if(&self, is_heard: bool) -> Instant {
         match is_heard {
             true => self.shared().runtime.now(),
@@ -379,7 +378,7 @@ impl<R: Runtime> Answers for Server<R> {
             self.handle(Input::Abandon { waiter });
             lock(&self.state).waiters.remove(&waiter);
         }
-        // It was delivered, and nobody has taken it.
+        // It was delivered, and was not taken.
         if let Some(Ok((check_out, connection))) = delivery.try_next() {
             self.check_in(check_out, Ok(connection), None);
         }
@@ -390,7 +389,7 @@ impl<R: Runtime> Answers for Server<R> {
 const SOCKET_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 impl<R: Runtime> Server<R> {
-    /// Returns the time if connections are to be checked after idling; else nobody asks the clock.
+    /// Returns the time if connections are to be checked after idling; else the clock is not read.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let shared = self.shared();
         shared.options.is_single_threaded().then(|| shared.runtime.now())
@@ -398,8 +397,8 @@ impl<R: Runtime> Server<R> {
 }
 
 impl<R: Runtime> CheckedOut<R> {
-    /// Checks with `ping` whether a connection that was idle for 5 s still works; if not, the
-    /// topology has been told.
+    /// Checks with `ping` whether a connection that was idle for 5 s still works; if not, that has
+    /// been reported to the topology.
     pub(crate) async fn check_after_idling(&mut self) -> Result<(), Box<CheckOutError>> {
         let Some(since) = self.connection().idle_since else { return Ok(()) };
         let now = self.shared().runtime.now();
@@ -422,7 +421,7 @@ impl<R: Runtime> CheckedOut<R> {
                 let address = self.server().clone();
                 Err(Box::new(CheckOutError::IdleConnection { address, error }))
             }
-            // Be it an error: the server has answered.
+            // Even with an error, the server has answered.
             Ok(_) | Err(_) => Ok(()),
         }
     }

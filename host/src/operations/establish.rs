@@ -185,8 +185,8 @@ impl<R: Runtime> Login<R> {
         login
     }
 
-    /// Takes bytes of the server, as [`Handshake::receive`] does, but for keys: what derives them
-    /// is told by [`derivation`](Self::derivation).
+    /// Takes bytes of the server, as [`Handshake::receive`] does, but for keys:
+    /// [`derivation`](Self::derivation) returns what derives them.
     pub(crate) fn receive(
         &mut self,
         bytes: &[u8],
@@ -233,7 +233,7 @@ impl<R: Runtime> Login<R> {
         let shared = Arc::clone(&self.shared);
         // "Drivers MUST ensure that only one call to the configured provider or OIDC callback can
         // happen at a time." That of AWS must not be restricted so. The turn ends when what was
-        // found is remembered, so that whoever is next finds it.
+        // found is remembered, so that the next caller finds it.
         let mut _turn: Option<AsyncMutexGuard<'_>> = None;
         if let Question::Oidc(question) = &mut question {
             question.timeout = time.map_or(question.timeout, |time| time.min(question.timeout));
@@ -273,7 +273,7 @@ impl<R: Runtime> Login<R> {
         }
     }
 
-    /// Reads the clock that deadlines are told by.
+    /// Reads the clock of deadlines.
     pub(crate) fn now(&self) -> Instant {
         self.shared.runtime.now()
     }
@@ -289,7 +289,7 @@ impl<R: Runtime> Login<R> {
     }
 }
 
-/// Dropped on the way, be it because time is up, what was used in vain is forgotten.
+/// Dropped on the way, also because time is up, it forgets what was used without success.
 impl<R: Runtime> Drop for Login<R> {
     fn drop(&mut self) {
         if !self.over {

@@ -306,8 +306,8 @@ struct Performer<'a, 'b, R: Runtime> {
     is_underway: bool,
 }
 
-/// A command that its caller has given up may still be carried out, as after a network error, and
-/// its session is then one that no other operation may have (Driver Sessions).
+/// A command may still run after its caller has given up, as after a network error, and no other
+/// operation may then have its session (Driver Sessions).
 impl<R: Runtime> Drop for Performer<'_, '_, R> {
     fn drop(&mut self) {
         if let Some(session) = self.parts.session.as_deref_mut().filter(|_| self.is_underway) {
@@ -492,7 +492,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         })
     }
 
-    /// Has the machine judge an attempt, and a recording tell of one that has failed.
+    /// Passes the outcome of an attempt to the machine, and records one that has failed.
     fn end_attempt(
         &mut self,
         outcome: Attempt,
@@ -816,7 +816,7 @@ impl<R: Runtime> Host<R> {
         })
     }
 
-    /// Waits until the view has changed, or a scan is over; whoever gives up drops it.
+    /// Waits until the view has changed, or a scan is over; dropping this cancels the wait.
     fn wait(&self, criteria: Arc<Criteria>, deadline: Option<Instant>) -> Wait<'_, Self> {
         let waiter = WaiterId(self.root().next_waiter.fetch_add(1, Ordering::Relaxed));
         let wait = Wait::new(self, waiter);
@@ -848,7 +848,7 @@ impl<R: Runtime> Host<R> {
         self.root().with_driver(evidence)?.diagnose(criteria)
     }
 
-    /// Refuses a process that was forked off: nobody would ever answer.
+    /// Refuses a process that was forked off, where no answer would ever come.
     fn unless_forked(&self, criteria: &Criteria) -> Result<(), Box<SelectionError>> {
         self.shared.process.check().map_err(|forked| {
             let topology_type = self.view.load().snapshot.description().topology_type;
@@ -921,7 +921,7 @@ impl<R: Runtime> Answers for Host<R> {
 
     fn give_up(&self, waiter: WaiterId, _: &Channel<Answer>) {
         if self.shared.process.is_current() {
-            // Whoever is woken may end the wait under the very lock.
+            // A woken task may end the wait under this very lock.
             self.defer(Deferred::Abandoned(waiter));
             self.drain();
         }

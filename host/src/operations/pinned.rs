@@ -15,7 +15,7 @@ use crate::machines::runtime::Runtime;
 use crate::operations::checked_out::CheckedOut;
 use crate::operations::request::Target;
 
-/// A server that what follows goes to, over one connection if there has to be one.
+/// A server for the operations that follow, over one connection where that is required.
 ///
 /// Dropping it checks that connection in.
 pub struct Pinned<R: Runtime> {

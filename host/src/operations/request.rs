@@ -39,11 +39,11 @@ pub struct Request<'a, R: Runtime, E = Error> {
     pub operation: Option<&'a mut ObservedOperation<R>>,
     /// True if the server may answer with several replies, each of which takes a request like this
     /// one, over the same connection: while one is due, that is waited for, and nothing is sent
-    /// (OP_MSG, "exhaustAllowed"). Servers do so for `getMore` alone, and the connection has to be
+    /// (OP_MSG, "exhaustAllowed"). Servers do so for `getMore` alone, and the connection must be
     /// one [in use](Target::Connection).
     pub exhaust: bool,
     /// The place for replies that another attempt is made after, as after one whose write concern
-    /// was not met; `None` to forget them. A cursor that such a reply has opened is to be killed.
+    /// was not met; `None` to forget them. Kill the cursor that such a reply has opened.
     pub superseded: Option<&'a mut Vec<Reply>>,
 }
 
@@ -153,8 +153,9 @@ impl<'a> BuiltCommand<'a> {
 pub enum Target<'a, R: Runtime> {
     /// One that is selected.
     Select(Arc<Criteria>),
-    /// The member at this address, where a cursor was opened; it is told the read preference of the
-    /// criteria. If nothing is known of it now, it is waited for as servers that are selected are.
+    /// The member at this address, where a cursor was opened; it receives the read preference of
+    /// the criteria. If nothing is known of it now, it is waited for as servers that are selected
+    /// are.
     Member(&'a ServerAddress, Arc<Criteria>),
     /// The server of a connection in use, over that very connection, as for a cursor behind a load
     /// balancer.

@@ -52,7 +52,7 @@ fn session_timeout<R: Runtime>(host: &Host<R>) -> SessionTimeout {
     }
 }
 
-/// Empties the client's pool, and returns the commands that tell the servers so.
+/// Empties the client's pool, and returns the commands that end its sessions.
 pub(crate) fn end_sessions<R: Runtime>(host: &Host<R>) -> Vec<RawDocumentBuf> {
     match host.shared.process.is_current() {
         true => lock(&host.sessions).end_all(),
@@ -88,7 +88,7 @@ impl<R: Runtime> ClientSession<R> {
         self.session.options()
     }
 
-    /// Returns the latest cluster time that the session has seen or was told.
+    /// Returns the latest cluster time that the session has received or was given.
     pub fn cluster_time(&self) -> Option<&RawDocument> {
         self.session.cluster_time().map(ClusterTime::document)
     }
@@ -104,7 +104,7 @@ impl<R: Runtime> ClientSession<R> {
         Ok(())
     }
 
-    /// Returns the time of the last operation, as its server has told it.
+    /// Returns the time of the last operation, as its server has reported it.
     pub const fn operation_time(&self) -> Option<Timestamp> {
         self.session.operation_time()
     }

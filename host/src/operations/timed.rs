@@ -11,7 +11,7 @@ use crate::machines::runtime::Runtime;
 use crate::machines::server::Server;
 use crate::sync::lock;
 
-/// A command whose time is counted. Dropped before its end was told, it counts as given up.
+/// A command whose time is counted. Dropped before its end was reported, it counts as given up.
 pub(crate) struct TimedCommand<'a, R: Runtime> {
     /// Absent once it is counted.
     server: Option<Arc<Server<R>>>,

@@ -143,7 +143,7 @@ impl<R: Runtime> Client<R> {
 
     /// Subscribes to the events of these topics from now on.
     ///
-    /// Events of commands are made only while somebody subscribes to [`Topics::COMMANDS`].
+    /// Events of commands are made only while there is a subscriber to [`Topics::COMMANDS`].
     ///
     /// ```
     /// # use sdam_core::bson::rawdoc;

@@ -85,7 +85,7 @@ impl<R: Reactor> Registry<R> {
         start: impl FnOnce(&Arc<Host<SocketRuntime<R>>>, T),
         follow: impl FnMut(Arc<Host<SocketRuntime<R>>>) -> Option<F>,
     ) -> Option<F> {
-        // Some options cannot be shared with anybody, not even the same ones.
+        // Some options cannot be shared at all, even if they are the same.
         let can_share = self.process.is_current() && options.can_share_monitors(options);
         can_share.then(|| self.leaders.share(options, lead, start, follow))
     }

@@ -35,7 +35,7 @@ pub(crate) struct Followers<R: Runtime> {
 enum Succession {
     /// There is none: a runtime has the monitors.
     Settled,
-    /// Somebody searches.
+    /// A search runs.
     Open,
     /// The runtime that was found has ended meanwhile.
     Lost,

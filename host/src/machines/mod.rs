@@ -99,11 +99,11 @@ pub(crate) struct Shared<R: Runtime> {
     pub(crate) commands: RunningCommands,
     pub(crate) views: Arc<Subscribers<Arc<TopologyDescription>>>,
     pub(crate) tracing: Tracing,
-    /// The writer of the log, if anybody wants one.
+    /// The writer of the log, if there is a log.
     pub(crate) logger: OnceLock<Logger>,
     /// The spans, if a tracer receives them.
     pub(crate) spans: OnceLock<Spans>,
-    /// The metrics, if anybody wants them.
+    /// The metrics, if they are in use.
     pub(crate) meter: Meter,
     pub(crate) alarm: Alarm<R>,
     pub(crate) activity: Arc<Activity>,
@@ -334,7 +334,7 @@ impl<R: Runtime> Host<R> {
         });
     }
 
-    /// Writes what happens from now on to the log, if anybody wants it; once for each client.
+    /// Writes what happens from now on to the log, if there is one; once for each client.
     pub(crate) fn log(&self, settings: LogSettings) {
         let shared = &self.shared;
         if let Some(sink) = system::log::LogSink::new(settings) {

@@ -56,7 +56,7 @@ pub(crate) struct State<R: Runtime> {
     establishing: BTreeMap<ConnectionId, Attempt>,
     /// The tokens that interrupt users of a connection.
     pub(crate) cancellations: BTreeMap<ConnectionId, Arc<CancellationToken>>,
-    /// The check-outs and commands since the metrics were last looked at, if anybody wants them.
+    /// The check-outs and commands since the metrics were last read, if they are in use.
     traffic: Option<Box<Traffic>>,
     /// Kept between calls for its memory.
     actions: Vec<Action<Boxed<R>>>,
@@ -349,7 +349,7 @@ impl<R: Runtime> Server<R> {
         Event::new(self.shared.topology, at, EventKind::Pool { server, address, event })
     }
 
-    /// Returns whether there may be anyone who wants to hear of this pool.
+    /// Returns whether there may be subscribers to events of this pool.
     pub(crate) fn is_heard(&self) -> bool {
         self.reports && self.shared.events.wants(Topics::POOLS)
     }

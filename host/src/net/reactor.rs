@@ -31,7 +31,7 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
     /// that client are to run where it was made, and the monitors there, too, when the runtime of
     /// `other` has ended.
     ///
-    /// By default, it is `other`: for reactors that last as long as anybody uses them.
+    /// By default, it is `other`: for reactors that last as long as they have users.
     #[must_use]
     fn with_clock_of(&self, other: &Self) -> Self {
         other.clone()

@@ -9,10 +9,10 @@ use sdam_core::topology::Event;
 
 use crate::sync::{Mutex, lock};
 
-/// The metrics of a client, from the moment at which somebody wants them.
+/// The metrics of a client, from the moment at which they are first used.
 ///
 /// Topology and pools note their events under their own locks; what happens for every operation is
-/// counted under the pool's lock, as [`Traffic`], until somebody looks. Operations without a server
+/// counted under the pool's lock, as [`Traffic`], until they are read. Operations without a server
 /// are counted here. This lock comes after both, and calls nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Meter(OnceLock<Mutex<Metrics>>);

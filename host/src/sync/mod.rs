@@ -126,7 +126,7 @@ impl<S> Gate<S> {
     }
 }
 
-/// Somebody waits.
+/// A wait at a gate, which its end leaves.
 struct Waits<'a, S>(&'a Gate<S>, Place);
 
 impl<S> Drop for Waits<'_, S> {

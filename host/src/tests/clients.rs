@@ -53,7 +53,7 @@ fn selecting_from_what_is_known_takes_no_lock_no_memory_and_no_look_at_the_clock
     let (client, criteria) = (client(&fixture), Arc::new(Criteria::write()));
     let server = client.members().remove(0);
     let (driver, pool) = (lock(&fixture.host.driver), lock(&server.server().state));
-    // The process would be stopped when somebody asks for the time.
+    // Reading the clock would stop the process.
     *lock(&fixture.host.runtime().stops) = Some(Duration::from_secs(1));
     let mut selected = None;
     let allocated = allocation_counter::measure(|| {

@@ -95,7 +95,7 @@ fn numbers_of_requests_are_the_clients_and_those_of_operations_each_check_outs()
     let commands = read(&mut events);
     let numbers: Vec<(i64, i64)> =
         commands.iter().map(|(command, _)| (command.request_id, command.operation_id)).collect();
-    // The first ping was before anybody listened.
+    // The first ping came before the subscription.
     let expected = [(2, 1), (2, 1), (3, 2), (3, 2), (4, 1), (4, 1), (5, 2), (5, 2)];
     assert_eq!(numbers, expected);
 }

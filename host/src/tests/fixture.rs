@@ -319,7 +319,7 @@ impl<'a, T> Task<'a, T> {
         self.alarm.0.load(Ordering::Relaxed)
     }
 
-    /// Returns whether anybody still keeps the task in mind to wake it.
+    /// Returns whether a waker of the task is still kept.
     pub(super) fn is_known(&self) -> bool {
         Arc::strong_count(&self.alarm) > 1
     }

@@ -77,7 +77,7 @@ fn a_deadline_ends_the_exchange_and_the_connection_but_says_nothing_of_the_serve
 }
 
 /// Nothing was there when it was read, then the process was stopped: the deadline is judged before
-/// anybody has looked again.
+/// the next read.
 #[test]
 fn a_reply_that_came_between_the_read_and_the_deadline_counts() {
     let fixture = Fixture::new("");

@@ -120,7 +120,7 @@ fn those_who_wait_for_a_connection_are_counted() {
     drop(kept);
 }
 
-/// Before anybody has asked, nothing is counted; what is in use then ends without a beginning.
+/// Before the first call, nothing is counted; what is in use then ends without a beginning.
 #[test]
 fn counting_begins_with_the_first_call() {
     let fixture = fixture();

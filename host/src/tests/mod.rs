@@ -322,7 +322,7 @@ fn a_rescan_that_is_dropped_has_failed_and_the_next_one_follows() {
             _ => None,
         };
         let seen = std::iter::from_fn(|| events.try_next()).find_map(failed);
-        // A dying runtime drops it under the lock, before anybody could subscribe.
+        // A dying runtime drops it under the lock, before any subscription.
         assert_eq!(seen.is_some(), !dying);
         pass(&host, Duration::from_secs(10));
         let again = lock(&host.runtime().rescans).len();

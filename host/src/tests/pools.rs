@@ -108,7 +108,7 @@ fn min_pool_size_asks_for_no_connection_within_500_ms_of_a_failure() {
 }
 
 /// Connection Pool, "maxIdleTimeMS": where the alarm is set for nothing else, the return of a
-/// connection sets it, whether or not anybody hears of that.
+/// connection sets it, with subscribers or without.
 #[test]
 fn an_idle_connection_is_closed_in_time_where_nothing_else_is_due() {
     for is_subscribed in [false, true] {

@@ -1,4 +1,4 @@
-//! Recordings of clients: exact, bounded, and without anybody's secrets.
+//! Recordings of clients: exact, bounded, and without secrets.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

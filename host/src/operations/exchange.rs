@@ -163,8 +163,8 @@ impl<R: Runtime> Shared<R> {
         }
     }
 
-    /// As [`limit`](Self::limit), but refuses to send what is too late: nobody would wait for the
-    /// reply, and the connection would be lost in vain.
+    /// As [`limit`](Self::limit), but refuses to send what is too late: no caller would wait for
+    /// the reply, and the connection would be lost for nothing.
     pub(crate) fn limit_unless_passed(
         &self,
         timeout: Timeout,
@@ -233,7 +233,7 @@ struct Sent<'a, R: Runtime> {
 
 /// Those who are to hear how a command ends.
 struct Observers<'a, R: Runtime> {
-    /// Present if subscribers were told that it was sent.
+    /// Present if its start was published.
     told: Option<ToldCommand<R>>,
     /// Present if its time is counted.
     timed: Option<TimedCommand<'a, R>>,
@@ -242,7 +242,7 @@ struct Observers<'a, R: Runtime> {
 }
 
 impl<R: Runtime> Observers<'_, R> {
-    /// Tells how the command has ended.
+    /// Publishes how the command has ended.
     fn end(self, received: &Result<Received, OperationError>) {
         let reply = match received {
             Ok(Received { reply: Ok(reply), .. }) => Ok(reply),
@@ -265,7 +265,7 @@ impl<R: Runtime> Observers<'_, R> {
         }
     }
 
-    /// Tells that the command was not sent.
+    /// Publishes that the command was not sent.
     fn fail(self, error: &OperationError) {
         if let Some(timed) = self.timed {
             timed.end(Some(error));
@@ -278,7 +278,7 @@ impl<R: Runtime> Observers<'_, R> {
         }
     }
 
-    /// Tells that the command was sent, to which there is no reply.
+    /// Publishes that the command was sent, to which there is no reply.
     fn end_unacknowledged(self) {
         if let Some(timed) = self.timed {
             timed.end(None);
@@ -305,15 +305,15 @@ impl<R: Runtime> CheckedOut<R> {
     /// Runs a command on a database, and returns its reply.
     ///
     /// Attached to a copy of it are `$db`; the read preference that its server was selected with,
-    /// as `$readPreference`, where that server wants to be told; the server API version of the
-    /// options; and `$clusterTime`, once a server has told one. To a server that was not selected
-    /// but named, as [`Client::members`] does, commands say `primaryPreferred`, so that it answers
-    /// whatever its role. What is attached takes the place of a field of the same name in the
-    /// command: do not rely on such fields.
+    /// as `$readPreference`, where that server needs it; the server API version of the options; and
+    /// `$clusterTime`, once a server has sent one. To a server that was not selected but named, as
+    /// [`Client::members`] does, commands say `primaryPreferred`, so that it answers whatever its
+    /// role. What is attached takes the place of a field of the same name in the command: do not
+    /// rely on such fields.
     ///
-    /// The topology is told what an error says of the server before this returns. If the server
-    /// wants the client to log in once more, as with MONGODB-OIDC when a token has expired, that is
-    /// done, and the command sent again.
+    /// What an error says of the server is reported to the topology before this returns. If the
+    /// server wants the client to log in once more, as with MONGODB-OIDC when a token has expired,
+    /// that is done, and the command sent again.
     ///
     /// [`Client::members`]: crate::client::Client::members
     ///
@@ -432,8 +432,8 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     /// As [`exchange`](Self::exchange), but lets the server answer with several replies, of which
-    /// each call takes one: nothing is sent while one is due. Events tell of each as of the reply
-    /// to a request of its own, which there would be without that.
+    /// each call takes one: nothing is sent while one is due. Events report each as the reply to a
+    /// request of its own, which there would be without that.
     pub(crate) async fn exchange_streamed(
         &mut self,
         message: &CommandMessage<'_>,
@@ -517,8 +517,8 @@ impl<R: Runtime> CheckedOut<R> {
         }
     }
 
-    /// Writes a command, with all that is added to it, and tells that it is about to be sent;
-    /// returns its name besides.
+    /// Writes a command, with all that is added to it, and publishes that it is about to be sent;
+    /// returns its name, too.
     fn write<'a>(
         &mut self,
         message: &CommandMessage<'a>,
@@ -528,7 +528,7 @@ impl<R: Runtime> CheckedOut<R> {
         let shared = Arc::clone(self.shared());
         let read_preference = self.read_preference();
         let (id, latest) = (shared.commands.next_request(), shared.clock.now());
-        // A standalone has no cluster times, whatever the application has told the client of others
+        // A standalone has no cluster times, whatever others the application has given the client
         // (Causal Consistency, test 11).
         let cluster_time = match self.has_cluster_times() {
             true => ClusterTime::later(latest.as_deref(), context.cluster_time),
@@ -566,7 +566,7 @@ impl<R: Runtime> CheckedOut<R> {
         self.connection_description().server_type != ServerType::Standalone
     }
 
-    /// Tells those who want to hear of it that the command which was written is about to be sent.
+    /// Publishes to subscribers that the written command is about to be sent.
     fn tell_started(
         &mut self,
         id: i32,
@@ -575,7 +575,7 @@ impl<R: Runtime> CheckedOut<R> {
         let shared = Arc::clone(self.shared());
         let (is_wanted, spans) = (shared.events.wants(Topics::COMMANDS), shared.spans.get());
         let number = match context.number {
-            // Somebody wants to hear of it only now.
+            // The subscription began after the operation.
             0 => shared.commands.next_operation(),
             number => number,
         };
@@ -598,8 +598,8 @@ impl<R: Runtime> CheckedOut<R> {
     fn read_preference(&self) -> Option<RawDocumentBuf> {
         match &self.selection {
             Some(selection) => selection.read_preference(),
-            // "To ensure that any server type can handle the request": whoever names a server means
-            // it, as whoever connects to it directly does.
+            // "To ensure that any server type can handle the request": a caller that names a server
+            // means it, as one that connects to it directly does.
             None => {
                 let (topology, server) =
                     (TopologyType::Single, self.connection_description().server_type);
@@ -621,7 +621,7 @@ impl<R: Runtime> CheckedOut<R> {
         }
     }
 
-    /// Tells the topology what a reply says of the server.
+    /// Reports to the topology what a reply says of the server.
     fn conclude(&self, reply: Result<Reply, Refused>) -> Result<Reply, Box<ExchangeError>> {
         let error = match &reply {
             Ok(reply) => reply.write_concern_error(),
@@ -634,7 +634,7 @@ impl<R: Runtime> CheckedOut<R> {
         reply.map_err(Into::into)
     }
 
-    /// The connection is of no more use; the topology is told why.
+    /// The connection is of no more use; reports to the topology why.
     pub(crate) fn broken(&mut self, failure: Failure) -> OperationError {
         self.state = State::Broken;
         let error = OperationError::Stream(failure);
@@ -657,7 +657,7 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     /// Logs in once more over the same connection. If that fails, the connection is closed, and the
-    /// topology is told only what the stream says of the server.
+    /// topology receives only what the stream says of the server.
     async fn reauthenticate(&mut self, timeout: Timeout) -> Result<(), OperationError> {
         self.state = State::Authenticating;
         match self.log_in(timeout.deadline()).await {
@@ -756,7 +756,7 @@ impl<S: Socket> Connection<S> {
 
 impl<R: Runtime> CheckedOut<R> {
     /// Runs a command that the server may answer with several replies (OP_MSG, "exhaustAllowed").
-    /// Events tell of the first.
+    /// Events report the first.
     ///
     /// # Errors
     ///
@@ -837,15 +837,15 @@ impl<R: Runtime> Exhaust<'_, R> {
 pub enum Outcome {
     /// The reply says nothing of the server, and the connection can be used again.
     Success,
-    /// The operation failed: the topology is told, and the connection is kept only if the server
-    /// has replied.
+    /// The operation failed: the topology receives that, and the connection is kept only if the
+    /// server has replied.
     Failure(OperationError),
     /// The connection is not to be used again; that says nothing of the server.
     Discard,
 }
 
 impl Outcome {
-    /// Judges a reply: it is a failure if it says that the server is not what it was, be it by the
+    /// Judges a reply: it is a failure if it says that the server is not what it was, also in the
     /// error of its write concern.
     pub fn of_reply(reply: &RawDocument) -> Self {
         match CommandError::in_reply(reply).filter(|error| error.state_change().is_some()) {
@@ -904,8 +904,8 @@ impl<R: Runtime> CheckedOut<R> {
     ///
     /// # Errors
     ///
-    /// Fails if no reply is due, and if the stream fails or the deadline passes; the topology was
-    /// told then.
+    /// Fails if no reply is due, and if the stream fails or the deadline passes; the topology has
+    /// received that then.
     pub async fn receive_message(&mut self) -> Result<Message, Error> {
         let received = self.receive_raw().await;
         received.map_err(|error| self.error(error))

@@ -39,8 +39,8 @@ impl<R: Runtime> CursorToKill<R> {
         Some(Self { pin, session, cursor })
     }
 
-    /// Kills the cursor at its server: "the result of the operation SHOULD be ignored" (Run Command,
-    /// "Iteration and Destruction").
+    /// Kills the cursor at its server: "the result of the operation SHOULD be ignored" (Run
+    /// Command, "Iteration and Destruction").
     pub(crate) async fn kill(self, client: &sdam_host::Client<R>, limits: KillLimits) {
         let Self { mut pin, session, mut cursor } = self;
         // An operation of the application's may use its session at any time: then its name is

@@ -404,8 +404,9 @@ impl<R: Runtime> Client<R> {
         self.host.operate(request).await
     }
 
-    /// Begins an operation of several requests, each made with [`Request::with_operation`]: on a collection, or else on a database. It has one span, and
-    /// the metrics count it once, by this name. Others begin and end their own.
+    /// Begins an operation of several requests, each made with [`Request::with_operation`]: on a
+    /// collection, or else on a database. It has one span, and the metrics count it once, by this
+    /// name. Others begin and end their own.
     ///
     /// Nothing is made if nothing observes operations.
     pub fn begin_operation(

@@ -91,8 +91,8 @@ impl Reply {
     }
 
     /// Returns the error of the write concern: the command succeeded, but not to the extent asked
-    /// for. The topology knows of it, if it says something of the server. Its labels are those of the
-    /// server, and those that the client has added.
+    /// for. The topology knows of it, if it says something of the server. Its labels are those of
+    /// the server, and those that the client has added.
     pub fn write_concern_error(&self) -> Option<&CommandError> {
         self.write_concern_error.as_deref()
     }

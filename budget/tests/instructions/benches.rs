@@ -38,6 +38,8 @@ pub(crate) const BENCHES: &[Bench] = &[
 pub(crate) const COMPARED: &[Bench] = &[
     Bench { name: "heartbeat_of_3", run: scale::heartbeat::<3> },
     Bench { name: "heartbeat_of_3000", run: scale::heartbeat::<3000> },
+    Bench { name: "get_more_of_3", run: driver::get_more::<3> },
+    Bench { name: "get_more_of_3000", run: driver::get_more::<3000> },
     Bench { name: "finding_300", run: scale::finding::<300> },
     Bench { name: "finding_3000", run: scale::finding::<3000> },
     Bench { name: "joining_300", run: scale::joining::<300> },

@@ -45,6 +45,21 @@ pub(super) fn find_one() -> u64 {
     })
 }
 
+/// Asks for the next batch of a cursor, of a document, in a set of so many members.
+pub(super) fn get_more<const MEMBERS: usize>() -> u64 {
+    let batches = Some([things("firstBatch", 1, 0..0), things("nextBatch", 1, 7..8)]);
+    let more_members = MEMBERS - crate::server::MEMBERS.len();
+    let server = Server { batches, more_members, ..Server::default() };
+    let Fixture { client, reactor } = Fixture::polling(server);
+    assert_eq!(client.view().servers().len(), MEMBERS, "all are known");
+    let things: Things = Client::new(client).database("test").collection("things");
+    let mut cursor = reactor.wait(things.find(doc! {})).expect("a cursor");
+    repeat(100, || {
+        let found = reactor.wait(cursor.next()).expect("a document").expect("a batch");
+        assert_eq!(found.n, 70);
+    })
+}
+
 /// Inserts a document.
 pub(super) fn insert_one() -> u64 {
     let new = thing(7);

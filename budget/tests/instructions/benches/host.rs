@@ -33,6 +33,13 @@ impl Fixture {
         Self::of(&settings("", false).blueprint().expect("a client"), server)
     }
 
+    /// A client whose monitors ask from time to time.
+    pub(super) fn polling(server: Server) -> Self {
+        let uri =
+            format!("mongodb://{}/?replicaSet=rs0&serverMonitoringMode=poll", MEMBERS.join(","));
+        Self::of(&settings_of(&uri).blueprint().expect("a client"), server)
+    }
+
     fn of(blueprint: &Blueprint, server: Server) -> Self {
         let reactor = InMemory::new(server);
         let (client, events) = blueprint.client(reactor.clone(), Topics::NONE, None);
@@ -60,8 +67,11 @@ impl Fixture {
 }
 
 fn settings(user: &str, tls: bool) -> Settings {
-    let uri = format!("mongodb://{user}{}/?replicaSet=rs0&tls={tls}", MEMBERS.join(","));
-    let mut settings = Settings::new(Options::parse(&uri).expect("a connection string"));
+    settings_of(&format!("mongodb://{user}{}/?replicaSet=rs0&tls={tls}", MEMBERS.join(",")))
+}
+
+fn settings_of(uri: &str) -> Settings {
+    let mut settings = Settings::new(Options::parse(uri).expect("a connection string"));
     settings.seed = Some(1);
     settings.log = Some(LogSettings::default());
     settings

@@ -59,6 +59,14 @@ pub(crate) const GROWTHS: &[Growth] = &[
         release: Most::More(7_700),
     },
     Growth {
+        name: "a_get_more_hardly_costs_more_with_3000_servers",
+        few: "get_more_of_3",
+        many: "get_more_of_3000",
+        // A search for the address in chunks of servers: 772 instructions.
+        dev: Most::More(1_000),
+        release: Most::More(1_000),
+    },
+    Growth {
         name: "finding_is_linear",
         few: "finding_300",
         many: "finding_3000",

@@ -23,6 +23,8 @@ pub(crate) struct Server {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// The keys of its user, if it has one.
     pub(crate) keys: Option<Keys>,
+    /// The number of members besides the seeds of clients.
+    pub(crate) more_members: usize,
     /// Replies to `find` and to `getMore`, if it has documents.
     pub(crate) batches: Option<[RawDocumentBuf; 2]>,
 }
@@ -103,7 +105,7 @@ impl Connection {
         let (name, _) = command.iter().next().expect("a field").expect("a document");
         match name.as_str() {
             "hello" | "isMaster" | "ismaster" => {
-                let mut reply = member(self.address);
+                let mut reply = replies::member_of(self.address, self.server.more_members);
                 self.login.hello(command, &mut reply);
                 reply
             }

@@ -10,10 +10,24 @@ pub(crate) const MEMBERS: [&str; 3] = ["10.0.0.1:27017", "10.0.0.2:27017", "10.0
 
 /// Returns the reply of a member to hello.
 pub(crate) fn member(address: SocketAddr) -> RawDocumentBuf {
+    member_of(address, 0)
+}
+
+/// Returns the reply of a member of a set that has so many members more, which the primary names.
+pub(super) fn member_of(address: SocketAddr, more: usize) -> RawDocumentBuf {
     let me = address.to_string();
     let version = rawdoc! { "processId": ObjectId::from_bytes([7; 12]), "counter": 3_i64 };
-    let hosts: RawArrayBuf = MEMBERS.into_iter().collect();
-    rawdoc! {
+    let more = if me == MEMBERS[0] { more } else { 0 };
+    let more = (0..more).map(|index| format!("10.1.{}.{}:27017", index / 250, index % 250 + 1));
+    let more: Vec<String> = more.collect();
+    // A list has a thousand at most.
+    let share = ((more.len() + MEMBERS.len()) / 3).min(more.len());
+    let (passives, more) = more.split_at(share);
+    let (arbiters, more) = more.split_at(share);
+    let [passives, arbiters] = [passives, arbiters].map(|it| RawArrayBuf::from_iter(it.to_vec()));
+    let hosts = MEMBERS.into_iter().map(str::to_owned).chain(more.to_vec());
+    let hosts: RawArrayBuf = hosts.collect();
+    let mut reply = rawdoc! {
         "topologyVersion": version, "hosts": hosts, "setName": "rs0", "setVersion": 5,
         "isWritablePrimary": me == MEMBERS[0], "secondary": me != MEMBERS[0],
         "primary": MEMBERS[0], "tags": { "dc": "east", "rack": "1" }, "me": me,
@@ -26,7 +40,12 @@ pub(crate) fn member(address: SocketAddr) -> RawDocumentBuf {
         "maxWriteBatchSize": 100_000, "localTime": bson::DateTime::from_millis(1),
         "logicalSessionTimeoutMinutes": 30, "connectionId": 7, "minWireVersion": 0,
         "maxWireVersion": 17, "readOnly": false, "ok": 1.0,
+    };
+    if !passives.is_empty() {
+        reply.append(bson::cstr!("passives"), passives);
+        reply.append(bson::cstr!("arbiters"), arbiters);
     }
+    reply
 }
 
 pub(super) fn ok() -> RawDocumentBuf {

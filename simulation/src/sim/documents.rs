@@ -7,6 +7,7 @@ use sdam_core::bson;
 
 use super::checks::Violation;
 use super::client::{Acknowledged, Missed, writer_of};
+use super::fault::{Fault, FaultKind};
 use super::world::World;
 use sdam_cluster::MemberId;
 
@@ -41,8 +42,9 @@ impl World {
         };
         let newest = members().max_by_key(last).unwrap_or(MemberId(0));
         // "w: majority" is of those who vote when a write is acknowledged. A member that joins
-        // later has nothing at first, so that the members with it may no longer be a majority.
-        let kept = match self.has_grown() {
+        // later, or comes back, has nothing of it at first, so that the members with it may no
+        // longer be a majority.
+        let kept = match self.has_changed() {
             true => self.cluster.documents(newest, DATABASE, COLLECTION),
             false => self.cluster.committed_documents(newest, DATABASE, COLLECTION),
         };
@@ -59,11 +61,13 @@ impl World {
         Ok(())
     }
 
-    /// Returns whether there are members now that did not belong to the set in the beginning.
-    fn has_grown(&self) -> bool {
+    /// Returns whether other members may belong to the set now than when a write was acknowledged.
+    fn has_changed(&self) -> bool {
         let first = self.plan.cluster.members.len();
         let mut joined = self.truth.current.members.iter().filter(|(id, _)| id.0 >= first);
+        let is_reconfig = |fault: &Fault| fault.kind == FaultKind::Reconfig;
         joined.any(|(_, member)| member.options.is_some())
+            || self.plan.faults.iter().any(is_reconfig)
     }
 
     /// A session finds what it has written, unless that was rolled back: which it was not if a

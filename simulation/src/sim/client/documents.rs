@@ -158,6 +158,8 @@ impl Worker {
             (operation.phase, operation.is_retried) = (Phase::Running, true);
             operation.criteria = Arc::clone(&criteria);
             (operation.deadline, operation.wants_since) = (deadline, now);
+            // Each step is an operation, with selections of its own.
+            operation.attempts = (now, 0);
         }
         Step { holder, criteria, deadline }
     }

@@ -418,6 +418,42 @@ fn headlines_are_no_relative_clauses() {
     none(&broken);
 }
 
+/// Comments say what the code does, with the words of the field.
+#[test]
+fn comments_have_the_words_of_the_field() {
+    let mut broken = Vec::new();
+    for (path, text) in files(&["rs"]) {
+        for (number, line) in text.lines().enumerate() {
+            if let Some(word) = refused_word(line) {
+                broken.push(format!("{}:{}: {word}", path.display(), number + 1));
+            }
+        }
+    }
+    none(&broken);
+}
+
+/// Returns the word in a line of comment that another one says better. What is quoted is a phrase
+/// of a specification, or code.
+fn refused_word(line: &str) -> Option<&'static str> {
+    const REFUSED: [&str; 8] =
+        ["told", "tell", "tells", "nobody", "whoever", "be it", "in vain", "anew"];
+    let comment = line.trim_start().strip_prefix("//")?;
+    let unquoted = |text: &str, mark| text.split(mark).step_by(2).collect::<Vec<_>>().join("");
+    let words = unquoted(&unquoted(comment, '"'), '`').to_lowercase().replace(": ", " : ");
+    let words = words.replace(|c: char| ",.;!?()".contains(c), " , ");
+    let padded = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
+    REFUSED.into_iter().find(|word| padded.contains(&format!(" {word} ")))
+}
+
+#[test]
+fn words_are_refused_in_comments_and_nowhere_else() {
+    assert_eq!(refused_word("    /// Nobody is there."), Some("nobody"));
+    assert_eq!(refused_word("// One that waits, be it"), Some("be it"));
+    assert_eq!(refused_word("/// \"How to Tell Whether\" of a specification; `is_told`."), None);
+    assert_eq!(refused_word("/// So it would be: it is; call [`tell`](Self::tell)."), None);
+    assert_eq!(refused_word("let told = tell();"), None);
+}
+
 #[test]
 fn headlines_are_the_first_lines_of_comments_and_the_headings_of_pages() {
     let code = "//! A file.\n//! More.\n\n/// A type.\n///\n/// Why.\nstruct A;\n// How.\n";

@@ -32,11 +32,6 @@ mod tests;
 pub use client::Client;
 pub use client::blueprint::{Blueprint, Settings};
 pub use client::builder::ClientBuilder;
-#[allow(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "it writes files from threads of its own"
-)]
 pub use client::flight_recorder;
 pub use client::kill_cursors::KillLimits;
 pub use client::registry::Registry;

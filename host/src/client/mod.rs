@@ -4,6 +4,11 @@ pub(crate) mod blueprint;
 pub(crate) mod builder;
 pub(crate) mod client_tasks;
 pub(crate) mod farewell;
+#[allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "it writes files, from threads of its own"
+)]
 pub mod flight_recorder;
 pub(crate) mod kill_cursors;
 pub(crate) mod registry;

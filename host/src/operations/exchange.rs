@@ -218,7 +218,7 @@ pub(crate) struct ExchangeContext<'a> {
     pub(crate) cluster_time: Option<&'a ClusterTime>,
     /// The limit of the exchange.
     pub(crate) timeout: Timeout,
-    /// The number that events give the operation; 0 if they tell of none.
+    /// The number that events give the operation; 0 without one.
     pub(crate) number: i64,
     /// The span of the operation, if there are spans.
     pub(crate) span: Option<Arc<dyn Span>>,

@@ -446,6 +446,19 @@ impl Error {
         }
     }
 
+    /// Returns whether the time was over before anything was sent: the operation has waited for its
+    /// session, for a server or for a connection.
+    pub(crate) fn is_early_timeout(&self) -> bool {
+        match self {
+            Self::SessionTimeout { .. } => true,
+            Self::Client(error) => {
+                let is_early = error.as_selection().is_some() || error.as_check_out().is_some();
+                is_early && self.is_timeout()
+            }
+            _ => false,
+        }
+    }
+
     /// Returns whether the session was not to be had, so that nothing was sent.
     pub(crate) const fn is_of_session_in_use(&self) -> bool {
         matches!(self, Self::SessionTimeout { .. } | Self::Argument(ArgumentError::SessionInUse))

@@ -59,7 +59,7 @@ pub use operations::exchange::{Exhaust, Outcome, Reply};
 pub use operations::observed::ObservedOperation;
 pub use operations::operation::Response;
 pub use operations::pinned::Pinned;
-pub use operations::request::{BuildCommand, BuiltCommand, Message, Request, Target};
+pub use operations::request::{BuildCommand, BuiltCommand, Extension, Message, Request, Target};
 pub use operations::selected_server::SelectedServer;
 pub use operations::session::ClientSession;
 pub use process::Process;

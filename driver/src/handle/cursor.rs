@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use bson::RawDocumentBuf;
 use futures_core::Stream;
 use sdam_core::operation::Timeout;
 use sdam_core::time::Instant;
-use sdam_host::{ErrorKind, KillLimits, Pinned, Runtime};
+use sdam_host::{ErrorKind, Extension, KillLimits, Pinned, Runtime};
 use serde::de::DeserializeOwned;
 
 use super::fetching::{Fetched, Fetching};
@@ -49,6 +50,9 @@ pub struct Cursor<R: Runtime, T> {
     lifetime: Timeout,
     /// The limit of the call for the next document that is under way.
     iteration: Option<Timeout>,
+    /// The way to put off the limit of the batch that is awaited, once another call waits for it
+    /// than the one that has asked.
+    extension: Option<Arc<Extension>>,
     /// The wait for the time when the next batch may be asked for.
     pausing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     pace: Pace,
@@ -87,6 +91,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
             timing,
             lifetime: timeout,
             iteration: None,
+            extension: None,
             pausing: None,
             pace: Pace::default(),
             fetching: None,
@@ -108,7 +113,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     /// document is of another type. After [`SessionInUse`](crate::ArgumentError::SessionInUse) and
     /// [`SessionTimeout`](Error::SessionTimeout) the cursor goes on.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
-        self.iteration = None;
+        self.begin_call();
         let call = Call(self);
         std::future::poll_fn(|cx| call.0.poll(cx, false)).await
     }
@@ -120,7 +125,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     ///
     /// Fails as [`next`](Self::next) does.
     pub async fn try_next(&mut self) -> Option<Result<T, Error>> {
-        self.iteration = None;
+        self.begin_call();
         let call = Call(self);
         std::future::poll_fn(|cx| call.0.poll(cx, true)).await
     }
@@ -135,7 +140,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     pub async fn collect(mut self) -> Result<Vec<T>, Error> {
         let mut documents = Vec::new();
         loop {
-            self.iteration = None;
+            self.begin_call();
             match std::future::poll_fn(|cx| self.poll_once(cx, false)).await {
                 Some(Ok(document)) => documents.push(document),
                 Some(Err(error)) => {
@@ -170,9 +175,14 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
                 (self.pausing, has_paused) = (None, true);
             }
             if let Some(fetching) = &mut self.fetching {
-                let fetched = ready!(fetching.poll(cx));
-                (self.fetching, has_asked, has_paused) = (None, true, false);
-                if let Err(error) = self.take(fetched) {
+                let (pin, answer) = ready!(fetching.poll(cx));
+                self.fetching = None;
+                if answer.as_ref().is_err_and(|error| self.asks_again(error)) {
+                    self.pin = pin;
+                    continue;
+                }
+                (has_asked, has_paused) = (true, false);
+                if let Err(error) = self.take((pin, answer)) {
                     return Poll::Ready(Some(Err(error)));
                 }
             }
@@ -254,6 +264,19 @@ impl<R: Runtime, T> Cursor<R, T> {
         }
     }
 
+    /// Begins a call for the next document, whose time begins now, also if it waits for a batch
+    /// that another call has asked for.
+    fn begin_call(&mut self) {
+        self.iteration = None;
+        if self.fetching.is_some()
+            && self.timing.mode() == TimeoutMode::Iteration
+            && let Some(deadline) = self.next_timeout().deadline()
+            && let Some(extension) = &self.extension
+        {
+            extension.extend(deadline);
+        }
+    }
+
     /// Begins to ask for the next batch; returns false if there is no way to the server.
     fn fetch(&mut self, body: RawDocumentBuf) -> bool {
         let (Some(pin), Some(session)) = (self.pin.take(), self.session.clone()) else {
@@ -262,10 +285,15 @@ impl<R: Runtime, T> Cursor<R, T> {
         self.pin = pin.other();
         let (handle, timeout) = (self.handle.clone(), self.next_timeout());
         let get_more = GetMore::new(self.state.namespace(), body, self.timing);
+        let is_of_call = self.timing.mode() == TimeoutMode::Iteration;
+        let is_limited = timeout.deadline().is_some();
+        self.extension = (is_of_call && is_limited).then(Arc::default);
+        let extension = self.extension.clone();
         self.pace.asks(handle.client.now());
         self.fetching = Some(Fetching::begin(async move {
             let mut pin = Some(pin);
-            let answer = handle.get_more(get_more, &mut pin, &session, timeout).await;
+            let limits = (timeout, extension.as_deref());
+            let answer = handle.get_more(get_more, &mut pin, &session, limits).await;
             (pin, answer)
         }));
         true
@@ -314,6 +342,15 @@ impl<R: Runtime, T> Cursor<R, T> {
         }
         self.has_failed = true;
         Err(error)
+    }
+
+    /// Returns whether the next batch is asked for once more after this error: the time of a call
+    /// that was given up was over before anything was sent, and the call under way has its own.
+    fn asks_again(&self, error: &Error) -> bool {
+        let deadline = self.iteration.and_then(Timeout::deadline);
+        error.is_early_timeout()
+            && self.timing.mode() == TimeoutMode::Iteration
+            && deadline.is_some_and(|deadline| deadline > self.handle.client.now())
     }
 
     /// Has a task go on with a getMore that is under way, as its reader has turned to something

@@ -11,7 +11,8 @@ use sdam_core::operation::{OperationKind, OperationOptions, Timeout, add_labels}
 use sdam_core::selection::Criteria;
 use sdam_core::wire::ReplyDocument;
 use sdam_host::{
-    BuildCommand, BuiltCommand, ObservedOperation, Pinned, Reply, Request, Runtime, Target,
+    BuildCommand, BuiltCommand, Extension, ObservedOperation, Pinned, Reply, Request, Runtime,
+    Target,
 };
 
 use super::kill_cursors::{CursorToKill, kill_superseded};
@@ -53,6 +54,8 @@ pub(crate) struct Response<R: Runtime, T> {
 struct OperationContext<'a, R: Runtime> {
     session: Lent<'a, R>,
     timeout: Timeout,
+    /// A later limit of the wait for a reply, if one may come.
+    extension: Option<&'a Extension>,
     observed: &'a mut ObservedOperation<R>,
     /// The place that a cursor which was opened is continued at.
     pin: &'a mut Option<Pinned<R>>,
@@ -188,9 +191,17 @@ impl<R: Runtime> Handle<R> {
         let Attempted { operation, pin, session, superseded, .. } = &mut attempted;
         let session = session.as_ref().expect("it is there until the operation has succeeded");
         let session = session.lend(&self.client, timeout).await?;
-        let (held, labels) = (None, Vec::new());
-        let context =
-            OperationContext { session, timeout, observed, pin, held, superseded, labels };
+        let (extension, held, labels) = (None, None, Vec::new());
+        let context = OperationContext {
+            session,
+            timeout,
+            extension,
+            observed,
+            pin,
+            held,
+            superseded,
+            labels,
+        };
         let outcome = self.send_all(scope, *operation, context).await?;
         let (pin, session) = attempted.end();
         Ok(Response { outcome, pin, session, timeout })
@@ -202,7 +213,7 @@ impl<R: Runtime> Handle<R> {
         mut operation: GetMore,
         pin: &mut Option<Pinned<R>>,
         session: &ClientSession<R>,
-        timeout: Timeout,
+        (timeout, extension): (Timeout, Option<&Extension>),
     ) -> Result<ReplyDocument, Error> {
         let session = session.lend(&self.client, timeout).await?;
         let scope = operation.scope();
@@ -212,6 +223,7 @@ impl<R: Runtime> Handle<R> {
         let context = OperationContext {
             session,
             timeout,
+            extension,
             observed: observer,
             pin,
             held,
@@ -252,8 +264,16 @@ impl<R: Runtime> Handle<R> {
         operation: &mut O,
         context: &mut OperationContext<'_, R>,
     ) -> Result<ReplyDocument, AttemptError> {
-        let OperationContext { session, timeout, observed, pin, held, superseded, labels } =
-            context;
+        let OperationContext {
+            session,
+            timeout,
+            extension,
+            observed,
+            pin,
+            held,
+            superseded,
+            labels,
+        } = context;
         if !operation.continues_cursor() {
             **pin = None;
         }
@@ -271,6 +291,7 @@ impl<R: Runtime> Handle<R> {
         let request = Request::<R, AttemptError>::building(&mut next, target)
             .with_session(Some(session))
             .with_timeout(*timeout)
+            .with_extension(*extension)
             .with_operation(Some(observed))
             .with_exhaust(exhaust)
             .with_superseded(Some(superseded));

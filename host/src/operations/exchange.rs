@@ -37,6 +37,7 @@ use crate::net::stream::{Connection, KEPT_LEN, malformed};
 use crate::observe::spans::{CommandSpan, Span};
 use crate::operations::checked_out::{CheckedOut, State};
 use crate::operations::establish::{Asked, Login};
+use crate::operations::request::Extension;
 use crate::operations::timed::TimedCommand;
 use crate::sync::lock;
 
@@ -218,10 +219,29 @@ pub(crate) struct ExchangeContext<'a> {
     pub(crate) cluster_time: Option<&'a ClusterTime>,
     /// The limit of the exchange.
     pub(crate) timeout: Timeout,
+    /// A later limit of the wait for the reply.
+    pub(crate) extension: Option<&'a Extension>,
     /// The number that events give the operation; 0 without one.
     pub(crate) number: i64,
     /// The span of the operation, if there are spans.
     pub(crate) span: Option<Arc<dyn Span>>,
+}
+
+impl ExchangeContext<'_> {
+    /// Returns the limits of the wait for the reply.
+    const fn limits(&self) -> (Timeout, Option<&Extension>) {
+        (self.timeout, self.extension)
+    }
+}
+
+/// Returns until when to wait on after a failure, if its cause is a deadline that was put off.
+#[cold]
+fn later(
+    deadline: Option<Instant>,
+    extension: Option<&Extension>,
+    failure: &Failure,
+) -> Option<Instant> {
+    extension.filter(|_| failure.cause == Cause::Timeout)?.after(deadline?)
 }
 
 /// A command that was sent.
@@ -424,7 +444,7 @@ impl<R: Runtime> CheckedOut<R> {
         context: &ExchangeContext<'_>,
     ) -> Result<Result<Reply, Refused>, OperationError> {
         let Sent { id, observers } = self.send(message, context, Flags::NONE).await?;
-        let received = self.receive_reply(Awaited::op_msg(id), context.timeout).await;
+        let received = self.receive_reply(Awaited::op_msg(id), context.limits()).await;
         observers.end(&received);
         let received = received?;
         self.state = State::Idle;
@@ -450,7 +470,7 @@ impl<R: Runtime> CheckedOut<R> {
             }
             _ => self.send(message, context, Flags::EXHAUST_ALLOWED).await?,
         };
-        let received = self.receive_reply(Awaited::stream(id), context.timeout).await;
+        let received = self.receive_reply(Awaited::stream(id), context.limits()).await;
         observers.end(&received);
         let received = received?;
         self.state = match (received.next.map(Awaited::request), &received.reply) {
@@ -471,14 +491,21 @@ impl<R: Runtime> CheckedOut<R> {
     async fn receive_reply(
         &mut self,
         awaited: Awaited,
-        timeout: Timeout,
+        (timeout, extension): (Timeout, Option<&Extension>),
     ) -> Result<Received, OperationError> {
         let (server, connection) = (self.server().clone(), self.connection_id());
-        let (origin, deadline) = (Origin { server, connection }, self.shared().limit(timeout));
+        let (origin, mut deadline) = (Origin { server, connection }, self.shared().limit(timeout));
         let connection = self.connection();
-        let received = match connection.receive(deadline).await {
-            Ok(message) => connection.decompressor.decompress(message).map_err(malformed),
-            Err(failure) => Err(failure),
+        let received = loop {
+            match connection.receive(deadline).await {
+                Ok(message) => {
+                    break connection.decompressor.decompress(message).map_err(malformed);
+                }
+                Err(failure) => match later(deadline, extension, &failure) {
+                    Some(later) => deadline = Some(later),
+                    None => break Err(failure),
+                },
+            }
         };
         let clock = &self.shared().clock;
         let received = received.and_then(|message| parse_reply(&message, awaited, clock, origin));
@@ -814,7 +841,7 @@ impl<R: Runtime> Exhaust<'_, R> {
             return Err(InvalidCommand::from(forked).into());
         }
         let timeout = self.checked_out.timeout;
-        let received = self.checked_out.receive_reply(Awaited::stream(id), timeout).await;
+        let received = self.checked_out.receive_reply(Awaited::stream(id), (timeout, None)).await;
         if let Some(observers) = self.observers.take() {
             observers.end(&received);
         }

@@ -36,7 +36,7 @@ use crate::machines::{Host, View};
 use crate::operations::checked_out::{CheckedOut, State};
 use crate::operations::exchange::{ExchangeContext, ExchangeError, Reply};
 use crate::operations::observed::ObservedOperation;
-use crate::operations::request::{BuiltCommand, Message, Request, Target};
+use crate::operations::request::{BuiltCommand, Extension, Message, Request, Target};
 use crate::operations::selected_server::SelectedServer;
 use crate::operations::session::{ClientSession, take_session};
 use crate::sync::atomic::Ordering;
@@ -135,7 +135,8 @@ impl<R: Runtime> Host<R> {
         request: Request<'_, R, E>,
         operation: &mut ObservedOperation<R>,
     ) -> Result<Result<Response<R>, Error>, E> {
-        let Request { message, target, session, timeout, exhaust, superseded, .. } = request;
+        let Request { message, target, session, timeout, exhaust, extension, superseded, .. } =
+            request;
         if session.as_deref().is_some_and(|session| !session.is_of(self)) {
             return Ok(Err(InvalidCommand::ForeignSession.into()));
         }
@@ -150,7 +151,7 @@ impl<R: Runtime> Host<R> {
                 (operation.name(), plan, None, Some(operation))
             }
         };
-        let parts = Parts { name, command, target, session, exhaust, superseded };
+        let parts = Parts { name, command, target, session, exhaust, extension, superseded };
         let mut machine = Operation::new(plan);
         let mut performer = Performer::new(self, parts, operation);
         let mut action = Some(machine.start(self.runtime().now()));
@@ -269,6 +270,7 @@ struct Parts<'a, R: Runtime> {
     target: Target<'a, R>,
     session: Option<&'a mut ClientSession<R>>,
     exhaust: bool,
+    extension: Option<&'a Extension>,
     superseded: Option<&'a mut Vec<Reply>>,
 }
 
@@ -424,7 +426,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     }
 
     async fn send(&mut self, sending: Sending) -> Result<Reply, Error> {
-        let Parts { command, target, session, exhaust, .. } = &mut self.parts;
+        let Parts { command, target, session, exhaust, extension, .. } = &mut self.parts;
         let sequences: Vec<(&str, &[&RawDocument])>;
         let (message, options) = match command.as_ref().expect("it is built at the check-out") {
             Command::Known(message, options) => (*message, *options),
@@ -463,8 +465,8 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             self.logged.number = self.host.shared.commands.next_operation();
         }
         let (number, span) = (self.logged.number, self.operation.span().shared());
-        let timeout = sending.timeout;
-        let context = ExchangeContext { overlay, cluster_time, timeout, number, span };
+        let (timeout, extension) = (sending.timeout, *extension);
+        let context = ExchangeContext { overlay, cluster_time, timeout, extension, number, span };
         let result = match (options.acknowledged, *exhaust) {
             (true, false) => checked_out.exchange(&message, &context).await,
             (true, true) => checked_out.exchange_streamed(&message, &context).await,

@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::config::ServerAddress;
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{CommandMessage, OperationOptions, Timeout};
 use sdam_core::selection::Criteria;
+use sdam_core::time::Instant;
 
 use crate::error::Error;
 use crate::machines::runtime::Runtime;
@@ -42,6 +44,9 @@ pub struct Request<'a, R: Runtime, E = Error> {
     /// (OP_MSG, "exhaustAllowed"). Servers do so for `getMore` alone, and the connection must be
     /// one [in use](Target::Connection).
     pub exhaust: bool,
+    /// A limit of the wait for the reply that may be put off meanwhile, beside
+    /// [`timeout`](Self::timeout): the later of the two counts.
+    pub extension: Option<&'a Extension>,
     /// The place for replies that another attempt is made after, as after one whose write concern
     /// was not met; `None` to forget them. Kill the cursor that such a reply has opened.
     pub superseded: Option<&'a mut Vec<Reply>>,
@@ -147,6 +152,24 @@ impl<'a> BuiltCommand<'a> {
     }
 }
 
+/// The time by which the reply to a request is awaited at the latest, which its caller puts off
+/// while it waits: one who comes later waits for the reply, too, and has a time of its own.
+#[derive(Debug, Default)]
+pub struct Extension(AtomicU64);
+
+impl Extension {
+    /// Waits until this time, unless it waits longer already.
+    pub fn extend(&self, until: Instant) {
+        self.0.fetch_max(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Returns until when to wait, if that is after `deadline`.
+    pub(crate) fn after(&self, deadline: Instant) -> Option<Instant> {
+        let until = Instant::from_nanos(self.0.load(Ordering::Relaxed));
+        (until > deadline).then_some(until)
+    }
+}
+
 /// The server that an operation goes to.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -187,6 +210,7 @@ impl<'a, R: Runtime, E> Request<'a, R, E> {
             timeout: Timeout::Unset,
             operation: None,
             exhaust: false,
+            extension: None,
             superseded: None,
         }
     }
@@ -216,6 +240,13 @@ impl<'a, R: Runtime, E> Request<'a, R, E> {
     #[must_use]
     pub fn with_superseded(mut self, superseded: Option<&'a mut Vec<Reply>>) -> Self {
         self.superseded = superseded;
+        self
+    }
+
+    /// Replaces [`extension`](Self::extension).
+    #[must_use]
+    pub const fn with_extension(mut self, extension: Option<&'a Extension>) -> Self {
+        self.extension = extension;
         self
     }
 

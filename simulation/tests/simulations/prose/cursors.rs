@@ -351,7 +351,11 @@ fn cursors_that_are_dropped_together_are_closed_together() {
 }
 
 /// Waits for `work` so long, and gives it up then.
-async fn within<T>(time: &VirtualTime, most: Duration, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn within<T>(
+    time: &VirtualTime,
+    most: Duration,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let (mut work, mut end) = (pin!(work), pin!(time.sleep(most)));
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),

@@ -19,6 +19,7 @@ use sdam_driver::{
 };
 use sdam_host::{ErrorKind, Recording};
 
+use super::cursors::within;
 use super::{Fixture, address};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -361,4 +362,56 @@ fn each_document_of_a_stream_has_its_own_time() {
     });
     assert_eq!(count, 6);
     assert!(took >= 12 * SECOND, "{took:?}");
+}
+
+/// The same of a call that comes after one that was given up: it waits for the batch which that one
+/// has asked for, and has all of its own time for that, not what is left of the other's.
+#[test]
+fn a_call_after_one_that_was_given_up_has_its_own_time() {
+    // The batch comes in the time of the third call, of the last one, or of none.
+    for (late, comes) in [(13, true), (20, true), (30, false)] {
+        for cursor_type in [CursorType::NonTailable, CursorType::TailableAwait] {
+            let mut fixture = Fixture::new("timeoutMS=1000");
+            let client = fixture.client.clone();
+            let documents: Vec<Document> = (0..4).map(|id| doc! { "_id": id }).collect();
+            fixture.run(async move {
+                let database = client.database("app");
+                let create = CreateCollection::new("things").capped(true).size(100_000);
+                database.create_collection(create).await.unwrap();
+                database.collection("things").insert_many(&documents).await.unwrap();
+            });
+            let block = blocks("getMore", SECOND * late / 10);
+            fixture.fail(fixture.primary(), doc! { "times": 1 }, block);
+            let (things, time) = (fixture.things(), fixture.simulation.time());
+            let find = Find::new(doc! {}).cursor_type(cursor_type).batch_size(2);
+            let find = find.timeout_mode(TimeoutMode::Iteration);
+            let ((next, after), _) = fixture.run(async move {
+                let mut cursor = things.find(find).await.unwrap();
+                for _ in 0..2 {
+                    cursor.next().await.unwrap().unwrap();
+                }
+                let begun = time.elapsed();
+                assert!(within(&time, SECOND / 2, cursor.next()).await.is_none());
+                for _ in 0..2 {
+                    // Each call has its own time, also where many are given up.
+                    time.sleep(SECOND / 20).await;
+                    assert!(within(&time, SECOND / 4, cursor.next()).await.is_none());
+                }
+                time.sleep(SECOND / 10).await;
+                (cursor.next().await.unwrap(), time.elapsed() - begun)
+            });
+            match next {
+                Ok(document) => {
+                    assert!(comes, "{late}");
+                    assert_eq!(document.get_i32("_id").ok(), Some(2));
+                }
+                Err(error) => {
+                    assert!(!comes, "{late}: {error}");
+                    assert_eq!(error.as_client().unwrap().kind(), ErrorKind::Timeout);
+                    assert!((SECOND * 22 / 10..SECOND * 22 / 10 + WAYS).contains(&after));
+                }
+            }
+            assert_eq!(fixture.started("getMore").len(), 1);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bson::raw::cstr;
+use bson::raw::{RawArrayIter, cstr};
 use bson::{RawArray, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
 use serde::Deserialize;
@@ -81,6 +81,7 @@ impl Operation for Distinct {
 /// // All of them, of one type; `Bson` is for values of different types.
 /// let kinds: Vec<String> = values.collect()?;
 /// // One after another.
+/// println!("{} kinds", values.len());
 /// for kind in values.iter::<String>() {
 ///     println!("{}", kind?);
 /// }
@@ -112,6 +113,16 @@ impl DistinctValues {
         })
     }
 
+    /// Returns the number of values, those included that cannot be read; it takes a look at each.
+    pub fn len(&self) -> usize {
+        self.raw().into_iter().count()
+    }
+
+    /// Returns whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.raw().into_iter().next().is_none()
+    }
+
     /// Returns all values.
     ///
     /// # Errors
@@ -128,6 +139,16 @@ impl DistinctValues {
     /// Never.
     pub fn raw(&self) -> &RawArray {
         self.0.get_array("values").expect("the array was found when the reply came")
+    }
+}
+
+/// The values as the server has sent them, one after another.
+impl<'a> IntoIterator for &'a DistinctValues {
+    type Item = Result<RawBsonRef<'a>, bson::error::Error>;
+    type IntoIter = RawArrayIter<'a>;
+
+    fn into_iter(self) -> RawArrayIter<'a> {
+        self.raw().into_iter()
     }
 }
 
@@ -186,6 +207,21 @@ mod tests {
         let read = Distinct::new("a", doc! {}).reply(&scope(), reply).unwrap();
         let Progress::Done(values) = read else { panic!("{read:?}") };
         values
+    }
+
+    #[test]
+    fn the_values_are_counted_where_they_lie() {
+        let none = answered(&ReplyDocument::from(rawdoc! { "values": [] }));
+        assert!(none.is_empty());
+        assert_eq!(none.len(), 0);
+        let three = answered(&ReplyDocument::from(rawdoc! { "values": [1, "two", [3]] }));
+        assert!(!three.is_empty());
+        assert_eq!((three.len(), three.iter::<Bson>().count()), (3, 3));
+        let mut first = None;
+        for value in &three {
+            first = first.or(value.unwrap().as_i32());
+        }
+        assert_eq!(first, Some(1));
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Os {
 /// The addition of a wrapping library to the metadata.
 ///
 /// ```
-/// use sdam_core::config::metadata::DriverInfo;
+/// use sdam_core::config::DriverInfo;
 ///
 /// let info = DriverInfo::new("sdam-tokio", Some("0.1.0"), Some("tokio"))?;
 /// // An empty part is the same as none.

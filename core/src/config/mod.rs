@@ -6,7 +6,7 @@
 //!   to the address it advertises.
 //! - [`ReadPreference`], [`ReadConcern`] and [`WriteConcern`] are what commands declare.
 //! - [`Credential`] says who the client is, and [`metadata`] is what it sends to servers about
-//!   itself.
+//!   itself, with a [`DriverInfo`] for each library around the client.
 //!
 //! Nothing in here knows what a client does with it: every other part of this crate may use this
 //! one.
@@ -24,6 +24,7 @@ pub mod uri;
 pub use address::{AddressError, DEFAULT_PORT, MAX_HOST_LEN, ServerAddress};
 pub use concern::{Acknowledgment, ReadConcern, WriteConcern};
 pub use credential::{AuthMechanism, Credential, CredentialError};
+pub use metadata::DriverInfo;
 pub use options::{
     MAX_SEEDS, MIN_HEARTBEAT_FREQUENCY, MIN_RESCAN_INTERVAL, MonitoringMode, Notice, OpeningHello,
     Options, OptionsBuilder, OptionsError, PoolOptions, ProxyOptions, ServerApi, ServerApiVersion,

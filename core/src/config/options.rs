@@ -126,6 +126,22 @@ pub struct ServerApi {
 }
 
 impl ServerApi {
+    /// Declares a version, and leaves the rest to the server.
+    ///
+    /// ```
+    /// use sdam_core::config::{Options, ServerApi, ServerApiVersion};
+    ///
+    /// let api = ServerApi::new(ServerApiVersion::V1).with_strict(Some(true));
+    /// let builder = Options::builder().uri("mongodb://db.example/?appName=books")?;
+    /// let options = builder.server_api(api).build()?;
+    /// assert_eq!(options.server_api(), Some(api));
+    /// assert_eq!(options.app_name(), Some("books"));
+    /// # Ok::<(), sdam_core::config::OptionsError>(())
+    /// ```
+    pub const fn new(version: ServerApiVersion) -> Self {
+        Self { version, strict: None, deprecation_errors: None }
+    }
+
     /// Replaces [`strict`](Self::strict).
     #[must_use]
     pub fn with_strict(mut self, strict: Option<bool>) -> Self {
@@ -143,7 +159,7 @@ impl ServerApi {
 
 impl From<ServerApiVersion> for ServerApi {
     fn from(version: ServerApiVersion) -> Self {
-        Self { version, strict: None, deprecation_errors: None }
+        Self::new(version)
     }
 }
 
@@ -213,6 +229,11 @@ impl Options {
     /// they are still to be looked up in DNS, see [`Options::srv`].
     pub fn seeds(&self) -> &[ServerAddress] {
         &self.settings.seeds
+    }
+
+    /// Returns the application's name, which servers write to their logs: `appName`.
+    pub fn app_name(&self) -> Option<&str> {
+        self.metadata.application()
     }
 
     /// Returns whether the only seed is a load balancer: `loadBalanced`.

@@ -80,12 +80,18 @@ impl<R: Runtime> Fetching<R> {
             Self::Own(work) => work,
             handed @ Self::Handed(_) => return handed,
         };
+        let (handed, driver) = Self::shared(work);
+        client.spawn(|_| driver);
+        handed
+    }
+
+    /// Returns both sides of a getMore that a task goes on with.
+    fn shared(work: Work<R>) -> (Self, Driver<R>) {
         let stage = Stage::Waiting(work, None);
         let state = State { stage, is_driven: true, reader: None };
         let slot = Arc::new(Slot(Mutex::new(state)));
         let driver = Driver(Arc::clone(&slot));
-        client.spawn(|_| driver);
-        Self::Handed(Reader(slot))
+        (Self::Handed(Reader(slot)), driver)
     }
 
     /// Gives it up, unless it has come to its end already.
@@ -195,5 +201,44 @@ impl<R: Runtime> Drop for Driver<R> {
         let reader = state.reader.take();
         drop(state);
         reader.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future, poll_fn};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use sdam_tokio::Tokio;
+
+    use super::{Fetched, Fetching};
+
+    /// Runtimes catch the panics of tasks; without an answer, a reader would wait for ever.
+    #[test]
+    fn the_reader_of_a_task_that_has_panicked_panics_too() {
+        for polls in [0, 1] {
+            let mut left = polls;
+            let work = poll_fn(move |_| -> Poll<Fetched<Tokio>> {
+                assert!(left > 0, "a tracer of the application's, for one");
+                left -= 1;
+                Poll::Pending
+            });
+            let (mut reader, mut driver) = Fetching::shared(Box::pin(work));
+            let mut cx = Context::from_waker(Waker::noop());
+            for _ in 0..polls {
+                assert!(Pin::new(&mut driver).poll(&mut cx).is_pending());
+                assert!(reader.poll(&mut cx).is_pending());
+            }
+            let mut poll = || Pin::new(&mut driver).poll(&mut cx);
+            assert!(catch_unwind(AssertUnwindSafe(&mut poll)).is_err());
+            drop(driver);
+            let mut cx = Context::from_waker(Waker::noop());
+            let read = catch_unwind(AssertUnwindSafe(|| reader.poll(&mut cx).is_pending()));
+            let panic = read.expect_err("it would wait for ever");
+            let text = panic.downcast_ref::<&str>().unwrap();
+            assert_eq!(*text, "the task that went on with the cursor has panicked");
+        }
     }
 }

@@ -761,6 +761,26 @@ mod tests {
         assert_eq!(format!("{read:?}"), format!("{of_bson:?}"));
     }
 
+    /// The same of one that goes on after the error of a whole document.
+    #[test]
+    fn a_type_that_goes_on_after_the_error_of_a_document_has_its_data() {
+        #[derive(Debug)]
+        struct Ignoring(Option<Document>);
+
+        impl<'de> Deserialize<'de> for Ignoring {
+            fn deserialize<D: serde::Deserializer<'de>>(of: D) -> Result<Self, D::Error> {
+                Ok(Self(Document::deserialize(of).ok()))
+            }
+        }
+
+        for rare in [Bson::from(Timestamp { time: 1, increment: 2 }), Bson::MaxKey] {
+            let document = doc! { "a": 1, "rare": rare };
+            let raw = RawDocumentBuf::try_from(&document).unwrap();
+            assert!(read_common::<Ignoring>(&raw, SHALLOW).is_err(), "it is left to bson");
+            assert_eq!(read_as::<Ignoring>(&raw).unwrap().0, Some(document));
+        }
+    }
+
     #[test]
     fn an_error_is_that_of_bson() {
         let raw = RawDocumentBuf::try_from(&doc! { "int": "seven" }).unwrap();

@@ -53,6 +53,26 @@ async fn servers_let_go_of_what_they_keep_for_a_client_whose_last_handle_is_drop
     assert!(ended.contains(&session(&sent[0]).into()), "{sent:?}");
 }
 
+/// The same where a handle has the last reference to both, the client and the session.
+#[tokio::test]
+async fn servers_let_go_of_the_session_of_a_handle_that_is_the_last_of_its_client() {
+    let fixture = Fixture::new().await;
+    fixture.fill(3).await;
+    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let id = Document::try_from(own.id().unwrap()).unwrap();
+    let things = fixture.things().with_session(&own);
+    things.find_one(doc! {}).await.unwrap();
+    let Fixture { cluster: _cluster, client, quiet: _quiet, mut events } = fixture;
+    drop((client, own));
+    drop(things);
+    let mut sent: Vec<Document> = Vec::new();
+    while let Some(event) = events.next().await {
+        sent.extend(started(event).map(|(command, _)| command));
+    }
+    assert_eq!(names(&sent), ["find", "endSessions"]);
+    assert_eq!(*sent[1].get_array("endSessions").unwrap(), [bson::Bson::from(id)]);
+}
+
 /// Causal Consistency: reads have the time of what was written before.
 #[tokio::test]
 async fn a_session_of_the_application_is_causally_consistent() {

@@ -381,4 +381,39 @@ mod tests {
         }
         assert!(state.kill().is_some() && state.kill().is_none());
     }
+
+    /// find, getMore and killCursors, "Behavior of Limit, skip and batchSize": the limit counts if
+    /// there is one, and batches are as long as is left of it.
+    #[test]
+    fn batches_are_as_long_as_they_were_asked_for_within_the_limit() {
+        for (batch_size, limit, expected) in [
+            (3, 0, Some(3)),
+            (-3, 0, Some(3)),
+            (3, 9, Some(3)),
+            (3, 4, Some(2)),
+            (0, 0, None),
+            (0, 9, None),
+        ] {
+            let settings = Settings { batch_size, limit, ..Settings::default() };
+            let mut state = open(first(7, [1, 2]), settings);
+            assert_eq!((document(&mut state), document(&mut state)), (1, 2));
+            let size = get_more(&mut state).get_i64("batchSize").ok();
+            assert_eq!(size, expected, "{batch_size} of {limit}");
+        }
+    }
+
+    #[test]
+    fn documents_are_at_hand_until_the_batch_or_the_limit_is_at_its_end() {
+        let settings = Settings { limit: 2, ..Settings::default() };
+        for (settings, count) in [(settings, 2), (Settings::default(), 3)] {
+            let mut state = open(first(7, [1, 2, 3]), settings);
+            assert!(!state.is_tailable());
+            for _ in 0..count {
+                assert!(state.has_documents());
+                document(&mut state);
+            }
+            assert!(!state.has_documents());
+        }
+        assert!(!CursorState::empty().has_documents());
+    }
 }

@@ -24,15 +24,30 @@ impl Scripted {
         wire_version: i32,
         script: impl Fn(&str, &RawDocument) -> Option<RawDocumentBuf> + Send + Sync + 'static,
     ) -> Self {
+        Self::with_hello(hello(wire_version, (100_000, 16 << 20, 48_000_000)), script)
+    }
+
+    /// As [`start`](Self::start), with other limits: of writes, of documents and of messages.
+    pub(crate) fn with_limits(
+        limits: (i32, i32, i32),
+        script: impl Fn(&str, &RawDocument) -> Option<RawDocumentBuf> + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_hello(hello(25, limits), script)
+    }
+
+    fn with_hello(
+        hello: RawDocumentBuf,
+        script: impl Fn(&str, &RawDocument) -> Option<RawDocumentBuf> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let uri = format!("mongodb://{}/?directConnection=true", listener.local_addr().unwrap());
         let (script, opened): (Arc<Script>, _) = (Arc::new(script), Arc::new(AtomicUsize::new(0)));
-        let of_server = Arc::clone(&opened);
+        let (of_server, hello) = (Arc::clone(&opened), Arc::new(hello));
         thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 of_server.fetch_add(1, Ordering::Relaxed);
-                let script = Arc::clone(&script);
-                thread::spawn(move || serve(stream, wire_version, &*script));
+                let (script, hello) = (Arc::clone(&script), Arc::clone(&hello));
+                thread::spawn(move || serve(stream, &hello, &*script));
             }
         });
         Self { uri, opened }
@@ -45,7 +60,7 @@ impl Scripted {
 }
 
 /// Answers all requests of a connection.
-fn serve(mut stream: TcpStream, wire_version: i32, script: &Script) {
+fn serve(mut stream: TcpStream, hello: &RawDocumentBuf, script: &Script) {
     let (mut frames, mut buffer) = (Frames::new(), vec![0; 1 << 16]);
     loop {
         let Ok(length @ 1..) = stream.read(&mut buffer) else { return };
@@ -54,14 +69,13 @@ fn serve(mut stream: TcpStream, wire_version: i32, script: &Script) {
             let (id, mut reply) = (message.header().request_id, Vec::new());
             match message.op_query() {
                 Ok(_) => {
-                    let hello = hello(wire_version);
-                    write_op_reply(&mut reply, 1, id, ReplyFlags::NONE, &hello);
+                    write_op_reply(&mut reply, 1, id, ReplyFlags::NONE, hello);
                 }
                 Err(_) => {
                     let body = message.op_msg().unwrap().body;
                     let (name, _) = body.iter().next().unwrap().unwrap();
                     let document = match name.as_str() {
-                        "hello" | "isMaster" | "ismaster" => hello(wire_version),
+                        "hello" | "isMaster" | "ismaster" => hello.clone(),
                         name => script(name, body).unwrap_or_else(|| rawdoc! { "ok": 1 }),
                     };
                     write_op_msg(&mut reply, 1, id, Flags::NONE, &document);
@@ -74,15 +88,15 @@ fn serve(mut stream: TcpStream, wire_version: i32, script: &Script) {
     }
 }
 
-fn hello(wire_version: i32) -> RawDocumentBuf {
+fn hello(wire_version: i32, (writes, document, message): (i32, i32, i32)) -> RawDocumentBuf {
     rawdoc! {
         "ok": 1,
         "helloOk": true,
         "ismaster": true,
         "isWritablePrimary": true,
-        "maxBsonObjectSize": 16 << 20,
-        "maxMessageSizeBytes": 48_000_000,
-        "maxWriteBatchSize": 100_000,
+        "maxBsonObjectSize": document,
+        "maxMessageSizeBytes": message,
+        "maxWriteBatchSize": writes,
         "logicalSessionTimeoutMinutes": 30,
         "minWireVersion": 0,
         "maxWireVersion": wire_version,

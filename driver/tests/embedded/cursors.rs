@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use bson::{Document, doc};
+use bson::{Document, cstr, doc, rawdoc};
 use futures_core::Stream;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::command::CommandEvent;
@@ -13,11 +13,12 @@ use sdam_core::description::ServerType;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::{EventKind, Topics};
 use sdam_driver::{
-    Aggregate, ArgumentError, Client, Collection, Cursor, Error, Find, RenameCollection,
-    RunCursorCommand,
+    Aggregate, ArgumentError, Client, Collection, Cursor, CursorType, Error, Find,
+    RenameCollection, RunCursorCommand,
 };
 use sdam_tokio::Tokio;
 
+use super::operations::Scene;
 use super::{Fixture, name, names, session};
 
 /// Run Command, test 1: "configurable batchSize MUST be sent on getMore"; of a negative one the
@@ -421,4 +422,147 @@ async fn a_cursor_has_its_session_to_itself_while_it_is_open() {
     assert!(others.iter().all(|other| !own.contains(other)), "{others:?}");
     things.find_one(doc! {}).await.unwrap();
     assert!(own.contains(session(&fixture.sent()[0])), "they were given back");
+}
+
+/// A cursor of a server that has these batches, one after the other, and then nothing for ever.
+async fn tailing(batches: Vec<Vec<i32>>) -> (Scene, Cursor<Tokio, Document>) {
+    let batches = std::sync::Mutex::new(batches.into_iter());
+    let scene = Scene::new(move |command, _| {
+        let field = match command {
+            "find" => cstr!("firstBatch"),
+            "getMore" => cstr!("nextBatch"),
+            _ => return None,
+        };
+        let ids = batches.lock().unwrap().next().unwrap_or_default();
+        let id = if ids.contains(&-1) { 0_i64 } else { 7 };
+        let batch: bson::RawArrayBuf =
+            ids.into_iter().filter(|id| *id >= 0).map(|id| rawdoc! { "_id": id }).collect();
+        let mut cursor = rawdoc! { "id": id, "ns": "app.things" };
+        cursor.append(field, batch);
+        Some(rawdoc! { "ok": 1, "cursor": cursor })
+    });
+    let things = scene.client.database("app").collection::<Document>("things");
+    let find = Find::new(doc! {}).cursor_type(CursorType::Tailable);
+    let cursor = things.find(find).await.unwrap();
+    (scene, cursor)
+}
+
+/// Of a tailable cursor, an empty batch is no end; [`Cursor::try_next`] returns after one, and
+/// [`Cursor::next`] goes on.
+#[tokio::test]
+async fn a_cursor_says_whether_it_has_ended() {
+    let (mut scene, mut cursor) =
+        tailing(vec![vec![1], vec![], vec![2], vec![], vec![3], vec![-1]]).await;
+    let id = |document: Option<Result<Document, Error>>| {
+        document.map(|document| document.unwrap().get_i32("_id").unwrap())
+    };
+    assert_eq!((cursor.id(), cursor.is_alive()), (7, true));
+    assert_eq!(id(cursor.try_next().await), Some(1));
+    assert_eq!(names(&scene.sent()), ["find"]);
+    assert_eq!(id(cursor.try_next().await), None);
+    assert_eq!(names(&scene.sent()), ["getMore"]);
+    assert!(cursor.is_alive());
+    assert_eq!(id(cursor.try_next().await), Some(2));
+    assert_eq!(id(cursor.next().await), Some(3));
+    assert_eq!(names(&scene.sent()), ["getMore"; 3]);
+    assert_eq!(id(cursor.next().await), None);
+    assert_eq!((cursor.id(), cursor.is_alive()), (0, false));
+    assert_eq!(id(cursor.next().await), None);
+    assert_eq!(id(cursor.try_next().await), None);
+    cursor.close().await;
+    assert_eq!(names(&scene.sent()), ["getMore"], "the server has closed it");
+}
+
+/// A cursor that its server has closed has documents until the last batch is read.
+#[tokio::test]
+async fn a_cursor_of_which_a_document_is_left_has_not_ended() {
+    let (_scene, mut cursor) = tailing(vec![vec![1, 2, -1]]).await;
+    assert_eq!(cursor.id(), 0);
+    for _ in 0..2 {
+        assert!(cursor.is_alive());
+        cursor.next().await.unwrap().unwrap();
+    }
+    assert!(!cursor.is_alive() && cursor.next().await.is_none());
+}
+
+/// Tailable cursors of a server that has nothing ask again after 1, 2, 4, ... ms: seven times in
+/// 100 ms, and never as fast as it answers.
+#[tokio::test]
+async fn a_server_that_has_nothing_is_asked_at_a_pace() {
+    let (mut scene, mut cursor) = tailing(vec![vec![1], vec![2]]).await;
+    for _ in 0..2 {
+        cursor.next().await.unwrap().unwrap();
+    }
+    let begun = tokio::time::Instant::now();
+    let late = tokio::time::timeout(std::time::Duration::from_millis(100), cursor.next()).await;
+    assert!(late.is_err(), "there is nothing");
+    let most = 8 + begun.elapsed().as_millis() / 100;
+    let asked = scene.sent().iter().filter(|command| name(command) == "getMore").count();
+    assert!(asked <= usize::try_from(most).unwrap(), "{asked} times");
+    // The call that was given up has lost nothing.
+    assert!(cursor.is_alive());
+    assert!(cursor.try_next().await.is_none() && cursor.is_alive());
+}
+
+/// A call that is given up leaves the getMore to a task: the only connection comes back, and the
+/// next call has the document.
+#[tokio::test]
+async fn a_call_that_is_given_up_does_not_keep_the_connection() {
+    let fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    let uri = format!("{}&maxPoolSize=1&serverSelectionTimeoutMS=9000", fixture.uri());
+    let client = Client::new(sdam_tokio::Client::new(Options::parse(&uri).unwrap()).unwrap());
+    let things = client.database("app").collection::<Document>("things");
+    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    for _ in 0..2 {
+        cursor.next().await.unwrap().unwrap();
+    }
+    {
+        let mut next = std::pin::pin!(cursor.next());
+        let polled = poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx).is_pending()));
+        assert!(polled.await, "it is asked for");
+    }
+    let other = doc! { "_id": 7 };
+    let insert = Box::pin(things.insert_one(&other));
+    let inserted = tokio::time::timeout(std::time::Duration::from_secs(30), insert).await;
+    inserted.expect("there is a connection").unwrap();
+    assert_eq!(cursor.next().await.unwrap().unwrap().get_i32("_id").ok(), Some(2));
+    assert_eq!(cursor.collect().await.unwrap().len(), 2);
+}
+
+/// Load Balancers, "Behaviour With Cursors": a cursor is closed after an error of its server's, and
+/// not after one of its connection.
+#[tokio::test]
+async fn behind_a_load_balancer_a_cursor_is_closed_while_it_has_its_connection() {
+    let mut fixture = Fixture::load_balanced().await;
+    fixture.fill(5).await;
+    let refused = doc! { "failCommands": ["getMore"], "errorCode": 2 };
+    let lost = doc! { "failCommands": ["getMore"], "closeConnection": true };
+    let closed: &[&str] = &["find", "getMore", "killCursors"];
+    for (failure, expected) in [(refused, closed), (lost, &closed[..2])] {
+        fixture.fail(1, failure).await;
+        let mut cursor = fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+        for _ in 0..2 {
+            cursor.next().await.unwrap().unwrap();
+        }
+        cursor.next().await.unwrap().unwrap_err();
+        assert!(!cursor.is_alive());
+        cursor.close().await;
+        assert_eq!(names(&fixture.sent()), expected);
+    }
+}
+
+/// CSOT, "Cursors": closing has the time that it is given, and none limits it if that is zero.
+#[tokio::test]
+async fn closing_has_the_time_that_it_is_given() {
+    let mut fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    for (seconds, has_limit) in [(60, true), (0, false)] {
+        let find = Find::new(doc! {}).batch_size(2);
+        let cursor = fixture.things().find(find).await.unwrap();
+        cursor.close_within(std::time::Duration::from_secs(seconds)).await;
+        let sent = fixture.sent();
+        assert_eq!(names(&sent), ["find", "killCursors"]);
+        assert_eq!(sent[1].contains_key("maxTimeMS"), has_limit, "{seconds} s");
+    }
 }

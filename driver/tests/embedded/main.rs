@@ -6,6 +6,7 @@ mod bulk;
 mod cursors;
 mod nesting;
 mod oidc;
+mod operations;
 mod reports;
 mod scripted;
 mod sessions;

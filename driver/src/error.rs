@@ -608,10 +608,12 @@ pub(crate) fn number(document: &RawDocument, name: &str) -> Option<i64> {
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use bson::rawdoc;
+    use sdam_core::config::Options;
 
-    use super::{ArgumentError, BulkWriteError, ClientBulkWriteError, Error};
+    use super::{ArgumentError, BulkWriteError, ClientBulkWriteError, Error, ErrorType, OTHER};
     use super::{WriteConcernError, WriteError};
     use crate::results::BulkWriteResult;
 
@@ -688,5 +690,75 @@ mod tests {
         let error = Error::ClientBulkWrite(error.into());
         assert_eq!(error.labels(), ["Both", "A", "B", "C"]);
         assert!(error.has_label("C") && !error.has_label("D"));
+    }
+
+    /// The error of the client below may stand by itself, or have ended a bulk of writes.
+    #[test]
+    fn the_error_of_the_client_is_found_wherever_it_is() {
+        let client = || Error::from(Options::parse("nonsense").unwrap_err());
+        let bulk = |cause| {
+            let (write_errors, labels) = (BTreeMap::new(), Vec::new());
+            let partial_result = BulkWriteResult::default();
+            let write_concern_error = None;
+            let error =
+                BulkWriteError { write_errors, write_concern_error, cause, partial_result, labels };
+            Error::BulkWrite(error.into())
+        };
+        let of_client = |cause| {
+            Error::ClientBulkWrite(
+                ClientBulkWriteError {
+                    cause,
+                    write_concern_errors: Vec::new(),
+                    write_errors: BTreeMap::new(),
+                    partial_result: None,
+                    labels: Vec::new(),
+                }
+                .into(),
+            )
+        };
+        let kind = client().as_client().unwrap().kind();
+        let named = client().error_type();
+        for error in [client(), bulk(Some(client().into())), of_client(Some(client().into()))] {
+            assert_eq!(error.as_client().map(sdam_host::Error::kind), Some(kind));
+            assert_eq!(error.error_type(), named);
+            // No server has answered.
+            assert!(!error.is_of_a_server_at_hand() && !error.is_of_a_closed_cursor());
+            assert!(!error.is_timeout());
+        }
+        let own = || Error::from(ArgumentError::SessionInUse);
+        for error in [own(), bulk(Some(own().into())), of_client(None)] {
+            assert!(error.as_client().is_none() && error.is_of_a_server_at_hand());
+            assert_eq!(error.error_type(), ErrorType::Named(OTHER));
+        }
+        let late = of_client(Some(Error::Write(refused(0).1.into()).into()));
+        assert_eq!(late.error_type(), ErrorType::Code(11000));
+        let waited = Duration::from_secs(1);
+        assert!(of_client(Some(Error::SessionTimeout { waited }.into())).is_timeout());
+        assert!(!of_client(Some(own().into())).is_timeout());
+    }
+
+    /// Retryable Writes, "RetryableWriteError Labels": each kind of error takes the labels that the
+    /// client adds, each once, and so does the error of a write concern in it.
+    #[test]
+    fn labels_that_the_client_adds_are_those_of_the_error() {
+        let added = ["Both".to_owned(), "New".to_owned()];
+        let of_client = ClientBulkWriteError {
+            cause: None,
+            write_concern_errors: vec![late("A")],
+            write_errors: BTreeMap::new(),
+            partial_result: None,
+            labels: vec!["Both".to_owned()],
+        };
+        for (error, expected) in [
+            (Error::Write(refused(0).1.into()), vec!["Both", "New"]),
+            (Error::WriteConcern(late("A").into()), vec!["Both", "A", "New"]),
+            (Error::ClientBulkWrite(of_client.into()), vec!["Both", "New"]),
+        ] {
+            let error = error.with_labels(&added);
+            assert_eq!(error.labels(), expected);
+            if let Error::ClientBulkWrite(error) = error {
+                assert_eq!(error.write_concern_errors[0].labels, ["Both", "A", "New"]);
+            }
+        }
     }
 }

@@ -189,7 +189,7 @@ mod tests {
 
     use bson::doc;
 
-    use super::Hint;
+    use super::{Hint, IntoDocument as _};
     use crate::command::testing::{NEW, scope};
     use crate::command::{Operation, Progress};
     use crate::cursor::{CursorState, Settings};
@@ -250,5 +250,21 @@ mod tests {
         let values = distinct.reply(&scope(), &reply).unwrap();
         hides(&values);
         assert!(matches!(values, Progress::Done(values) if values.collect::<String>().is_ok()));
+    }
+
+    #[test]
+    fn a_document_has_the_same_bytes_in_whichever_form_it_comes() {
+        let raw = bson::rawdoc! { "_id": 1, "a": { "b": [true] } };
+        let document = doc! { "_id": 1, "a": { "b": [true] } };
+        let borrowed: &bson::RawDocument = &raw;
+        for written in [
+            raw.clone().into_document(),
+            (&raw).into_document(),
+            borrowed.into_document(),
+            document.clone().into_document(),
+            (&document).into_document(),
+        ] {
+            assert_eq!(written.unwrap(), raw);
+        }
     }
 }

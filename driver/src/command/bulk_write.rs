@@ -759,4 +759,21 @@ mod tests {
         let mut nothing = BulkWrite::new([]);
         assert!(nothing.command(&scope(), &NEW).is_err());
     }
+
+    /// CRUD, "Bulk Write": variables are for updates and deletions, as insert has none; deletions
+    /// have no `bypassDocumentValidation`.
+    #[test]
+    fn each_command_of_a_bulk_has_the_options_that_it_takes() {
+        let bulk = BulkWrite::new([insert(1), update(1), delete(1)]);
+        let mut bulk = bulk.let_vars(doc! { "a": 1 }).bypass_document_validation(true);
+        for (name, has_variables, bypasses) in
+            [("insert", false, true), ("update", true, true), ("delete", true, false)]
+        {
+            let body = written(&mut bulk, NEW).body;
+            assert!(body.get(name).unwrap().is_some());
+            assert_eq!(body.get("let").unwrap().is_some(), has_variables, "{name}");
+            assert_eq!(body.get("bypassDocumentValidation").unwrap().is_some(), bypasses, "{name}");
+            answer(&mut bulk, rawdoc! { "ok": 1, "n": 1, "nModified": 1 }).unwrap();
+        }
+    }
 }

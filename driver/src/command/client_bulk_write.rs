@@ -1028,4 +1028,60 @@ mod tests {
         assert!(message(nothing, scope()).is_some());
         assert!(message(ClientBulkWrite::new([insert("ab", 1)]), scope()).is_some());
     }
+
+    /// Bulk Write, "Individual Write Errors": "For unordered bulk writes, at least one write was
+    /// successful if nErrors is less than the number of operations"; each error has its index.
+    #[test]
+    fn an_unordered_bulk_of_which_every_write_failed_has_no_result() {
+        let refused = |index: i32| rawdoc! { "ok": 0, "idx": index, "code": 11000, "errmsg": "no" };
+        for (errors, has_result) in [(2, false), (1, true)] {
+            let writes = [insert("a.b", 1), insert("a.b", 2)];
+            let mut bulk = ClientBulkWrite::new(writes).ordered(false);
+            written(&mut bulk, NEW);
+            let results = (2 - errors..2).map(refused).collect();
+            let counts = rawdoc! { "nErrors": errors, "nInserted": 2 - errors };
+            let error = failure(bulk.reply(&scope(), &summary(0, counts, results)));
+            assert_eq!(error.partial_result.is_some(), has_result);
+            assert!(error.write_errors.iter().all(|(index, error)| error.index == *index));
+        }
+    }
+
+    /// Bulk Write, "Top-Level Errors": the error has what is known of writes that were done or
+    /// refused before.
+    #[test]
+    fn an_error_of_a_later_command_has_what_is_known() {
+        let late = || rawdoc! { "code": 64, "errmsg": "late" };
+        let refused = rawdoc! { "ok": 0, "idx": 0, "code": 11000, "errmsg": "no" };
+        for (counts, results) in [
+            (rawdoc! { "nErrors": 0, "nInserted": 1 }, vec![]),
+            (rawdoc! { "nErrors": 0, "writeConcernError": late() }, vec![]),
+            (rawdoc! { "nErrors": 1 }, vec![refused]),
+        ] {
+            let facts = Facts { max_write_batch_size: 1, ..NEW };
+            let writes = [insert("a.b", 1), insert("a.b", 2)];
+            let mut bulk = ClientBulkWrite::new(writes).ordered(false);
+            written(&mut bulk, facts);
+            let next = bulk.reply(&scope(), &summary(0, counts, results)).unwrap();
+            assert_eq!(next, Progress::Next);
+            written(&mut bulk, facts);
+            let error = failure(bulk.failed(ArgumentError::SessionInUse.into()));
+            assert!(matches!(error.cause.as_deref(), Some(Error::Argument(_))), "{error}");
+        }
+    }
+
+    /// The cursor of results is continued on its own database, and taken by an operation that is
+    /// given up.
+    #[test]
+    fn the_cursor_of_results_is_open_until_it_is_read_or_taken() {
+        let mut bulk = ClientBulkWrite::new([insert("a.b", 1)]).verbose_results(true);
+        assert!(!bulk.continues_cursor() && bulk.take_cursor().is_none());
+        written(&mut bulk, NEW);
+        let opened = summary(7, rawdoc! { "nErrors": 0, "nInserted": 1 }, Vec::new());
+        assert_eq!(bulk.reply(&scope(), &opened).unwrap(), Progress::Next);
+        assert!(bulk.continues_cursor());
+        let command = bulk.command(&scope(), &NEW).unwrap();
+        assert_eq!(&*command.database, "admin");
+        assert_eq!(bulk.take_cursor().map(|cursor| cursor.id()), Some(7));
+        assert!(!bulk.continues_cursor());
+    }
 }

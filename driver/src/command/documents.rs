@@ -210,6 +210,12 @@ mod tests {
         documents.push(&rawdoc! { "a": 1, "_id": null });
         assert_eq!(documents.identify_last().unwrap(), Bson::Null);
         assert_eq!(documents.get(1), &*rawdoc! { "a": 1, "_id": null });
+        documents.push(&rawdoc! { "_id": 7 });
+        assert_eq!(documents.identify_last().unwrap(), Bson::Int32(7));
+        assert_eq!(documents.get(2), &*rawdoc! { "_id": 7 });
+        documents.push(&rawdoc! {});
+        let Bson::ObjectId(other) = documents.identify_last().unwrap() else { panic!() };
+        assert_ne!(id, other);
     }
 
     /// The same, behind values of every type, those included that are rare.

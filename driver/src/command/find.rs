@@ -349,7 +349,7 @@ mod tests {
 
     use super::super::collections::CreateCollection;
     use super::super::testing::{NEW, OLD, scope, written, written_in};
-    use super::super::{Operation, Progress, Route, Scope};
+    use super::super::{Facts, MONGODB_4_4, Operation, Progress, Route, Scope};
     use super::{CursorType, Find, FindOne, OpenFind};
     use crate::cursor::CursorStep;
 
@@ -489,5 +489,29 @@ mod tests {
         assert!(one.command(&scope(), &NEW).is_err());
         let mut one = FindOne::new(doc! {}).sort(doc! { "a\0": 1 });
         assert!(one.command(&scope(), &NEW).is_err());
+    }
+
+    /// find, getMore and killCursors, "getMore": its options are those of the command that opened
+    /// the cursor; a comment for servers from 4.4 on.
+    #[test]
+    fn get_more_has_the_options_of_its_find() {
+        let reply = || {
+            let cursor = rawdoc! { "id": 7_i64, "ns": "app.things", "firstBatch": [] };
+            ReplyDocument::from(rawdoc! { "ok": 1, "cursor": cursor })
+        };
+        let since = Facts::of_wire_version(MONGODB_4_4);
+        for (facts, comment) in [(NEW, Some("why")), (since, Some("why")), (OLD, None)] {
+            for (size, expected) in [(3, Some(3)), (-3, Some(3)), (0, None)] {
+                let find = Find::new(doc! {}).batch_size(size).comment("why");
+                let mut find = OpenFind::from(find);
+                written(&mut find, facts);
+                let opened = find.reply(&scope(), &reply()).unwrap();
+                let Progress::Done(mut cursor) = opened else { panic!("it is open") };
+                let step = cursor.step().unwrap();
+                let CursorStep::GetMore(body) = step else { panic!("{step:?}") };
+                assert_eq!(body.get_i64("batchSize").ok(), expected);
+                assert_eq!(body.get_str("comment").ok(), comment);
+            }
+        }
     }
 }

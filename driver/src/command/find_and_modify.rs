@@ -293,7 +293,7 @@ mod tests {
     use sdam_core::wire::ReplyDocument;
 
     use super::super::testing::{NEW, OLD, majority, scope, unacknowledged, written, written_in};
-    use super::super::{Operation, Progress};
+    use super::super::{Facts, MONGODB_4_4, Operation, Progress};
     use super::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate, ReturnDocument};
     use crate::error::Error;
 
@@ -361,5 +361,19 @@ mod tests {
         let mut hinted = FindOneAndDelete::new(doc! {}).hint("_id_");
         assert!(hinted.command(&unacknowledged(), &OLD).is_err());
         assert!(hinted.command(&scope(), &OLD).is_ok());
+    }
+
+    /// CRUD, "Hint": servers from 4.4 on take it in writes without acknowledgment, too; such a
+    /// write has no document, and any other reply without one is an error.
+    #[test]
+    fn a_write_without_acknowledgment_has_no_document() {
+        let hinted = || FindOneAndDelete::new(doc! {}).hint("a_1");
+        let since = Facts::of_wire_version(MONGODB_4_4);
+        assert!(hinted().command(&unacknowledged(), &since).is_ok());
+        assert!(hinted().command(&unacknowledged(), &OLD).is_err());
+        assert!(hinted().command(&scope(), &OLD).is_ok());
+        let nothing = ReplyDocument::from(rawdoc! { "ok": 1 });
+        assert_eq!(hinted().reply(&unacknowledged(), &nothing).unwrap(), Progress::Done(None));
+        assert!(hinted().reply(&scope(), &nothing).is_err());
     }
 }

@@ -1,18 +1,20 @@
 //! The rules by which operations are sent, a row each.
 
 use bson::{Document, doc};
+use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::operation::OperationKind::{self, Command, Read, Write};
 
-use super::Operation;
 use super::aggregate::Aggregate;
 use super::bulk_write::BulkWrite;
 use super::collections::{
     CreateCollection, DropCollection, ListCollections, ModifyCollection, RenameCollection,
 };
 use super::count::{Count, CountDocuments, EstimatedDocumentCount};
+use super::covered::Covered as _;
 use super::databases::{Databases, DropDatabase, ListDatabases};
 use super::delete::Delete;
 use super::distinct::Distinct;
+use super::explain::Explain;
 use super::find::{Find, FindOne, OpenFind};
 use super::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use super::indexes::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
@@ -23,8 +25,9 @@ use super::run::{RunCommand, RunCursorCommand};
 use super::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel, UpdateSearchIndex,
 };
-use super::testing::{NEW, written};
+use super::testing::{NEW, scope, unacknowledged, written};
 use super::update::{Replace, Update};
+use super::{Facts, Operation, check_name, check_namespace};
 use crate::cursor::TimeoutMode;
 
 /// The name of the command, its kind, and whether it may be sent once more.
@@ -133,4 +136,62 @@ fn operations_that_open_cursors_say_what_their_time_limits() {
     ];
     assert_eq!(timings.map(|timing| timing.mode), [Some(mode); 6]);
     assert!(Aggregate::new([doc! { "$out": "b" }]).timing().writes);
+}
+
+/// OpenTelemetry, "Covered operations": a collection that is created is the one that counts.
+#[test]
+fn an_operation_is_covered_with_the_collection_that_it_names() {
+    let create = CreateCollection::new("new");
+    assert_eq!(
+        (create.covered_name(), create.covered_collection()),
+        ("createCollection", Some("new"))
+    );
+    let drop = DropCollection::new();
+    assert_eq!((drop.covered_name(), drop.covered_collection()), ("dropCollection", None));
+}
+
+/// Run Command, "ReadPreference": the command's own, which is primary unless it is set.
+#[test]
+fn a_command_of_the_applications_has_a_read_preference_of_its_own() {
+    let (primary, nearest) = (ReadPreference::default(), ReadPreference::new(ReadMode::Nearest));
+    let ping = RunCommand::new(doc! { "ping": 1 });
+    let find = RunCursorCommand::new(doc! { "find": "a" });
+    assert_eq!(Operation::read_preference(&ping), Some(&primary));
+    assert_eq!(Operation::read_preference(&find), Some(&primary));
+    let (ping, find) =
+        (ping.read_preference(nearest.clone()), find.read_preference(nearest.clone()));
+    assert_eq!(Operation::read_preference(&ping), Some(&nearest));
+    assert_eq!(Operation::read_preference(&find), Some(&nearest));
+    assert_eq!(Explain::find(doc! {}).read_preference(), None);
+}
+
+/// Server Write Commands, "Request Size Limits": a document may be as long as the limit, and what
+/// is sent around it 16 KiB longer.
+#[test]
+fn a_write_is_too_large_from_the_first_byte_beyond_the_limit() {
+    let facts = Facts { max_bson_object_size: 1000, ..NEW };
+    let most = 1000 + 16 * 1024;
+    for (length, stored, with_reply, without) in [
+        (1000, 1000, None, None),
+        (1001, 1000, None, None),
+        (1001, 1001, None, Some((1001, 1000))),
+        (most, 1001, None, Some((1001, 1000))),
+        (most + 1, 1000, Some((most + 1, most)), Some((most + 1, most))),
+        (most + 1, 1001, Some((1001, 1000)), Some((1001, 1000))),
+    ] {
+        assert_eq!(facts.excess(&scope(), length, || stored), with_reply, "{length} {stored}");
+        let excess = facts.excess(&unacknowledged(), length, || stored);
+        assert_eq!(excess, without, "{length} {stored}");
+    }
+}
+
+/// Servers take no name of a collection or a database that is empty or has a zero.
+#[test]
+fn names_that_no_server_takes_are_refused() {
+    for name in ["", "a\0", "\0"] {
+        assert!(check_name(name).is_err(), "{name:?}");
+        assert!(check_namespace(&format!("app.{name}")).is_err(), "{name:?}");
+    }
+    assert!(check_name("a.b").is_ok() && check_namespace("a.b.c").is_ok());
+    assert!(check_namespace("ab").is_err());
 }

@@ -334,6 +334,7 @@ impl<R: Runtime> std::fmt::Debug for ClientSession<R> {
 
 #[cfg(test)]
 mod tests {
+    use bson::Timestamp;
     use sdam_blocking::Blocking;
     use sdam_core::config::Options;
     use sdam_core::session::SessionOptions;
@@ -380,5 +381,35 @@ mod tests {
         drop(own);
         assert_ne!(start(&client).id(), Some(&*id), "the next one has it");
         assert_eq!(next.try_lend().unwrap().id(), Some(&*id));
+    }
+
+    /// Driver Sessions: what a session was started with, and what it was advanced to.
+    #[test]
+    fn a_session_says_what_it_is() {
+        let (client, other) = (client(), client());
+        let options = SessionOptions::default().with_causal_consistency(Some(false));
+        let own = ClientSession::start(&client, options.clone()).unwrap();
+        assert_eq!(
+            (own.options(), start(&client).options().clone()),
+            (&options, SessionOptions::default())
+        );
+        assert!(own.belongs_to(&client).unwrap() && !own.belongs_to(&other).unwrap());
+        assert!(!own.is_dirty().unwrap());
+        assert!(own == own.clone() && own != start(&client));
+        let time = Timestamp { time: 7, increment: 1 };
+        assert_eq!(own.operation_time().unwrap(), None);
+        own.advance_operation_time(time).unwrap();
+        assert_eq!(own.operation_time().unwrap(), Some(time));
+        assert_eq!((own.snapshot_time().unwrap(), own.cluster_time().unwrap()), (None, None));
+    }
+
+    #[test]
+    fn a_session_is_the_last_of_its_clones_alone() {
+        let own = start(&client());
+        assert!(own.is_last());
+        let clone = own.clone();
+        assert!(!own.is_last());
+        drop(clone);
+        assert!(own.is_last());
     }
 }

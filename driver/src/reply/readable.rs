@@ -73,4 +73,22 @@ mod tests {
         let stored = broken(rawdoc! { "cursor": { "firstBatch": [{ "a": "?" }] }, "ok": 1 });
         assert_eq!(readable(&stored), stored);
     }
+
+    /// An error that is nested for ever would take the stack.
+    #[test]
+    fn errors_are_looked_into_so_many_documents_deep() {
+        const MOST: usize = super::MAX_DEPTH;
+        for (levels, is_readable) in [(MOST - 1, true), (MOST, true), (MOST + 1, false)] {
+            let arrays = levels < MOST;
+            for (innermost, is_readable) in
+                [(rawdoc! { "b": "?" }, is_readable), (rawdoc! { "b": ["?"] }, arrays)]
+            {
+                let nested = (1..levels).fold(innermost, |inner, _| rawdoc! { "a": inner });
+                let mut bytes = rawdoc! { "errInfo": nested }.into_bytes();
+                bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xe4);
+                let reply = RawDocumentBuf::from_bytes(bytes).unwrap();
+                assert_eq!(Document::try_from(&*readable(&reply)).is_ok(), is_readable, "{levels}");
+            }
+        }
+    }
 }

@@ -477,6 +477,30 @@ fn nothing_is_left_for_later() {
     none(&broken);
 }
 
+/// Returns the lines that a hunk of a patch replaces, with those around them.
+fn replaced(hunk: &str) -> String {
+    let lines = hunk.lines().skip(1).filter_map(|line| line.strip_prefix([' ', '-']));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// `scripts/planted-bugs` takes long and runs seldom; a change of what a patch replaces shows here.
+#[test]
+fn planted_bugs_can_be_planted() {
+    let mut broken = Vec::new();
+    for (path, patch) in files(&["patch"]) {
+        let file = patch.lines().find_map(|line| line.strip_prefix("--- a/"));
+        let file = file.expect("a patch names its file");
+        let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+        for hunk in patch.split("\n@@ ").skip(1) {
+            let places = text.matches(&*format!("\n{}", replaced(hunk))).count();
+            if places != 1 {
+                broken.push(format!("{}: {places} places in {file}", path.display()));
+            }
+        }
+    }
+    none(&broken);
+}
+
 #[test]
 fn every_dependency_says_what_it_is_for() {
     let mut broken = Vec::new();

@@ -119,8 +119,8 @@ impl Sessions {
     }
 
     /// Judges whether a client that does nothing else may use a session that was never used before:
-    /// only if none is left that can be used again, or if an earlier holder took it and gave it back
-    /// without sending anything.
+    /// only if none is left that can be used again, or if an earlier holder took it and sent
+    /// nothing with it.
     fn judge_new(
         &mut self,
         command: &Command,

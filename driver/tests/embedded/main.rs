@@ -14,6 +14,8 @@ mod streams;
 mod timeouts;
 mod writes;
 
+use std::time::Duration;
+
 use bson::{Document, doc};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_core::command::CommandEvent;
@@ -23,6 +25,9 @@ use sdam_core::topology::{Event, EventKind, Topics};
 use sdam_driver::{Client, Collection, InsertMany};
 use sdam_host::Events;
 use sdam_tokio::Tokio;
+
+/// The time after which what was to come is missing, however slow the machine is.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A replica set of one member that keeps data, a client of it, and what the client sends.
 struct Fixture {
@@ -105,7 +110,7 @@ impl Fixture {
         sent
     }
 
-    /// Waits until a command of that name is sent.
+    /// Waits until a command of that name is sent; fails after [`LIMIT`].
     async fn sent_until(&mut self, last: &str) -> Vec<Document> {
         let sent = self.sent_over_until(last).await;
         sent.into_iter().map(|(command, _)| command).collect()
@@ -113,13 +118,22 @@ impl Fixture {
 
     /// As [`sent_until`](Self::sent_until), each with its connection.
     async fn sent_over_until(&mut self, last: &str) -> Vec<(Document, ConnectionId)> {
-        let mut sent: Vec<(Document, ConnectionId)> = Vec::new();
+        sent_until(&mut self.events, last).await
+    }
+}
+
+/// Waits until a client sends a command of that name; fails after [`LIMIT`].
+async fn sent_until(events: &mut Events, last: &str) -> Vec<(Document, ConnectionId)> {
+    let mut sent: Vec<(Document, ConnectionId)> = Vec::new();
+    let sending = async {
         while sent.last().is_none_or(|(command, _)| name(command) != last) {
-            let event = self.events.next().await.expect("the client is open");
+            let event = events.next().await.expect("the client is open");
             sent.extend(started(event));
         }
-        sent
-    }
+    };
+    let in_time = tokio::time::timeout(LIMIT, sending).await.is_ok();
+    assert!(in_time, "no {last} was sent, but {sent:?}");
+    sent
 }
 
 /// A command that was started, and its connection.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use bson::{Document, doc};
 use sdam_core::session::SessionOptions;
 use sdam_driver::{Find, ListCollections};
+use sdam_host::Events;
 
-use super::{Fixture, name, names, session, started};
+use super::{Fixture, LIMIT, name, names, session, started};
 
 /// Driver Sessions, "Sessions and Cursors" and "Server Session Pool": the next operation uses the
 /// session that was used last.
@@ -44,10 +45,7 @@ async fn servers_let_go_of_what_they_keep_for_a_client_whose_last_handle_is_drop
     cursor.next().await.unwrap().unwrap();
     let Fixture { cluster: _cluster, client, quiet: _quiet, mut events } = fixture;
     drop((cursor, things, client));
-    let mut sent: Vec<Document> = Vec::new();
-    while let Some(event) = events.next().await {
-        sent.extend(started(event).map(|(command, _)| command));
-    }
+    let sent = all_sent(&mut events).await;
     assert_eq!(names(&sent), ["find", "killCursors", "endSessions"]);
     let ended = sent[2].get_array("endSessions").unwrap();
     assert!(ended.contains(&session(&sent[0]).into()), "{sent:?}");
@@ -65,12 +63,21 @@ async fn servers_let_go_of_the_session_of_a_handle_that_is_the_last_of_its_clien
     let Fixture { cluster: _cluster, client, quiet: _quiet, mut events } = fixture;
     drop((client, own));
     drop(things);
-    let mut sent: Vec<Document> = Vec::new();
-    while let Some(event) = events.next().await {
-        sent.extend(started(event).map(|(command, _)| command));
-    }
+    let sent = all_sent(&mut events).await;
     assert_eq!(names(&sent), ["find", "endSessions"]);
     assert_eq!(*sent[1].get_array("endSessions").unwrap(), [bson::Bson::from(id)]);
+}
+
+/// Waits until a client that was dropped has ended; returns the commands that it has sent.
+async fn all_sent(events: &mut Events) -> Vec<Document> {
+    let mut sent: Vec<Document> = Vec::new();
+    let ending = async {
+        while let Some(event) = events.next().await {
+            sent.extend(started(event).map(|(command, _)| command));
+        }
+    };
+    tokio::time::timeout(LIMIT, ending).await.expect("the client ends");
+    sent
 }
 
 /// Causal Consistency: reads have the time of what was written before.

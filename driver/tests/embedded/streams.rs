@@ -9,7 +9,6 @@ use sdam_driver::{Client, CursorType, Find};
 use sdam_host::ErrorKind;
 
 use super::scripted::{Answer, Scripted, name};
-use super::started;
 
 /// Makes a batch of one document.
 fn batch(field: &'static bson::raw::CStr, id: i32) -> RawDocumentBuf {
@@ -72,11 +71,7 @@ async fn a_stream_that_breaks_by_malformed_bytes_ends_its_cursor_after_what_came
         assert_eq!(kind, Some(ErrorKind::Protocol), "{error}");
         assert!(cursor.next().await.is_none() && !cursor.is_alive());
         drop(cursor);
-        let mut sent = Vec::new();
-        while sent.last().is_none_or(|(command, _)| super::name(command) != "killCursors") {
-            let event = events.next().await.expect("the client is open");
-            sent.extend(started(event));
-        }
+        let sent = super::sent_until(&mut events, "killCursors").await;
         // Each batch counts as an answer to a getMore.
         let of = |name| sent.iter().filter(move |(command, _)| super::name(command) == name);
         let (kill, other) = of("killCursors").next().unwrap();

@@ -3,6 +3,7 @@
 
 mod answering;
 mod bulk;
+mod connections;
 mod cursors;
 mod nesting;
 mod oidc;

@@ -1,8 +1,8 @@
 //! A server that follows the script of a test, and sends bytes that no real one would.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use bson::{RawDocumentBuf, rawdoc};
@@ -16,9 +16,21 @@ pub(crate) struct Answer {
     /// Makes the bytes, of the number of the message that they should answer. The last reply
     /// announces another, too, if there are any.
     pub(crate) then: Option<fn(i32) -> Vec<u8>>,
+    /// True if the server first hangs up on all other connections that had commands.
+    pub(crate) hangs_up_others: bool,
+}
+
+impl Answer {
+    /// One reply.
+    pub(crate) fn of(reply: RawDocumentBuf) -> Self {
+        Self { replies: vec![reply], ..Self::default() }
+    }
 }
 
 type Script = dyn Fn(&OpMsg<'_>) -> Answer + Send + Sync;
+
+/// The connections that had commands other than hello.
+type Used = Mutex<Vec<TcpStream>>;
 
 /// A server for as long as the test runs.
 pub(crate) struct Scripted {
@@ -30,11 +42,11 @@ impl Scripted {
     pub(crate) fn start(script: impl Fn(&OpMsg<'_>) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let script: Arc<Script> = Arc::new(script);
+        let (script, used): (Arc<Script>, Arc<Used>) = (Arc::new(script), Arc::default());
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let script = Arc::clone(&script);
-                thread::spawn(move || serve(stream, &*script));
+                let (script, used) = (Arc::clone(&script), Arc::clone(&used));
+                thread::spawn(move || serve(stream, &*script, &used));
             }
         });
         Self { address }
@@ -51,16 +63,25 @@ pub(crate) fn name(command: &OpMsg<'_>) -> String {
 }
 
 /// Answers until the client hangs up.
-fn serve(mut stream: TcpStream, script: &Script) {
+fn serve(mut stream: TcpStream, script: &Script, used: &Used) {
     let (mut frames, mut buffer) = (Frames::new(), [0; 4096]);
+    let mut is_used = false;
     while let Ok(length @ 1..) = stream.read(&mut buffer) {
         frames.extend(&buffer[..length]);
         while let Some(message) = frames.next().unwrap() {
             let command = message.op_msg().unwrap();
             let answer = match &*name(&command) {
-                "hello" | "ismaster" | "isMaster" => Answer { replies: vec![hello()], then: None },
-                _ => script(&command),
+                "hello" | "ismaster" | "isMaster" => Answer::of(hello()),
+                _ => {
+                    if !std::mem::replace(&mut is_used, true) {
+                        used.lock().unwrap().push(stream.try_clone().unwrap());
+                    }
+                    script(&command)
+                }
             };
+            if answer.hangs_up_others {
+                hang_up_others(used, &stream);
+            }
             let mut answered = message.header().request_id;
             let (mut out, last) = (Vec::new(), answer.replies.len());
             for (number, reply) in answer.replies.iter().enumerate() {
@@ -74,6 +95,17 @@ fn serve(mut stream: TcpStream, script: &Script) {
             if stream.write_all(&out).is_err() {
                 return;
             }
+        }
+    }
+}
+
+/// Hangs up on all connections but this one.
+fn hang_up_others(used: &Used, own: &TcpStream) {
+    let own = own.peer_addr().unwrap();
+    for other in used.lock().unwrap().iter() {
+        // One on which the client has hung up has no peer any more.
+        if other.peer_addr().is_ok_and(|peer| peer != own) {
+            let _ = other.shutdown(Shutdown::Both);
         }
     }
 }

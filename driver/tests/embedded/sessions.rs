@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
+use sdam_core::selection::Criteria;
 use sdam_core::session::SessionOptions;
 use sdam_driver::{Find, ListCollections};
 use sdam_host::Events;
@@ -78,6 +79,25 @@ async fn all_sent(events: &mut Events) -> Vec<Document> {
     };
     tokio::time::timeout(LIMIT, ending).await.expect("the client ends");
     sent
+}
+
+/// The same where only a cursor is left at the server: a session after whose use the connection was
+/// lost is not kept (Driver Sessions, dirty sessions).
+#[tokio::test]
+async fn a_server_closes_the_cursors_of_a_dropped_client_that_has_no_session_left() {
+    let fixture = Fixture::new().await;
+    fixture.fill(3).await;
+    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let things = fixture.things().with_session(&own);
+    let cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let lost = doc! { "failCommands": ["count"], "closeConnection": true };
+    fixture.fail(1, lost).await;
+    let database = fixture.client.database("app").with_session(&own);
+    database.run_command(doc! { "count": "things" }).await.unwrap_err();
+    fixture.client.client().select(Criteria::write()).await.unwrap();
+    let Fixture { cluster: _cluster, client, quiet: _quiet, mut events } = fixture;
+    drop((cursor, things, database, own, client));
+    assert_eq!(names(&all_sent(&mut events).await), ["find", "count", "killCursors"]);
 }
 
 /// Causal Consistency: reads have the time of what was written before.

@@ -48,15 +48,13 @@ async fn a_stream_that_breaks_by_malformed_bytes_ends_its_cursor_after_what_came
     for then in BROKEN {
         let streams = AtomicBool::new(false);
         let server = Scripted::start(move |command| match &*name(command) {
-            "find" => {
-                Answer { replies: vec![batch(bson::cstr!("firstBatch"), 1)], ..Answer::default() }
-            }
+            "find" => Answer::of(batch(bson::cstr!("firstBatch"), 1)),
             "getMore" => {
                 assert!(!streams.swap(true, Ordering::SeqCst), "it is asked for no more");
                 let replies = [2, 3].map(|id| batch(bson::cstr!("nextBatch"), id));
-                Answer { replies: replies.into(), then: Some(then) }
+                Answer { replies: replies.into(), then: Some(then), ..Answer::default() }
             }
-            _ => Answer { replies: vec![rawdoc! { "ok": 1 }], then: None },
+            _ => Answer::of(rawdoc! { "ok": 1 }),
         });
         let client = sdam_tokio::Client::new(Options::parse(&server.uri()).unwrap()).unwrap();
         let mut events = client.subscribe_to(Topics::COMMANDS);

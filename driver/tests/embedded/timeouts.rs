@@ -32,6 +32,21 @@ async fn the_mode_of_a_cursor_says_which_commands_carry_a_limit() {
     assert!(fixture.sent().is_empty());
 }
 
+/// "Cursors": with `cursorLifetime`, "timeoutMS [...] limits the lifetime of the cursor". Each
+/// batch comes in time, but not both. A machine that is slow fails earlier, with the same error.
+#[tokio::test]
+async fn the_batches_of_a_cursor_share_its_time() {
+    let fixture = Fixture::new().await;
+    fixture.fill(5).await;
+    fixture.things().find_one(doc! {}).await.unwrap();
+    let late = doc! { "failCommands": ["getMore"], "blockConnection": true, "blockTimeMS": 700 };
+    fixture.fail(2, late).await;
+    let things = fixture.things().with_timeout(Duration::from_millis(1200));
+    let read = async { things.find(Find::new(doc! {}).batch_size(2)).await?.collect().await };
+    let error = read.await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+}
+
 /// The longest time that servers take is 24.8 days; a limit that is longer is no reason to fail.
 #[tokio::test]
 async fn a_limit_may_be_longer_than_servers_take() {

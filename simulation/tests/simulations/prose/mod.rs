@@ -4,6 +4,7 @@
 mod backpressure;
 mod bulks;
 mod cursors;
+mod idle_connections;
 mod retryable_reads;
 mod retryable_writes;
 mod sessions;

@@ -15,7 +15,7 @@ use crate::net::socket::Socket;
 
 /// Sockets, timers and tasks, and threads for what blocks.
 ///
-/// A [`SocketRuntime`](super::SocketRuntime) makes a [`Runtime`](super::Runtime) of them.
+/// A [`SocketRuntime`](crate::SocketRuntime) makes a [`Runtime`](crate::Runtime) of them.
 ///
 /// Clones are the same reactor. None of its futures is polled after it is dropped, and dropping one
 /// gives up what it waits for.
@@ -73,7 +73,7 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
     }
 
     /// Opens a stream of TCP with these options, which
-    /// [`configure_tcp`](super::system::configure_tcp) sets.
+    /// [`configure_tcp`](crate::system::configure_tcp) sets.
     ///
     /// # Errors
     ///

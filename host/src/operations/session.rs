@@ -17,9 +17,9 @@ use crate::sync::lock;
 /// A session: operations that are run with it one after the other, and the times that they have
 /// seen.
 ///
-/// [`Client::start_session`] starts one of the application's own. It may be used by one operation
-/// at a time, and not in a process that was forked off. One that is not used for a minute after it
-/// was started may be unknown to the servers when it is.
+/// [`Client::start_session`](crate::Client::start_session) starts one of the application's own. It
+/// may be used by one operation at a time, and not in a process that was forked off. One that is
+/// not used for a minute after it was started may be unknown to the servers when it is.
 ///
 /// Writes that are not acknowledged cannot be run with it. Dropping it ends it, and waits for
 /// nothing: the servers' session is used again.

@@ -22,7 +22,8 @@ pub fn uri(bytes: &[u8]) {
             assert_eq!(Options::parse(text).as_ref(), Err(error), "the same text, the same error");
         }
     }
-    if !text.contains("hunter") {
+    // Hosts are shown in lower case, and may be the secret.
+    if !text.to_ascii_lowercase().contains("hunter") {
         planted(text).into_iter().flatten().for_each(|text| shows_nothing(&text));
     }
 }

@@ -122,6 +122,7 @@ impl State {
             Heard::Command(command) => command.body.as_bytes().len() as u64,
             Heard::Reply(_, reply) => reply.body.as_bytes().len() as u64 | 1 << 32,
             Heard::Lost(_) => 1 << 33,
+            Heard::Unused(_) => 1 << 34,
         };
         let folded = self.digest ^ now.as_nanos() ^ bits.rotate_left(40);
         self.digest = folded.wrapping_mul(0x0100_0000_01b3).rotate_left(23);
@@ -138,7 +139,7 @@ impl State {
             known.note(now, &self.addresses);
         }
         let Self { checks, operations, conversations, clients, .. } = self;
-        let finding = checks.hear(heard, operations, || Situation {
+        let finding = checks.hear(now, heard, operations, || Situation {
             is_alone: operations.is_alone(line.client) && !conversations.waits_elsewhere(line),
             choice: clients.get(&line.client).map(|it| it.choice.clone()).unwrap_or_default(),
         });
@@ -279,6 +280,7 @@ fn words(line: Line, heard: &Heard) -> String {
         Heard::Lost(command) => {
             format!("lost member {member}, {} of {:?}", command.name, command.operation)
         }
+        Heard::Unused(line) => format!("unused member {member}, {:?}", line.stream),
     }
 }
 

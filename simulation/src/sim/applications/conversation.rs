@@ -45,6 +45,9 @@ pub(super) enum Heard {
     Reply(Arc<Command>, Reply),
     /// The client has closed the connection, and has no reply to this.
     Lost(Arc<Command>),
+    /// The client has closed the connection, which has carried no command but those of the
+    /// handshake.
+    Unused(Line),
 }
 
 impl Command {
@@ -133,6 +136,8 @@ struct Conversation {
     sent: Frames,
     came: Frames,
     unanswered: VecDeque<Arc<Command>>,
+    /// True if a command was sent that does not belong to the handshake.
+    is_used: bool,
 }
 
 /// All connections.
@@ -150,6 +155,7 @@ impl Conversations {
                 while let Ok(Some(message)) = conversation.sent.next() {
                     let (command, is_answered) = Command::read(now, line, &message);
                     let command = Arc::new(command);
+                    conversation.is_used |= !command.is_of_handshake();
                     if is_answered {
                         conversation.unanswered.push_back(Arc::clone(&command));
                     }
@@ -172,6 +178,7 @@ impl Conversations {
             Overheard::Closed => {
                 let closed = self.0.remove(&line.stream).unwrap_or_default();
                 heard.extend(closed.unanswered.into_iter().map(Heard::Lost));
+                heard.extend((!closed.is_used).then_some(Heard::Unused(line)));
             }
         }
         heard

@@ -13,6 +13,8 @@ mod sessions;
 mod times;
 mod writes;
 
+use sdam_core::time::Instant;
+
 use super::conversation::Heard;
 use super::operations::Operations;
 use crate::sim::checks::{Finding, ensure};
@@ -57,6 +59,7 @@ impl Checks {
     /// Judges what is heard.
     pub(super) fn hear(
         &mut self,
+        now: Instant,
         heard: &Heard,
         operations: &Operations,
         situation: impl FnOnce() -> Situation,
@@ -81,6 +84,10 @@ impl Checks {
             Heard::Lost(command) => {
                 self.sessions.lost(command);
                 self.cursors.lost(command);
+                Ok(())
+            }
+            Heard::Unused(line) => {
+                self.retries.unused(now, *line);
                 Ok(())
             }
         }

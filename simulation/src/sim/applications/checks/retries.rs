@@ -9,6 +9,7 @@ use sdam_core::time::Instant;
 use super::super::conversation::{Command, Reply};
 use super::super::operations::Operations;
 use super::{Finding, ensure};
+use crate::sim::tap::Line;
 
 /// The members that a client may choose from.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +49,9 @@ pub(in crate::sim::applications) struct Retries {
     /// True if another member is preferred after overload.
     retargets: bool,
     attempts: BTreeMap<Key, Attempts>,
+    /// The last time that a client has closed a connection to a member which it had not used, by
+    /// client and member: it was refused if it could not be established, and no reply says so.
+    unused: BTreeMap<(usize, usize), Instant>,
 }
 
 impl Retries {
@@ -56,7 +60,7 @@ impl Retries {
         is_sharded: bool,
         retargets: bool,
     ) -> Self {
-        Self { most, is_sharded, retargets, attempts: BTreeMap::new() }
+        Self { most, is_sharded, retargets, attempts: BTreeMap::new(), unused: BTreeMap::new() }
     }
 
     /// A command is sent.
@@ -96,12 +100,22 @@ impl Retries {
             false => self.retargets && is_of_nearest(command),
         };
         let is_settled = attempts.since.is_some_and(|since| choice.since < since);
-        let has_other = choice.members.iter().any(|it| !attempts.refused.contains(it));
+        let may_have_refused = |member: usize| {
+            attempts.refused.contains(&member)
+                || (self.unused.get(&(operation.client, member)))
+                    .is_some_and(|at| *at >= operation.began)
+        };
+        let has_other = choice.members.iter().any(|it| !may_have_refused(*it));
         let had_refused = attempts.refused.contains(&member);
         let goes_back = chooses && is_settled && has_other && had_refused;
         ensure(!goes_back, "servers that have refused an operation are avoided", || {
             format!("{} goes to {member}, of {choice:?}", said())
         })
+    }
+
+    /// A connection is closed that was not used.
+    pub(super) fn unused(&mut self, now: Instant, line: Line) {
+        self.unused.insert((line.client, line.member), now);
     }
 
     pub(super) fn replied(&mut self, command: &Command, reply: &Reply) {
@@ -178,6 +192,23 @@ mod tests {
             retries.clone().sent(&find(0, operation), &operations, &changed).unwrap();
             let again = retries.sent(&find(0, operation), &operations, &choice());
             assert_eq!(again.is_err(), found, "{is_sharded} {retargets} {is_overload}");
+        }
+    }
+
+    /// What fails while a connection is established has no reply, and is an overload.
+    #[test]
+    fn servers_that_may_have_refused_a_connection_are_not_taken_for_others() {
+        for (closed, found) in [(None, true), (Some(0), true), (Some(1), false)] {
+            let (mut retries, mut operations) =
+                (Retries::new(4, true, false), Operations::default());
+            let operation = operations.begin((0, at(1)), None, None);
+            retries.unused(at(closed.unwrap_or(0)), find(2, operation).line);
+            for member in [0, 1] {
+                retries.sent(&find(member, operation), &operations, &choice()).unwrap();
+                retries.replied(&find(member, operation), &reply(10, refusal(true)));
+            }
+            let again = retries.sent(&find(0, operation), &operations, &choice());
+            assert_eq!(again.is_err(), found, "{closed:?}");
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) struct Truth {
     since: Vec<Since>,
     pub(super) has_mongos: bool,
     /// The elections that were won, and the configurations of those who had won them.
-    elections: BTreeSet<Option<ObjectId>>,
+    pub(super) elections: BTreeSet<Option<ObjectId>>,
     pub(super) configurations: BTreeSet<Option<i64>>,
     /// The last primary.
     primary: Option<MemberId>,
@@ -145,10 +145,11 @@ impl Truth {
     /// does that has heard of a primary whose configuration was lost with it (SDAM,
     /// "updateRSFromPrimary").
     ///
-    /// From 6.0 on the electionId decides, and no view can be ahead of the latest election. An
-    /// older primary is judged by its setVersion, and is ignored until that has grown again: the
-    /// flaw for which the rule was changed (specifications#1122). What the view takes for the
-    /// latest is no excuse unless somebody has been it.
+    /// From 6.0 on the electionId decides: a view is ahead of a primary that has not heard of a
+    /// later one, which may have stepped down in the meantime. An older primary is judged by its
+    /// setVersion, and is ignored until that has grown again: the flaw for which the rule was
+    /// changed (specifications#1122). What the view takes for the latest is no excuse unless
+    /// somebody has been it.
     pub(super) fn is_taken_for_stale(
         &self,
         member: &MemberTruth,
@@ -159,8 +160,11 @@ impl Truth {
         let knows = view.topology_type != TopologyType::Single && latest.is_some() && id.is_some();
         let is_primary = member.server_type == ServerType::RsPrimary;
         let was_so = self.configurations.contains(&latest) && self.elections.contains(&id);
-        let is_ahead = (latest, id) > (member.set_version, member.election_id);
-        knows && is_primary && older && was_so && is_ahead
+        let is_ahead = match older {
+            true => (latest, id) > (member.set_version, member.election_id),
+            false => id > member.election_id,
+        };
+        knows && is_primary && was_so && is_ahead
     }
 
     /// Returns since when a member has been suitable for an operation of somebody with this view,
@@ -208,8 +212,8 @@ impl Truth {
 
     fn has_primary(&self, view: &TopologyDescription) -> bool {
         let primary = |it: &&MemberTruth| it.server_type == ServerType::RsPrimary;
-        let primary = self.current.members.values().find(primary);
-        primary.is_some_and(|it| !self.is_taken_for_stale(it, view))
+        let mut primaries = self.current.members.values().filter(primary);
+        primaries.any(|it| !self.is_taken_for_stale(it, view))
     }
 
     /// Returns the members that a client is to know, and what it is to take the deployment for.

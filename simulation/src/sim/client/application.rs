@@ -140,7 +140,8 @@ impl Client {
 
     /// Begins a task that writes and reads documents, each in such a time.
     fn start_on_documents(&mut self, patience: Duration, random: Random) -> OperationId {
-        let job = DocumentJob::draw(patience, random);
+        // A write waits for its reply that long, too, if there is no majority any more.
+        let job = DocumentJob::draw(patience.min(self.plan.patience), random);
         let worker = self.worker();
         let id = worker.id;
         self.book().begin(id, &Criteria::write(), job.patience);

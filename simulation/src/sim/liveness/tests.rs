@@ -145,6 +145,22 @@ fn a_primary_that_nobody_was_is_no_reason_to_take_another_one_for_stale() {
     assert!(!stale(&mut world), "nobody ever had such a configuration");
 }
 
+/// SDAM, "updateRSFromPrimary": a primary that is cut off from the others goes on, while a later one
+/// was elected and has stepped down (found by seed 15021373).
+#[test]
+fn a_primary_is_stale_once_a_later_one_was_elected() {
+    let mut world = quiet_world(PLAIN);
+    let (view, primary) = (world.clients[0].view(), primary(&world));
+    let suits = |world: &World| {
+        world.truth.suitable_since(primary, &Criteria::write(), &view, false).is_some()
+    };
+    assert!(suits(&world), "it is what the view says");
+    member(&mut world, primary).election_id = Some(ObjectId::from_bytes([0; 12]));
+    assert!(!suits(&world), "the view has the election of a later one");
+    world.truth.elections.clear();
+    assert!(suits(&world), "nobody has won that election");
+}
+
 /// Returns the number of the primary, as all clients see it.
 fn primary(world: &World) -> usize {
     let view = world.clients[0].view();

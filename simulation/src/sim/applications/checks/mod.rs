@@ -84,6 +84,7 @@ impl Checks {
             Heard::Lost(command) => {
                 self.sessions.lost(command);
                 self.cursors.lost(command);
+                self.retries.lost(now, command);
                 Ok(())
             }
             Heard::Unused(line) => {

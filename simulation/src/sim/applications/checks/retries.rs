@@ -113,6 +113,16 @@ impl Retries {
         })
     }
 
+    /// A connection is closed, and a command has no reply: a failure of the network, after which a
+    /// client prefers another mongos.
+    pub(super) fn lost(&mut self, now: Instant, command: &Command) {
+        let Some(number) = command.operation.filter(|_| self.is_sharded) else { return };
+        if let Some(attempts) = self.attempts.get_mut(&key(number, command)) {
+            attempts.refused.insert(command.line.member);
+            attempts.since.get_or_insert(now);
+        }
+    }
+
     /// A connection is closed that was not used.
     pub(super) fn unused(&mut self, now: Instant, line: Line) {
         self.unused.insert((line.client, line.member), now);
@@ -209,6 +219,20 @@ mod tests {
             }
             let again = retries.sent(&find(0, operation), &operations, &choice());
             assert_eq!(again.is_err(), found, "{closed:?}");
+        }
+    }
+
+    #[test]
+    fn a_mongos_that_a_connection_was_lost_to_is_avoided() {
+        for (is_sharded, found) in [(true, true), (false, false)] {
+            let (mut retries, mut operations) =
+                (Retries::new(4, is_sharded, true), Operations::default());
+            let operation = begin_limited(&mut operations);
+            retries.sent(&find(0, operation), &operations, &choice()).unwrap();
+            retries.lost(at(10), &find(0, operation));
+            retries.clone().sent(&find(1, operation), &operations, &choice()).unwrap();
+            let again = retries.sent(&find(0, operation), &operations, &choice());
+            assert_eq!(again.is_err(), found, "{is_sharded}");
         }
     }
 

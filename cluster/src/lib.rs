@@ -19,70 +19,33 @@
 //! tokens, one by MONGODB-OIDC. They judge the version of the API that commands declare, and refuse
 //! the commands of indexes for searches, as servers do that have no process for these.
 
-mod administration;
-mod aggregate;
 mod authentication;
 #[cfg(feature = "certificates")]
 pub mod certificates;
-mod cluster_time;
-mod collections;
-mod command_error;
 mod commands;
-mod config;
-mod connection;
-mod cursor;
 mod data;
-mod diagnostics;
-mod election;
-mod engine;
-mod error_labels;
-mod event;
-mod fail_point;
-mod freeze;
-mod greeting;
-mod listening;
-mod member;
 mod model;
-mod op_query;
 mod options;
-mod parameters;
-mod partition;
-mod protocol;
-mod rate_limit;
-mod reconfig;
-mod replication_config;
-mod replication_status;
-mod reply;
-mod search;
 mod server;
-mod server_status;
-mod shutdown;
-mod socket;
-mod stable_api;
 mod store;
-mod takeover;
-mod tls;
-mod truth;
-mod writes;
+mod wire;
 
 #[cfg(test)]
 mod tests;
 
-pub use administration::PAUSE;
-pub use authentication::{MAX_USERS, ScramMechanism, User, UserError};
-pub use connection::{MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, UNREAD_SHARE};
 pub use data::LoggedWrite;
-pub use event::{ClientName, ClusterEvent, MAX_UNREAD_EVENTS};
-pub use model::{Action, Cluster, ConnectionId, Input};
+pub use model::{
+    Action, Change, Cluster, ClusterEvent, Condition, ConnectionId, Input, MAX_SERVERS,
+    MAX_UNREAD_EVENTS, MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, MemberTruth, ReconfigError, Truth,
+    UNREAD_SHARE,
+};
 pub use options::{
-    ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, MAX_MONGOS, MAX_PRIORITY,
+    ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, MAX_MONGOS, MAX_PRIORITY, MAX_USERS,
     MAX_WRITE_BATCH_SIZE, MIN_ELECTION_TIMEOUT, MemberId, MemberOptions, OptionsError,
-    ServerVersion,
+    ScramMechanism, ServerVersion, User, UserError,
 };
-pub use reconfig::{Change, MAX_SERVERS, ReconfigError};
 pub use server::{
-    EmbeddedCluster, EmbeddedOptions, MAX_PENDING_IN_ALL, MAX_PENDING_OUTPUT, PENDING_SHARE,
-    encoded,
+    EmbeddedCluster, EmbeddedOptions, MAX_PEM_LEN, MAX_PENDING_IN_ALL, MAX_PENDING_OUTPUT, PAUSE,
+    PENDING_SHARE, TlsIdentity, TlsIdentityError, encoded,
 };
-pub use tls::{MAX_PEM_LEN, TlsIdentity, TlsIdentityError};
-pub use truth::{Condition, MemberTruth, Truth};
+pub use wire::ClientName;

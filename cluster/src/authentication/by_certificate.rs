@@ -4,12 +4,11 @@
 use bson::RawDocument;
 use sdam_core::bson;
 
-use super::user::ScramMechanism;
-use crate::command_error::CommandError;
-use crate::options::ServerVersion;
+use crate::options::{ScramMechanism, ServerVersion};
+use crate::wire::CommandError;
 
 /// Returns why the command fails.
-pub(super) fn refusal(command: &RawDocument, version: ServerVersion) -> CommandError {
+pub(crate) fn refusal(command: &RawDocument, version: ServerVersion) -> CommandError {
     let is_old = version < ServerVersion::V5_0;
     let Ok(mechanism) = command.get_str("mechanism") else {
         let code = if is_old { 2 } else { 40414 };

@@ -12,11 +12,11 @@ use sdam_core::rng::Rng;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-use super::user::{ScramMechanism, User};
+use crate::options::{ScramMechanism, User};
 
 impl ScramMechanism {
     /// H() of RFC 5802.
-    pub(super) fn digest(self, data: &[u8]) -> Vec<u8> {
+    pub(crate) fn digest(self, data: &[u8]) -> Vec<u8> {
         match self {
             Self::Sha1 => Sha1::digest(data).to_vec(),
             Self::Sha256 => Sha256::digest(data).to_vec(),
@@ -24,7 +24,7 @@ impl ScramMechanism {
     }
 
     /// HMAC() of RFC 5802.
-    pub(super) fn hmac(self, key: &[u8], data: &[u8]) -> Vec<u8> {
+    pub(crate) fn hmac(self, key: &[u8], data: &[u8]) -> Vec<u8> {
         match self {
             Self::Sha1 => keyed::<Hmac<Sha1>>(key, data),
             Self::Sha256 => keyed::<Hmac<Sha256>>(key, data),
@@ -32,7 +32,7 @@ impl ScramMechanism {
     }
 
     /// The length of a digest, in bytes.
-    pub(super) const fn digest_len(self) -> usize {
+    pub(crate) const fn digest_len(self) -> usize {
         match self {
             Self::Sha1 => 20,
             Self::Sha256 => 32,
@@ -72,15 +72,15 @@ fn keyed<M: Mac + KeyInit>(key: &[u8], data: &[u8]) -> Vec<u8> {
 
 /// The stored credential of a mechanism (RFC 5802, section 3).
 #[derive(Debug)]
-pub(super) struct Credential {
-    pub(super) salt: Vec<u8>,
-    pub(super) iterations: u32,
-    pub(super) stored_key: Vec<u8>,
-    pub(super) server_key: Vec<u8>,
+pub(crate) struct Credential {
+    pub(crate) salt: Vec<u8>,
+    pub(crate) iterations: u32,
+    pub(crate) stored_key: Vec<u8>,
+    pub(crate) server_key: Vec<u8>,
 }
 
 impl Credential {
-    pub(super) fn new(
+    pub(crate) fn new(
         mechanism: ScramMechanism,
         user: &User,
         salt: Vec<u8>,
@@ -96,9 +96,9 @@ impl Credential {
 /// A user as it is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
-    pub(super) user: User,
+    pub(crate) user: User,
     /// The credentials that were last set; a login goes on with those of the moment when it began.
-    pub(super) credentials: BTreeMap<ScramMechanism, Arc<Credential>>,
+    pub(crate) credentials: BTreeMap<ScramMechanism, Arc<Credential>>,
 }
 
 impl Account {
@@ -113,7 +113,7 @@ impl Account {
     }
 }
 
-pub(super) fn random_bytes(rng: &mut Rng, count: usize) -> Vec<u8> {
+pub(crate) fn random_bytes(rng: &mut Rng, count: usize) -> Vec<u8> {
     let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());
     words.flatten().take(count).collect()
 }

@@ -7,26 +7,25 @@ use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 
-use crate::command_error::CommandError;
 use crate::options::ServerVersion;
-use crate::protocol::integer;
+use crate::wire::{CommandError, integer};
 
 /// The number of every conversation, as a connection has one at a time.
-pub(super) const CONVERSATION_ID: i64 = 1;
+pub(crate) const CONVERSATION_ID: i64 = 1;
 
 /// The maximum length of a message of a client, in bytes; it is repeated, in part, by the server.
 const MAX_PAYLOAD_LEN: usize = 16 * 1024;
 
 /// A message of a client.
 #[derive(Debug)]
-pub(super) struct Payload {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Payload {
+    pub(crate) bytes: Vec<u8>,
     /// It came as text in base64, and so goes the answer.
     is_text: bool,
 }
 
 impl Payload {
-    pub(super) fn parse(
+    pub(crate) fn parse(
         command: &RawDocument,
         version: ServerVersion,
     ) -> Result<Self, CommandError> {
@@ -48,7 +47,7 @@ impl Payload {
     }
 
     /// Returns what a server answers to it, without `ok`.
-    pub(super) fn answer(&self, message: &[u8], done: bool) -> RawDocumentBuf {
+    pub(crate) fn answer(&self, message: &[u8], done: bool) -> RawDocumentBuf {
         let mut reply = rawdoc! { "conversationId": 1, "done": done };
         if self.is_text {
             reply.append(cstr!("payload"), BASE64_STANDARD.encode(message));
@@ -61,7 +60,7 @@ impl Payload {
 }
 
 /// Reads the name of the mechanism.
-pub(super) fn mechanism(
+pub(crate) fn mechanism(
     command: &RawDocument,
     version: ServerVersion,
 ) -> Result<&str, CommandError> {
@@ -70,7 +69,7 @@ pub(super) fn mechanism(
 }
 
 /// Returns whether the client wants to leave out the exchange in which nothing is said.
-pub(super) fn skips_empty_exchange(
+pub(crate) fn skips_empty_exchange(
     command: &RawDocument,
     version: ServerVersion,
 ) -> Result<bool, CommandError> {
@@ -88,7 +87,7 @@ pub(super) fn skips_empty_exchange(
 }
 
 /// Reads the number of the conversation, of which 5.0 demands the type that it has replied with.
-pub(super) fn conversation_id(
+pub(crate) fn conversation_id(
     command: &RawDocument,
     version: ServerVersion,
 ) -> Result<i64, CommandError> {

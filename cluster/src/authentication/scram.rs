@@ -6,17 +6,17 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::credentials::Credential;
-use super::user::ScramMechanism;
-use crate::command_error::CommandError;
+use crate::options::ScramMechanism;
+use crate::wire::CommandError;
 
 /// The first message of a client, taken apart.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct ClientFirst<'a> {
+pub(crate) struct ClientFirst<'a> {
     /// The header before the bare message, which is confirmed in the final one.
     gs2_header: &'a str,
     bare: &'a str,
     /// The name of the user that the client wants to be.
-    pub(super) username: String,
+    pub(crate) username: String,
     nonce: &'a str,
 }
 
@@ -25,7 +25,7 @@ impl<'a> ClientFirst<'a> {
     ///
     /// As real servers do, it refuses channel binding, mandatory extensions, and an authorization
     /// identity; the error says what is wrong, which real servers do not.
-    pub(super) fn parse(payload: &'a [u8]) -> Result<Self, CommandError> {
+    pub(crate) fn parse(payload: &'a [u8]) -> Result<Self, CommandError> {
         let message = text(payload)?;
         let mut header = message.splitn(3, ',');
         let (Some("n" | "y"), Some(identity), Some(bare)) =
@@ -50,7 +50,7 @@ impl<'a> ClientFirst<'a> {
     }
 
     /// Answers with "server-first-message", of which the nonce ends with `own`.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &self,
         mechanism: ScramMechanism,
         credential: Arc<Credential>,
@@ -72,7 +72,7 @@ impl<'a> ClientFirst<'a> {
 
 /// A challenge for a client.
 #[derive(Clone, Debug)]
-pub(super) struct Challenge {
+pub(crate) struct Challenge {
     mechanism: ScramMechanism,
     credential: Arc<Credential>,
     /// The client's channel binding, in base64.
@@ -87,7 +87,7 @@ impl Challenge {
     ///
     /// Real servers do not look at the channel binding, which RFC 5802 has them compare; this one
     /// does, so that no client goes wrong unnoticed.
-    pub(super) fn judge(&self, payload: &[u8]) -> Result<String, CommandError> {
+    pub(crate) fn judge(&self, payload: &[u8]) -> Result<String, CommandError> {
         let message = text(payload)?;
         let begin = format!("c={},r={},p=", self.channel_binding, self.nonce);
         let Some(proof) = message.strip_prefix(&begin) else {
@@ -115,12 +115,12 @@ impl Challenge {
 }
 
 /// Returns the error of every failed proof: it gives no other detail.
-pub(super) fn refused() -> CommandError {
+pub(crate) fn refused() -> CommandError {
     CommandError::coded(18, "Authentication failed.")
 }
 
 /// Returns the error for a message that RFC 5802 does not allow, or that servers refuse.
-pub(super) fn malformed(rule: &str) -> CommandError {
+pub(crate) fn malformed(rule: &str) -> CommandError {
     CommandError::coded(18, format!("Authentication failed: {rule}"))
 }
 

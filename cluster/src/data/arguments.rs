@@ -3,9 +3,8 @@
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-use crate::command_error::CommandError;
-use crate::protocol::Request;
 use crate::store::{check_namespace, check_writable, whole};
+use crate::wire::{CommandError, Request};
 
 /// The commands that refuse the collections of the server's own.
 const WRITES: [&str; 7] =

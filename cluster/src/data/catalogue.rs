@@ -7,13 +7,13 @@ use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, count};
 use super::created::complete;
-use super::cursors::{Cursor, raw};
+use super::cursors::raw;
 use super::session_id;
 use super::writes::int32;
-use crate::command_error::CommandError;
 use crate::model::Cluster;
 use crate::options::{MAX_WRITE_BATCH_SIZE, MemberId, ServerVersion};
-use crate::store::{Collection, Filter, Index};
+use crate::store::{Collection, Cursor, Filter, Index};
+use crate::wire::CommandError;
 
 /// The arguments of `create` and `collMod` that are no options of the collection.
 const NO_OPTIONS: [&str; 10] = [

@@ -5,8 +5,8 @@
 use bson::{Bson, Document, doc};
 use sdam_core::bson;
 
-use crate::command_error::CommandError;
 use crate::options::ServerVersion;
+use crate::wire::CommandError;
 
 /// The granularities of a time series, and the seconds that a bucket of each spans.
 const GRANULARITIES: [(&str, i32); 3] =

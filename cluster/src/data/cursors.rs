@@ -9,11 +9,10 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, flag};
-use crate::command_error::CommandError;
 use crate::model::Cluster;
 use crate::options::MemberId;
-use crate::protocol::Request;
-use crate::store::{Context, Documents, Filter, Projection, Store, StoreError, whole};
+use crate::store::{Cursor, whole};
+use crate::wire::{CommandError, Request, integer};
 
 /// The number of documents of a first batch that does not say how many it wants.
 const FIRST_BATCH: usize = 101;
@@ -26,51 +25,6 @@ const AWAIT: Duration = Duration::from_secs(1);
 
 /// The number of cursors that a process keeps; then the oldest goes.
 const MAX_CURSORS: usize = 4096;
-
-/// Documents that a client has still to ask for.
-#[derive(Clone, Debug)]
-pub(crate) struct Cursor {
-    pub(super) namespace: String,
-    pub(super) rest: VecDeque<Arc<Document>>,
-    /// The documents that it goes on with when there are no more.
-    pub(super) tail: Option<Tail>,
-    /// The session that it belongs to.
-    pub(super) session: Option<Vec<u8>>,
-    /// The time that it reads at, if its replies say so.
-    pub(super) at_cluster_time: Option<bson::Timestamp>,
-}
-
-/// The end of a capped collection, to which documents are added.
-#[derive(Clone, Debug)]
-pub(crate) struct Tail {
-    /// The number of the next document.
-    pub(super) next: u64,
-    pub(super) filter: Filter,
-    pub(super) projection: Option<Projection>,
-    pub(super) context: Context,
-    /// It waits for a document before it answers that there is none.
-    pub(super) awaits: bool,
-    /// The end of the wait of the present `getMore`.
-    pub(super) until: Option<Instant>,
-}
-
-impl Tail {
-    /// Returns the documents that have been added.
-    fn advance(&mut self, namespace: &str, store: &Store) -> Result<Documents, StoreError> {
-        let Some(collection) = store.collection(namespace) else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
-        for (record, document) in collection.since(self.next) {
-            if self.filter.matches(document, &self.context)? {
-                found.push(match &self.projection {
-                    Some(it) => Arc::new(it.apply_to(document, &self.filter, &self.context)?),
-                    None => Arc::clone(document),
-                });
-            }
-            self.next = record + 1;
-        }
-        Ok(found)
-    }
-}
 
 impl Cluster {
     /// Answers with the first batch of a cursor, and keeps what is left of it.
@@ -153,7 +107,7 @@ impl Cluster {
     ) -> Option<Instant> {
         let id = request.body.get_i64("getMore").ok()?;
         let wait = request.body.get("maxTimeMS").ok().flatten();
-        let wait = wait.and_then(crate::protocol::integer).and_then(|it| u64::try_from(it).ok());
+        let wait = wait.and_then(integer).and_then(|it| u64::try_from(it).ok());
         let wait = wait.map_or(AWAIT, Duration::from_millis);
         let store = self.kept(member).store.clone();
         let cursor = self.process_mut(member)?.cursors.get_mut(&id)?;

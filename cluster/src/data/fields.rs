@@ -3,9 +3,9 @@
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-use crate::command_error::CommandError;
 use crate::options::ServerVersion;
 use crate::store::parse_stages;
+use crate::wire::CommandError;
 
 use ServerVersion::{V4_2, V4_4, V5_0, V7_0, V8_0, V8_2};
 

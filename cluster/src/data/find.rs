@@ -9,15 +9,16 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::arguments::Arguments;
-use super::cursors::{Cursor, Tail, is_tailable};
+use super::cursors::is_tailable;
 use super::reads::{check_hint, collection_of};
 use super::session_id;
-use crate::command_error::CommandError;
 use crate::model::Cluster;
 use crate::options::MemberId;
 use crate::store::{
-    Collation, Collection, Context, Filter, Index, Projection, Sort, Source, StoreError, whole,
+    Collation, Collection, Context, Cursor, Filter, Index, Projection, Sort, Source, StoreError,
+    Tail, whole,
 };
+use crate::wire::CommandError;
 
 /// A document that is found, with its number unless it is one of a view.
 type Found = (Option<u64>, Arc<Document>);

@@ -13,6 +13,7 @@ mod out;
 pub(crate) mod read_concern;
 mod reads;
 mod replication;
+pub(crate) mod search;
 mod sessions;
 mod truth;
 mod writes;
@@ -22,16 +23,12 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use self::arguments::Arguments;
-pub(crate) use self::cursors::Cursor;
 use self::sessions::Retries;
 pub use self::truth::LoggedWrite;
-use crate::command_error::CommandError;
-use crate::commands::{check_readable, check_writable};
-use crate::member::Role;
-use crate::model::Cluster;
+use crate::model::{Cluster, Role};
 use crate::options::{MemberId, ServerVersion};
-use crate::protocol::Request;
 use crate::store::{Context, Data, StoreError, Writer};
+use crate::wire::{CommandError, Request};
 
 /// The commands that read what is kept.
 const READS: [&str; 8] = [
@@ -111,9 +108,9 @@ impl Cluster {
         request: &Request<'_>,
     ) -> Result<Vec<RawDocumentBuf>, CommandError> {
         if READS.contains(&name) {
-            check_readable(role, request)?;
+            role.check_readable(request)?;
         } else if is_write(name) {
-            check_writable(role)?;
+            role.check_writable()?;
         }
         let arguments = Arguments::read(request)?;
         fields::check(name, &arguments.body, self.version_of(member))?;

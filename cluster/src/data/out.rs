@@ -7,12 +7,12 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::arguments::Arguments;
-use crate::command_error::CommandError;
 use crate::model::Cluster;
 use crate::options::MemberId;
 use crate::store::{
     Context, Documents, Filter, Sort, StoreError, Update, UpdateStatement, Writer, check_namespace,
 };
+use crate::wire::CommandError;
 
 /// The collection that documents go into, and what becomes of those that are there.
 struct Target {

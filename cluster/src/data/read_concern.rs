@@ -4,8 +4,8 @@
 use bson::{RawBsonRef, RawDocument};
 use sdam_core::bson;
 
-use crate::command_error::CommandError;
 use crate::options::ServerVersion;
+use crate::wire::CommandError;
 
 /// The fields of a read concern.
 const FIELDS: [&str; 5] =

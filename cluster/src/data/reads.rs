@@ -7,16 +7,15 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, count, document, flag};
-use super::cursors::{Cursor, raw};
-use super::session_id;
-use crate::command_error::CommandError;
+use super::cursors::raw;
+use super::{search, session_id};
 use crate::model::Cluster;
 use crate::options::MemberId;
-use crate::search;
 use crate::store::{
-    Collation, Collection, Context, Documents, Filter, Key, Source, Store, StoreError,
+    Collation, Collection, Context, Cursor, Documents, Filter, Key, Source, Store, StoreError,
     parse_stages, through, values, whole,
 };
+use crate::wire::CommandError;
 
 /// A state that is read, and what replies say of its time.
 pub(super) struct View {

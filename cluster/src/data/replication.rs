@@ -10,15 +10,11 @@ use sdam_core::wire::Message;
 
 use super::arguments::Arguments;
 use super::reads::View;
-use crate::command_error::CommandError;
-use crate::commands::{Done, check_readable};
-use crate::connection::{Connection, Then};
-use crate::fail_point::Injection;
-use crate::member::Role;
-use crate::model::{Action, Cluster, ConnectionId};
+use crate::model::fail_point::Injection;
+use crate::model::{Action, Cluster, Connection, ConnectionId, Done, Role, Then};
 use crate::options::MemberId;
-use crate::protocol::{Request, integer};
 use crate::store::{Change, Data, Entry, Position};
+use crate::wire::{CommandError, Request, integer};
 
 impl Cluster {
     /// Notes in the log what a member has written.
@@ -244,7 +240,7 @@ impl Cluster {
         let Some(newest) = newest else { return false };
         // A member that does not read refuses at once, as a server does.
         let role = self.process(member).map(|it| it.role);
-        if role.is_none_or(|role| check_readable(role, request).is_err()) {
+        if role.is_none_or(|role| role.check_readable(request).is_err()) {
             return false;
         }
         let next = self.kept(member).next_of(newest);

@@ -5,10 +5,10 @@ use sdam_core::bson;
 
 use super::arguments::Arguments;
 use super::session_id;
-use crate::command_error::CommandError;
 use crate::model::Cluster;
 use crate::options::{MemberId, ServerVersion};
 use crate::store::{Session, Store, Writer, whole};
+use crate::wire::CommandError;
 
 /// The statements of a command that may have come before.
 #[derive(Debug)]

@@ -9,13 +9,13 @@ use super::cursors::raw;
 use super::fields::{check_operation, check_stages, check_statements};
 use super::reads::check_hint;
 use super::sessions::Retries;
-use crate::command_error::CommandError;
 use crate::model::Cluster;
 use crate::options::{MemberId, ServerVersion};
 use crate::store::{
-    Collation, Context, Filter, Projection, Series, Sort, StoreError, Update, UpdateStatement,
-    Writer,
+    Collation, Context, Cursor, Filter, Projection, Series, Sort, StoreError, Update,
+    UpdateStatement, Writer,
 };
+use crate::wire::CommandError;
 
 /// The reason why a document is refused that has two `_id`s.
 const TWICE_IDENTIFIED: &str = "can't have multiple _id fields in one document";
@@ -224,7 +224,7 @@ impl Cluster {
             retries.append_to(&mut reply, version);
             Ok(reply)
         })?;
-        let cursor = super::cursors::Cursor {
+        let cursor = Cursor {
             namespace: "admin.$cmd.bulkWrite".to_owned(),
             rest: results.into_iter().map(std::sync::Arc::new).collect(),
             tail: None,

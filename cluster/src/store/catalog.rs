@@ -6,8 +6,7 @@ use std::sync::Arc;
 use bson::Document;
 use sdam_core::bson;
 
-use super::collection::Collection;
-use super::session::Session;
+use super::{collection::Collection, session::Session};
 
 /// All that a member keeps.
 ///

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use bson::{Bson, Document, doc};
 use sdam_core::bson;
 
-use super::compare::{Collation, Key};
-use super::error::StoreError;
-use super::expression::Context;
-use super::filter::Filter;
-use super::path;
+use super::{
+    compare::{Collation, Key},
+    error::StoreError,
+    expression::Context,
+    filter::Filter,
+    path,
+};
 
 /// An index, of which only names, and keys that must differ, matter here.
 #[derive(Clone, Debug)]

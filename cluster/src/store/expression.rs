@@ -5,10 +5,12 @@ use std::cmp::Ordering;
 use bson::{Bson, DateTime, Document};
 use sdam_core::bson;
 
-use super::compare::{Collation, integer, number};
-use super::error::StoreError;
-use super::filter::type_name;
-use super::path;
+use super::{
+    compare::{Collation, integer, number},
+    error::StoreError,
+    filter::type_name,
+    path,
+};
 
 /// The circumstances of a command that filters and expressions depend on.
 #[derive(Clone, Debug)]

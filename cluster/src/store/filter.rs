@@ -5,12 +5,14 @@ use std::cmp::Ordering;
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-use super::compare::{rank, whole};
-use super::error::StoreError;
-use super::expression::{self, Context};
-use super::path;
-use super::pattern::Pattern;
-use super::schema::Schema;
+use super::{
+    compare::{rank, whole},
+    error::StoreError,
+    expression::{self, Context},
+    path,
+    pattern::Pattern,
+    schema::Schema,
+};
 
 /// A filter that has been read.
 #[derive(Clone, Debug)]

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-use super::error::StoreError;
-use super::expression::{self, Context};
-use super::filter::{Filter, Test, type_name};
-use super::path;
-use super::pipeline::{self, Documents};
-use super::view::Source;
+use super::{
+    error::StoreError,
+    expression::{self, Context},
+    filter::{Filter, Test, type_name},
+    path,
+    pipeline::{self, Documents},
+    view::Source,
+};
 use crate::options::ServerVersion;
 
 /// A `$lookup`: which documents of which collection belong to one.

@@ -8,6 +8,7 @@
 mod catalog;
 mod collection;
 mod compare;
+mod cursor;
 mod error;
 mod expression;
 mod filter;
@@ -28,6 +29,7 @@ mod writer;
 pub(crate) use catalog::{Change, Store};
 pub(crate) use collection::{Collection, Index};
 pub(crate) use compare::{Collation, Key, whole};
+pub(crate) use cursor::{Cursor, Tail};
 pub(crate) use error::StoreError;
 pub(crate) use expression::{Context, is_true};
 pub(crate) use filter::Filter;

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use bson::{Bson, Document, doc};
 use sdam_core::bson;
 
-use super::compare::{Key, number, whole};
-use super::error::StoreError;
-use super::expression::{self, Context};
-use super::filter::Filter;
-use super::join;
-use super::path;
-use super::projection::Projection;
-use super::sort::Sort;
-use super::view::Source;
+use super::{
+    compare::{Key, number, whole},
+    error::StoreError,
+    expression::{self, Context},
+    filter::Filter,
+    join, path,
+    projection::Projection,
+    sort::Sort,
+    view::Source,
+};
 
 /// Documents on their way through stages.
 pub(crate) type Documents = Vec<Arc<Document>>;

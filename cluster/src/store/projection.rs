@@ -3,11 +3,13 @@
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-use super::compare::whole;
-use super::error::StoreError;
-use super::expression::{self, Context};
-use super::filter::{Filter, Test};
-use super::path;
+use super::{
+    compare::whole,
+    error::StoreError,
+    expression::{self, Context},
+    filter::{Filter, Test},
+    path,
+};
 
 /// A projection that has been read.
 #[derive(Clone, Debug)]

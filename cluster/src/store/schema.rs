@@ -3,10 +3,12 @@
 use bson::{Bson, Document, doc};
 use sdam_core::bson;
 
-use super::compare::{Collation, integer, number, whole};
-use super::error::StoreError;
-use super::filter::{is_of_type, types};
-use super::pattern::Pattern;
+use super::{
+    compare::{Collation, integer, number, whole},
+    error::StoreError,
+    filter::{is_of_type, types},
+    pattern::Pattern,
+};
 
 /// A schema: what is demanded of a value.
 #[derive(Clone, Debug)]

@@ -6,8 +6,7 @@
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-use super::collection::Collection;
-use super::error::StoreError;
+use super::{collection::Collection, error::StoreError};
 
 /// The description of a time series.
 #[derive(Clone, Copy, Debug)]

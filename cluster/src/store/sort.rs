@@ -6,9 +6,11 @@ use std::sync::Arc;
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-use super::compare::{Collation, whole};
-use super::error::StoreError;
-use super::path;
+use super::{
+    compare::{Collation, whole},
+    error::StoreError,
+    path,
+};
 
 /// An order of documents.
 #[derive(Clone, Debug, Default)]

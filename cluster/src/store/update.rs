@@ -5,13 +5,15 @@ use std::borrow::Cow;
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-use super::compare::{integer, whole};
-use super::error::StoreError;
-use super::expression::{self, Context};
-use super::filter::{Filter, Test};
-use super::path::{MAX_LEVELS, is_too_deep, is_too_long};
-use super::pipeline;
-use super::sort::Sort;
+use super::{
+    compare::{integer, whole},
+    error::StoreError,
+    expression::{self, Context},
+    filter::{Filter, Test},
+    path::{MAX_LEVELS, is_too_deep, is_too_long},
+    pipeline,
+    sort::Sort,
+};
 
 /// An update that has been read.
 #[derive(Clone, Debug)]

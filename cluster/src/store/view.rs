@@ -3,11 +3,13 @@
 use bson::Bson;
 use sdam_core::bson;
 
-use super::catalog::Store;
-use super::error::StoreError;
-use super::expression::Context;
-use super::filter::Filter;
-use super::pipeline::{self, Documents};
+use super::{
+    catalog::Store,
+    error::StoreError,
+    expression::Context,
+    filter::Filter,
+    pipeline::{self, Documents},
+};
 use crate::options::ServerVersion;
 
 /// The longest chain of views upon views, and of pipelines within pipelines.

@@ -7,17 +7,19 @@ use bson::{Bson, Document, doc};
 use sdam_core::bson;
 use sdam_core::rng::Rng;
 
-use super::catalog::{Change, Store};
-use super::collection::{Collection, Index};
-use super::error::StoreError;
-use super::expression::Context;
-use super::filter::Filter;
-use super::path::is_too_deep;
-use super::schema::Schema;
-use super::series::Series;
-use super::session::Session;
-use super::sort::Sort;
-use super::update::Update;
+use super::{
+    catalog::{Change, Store},
+    collection::{Collection, Index},
+    error::StoreError,
+    expression::Context,
+    filter::Filter,
+    path::is_too_deep,
+    schema::Schema,
+    series::Series,
+    session::Session,
+    sort::Sort,
+    update::Update,
+};
 
 /// The collections of the server's own that clients may write to.
 const WRITABLE: [&str; 2] = ["system.js", "system.users"];

@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
 use super::{Input, SECOND, ServerVersion, World, awaitable, body};
-use crate::socket::while_awake;
+use crate::server::socket::while_awake;
 
 #[test]
 fn a_frozen_member_answers_nobody_until_it_is_thawed() {

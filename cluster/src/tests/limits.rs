@@ -5,7 +5,7 @@ use sdam_core::bson;
 use sdam_core::wire::{Flags, write_op_msg};
 
 use super::{MemberId, SECOND, ServerVersion, World, awaitable};
-use crate::server::connections_each;
+use crate::server::options::connections_each;
 use crate::{ConnectionId, MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, UNREAD_SHARE};
 
 const MEMBER: MemberId = MemberId(0);

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{SECOND, awaitable, body};
-use crate::server::connections_each;
-use crate::socket::{Conversation, Report};
+use crate::server::options::connections_each;
+use crate::server::socket::{Conversation, Report};
 use crate::{ConnectionId, EmbeddedCluster, EmbeddedOptions, MemberId};
 
 /// Generous, because nothing depends on it while the test succeeds.

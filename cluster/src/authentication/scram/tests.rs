@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::{ClientFirst, unescaped};
 use crate::authentication::credentials::Credential;
-use crate::authentication::{ScramMechanism, User};
+use crate::options::{ScramMechanism, User};
 
 /// A conversation of the user "user" with the password "pencil".
 struct Vector {

@@ -1,0 +1,200 @@
+//! The description of an embedded deployment, and how much it holds for slow clients.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use rustix::process::{Resource, getrlimit};
+use sdam_core::config::Secret;
+
+use super::listening::server_address;
+use super::tls::TlsIdentity;
+use crate::options::{
+    ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, ServerVersion, User,
+};
+
+/// The number of bytes that a connection holds for a client that does not read them; more close it.
+///
+/// It is as much as a message may have, as the members say in hello.
+pub const MAX_PENDING_OUTPUT: usize = 48_000_000;
+
+/// The number of bytes that all connections together hold for clients that do not read them; one
+/// that then has more than [`PENDING_SHARE`] is closed.
+pub const MAX_PENDING_IN_ALL: usize = 128 << 20;
+
+/// The number of bytes that each connection may hold in any case.
+pub const PENDING_SHARE: usize = 1 << 20;
+
+/// The number of connections that each member takes at least, however few files may be open.
+const MIN_CONNECTIONS: usize = 16;
+
+/// The description of an embedded deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EmbeddedOptions {
+    /// The kind of the deployment, a replica set by default.
+    pub deployment: Deployment,
+    /// The name of the replica set, `demo` by default.
+    pub set_name: String,
+    /// The number of members that there are, three by default.
+    pub members: usize,
+    /// The server version that they imitate.
+    pub version: ServerVersion,
+    /// True if the members keep what is written, as [`ClusterOptions::keeps_data`] says.
+    pub keeps_data: bool,
+    /// The users; none by default, and then no login is needed.
+    pub users: Vec<User>,
+    /// The tokens by which MONGODB-OIDC logs in, as [`ClusterOptions::oidc_tokens`] says.
+    pub oidc_tokens: Vec<Secret>,
+    /// The certificate of members that speak TLS, which they do not by default.
+    pub tls: Option<TlsIdentity>,
+    /// Determines who wins the elections.
+    pub seed: u64,
+    /// The time from the loss of a primary until an election begins, 2 s by default.
+    pub election_timeout: Duration,
+    /// The port of the first member, those of the others following it; free ones by default, and
+    /// if it is 0.
+    pub first_port: Option<u16>,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self {
+            deployment: Deployment::default(),
+            set_name: "demo".to_owned(),
+            members: 3,
+            version: ServerVersion::default(),
+            keeps_data: false,
+            users: Vec::new(),
+            oidc_tokens: Vec::new(),
+            tls: None,
+            seed: 0,
+            election_timeout: Duration::from_secs(2),
+            first_port: None,
+        }
+    }
+}
+
+impl EmbeddedOptions {
+    /// Describes so many mongos.
+    pub fn sharded(count: usize) -> Self {
+        Self { deployment: Deployment::Sharded, members: count, ..Self::default() }
+    }
+
+    /// Describes so many mongos that know of a load balancer, which anything can be that forwards
+    /// streams to all their addresses.
+    pub fn load_balanced(count: usize) -> Self {
+        Self { deployment: Deployment::LoadBalanced, members: count, ..Self::default() }
+    }
+
+    /// Describes a server of its own, which is no member of a replica set.
+    pub fn standalone() -> Self {
+        Self { deployment: Deployment::Standalone, members: 1, ..Self::default() }
+    }
+
+    /// Replaces [`deployment`](Self::deployment).
+    #[must_use]
+    pub fn with_deployment(mut self, deployment: Deployment) -> Self {
+        self.deployment = deployment;
+        self
+    }
+
+    /// Replaces [`set_name`](Self::set_name).
+    #[must_use]
+    pub fn with_set_name(mut self, set_name: impl Into<String>) -> Self {
+        self.set_name = set_name.into();
+        self
+    }
+
+    /// Replaces [`members`](Self::members).
+    #[must_use]
+    pub fn with_members(mut self, members: usize) -> Self {
+        self.members = members;
+        self
+    }
+
+    /// Replaces [`version`](Self::version).
+    #[must_use]
+    pub fn with_version(mut self, version: ServerVersion) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Replaces [`keeps_data`](Self::keeps_data).
+    #[must_use]
+    pub fn with_keeps_data(mut self, keeps_data: bool) -> Self {
+        self.keeps_data = keeps_data;
+        self
+    }
+
+    /// Replaces [`users`](Self::users).
+    #[must_use]
+    pub fn with_users(mut self, users: Vec<User>) -> Self {
+        self.users = users;
+        self
+    }
+
+    /// Replaces [`oidc_tokens`](Self::oidc_tokens).
+    #[must_use]
+    pub fn with_oidc_tokens(mut self, oidc_tokens: Vec<Secret>) -> Self {
+        self.oidc_tokens = oidc_tokens;
+        self
+    }
+
+    /// Replaces [`tls`](Self::tls).
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<TlsIdentity>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Replaces [`seed`](Self::seed).
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Replaces [`election_timeout`](Self::election_timeout).
+    #[must_use]
+    pub fn with_election_timeout(mut self, election_timeout: Duration) -> Self {
+        self.election_timeout = election_timeout;
+        self
+    }
+
+    /// Replaces [`first_port`](Self::first_port).
+    #[must_use]
+    pub fn with_first_port(mut self, first_port: Option<u16>) -> Self {
+        self.first_port = first_port;
+        self
+    }
+}
+
+/// Returns how many connections each of so many members may have, such that they all find a file
+/// descriptor: one share is for whatever else the process does, and a replica set may grow.
+pub(crate) fn connections_each(members: usize, files: Option<u64>) -> usize {
+    let files = files.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX));
+    let shares = members.max(MAX_MEMBERS) + 1;
+    (files / shares).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)
+}
+
+/// Describes the deployment to the model.
+pub(crate) fn cluster_options(
+    options: &EmbeddedOptions,
+    addresses: &[SocketAddr],
+) -> ClusterOptions {
+    let addresses = addresses.iter().copied().map(server_address);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let millis = now.unwrap_or_default().as_millis();
+    ClusterOptions {
+        deployment: options.deployment,
+        version: options.version,
+        keeps_data: options.keeps_data,
+        users: options.users.clone(),
+        oidc_tokens: options.oidc_tokens.clone(),
+        seed: options.seed,
+        election_timeout: options.election_timeout,
+        max_connections: connections_each(options.members, getrlimit(Resource::Nofile).current),
+        wall_epoch_millis: i64::try_from(millis).unwrap_or(i64::MAX),
+        ..ClusterOptions::new(options.set_name.as_str(), addresses)
+    }
+}

@@ -1084,4 +1084,25 @@ mod tests {
         assert_eq!(bulk.take_cursor().map(|cursor| cursor.id()), Some(7));
         assert!(!bulk.continues_cursor());
     }
+
+    /// Bulk Write, "Top-Level Errors": writes of an earlier command are among what may have been
+    /// done, also without acknowledgment; so are those of a command whose results cannot be read.
+    #[test]
+    fn an_error_after_writes_that_may_have_been_done_is_one_of_the_bulk() {
+        let facts = Facts { max_write_batch_size: 1, ..NEW };
+        let mut bulk = ClientBulkWrite::new([insert("a.b", 1), insert("a.b", 2)]).ordered(false);
+        let nothing = ReplyDocument::from(rawdoc! { "ok": 1 });
+        bulk.command(&unacknowledged(), &facts).unwrap();
+        assert_eq!(bulk.reply(&unacknowledged(), &nothing).unwrap(), Progress::Next);
+        bulk.command(&unacknowledged(), &facts).unwrap();
+        failure(bulk.failed(ArgumentError::SessionInUse.into()));
+
+        let mut bulk = ClientBulkWrite::new([insert("a.b", 1)]).verbose_results(true);
+        written(&mut bulk, NEW);
+        let opened = summary(7, rawdoc! { "nErrors": 0, "nInserted": 1 }, Vec::new());
+        assert_eq!(bulk.reply(&scope(), &opened).unwrap(), Progress::Next);
+        written(&mut bulk, NEW);
+        let error = failure(bulk.reply(&scope(), &more(0, vec![rawdoc! { "ok": 1 }])));
+        assert_eq!(error.partial_result.as_ref().map(|it| it.inserted_count), Some(1));
+    }
 }

@@ -19,7 +19,7 @@ use sdam_driver::{
 use sdam_tokio::Tokio;
 
 use super::operations::Scene;
-use super::{Fixture, name, names, session};
+use super::{Fixture, LIMIT, name, names, session};
 
 /// Run Command, test 1: "configurable batchSize MUST be sent on getMore"; of a negative one the
 /// amount counts, as with find.
@@ -321,12 +321,16 @@ async fn fixture_of_three() -> Fixture {
     let fixture = Fixture::with(cluster, &uri);
     let mut views = fixture.client.client().watch_topology();
     let is_known = |it: &ServerType| matches!(it, ServerType::RsPrimary | ServerType::RsSecondary);
-    loop {
-        let view = views.next().await.expect("the client is open");
-        if view.servers().iter().filter(|server| is_known(&server.server_type)).count() == 3 {
-            return fixture;
+    let all_known = async {
+        loop {
+            let view = views.next().await.expect("the client is open");
+            if view.servers().iter().filter(|server| is_known(&server.server_type)).count() == 3 {
+                break;
+            }
         }
-    }
+    };
+    tokio::time::timeout(LIMIT, all_known).await.expect("all members are known");
+    fixture
 }
 
 /// The commands that were sent since the last call, each with its server.

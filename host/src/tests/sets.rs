@@ -9,11 +9,14 @@ use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 
 use super::fixture::{Fixture, Task};
 use super::puppet::{Puppet, host, pass};
+use crate::client::Client;
 use crate::machines::Host;
 use crate::machines::tasks::Link;
+use crate::operations::selected_server::SelectedServer;
 use crate::sync::lock;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
+use sdam_core::operation::OpenCursor;
 use sdam_core::selection::Criteria;
 
 /// A client of a set of two, and its monitors' links.
@@ -141,4 +144,26 @@ fn whoever_waits_for_a_connection_of_any_member_is_told_when_time_is_up() {
     assert_eq!(are_over(&mut waits), [false, true]);
     pass(&scene.host, Duration::from_millis(100));
     assert!(waits[0].poll().is_ready());
+}
+
+/// Run Command, "Resource Cleanup": a cursor is closed where it is open, whichever member a write
+/// or another read would go to.
+#[test]
+fn a_cursor_is_killed_in_the_background_at_the_server_that_has_it() {
+    let scene = Scene::new();
+    scene.answer(0, 1, &member(true));
+    scene.answer(1, 100, &member(false));
+    let client = Client::from_host(Arc::clone(&scene.host));
+    for (id, host) in [(7, "b"), (8, "a")] {
+        let members = scene.host.members();
+        let server = members.iter().map(SelectedServer::address).find(|it| it.host() == host);
+        let namespace = ("app".into(), "things".into());
+        client.kill_in_background(OpenCursor::new(server.unwrap().clone(), namespace, id));
+        let work = lock(&scene.host.runtime().tasks).pop().expect("its server has a task");
+        let mut service = Task::new(work);
+        assert!(service.poll().is_pending(), "it waits for a connection");
+        let pending = lock(&scene.host.runtime().pending).pop().expect("one is established");
+        let server = pending.server.upgrade().unwrap();
+        assert_eq!(server.address().host(), host);
+    }
 }

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colour_is_for_terminals_unless_somebody_says_otherwise() {
+    fn colour_is_for_terminals_unless_an_option_says_otherwise() {
         let set = |value: &'static str| Some(OsStr::new(value));
         assert!(Auto.decide(true, None, None));
         assert!(Auto.decide(true, set(""), set("xterm")));

@@ -53,7 +53,7 @@ pub(crate) enum Error {
     },
     /// Some lines of the trace, which were listed before, cannot be part of a test.
     #[error(
-        "{}: the format of the official tests cannot say what {count} lines tell, as above",
+        "{}: the format of the official tests cannot say what {count} lines say, as above",
         path.display()
     )]
     Inexpressible {
@@ -80,9 +80,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let name = args.file.file_stem().unwrap_or_default().to_string_lossy();
     let text = match export(&trace, &name) {
         Ok(text) => text,
-        Err(ExportError::Inexpressible(told)) => {
-            told.iter().for_each(|it| complain(&format_args!("{}, {it}", args.file.display())));
-            return Err(Error::Inexpressible { path: args.file.clone(), count: told.len() });
+        Err(ExportError::Inexpressible(refused)) => {
+            refused.iter().for_each(|it| complain(&format_args!("{}, {it}", args.file.display())));
+            return Err(Error::Inexpressible { path: args.file.clone(), count: refused.len() });
         }
         Err(error) => return Err(Error::Export { path: args.file.clone(), error }),
     };

@@ -48,7 +48,7 @@ impl<W: Write> Report<W> {
     }
 
     /// Prints what has happened so long after the start.
-    pub(crate) fn tell(&mut self, elapsed: Duration, news: &impl News) -> io::Result<()> {
+    pub(crate) fn print(&mut self, elapsed: Duration, news: &impl News) -> io::Result<()> {
         let (end, seconds) = (self.end, elapsed.as_secs_f64());
         if self.json {
             let object = serde_json::to_string(&Timed { elapsed_ms: seconds * 1e3, news })?;

@@ -22,7 +22,7 @@ pub(crate) fn check_table(page: &str, table: &str) {
         let page = format!("{before}{BEGIN}{table}{END}{after}");
         return fs::write(&path, page).expect("the page is written");
     }
-    assert_eq!(found, table, "UPDATE_PAGE=1 makes it anew");
+    assert_eq!(found, table, "UPDATE_PAGE=1 writes it again");
 }
 
 /// Returns the lines of a page's `sh` blocks, with those that go on in one.

@@ -166,7 +166,7 @@ impl Preparation {
         connecting: impl Future<Output = Result<T, sdam_host::Error>>,
     ) -> Result<T, PreparationError> {
         let host = self.options.srv().map(|srv| srv.hostname.to_string());
-        let tell = async {
+        let report = async {
             let mut waited = Duration::ZERO;
             loop {
                 tokio::time::sleep(PROGRESS).await;
@@ -180,7 +180,7 @@ impl Preparation {
         let connecting = async {
             tokio::select! {
                 connected = connecting => connected,
-                () = tell => unreachable!("it tells for ever"),
+                () = report => unreachable!("the reports have no end"),
             }
         };
         match (self.shutdown.or(connecting).await, self.shutdown.end()) {

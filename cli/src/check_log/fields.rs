@@ -158,7 +158,7 @@ impl<'a> Fields<'a> {
         let wrong = wrong.map(|(expected, found)| (Rule::WrongField, expected, found));
         let is_same = previous.is_some_and(|previous| {
             previous.says_the_same_as(new)
-                && [previous, new].iter().all(|server| self.tells_all_of(address, server))
+                && [previous, new].iter().all(|server| self.states_all_of(address, server))
         });
         let same = is_same.then(|| {
             let expected = format!("another description of {address} than before");
@@ -170,15 +170,15 @@ impl<'a> Fields<'a> {
 
     /// Returns whether the log reports all of a server that is compared: what is left out may be
     /// what has changed.
-    fn tells_all_of(&self, address: &ServerAddress, server: &ServerShape) -> bool {
-        let is_told = |field: &str| server.details.contains_key(field);
+    fn states_all_of(&self, address: &ServerAddress, server: &ServerShape) -> bool {
+        let is_stated = |field: &str| server.details.contains_key(field);
         let replies = self.servers.get(address).map(|heard| &heard.replies);
         let last = replies.and_then(|replies| replies.back()).and_then(|reply| reply.said);
         let may_be = |field: &str| match last {
             Some(reply) => reply.get(field).is_ok_and(|value| value.is_some()),
             None => true,
         };
-        let is_complete = |field: &str| is_told(field) || !may_be(field);
+        let is_complete = |field: &str| is_stated(field) || !may_be(field);
         match server.server_type {
             ServerType::Unknown => server.tells_error && is_complete("topologyVersion"),
             _ => COMPARED.iter().all(|field| is_complete(field)),
@@ -200,11 +200,11 @@ impl<'a> Fields<'a> {
         if server.details.is_empty() || server.server_type == ServerType::LoadBalancer {
             return None;
         }
-        let told = told(address, server)?;
+        let stated = stated(address, server)?;
         if server.server_type == ServerType::Unknown {
             let blank = described(address, &hello(&serde_json::from_str(r#"{"ok":1}"#).ok()?)?)?;
             // An operation's error may have had one.
-            return difference(&blank, &told, server, &["topologyVersion"]);
+            return difference(&blank, &stated, server, &["topologyVersion"]);
         }
         let next = ahead?.iter().filter_map(|record| match &record.what {
             What::Ended { address: other, found, .. } if other == address => found.said(),
@@ -214,7 +214,7 @@ impl<'a> Fields<'a> {
         let heard = heard.filter(|reply| reply.number >= since).map(|reply| reply.said);
         let mut wrong = None;
         for said in heard.chain(next) {
-            wrong = Some(difference(&described(address, said?)?, &told, server, &[])?);
+            wrong = Some(difference(&described(address, said?)?, &stated, server, &[])?);
         }
         wrong
     }
@@ -245,7 +245,7 @@ fn is_late(then: (Option<Duration>, usize), now: (Option<Duration>, usize)) -> b
 }
 
 /// Returns what the log reports of a server, as if that were all that a reply had said.
-fn told(address: &ServerAddress, server: &ServerShape) -> Option<ServerDescription> {
+fn stated(address: &ServerAddress, server: &ServerShape) -> Option<ServerDescription> {
     let mut reply = server.details.clone();
     reply.insert("ok".to_owned(), Value::from(1));
     described(address, &hello(&reply)?)
@@ -254,11 +254,11 @@ fn told(address: &ServerAddress, server: &ServerShape) -> Option<ServerDescripti
 /// Returns where a description differs from what a reply has said, in the fields that it states.
 fn difference(
     said: &ServerDescription,
-    told: &ServerDescription,
+    stated: &ServerDescription,
     server: &ServerShape,
     but: &[&str],
 ) -> Option<Wrong> {
-    let mut changes = said.changes(told);
+    let mut changes = said.changes(stated);
     changes.retain(|it| server.details.contains_key(it.field) && !but.contains(&it.field));
     let list = |value: fn(&Change) -> &String| {
         let fields = changes.iter().map(|change| match &**value(change) {

@@ -48,7 +48,7 @@ struct Monitor {
     stuck: bool,
     /// True if the log says that its server is to be checked; the end of a check alone may be that
     /// of one whose server has left before the log begins.
-    is_told: bool,
+    is_stated: bool,
 }
 
 /// The monitors of a topology.
@@ -81,7 +81,7 @@ impl Heartbeats {
         let mark = Mark { line: record.line, at: record.at, awake };
         let monitor = self.monitors.entry(address.clone()).or_default();
         monitor.last.get_or_insert(mark);
-        monitor.is_told = true;
+        monitor.is_stated = true;
     }
 
     /// A server has left, or all have.
@@ -101,7 +101,7 @@ impl Heartbeats {
         let monitor = self.monitors.entry(address.clone()).or_default();
         let (before, ended) = (monitor.in_progress.replace(mark), monitor.ended);
         (monitor.last, monitor.stuck, monitor.awaited) = (Some(mark), false, awaited);
-        monitor.is_told = true;
+        monitor.is_stated = true;
         if let Some(before) = before {
             // The log does not say which of the two ends next.
             monitor.awaited = None;
@@ -135,10 +135,10 @@ impl Heartbeats {
         awaited: Option<bool>,
     ) -> Option<Finding> {
         let monitor = self.monitors.get(address)?;
-        let (start, told) = (monitor.in_progress?, monitor.awaited?);
-        let found = awaited.filter(|found| *found != told)?;
+        let (start, stated) = (monitor.in_progress?, monitor.awaited?);
+        let found = awaited.filter(|found| *found != stated)?;
         let mark = Mark { line: record.line, at: record.at, awake: None };
-        let expected = format!("awaited: {told}, as in line {}", start.line);
+        let expected = format!("awaited: {stated}, as in line {}", start.line);
         Some(self.finding(mark, Rule::WrongAwaited, expected, format!("awaited: {found}")))
     }
 
@@ -187,7 +187,7 @@ impl Heartbeats {
         let longest = limits.longest_silence();
         let (topology, mut findings) = (self.topology, Vec::new());
         for (address, monitor) in &mut self.monitors {
-            let is_due = monitor.is_told && !monitor.stuck;
+            let is_due = monitor.is_stated && !monitor.stuck;
             let Some(last) = monitor.last.filter(|_| is_due) else { continue };
             let Some(silence) = last.awake.map(|last| awake.saturating_sub(last)) else { continue };
             if silence <= longest {

@@ -49,8 +49,9 @@ pub(super) fn judge(log: &Log, limits: &Limits) -> (Vec<Finding>, Counts) {
     let mut records = vec![Vec::new(); log.topologies.len()];
     log.records.iter().for_each(|record| records[record.topology].push(record));
     let topologies = records.into_iter().enumerate();
-    let told = counts.tells_errors;
-    let mut topologies: Vec<_> = topologies.map(|(it, own)| Topology::new(it, own, told)).collect();
+    let stated = counts.tells_errors;
+    let mut topologies: Vec<_> =
+        topologies.map(|(it, own)| Topology::new(it, own, stated)).collect();
     let (mut clock, mut findings, mut awake) = (Clock::default(), Vec::new(), None);
     let mut looked = None;
     for (index, record) in log.records.iter().enumerate() {
@@ -256,14 +257,16 @@ const fn is_loss(record: &Record) -> bool {
 
 /// Returns whether a line says of a server that it has an error, or none.
 fn tells_errors(record: &Record) -> bool {
-    let told = |server: &ServerShape| server.tells_error;
+    let stated = |server: &ServerShape| server.tells_error;
     match &record.what {
         What::TopologyChanged { previous, new } => {
             let shapes = [previous, new].into_iter().flatten();
-            shapes.flat_map(|shape| shape.servers.iter().flatten()).any(|(_, server)| told(server))
+            shapes
+                .flat_map(|shape| shape.servers.iter().flatten())
+                .any(|(_, server)| stated(server))
         }
         What::ServerChanged { previous, new, .. } => {
-            [previous, new].into_iter().flatten().any(|server| told(server))
+            [previous, new].into_iter().flatten().any(|server| stated(server))
         }
         _ => false,
     }
@@ -295,8 +298,8 @@ fn set_name(records: &[&Record]) -> Option<String> {
     };
     let of_member = replied().find(|(address, _)| members.contains(address));
     let name = of_member.or_else(|| replied().next()).map(|(_, name)| name);
-    let told = || described().find_map(|(_, server)| server.details.get("setName")?.as_str());
-    name.or_else(told).map(str::to_owned)
+    let stated = || described().find_map(|(_, server)| server.details.get("setName")?.as_str());
+    name.or_else(stated).map(str::to_owned)
 }
 
 const fn said(what: &What) -> &'static str {

@@ -82,19 +82,19 @@ fn own_election(server: &ServerShape) -> Option<(String, i64)> {
 
 /// The topology's logicalSessionTimeoutMinutes is the smallest of servers that bear data.
 fn wrong_session_timeout(new: &Shape) -> Option<Broken> {
-    let told = new.session_timeout?;
+    let stated = new.session_timeout?;
     let bear_data =
         |(_, server): &(&ServerAddress, &ServerShape)| server.server_type.is_data_bearing();
     let servers = new.servers.as_ref()?.iter().filter(bear_data);
-    let told_of = |(_, server): (&ServerAddress, &ServerShape)| {
+    let stated_of = |(_, server): (&ServerAddress, &ServerShape)| {
         server.details.get("logicalSessionTimeoutMinutes").map(Value::as_i64)
     };
-    let each: Vec<Option<i64>> = servers.map(told_of).collect::<Option<_>>()?;
+    let each: Vec<Option<i64>> = servers.map(stated_of).collect::<Option<_>>()?;
     // Of no such servers it is not said what holds. No value is less than any.
     let least = *each.iter().min()?;
     let shown = |minutes: Option<i64>| match minutes {
         Some(minutes) => format!("logicalSessionTimeoutMinutes {minutes}"),
         None => "no logicalSessionTimeoutMinutes".to_owned(),
     };
-    (told != least).then(|| (Rule::WrongSessionTimeout, shown(least), shown(told)))
+    (stated != least).then(|| (Rule::WrongSessionTimeout, shown(least), shown(stated)))
 }

@@ -221,10 +221,10 @@ pub(crate) fn logged(path: &Path, text: &str) -> Result<Log, CheckError> {
 fn check(args: &Args, text: &str, out: &mut impl Write) -> Result<(), CheckError> {
     let path = || args.file.clone();
     let log = logged(&args.file, text)?;
-    let told = (args.heartbeat_frequency, args.connect_timeout);
+    let given = (args.heartbeat_frequency, args.connect_timeout);
     let limits = Limits {
-        heartbeat_frequency: told.0.or(log.heartbeat_frequency).unwrap_or(HEARTBEAT_FREQUENCY),
-        connect_timeout: told.1.or(log.connect_timeout).unwrap_or(CONNECT_TIMEOUT),
+        heartbeat_frequency: given.0.or(log.heartbeat_frequency).unwrap_or(HEARTBEAT_FREQUENCY),
+        connect_timeout: given.1.or(log.connect_timeout).unwrap_or(CONNECT_TIMEOUT),
     };
     let (mut findings, mut counts) = judge::judge(&log, &limits);
     findings.retain(|finding| {

@@ -79,10 +79,10 @@ impl Model {
 
     /// Returns whether a log that reports `shape` says the same, as far as it says anything.
     pub(super) fn agrees_with(&self, shape: &Shape) -> bool {
-        let (name, told) = (self.known.set_name.as_deref(), shape.set_name.as_deref());
+        let (name, stated) = (self.known.set_name.as_deref(), shape.set_name.as_deref());
         let types = || self.known.servers().iter().map(|it| (&it.address, it.server_type));
         self.known.topology_type == shape.topology_type
-            && !matches!((name, told), (Some(name), Some(told)) if name != told)
+            && !matches!((name, stated), (Some(name), Some(stated)) if name != stated)
             && (shape.servers.is_none() || types().eq(shape.types()))
     }
 
@@ -180,8 +180,8 @@ fn invented(
     ] {
         reply.insert(name.to_owned(), value);
     }
-    let told = server.details.iter().filter(|(_, value)| !value.is_null());
-    reply.extend(told.map(|(name, value)| (name.clone(), value.clone())));
+    let stated = server.details.iter().filter(|(_, value)| !value.is_null());
+    reply.extend(stated.map(|(name, value)| (name.clone(), value.clone())));
     reply.insert("ok".to_owned(), json!(1));
     let flag = match server.server_type {
         ServerType::RsPrimary => ("isWritablePrimary", json!(true)),

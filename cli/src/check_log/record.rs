@@ -99,7 +99,7 @@ mod tests {
     use super::Found;
 
     #[test]
-    fn replies_are_streamed_only_if_a_version_of_the_topology_is_told() {
+    fn replies_are_streamed_only_if_they_have_a_topology_version() {
         let may_be = |reply| Found::Reply(reply).may_be_streamed();
         assert!(may_be(rawdoc! { "ok": 1, "topologyVersion": { "counter": 1_i64 } }));
         assert!(!may_be(rawdoc! { "ok": 1 }));

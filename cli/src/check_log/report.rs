@@ -103,7 +103,7 @@ fn summary(counts: &Counts, limits: &Limits, out: &mut impl Write) -> io::Result
         writeln!(out, "{count} descriptions cannot be compared, first in line {line}: {reason}")?;
     }
     if !counts.tells_errors {
-        writeln!(out, "no description tells any error: nothing was judged by that")?;
+        writeln!(out, "no description has an error: nothing was judged by that")?;
     }
     for (rule, count) in &counts.allowed {
         writeln!(out, "{count} times {rule}, which is allowed")?;
@@ -115,7 +115,7 @@ fn summary(counts: &Counts, limits: &Limits, out: &mut impl Write) -> io::Result
             limits.heartbeat_frequency.as_millis(),
             limits.connect_timeout.as_millis(),
         ),
-        false => writeln!(out, "no line tells its time: nothing was judged by that"),
+        false => writeln!(out, "no line has a time: nothing was judged by that"),
     }
 }
 

@@ -99,10 +99,10 @@ impl Shape {
     /// Returns whether both say the same, as far as both say anything.
     pub(crate) fn agrees_with(&self, other: &Self) -> bool {
         let names = (&self.set_name, &other.set_name);
-        let told = self.servers.is_some() && other.servers.is_some();
+        let stated = self.servers.is_some() && other.servers.is_some();
         self.topology_type == other.topology_type
             && !matches!(names, (Some(one), Some(other)) if one != other)
-            && (!told || self.types().eq(other.types()))
+            && (!stated || self.types().eq(other.types()))
     }
 
     /// Returns whether nothing is known of any server, as before the first check and after the

@@ -129,7 +129,7 @@ fn a_primary_brings_its_hosts() {
 
 /// A thread that is held up writes its lines later than others, which say when they were.
 #[test]
-fn times_are_compared_within_one_topology_whatever_others_have_told_before() {
+fn times_are_compared_within_one_topology_only() {
     for mut other in [
         json!({ "message": "Server selection started" }),
         json!({ "message": "Starting topology monitoring", "topologyId": "u" }),
@@ -253,7 +253,7 @@ fn a_direct_connection_takes_its_server_as_it_is() {
 }
 
 #[test]
-fn a_set_whose_name_is_never_told_is_compared_too() {
+fn a_set_without_a_name_in_the_log_is_compared_too() {
     let mut story = Story::open("ReplicaSetNoPrimary", &[("a:1", "Unknown"), ("b:1", "Unknown")]);
     story.start("a:1").fail("a:1");
     story.describe("ReplicaSetNoPrimary", &[("a:1", "Unknown!"), ("b:1", "Unknown")]);
@@ -264,7 +264,7 @@ fn a_set_whose_name_is_never_told_is_compared_too() {
 }
 
 #[test]
-fn a_reply_that_is_not_told_is_taken_from_the_description() {
+fn a_reply_that_is_not_logged_is_taken_from_the_description() {
     let mut story = Story::open("Unknown", &[("a:1", "Unknown")]);
     let message = "Server heartbeat succeeded";
     story.start("a:1").line(json!({ "message": message, "address": "a:1", "reply": "{\"ok\"..." }));
@@ -398,7 +398,7 @@ fn a_change_at_the_end_may_still_be_explained_by_a_check_that_goes_on() {
     assert_eq!(found(&story.text)[0], (10, Rule::UnexplainedChange), "that is too late");
     let mut story = known_set();
     story.start("a:1").line(change.clone());
-    assert_eq!(found(&story.text), [(10, Rule::UnexplainedChange)], "a does not tell that of b");
+    assert_eq!(found(&story.text), [(10, Rule::UnexplainedChange)], "a does not say that of b");
     let mut story = known_set();
     story.start("b:1").line(change).reply("b:1", secondary());
     assert_eq!(found(&story.text)[0], (10, Rule::UnexplainedChange), "b has said something else");

@@ -127,7 +127,7 @@ pub(crate) enum FlagError {
     #[error("--members {0}; from 1 to {MAX_MEMBERS} are allowed")]
     Members(usize),
     /// A flag is about a member that there is not.
-    #[error("{flag} {name}: there are the members a to {last}")]
+    #[error("{flag} {name}: unknown member; use a to {last}")]
     NoMember {
         /// The flag.
         flag: &'static str,

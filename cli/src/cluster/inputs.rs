@@ -22,7 +22,7 @@ pub(super) const MAX_LINE: u64 = 1024;
 const WAITING: usize = 16;
 
 /// The interval at which the thread that reads keys checks that it is still needed.
-const PATIENCE: Duration = Duration::from_millis(200);
+const KEY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ pub(super) fn read_lines(mut input: impl BufRead, sender: &mpsc::Sender<Input>) 
 fn read_keys(sender: &mpsc::Sender<Input>) {
     let mut keys = Keys::default();
     while !sender.is_closed() {
-        let input = match event::poll(PATIENCE) {
+        let input = match event::poll(KEY_TIMEOUT) {
             Ok(false) => continue,
             Ok(true) => event::read(),
             Err(error) => Err(error),

@@ -136,7 +136,7 @@ impl Play {
         }
         loop {
             for it in news.drain(..) {
-                report.tell(self.begun.elapsed(), &it).map_err(ClusterError::Output)?;
+                report.print(self.begun.elapsed(), &it).map_err(ClusterError::Output)?;
             }
             let due = self.scenario.next_at().map(|at| self.begun + at);
             let due = async {

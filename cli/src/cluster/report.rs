@@ -80,7 +80,7 @@ impl fmt::Display for News {
                 let lines = members.iter().map(|(name, what)| format!("{name} {what}"));
                 f.write_str(&lines.collect::<Vec<_>>().join(", "))
             }
-            Self::Lost { count } => write!(f, "{count} events came too fast to be told"),
+            Self::Lost { count } => write!(f, "{count} events came too fast to be reported"),
             Self::Help { text } => f.write_str(text),
         }
     }

@@ -143,14 +143,14 @@ fn a_line_that_is_too_long_is_no_step_and_neither_is_its_end() {
 
 #[test]
 fn lines_end_as_the_terminal_wants_and_obey_no_client() {
-    let greeted = News::Greeted {
+    let hello = News::Greeted {
         member: "a".parse().expect("a name"),
         driver: Some("evil\u{1b}[2J 1".to_owned()),
         application: None,
     };
     let mut out = Vec::new();
     let mut report = Report::new(&mut out, false, true);
-    report.tell(Duration::from_millis(1500), &greeted).expect("memory");
+    report.print(Duration::from_millis(1500), &hello).expect("memory");
     let expected = "    1.50s  evil\\u{1b}[2J 1 has said hello to a\r\n";
     assert_eq!(String::from_utf8_lossy(&out), expected);
 }

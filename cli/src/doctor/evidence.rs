@@ -619,7 +619,7 @@ impl Lookups {
 impl Asked {
     /// Returns whether the question was given up so soon that this says nothing.
     pub(super) fn is_cut(&self) -> bool {
-        self.said == Said::Silent && !is_telling(Stage::Connect, self.took)
+        self.said == Said::Silent && !is_conclusive(Stage::Connect, self.took)
     }
 }
 
@@ -632,7 +632,7 @@ const ENOUGH_TO_RESOLVE: Duration = Duration::from_millis(5500);
 
 /// Returns whether silence says something that was heard for so long, at this stage, or only that
 /// there was too little time.
-pub(super) fn is_telling(stage: Stage, heard: Duration) -> bool {
+pub(super) fn is_conclusive(stage: Stage, heard: Duration) -> bool {
     match stage {
         Stage::Resolve => heard >= ENOUGH_TO_RESOLVE,
         _ => heard >= ENOUGH,

@@ -48,7 +48,7 @@ Examples:
 
 Exit codes:
   0    nothing is wrong
-  1    something is wrong, be it that nothing can be reached
+  1    something is wrong, or nothing can be reached
   2    the arguments, the connection string or a file that it names are invalid, or nothing can be
        printed
   130  SIGINT came before it was over (143: SIGTERM)";
@@ -261,10 +261,10 @@ async fn go_the_way(
     let noted = |servers: &[ServerSeen]| note(notebook, &watcher, servers, false);
     let (mut servers, mut is_settled) = look(&noted).await;
     note(notebook, &watcher, &servers, is_settled);
-    let patience = deadline - LOGIN.min(args.limit / 3);
-    if Instant::now() < patience
+    let latest = deadline - LOGIN.min(args.limit / 3);
+    if Instant::now() < latest
         && awaits_election(&means, &servers)
-        && watcher.has_primary(patience).await
+        && watcher.has_primary(latest).await
     {
         // An election has ended meanwhile.
         let (again, settled) = look(&|_| {}).await;

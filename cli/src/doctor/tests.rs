@@ -201,7 +201,7 @@ fn one_member_of_many_that_others_do_not_reach_is_named_with_its_witness() {
 }
 
 #[test]
-fn a_set_without_a_primary_is_told_unless_there_is_a_better_reason() {
+fn a_set_without_a_primary_is_reported_unless_there_is_a_better_reason() {
     let mut set = set();
     set.servers[0] = answering("a:27017", greeting(Role::Secondary, "a:27017", &["a:27017"]));
     set.client.is_writable = false;
@@ -284,7 +284,7 @@ fn connections_that_last_again_show_that_a_cut_is_over() {
 }
 
 #[test]
-fn connections_that_are_closed_as_soon_as_they_wait_are_told_with_a_way_around() {
+fn connections_that_are_closed_as_soon_as_they_wait_are_reported_with_a_way_around() {
     let mut set = set();
     let (server, after) = (address("a:27017"), Duration::from_millis(20));
     set.client.find(Verdict::StreamingRefused { server, times: 3, after });
@@ -293,7 +293,7 @@ fn connections_that_are_closed_as_soon_as_they_wait_are_told_with_a_way_around()
 }
 
 #[test]
-fn what_the_client_finds_is_told_once() {
+fn what_the_client_finds_is_reported_once() {
     let mut set = set();
     let pause = Verdict::ProcessPaused { paused: Duration::from_secs(4), since: Duration::ZERO };
     for verdict in [pause, idle_cut("a:27017"), idle_cut("a:27017")] {
@@ -317,7 +317,7 @@ fn asked(login: Login) -> Evidence {
 }
 
 #[test]
-fn a_command_that_fails_is_told_unless_nobody_may_run_it() {
+fn a_command_that_fails_is_reported_unless_no_user_may_run_it() {
     let refused = |refusal: Refusal| {
         let command = "delete".to_owned();
         asked(Login { refusals: vec![Refusal { command, ..refusal }], ..Login::default() })
@@ -338,7 +338,7 @@ fn a_command_that_fails_is_told_unless_nobody_may_run_it() {
 }
 
 #[test]
-fn a_login_that_fails_is_told_in_the_words_of_the_library() {
+fn a_login_that_fails_is_reported_in_the_words_of_the_library() {
     let failed = |kind: &str, verdict: Option<Verdict>| {
         let (kind, text) = (kind.to_owned(), "the text".to_owned());
         let error = Some(LoginError { kind, is_of_network: false, verdict, text });
@@ -351,11 +351,11 @@ fn a_login_that_fails_is_told_in_the_words_of_the_library() {
 }
 
 #[test]
-fn a_server_that_is_gone_in_the_end_is_told_instead_of_what_broke_then() {
+fn a_server_that_is_gone_in_the_end_is_reported_instead_of_what_broke_then() {
     let refusal = Refusal { is_of_network: true, ..Refusal::default() };
     let mut set = asked(Login { refusals: vec![refusal], ..Login::default() });
     assert_eq!(verdicts(&set), ["operationFailed!"]);
-    set.servers[0].lost = Some(Failure::new(Stage::Connect, Cause::Refused, "nobody listens"));
+    set.servers[0].lost = Some(Failure::new(Stage::Connect, Cause::Refused, "no process listens"));
     assert_eq!(verdicts(&set), ["connectionRefused"]);
 }
 
@@ -388,7 +388,7 @@ fn a_server_that_answers_later_than_clients_wait_is_behind_no_firewall() {
 }
 
 #[test]
-fn a_lookup_is_not_told_twice() {
+fn a_lookup_is_not_reported_twice() {
     let mut server = answering("a:27017", greeting(Role::Standalone, "a:27017", &[]));
     let slow = |millis| Some(Duration::from_millis(millis));
     (server.way.resolved, server.way.opened) = (slow(5000), slow(5010));
@@ -453,7 +453,7 @@ fn a_name_of_a_certificate_is_mapped_only_if_it_is_that_of_one_host() {
 }
 
 #[test]
-fn whoever_closes_everything_may_have_nothing_behind_it() {
+fn a_forwarder_that_closes_everything_may_have_nothing_behind_it() {
     let mut evidence = evidence(vec![failing("a:27017", Stage::Hello, Cause::Closed)]);
     evidence.client.is_writable = false;
     let finding = judge(&evidence).remove(0);
@@ -612,7 +612,7 @@ fn a_member_with_two_names_is_one_of_those_that_answer() {
 }
 
 #[test]
-fn a_time_without_a_primary_is_told_when_it_is_over() {
+fn a_time_without_a_primary_is_reported_when_it_is_over() {
     let mut set = set();
     set.client.without_primary = Duration::from_millis(900);
     assert_eq!(verdicts(&set), [""; 0], "one steps down, and another is elected");
@@ -629,7 +629,7 @@ fn a_member_that_is_in_no_set_is_not_to_be_initiated_beside_one() {
 }
 
 #[test]
-fn reads_that_find_no_server_are_told_though_writes_find_one() {
+fn reads_that_find_no_server_are_reported_though_writes_find_one() {
     let mut set = set();
     set.client.why_not_read = Some(Verdict::NoTagMatch);
     assert_eq!(verdicts(&set), ["noTagMatch!"]);
@@ -664,7 +664,7 @@ fn a_limit_of_connections_shows_before_it_is_reached() {
 }
 
 #[test]
-fn what_is_ignored_of_a_connection_string_is_told_last() {
+fn what_is_ignored_of_a_connection_string_is_reported_last() {
     let mut evidence = evidence(vec![failing("a:27017", Stage::Connect, Cause::Refused)]);
     evidence.client.is_writable = false;
     evidence.options.faults.push("ignored foo, which is unknown".to_owned());
@@ -681,7 +681,7 @@ fn nothing_is_well_before_everything_is_known() {
 }
 
 #[test]
-fn what_only_the_client_knows_is_told_in_its_words() {
+fn what_only_the_client_knows_is_reported_in_its_words() {
     let mut set = set();
     set.client.is_writable = false;
     set.client.why_not = Some(Verdict::NoTagMatch);
@@ -691,7 +691,7 @@ fn what_only_the_client_knows_is_told_in_its_words() {
 }
 
 #[test]
-fn of_several_servers_each_is_told_at_once() {
+fn of_several_servers_each_is_reported_at_once() {
     let down = |name| failing(name, Stage::Connect, Cause::Refused);
     let mut evidence = evidence(vec![down("a:27017"), down("b:27017")]);
     evidence.client.is_writable = false;

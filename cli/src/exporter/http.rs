@@ -153,9 +153,9 @@ pub(super) async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> io::Result<()> {
     let mut received = Vec::new();
     // A client that connects has something to ask.
-    let mut patience = LIMIT;
+    let mut limit = LIMIT;
     loop {
-        let request = receive(&mut stream, &mut received, patience, presence).await?;
+        let request = receive(&mut stream, &mut received, limit, presence).await?;
         let Some(request) = request else { return Ok(()) };
         let goes_on = request.as_ref().is_ok_and(|request| request.goes_on);
         let response = respond(&request, page, Timestamp::now());
@@ -167,7 +167,7 @@ pub(super) async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         if !goes_on {
             break;
         }
-        patience = IDLE_LIMIT;
+        limit = IDLE_LIMIT;
         presence.set_idle(received.is_empty());
     }
     stream.shutdown().await?;
@@ -178,15 +178,15 @@ pub(super) async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Waits for the next request; `None` if the client has ended the connection, or has none within
-/// `patience`. What comes after the request stays in `received`.
+/// `limit`. What comes after the request stays in `received`.
 async fn receive<S: AsyncRead + Unpin>(
     stream: &mut S,
     received: &mut Vec<u8>,
-    patience: Duration,
+    limit: Duration,
     presence: &Presence,
 ) -> io::Result<Option<Result<Request, Status>>> {
     if received.is_empty() {
-        match timeout(patience, stream.read_buf(received)).await {
+        match timeout(limit, stream.read_buf(received)).await {
             Ok(Ok(1..)) => {}
             Ok(Err(error)) => return Err(error),
             Ok(Ok(0)) | Err(_) => return Ok(None),

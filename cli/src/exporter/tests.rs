@@ -149,7 +149,7 @@ async fn a_client_that_is_slow_or_idle_is_let_go() {
 
 /// As many as are served, and none of them says anything: the next client is answered at once.
 #[tokio::test(start_paused = true)]
-async fn those_that_say_nothing_make_room_for_whoever_does() {
+async fn those_that_say_nothing_make_room_for_others() {
     let (mut connections, mut silent) = (Connections::default(), Vec::new());
     let page: Page = Arc::new(|| "page\n".to_owned());
     let begun = Instant::now();
@@ -165,7 +165,7 @@ async fn those_that_say_nothing_make_room_for_whoever_does() {
     connections.begin(other, &page).await;
     stream.write_all(GET.as_bytes()).await.expect("it is read");
     assert_eq!(stream.read_u8().await.expect("an answer"), b'H');
-    assert_eq!(begun.elapsed().as_secs(), 0, "nobody waits");
+    assert_eq!(begun.elapsed().as_secs(), 0, "no reader waits");
     assert_eq!(silent[1].read(&mut [0]).await.expect("an end"), 0, "it has made room");
     silent[0].write_all(GET.as_bytes()).await.expect("it is still served");
 }
@@ -199,6 +199,6 @@ async fn a_client_that_does_not_read_is_let_go() {
     let server = tokio::spawn(async move { converse(other, &page, &presence()).await });
     stream.write_all(GET.as_bytes()).await.expect("it is read");
     let ended = server.await.expect("it does not panic");
-    assert_eq!(ended.expect_err("nobody reads").kind(), std::io::ErrorKind::TimedOut);
+    assert_eq!(ended.expect_err("no reader is there").kind(), std::io::ErrorKind::TimedOut);
     assert_eq!(begun.elapsed(), LIMIT);
 }

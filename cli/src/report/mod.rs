@@ -36,7 +36,7 @@ Examples:
   sdam report failover.trace --text
 
 Exit codes:
-  0    the report is written, whatever it tells
+  0    the report is written, whatever is in it
   1    it cannot be written, or nothing can be recorded
   2    the arguments, the connection string, the trace or the log are invalid, or the file exists
   130  SIGINT came before any server was known (143: SIGTERM)";

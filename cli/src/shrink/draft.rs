@@ -28,7 +28,7 @@ impl Draft {
         let first = lines.next().map_or("", |(_, line)| line);
         let header = lines.map(|(_, line)| format!("{line}\n")).collect();
         let calls = trace.steps().take(calls).map(|step| {
-            let kept = step.lines().filter(|(_, line)| is_told(line));
+            let kept = step.lines().filter(|(_, line)| is_kept(line));
             let text: String = kept.map(|(_, line)| format!("{line}\n")).collect();
             let mut words = text.split(' ').skip(1);
             let (kind, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -70,8 +70,8 @@ impl Draft {
         let lines = calls.iter().map(|index| {
             // The last one may panic.
             let _ = catch_unwind(AssertUnwindSafe(|| replay.call(*index)));
-            let (told, below) = self.calls[*index].text.split_once('\n').unwrap_or_default();
-            format!("{}\n{below}", replay.changed_line().as_deref().unwrap_or(told))
+            let (written, below) = self.calls[*index].text.split_once('\n').unwrap_or_default();
+            format!("{}\n{below}", replay.changed_line().as_deref().unwrap_or(written))
         });
         let lines: Vec<String> = lines.collect();
         let (whole, broken) = lines.split_at(lines.len().saturating_sub(usize::from(panics)));
@@ -86,6 +86,6 @@ impl Draft {
 }
 
 /// Returns whether a line of a call is an input of the machine.
-fn is_told(line: &str) -> bool {
+fn is_kept(line: &str) -> bool {
     line.starts_with('+') || line.starts_with("  ? ")
 }

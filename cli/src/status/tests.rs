@@ -101,11 +101,11 @@ fn without_any_server_it_is_2_and_says_what_has_not_answered() {
 #[test]
 fn a_balancer_that_answers_nothing_is_2() {
     let mut status = status(&discovered());
-    let nobody = || "nobody is there".to_owned();
-    let refused = || Some(WhyNot::Operation(Verdict::ConnectionRefused, nobody()));
+    let refusal = || "no server is there".to_owned();
+    let refused = || Some(WhyNot::Operation(Verdict::ConnectionRefused, refusal()));
     (status.write, status.read) = (refused(), refused());
     assert_eq!(status.exit_code(), 2);
-    assert!(table(&status).contains("writes  no, every server refused the connection: nobody"));
+    assert!(table(&status).contains("writes  no, every server refused the connection: no"));
     assert_eq!(object(&status)["whyNotReadable"]["verdict"], "connectionRefused");
 }
 

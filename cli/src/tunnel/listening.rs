@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::doors::{DoorError, Doors};
-use super::news::{News, Teller};
+use super::news::{News, NewsSender};
 use super::session::{End, carry, unless_gone};
 use super::way::Way;
 
@@ -29,7 +29,7 @@ pub(super) struct Tunnel {
     way: Way,
     doors: Mutex<Doors>,
     clients: Clients,
-    teller: Teller,
+    sender: NewsSender,
     /// The trouble with each member, as it was reported last.
     troubles: Mutex<BTreeMap<ServerAddress, String>>,
 }
@@ -47,9 +47,9 @@ pub(super) struct Clients {
 
 impl Tunnel {
     /// Leads to members in this way; nothing listens yet.
-    pub(super) fn new(way: Way, doors: Doors, clients: Clients, teller: Teller) -> Arc<Self> {
+    pub(super) fn new(way: Way, doors: Doors, clients: Clients, sender: NewsSender) -> Arc<Self> {
         let (doors, troubles) = (Mutex::new(doors), Mutex::default());
-        Arc::new(Self { way, doors, clients, teller, troubles })
+        Arc::new(Self { way, doors, clients, sender, troubles })
     }
 
     /// Returns the local address of a member, and whether it is new; from now on somebody listens
@@ -95,7 +95,7 @@ impl Tunnel {
                 let name = self.name(door, by);
                 if is_new {
                     let (member, address) = (member.to_string(), name.to_string());
-                    self.teller.tell(News::Opened { member, address });
+                    self.sender.send(News::Opened { member, address });
                 }
                 Some(name)
             }
@@ -103,7 +103,7 @@ impl Tunnel {
                 let reason = error.to_string();
                 if self.is_news(member, &reason) {
                     let member = member.to_string();
-                    self.teller.tell(News::NotOpened { member, reason });
+                    self.sender.send(News::NotOpened { member, reason });
                 }
                 None
             }
@@ -122,7 +122,7 @@ impl Tunnel {
                 Err(error) => {
                     if !std::mem::replace(&mut refused, true) {
                         let (member, reason) = (member.to_string(), error.to_string());
-                        self.teller.tell(News::NotAccepted { member, reason });
+                        self.sender.send(News::NotAccepted { member, reason });
                     }
                     sleep(ACCEPT_PAUSE).await;
                 }
@@ -168,18 +168,18 @@ impl Tunnel {
 
     fn refused(&self, member: &ServerAddress, client: SocketAddr, reason: String) {
         let (client, member) = (client.to_string(), member.to_string());
-        self.teller.tell(News::Refused { client, member, reason });
+        self.sender.send(News::Refused { client, member, reason });
     }
 
     fn unreachable(&self, member: &ServerAddress, reason: String) {
         if self.is_news(member, &reason) {
-            self.teller.tell(News::Unreachable { member: member.to_string(), reason });
+            self.sender.send(News::Unreachable { member: member.to_string(), reason });
         }
     }
 
     fn reachable(&self, member: &ServerAddress) {
         if lock(&self.troubles).remove(member).is_some() {
-            self.teller.tell(News::Reachable { member: member.to_string() });
+            self.sender.send(News::Reachable { member: member.to_string() });
         }
     }
 

@@ -33,7 +33,7 @@ use tokio::time::{Instant, timeout};
 
 use self::doors::{DoorError, Doors, Plan};
 use self::listening::{Clients, Tunnel};
-use self::news::{News, Teller, Told};
+use self::news::{News, NewsReceiver, NewsSender};
 use self::ssh::{Kept, Place, Ssh, SshError};
 use self::uri::{ClientTls, connection_string};
 use self::way::Way;
@@ -262,13 +262,13 @@ async fn tunnel(args: &Args) -> Result<(), TunnelError> {
         return Err(TunnelError::NoTls);
     }
     open_files::allow_many();
-    let (teller, told) = news::channel();
+    let (sender, receiver) = news::channel();
     let ssh = match ssh {
         None => None,
-        Some(ssh) => Some(start(ssh, &mut preparation, &teller).await?),
+        Some(ssh) => Some(start(ssh, &mut preparation, &sender).await?),
     };
     let way = (plan, clients, place);
-    let outcome = lead(args, way, preparation, &written, (teller, told), begun).await;
+    let outcome = lead(args, way, preparation, &written, (sender, receiver), begun).await;
     if let Some(ssh) = ssh {
         ssh.end().await;
     }
@@ -281,7 +281,7 @@ async fn lead(
     (plan, clients, place): (Plan, Clients, Option<Place>),
     mut preparation: Preparation,
     written: &Options,
-    (teller, told): (Teller, Told),
+    (sender, receiver): (NewsSender, NewsReceiver),
     begun: Instant,
 ) -> Result<(), TunnelError> {
     let mut builder = Client::builder(preparation.options.clone());
@@ -295,10 +295,10 @@ async fn lead(
     let Preparation { mut shutdown, .. } = preparation;
     let way = Way::new(client.host().options(), place, args.tls_passthrough)?;
     find(&client, &mut shutdown, begun, args.ssh.as_deref()).await?;
-    let telling = Telling {
+    let reporting = Reporting {
         views: client.watch_topology(),
-        tunnel: Tunnel::new(way, Doors::new(plan), clients, teller),
-        told,
+        tunnel: Tunnel::new(way, Doors::new(plan), clients, sender),
+        receiver,
         report: Report::new(io::stdout(), args.json, false),
         begun,
         by: args.address(),
@@ -307,7 +307,7 @@ async fn lead(
         hosts: Vec::new(),
         primary: None,
     };
-    let outcome = telling.run(args, written, &mut shutdown).await;
+    let outcome = reporting.run(args, written, &mut shutdown).await;
     client.close().await;
     outcome
 }
@@ -316,12 +316,12 @@ async fn lead(
 async fn start(
     ssh: Ssh,
     preparation: &mut Preparation,
-    teller: &Teller,
+    sender: &NewsSender,
 ) -> Result<Kept, TunnelError> {
     let ssh = ssh.with(preparation.shutdown.companion());
-    let started = preparation.shutdown.or(ssh.start(teller)).await;
+    let started = preparation.shutdown.or(ssh.start(sender)).await;
     match (started, preparation.shutdown.end()) {
-        (Some(running), _) => Ok(ssh.keep(running?, teller.clone())),
+        (Some(running), _) => Ok(ssh.keep(running?, sender.clone())),
         (None, Some(End::Signal(signal))) => {
             Err(PreparationError::Interrupted { signal, before: "ssh was there" }.into())
         }
@@ -381,10 +381,10 @@ fn is_found(view: &TopologyDescription) -> bool {
 }
 
 /// A tunnel, and what is reported of it.
-struct Telling<W> {
+struct Reporting<W> {
     tunnel: Arc<Tunnel>,
     views: Views,
-    told: Told,
+    receiver: NewsReceiver,
     report: Report<W>,
     begun: Instant,
     /// The address by which clients reach this machine.
@@ -398,7 +398,7 @@ struct Telling<W> {
     primary: Option<ServerAddress>,
 }
 
-impl<W: io::Write> Telling<W> {
+impl<W: io::Write> Reporting<W> {
     async fn run(
         mut self,
         args: &Args,
@@ -407,7 +407,7 @@ impl<W: io::Write> Telling<W> {
     ) -> Result<(), TunnelError> {
         let Some(view) = self.views.next().await else { return Ok(()) };
         let ready = self.ready(args.client_tls(), written, &view)?;
-        self.tell(&ready)?;
+        self.print(&ready)?;
         self.follow(&view)?;
         loop {
             tokio::select! {
@@ -415,18 +415,18 @@ impl<W: io::Write> Telling<W> {
                     Some(view) => self.follow(&view)?,
                     None => return Ok(()),
                 },
-                news = self.told.next() => self.tell(&news)?,
+                news = self.receiver.next() => self.print(&news)?,
                 () = shutdown.reached() => break,
             }
         }
-        while let Some(news) = self.told.try_next() {
-            self.tell(&news)?;
+        while let Some(news) = self.receiver.try_next() {
+            self.print(&news)?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, news: &News) -> Result<(), TunnelError> {
-        self.report.tell(self.begun.elapsed(), news).map_err(TunnelError::Output)
+    fn print(&mut self, news: &News) -> Result<(), TunnelError> {
+        self.report.print(self.begun.elapsed(), news).map_err(TunnelError::Output)
     }
 
     /// Opens a door for each member there is, and says by what clients connect.
@@ -468,11 +468,11 @@ impl<W: io::Write> Telling<W> {
         let now: BTreeSet<_> = view.servers().iter().map(|it| it.address.clone()).collect();
         let before = std::mem::replace(&mut self.members, now.clone());
         for member in before.difference(&now) {
-            self.tell(&News::Left { member: member.to_string() })?;
+            self.print(&News::Left { member: member.to_string() })?;
         }
         for member in now.difference(&before) {
             let news = self.joined(member);
-            self.tell(&news)?;
+            self.print(&news)?;
         }
         let primary = view.primary().map(|primary| primary.address.clone());
         if primary != self.primary {
@@ -485,7 +485,7 @@ impl<W: io::Write> Telling<W> {
                     News::Primary { member: primary.to_string(), address }
                 }
             };
-            self.tell(&news)?;
+            self.print(&news)?;
         }
         Ok(())
     }

@@ -101,42 +101,42 @@ impl fmt::Display for News {
                 write!(f, "ssh {reason}; it is started again in {again}")
             }
             Self::SshBack => f.write_str("ssh is there again"),
-            Self::Lost { count } => write!(f, "{count} events came too fast to be told"),
+            Self::Lost { count } => write!(f, "{count} events came too fast to be reported"),
         }
     }
 }
 
 /// Sends news from wherever they happen; it never waits.
 #[derive(Clone, Debug)]
-pub(super) struct Teller {
+pub(super) struct NewsSender {
     news: mpsc::Sender<News>,
     lost: Arc<AtomicU64>,
 }
 
 /// The receiving end of news.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct NewsReceiver {
     news: mpsc::Receiver<News>,
     lost: Arc<AtomicU64>,
 }
 
 /// Connects what happens with what is printed.
-pub(super) fn channel() -> (Teller, Told) {
+pub(super) fn channel() -> (NewsSender, NewsReceiver) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
     let lost = Arc::<AtomicU64>::default();
-    (Teller { news: sender, lost: Arc::clone(&lost) }, Told { news: receiver, lost })
+    (NewsSender { news: sender, lost: Arc::clone(&lost) }, NewsReceiver { news: receiver, lost })
 }
 
-impl Teller {
+impl NewsSender {
     /// Reports something, unless too much waits to be printed; then it is counted.
-    pub(super) fn tell(&self, news: News) {
+    pub(super) fn send(&self, news: News) {
         if self.news.try_send(news).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Told {
+impl NewsReceiver {
     /// Waits for the next news; cancelling the wait loses nothing.
     pub(super) async fn next(&mut self) -> News {
         match self.lost.swap(0, Ordering::Relaxed) {
@@ -197,7 +197,7 @@ mod tests {
     fn printed(json: bool, news: &[News]) -> String {
         let mut out = Vec::new();
         let mut report = Report::new(&mut out, json, false);
-        news.iter().for_each(|it| report.tell(Duration::from_millis(1500), it).unwrap());
+        news.iter().for_each(|it| report.print(Duration::from_millis(1500), it).unwrap());
         String::from_utf8(out).unwrap()
     }
 
@@ -238,13 +238,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn news_that_nobody_prints_are_counted() {
-        let (teller, mut told) = channel();
-        (0..MAX_WAITING + 3).for_each(|_| teller.tell(News::SshBack));
-        assert_eq!(told.next().await, News::Lost { count: 3 });
-        assert_eq!(told.next().await, News::SshBack);
-        while told.try_next().is_some() {}
-        teller.tell(News::NoPrimary);
-        assert_eq!(told.next().await, News::NoPrimary);
+    async fn news_that_are_not_printed_are_counted() {
+        let (sender, mut receiver) = channel();
+        (0..MAX_WAITING + 3).for_each(|_| sender.send(News::SshBack));
+        assert_eq!(receiver.next().await, News::Lost { count: 3 });
+        assert_eq!(receiver.next().await, News::SshBack);
+        while receiver.try_next().is_some() {}
+        sender.send(News::NoPrimary);
+        assert_eq!(receiver.next().await, News::NoPrimary);
     }
 }

@@ -61,7 +61,7 @@ mod tests {
     use super::listens;
 
     #[test]
-    fn a_port_is_that_of_the_process_that_listens_and_of_whoever_started_it() {
+    fn a_port_is_that_of_the_process_that_listens_and_of_its_parent() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(listens(std::process::id(), port));

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::news::{News, Teller};
+use super::news::{News, NewsSender};
 use super::owner;
 use crate::duration::rounded;
 use crate::shutdown::Companion;
@@ -193,11 +193,11 @@ impl Ssh {
     /// # Errors
     ///
     /// There is no free port, it cannot be started, or it has ended.
-    pub(super) async fn start(&self, teller: &Teller) -> Result<Running, SshError> {
+    pub(super) async fn start(&self, sender: &NewsSender) -> Result<Running, SshError> {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
         let port = free.map_err(SshError::Port)?.port();
         let mut process = self.command(port).spawn().map_err(SshError::Run)?;
-        let said = Said::listen(process.stderr.take(), teller.clone());
+        let said = Said::listen(process.stderr.take(), sender.clone());
         let (id, companion) = (process.id(), self.companion.clone());
         companion.join(id);
         let (since, place) = (Instant::now(), self.place());
@@ -240,11 +240,11 @@ impl Ssh {
     }
 
     /// Keeps it running until it is ended.
-    pub(super) fn keep(self, mut running: Running, teller: Teller) -> Kept {
+    pub(super) fn keep(self, mut running: Running, sender: NewsSender) -> Kept {
         let (end, ended) = oneshot::channel();
         let task = tokio::spawn(async move {
             tokio::select! {
-                () = self.keep_running(&mut running, &teller) => {}
+                () = self.keep_running(&mut running, &sender) => {}
                 // The handle that would end it is gone, or ends it.
                 _ = ended => {}
             }
@@ -255,23 +255,23 @@ impl Ssh {
         Kept { end, task }
     }
 
-    async fn keep_running(&self, running: &mut Running, teller: &Teller) {
+    async fn keep_running(&self, running: &mut Running, sender: &NewsSender) {
         let mut last = None;
         loop {
             let mut reason = running.ended().await;
             let mut stayed = running.since.elapsed();
             *running = loop {
                 let pause = pause(last, stayed);
-                teller.tell(News::SshEnded { reason, again: rounded(pause) });
+                sender.send(News::SshEnded { reason, again: rounded(pause) });
                 sleep(pause).await;
                 (last, stayed) = (Some(pause), Duration::ZERO);
-                match self.start(teller).await {
+                match self.start(sender).await {
                     Ok(running) => break running,
                     Err(SshError::Ended { ended, .. }) => reason = ended,
                     Err(error) => reason = error.to_string(),
                 }
             };
-            teller.tell(News::SshBack);
+            sender.send(News::SshBack);
         }
     }
 }
@@ -324,7 +324,7 @@ fn how(status: ExitStatus) -> String {
 
 impl Said {
     /// Reads its lines, and reports each that is not the same as the one before.
-    fn listen(errors: Option<ChildStderr>, teller: Teller) -> Self {
+    fn listen(errors: Option<ChildStderr>, sender: NewsSender) -> Self {
         let last = Arc::<Mutex<String>>::default();
         let shared = Arc::clone(&last);
         let reading = tokio::spawn(async move {
@@ -341,7 +341,7 @@ impl Said {
                 let mut last = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 if !line.is_empty() && *last != line {
                     line.clone_into(&mut last);
-                    teller.tell(News::Ssh { said: line.to_owned() });
+                    sender.send(News::Ssh { said: line.to_owned() });
                 }
             }
         });

@@ -45,10 +45,10 @@ pub(super) fn connection_string(
     }
     let printed = written.to_uri();
     let (start, query) = printed.split_once('?').unwrap_or((&printed, ""));
-    let is_somebody = written.credential().is_some_and(|it| it.username.is_some());
+    let has_user = written.credential().is_some_and(|it| it.username.is_some());
     let kept = query.split('&').filter(|option| {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        !value.is_empty() && !value.contains(HIDDEN) && concerns_clients(name, tls, is_somebody)
+        !value.is_empty() && !value.contains(HIDDEN) && concerns_clients(name, tls, has_user)
     });
     options.extend(kept.map(str::to_owned));
     let database = start.rsplit_once('/').map_or("", |(_, database)| database);
@@ -58,11 +58,11 @@ pub(super) fn connection_string(
 }
 
 /// Returns whether an option is for the clients of the tunnel.
-fn concerns_clients(name: &str, tls: ClientTls, is_somebody: bool) -> bool {
+fn concerns_clients(name: &str, tls: ClientTls, has_user: bool) -> bool {
     match name {
         "replicaSet" | "directConnection" | "loadBalanced" => false,
         // They go with the user name, and are wrong without it.
-        "authMechanism" | "authMechanismProperties" => !is_somebody,
+        "authMechanism" | "authMechanismProperties" => !has_user,
         name if name.starts_with("tls") || name == "ssl" => tls == ClientTls::Members,
         name => !name.starts_with("proxy") && !name.starts_with("srv"),
     }

@@ -10,7 +10,7 @@ use sdam_host::Events;
 pub(super) struct Feed {
     events: Events,
     /// The number of dropped events that were reported.
-    told: u64,
+    counted: u64,
     /// True if any server has been available.
     has_found: bool,
 }
@@ -25,7 +25,7 @@ pub(super) struct Arrival {
 impl Feed {
     /// Reads from a new subscription.
     pub(super) const fn new(events: Events) -> Self {
-        Self { events, told: 0, has_found: false }
+        Self { events, counted: 0, has_found: false }
     }
 
     /// Waits for the next event; `None` after the last one. Cancelling the wait loses nothing.
@@ -57,12 +57,12 @@ impl Feed {
         if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
             let mut servers = new.servers().iter();
             // A load balancer is never asked.
-            let is_nobody =
+            let is_unreachable =
                 |it: ServerType| matches!(it, ServerType::Unknown | ServerType::LoadBalancer);
-            self.has_found |= servers.any(|server| !is_nobody(server.server_type));
+            self.has_found |= servers.any(|server| !is_unreachable(server.server_type));
         }
-        let dropped = self.events.dropped() - self.told;
-        self.told += dropped;
+        let dropped = self.events.dropped() - self.counted;
+        self.counted += dropped;
         Arrival { event, dropped }
     }
 }

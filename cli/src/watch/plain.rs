@@ -60,7 +60,7 @@ const fn style(tone: Tone) -> Style {
 
 impl<W: Write> Report for Plain<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        let lines = self.story.tell(event);
+        let lines = self.story.describe(event);
         lines.iter().try_for_each(|line| self.line(line))
     }
 

@@ -127,7 +127,7 @@ impl Story {
     }
 
     /// Returns the lines that describe an event; none if it is not worth one.
-    pub(super) fn tell(&mut self, event: &Event) -> Vec<Line> {
+    pub(super) fn describe(&mut self, event: &Event) -> Vec<Line> {
         let line = |subject: &dyn fmt::Display, tone, text: String| {
             vec![Line::new(event.at, &subject.to_string(), tone, &text)]
         };
@@ -135,7 +135,7 @@ impl Story {
             EventKind::TopologyOpening => line(&TOPOLOGY, Tone::Neutral, "opening".to_owned()),
             EventKind::TopologyClosed => line(&TOPOLOGY, Tone::Neutral, "closed".to_owned()),
             EventKind::TopologyDescriptionChanged { previous, new } => {
-                self.tell_topology(event.at, previous, new)
+                self.describe_topology(event.at, previous, new)
             }
             EventKind::ServerOpening { address, .. } => {
                 line(address, Tone::Quiet, "opening".to_owned())
@@ -195,7 +195,7 @@ impl Story {
         self.heartbeats || before.as_ref() != Some(&failure.detail)
     }
 
-    fn tell_topology(
+    fn describe_topology(
         &mut self,
         at: Instant,
         previous: &TopologyDescription,

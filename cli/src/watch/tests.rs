@@ -89,18 +89,18 @@ fn that_a_server_goes_on_failing_as_it_did_is_no_news() {
             fixture.refuse("a:27017", if second < 40 { "refused" } else { "unreachable" });
         }
     }
-    let told = |lines: Vec<String>| {
+    let texts = |lines: Vec<String>| {
         let of_a =
             lines.into_iter().filter(|line| line.contains("a:27017 ") && line.contains("failed"));
         of_a.map(|line| line.rsplit(": ").next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(told(lines(&fixture, false)), ["gone", "refused", "unreachable"]);
-    assert!(told(lines(&fixture, true)).len() > 4);
+    assert_eq!(texts(lines(&fixture, false)), ["gone", "refused", "unreachable"]);
+    assert!(texts(lines(&fixture, true)).len() > 4);
     // After a success it is.
     fixture.at(90_000).reply("a:27017", &member("rs0", &HOSTS, HOSTS[0], None));
     fixture.at(101_000).refuse("a:27017", "unreachable");
-    let told = told(lines(&fixture, false));
-    assert_eq!(told.iter().filter(|text| *text == "unreachable").count(), 2, "{told:#?}");
+    let texts = texts(lines(&fixture, false));
+    assert_eq!(texts.iter().filter(|text| *text == "unreachable").count(), 2, "{texts:#?}");
 }
 
 #[test]
@@ -126,9 +126,9 @@ fn a_primary_that_was_elected_again_and_one_that_was_not_known_are_news() {
 #[test]
 fn heartbeats_are_shown_on_request_only() {
     let fixture = discovered();
-    let told = |lines: Vec<String>| lines.join("\n").matches("heartbeat").count();
-    assert_eq!(told(lines(&fixture, false)), 0);
-    assert_eq!(told(lines(&fixture, true)), 4);
+    let texts = |lines: Vec<String>| lines.join("\n").matches("heartbeat").count();
+    assert_eq!(texts(lines(&fixture, false)), 0);
+    assert_eq!(texts(lines(&fixture, true)), 4);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_standalone_that_a_member_has_advertised_is_no_reason_to_leave_out_the_set()
 }
 
 #[test]
-fn why_a_primary_is_stale_is_told_to_the_end() {
+fn why_a_primary_is_stale_is_shown_to_the_end() {
     let mut fixture = discovered();
     let elected = |host: &str, election: u8| {
         let mut reply = member("rs0", &HOSTS, host, Some(host));
@@ -242,13 +242,13 @@ fn json_objects_begin_with_their_times_and_end_with_the_changes() {
     let expected = serde_json::json!({"field": "type", "old": "Unknown", "new": "RSPrimary"});
     assert_eq!(changed[0]["changes"][0], expected);
     for object in &objects {
-        let tells_changes = object.get("changes").is_some();
-        assert_eq!(tells_changes, object.get("newDescription").is_some(), "{object}");
+        let has_changes = object.get("changes").is_some();
+        assert_eq!(has_changes, object.get("newDescription").is_some(), "{object}");
     }
 }
 
 #[test]
-fn dropped_events_are_told_in_both_forms() {
+fn dropped_events_are_reported_in_both_forms() {
     let fixture = discovered();
     let mut out = Vec::new();
     let mut plain = Plain::new(&mut out, Story::new(false, fixture.diagnose()), false);

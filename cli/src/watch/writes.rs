@@ -7,14 +7,14 @@ use sdam_core::diagnosis::Verdict;
 use sdam_core::time::Instant;
 
 /// The time without a server for writes that is reported: most elections are over by then.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const ALERT_AFTER: Duration = Duration::from_secs(5);
 
 /// Reports why writes find no server, once for each reason.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     failing_since: Option<Instant>,
     /// The kind that was reported last.
-    told: Option<&'static str>,
+    announced: Option<&'static str>,
 }
 
 impl Writes {
@@ -26,11 +26,11 @@ impl Writes {
             return None;
         };
         let since = *self.failing_since.get_or_insert(now);
-        let is_news = now - since >= PATIENCE && self.told != Some(verdict.name());
+        let is_news = now - since >= ALERT_AFTER && self.announced != Some(verdict.name());
         if !is_news {
             return None;
         }
-        self.told = Some(verdict.name());
+        self.announced = Some(verdict.name());
         Some(verdict)
     }
 }
@@ -39,22 +39,26 @@ impl Writes {
 mod tests {
     use super::*;
 
-    fn told(writes: &mut Writes, millis: u64, verdict: Option<Verdict>) -> Option<&'static str> {
+    fn announced(
+        writes: &mut Writes,
+        millis: u64,
+        verdict: Option<Verdict>,
+    ) -> Option<&'static str> {
         let verdict = writes.look(Instant::from_millis(millis), verdict);
         verdict.map(|verdict| verdict.name())
     }
 
     #[test]
-    fn a_reason_is_told_once_after_five_seconds_and_again_when_it_is_another_one() {
+    fn a_reason_is_reported_once_after_five_seconds_and_again_when_it_is_another_one() {
         let mut writes = Writes::default();
         let no_primary = || Some(Verdict::NoPrimary { since: Duration::ZERO });
-        assert_eq!(told(&mut writes, 1_000, no_primary()), None);
-        assert_eq!(told(&mut writes, 5_999, no_primary()), None);
-        assert_eq!(told(&mut writes, 6_000, no_primary()), Some("noPrimary"));
-        assert_eq!(told(&mut writes, 7_000, no_primary()), None);
-        assert_eq!(told(&mut writes, 8_000, Some(Verdict::NoAnswer)), Some("noAnswer"));
-        assert_eq!(told(&mut writes, 9_000, None), None);
-        assert_eq!(told(&mut writes, 9_100, no_primary()), None, "another outage");
-        assert_eq!(told(&mut writes, 14_100, no_primary()), Some("noPrimary"));
+        assert_eq!(announced(&mut writes, 1_000, no_primary()), None);
+        assert_eq!(announced(&mut writes, 5_999, no_primary()), None);
+        assert_eq!(announced(&mut writes, 6_000, no_primary()), Some("noPrimary"));
+        assert_eq!(announced(&mut writes, 7_000, no_primary()), None);
+        assert_eq!(announced(&mut writes, 8_000, Some(Verdict::NoAnswer)), Some("noAnswer"));
+        assert_eq!(announced(&mut writes, 9_000, None), None);
+        assert_eq!(announced(&mut writes, 9_100, no_primary()), None, "another outage");
+        assert_eq!(announced(&mut writes, 14_100, no_primary()), Some("noPrimary"));
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Chromium {
     messages: Receiver<Value>,
     last: u64,
     /// The messages besides answers.
-    told: Vec<Value>,
+    events: Vec<Value>,
 }
 
 impl Chromium {
@@ -88,7 +88,7 @@ impl Chromium {
                 }
             }
         });
-        Ok(Self { process, folder, input, messages, last: 0, told: Vec::new() })
+        Ok(Self { process, folder, input, messages, last: 0, events: Vec::new() })
     }
 
     /// Opens a page in a tab of its own.
@@ -130,7 +130,7 @@ impl Chromium {
                     Some(error) => Err(format!("{method}: {error}").into()),
                 };
             }
-            self.told.push(message);
+            self.events.push(message);
         }
     }
 
@@ -139,11 +139,11 @@ impl Chromium {
         let deadline = Instant::now() + GENEROUS;
         let is_it = |message: &Value| message["sessionId"] == session && message["method"] == event;
         loop {
-            if self.told.iter().any(is_it) {
+            if self.events.iter().any(is_it) {
                 return Ok(());
             }
             let message = self.receive(deadline, event)?;
-            self.told.push(message);
+            self.events.push(message);
         }
     }
 
@@ -176,7 +176,7 @@ impl Tab<'_> {
 
     /// Goes to a page, and waits until all of it is there.
     pub(crate) fn go(&mut self, url: &str) -> Outcome<()> {
-        self.chromium.told.clear();
+        self.chromium.events.clear();
         let gone = self.call("Page.navigate", &json!({ "url": url }))?;
         if let Some(error) = gone.get("errorText") {
             return Err(format!("{url}: {error}").into());
@@ -303,7 +303,7 @@ impl Tab<'_> {
 
     /// Returns what the page has complained of, and what it has asked a network for.
     pub(crate) fn complaints(&self) -> Vec<String> {
-        let of_tab = self.chromium.told.iter().filter(|it| it["sessionId"] == *self.session);
+        let of_tab = self.chromium.events.iter().filter(|it| it["sessionId"] == *self.session);
         let complaint = |message: &Value| {
             let params = &message["params"];
             let url = params["request"]["url"].as_str().unwrap_or_default();

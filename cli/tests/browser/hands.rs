@@ -42,14 +42,14 @@ fn panel(tab: &mut Tab<'_>) -> Outcome<String> {
 }
 
 /// The pointer shows what operations would have met at its moment.
-pub(crate) fn the_pointer_tells_the_verdict(browser: &mut Chromium) -> Outcome<()> {
+pub(crate) fn the_pointer_shows_the_verdict(browser: &mut Chromium) -> Outcome<()> {
     let page = Page::of_failover()?;
     let mut tab = browser.open(&page.url(), SIZE)?;
     let during = middle(&mut tab, "#canvas .span.fails")?;
     tab.mouse("mouseMoved", during)?;
     let said = panel(&mut tab)?;
-    let is_told = said.contains("Writes fail, from +") && said.contains("(noPrimary)");
-    check(is_told && said.contains("Reads of any server find a server."), || said.clone())?;
+    let is_reported = said.contains("Writes fail, from +") && said.contains("(noPrimary)");
+    check(is_reported && said.contains("Reads of any server find a server."), || said.clone())?;
     check(said.contains(" failing: "), || said.clone())?;
     let found = tab.value("JSON.parse(document.getElementById('data').textContent).writes")?;
     let at = moment(&mut tab)?;
@@ -65,8 +65,8 @@ pub(crate) fn the_pointer_tells_the_verdict(browser: &mut Chromium) -> Outcome<(
     tab.mouse("mouseMoved", serde_json::from_value(works)?)?;
     let said = panel(&mut tab)?;
     check(said.contains("Writes find a server."), || said.clone())?;
-    let told = tab.text("document.getElementById('time').getAttribute('aria-valuetext')")?;
-    check(told.contains("Writes find a server."), || told.clone())
+    let shown = tab.text("document.getElementById('time').getAttribute('aria-valuetext')")?;
+    check(shown.contains("Writes find a server."), || shown.clone())
 }
 
 /// Everything can be done without a mouse, and the focus is to be seen.

@@ -27,7 +27,7 @@ const CHECKS: [(&str, Check); 9] = [
     ("paper_shows_all_of_it", looks::paper_shows_all_of_it),
     ("without_a_script_it_can_be_read", looks::without_a_script_it_can_be_read),
     ("texts_of_others_are_no_markup", looks::texts_of_others_are_no_markup),
-    ("the_pointer_tells_the_verdict", hands::the_pointer_tells_the_verdict),
+    ("the_pointer_shows_the_verdict", hands::the_pointer_shows_the_verdict),
     ("keys_move_and_zoom", hands::keys_move_and_zoom),
     ("the_wheel_and_dragging_zoom", hands::the_wheel_and_dragging_zoom),
     ("marks_lead_to_lines", hands::marks_lead_to_lines),

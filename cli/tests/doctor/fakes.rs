@@ -46,12 +46,12 @@ pub(crate) fn alert() -> io::Result<SocketAddr> {
     })
 }
 
-/// Leads to `target`, and closes connections that are without a byte for `patience`, but not before
+/// Leads to `target`, and closes connections that are without a byte for `limit`, but not before
 /// they have been answered once: that a client has not come so far says nothing of its checks.
 /// Sends a message for each connection that it takes.
 pub(crate) fn cutting(
     target: SocketAddr,
-    patience: Duration,
+    limit: Duration,
     taken: mpsc::Sender<()>,
 ) -> io::Result<SocketAddr> {
     serve(move |near| {
@@ -64,7 +64,7 @@ pub(crate) fn cutting(
         let (mut from_far, mut to_near) = (far.try_clone()?, near.try_clone()?);
         thread::spawn(move || {
             // The other direction sees the end.
-            let _ = pass_back(&mut from_far, &mut to_near, patience);
+            let _ = pass_back(&mut from_far, &mut to_near, limit);
             let _ = to_near.shutdown(Shutdown::Both);
         });
         let (mut from_near, mut to_far) = (near.try_clone()?, far.try_clone()?);
@@ -75,12 +75,12 @@ pub(crate) fn cutting(
     })
 }
 
-/// Passes what the server sends; from its first answer on, the client may be silent for `patience`.
-fn pass_back(far: &mut TcpStream, near: &mut TcpStream, patience: Duration) -> io::Result<()> {
+/// Passes what the server sends; from its first answer on, the client may be silent for `limit`.
+fn pass_back(far: &mut TcpStream, near: &mut TcpStream, limit: Duration) -> io::Result<()> {
     let mut first = [0; 16_384];
     let count = far.read(&mut first)?;
     // Before the client can ask again: the next read is the first that ends by this.
-    near.set_read_timeout(Some(patience))?;
+    near.set_read_timeout(Some(limit))?;
     near.write_all(&first[..count])?;
     io::copy(far, near).map(drop)
 }
@@ -216,7 +216,7 @@ pub(crate) fn shared_tier() -> io::Result<SocketAddr> {
 }
 
 /// Takes connections and closes them, as a forwarder does behind which nothing listens.
-pub(crate) fn forwarder_to_nobody() -> io::Result<SocketAddr> {
+pub(crate) fn forwarder_to_nothing() -> io::Result<SocketAddr> {
     serve(|stream| stream.shutdown(Shutdown::Both))
 }
 

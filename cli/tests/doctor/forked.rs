@@ -67,13 +67,13 @@ pub(crate) fn a_process_that_was_forked_off(fixture: &Fixture) -> Result<Row, Fa
     }
     let parts: Vec<&str> = said.trim().split('\t').collect();
     let [millis, "forked", text, advice] = parts.as_slice() else {
-        return Err(format!("the child was told {said:?}").into());
+        return Err(format!("the child has got {said:?}").into());
     };
     let cause = without_processes(text);
     let said = Said {
         verdict: "forked".to_owned(),
         severity: "error".to_owned(),
-        cause: format!("{cause} (told by the library, to the child)"),
+        cause: format!("{cause} (said by the library, in the child)"),
         advice: (*advice).to_owned(),
         lines: Vec::new(),
     };

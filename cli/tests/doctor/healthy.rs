@@ -39,7 +39,7 @@ pub(crate) const ALL: &[Healthy] = &[
     ("mapped_names", true, mapped_names),
     ("names_with_a_dead_address", true, names_with_a_dead_address),
     ("a_datagram_that_is_lost", true, a_datagram_that_is_lost),
-    ("a_responder_that_nobody_asks", true, a_responder_that_nobody_asks),
+    ("a_responder_that_is_not_asked", true, a_responder_that_is_not_asked),
     ("time_that_is_not_exceeded", true, time_that_is_not_exceeded),
 ];
 
@@ -158,7 +158,7 @@ fn many_processes(fixture: &Fixture) -> Result<(), Failure> {
     });
     let looked = monitored.and_then(|()| {
         // A server that is busy has not yet read what the last of them asks next.
-        until("they are not told apart", || {
+        until("they are not distinguished", || {
             let report = all_is_well(|| doctor(&["--for", "60s", &uri]))?;
             let clients = report.json["evidence"]["servers"][0]["login"]["clients"].as_array();
             Ok(clients.is_some_and(|clients| clients.len() >= 22).then_some(()))
@@ -256,7 +256,7 @@ fn a_datagram_that_is_lost(fixture: &Fixture) -> Result<(), Failure> {
     all_is_well(|| run(sight.command(SDAM), &["--for", "60s", uri])).map(drop)
 }
 
-fn a_responder_that_nobody_asks(fixture: &Fixture) -> Result<(), Failure> {
+fn a_responder_that_is_not_asked(fixture: &Fixture) -> Result<(), Failure> {
     let (_folder, _server, uri) = with_responder(fixture, BLACK_HOLE, 30)?;
     look(&format!("{uri}&tlsDisableOCSPEndpointCheck=true"))
 }

@@ -38,7 +38,7 @@ pub(crate) const ALL: &[Other] = &[
     ("a_user_who_may_not_write_on_a_shared_tier", false, a_user_who_may_not_write),
     ("a_connect_timeout_that_is_too_short", false, a_connect_timeout_that_is_too_short),
     ("a_login_that_hangs", false, a_login_that_hangs),
-    ("a_forwarder_to_nobody", false, a_forwarder_to_nobody),
+    ("a_forwarder_to_nothing", false, a_forwarder_to_nothing),
     ("a_stray_seed", false, a_stray_seed),
 ];
 
@@ -109,9 +109,9 @@ fn options_that_do_nothing(fixture: &Fixture) -> Result<(), Failure> {
     let address = fixture.standalone()?.address();
     let report = doctor(&[&format!("mongodb://{address}/?maxPoolSize=many&nonsense=1")])?;
     let causes: Vec<String> = report.findings().into_iter().map(|it| it.cause).collect();
-    let is_told = |option: &str| causes.iter().any(|cause| cause.contains(option));
+    let is_reported = |option: &str| causes.iter().any(|cause| cause.contains(option));
     report.any("invalidOptions")?;
-    match is_told("maxPoolSize") && is_told("nonsense") {
+    match is_reported("maxPoolSize") && is_reported("nonsense") {
         true => Ok(()),
         false => Err(format!("{causes:?}").into()),
     }
@@ -299,9 +299,9 @@ fn a_connect_timeout_that_is_too_short(_: &Fixture) -> Result<(), Failure> {
     let report = doctor(&["--for", "30s", &format!("{}&connectTimeoutMS=1000", cluster.uri)])?;
     let said = report.first("serversSilent")?;
     severity(&report, "error")?;
-    let is_told = said.cause.contains("connectTimeoutMS") && !said.cause.contains("firewall");
+    let is_reported = said.cause.contains("connectTimeoutMS") && !said.cause.contains("firewall");
     let is_to_be_raised = said.lines.iter().any(|line| line.starts_with("connectTimeoutMS="));
-    match is_told && is_to_be_raised && report.any("timeoutOfAnotherKind").is_err() {
+    match is_reported && is_to_be_raised && report.any("timeoutOfAnotherKind").is_err() {
         true => Ok(()),
         false => Err(format!("{said:?}: {}", report.json).into()),
     }
@@ -319,11 +319,11 @@ fn a_login_that_hangs(fixture: &Fixture) -> Result<(), Failure> {
     }
 }
 
-fn a_forwarder_to_nobody(_: &Fixture) -> Result<(), Failure> {
-    let address = fakes::forwarder_to_nobody()?;
+fn a_forwarder_to_nothing(_: &Fixture) -> Result<(), Failure> {
+    let address = fakes::forwarder_to_nothing()?;
     let said = doctor(&[&format!("mongodb://{address}/")])?.first("connectionLimit")?;
-    let is_told = said.cause.contains("or a forwarder behind which nothing listens");
-    match is_told && said.advice.starts_with("check that a server runs behind it") {
+    let is_reported = said.cause.contains("or a forwarder behind which nothing listens");
+    match is_reported && said.advice.starts_with("check that a server runs behind it") {
         true => Ok(()),
         false => Err(format!("{said:?}").into()),
     }

@@ -293,7 +293,7 @@ fn a_resolver_that_fails(_: &Fixture) -> Result<Row, Failure> {
     let report = look("127.0.3.9", &[])?;
     let said = report.first("lookupFailed")?;
     says(&said, &["127.0.3.9:53", "Connection refused"])?;
-    let nobody = Row::of(&report, said);
+    let refused = Row::of(&report, said);
     let report = look(BLACK_HOLE, &[])?;
     let said = report.first("lookupFailed")?;
     says(&said, &["10.9.9.2:53 did not answer within"])?;
@@ -302,7 +302,7 @@ fn a_resolver_that_fails(_: &Fixture) -> Result<Row, Failure> {
     let said = report.first("lookupFailed")?;
     says(&said, &["127.0.3.1:53", "NXDOMAIN", "questions for addresses are answered"])?;
     copied(&said, "nameserver 127.0.3.2")?;
-    Ok(nobody.with(Row::of(&report, said)).with(silent))
+    Ok(refused.with(Row::of(&report, said)).with(silent))
 }
 
 fn an_srv_host_outside_the_domain(_: &Fixture) -> Result<Row, Failure> {
@@ -410,7 +410,7 @@ fn a_wrong_password(fixture: &Fixture) -> Result<Row, Failure> {
     let elsewhere = doctor(&["--for", "60s", &format!("mongodb://app:right@{address}/shop")])?;
     copied(&elsewhere.first("loginRefused")?, "authSource=admin")?;
     if report.json.to_string().contains("wr:ong") || report.json.to_string().contains("wr%3Aong") {
-        return Err("the password is told".into());
+        return Err("the password is shown".into());
     }
     Ok(Row::of(&report, said).naming(&address, "a.example:27017"))
 }

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use sdam_conformance::refusal::RefusingPort;
 
 /// A connection string whose password must not be shown; nothing listens at its address.
-fn nobody() -> String {
+fn nowhere() -> String {
     static PORT: LazyLock<RefusingPort> =
         LazyLock::new(|| RefusingPort::new().expect("a free port"));
     let address = PORT.address();
@@ -58,14 +58,14 @@ fn a_call_with_a_file_of_certificates_that_cannot_be_used_makes_no_sense() {
     ];
     for option in ["tlsCAFile", "tlsCertificateKeyFile"] {
         for path in ["/nowhere/file.pem", empty] {
-            let uri = format!("{}&tls=true&{option}={path}", nobody());
+            let uri = format!("{}&tls=true&{option}={path}", nowhere());
             for (command, expected) in commands {
                 let (code, out, err) = run(&[command, &["--for", "10s", &uri]].concat());
                 assert_eq!(code, Some(expected), "{command:?}: {out}{err}");
                 // Only a doctor goes on, and reports it among what else it finds.
                 assert_eq!(out.is_empty(), command != ["doctor"], "{command:?}: {out}");
-                let told = out + &err;
-                assert!(told.contains(option) && told.contains(path), "{command:?}: {told}");
+                let both = out + &err;
+                assert!(both.contains(option) && both.contains(path), "{command:?}: {both}");
             }
         }
     }
@@ -110,7 +110,7 @@ fn commands() -> Vec<String> {
 
 #[test]
 fn the_connection_string_comes_from_a_file_standard_input_or_the_variable() {
-    let path = file("arguments.uri", format!("{}\n", nobody()).as_bytes());
+    let path = file("arguments.uri", format!("{}\n", nowhere()).as_bytes());
     let path = path.to_str().expect("a path");
     let mut piped = sdam(&["watch", "--for", "10ms", "--uri-file", "-"]);
     let mut piped = piped
@@ -119,28 +119,28 @@ fn the_connection_string_comes_from_a_file_standard_input_or_the_variable() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("a process");
-    piped.stdin.take().expect("a pipe").write_all(nobody().as_bytes()).expect("it reads");
+    piped.stdin.take().expect("a pipe").write_all(nowhere().as_bytes()).expect("it reads");
     let piped = piped.wait_with_output().expect("the end");
     let piped = String::from_utf8(piped.stdout).expect("text");
     let (_, of_file, _) = run(&["watch", "--for", "10ms", "--uri-file", path]);
-    let (_, of_variable, _) = output(sdam(&["watch", "--for", "10ms"]).env("SDAM_URI", nobody()));
+    let (_, of_variable, _) = output(sdam(&["watch", "--for", "10ms"]).env("SDAM_URI", nowhere()));
     // What an argument says counts more than the variable.
     let (_, of_argument, _) = output(
-        sdam(&["watch", "--for", "10ms", &nobody()]).env("SDAM_URI", "mongodb://another.invalid"),
+        sdam(&["watch", "--for", "10ms", &nowhere()]).env("SDAM_URI", "mongodb://another.invalid"),
     );
     let (_, of_both, _) = output(
         sdam(&["watch", "--for", "10ms", "--uri-file", path])
             .env("SDAM_URI", "mongodb://another.invalid"),
     );
-    for told in [piped, of_file, of_variable, of_argument, of_both] {
-        assert!(told.starts_with("watching 127.0.0.1:"), "{told}");
+    for both in [piped, of_file, of_variable, of_argument, of_both] {
+        assert!(both.starts_with("watching 127.0.0.1:"), "{both}");
     }
 }
 
 #[test]
 fn record_takes_the_connection_string_from_the_variable_too() {
     let (code, trace, _) =
-        output(sdam(&["record", "--for", "10ms", "-o", "-"]).env("SDAM_URI", nobody()));
+        output(sdam(&["record", "--for", "10ms", "-o", "-"]).env("SDAM_URI", nowhere()));
     assert_eq!(code, Some(0));
     assert!(trace.contains("127.0.0.1:") && !trace.contains("sesame"), "{trace}");
 }
@@ -203,13 +203,13 @@ fn a_time_before_the_beginning_is_refused_with_what_is_allowed() {
 }
 
 #[test]
-fn every_command_tells_examples_and_exit_codes() {
+fn every_command_documents_examples_and_exit_codes() {
     for command in commands() {
         let (code, help, _) = run(&[&command, "--help"]);
         assert_eq!(code, Some(0), "{command}");
         let example = format!("\n  sdam {command}");
         for expected in ["Examples:", &example, "Exit codes:\n  0", "--color <WHEN>"] {
-            assert!(help.contains(expected), "{command} does not tell {expected:?}:\n{help}");
+            assert!(help.contains(expected), "{command} does not say {expected:?}:\n{help}");
         }
     }
 }
@@ -253,7 +253,7 @@ fn colour_comes_when_it_is_asked_for() {
     let (_, wrong, err) = run(&["--color", "always", "wach"]);
     assert!(!plain.contains('\u{1b}') && colored.contains('\u{1b}'), "{colored}");
     assert!(wrong.is_empty() && err.contains('\u{1b}'), "{err}");
-    let watch = ["watch", "--for", "6s", &nobody(), "--color"];
+    let watch = ["watch", "--for", "6s", &nowhere(), "--color"];
     let (_, plain, _) = run(&[&watch[..], &["auto"]].concat());
     let (_, colored, _) = output(sdam(&[&watch[..], &["always"]].concat()).env("NO_COLOR", "1"));
     assert!(plain.contains("heartbeat failed") && !plain.contains('\u{1b}'), "{plain}");

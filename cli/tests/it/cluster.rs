@@ -85,7 +85,7 @@ fn flags_that_make_no_deployment_are_answered_by_one_line_and_exit_code_2() {
     let cases: [(&[&str], &str); 12] = [
         (&["--members", "8"], "sdam: --members 8; from 1 to 7 are allowed"),
         (&["--mongos", "0"], "sdam: --mongos 0; from 1 to 26 are allowed"),
-        (&["--arbiter", "d"], "sdam: --arbiter d: there are the members a to c"),
+        (&["--arbiter", "d"], "sdam: --arbiter d: unknown member; use a to c"),
         (&["--mongos", "2", "--hidden", "a"], "sdam: --hidden is about members of a replica set"),
         (&["--user", "app"], "sdam: --user app has no password; write NAME:PASSWORD"),
         (&["--user", "app:"], "sdam: cannot start the deployment: the password of the user"),
@@ -229,7 +229,7 @@ fn the_first_line_is_the_connection_string() {
 }
 
 #[test]
-fn a_scenario_is_played_and_told() {
+fn a_scenario_is_played_and_reported() {
     let path = file("good.scenario", "0ms list\n8s kill primary\n25s quit\n");
     let mut running = Running::start(&["--scenario", path.to_str().expect("text")]);
     assert_eq!(running.next()["event"], "ready");

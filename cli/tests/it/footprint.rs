@@ -12,7 +12,7 @@ fn footprint(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn both_modes_are_told_for_each_member_and_all() {
+fn both_modes_are_reported_for_each_member_and_all() {
     let (code, table, err) = footprint(&["--processes", "500", "--clients", "2"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     let row = |name: &str| {

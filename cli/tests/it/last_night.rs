@@ -58,9 +58,9 @@ fn every_command_of_the_page_prints_what_it_says() {
         return fs::write(PAGE, made).expect("the page is written");
     }
     for (is, said) in made.lines().zip(page.lines()) {
-        assert_eq!(is, said, "UPDATE_PAGE=1 makes the page anew");
+        assert_eq!(is, said, "UPDATE_PAGE=1 writes the page again");
     }
-    assert_eq!(made, page, "UPDATE_PAGE=1 makes the page anew");
+    assert_eq!(made, page, "UPDATE_PAGE=1 writes the page again");
 }
 
 /// A reader of the page finds the files.

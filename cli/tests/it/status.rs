@@ -140,7 +140,7 @@ fn hosts_that_cannot_be_looked_up_are_2() {
 }
 
 #[test]
-fn a_load_balancer_that_nobody_monitors_is_asked() {
+fn a_load_balancer_without_monitors_is_asked() {
     let port = RefusingPort::new().expect("a free port");
     let uri = format!("mongodb://{}/?loadBalanced=true", port.address());
     let (code, out, _) = status(&["--for", "60s", &uri]);

@@ -54,7 +54,7 @@ struct Tunnel {
     process: Child,
     lines: Receiver<String>,
     /// Events that were not expected yet.
-    told: Vec<Value>,
+    printed: Vec<Value>,
     /// The connection string to use, and the local address of each member.
     uri: String,
     members: Value,
@@ -69,8 +69,8 @@ impl Tunnel {
         thread::spawn(move || {
             out.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let (told, uri, members) = (Vec::new(), String::new(), Value::Null);
-        let mut tunnel = Self { process, lines, told, uri, members };
+        let (printed, uri, members) = (Vec::new(), String::new(), Value::Null);
+        let mut tunnel = Self { process, lines, printed, uri, members };
         let ready = tunnel.expect("ready");
         tunnel.uri = ready["uri"].as_str().expect("text").to_owned();
         tunnel.members = ready["members"].clone();
@@ -80,12 +80,13 @@ impl Tunnel {
     /// Returns the next event of this kind; those of other kinds wait.
     fn expect(&mut self, event: &str) -> Value {
         loop {
-            if let Some(at) = self.told.iter().position(|told| told["event"] == event) {
-                return self.told.remove(at);
+            if let Some(at) = self.printed.iter().position(|printed| printed["event"] == event) {
+                return self.printed.remove(at);
             }
             let line = self.lines.recv_timeout(GENEROUS);
-            let line = line.unwrap_or_else(|error| panic!("no {event}: {error}: {:?}", self.told));
-            self.told.push(serde_json::from_str(&line).expect("an object"));
+            let line =
+                line.unwrap_or_else(|error| panic!("no {event}: {error}: {:?}", self.printed));
+            self.printed.push(serde_json::from_str(&line).expect("an object"));
         }
     }
 
@@ -236,7 +237,7 @@ async fn mongos_have_a_port_each_and_a_direct_connection_leads_to_one_member() {
     assert_eq!(others.len(), 2);
     assert!(others.contains(&tunnel.local(&set.addresses()[0].to_string())), "{server}");
     let own = set.addresses()[1].to_string();
-    assert!(!others.contains(&own.as_str()), "nobody is called by an address of the other side");
+    assert!(!others.contains(&own.as_str()), "no member is called by an address of the other side");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -249,8 +250,8 @@ async fn logins_pass_and_no_password_is_printed() {
     assert!(tunnel.uri.contains("/app?") && tunnel.uri.contains("authSource=admin"));
     let find = rawdoc! { "find": "things" };
     let of = |user: &str| tunnel.uri.replace("mongodb://", &format!("mongodb://{user}"));
-    let nobody = Client::connect(of("")).await.expect("a client");
-    let refused = nobody.within(GENEROUS).run_command("app", &find).await.unwrap_err();
+    let anonymous = Client::connect(of("")).await.expect("a client");
+    let refused = anonymous.within(GENEROUS).run_command("app", &find).await.unwrap_err();
     assert!(refused.to_string().contains("Unauthorized"), "{refused}");
     for mechanism in ["SCRAM-SHA-1", "SCRAM-SHA-256"] {
         let uri = format!("{}&authMechanism={mechanism}", of("app:sesame@"));
@@ -258,8 +259,8 @@ async fn logins_pass_and_no_password_is_printed() {
         client.within(GENEROUS).run_command("app", &find).await.expect("a reply");
     }
     kill(&tunnel.process, "-TERM");
-    let told: Vec<String> = tunnel.lines.iter().collect();
-    assert!(!tunnel.uri.contains("sesame") && !told.concat().contains("sesame"));
+    let printed: Vec<String> = tunnel.lines.iter().collect();
+    assert!(!tunnel.uri.contains("sesame") && !printed.concat().contains("sesame"));
     assert_eq!(tunnel.process.wait().expect("the end").code(), Some(0));
 }
 
@@ -578,7 +579,7 @@ fn ssh_of(tunnel: &Tunnel) -> String {
 /// The ssh that is run cannot listen, as somebody else has taken its port meanwhile.
 #[cfg(target_os = "linux")]
 #[test]
-fn whoever_else_listens_is_not_taken_for_ssh() {
+fn another_process_that_listens_is_not_taken_for_ssh() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir().expect("a folder");
@@ -602,7 +603,7 @@ fn whoever_else_listens_is_not_taken_for_ssh() {
         thread::sleep(Duration::from_millis(10));
     };
     let stranger = std::net::TcpListener::bind(address.trim()).expect("the port is free");
-    stranger.accept().expect("somebody looks");
+    stranger.accept().expect("a connection is tried");
     std::fs::write(path("end"), "").expect("a file");
     let output = process.wait_with_output().expect("the end");
     let err = String::from_utf8(output.stderr).expect("text");
@@ -615,7 +616,7 @@ fn whoever_else_listens_is_not_taken_for_ssh() {
 fn ssh_that_fails_says_why() {
     let port = RefusingPort::new().expect("a free port").address().port();
     let config =
-        format!("Host nowhere\nHostName 127.0.0.1\nPort {port}\nBatchMode yes\nUser nobody\n");
+        format!("Host nowhere\nHostName 127.0.0.1\nPort {port}\nBatchMode yes\nUser someone\n");
     let config = file("tunnel.ssh", &config);
     let flags = ["--ssh", "nowhere", "--ssh-config", &config];
     let arguments = [&["tunnel", "mongodb://db1.sdam.invalid/"][..], &flags].concat();

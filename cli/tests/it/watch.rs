@@ -17,7 +17,7 @@ fn nowhere() -> SocketAddr {
 }
 
 /// Returns the connection string of a server that refuses all connections.
-fn nobody() -> String {
+fn nowhere_uri() -> String {
     format!("mongodb://{}/", nowhere())
 }
 
@@ -52,14 +52,14 @@ fn watch_until(arguments: &[&str], wanted: impl Fn(&[String]) -> bool) -> Vec<St
     let mut watch =
         sdam(&["watch"]).args(arguments).stdout(Stdio::piped()).spawn().expect("a process");
     let out = BufReader::new(watch.stdout.take().expect("a pipe"));
-    let (mut lines, mut told) = (out.lines().map(|line| line.expect("text")), Vec::new());
-    while !wanted(&told) {
-        told.push(lines.next().expect("another line"));
+    let (mut lines, mut shown) = (out.lines().map(|line| line.expect("text")), Vec::new());
+    while !wanted(&shown) {
+        shown.push(lines.next().expect("another line"));
     }
     terminate(&watch);
-    told.extend(lines);
-    assert_eq!(watch.wait().expect("the end").code(), Some(0), "{told:#?}");
-    told
+    shown.extend(lines);
+    assert_eq!(watch.wait().expect("the end").code(), Some(0), "{shown:#?}");
+    shown
 }
 
 #[test]
@@ -125,15 +125,15 @@ fn a_mapped_server_is_shown_by_what_it_advertises_and_its_failures_by_both() {
     let map = format!("*.invalid={dialled}");
     let failure = |line: &String| line.contains("heartbeat failed after");
     let arguments = ["--map", &map, "mongodb://db1.invalid"];
-    let told = watch_until(&arguments, |told| told.iter().any(failure)).join("\n");
-    assert!(told.starts_with("watching db1.invalid:27017 since"), "{told}");
+    let shown = watch_until(&arguments, |shown| shown.iter().any(failure)).join("\n");
+    assert!(shown.starts_with("watching db1.invalid:27017 since"), "{shown}");
     let failed = format!("dialled as {dialled}: Connection refused");
-    assert!(told.contains(&failed), "{told}");
+    assert!(shown.contains(&failed), "{shown}");
 }
 
 #[test]
-fn after_its_time_the_watch_tells_the_closing_events_and_fails_if_there_was_no_server() {
-    let output = run(&["watch", "--for", "6s", &nobody()]);
+fn after_its_time_the_watch_prints_the_closing_events_and_fails_if_there_was_no_server() {
+    let output = run(&["watch", "--for", "6s", &nowhere_uri()]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let cause = "sdam: no server was found in 6.00 s: every server refused the connection; check the ports, and that the servers run\n";
     assert_eq!(text(&output.stderr), cause);
@@ -147,8 +147,8 @@ fn after_its_time_the_watch_tells_the_closing_events_and_fails_if_there_was_no_s
 }
 
 #[test]
-fn a_load_balancer_that_nobody_monitors_is_asked() {
-    let uri = nobody() + "?loadBalanced=true";
+fn a_load_balancer_without_monitors_is_asked() {
+    let uri = nowhere_uri() + "?loadBalanced=true";
     let output = run(&["watch", "--for", "6s", &uri]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = text(&output.stderr);
@@ -186,8 +186,8 @@ fn hosts_that_were_not_found_in_time_are_an_error_and_not_silence() {
 #[test]
 fn json_lines_have_both_times_and_span_opening_to_closing() {
     // The second heartbeat is far away when the first has failed and all of that is printed.
-    let uri = nobody() + "?heartbeatFrequencyMS=600000";
-    let lines = watch_until(&["--json", &uri], |told| told.len() == 7);
+    let uri = nowhere_uri() + "?heartbeatFrequencyMS=600000";
+    let lines = watch_until(&["--json", &uri], |shown| shown.len() == 7);
     let events: Vec<Value> =
         lines.iter().map(|line| serde_json::from_str(line).expect("an object")).collect();
     let mut last = 0.0;
@@ -216,7 +216,7 @@ fn json_lines_have_both_times_and_span_opening_to_closing() {
 
 #[test]
 fn a_reader_that_goes_away_ends_the_watch_quietly() {
-    let uri = nobody() + "?heartbeatFrequencyMS=500";
+    let uri = nowhere_uri() + "?heartbeatFrequencyMS=500";
     let mut watch = sdam(&["watch", "--json", &uri])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -238,7 +238,8 @@ fn a_reader_that_goes_away_ends_the_watch_quietly() {
 #[cfg(unix)]
 #[test]
 fn sigterm_ends_the_watch_like_its_time() {
-    let mut watch = sdam(&["watch", &nobody()]).stdout(Stdio::piped()).spawn().expect("a process");
+    let mut watch =
+        sdam(&["watch", &nowhere_uri()]).stdout(Stdio::piped()).spawn().expect("a process");
     let mut out = BufReader::new(watch.stdout.take().expect("a pipe"));
     let mut first = String::new();
     out.read_line(&mut first).expect("a line");
@@ -285,8 +286,10 @@ fn a_second_signal_ends_at_once_what_the_first_has_not() {
 #[test]
 fn a_recording_that_is_interrupted_is_whole() {
     let path = format!("{}/interrupted.trace", env!("CARGO_TARGET_TMPDIR"));
-    let mut record =
-        sdam(&["record", "-o", "-", &nobody()]).stdout(Stdio::piped()).spawn().expect("a process");
+    let mut record = sdam(&["record", "-o", "-", &nowhere_uri()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
     let mut out = BufReader::new(record.stdout.take().expect("a pipe"));
     let mut trace = String::new();
     // What is emitted of the first failure is in the same call as the failure.
@@ -305,7 +308,7 @@ fn a_recording_that_is_interrupted_is_whole() {
 
 #[cfg(unix)]
 #[test]
-fn sigterm_ends_even_a_watch_that_nobody_reads() {
+fn sigterm_ends_even_a_watch_that_is_not_read() {
     let mut watch = unread();
     terminate(&watch);
     assert_eq!(watch.wait().expect("the end").code(), Some(1));

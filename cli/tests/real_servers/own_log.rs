@@ -124,12 +124,12 @@ fn judge(log: &str) -> Outcome {
     let feed = thread::spawn(move || stdin.write_all(fed.as_bytes()));
     let output = process.wait_with_output()?;
     feed.join().map_err(|_| "the log was not written")??;
-    let told = String::from_utf8(output.stdout)?;
-    let counts: Value = serde_json::from_str(told.lines().last().unwrap_or_default())?;
+    let printed = String::from_utf8(output.stdout)?;
+    let counts: Value = serde_json::from_str(printed.lines().last().unwrap_or_default())?;
     let count = |name: &str| counts["counts"][name].as_u64().unwrap_or_default();
-    let is_told = count("descriptionChanges") > 8 && count("failedHeartbeats") >= 3;
-    match output.status.success() && is_told && count("notCompared") == 0 {
+    let is_reported = count("descriptionChanges") > 8 && count("failedHeartbeats") >= 3;
+    match output.status.success() && is_reported && count("notCompared") == 0 {
         true => Ok(()),
-        false => Err(format!("{told}\n{log}").into()),
+        false => Err(format!("{printed}\n{log}").into()),
     }
 }

@@ -154,15 +154,15 @@ fn wrong_set_name(set: &mut ReplicaSet) -> Outcome {
     let plain = Command::new(env!("CARGO_BIN_EXE_sdam"))
         .args(["watch", "--plain", "--for", "6s", &uri])
         .output()?;
-    let told = String::from_utf8_lossy(&plain.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&plain.stdout).into_owned();
     let (found, wanted) = (format!("{:?}", set.set_name()), "\"wrong\"");
-    let explained = told.lines().any(|line| {
+    let explained = printed.lines().any(|line| {
         line.contains("correct replicaSet") && line.contains(&found) && line.contains(wanted)
     });
     // A watch that has found no server of the deployment fails.
     match explained && plain.status.code() == Some(1) {
         true => Ok(()),
-        false => Err(format!("the watch does not say what is wrong:\n{told}").into()),
+        false => Err(format!("the watch does not say what is wrong:\n{printed}").into()),
     }
 }
 

@@ -13,28 +13,28 @@ pub(crate) const GENEROUS: Duration = Duration::from_secs(90);
 
 /// An expected line that did not come, with the lines that came instead.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} did not come within {GENEROUS:?}; the watch told:\n{told}")]
+#[error("{what} did not come within {GENEROUS:?}; the watch shown:\n{shown}")]
 pub(crate) struct Missing {
     what: String,
-    told: String,
+    shown: String,
 }
 
 /// A `sdam watch --json` in a process of its own.
 pub(crate) struct Watch {
     process: Child,
-    told: Arc<Told>,
+    shown: Arc<Lines>,
     /// The number of events that the test has seen.
     seen: usize,
 }
 
 /// The lines so far, and whether there will be more.
 #[derive(Default)]
-struct Told {
+struct Lines {
     lines: Mutex<(Vec<Value>, bool)>,
     news: Condvar,
 }
 
-impl Told {
+impl Lines {
     fn lock(&self) -> MutexGuard<'_, (Vec<Value>, bool)> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,18 +63,18 @@ impl Watch {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
-        let told = Arc::<Told>::default();
-        let (output, teller) = (process.stdout.take(), Arc::clone(&told));
+        let shown = Arc::<Lines>::default();
+        let (output, writer) = (process.stdout.take(), Arc::clone(&shown));
         thread::spawn(move || {
             for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()) {
                 let event = line.ok().and_then(|line| serde_json::from_str(&line).ok());
-                teller.lock().0.push(event.unwrap_or(Value::Null));
-                teller.news.notify_all();
+                writer.lock().0.push(event.unwrap_or(Value::Null));
+                writer.news.notify_all();
             }
-            teller.lock().1 = true;
-            teller.news.notify_all();
+            writer.lock().1 = true;
+            writer.news.notify_all();
         });
-        Ok(Self { process, told, seen: 0 })
+        Ok(Self { process, shown, seen: 0 })
     }
 
     /// Waits for the first event not seen yet of which `wanted` is true, and returns it.
@@ -84,7 +84,7 @@ impl Watch {
         wanted: impl Fn(&Value) -> bool,
     ) -> Result<Value, Missing> {
         let deadline = Instant::now() + GENEROUS;
-        let mut lines = self.told.lock();
+        let mut lines = self.shown.lock();
         loop {
             if let Some(at) = lines.0[self.seen..].iter().position(&wanted) {
                 self.seen += at + 1;
@@ -93,10 +93,10 @@ impl Watch {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || lines.1 {
                 let last = lines.0.iter().rev().take(40).rev();
-                let told = last.map(ToString::to_string).collect::<Vec<_>>().join("\n");
-                return Err(Missing { what: what.to_string(), told });
+                let shown = last.map(ToString::to_string).collect::<Vec<_>>().join("\n");
+                return Err(Missing { what: what.to_string(), shown });
             }
-            let waited = self.told.news.wait_timeout(lines, left);
+            let waited = self.shown.news.wait_timeout(lines, left);
             lines = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -152,7 +152,7 @@ impl Watch {
     /// Returns the events so far of one kind that concern the server at `address`.
     pub(crate) fn all(&self, kind: &str, address: &str) -> Vec<Value> {
         let of_kind = |event: &&Value| event["event"] == kind && event["address"] == address;
-        self.told.lock().0.iter().filter(of_kind).cloned().collect()
+        self.shown.lock().0.iter().filter(of_kind).cloned().collect()
     }
 
     /// Ends the watch as a person with a kill command would, and expects it to say goodbye.

@@ -50,9 +50,9 @@ struct Counts {
 /// A failover under writes becomes a page that says who was primary when, how long there was none,
 /// and how the operations of the application fared.
 pub(crate) fn a_failover_under_writes_becomes_a_page(set: &mut ReplicaSet) -> Outcome {
-    let mut told = record_and_check(set);
+    let mut printed = record_and_check(set);
     for _ in 1..TRIES {
-        if told.is_ok() {
+        if printed.is_ok() {
             break;
         }
         for index in 0..set.members().len() {
@@ -61,9 +61,9 @@ pub(crate) fn a_failover_under_writes_becomes_a_page(set: &mut ReplicaSet) -> Ou
             }
         }
         set.wait_until_settled(GENEROUS)?;
-        told = record_and_check(set);
+        printed = record_and_check(set);
     }
-    told
+    printed
 }
 
 fn record_and_check(set: &mut ReplicaSet) -> Outcome {

@@ -17,7 +17,7 @@ pub(super) enum LineError {
          connectionId, or it is no address"
     )]
     Address,
-    #[error("it says neither in message nor in event what has happened")]
+    #[error("line has no `message` or `event` field")]
     Event,
 }
 
@@ -146,7 +146,7 @@ fn is_event(object: &Map<String, Value>) -> bool {
 /// Says in a few words why a heartbeat has failed.
 fn failure(object: &Map<String, Value>) -> String {
     let said = match object.get("failure") {
-        None | Some(Value::Null) => "for a reason that is not told".to_owned(),
+        None | Some(Value::Null) => "for a reason that is not given".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(value) => match value.get("detail").or_else(|| value.get("message")) {
             Some(Value::String(text)) => text.clone(),

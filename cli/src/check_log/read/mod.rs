@@ -17,7 +17,7 @@ pub(super) use self::reply::document as hello;
 use super::record::{Record, What};
 
 /// The number of unreadable lines that are reported.
-const MAX_TOLD: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// A log that was read.
 #[derive(Debug, Default)]
@@ -122,7 +122,7 @@ impl Log {
             self.missing.count += 1;
             self.missing.first.get_or_insert_with(|| (line, error.to_string()));
         }
-        if self.complaints.len() < MAX_TOLD {
+        if self.complaints.len() < MAX_NAMED {
             self.complaints.push((line, error.to_string()));
         }
     }

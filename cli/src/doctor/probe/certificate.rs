@@ -21,7 +21,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::Means;
 use super::talk::{Reached, Talk};
-use crate::doctor::evidence::{Certificate, Responder, is_telling};
+use crate::doctor::evidence::{Certificate, Responder, is_conclusive};
 use crate::duration::precise;
 
 /// The number of names that are reported.
@@ -106,12 +106,12 @@ pub(super) async fn of(means: &Means, address: &ServerAddress) -> Option<Certifi
 
 /// Returns whether drivers ask a responder, as far as the options decide.
 fn asks(options: &Options) -> bool {
-    let is_told_not_to = |tls: &TlsOptions| {
+    let is_turned_off = |tls: &TlsOptions| {
         tls.disable_ocsp_endpoint_check
             || tls.disable_certificate_revocation_check
             || tls.allow_invalid_certificates
     };
-    !options.tls().is_some_and(is_told_not_to)
+    !options.tls().is_some_and(is_turned_off)
 }
 
 /// Reads a certificate, and the URL of its responder.
@@ -182,7 +182,7 @@ async fn responded(url: String, limit: Duration) -> Responder {
         TcpStream::connect(&*addresses).await
     };
     let connected = timeout(limit, connecting).await;
-    let is_silent = connected.is_err() && is_telling(Stage::Connect, limit);
+    let is_silent = connected.is_err() && is_conclusive(Stage::Connect, limit);
     let failure = match connected {
         Ok(connected) => connected.err().map(|error| error.to_string()),
         Err(_) => Some(format!("no connection within {}", precise(limit))),

@@ -13,7 +13,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Means, commands};
-use crate::doctor::evidence::{ClientSeen, Login, LoginError, Role, ServerSeen, Stale, is_telling};
+use crate::doctor::evidence::{
+    ClientSeen, Login, LoginError, Role, ServerSeen, Stale, is_conclusive,
+};
 use crate::duration::precise;
 
 /// A client that watches.
@@ -174,7 +176,7 @@ pub(super) async fn log_in(client: &Client, means: &Means, server: &mut ServerSe
         Err(error) if error.kind() == ErrorKind::Timeout && took >= limit => {
             // The way that has led to hello is gone once more before that.
             let waited = took.saturating_sub(server.way.took);
-            if !is_telling(Stage::Authenticate, waited) {
+            if !is_conclusive(Stage::Authenticate, waited) {
                 return server.is_login_cut = true;
             }
             let text = format!("no connection within {}", precise(limit));

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Means, local, way};
 use crate::doctor::evidence::{
-    ClientGroup, Connections, Greeting, Login, MemberSeen, Refusal, Role, ServerSeen, is_telling,
+    ClientGroup, Connections, Greeting, Login, MemberSeen, Refusal, Role, ServerSeen, is_conclusive,
 };
 use crate::duration::precise;
 
@@ -109,7 +109,7 @@ impl Asking<'_> {
         let limit = COMMAND.min(self.means.left());
         match timeout(limit, self.connection.command(database, command)).await {
             Ok(outcome) => Ok(outcome),
-            Err(_) if is_telling(Stage::Operate, limit) => {
+            Err(_) if is_conclusive(Stage::Operate, limit) => {
                 let text = format!("not answered within {}", precise(limit));
                 let command = name_of(command);
                 self.login.refusals.push(Refusal { command, text, ..Refusal::default() });

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Means;
 use super::talk::{Reached, Talk};
-use crate::doctor::evidence::{Greeting, Role, Way, is_telling};
+use crate::doctor::evidence::{Greeting, Role, Way, is_conclusive};
 
 /// The number of members that are taken from a reply.
 const MAX_MEMBERS: usize = 100;
@@ -62,7 +62,7 @@ pub(super) async fn go(
         let millis = reached.lasts().as_millis();
         Err(Failure::new(stage, Cause::Timeout, format!("{what} within {millis} ms")))
     };
-    way.is_cut = outcome.is_err() && !is_telling(reached.stage(), reached.lasts());
+    way.is_cut = outcome.is_err() && !is_conclusive(reached.stage(), reached.lasts());
     way.resolved = reached.resolved();
     way.failure = outcome.unwrap_or_else(|_| silent()).err();
     way.took = begun.elapsed();

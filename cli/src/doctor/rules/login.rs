@@ -21,7 +21,7 @@ pub(super) fn judge(evidence: &Evidence, findings: &mut Vec<Finding>) {
         }
     }
     if evidence.options.login.is_none() {
-        nobody(evidence, findings);
+        no_user(evidence, findings);
     }
 }
 
@@ -80,7 +80,7 @@ fn failed(server: &ServerSeen, command: &str, reason: &str) -> Finding {
 }
 
 /// Finds that the servers want a login, and no user is named.
-fn nobody(evidence: &Evidence, findings: &mut Vec<Finding>) {
+fn no_user(evidence: &Evidence, findings: &mut Vec<Finding>) {
     let wants = |server: &&ServerSeen| {
         let refusals = server.login.iter().flat_map(|it| &it.refusals);
         let mut lists = refusals.filter(|it| it.command == "listDatabases");

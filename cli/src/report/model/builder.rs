@@ -199,7 +199,7 @@ impl Builder {
     }
 
     /// Something has happened that is worth a line.
-    pub(in crate::report) fn tell(&mut self, event: Event) {
+    pub(in crate::report) fn add(&mut self, event: Event) {
         let (subject, text) = (clean(&event.subject), clean(&event.text));
         self.events.push(Event { subject, text, ..event });
     }
@@ -220,8 +220,8 @@ impl Builder {
         self.close(end);
         let origin = Origin { deployment: clean(&origin.deployment), ..origin };
         let primaries = if self.is_set { self.with_reasons() } else { Vec::new() };
-        self.tell_primaries(&primaries);
-        self.tell_judgements();
+        self.add_primaries(&primaries);
+        self.add_judgements();
         self.events.sort_by_key(|event| (event.at, event.line));
         self.events = gathered(&self.events);
         let headline = Headline::new(&primaries, &self.writes, (&self.waits, &self.errors), end);
@@ -297,7 +297,7 @@ impl Builder {
         reigns
     }
 
-    fn tell_primaries(&mut self, reigns: &[Reign]) {
+    fn add_primaries(&mut self, reigns: &[Reign]) {
         let mut is_first = true;
         for (index, reign) in reigns.iter().enumerate() {
             let Some(primary) = &reign.primary else { continue };
@@ -315,7 +315,7 @@ impl Builder {
         }
     }
 
-    fn tell_judgements(&mut self) {
+    fn add_judgements(&mut self) {
         for (subject, judgements) in [("writes", &self.writes), ("reads", &self.reads)] {
             for (index, judgement) in judgements.iter().enumerate() {
                 let before = index.checked_sub(1).and_then(|it| judgements[it].fault.as_ref());

@@ -10,7 +10,7 @@ use super::{Fault, Judgement, Mark, Reign, Wait, WaitEnd};
 use crate::duration::{precise, rounded};
 
 /// The number of primaries that are listed one by one.
-const MAX_TOLD: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The time from which milliseconds are left out.
 const LONG: Duration = Duration::from_secs(120);
@@ -58,7 +58,7 @@ fn of_primaries(reigns: &[Reign], outages: &[(&Judgement, &Fault)], end: Instant
     let named = reigns.iter().filter(|reign| reign.primary.is_some());
     match named.clone().count() {
         0 => return Vec::new(),
-        count if count > MAX_TOLD => return vec![turns(reigns)],
+        count if count > MAX_NAMED => return vec![turns(reigns)],
         _ => {}
     }
     let mut sentences = Vec::new();
@@ -127,8 +127,8 @@ fn of_outages(reigns: &[Reign], outages: &[(&Judgement, &Fault)], end: Instant) 
     let all: Duration = outages.iter().map(|(it, _)| it.to - it.from).sum();
     let (longest, fault) = outages.iter().max_by_key(|(it, _)| it.to - it.from)?;
     let named = reigns.iter().filter(|reign| reign.primary.is_some()).count();
-    let is_told = outages.iter().all(|(_, fault)| fault.verdict == "noPrimary");
-    if is_told && (1..=MAX_TOLD).contains(&named) {
+    let is_explained = outages.iter().all(|(_, fault)| fault.verdict == "noPrimary");
+    if is_explained && (1..=MAX_NAMED).contains(&named) {
         return None;
     }
     let count = match outages.len() {

@@ -112,7 +112,7 @@ pub(super) struct Fault {
     pub(super) advice: String,
     pub(super) copy: Option<String>,
     /// The error that an operation would have got then, if that is known.
-    pub(super) told: Option<String>,
+    pub(super) quoted: Option<String>,
     /// True if it goes without saying: no server had answered yet, or the client was closed.
     #[serde(rename = "expected")]
     pub(super) is_expected: bool,
@@ -235,14 +235,14 @@ impl Event {
 
 impl Fault {
     /// Puts a verdict into words.
-    pub(super) fn new(verdict: &Verdict, told: Option<String>) -> Self {
+    pub(super) fn new(verdict: &Verdict, quoted: Option<String>) -> Self {
         let is_expected = matches!(
             verdict,
             Verdict::NotCheckedYet | Verdict::NoAnswerYet { .. } | Verdict::Closed
         );
         let (cause, advice) = (verdict.to_string(), verdict.advice());
         let (advice, copy) = (advice.to_string(), advice.line);
-        Self { verdict: verdict.name(), cause, advice, copy, told, is_expected }
+        Self { verdict: verdict.name(), cause, advice, copy, quoted, is_expected }
     }
 }
 

@@ -236,7 +236,7 @@ fn no_text_that_comes_in_keeps_its_secrets() {
     let (moment, line) = at(10);
     let failure = Some(secret.to_owned());
     builder.check(address, Check { at: moment, line, took: None, awaited: false, failure });
-    builder.tell(Event::new(at(10), Tone::Bad, address, secret.to_owned()));
+    builder.add(Event::new(at(10), Tone::Bad, address, secret.to_owned()));
     builder.cleared(mark(at(10)));
     builder.error(mark(at(10)));
     builder.waits(at(10), 1);
@@ -265,7 +265,7 @@ fn each_wait_ends_for_whom_it_began() {
 }
 
 #[test]
-fn operations_are_told_by_how_they_fared() {
+fn operations_are_grouped_by_how_they_fared() {
     let mut builder = failover();
     builder.waits(at(2100), 1);
     builder.waits(at(2200), 2);

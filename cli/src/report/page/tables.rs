@@ -42,12 +42,12 @@ pub(super) fn outages(report: &Report, page: &mut String) {
         if let Some(line) = &fault.copy {
             let _ = writeln!(page, "<pre>{}</pre>", Text(line));
         }
-        if let Some(told) = &fault.told {
+        if let Some(quoted) = &fault.quoted {
             let _ = writeln!(
                 page,
-                "<details><summary>What an operation would have been told at the end</summary>\
+                "<details><summary>What an operation would have got at the end</summary>\
                  <p>{}</p></details>",
-                Text(told)
+                Text(quoted)
             );
         }
         page.push_str("</article>\n");

@@ -22,7 +22,7 @@ const LEAST_DATE: Duration = Duration::from_secs(100_000_000);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LogError {
     /// No line has a time.
-    #[error("no line tells its time, which a report needs")]
+    #[error("no line has a time, which a report needs")]
     NoTimes,
     /// There is no such topology.
     #[error("there is no topology {name:?}; there are {}", known.join(", "))]
@@ -71,7 +71,7 @@ pub(in crate::report) fn read(
         reader.judge(moment);
         if index == closing {
             let text = "the client was closed".to_owned();
-            reader.builder.tell(Event::new(moment, Tone::Neutral, "topology", text));
+            reader.builder.add(Event::new(moment, Tone::Neutral, "topology", text));
             break;
         }
         reader.record(moment, &record.what);
@@ -163,7 +163,7 @@ impl Reader {
             }
             What::ServerClosed { address } => {
                 self.builder.left(moment.0, &address.to_string());
-                self.tell(moment, Tone::Neutral, address, "left, and is monitored no more");
+                self.add(moment, Tone::Neutral, address, "left, and is monitored no more");
                 self.primary(moment);
             }
             What::Started { address, .. } => {
@@ -175,7 +175,7 @@ impl Reader {
             What::Lost => {
                 self.started.clear();
                 let text = "messages of the log were lost".to_owned();
-                self.builder.tell(Event::new(moment, Tone::Bad, "topology", text));
+                self.builder.add(Event::new(moment, Tone::Bad, "topology", text));
             }
             What::TopologyOpening
             | What::TopologyClosed
@@ -204,7 +204,7 @@ impl Reader {
             (false, false) => Tone::Neutral,
         };
         let named = |state| if is_unknown(state) { "unknown" } else { state.name() };
-        self.tell(moment, tone, address, &format!("{} → {}", named(before), named(after)));
+        self.add(moment, tone, address, &format!("{} → {}", named(before), named(after)));
     }
 
     /// Finds the primary among the servers.
@@ -239,7 +239,7 @@ impl Reader {
                     let after = lasted.map(|it| format!(" after {}", precise(it)));
                     let after = after.unwrap_or_default();
                     let text = format!("check failed{after}: {failure}");
-                    self.tell((at, line), Tone::Bad, address, &text);
+                    self.add((at, line), Tone::Bad, address, &text);
                 }
             }
         }
@@ -251,8 +251,8 @@ impl Reader {
         self.builder.judge(moment, writes, reads);
     }
 
-    fn tell(&mut self, moment: (Instant, usize), tone: Tone, address: &ServerAddress, text: &str) {
-        self.builder.tell(Event::new(moment, tone, &address.to_string(), text.to_owned()));
+    fn add(&mut self, moment: (Instant, usize), tone: Tone, address: &ServerAddress, text: &str) {
+        self.builder.add(Event::new(moment, tone, &address.to_string(), text.to_owned()));
     }
 
     /// Says what the log lacks.
@@ -272,7 +272,7 @@ impl Reader {
             self.builder.note(format!("{count} lines cannot be read, the first is line {line}"));
         }
         self.builder.note(
-            "a log does not tell why operations find no server: verdicts are those that the \
+            "a log does not say why operations find no server: verdicts are those that the \
              types of servers show"
                 .to_owned(),
         );

@@ -26,7 +26,7 @@ pub(in crate::report) fn read(name: &str, trace: &Trace) -> Report {
         judge(&mut reader.builder, replay.as_ref(), (at, line));
         if closes(&step) {
             let text = "the client was closed".to_owned();
-            reader.builder.tell(Event::new((at, line), Tone::Neutral, lines::TOPOLOGY, text));
+            reader.builder.add(Event::new((at, line), Tone::Neutral, lines::TOPOLOGY, text));
             end = at;
             break;
         }
@@ -74,7 +74,7 @@ fn go_on(replay: &mut Replay<'_>, trace: &Trace, step: &Step<'_>) -> Option<Stri
         }
         Some(Err(difference)) => {
             let line = difference.line;
-            let reason = format!("this version does otherwise than line {line} tells, from where");
+            let reason = format!("this version does otherwise than line {line} says, from where");
             Some(without_machine(&reason))
         }
     }

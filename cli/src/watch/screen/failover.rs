@@ -41,7 +41,7 @@ pub(super) struct Failover {
     story: Story,
     pub(super) model: Model,
     /// The number of events that the model was fed.
-    told: usize,
+    seen: usize,
     /// Since when each stream waits for its server.
     waiting: BTreeMap<LinkId, u64>,
 }
@@ -53,7 +53,7 @@ impl Failover {
         let options = "replicaSet=rs0&heartbeatFrequencyMS=1000";
         let fixture = Fixture::new(&format!("mongodb://{}/?{options}", hosts.join(",")));
         let (story, model) = (Story::new(false, fixture.diagnose()), Model::new(fixture.view()));
-        let mut failover = Self { fixture, story, model, told: 0, waiting: BTreeMap::new() };
+        let mut failover = Self { fixture, story, model, seen: 0, waiting: BTreeMap::new() };
         for now in 0..=millis {
             failover.pass(now);
         }
@@ -85,12 +85,12 @@ impl Failover {
     }
 
     fn look(&mut self) {
-        let Self { fixture, story, model, told, .. } = self;
-        for event in &fixture.events[*told..] {
+        let Self { fixture, story, model, seen, .. } = self;
+        for event in &fixture.events[*seen..] {
             let arrival = Arrival { event: event.clone(), dropped: 0 };
-            model.feed(&arrival, story.tell(event));
+            model.feed(&arrival, story.describe(event));
         }
-        *told = fixture.events.len();
+        *seen = fixture.events.len();
         model.see(fixture.now(), fixture.view());
         let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
         let why_not = |criteria| fixture.error(criteria).map(|error| error.verdict.sentence());

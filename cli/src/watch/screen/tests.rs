@@ -41,7 +41,7 @@ fn model(fixture: &Fixture, dropped: u64) -> Model {
     let (mut story, mut model) =
         (Story::new(false, fixture.diagnose()), Model::new(fixture.view()));
     for (index, event) in fixture.events.iter().cloned().enumerate() {
-        let lines = story.tell(&event);
+        let lines = story.describe(&event);
         let dropped = if index == 0 { dropped } else { 0 };
         model.feed(&Arrival { event, dropped }, lines);
     }
@@ -131,7 +131,7 @@ fn no_event_says_what_goes_without_saying() {
 }
 
 #[test]
-fn states_can_be_told_apart_without_colours() {
+fn states_are_distinct_without_colours() {
     let over = Failover::until(54_000);
     let now = moment(Instant::from_millis(54_000));
     let plain = Moment { color: false, ..now };
@@ -157,8 +157,8 @@ fn what_is_cut_is_marked() {
     let title = rows(&fixture, 0, 40, 20).swap_remove(0);
     assert!(title.starts_with("sdam watch a") && title.contains('…'), "{title}");
     let rows = rows(&fixture, 0, 60, 20);
-    let told = rows.iter().filter(|row| row.contains('…') && row.ends_with("once more"));
-    assert_eq!(told.count(), 2, "{rows:#?}");
+    let line = rows.iter().filter(|row| row.contains('…') && row.ends_with("once more"));
+    assert_eq!(line.count(), 2, "{rows:#?}");
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn an_error_that_is_over_is_still_shown_for_a_minute() {
     let mut fixture = failing_secondary();
     fixture.at(20_006).reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[0])));
     fixture.at(23_006);
-    let told = "  └ back for 3s, failed for 10s: connection refused";
-    assert!(rows(&fixture, 0, 110, 16).iter().any(|row| row == told));
+    let line = "  └ back for 3s, failed for 10s: connection refused";
+    assert!(rows(&fixture, 0, 110, 16).iter().any(|row| row == line));
     fixture.reply("b:27017", &member("rs0", &HOSTS, HOSTS[1], Some(HOSTS[0]))).at(80_006);
     assert!(!rows(&fixture, 0, 110, 16).iter().any(|row| row.contains("back for")));
 }

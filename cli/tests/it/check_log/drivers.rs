@@ -61,9 +61,9 @@ fn a_log_of_which_next_to_nothing_is_missing_is_judged() {
     let index = lines.iter().position(is_reply).expect("a reply");
     let cut = &lines[index][..lines[index].len() - 10];
     lines[index] = cut;
-    let (_, told, complaints) =
+    let (_, shown, complaints) =
         judged(&lines.join("\n"), &["two-heartbeats", "heartbeat-not-started"]);
-    assert!(told.contains("\n1 lines cannot be read\n"), "{told}");
+    assert!(shown.contains("\n1 lines cannot be read\n"), "{shown}");
     let expected = "is passed over: it speaks of a topology, and is no JSON object";
     assert!(complaints.contains(&format!("line {} {expected}", index + 1)), "{complaints}");
 }
@@ -74,9 +74,9 @@ fn events_without_their_names_are_missing_not_something_else() {
     for line in &mut log.0 {
         line.as_object_mut().expect("an object").remove("event");
     }
-    let (code, told, complaint) = judged(&log.text(), &[]);
-    assert_eq!((code, told.as_str()), (Some(2), ""));
-    let expected = "it says neither in message nor in event what has happened\n";
+    let (code, shown, complaint) = judged(&log.text(), &[]);
+    assert_eq!((code, shown.as_str()), (Some(2), ""));
+    let expected = "line has no `message` or `event` field\n";
     assert!(complaint.contains("cannot be read") && complaint.ends_with(expected), "{complaint}");
 }
 
@@ -88,10 +88,10 @@ fn descriptions_that_cannot_be_compared_are_not_found_to_be_without_fault() {
             line[name] = json!("{type=REPLICA_SET, servers=[{address=a:1, state=CONNECTED}]}");
         }
     }
-    let (code, told, complaint) = judged(&log.text(), NODE);
+    let (code, shown, complaint) = judged(&log.text(), NODE);
     assert_eq!(code, Some(2));
-    assert!(!told.contains("nothing illegal"), "{told}");
-    assert!(told.contains("descriptions cannot be compared, first in line "), "{told}");
+    assert!(!shown.contains("nothing illegal"), "{shown}");
+    assert!(shown.contains("descriptions cannot be compared, first in line "), "{shown}");
     assert!(complaint.contains("so that little was judged; line "), "{complaint}");
 }
 
@@ -99,8 +99,8 @@ fn descriptions_that_cannot_be_compared_are_not_found_to_be_without_fault() {
 fn servers_alone_that_cannot_be_compared_are_not_found_to_be_without_fault() {
     let mut log = Log::golden("node-6.0");
     log.0.retain(|line| line["event"] != "topologyDescriptionChanged");
-    let (_, told, complaint) = judged(&log.text(), NODE);
-    assert!(!complaint.contains("cannot be compared"), "{told}{complaint}");
+    let (_, shown, complaint) = judged(&log.text(), NODE);
+    assert!(!complaint.contains("cannot be compared"), "{shown}{complaint}");
     log.0.retain(|line| line["event"] == "serverDescriptionChanged");
     let count = log.0.len();
     for line in &mut log.0 {
@@ -108,9 +108,9 @@ fn servers_alone_that_cannot_be_compared_are_not_found_to_be_without_fault() {
             line[name] = json!({ "kind": "REPLICA_SET_PRIMARY" });
         }
     }
-    let (code, told, complaint) = judged(&log.text(), NODE);
-    assert_eq!(code, Some(2), "{told}");
-    assert!(!told.contains("nothing illegal"), "{told}");
+    let (code, shown, complaint) = judged(&log.text(), NODE);
+    assert_eq!(code, Some(2), "{shown}");
+    assert!(!shown.contains("nothing illegal"), "{shown}");
     let expected = format!("{count} of {count} descriptions cannot be compared, ");
     assert!(count > 5 && complaint.contains(&expected), "{complaint}");
 }
@@ -126,7 +126,7 @@ fn a_description_that_leaves_out_what_has_changed_is_not_taken_for_the_same() {
 
 /// As the log of libmongoc has it: a prefix before each line, no times, and no errors.
 #[test]
-fn a_log_that_never_tells_errors_is_not_judged_by_them() {
+fn a_log_without_errors_is_not_judged_by_them() {
     let mut log = Log::golden("node-6.0");
     for_each_server(&mut log, |server| {
         server.remove("error");
@@ -136,12 +136,12 @@ fn a_log_that_never_tells_errors_is_not_judged_by_them() {
     }
     let prefixed: String =
         log.0.iter().map(|line| format!("MONGODB_LOG Debug topology {line}\n")).collect();
-    let (code, told, complaint) = judged(&prefixed, NODE);
-    assert_eq!(code, Some(0), "{told}{complaint}");
-    assert!(told.contains("\nno description tells any error: nothing was judged by that\n"));
-    assert!(told.ends_with("\nno line tells its time: nothing was judged by that\n"), "{told}");
-    let told = judged(&golden("node-6.0"), NODE).1;
-    assert!(!told.contains("no description tells any error"), "{told}");
+    let (code, shown, complaint) = judged(&prefixed, NODE);
+    assert_eq!(code, Some(0), "{shown}{complaint}");
+    assert!(shown.contains("\nno description has an error: nothing was judged by that\n"));
+    assert!(shown.ends_with("\nno line has a time: nothing was judged by that\n"), "{shown}");
+    let shown = judged(&golden("node-6.0"), NODE).1;
+    assert!(!shown.contains("no description has an error"), "{shown}");
 }
 
 /// `update_rs_with_primary_from_member` of mongodb 3.9.1 looks for a primary only where a member
@@ -149,11 +149,11 @@ fn a_log_that_never_tells_errors_is_not_judged_by_them() {
 #[test]
 fn what_is_known_of_the_rust_driver_is_found_in_its_events_and_in_its_log() {
     for name in ["rust-6.0", "rust-messages-6.0"] {
-        let (code, told, _) = judged(&golden(name), &[]);
+        let (code, shown, _) = judged(&golden(name), &[]);
         assert_eq!(code, Some(1), "{name}");
-        assert!(told.contains("\n  expected: ReplicaSetNoPrimary: "), "{told}");
-        assert!(told.contains("\n  found:    ReplicaSetWithPrimary: "), "{told}");
-        assert!(!told.contains("cannot be read"), "{told}");
+        assert!(shown.contains("\n  expected: ReplicaSetNoPrimary: "), "{shown}");
+        assert!(shown.contains("\n  found:    ReplicaSetWithPrimary: "), "{shown}");
+        assert!(!shown.contains("cannot be read"), "{shown}");
         assert_eq!(findings(&golden(name), RUST), [], "{name}");
     }
 }

@@ -86,7 +86,7 @@ fn a_check_of_a_stranger_is_named() {
 fn a_heartbeat_that_ends_otherwise_awaited_than_it_starts_is_named() {
     let mut log = Log::golden("sdam-6.0");
     let end = log.find(60, "serverHeartbeatSucceeded", |_| true);
-    let awaited = log.0[end]["awaited"].as_bool().expect("it is told");
+    let awaited = log.0[end]["awaited"].as_bool().expect("it is logged");
     log.0[end]["awaited"] = json!(!awaited);
     assert_eq!(findings(&log.text(), &[])[0], (end + 1, "wrong-awaited".to_owned()));
 }

@@ -13,13 +13,13 @@ fn without_times_all_but_the_rules_about_time_are_checked() {
     assert_eq!(findings(&log.text(), NODE), []);
     let output =
         check(&log.text(), &["--allow", "heartbeat-not-ended", "--allow", "wrong-awaited"]);
-    assert!(text(&output.stdout).ends_with("no line tells its time: nothing was judged by that\n"));
+    assert!(text(&output.stdout).ends_with("no line has a time: nothing was judged by that\n"));
     log.0[second]["newDescription"]["servers"][&old]["type"] = json!("RSPrimary");
     assert_eq!(log.first(), (second, "two-primaries".to_owned()));
 }
 
 #[test]
-fn several_clients_in_a_file_are_told_apart() {
+fn several_clients_in_a_file_are_distinguished() {
     let log = Log::golden("node-6.0");
     let of = |client: &str| {
         log.0.iter().skip(1).cloned().map({
@@ -47,7 +47,7 @@ fn several_clients_in_a_file_are_told_apart() {
 }
 
 #[test]
-fn lines_that_cannot_be_read_are_told_by_number_and_passed_over() {
+fn lines_that_cannot_be_read_are_reported_by_number_and_passed_over() {
     let log = golden("sdam-6.0");
     let (first, rest) = log.split_once('\n').expect("lines");
     let mixed = format!(
@@ -60,8 +60,11 @@ fn lines_that_cannot_be_read_are_told_by_number_and_passed_over() {
     assert_eq!(complaints.len(), 2, "{complaints:?}");
     assert!(complaints[0].starts_with("sdam: line 2 is passed over: it is no JSON object"));
     assert!(complaints[1].starts_with("sdam: line 5 is passed over: it names no server"));
-    let told = text(&output.stdout);
-    assert!(told.contains("2 lines are about something else\n2 lines cannot be read\n"), "{told}");
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains("2 lines are about something else\n2 lines cannot be read\n"),
+        "{printed}"
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn real_logs_are_clean_but_for_what_is_known_of_their_drivers() {
 }
 
 #[test]
-fn the_logs_tell_of_failovers() {
+fn the_logs_have_failovers() {
     for (name, known) in GOLDEN {
         let mut arguments = vec!["--json"];
         arguments.extend(known.iter().flat_map(|rule| ["--allow", rule]));
@@ -40,17 +40,20 @@ fn the_logs_tell_of_failovers() {
 }
 
 #[test]
-fn what_is_known_of_pymongo_is_told_with_its_line_and_rule() {
+fn what_is_known_of_pymongo_is_reported_with_its_line_and_rule() {
     let log = golden("pymongo-6.0");
     let refused = |line: &str| line.contains("heartbeat failed") && line.contains("refused");
     let line = log.lines().position(refused).expect("a refused connection") + 1;
     let output = check(&log, &[]);
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stdout);
-    assert!(told.starts_with(&format!("line {line}, 8.")), "{told}");
-    assert!(told.contains("(SDAM Logging and Monitoring, \"Heartbeats\")\n"), "{told}");
-    assert!(told.contains("\n  expected: \"Server heartbeat started\" of 127.0.0.1:"), "{told}");
-    assert!(told.contains("\n  found:    its heartbeat fails: \"AutoReconnect("), "{told}");
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with(&format!("line {line}, 8.")), "{printed}");
+    assert!(printed.contains("(SDAM Logging and Monitoring, \"Heartbeats\")\n"), "{printed}");
+    assert!(
+        printed.contains("\n  expected: \"Server heartbeat started\" of 127.0.0.1:"),
+        "{printed}"
+    );
+    assert!(printed.contains("\n  found:    its heartbeat fails: \"AutoReconnect("), "{printed}");
     let complaint = text(&output.stderr);
     assert_eq!(complaint, format!("sdam: -, line {line}: heartbeat-not-started\n"));
 }

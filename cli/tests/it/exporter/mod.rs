@@ -111,7 +111,7 @@ fn lint(metrics: &str) {
 }
 
 #[test]
-fn it_serves_while_no_server_can_be_reached_and_tells_no_secrets() {
+fn it_serves_while_no_server_can_be_reached_and_shows_no_secrets() {
     let port = RefusingPort::new().expect("a free port");
     let uri = format!(
         "mongodb://sesame-user:sesame-word@{}/?replicaSet=rs0&authMechanism=PLAIN\
@@ -150,7 +150,7 @@ fn a_deployment_is_writable_once_its_primary_is_found() {
 
 /// As many connections as it serves at a time, none of which ever says anything, and one more.
 #[test]
-fn whoever_connects_is_answered_although_others_keep_their_connections() {
+fn each_client_is_answered_although_others_keep_their_connections() {
     let port = RefusingPort::new().expect("a free port");
     let exporter = Exporter::start(&format!("mongodb://{}", port.address()));
     let kept: Vec<_> =

@@ -198,8 +198,8 @@ async fn every_query_of_the_dashboard_finds_something_after_a_failover() {
     prometheus.wait_for("sum(up)", |found| found == [2.0]);
     application.work().await;
     cluster.kill(primary).await.expect("it runs");
-    let (begun, nobody) = (Instant::now(), "sdam_elections_total 0");
-    while exporter.metrics().lines().any(|line| line == nobody) {
+    let (begun, none) = (Instant::now(), "sdam_elections_total 0");
+    while exporter.metrics().lines().any(|line| line == none) {
         assert!(begun.elapsed() < GENEROUS, "no election:\n{}", exporter.metrics());
         application.work().await;
     }

@@ -29,9 +29,9 @@ fn a_trace_with_a_gap_is_replayed_until_there_and_says_so() {
     let (trace, line, time) = with_gap("gap");
     let output = run(&["replay", trace.path()]);
     assert_eq!(output.status.code(), Some(2), "not all of it was replayed");
-    let told = text(&output.stdout);
+    let printed = text(&output.stdout);
     let until = format!(" lines: replayed exactly until line {line}, at {time:.3} s");
-    assert!(told.contains(&until), "{told}");
+    assert!(printed.contains(&until), "{printed}");
     let complaint = text(&output.stderr);
     assert!(complaint.contains(&format!(", line {line}: an input was left out")), "{complaint}");
     let output = run(&["replay", trace.path(), "--json"]);
@@ -88,8 +88,8 @@ fn a_call_whose_actions_are_missing_is_replayed_and_counted_and_not_exported() {
     let trace = Scratch::with("omitted-actions", &(lines.join("\n") + "\n"));
     let output = run(&["replay", trace.path()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let told = text(&output.stdout);
-    assert!(told.ends_with("; actions of 1 calls were left out, as too long\n"), "{told}");
+    let printed = text(&output.stdout);
+    assert!(printed.ends_with("; actions of 1 calls were left out, as too long\n"), "{printed}");
     let output = run(&["replay", trace.path(), "--json"]);
     let summary: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&summary["callsWithOmittedActions"], &summary["gap"]), (&1.into(), &Value::Null));

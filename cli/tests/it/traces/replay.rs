@@ -163,7 +163,7 @@ seed 1
 }
 
 #[test]
-fn a_time_behind_the_end_is_refused_and_the_end_is_told() {
+fn a_time_behind_the_end_is_refused_and_the_end_is_named() {
     let path = golden("6.0-kill.trace");
     let output = run(&["replay", &path, "--at", "100000"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -244,8 +244,8 @@ fn two_traces_are_compared_by_what_happened_and_not_by_when() {
     let other = Scratch::with("other", &trace.replacen("\"RSPrimary\"", "\"RSOther\"", 1));
     let output = run(&["replay", &path, "--diff", other.path()]);
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stdout);
-    assert!(told.matches(", line ").count() == 2 && told.contains("\"RSOther\""), "{told}");
+    let shown = text(&output.stdout);
+    assert!(shown.matches(", line ").count() == 2 && shown.contains("\"RSOther\""), "{shown}");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_deployment_that_is_not_found_leaves_no_file_and_changes_none() {
 
 #[cfg(unix)]
 #[test]
-fn whoever_has_read_enough_of_a_recording_ends_it_without_a_complaint() {
+fn a_reader_who_has_enough_of_a_recording_ends_it_without_a_complaint() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sdam"));
     command.args(["record", "mongodb://127.0.0.1:1/?heartbeatFrequencyMS=500", "-o", "-"]);
     command.args(["--for", "60s"]).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -37,9 +37,9 @@ fn array<'v>(value: &'v Value, name: &str) -> &'v [Value] {
 
 /// The verdicts on writes, but for what goes without saying: their names, or `works`.
 fn verdicts(report: &Value) -> Vec<&str> {
-    let told = array(report, "writes").iter().map(|it| &it["fault"]);
-    let told = told.filter(|fault| fault["expected"] != true);
-    told.map(|fault| fault["verdict"].as_str().unwrap_or("works")).collect()
+    let printed = array(report, "writes").iter().map(|it| &it["fault"]);
+    let printed = printed.filter(|fault| fault["expected"] != true);
+    printed.map(|fault| fault["verdict"].as_str().unwrap_or("works")).collect()
 }
 
 #[test]
@@ -59,8 +59,8 @@ fn a_report_says_what_the_lines_of_its_trace_do() {
     assert_eq!(of_lanes("clears").len(), count("  > pool s1 clear"));
     for check in &checks {
         let line = usize::try_from(check["line"].as_u64().expect("a number")).expect("a line");
-        let told = trace.lines().nth(line - 1).expect("the line");
-        assert!(told.contains("serverHeartbeat"), "{check}: {told}");
+        let printed = trace.lines().nth(line - 1).expect("the line");
+        assert!(printed.contains("serverHeartbeat"), "{check}: {printed}");
     }
     let primaries: Vec<Option<&str>> =
         array(&report, "primaries").iter().map(|it| it["primary"].as_str()).collect();
@@ -69,7 +69,7 @@ fn a_report_says_what_the_lines_of_its_trace_do() {
 }
 
 #[test]
-fn every_kept_incident_is_told_without_a_gap() {
+fn every_kept_incident_is_reported_without_a_gap() {
     for kind in ["discovery", "freeze", "kill", "reconfig", "step-down"] {
         let (page, report) = page_of(&golden(&format!("6.0-{kind}.trace")));
         for judged in ["writes", "reads"] {
@@ -84,7 +84,7 @@ fn every_kept_incident_is_told_without_a_gap() {
 }
 
 #[test]
-fn a_page_asks_nobody_for_anything_and_has_no_secrets() {
+fn a_page_loads_nothing_and_has_no_secrets() {
     let refusing = RefusingPort::new().expect("a free port");
     let port = refusing.address().port();
     let scratch = Scratch::new("report.html");
@@ -140,7 +140,7 @@ fn what_makes_no_sense_is_refused_by_name() {
         (vec!["/nowhere/at.all", "-o", "-"], "cannot read /nowhere/at.all: No such file"),
         (vec![empty.path(), "-o", "-"], "no line is about a topology; and it is no trace"),
         (vec![changed.path(), "-o", "-"], "line 3"),
-        (vec![timeless.path(), "-o", "-"], "no line tells its time"),
+        (vec![timeless.path(), "-o", "-"], "no line has a time"),
         (vec![&*trace, "--for", "1s", "-o", "-"], "--for is for a deployment, which "),
         (vec![&*trace, "--map", "a=b", "-o", "-"], "--map is for a deployment, which "),
         (vec![&*trace, "--topology", "x", "-o", "-"], "--topology is for a log, which "),
@@ -164,7 +164,7 @@ fn logs_of_drivers_are_reports_too() {
         assert_eq!(primaries.last().expect("one")["toMS"], report["endMS"], "{name}");
         let wanted = ["works", "noPrimary", "works", "noPrimary", "works"];
         assert_eq!(verdicts(&report), wanted, "{name}");
-        assert!(page.contains("A log does not tell") || page.contains("a log does not tell"));
+        assert!(page.contains("A log does not say") || page.contains("a log does not say"));
     }
     let path = format!("{folder}/node-6.0.jsonl");
     let wrong = run(&["report", &path, "--topology", "another", "-o", "-"]);
@@ -249,8 +249,8 @@ fn secrets_in_a_log_are_neither_in_its_page_nor_in_its_text() {
     assert!(page.contains("mongodb:\\/\\/…@db1.example"), "no line as it is");
     let shown = run(&["report", scratch.path(), "--text"]);
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
-    for told in [&*page, text(&shown.stdout), text(&shown.stderr)] {
-        assert!(told.lines().all(|line| !line.contains("sesame")), "{told}");
+    for printed in [&*page, text(&shown.stdout), text(&shown.stderr)] {
+        assert!(printed.lines().all(|line| !line.contains("sesame")), "{printed}");
     }
     assert!(text(&shown.stdout).contains("refused: pwd='…' authToken=…"), "{shown:?}");
 }

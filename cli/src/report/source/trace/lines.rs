@@ -93,7 +93,7 @@ impl Reader {
                 let Some(waiter) = waiter(name) else { return };
                 if let WaitEnd::Failed(error) = &end {
                     let text = format!("an operation found no server: {error}");
-                    self.builder.tell(Event::new(moment, Tone::Bad, TOPOLOGY, text));
+                    self.builder.add(Event::new(moment, Tone::Bad, TOPOLOGY, text));
                 }
                 self.builder.waited(moment.0, waiter, end);
             }
@@ -141,7 +141,7 @@ impl Reader {
             "serverHeartbeatSucceeded" => self.checked(moment, event, None),
             "serverHeartbeatFailed" if event["failure"]["cause"] == "canceled" => {}
             "serverHeartbeatFailed" => {
-                let detail = event["failure"]["detail"].as_str().unwrap_or("no reason is told");
+                let detail = event["failure"]["detail"].as_str().unwrap_or("no reason is given");
                 self.checked(moment, event, Some(detail));
             }
             "serverDescriptionChanged" => {
@@ -155,21 +155,21 @@ impl Reader {
                 }
                 let failed = self.failures.get(address).map(String::as_str);
                 if let Some((tone, text)) = words::server(&changes, address, failed) {
-                    self.builder.tell(Event::new(moment, tone, address, text));
+                    self.builder.add(Event::new(moment, tone, address, text));
                 }
             }
             "topologyDescriptionChanged" => {
                 if let Some((tone, text)) = words::topology(&FieldChange::all(event)) {
-                    self.builder.tell(Event::new(moment, tone, TOPOLOGY, text));
+                    self.builder.add(Event::new(moment, tone, TOPOLOGY, text));
                 }
             }
             "serverClosed" => {
                 let text = "left, and is monitored no more".to_owned();
-                self.builder.tell(Event::new(moment, Tone::Neutral, address, text));
+                self.builder.add(Event::new(moment, Tone::Neutral, address, text));
             }
             "srvHostRefused" | "srvRescanFailed" => {
                 let text = text("error").to_owned();
-                self.builder.tell(Event::new(moment, Tone::Bad, TOPOLOGY, text));
+                self.builder.add(Event::new(moment, Tone::Bad, TOPOLOGY, text));
             }
             _ => {}
         }
@@ -192,7 +192,7 @@ impl Reader {
                     let took = precise(millis(took.unwrap_or_default()));
                     let failure = words::error(failure, address);
                     let text = format!("check failed after {took}: {failure}");
-                    self.builder.tell(Event::new(moment, Tone::Bad, address, text));
+                    self.builder.add(Event::new(moment, Tone::Bad, address, text));
                 }
             }
         }
@@ -205,7 +205,7 @@ impl Reader {
         let cause = clear.split_once(" {").map_or("", |(_, cause)| cause);
         let cause: Value = serde_json::from_str(&format!("{{{cause}")).unwrap_or_default();
         let subject = self.address(name);
-        let detail = cause["detail"].as_str().unwrap_or("no reason is told");
+        let detail = cause["detail"].as_str().unwrap_or("no reason is given");
         let detail = words::error(detail, &subject);
         let interrupting = match clear.contains(", interrupting") {
             true => ", and its connections in use interrupted",
@@ -219,7 +219,7 @@ impl Reader {
     fn pool_event(&mut self, moment: (Instant, usize), event: &Value) {
         if event["event"] == "connectionCheckOutFailed" {
             let address = event["address"].as_str().unwrap_or_default().to_owned();
-            let reason = event["reason"].as_str().unwrap_or("no reason is told");
+            let reason = event["reason"].as_str().unwrap_or("no reason is given");
             // An input of the machine has said what it is.
             let known = self.unestablished.get(&address).filter(|_| reason == "connectionError");
             let reason = known.map_or(reason, String::as_str);
@@ -234,14 +234,14 @@ impl Reader {
         // That it goes on is no news.
         if before.as_deref() != Some(reason) {
             let text = format!("no connection can be established: {reason}");
-            self.builder.tell(Event::new(moment, Tone::Bad, address, text));
+            self.builder.add(Event::new(moment, Tone::Bad, address, text));
         }
     }
 
     fn operation_failed(&mut self, moment: (Instant, usize), subject: String, text: String) {
         let (at, line) = moment;
-        let told = format!("an operation failed: {text}");
-        self.builder.tell(Event::new(moment, Tone::Bad, &subject, told));
+        let failed = format!("an operation failed: {text}");
+        self.builder.add(Event::new(moment, Tone::Bad, &subject, failed));
         self.builder.error(Mark { at, line, subject, text });
     }
 
@@ -261,7 +261,7 @@ fn millis(millis: f64) -> Duration {
 
 /// Says why an operation has found no server.
 fn of_selection(error: &Value) -> String {
-    error["verdict"].as_str().unwrap_or("no reason is told").to_owned()
+    error["verdict"].as_str().unwrap_or("no reason is given").to_owned()
 }
 
 /// Returns whether an operation has got no connection, and was not begun.

@@ -57,10 +57,10 @@ impl Table {
     pub(super) fn new(model: &Model, now: Instant, width: usize) -> Self {
         let columns = Columns::fitting(model, width);
         let scale = Scale::fitting(columns.lane, now);
-        let nobody = Member::default();
+        let unknown = Member::default();
         let servers = model.view().servers().iter();
         let rows = servers.map(|server| {
-            let member = model.member(&server.address).unwrap_or(&nobody);
+            let member = model.member(&server.address).unwrap_or(&unknown);
             let mut lines = vec![row(server, member, &columns, scale)];
             lines.extend(trouble(server, member, now, width));
             lines

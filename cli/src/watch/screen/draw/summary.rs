@@ -25,10 +25,10 @@ pub(super) fn lines(
         lines.extend(wrapped(&sentence, width, Style::new()));
     }
     let verdicts = model.verdicts();
-    let told = alert(model).filter(|alert| !says(verdicts, alert));
+    let news = alert(model).filter(|alert| !says(verdicts, alert));
     lines.extend(operations(verdicts, width));
     let red = Style::new().fg(Color::Red).bold();
-    lines.extend(told.iter().flat_map(|alert| wrapped(alert, width, red)));
+    lines.extend(news.iter().flat_map(|alert| wrapped(alert, width, red)));
     lines
 }
 

@@ -8,7 +8,6 @@ use rustix::process::{Pid, Signal as Kill, kill_process};
 use tokio::sync::oneshot;
 
 use crate::complain;
-use crate::watch::screen;
 
 /// The time that the last events may take to be written after a signal.
 const GRACE: Duration = Duration::from_secs(5);
@@ -21,6 +20,8 @@ pub(crate) struct Shutdown {
     companion: Companion,
     /// The time that the command needs after a signal for what it has begun.
     clean_up: Arc<OnceLock<Duration>>,
+    /// Called before the process ends at once.
+    last: Arc<OnceLock<fn()>>,
 }
 
 /// Another process, which is not to stay when this one ends at once.
@@ -95,9 +96,15 @@ impl Shutdown {
     pub(crate) fn arrange(limit: Option<Duration>) -> io::Result<Self> {
         let mut signals = Signals::new()?;
         let (over, shutdown) = oneshot::channel();
-        let companion = Companion::default();
-        let (last, clean_up) = (companion.clone(), Arc::<OnceLock<Duration>>::default());
-        let more = Arc::clone(&clean_up);
+        let shutdown = Self {
+            over: shutdown,
+            reached: None,
+            companion: Companion::default(),
+            clean_up: Arc::default(),
+            last: Arc::default(),
+        };
+        let companion = shutdown.companion();
+        let (clean_up, last) = (Arc::clone(&shutdown.clean_up), Arc::clone(&shutdown.last));
         tokio::spawn(async move {
             let time_is_up = async {
                 match limit {
@@ -114,22 +121,27 @@ impl Shutdown {
             if end == End::Time {
                 signals.next().await;
             }
-            let grace = GRACE + more.get().copied().unwrap_or_default();
-            let code = tokio::select! {
-                signal = signals.next() => {
-                    screen::restore();
-                    signal.exit_code()
-                }
-                () = tokio::time::sleep(grace) => {
-                    screen::restore();
-                    complain(&"ended before everything was written, because it is not read");
-                    1
-                }
+            let grace = GRACE + clean_up.get().copied().unwrap_or_default();
+            let signal = tokio::select! {
+                signal = signals.next() => Some(signal),
+                () = tokio::time::sleep(grace) => None,
             };
-            last.kill();
-            std::process::exit(code.into());
+            if let Some(last) = last.get() {
+                last();
+            }
+            if signal.is_none() {
+                complain(&"ended before everything was written, because it is not read");
+            }
+            companion.kill();
+            std::process::exit(signal.map_or(1, Signal::exit_code).into());
         });
-        Ok(Self { over: shutdown, reached: None, companion, clean_up })
+        Ok(shutdown)
+    }
+
+    /// Calls `last` before the process ends at once: what a terminal was set to is undone.
+    pub(crate) fn on_end(&self, last: fn()) {
+        // A command has one screen.
+        let _ = self.last.set(last);
     }
 
     /// Leaves the command that time besides, after a signal, to undo what it has begun.

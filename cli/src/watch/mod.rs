@@ -9,7 +9,7 @@ mod feed;
 mod json;
 mod model;
 mod plain;
-pub(crate) mod screen;
+mod screen;
 mod story;
 #[cfg(test)]
 mod tests;

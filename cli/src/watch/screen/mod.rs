@@ -39,7 +39,7 @@ const TICK: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(30);
 
 /// The interval at which the thread that reads keys checks that it is still needed.
-const KEY_PATIENCE: Duration = Duration::from_millis(200);
+const KEY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Shows the deployment until the user or `shutdown` ends it; returns the story so far.
 ///
@@ -57,6 +57,7 @@ pub(super) async fn show(
 ) -> io::Result<Story> {
     // A moment after the client's own clock has started, so that no age comes out too high.
     let started = StdInstant::now();
+    shutdown.on_end(restore);
     let mut screen = Screen::enter()?;
     let mut inputs = read_inputs();
     let mut model = Model::new(client.view());
@@ -69,7 +70,7 @@ pub(super) async fn show(
             let Some(arrival) = feed.try_next() else {
                 break;
             };
-            model.feed(&arrival, story.tell(&arrival.event));
+            model.feed(&arrival, story.describe(&arrival.event));
         }
         let now = Instant::ZERO + started.elapsed();
         model.see(now, client.view());
@@ -86,7 +87,7 @@ pub(super) async fn show(
         tokio::time::sleep(REST).await;
         tokio::select! {
             arrival = feed.next() => match arrival {
-                Some(arrival) => model.feed(&arrival, story.tell(&arrival.event)),
+                Some(arrival) => model.feed(&arrival, story.describe(&arrival.event)),
                 None => break,
             },
             Some(input) = inputs.recv() => match controls.take(&input, shown) {
@@ -108,7 +109,7 @@ fn verdicts(client: &Client) -> Verdicts {
 }
 
 /// Leaves the alternate screen, if it was entered.
-pub(crate) fn restore() {
+fn restore() {
     if terminal::is_raw_mode_enabled().unwrap_or(false) {
         // There is no better terminal to complain to.
         let _ = ratatui::try_restore();
@@ -139,7 +140,7 @@ fn read_inputs() -> mpsc::Receiver<Input> {
     let (sender, receiver) = mpsc::channel(16);
     thread::spawn(move || {
         while !sender.is_closed() {
-            let input = match event::poll(KEY_PATIENCE) {
+            let input = match event::poll(KEY_TIMEOUT) {
                 Ok(false) => continue,
                 Ok(true) => event::read(),
                 Err(error) => Err(error),

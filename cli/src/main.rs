@@ -30,6 +30,7 @@ mod report;
 mod shrink;
 mod shutdown;
 mod status;
+mod stream;
 mod target;
 mod text;
 mod tunnel;

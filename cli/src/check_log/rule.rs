@@ -115,7 +115,8 @@ impl Rule {
             Self::IgnoredOutcome => "what a heartbeat has found changes the description",
             Self::NoError => "a server that becomes Unknown has an error that says why",
             Self::NothingChanged => {
-                "a change of a server's description is reported if a field has changed that is compared"
+                "a change of a server's description is reported if a field has changed that is \
+                 compared"
             }
             Self::NotAMember => "servers are checked while they are in the topology, and no others",
             Self::NotChecked => "every server is checked every heartbeatFrequencyMS",

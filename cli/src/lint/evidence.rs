@@ -11,7 +11,7 @@ use crate::text::shortened;
 /// A question to a server, one of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Topic {
-    // Greetings.
+    // Hello.
     Query,
     QueryLowerCase,
     Legacy,
@@ -25,14 +25,14 @@ pub(super) enum Topic {
     Mechanisms,
     Speculation,
     // Awaitable and streaming hello.
-    AwaitGreeting,
+    BeforeAwait,
     AwaitUnchanged,
     Beside,
     AwaitOther,
     AwaitOlder,
     AwaitWithoutTime,
     AwaitWithoutVersion,
-    StreamGreeting,
+    BeforeStream,
     Stream,
     // Messages.
     UnknownRequiredFlag,
@@ -73,7 +73,7 @@ pub(super) enum Topic {
     Drop,
     SecondaryWrite,
     // A step-down.
-    StepDownGreeting,
+    BeforeStepDown,
     StepDown,
     StepDownStream,
     AfterStepDown,
@@ -82,7 +82,7 @@ pub(super) enum Topic {
 
 impl Topic {
     /// The replies to hello, in each form.
-    pub(super) const GREETINGS: [Self; 10] = [
+    pub(super) const HELLOS: [Self; 10] = [
         Self::Query,
         Self::QueryLowerCase,
         Self::Legacy,
@@ -90,9 +90,9 @@ impl Topic {
         Self::LowerCase,
         Self::UnknownClient,
         Self::Compression,
-        Self::AwaitGreeting,
+        Self::BeforeAwait,
         Self::Beside,
-        Self::StreamGreeting,
+        Self::BeforeStream,
     ];
 
     /// Returns the words for it.
@@ -110,14 +110,14 @@ impl Topic {
             Self::CompressedPing => "a compressed ping",
             Self::Mechanisms => "legacy hello with saslSupportedMechs",
             Self::Speculation => "legacy hello with speculativeAuthenticate",
-            Self::AwaitGreeting => "legacy hello before one that waits",
+            Self::BeforeAwait => "legacy hello before one that waits",
             Self::AwaitUnchanged => "an awaitable hello",
             Self::Beside => "hello on another connection, while one waits",
             Self::AwaitOther => "an awaitable hello with another processId",
             Self::AwaitOlder => "an awaitable hello with an older counter",
             Self::AwaitWithoutTime => "hello with topologyVersion and no maxAwaitTimeMS",
             Self::AwaitWithoutVersion => "hello with maxAwaitTimeMS and no topologyVersion",
-            Self::StreamGreeting => "legacy hello before a stream",
+            Self::BeforeStream => "legacy hello before a stream",
             Self::Stream => "a streaming hello",
             Self::UnknownRequiredFlag => "a ping with an unknown required flag",
             Self::UnknownOptionalFlag => "a ping with an unknown optional flag",
@@ -153,7 +153,7 @@ impl Topic {
             Self::LargeBatch => "a batch of maxWriteBatchSize and one more",
             Self::Drop => "drop",
             Self::SecondaryWrite => "a write on a secondary",
-            Self::StepDownGreeting => "hello before the step-down",
+            Self::BeforeStepDown => "hello before the step-down",
             Self::StepDown => "replSetStepDown",
             Self::StepDownStream => "a streaming hello during the step-down",
             Self::AfterStepDown => "a ping on another connection after the step-down",
@@ -326,7 +326,7 @@ pub(super) struct Evidence {
     /// The reason why an application's connection could not be had.
     pub(super) failure: Option<String>,
     /// The time within which a reply has to come: connectTimeoutMS.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 impl Evidence {
@@ -421,17 +421,17 @@ impl Evidence {
     }
 
     /// Returns every reply to hello that says `ok`.
-    pub(super) fn greetings(&self) -> Vec<(Topic, &Document)> {
+    pub(super) fn hellos(&self) -> Vec<(Topic, &Document)> {
         let of = |topic: Topic| Some((topic, self.success(topic).ok()?));
-        Topic::GREETINGS.into_iter().filter_map(of).collect()
+        Topic::HELLOS.into_iter().filter_map(of).collect()
     }
 
     /// Returns a reply to hello.
-    pub(super) fn greeting(&self) -> Result<&Document, Objection> {
-        let greetings = self.greetings();
+    pub(super) fn hello(&self) -> Result<&Document, Objection> {
+        let hellos = self.hellos();
         let topics = [Topic::Legacy, Topic::Query, Topic::Hello];
-        let first = topics.iter().find_map(|it| greetings.iter().find(|(topic, _)| topic == it));
-        match first.or(greetings.first()) {
+        let first = topics.iter().find_map(|it| hellos.iter().find(|(topic, _)| topic == it));
+        match first.or(hellos.first()) {
             Some((_, document)) => Ok(document),
             None => not_tried("no hello was answered"),
         }
@@ -439,7 +439,7 @@ impl Evidence {
 
     /// Returns the highest wire version that the server supports by its own words.
     pub(super) fn wire_version(&self) -> Result<i64, Objection> {
-        let version = self.greeting()?.get("maxWireVersion").and_then(number);
+        let version = self.hello()?.get("maxWireVersion").and_then(number);
         version.map_or_else(|| not_tried("its maxWireVersion is not known"), Ok)
     }
 
@@ -453,7 +453,7 @@ impl Evidence {
 
     /// Returns what the server is.
     pub(super) fn kind(&self) -> Result<Kind, Objection> {
-        self.greeting().map(kind_of)
+        self.hello().map(kind_of)
     }
 
     /// Lets a rule pass that is about other servers.

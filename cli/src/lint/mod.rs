@@ -1,20 +1,22 @@
 //! `sdam lint`: the promises of servers that drivers rely on, kept or broken.
 //!
-//! `probe` holds conversations with one server over connections of its own (`wire`), and keeps
-//! what comes as plain values (`evidence`); `rules` judge those, each beside the place where it is
-//! written (`rule`), `judge` asks them all, and `report` prints what they say.
+//! `probe` holds conversations with one server over connections of its own (`connection`), which
+//! take any message (`request`), and keeps what comes as plain values (`evidence`); `rules` judge
+//! those, each beside the place where it is written (`rule`), `judge` asks them all, and `report`
+//! prints what they say.
 
+mod connection;
 mod evidence;
 mod judge;
 #[cfg(test)]
 mod page;
 mod probe;
 mod report;
+mod request;
 mod rule;
 mod rules;
 #[cfg(test)]
 mod tests;
-mod wire;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -27,21 +29,18 @@ use sdam_tokio::Client;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
+use self::connection::Dialer;
 use self::evidence::number;
 use self::judge::Judgement;
 use self::probe::{Probe, Scope};
 use self::report::{Counts, Linted};
 use self::rule::Rule;
-use self::wire::Dialer;
 use crate::color::ColorChoice;
 use crate::preparation::{self, Preparation, PreparationError};
 use crate::shutdown::{End, Shutdown};
 use crate::status::is_settled;
 use crate::target::Target;
 use crate::{complain, duration, output};
-
-/// The time that a reply may take if connectTimeoutMS is 0, which would be for ever.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The part of the time that finding the servers may take.
 const DISCOVERY: u32 = 3;
@@ -64,7 +63,7 @@ Exit codes:
   2    the arguments, the connection string or a file are invalid
   130  SIGINT came before it was done (143: SIGTERM)";
 
-/// Finds out whether servers keep the promises that drivers rely on: greetings, topologyVersion,
+/// Finds out whether servers keep the promises that drivers rely on: hello, topologyVersion,
 /// streams, messages, errors, sessions.
 ///
 /// Each server of the deployment is asked, over connections of its own; with directConnection, the
@@ -265,7 +264,7 @@ async fn join(asking: &mut Asking, probes: &mut [Asked]) {
         match ended.map_err(JoinError::try_into_panic) {
             Ok((index, outcome)) => probes[index].2 = outcome,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            Err(Err(_)) => unreachable!("nobody cancels them"),
+            Err(Err(_)) => unreachable!("no task cancels them"),
         }
     }
 }
@@ -285,7 +284,7 @@ async fn step_primary_down(probes: &mut [Asked]) {
 fn judged((server, probe, ended): Asked, allowed: &[&'static Rule]) -> Linted {
     let evidence = probe.evidence();
     let kind = evidence.kind().ok().map(|kind| {
-        let version = evidence.greeting().ok().and_then(|it| it.get("maxWireVersion"));
+        let version = evidence.hello().ok().and_then(|it| it.get("maxWireVersion"));
         (kind, version.and_then(number))
     });
     let judgement = Judgement::of(&evidence, allowed);

@@ -68,7 +68,7 @@ impl Needs {
 pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
     let groups = [
         rules::messages::RULES,
-        rules::greeting::RULES,
+        rules::hello::RULES,
         rules::members::RULES,
         rules::logins::RULES,
         rules::versions::RULES,

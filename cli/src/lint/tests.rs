@@ -14,7 +14,7 @@ use super::judge::Judgement;
 use super::report::{self, Linted};
 use super::rule::{self, Severity, named};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A reply to hello of a primary.
 fn primary() -> Document {
@@ -60,11 +60,11 @@ fn exchange(request: Document, answers: &[(u64, Document)]) -> Exchange {
 /// Evidence of what was said on each topic.
 fn evidence(said: impl IntoIterator<Item = (Topic, Exchange)>) -> Evidence {
     let exchanges = said.into_iter().collect::<BTreeMap<_, _>>();
-    Evidence { exchanges, patience: PATIENCE, ..Evidence::default() }
+    Evidence { exchanges, timeout: TIMEOUT, ..Evidence::default() }
 }
 
-/// Evidence of a greeting.
-fn greeted(hello: Document) -> Evidence {
+/// Evidence of a reply to hello.
+fn with_hello(hello: Document) -> Evidence {
     evidence([(Topic::Legacy, exchange(doc! { "isMaster": 1 }, &[(1, hello)]))])
 }
 
@@ -98,7 +98,7 @@ fn without_evidence_no_rule_is_kept_or_broken() {
 
 #[test]
 fn a_primary_as_it_should_be_breaks_nothing() {
-    let judgement = Judgement::of(&greeted(primary()), &[]);
+    let judgement = Judgement::of(&with_hello(primary()), &[]);
     assert!(judgement.findings.is_empty(), "{:?}", judgement.findings);
     assert!(judgement.kept.len() > 20, "{:?}", judgement.kept);
 }
@@ -122,10 +122,10 @@ fn fields_of_wrong_types_are_named() {
         ("topology-version", "topologyVersion", doc! { "counter": 6_i64 }.into()),
     ];
     for (rule, field, value) in wrong {
-        assert_eq!(judged(rule, &greeted(primary())), "kept", "{rule}");
+        assert_eq!(judged(rule, &with_hello(primary())), "kept", "{rule}");
         let mut hello = primary();
         hello.insert(field, value.clone());
-        assert_eq!(judged(rule, &greeted(hello)), "broken", "{rule}: {field}: {value}");
+        assert_eq!(judged(rule, &with_hello(hello)), "broken", "{rule}: {field}: {value}");
     }
 }
 
@@ -137,11 +137,11 @@ fn a_field_that_is_null_counts_as_absent_where_a_rule_depends_on_it() {
     for (timeout, expected) in [(Bson::Int32(30), "broken"), (Bson::Null, "not tried")] {
         let mut hello = primary();
         hello.insert("logicalSessionTimeoutMinutes", timeout);
-        let mut told = greeted(hello);
+        let mut reported = with_hello(hello);
         let found = exchange(doc! {}, &[(5, doc! { "ok": 1 })]);
-        told.exchanges.insert(Topic::FindNothing, found);
-        told.exchanges.insert(Topic::WithSession, exchange(doc! {}, &[(6, refused.clone())]));
-        assert_eq!(judged("session-id", &told), expected);
+        reported.exchanges.insert(Topic::FindNothing, found);
+        reported.exchanges.insert(Topic::WithSession, exchange(doc! {}, &[(6, refused.clone())]));
+        assert_eq!(judged("session-id", &reported), expected);
     }
 }
 
@@ -165,9 +165,9 @@ fn what_a_server_is_follows_from_hello() {
 fn a_rule_for_later_versions_is_not_tried_on_earlier_ones() {
     let mut hello = primary();
     hello.remove("topologyVersion");
-    assert_eq!(judged("topology-version", &greeted(hello.clone())), "broken");
+    assert_eq!(judged("topology-version", &with_hello(hello.clone())), "broken");
     hello.insert("maxWireVersion", 8);
-    assert_eq!(judged("topology-version", &greeted(hello)), "not tried");
+    assert_eq!(judged("topology-version", &with_hello(hello)), "not tried");
 }
 
 /// A hello that waits for 1 s, with this counter, and replies to it.
@@ -182,13 +182,13 @@ fn awaited(topic: Topic, answers: &[(u64, i64)]) -> Evidence {
         hello
     };
     let answers: Vec<_> = answers.iter().map(|(came, it)| (*came, reply(*it))).collect();
-    let mut told = greeted(primary());
-    told.exchanges.insert(topic, exchange(request, &answers));
-    told
+    let mut reported = with_hello(primary());
+    reported.exchanges.insert(topic, exchange(request, &answers));
+    reported
 }
 
 #[test]
-fn a_reply_may_come_early_if_it_tells_news() {
+fn a_reply_may_come_early_if_it_has_news() {
     let judged = |answers: &[_]| judged("await-waits", &awaited(Topic::AwaitUnchanged, answers));
     assert_eq!(judged(&[(1000, 6)]), "kept");
     assert_eq!(judged(&[(960, 6)]), "kept", "clocks may differ");
@@ -208,14 +208,14 @@ fn a_stream_has_to_wait_after_each_reply() {
 /// A hello that waits for 2 s and ends then, and one beside it that was sent and answered at these
 /// times, in microseconds.
 fn beside(sent: u64, came: u64) -> Evidence {
-    let mut told = awaited(Topic::AwaitUnchanged, &[(2000, 6)]);
-    let waiting = told.exchanges.get_mut(&Topic::AwaitUnchanged).expect("it was asked");
+    let mut reported = awaited(Topic::AwaitUnchanged, &[(2000, 6)]);
+    let waiting = reported.exchanges.get_mut(&Topic::AwaitUnchanged).expect("it was asked");
     waiting.request.insert("maxAwaitTimeMS", 2000_i64);
     let mut beside = exchange(doc! { "isMaster": 1 }, &[(0, primary())]);
     beside.sent = Duration::from_micros(sent);
     beside.answers[0].came = Duration::from_micros(came);
-    told.exchanges.insert(Topic::Beside, beside);
-    told
+    reported.exchanges.insert(Topic::Beside, beside);
+    reported
 }
 
 #[test]
@@ -230,21 +230,21 @@ fn whether_a_hello_blocks_is_known_of_a_question_well_before_its_end_only() {
         ("sent before it waits", (0, 1_900_000), (false, false)),
     ];
     for (what, (sent, came), expected) in looks {
-        let told = beside(sent, came);
-        assert_eq!((told.is_blocked(), told.is_unblocked()), expected, "{what}");
+        let reported = beside(sent, came);
+        assert_eq!((reported.is_blocked(), reported.is_unblocked()), expected, "{what}");
         let rule = if expected.0 { "broken" } else { "kept" };
-        assert_eq!(judged("await-blocks", &told), rule, "{what}");
+        assert_eq!(judged("await-blocks", &reported), rule, "{what}");
     }
 }
 
 #[test]
 fn silence_is_named_with_its_reason() {
-    let mut told = awaited(Topic::AwaitUnchanged, &[]);
-    let waiting = told.exchanges.get_mut(&Topic::AwaitUnchanged).expect("it was asked");
+    let mut reported = awaited(Topic::AwaitUnchanged, &[]);
+    let waiting = reported.exchanges.get_mut(&Topic::AwaitUnchanged).expect("it was asked");
     waiting.end = Some(End::Silent(Duration::from_secs(11)));
-    assert_eq!(judged("await-ends", &told), "broken");
-    assert_eq!(judged("await-waits", &told), "not tried");
-    assert_eq!(judged("no-reply", &told), "kept", "another rule is about that");
+    assert_eq!(judged("await-ends", &reported), "broken");
+    assert_eq!(judged("await-waits", &reported), "not tried");
+    assert_eq!(judged("no-reply", &reported), "kept", "another rule is about that");
     let mut silent = exchange(doc! { "ping": 1 }, &[]);
     silent.end = Some(End::Closed("it was reset".to_owned()));
     let judgement = Judgement::of(&evidence([(Topic::Ping, silent)]), &[]);
@@ -256,22 +256,22 @@ fn silence_is_named_with_its_reason() {
 #[test]
 fn nothing_is_kept_that_was_not_seen() {
     let mut silent = exchange(doc! { "isMaster": 1 }, &[]);
-    silent.end = Some(End::Silent(PATIENCE));
+    silent.end = Some(End::Silent(TIMEOUT));
     let judgement = Judgement::of(&evidence([(Topic::Query, silent)]), &[]);
     assert!(judgement.kept.is_empty(), "{:?}", judgement.kept);
     let mut by_query = exchange(doc! { "isMaster": 1 }, &[(1, primary())]);
     by_query.form = Form::Query;
     by_query.answers[0].op_code = op_code::OP_REPLY;
-    let told = evidence([(Topic::Query, by_query)]);
+    let reported = evidence([(Topic::Query, by_query)]);
     for rule in ["no-reply", "unknown-flags", "unasked-checksum", "unasked-more-to-come"] {
-        assert_eq!(judged(rule, &told), "not tried", "{rule}");
+        assert_eq!(judged(rule, &reported), "not tried", "{rule}");
     }
-    assert_eq!(judged("reply-form", &told), "kept");
+    assert_eq!(judged("reply-form", &reported), "kept");
 }
 
 #[test]
 fn a_restart_meanwhile_is_no_breach() {
-    let told = |ids: &[u8]| {
+    let reported = |ids: &[u8]| {
         let topics = [Topic::Legacy, Topic::Hello, Topic::LowerCase].into_iter().zip(1..);
         let said = topics.zip(ids).map(|((topic, at), id)| {
             let version = doc! { "processId": ObjectId::from_bytes([*id; 12]), "counter": 6_i64 };
@@ -281,62 +281,62 @@ fn a_restart_meanwhile_is_no_breach() {
             said.sent = Duration::from_millis(at);
             (topic, said)
         });
-        let told = evidence(said);
-        (judged("process-id", &told), judged("counter", &told))
+        let reported = evidence(said);
+        (judged("process-id", &reported), judged("counter", &reported))
     };
-    assert_eq!(told(&[1, 1, 1]), ("kept", "kept"));
-    assert_eq!(told(&[1, 2, 2]), ("not tried", "not tried"));
-    assert_eq!(told(&[1, 2, 1]), ("broken", "not tried"));
+    assert_eq!(reported(&[1, 1, 1]), ("kept", "kept"));
+    assert_eq!(reported(&[1, 2, 2]), ("not tried", "not tried"));
+    assert_eq!(reported(&[1, 2, 1]), ("broken", "not tried"));
 }
 
 #[test]
 fn long_values_of_the_server_are_cut() {
     let mut hello = primary();
     hello.insert("connectionId", "5".repeat(10_000));
-    let judgement = Judgement::of(&greeted(hello), &[]);
+    let judgement = Judgement::of(&with_hello(hello), &[]);
     let [finding] = &judgement.findings[..] else { panic!("{:?}", judgement.findings) };
     assert!(finding.found.chars().count() <= 500 && finding.found.ends_with('…'), "{finding:?}");
 }
 
 #[test]
-fn an_election_between_two_greetings_is_no_disagreement() {
+fn an_election_between_two_hellos_is_no_disagreement() {
     let mut secondary = primary();
     secondary.insert("ismaster", false);
     secondary.insert("secondary", true);
-    let told = |one: &Document, other: &Document| {
+    let reported = |one: &Document, other: &Document| {
         let legacy = exchange(doc! { "isMaster": 1 }, &[(1, one.clone())]);
         let hello = exchange(doc! { "isMaster": 1 }, &[(2, other.clone())]);
-        judged("greetings-agree", &evidence([(Topic::Legacy, legacy), (Topic::Hello, hello)]))
+        judged("hello-forms-agree", &evidence([(Topic::Legacy, legacy), (Topic::Hello, hello)]))
     };
-    assert_eq!(told(&primary(), &primary()), "kept");
-    assert_eq!(told(&primary(), &secondary), "broken", "with the same topologyVersion");
+    assert_eq!(reported(&primary(), &primary()), "kept");
+    assert_eq!(reported(&primary(), &secondary), "broken", "with the same topologyVersion");
     let mut newer = secondary.clone();
     newer.insert("topologyVersion", doc! { "counter": 7_i64 });
-    assert_eq!(told(&primary(), &newer), "kept");
+    assert_eq!(reported(&primary(), &newer), "kept");
     let without = |mut hello: Document| {
         hello.remove("topologyVersion");
         hello
     };
-    assert_eq!(told(&without(primary()), &without(secondary)), "kept");
+    assert_eq!(reported(&without(primary()), &without(secondary)), "kept");
 }
 
 #[test]
 fn who_lacks_a_right_breaks_nothing() {
     let refused =
         doc! { "ok": 0.0, "code": 13, "codeName": "Unauthorized", "errmsg": "log in first" };
-    let mut told = greeted(primary());
+    let mut reported = with_hello(primary());
     for topic in [Topic::FindNothing, Topic::UnknownCursor, Topic::KillUnknown] {
         let said = exchange(doc! {}, &[(5, refused.clone())]);
-        told.exchanges.insert(topic, said);
+        reported.exchanges.insert(topic, said);
     }
-    told.exchanges.insert(Topic::WithSession, exchange(doc! {}, &[(6, refused)]));
+    reported.exchanges.insert(Topic::WithSession, exchange(doc! {}, &[(6, refused)]));
     for rule in ["missing-collection", "unknown-cursor", "kill-cursors", "session-id"] {
-        assert_eq!(judged(rule, &told), "not tried", "{rule}");
+        assert_eq!(judged(rule, &reported), "not tried", "{rule}");
     }
 }
 
 #[test]
-fn a_set_that_has_had_no_primary_yet_need_not_tell_the_time() {
+fn a_set_that_has_had_no_primary_yet_need_not_have_the_time() {
     let ping = || exchange(doc! { "ping": 1 }, &[(5, doc! { "ok": 1.0 })]);
     let mut hello = primary();
     hello.insert("ismaster", false);
@@ -345,10 +345,10 @@ fn a_set_that_has_had_no_primary_yet_need_not_tell_the_time() {
         if !has_primary {
             hello.remove("primary");
         }
-        let mut told = greeted(hello.clone());
-        told.exchanges.insert(Topic::Ping, ping());
+        let mut reported = with_hello(hello.clone());
+        reported.exchanges.insert(Topic::Ping, ping());
         for rule in ["cluster-time", "operation-time"] {
-            assert_eq!(judged(rule, &told), expected, "{rule}");
+            assert_eq!(judged(rule, &reported), expected, "{rule}");
         }
     }
 }
@@ -375,7 +375,7 @@ fn what_is_allowed_is_counted_and_the_rest_is_printed_in_one_form() {
     hello.insert("connectionId", "5");
     hello.insert("maxWriteBatchSize", 1.5);
     let allowed = [named("connection-id").expect("a rule")];
-    let judgement = Judgement::of(&greeted(hello), &allowed);
+    let judgement = Judgement::of(&with_hello(hello), &allowed);
     assert_eq!(judgement.allowed, ["connection-id"]);
     assert_eq!(judgement.count(Severity::Error), 1);
     let server = "a:1".parse().expect("an address");

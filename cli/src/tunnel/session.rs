@@ -17,10 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_rustls::server::TlsStream;
 
-use super::way::Opened;
-
-/// The number of bytes that are read at once, and so about what may wait in each direction.
-const READ_LEN: usize = 16 * 1024;
+use crate::stream::{READ_LEN, Stream};
 
 /// The time in which a client may take the last that its member has said.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -153,12 +150,12 @@ impl<N: FnMut(&ServerAddress) -> Option<ServerAddress>, H: FnOnce()> Between<N, 
     }
 
     /// Returns whether something is to be sent to the member, which includes the end.
-    fn tells_member(&self) -> bool {
+    fn writes_member(&self) -> bool {
         self.client == Client::IsDone || !self.to_member.is_empty()
     }
 
     /// Takes note of what the member has heard.
-    fn told_member(&mut self, count: usize) {
+    fn written_to_member(&mut self, count: usize) {
         match self.to_member.is_empty() {
             true => self.client = Client::IsKnownToBeDone,
             false => self.to_member.advance(count),
@@ -187,21 +184,21 @@ impl<N: FnMut(&ServerAddress) -> Option<ServerAddress>, H: FnOnce()> Between<N, 
 /// A client that only has no more to say still gets its replies.
 pub(super) async fn carry<C: ClientStream>(
     client: C,
-    member: Opened,
+    member: Stream,
     relay: Option<Relay>,
     name: impl FnMut(&ServerAddress) -> Option<ServerAddress>,
     heard: impl FnOnce(),
 ) -> End {
-    let Opened { socket, transport, plain, wire } = member;
+    let Stream { socket, transport, early: plain, buffer: mut of_member, .. } = member;
     let (mut client_in, mut client_out) = split(client);
     let (mut member_in, mut member_out) = split(socket);
-    let to_member = Outgoing { bytes: wire, written: 0 };
-    let (client, to_client, heard) = (Client::Speaks, Outgoing::default(), Some(heard));
+    let (to_member, to_client) = (Outgoing::default(), Outgoing::default());
+    let (client, heard) = (Client::Speaks, Some(heard));
     let mut it = Between { relay, name, heard, transport, client, to_member, to_client, plain };
     if let Err(error) = it.pass_on() {
         return End::Nonsense(error);
     }
-    let (mut of_client, mut of_member) = (vec![0; READ_LEN], vec![0; READ_LEN]);
+    let mut of_client = vec![0; READ_LEN];
     let mut looks = interval_at(Instant::now() + LINGER, LINGER);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut is_flushed, mut is_quiet) = (true, false);
@@ -230,9 +227,9 @@ pub(super) async fn carry<C: ClientStream>(
                     Err(error) => Err(error),
                 }
             }
-            told = tell(&mut member_out, it.to_member.rest()), if it.tells_member() => {
-                let Ok(count) = told else { return it.over() };
-                it.told_member(count);
+            written = write_or_end(&mut member_out, it.to_member.rest()), if it.writes_member() => {
+                let Ok(count) = written else { return it.over() };
+                it.written_to_member(count);
                 Ok(())
             }
             pushed = push(&mut client_out, it.to_client.rest()),
@@ -262,7 +259,7 @@ pub(super) async fn carry<C: ClientStream>(
 }
 
 /// Writes some of the bytes, or the end of what the client says if there are no more.
-async fn tell(member: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<usize> {
+async fn write_or_end(member: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<usize> {
     match bytes.is_empty() {
         true => member.shutdown().await.map(|()| 0),
         false => write(member, bytes).await,
@@ -329,8 +326,8 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
     use tokio::time::{Instant, timeout};
 
-    use super::{ClientStream, End, LINGER, READ_LEN, carry};
-    use crate::tunnel::way::Opened;
+    use super::{ClientStream, End, LINGER, carry};
+    use crate::stream::{READ_LEN, Stream};
 
     /// The number of bytes that the system keeps of each direction.
     const PIPE: usize = 1024;
@@ -341,13 +338,14 @@ mod tests {
         }
     }
 
-    fn member() -> (Opened, DuplexStream) {
+    fn member() -> (Stream, DuplexStream) {
         let (near, far) = duplex(PIPE);
         let address: ServerAddress = "db1:27017".parse().unwrap();
         let config = TransportConfig::default();
         let mut wire = Vec::new();
         let transport = Transport::start(&config, &address, &address, &mut wire).unwrap();
-        (Opened { socket: Box::new(near), transport, plain: Vec::new(), wire }, far)
+        assert!(wire.is_empty(), "no filter has anything to send");
+        (Stream::of(Box::new(near), transport), far)
     }
 
     fn message(request: i32, response_to: i32, length: usize) -> Vec<u8> {
@@ -457,7 +455,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_end_is_told_from_the_others() {
+    async fn each_end_differs_from_the_others() {
         let ((client, near), (opened, far)) = (duplex(PIPE), member());
         drop(far);
         assert_eq!(carry(client, opened, None, |_| None, || {}).await, End::Silent);

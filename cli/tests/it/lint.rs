@@ -139,7 +139,7 @@ fn what_there_was_no_time_for_is_not_tried() {
     let (code, out, err) = lint(&["--for", "600ms", "--json", &uri]);
     assert_eq!(code, Some(1), "{out}{err}");
     assert!(rules(&out, "finding").is_empty(), "{out}");
-    assert!(rules(&out, "notTried").contains("greeting-by-query"), "{out}");
+    assert!(rules(&out, "notTried").contains("hello-by-query"), "{out}");
     // Nor does silence keep anything.
     let silence = format!("{uri}?connectTimeoutMS=500");
     let (code, out, err) = lint(&["--for", "1200ms", "--json", &silence]);

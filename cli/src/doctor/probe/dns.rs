@@ -12,8 +12,8 @@ use sdam_host::{Records, Resolver};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::talk::resolve;
 use crate::doctor::evidence::{Asked, Lookups, NameServerSeen, Said};
+use crate::stream::resolve;
 
 /// The time that one name server has for its answer, in two attempts: a datagram may get lost.
 const DIRECT: Duration = Duration::from_secs(3);

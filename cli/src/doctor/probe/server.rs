@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::talk::resolve;
 use super::{Means, certificate, client, way};
 use crate::doctor::evidence::{Resolved, Role, Route, ServerSeen, Way};
+use crate::stream::resolve;
 
 /// The number of servers that are looked at; real replica sets have at most 50 members.
 const MAX_SERVERS: usize = 100;

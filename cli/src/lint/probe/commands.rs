@@ -58,7 +58,7 @@ pub(super) async fn ask(probe: &Probe) -> Result<(), Failure> {
         Some(time) => {
             talk.command(Topic::Gossip, with(ping, doc! { "$clusterTime": time.clone() })).await;
         }
-        None => probe.not_asked(&[Topic::Gossip], "it has told no $clusterTime"),
+        None => probe.not_asked(&[Topic::Gossip], "its reply has no $clusterTime"),
     }
     if probe.kind() == Some(Kind::Primary) {
         let mut find = probe.find(&nothing);

@@ -39,20 +39,20 @@ fn ping() -> Document {
 
 async fn with_flags(probe: &Probe, topic: Topic, flags: u32) {
     let Some(mut talk) = probe.open(&[topic]).await else { return };
-    talk.wire.ask(probe.request(probe.legacy_hello())).await;
+    talk.connection.ask(probe.request(probe.legacy_hello())).await;
     talk.ask(topic, probe.request(ping()).with_flags(flags)).await;
 }
 
 async fn without_database(probe: &Probe) {
     let Some(mut talk) = probe.open(&[Topic::WithoutDatabase]).await else { return };
-    talk.wire.ask(probe.request(probe.legacy_hello())).await;
+    talk.connection.ask(probe.request(probe.legacy_hello())).await;
     talk.command(Topic::WithoutDatabase, doc! { "ping": 1 }).await;
 }
 
 async fn after_silent(probe: &Probe) {
     let Some(mut talk) = probe.open(&[Topic::AfterSilent]).await else { return };
-    talk.wire.ask(probe.request(probe.legacy_hello())).await;
-    talk.wire.begin(&probe.request(ping()).with_flags(MORE_TO_COME)).await;
+    talk.connection.ask(probe.request(probe.legacy_hello())).await;
+    talk.connection.begin(&probe.request(ping()).with_flags(MORE_TO_COME)).await;
     talk.command(Topic::AfterSilent, ping()).await;
 }
 
@@ -65,14 +65,16 @@ fn limit(hello: Option<&Document>, name: &str) -> Option<usize> {
 /// Sends a message that keeps the server busy, as well as this process: nothing is measured then.
 pub(super) async fn ask_large(probe: &Probe) {
     let Some(mut talk) = probe.open(&[Topic::LargeDocument]).await else { return };
-    let hello = talk.wire.ask(probe.request(probe.legacy_hello())).await;
+    let hello = talk.connection.ask(probe.request(probe.legacy_hello())).await;
     let hello = hello.answers.first().and_then(|answer| answer.document.as_ref().ok());
     let Some(size) = limit(hello, "maxBsonObjectSize").filter(|size| *size <= MOST) else {
         return probe.not_asked(&[Topic::LargeDocument], "its maxBsonObjectSize is not usual");
     };
     let padding = "x".repeat(size - FRAME);
-    let mut exchange =
-        talk.wire.ask(probe.request(doc! { "ping": 1, "comment": padding, "$db": "admin" })).await;
+    let mut exchange = talk
+        .connection
+        .ask(probe.request(doc! { "ping": 1, "comment": padding, "$db": "admin" }))
+        .await;
     exchange.request.remove("comment");
     probe.note(Topic::LargeDocument, exchange);
 }
@@ -80,7 +82,7 @@ pub(super) async fn ask_large(probe: &Probe) {
 /// Claims a length that no message may have, and sends no more than that.
 async fn too_large(probe: &Probe) {
     let Some(mut talk) = probe.open(&[Topic::TooLarge]).await else { return };
-    let hello = talk.wire.ask(probe.request(probe.legacy_hello())).await;
+    let hello = talk.connection.ask(probe.request(probe.legacy_hello())).await;
     let hello = hello.answers.first().and_then(|answer| answer.document.as_ref().ok());
     let size = limit(hello, "maxMessageSizeBytes").and_then(|size| i32::try_from(size + 1).ok());
     let Some(size) = size else {
@@ -88,7 +90,7 @@ async fn too_large(probe: &Probe) {
     };
     let header: Vec<u8> =
         [size, 7, 0, op_code::OP_MSG].into_iter().flat_map(i32::to_le_bytes).collect();
-    let exchange = talk.wire.offend(&header, probe.patience).await;
+    let exchange = talk.connection.offend(&header, probe.timeout).await;
     probe.note(Topic::TooLarge, exchange);
 }
 

@@ -1,7 +1,7 @@
 //! Conversations with one server, whose every reply becomes evidence.
 
 mod commands;
-mod greeting;
+mod hello;
 mod messages;
 mod step_down;
 mod streaming;
@@ -18,8 +18,9 @@ use sdam_host::system;
 use tokio::sync::watch;
 
 use self::writes::Left;
+use super::connection::{Connection, Dialer};
 use super::evidence::{Evidence, Exchange, Kind, Topic, is_ok};
-use super::wire::{Dialer, Request, Wire};
+use super::request::Request;
 
 /// The time that the last reply may take once nothing more is to be asked.
 const LAST_REPLY: Duration = Duration::from_secs(1);
@@ -47,7 +48,7 @@ pub(super) struct Probe {
     stopped: watch::Receiver<bool>,
     scope: Scope,
     /// The time that a reply may take which has nothing to wait for.
-    patience: Duration,
+    timeout: Duration,
     /// Random bytes, by which what is written differs from what others write.
     tag: [u8; 24],
 }
@@ -55,7 +56,7 @@ pub(super) struct Probe {
 /// A conversation on one connection.
 struct Talk<'a> {
     probe: &'a Probe,
-    wire: Wire,
+    connection: Connection,
 }
 
 impl Probe {
@@ -70,11 +71,11 @@ impl Probe {
         scope: Scope,
         stopped: watch::Receiver<bool>,
     ) -> Result<Self, Failure> {
-        let patience = dialer.options.connect_timeout().unwrap_or(super::PATIENCE);
-        let evidence = Evidence { patience, ..Evidence::default() };
+        let timeout = dialer.timeout();
+        let evidence = Evidence { timeout, ..Evidence::default() };
         let evidence = Arc::new(Mutex::new(evidence));
         let (left, tag) = (Arc::default(), system::nonce()?);
-        Ok(Self { dialer, address, evidence, left, stopped, scope, patience, tag })
+        Ok(Self { dialer, address, evidence, left, stopped, scope, timeout, tag })
     }
 
     /// Returns the evidence so far.
@@ -145,9 +146,9 @@ impl Probe {
         // A server that accepts no connection can answer none of it.
         drop(self.dialer.open(&self.address).await?);
         self.leave_out();
-        greeting::greet(self).await;
+        hello::say_hello(self).await;
         let (_, _, _, commands, idle) = tokio::join!(
-            greeting::ask(self),
+            hello::ask(self),
             streaming::ask(self),
             messages::ask(self),
             commands::ask(self),
@@ -214,7 +215,7 @@ impl Probe {
     async fn open(&self, topics: &[Topic]) -> Option<Talk<'_>> {
         // Boxed, as conversations are many, and each would have room for all of this.
         match Box::pin(self.dialer.open(&self.address)).await {
-            Ok(wire) => Some(Talk { probe: self, wire }),
+            Ok(connection) => Some(Talk { probe: self, connection }),
             Err(failure) => {
                 self.not_asked(topics, &format!("one more connection was refused: {failure}"));
                 None
@@ -224,13 +225,13 @@ impl Probe {
 
     /// Begins a conversation as an application does.
     async fn open_logged_in(&self) -> Result<Talk<'_>, Failure> {
-        let wire = Box::pin(self.dialer.open_logged_in(&self.address)).await?;
-        Ok(Talk { probe: self, wire })
+        let connection = Box::pin(self.dialer.open_logged_in(&self.address)).await?;
+        Ok(Talk { probe: self, connection })
     }
 
     /// Makes a request of a command.
     fn request(&self, command: Document) -> Request {
-        Request::new(command, self.patience)
+        Request::new(command, self.timeout)
     }
 
     /// Returns the metadata that connections begin with.
@@ -280,12 +281,12 @@ impl Talk<'_> {
         if self.probe.is_stopped() {
             return None;
         }
-        if let Some(end) = self.wire.end() {
+        if let Some(end) = self.connection.end() {
             let reason = format!("its connection is of no use any more: {}", end.words());
             self.probe.not_asked(&[topic], &reason);
             return None;
         }
-        let exchange = self.probe.or_stopped(Box::pin(self.wire.ask(request))).await?;
+        let exchange = self.probe.or_stopped(Box::pin(self.connection.ask(request))).await?;
         let reply = exchange.answers.first().and_then(|answer| answer.document.clone().ok());
         self.probe.note(topic, exchange);
         reply.filter(is_ok)

@@ -10,11 +10,11 @@ use sdam_core::failure::Failure;
 use super::streaming::EXHAUST_ALLOWED;
 use super::{Probe, awaitable, version_of};
 use crate::lint::evidence::{Exchange, Kind, Topic, kind_of};
-use crate::lint::wire::Request;
+use crate::lint::request::Request;
 
 /// The topics that need permission to step a primary down.
 pub(super) const TOPICS: [Topic; 5] = [
-    Topic::StepDownGreeting,
+    Topic::BeforeStepDown,
     Topic::StepDown,
     Topic::StepDownStream,
     Topic::AfterStepDown,
@@ -37,29 +37,29 @@ pub(super) async fn ask(probe: &Probe) -> Result<(), Failure> {
     let mut witness = probe.open_logged_in().await?;
     let mut talk = probe.open_logged_in().await?;
     let Some(mut stream) = probe.open(&TOPICS).await else { return Ok(()) };
-    let greeting = stream.command(Topic::StepDownGreeting, probe.legacy_hello()).await;
-    let version = greeting.as_ref().and_then(version_of);
+    let reply = stream.command(Topic::BeforeStepDown, probe.legacy_hello()).await;
+    let version = reply.as_ref().and_then(version_of);
     let streamed = match &version {
         Some(version) => {
-            let hello = Request::new(awaitable(version, WAIT), WAIT + probe.patience);
+            let hello = Request::new(awaitable(version, WAIT), WAIT + probe.timeout);
             let hello = hello.with_flags(EXHAUST_ALLOWED);
-            Some((stream.wire.begin(&hello).await, hello.patience))
+            Some((stream.connection.begin(&hello).await, hello.timeout))
         }
         None => {
-            probe.not_asked(&[Topic::StepDownStream], "it tells no topologyVersion");
+            probe.not_asked(&[Topic::StepDownStream], "its hello has no topologyVersion");
             None
         }
     };
     let step_down = doc! {
         "replSetStepDown": AWAY, "secondaryCatchUpPeriodSecs": CATCH_UP, "$db": "admin",
     };
-    let patience = probe.patience + Duration::from_secs(CATCH_UP.unsigned_abs().into());
-    let stepping = talk.ask(Topic::StepDown, Request::new(step_down, patience));
+    let timeout = probe.timeout + Duration::from_secs(CATCH_UP.unsigned_abs().into());
+    let stepping = talk.ask(Topic::StepDown, Request::new(step_down, timeout));
     let looking = async {
-        let (mut exchange, patience) = streamed?;
+        let (mut exchange, timeout) = streamed?;
         while exchange.end.is_none()
-            && !tells_of_another(&exchange)
-            && stream.wire.listen(&mut exchange, patience).await
+            && !shows_another(&exchange)
+            && stream.connection.listen(&mut exchange, timeout).await
         {}
         Some(exchange)
     };
@@ -83,7 +83,7 @@ pub(super) async fn ask(probe: &Probe) -> Result<(), Failure> {
 }
 
 /// Returns whether the last reply of a stream is that of a server that is no primary.
-fn tells_of_another(exchange: &Exchange) -> bool {
+fn shows_another(exchange: &Exchange) -> bool {
     let last = exchange.answers.last().and_then(|answer| answer.document.as_ref().ok());
     let is_primary = last.is_none_or(|reply| kind_of(reply) == Kind::Primary);
     // A server that does not stream has said all that it says.
@@ -111,8 +111,8 @@ async fn primary(probe: &Probe) -> Option<ServerAddress> {
 }
 
 async fn hello(probe: &Probe, address: &ServerAddress) -> Option<(Document, Exchange)> {
-    let mut wire = probe.dialer.open(address).await.ok()?;
-    let exchange = wire.ask(probe.request(probe.legacy_hello())).await;
+    let mut connection = probe.dialer.open(address).await.ok()?;
+    let exchange = connection.ask(probe.request(probe.legacy_hello())).await;
     let reply = exchange.answers.first()?.document.clone().ok()?;
     Some((reply, exchange))
 }

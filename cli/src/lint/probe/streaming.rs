@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Probe, Talk, awaitable, version_of, with};
 use crate::lint::evidence::{Topic, number};
-use crate::lint::wire::Request;
+use crate::lint::request::Request;
 
 /// The time that a single hello may wait.
 const WAIT: Duration = Duration::from_secs(2);
@@ -35,20 +35,20 @@ pub(super) async fn ask(probe: &Probe) {
     tokio::join!(wait(probe), mistakes(probe), stream(probe));
 }
 
-const NONE: &str = "it tells no topologyVersion";
+const NONE: &str = "its hello has no topologyVersion";
 
 async fn wait(probe: &Probe) {
-    let topics = [Topic::AwaitGreeting, Topic::AwaitUnchanged, Topic::Beside];
+    let topics = [Topic::BeforeAwait, Topic::AwaitUnchanged, Topic::Beside];
     let Some(mut talk) = probe.open(&topics).await else { return };
-    let greeting = talk.command(Topic::AwaitGreeting, probe.legacy_hello()).await;
-    let Some(mut version) = greeting.as_ref().and_then(version_of) else {
+    let reply = talk.command(Topic::BeforeAwait, probe.legacy_hello()).await;
+    let Some(mut version) = reply.as_ref().and_then(version_of) else {
         return probe.not_asked(&topics[1..], NONE);
     };
     let Some(mut beside) = probe.open(&topics[2..]).await else { return };
     beside.command(Topic::Beside, probe.legacy_hello()).await;
     for limit in [WAIT, LONG_WAIT, LONG_WAIT] {
         let newer = wait_beside(&mut talk, &mut beside, &version, limit).await;
-        let has_ended = talk.wire.end().is_some() || beside.wire.end().is_some();
+        let has_ended = talk.connection.end().is_some() || beside.connection.end().is_some();
         let evidence = probe.evidence();
         // A machine that is busy looks like a server that blocks, but not for as long as that.
         if has_ended || evidence.is_unblocked() || (limit == LONG_WAIT && evidence.is_blocked()) {
@@ -67,15 +67,15 @@ async fn wait_beside(
     limit: Duration,
 ) -> Option<Document> {
     let probe = talk.probe;
-    let waiting = Request::new(awaitable(version, limit), limit + probe.patience);
-    let mut exchange = talk.wire.begin(&waiting).await;
+    let waiting = Request::new(awaitable(version, limit), limit + probe.timeout);
+    let mut exchange = talk.connection.begin(&waiting).await;
     let is_over = AtomicBool::new(false);
     tokio::join!(
         // The one that waits first: of two replies that are there, its own is then the earlier.
         biased;
         async {
             if exchange.end.is_none() {
-                talk.wire.listen(&mut exchange, waiting.patience).await;
+                talk.connection.listen(&mut exchange, waiting.timeout).await;
             }
             is_over.store(true, Ordering::Relaxed);
         },
@@ -111,14 +111,13 @@ async fn mistakes(probe: &Probe) {
     let topics =
         [Topic::AwaitOther, Topic::AwaitOlder, Topic::AwaitWithoutTime, Topic::AwaitWithoutVersion];
     let Some(mut talk) = probe.open(&topics).await else { return };
-    let greeting = talk.wire.ask(probe.request(probe.legacy_hello())).await;
-    let greeting = greeting.answers.first().and_then(|answer| answer.document.clone().ok());
-    let Some(version) = greeting.as_ref().and_then(version_of) else {
+    let reply = talk.connection.ask(probe.request(probe.legacy_hello())).await;
+    let reply = reply.answers.first().and_then(|answer| answer.document.clone().ok());
+    let Some(version) = reply.as_ref().and_then(version_of) else {
         return probe.not_asked(&topics, NONE);
     };
-    let waiting = |version: &Document| {
-        Request::new(awaitable(version, LONG_WAIT), LONG_WAIT + probe.patience)
-    };
+    let waiting =
+        |version: &Document| Request::new(awaitable(version, LONG_WAIT), LONG_WAIT + probe.timeout);
     let other = with(version.clone(), doc! { "processId": another_id(version.get("processId")) });
     ask_at_once(&mut talk, Topic::AwaitOther, &waiting(&other)).await;
     match version.get("counter").and_then(number) {
@@ -133,7 +132,7 @@ async fn mistakes(probe: &Probe) {
     talk.command(Topic::AwaitWithoutTime, half).await;
     let mut half = awaitable(&version, WAIT);
     half.remove("topologyVersion");
-    talk.ask(Topic::AwaitWithoutVersion, Request::new(half, WAIT + probe.patience)).await;
+    talk.ask(Topic::AwaitWithoutVersion, Request::new(half, WAIT + probe.timeout)).await;
 }
 
 /// Asks what is to be answered at once; a machine that is busy may be late, but not twice.
@@ -146,13 +145,13 @@ async fn ask_at_once(talk: &mut Talk<'_>, topic: Topic, request: &Request) {
 }
 
 async fn stream(probe: &Probe) {
-    let topics = [Topic::StreamGreeting, Topic::Stream];
+    let topics = [Topic::BeforeStream, Topic::Stream];
     let Some(mut talk) = probe.open(&topics).await else { return };
-    let greeting = talk.command(Topic::StreamGreeting, probe.legacy_hello()).await;
-    let Some(version) = greeting.as_ref().and_then(version_of) else {
+    let reply = talk.command(Topic::BeforeStream, probe.legacy_hello()).await;
+    let Some(version) = reply.as_ref().and_then(version_of) else {
         return probe.not_asked(&topics[1..], NONE);
     };
-    let stream = Request::new(awaitable(&version, INTERVAL), INTERVAL + probe.patience)
+    let stream = Request::new(awaitable(&version, INTERVAL), INTERVAL + probe.timeout)
         .with_flags(EXHAUST_ALLOWED)
         .with_answers(REPLIES);
     talk.ask(Topic::Stream, stream).await;

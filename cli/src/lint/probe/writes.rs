@@ -5,7 +5,7 @@ use sdam_core::failure::Failure;
 
 use super::{DATABASE, Probe, Talk, with};
 use crate::lint::evidence::{Kind, Topic, is_ok, number};
-use crate::lint::wire::Request;
+use crate::lint::request::Request;
 
 /// The topics that need permission to write.
 pub(super) const TOPICS: [Topic; 15] = [
@@ -80,13 +80,13 @@ async fn clean_up(probe: &Probe) -> Result<(), Failure> {
     let mut talk = probe.open_logged_in().await?;
     if left.transaction {
         // The server may have aborted it by itself, and says so.
-        talk.wire.ask(probe.request(abort(probe))).await;
+        talk.connection.ask(probe.request(abort(probe))).await;
     }
-    if talk.wire.end().is_some() {
+    if talk.connection.end().is_some() {
         talk = probe.open_logged_in().await?;
     }
     let drop = doc! { "drop": probe.collection(), "$db": DATABASE };
-    let exchange = talk.wire.ask(probe.request(drop)).await;
+    let exchange = talk.connection.ask(probe.request(drop)).await;
     let reply = exchange.answers.first().and_then(|answer| answer.document.as_ref().ok());
     let is_absent = |reply: &Document| reply.get("code").and_then(number) == Some(NOT_FOUND);
     if reply.is_some_and(|reply| is_ok(reply) || is_absent(reply)) {
@@ -188,7 +188,7 @@ async fn transaction(talk: &mut Talk<'_>) {
 /// Sends one delete more than a batch may have, none of which finds anything.
 async fn large_batch(talk: &mut Talk<'_>) {
     let probe = talk.probe;
-    let most = probe.lock().greeting().ok().and_then(|it| it.get("maxWriteBatchSize").cloned());
+    let most = probe.lock().hello().ok().and_then(|it| it.get("maxWriteBatchSize").cloned());
     let most = most.as_ref().and_then(number).filter(|most| (1..=MOST).contains(most));
     let Some(most) = most else {
         return probe.not_asked(&[Topic::LargeBatch], "its maxWriteBatchSize is not usual");

@@ -24,8 +24,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         needs: Needs::Nothing,
         text: "an error has code, an int32",
         source: (CURSORS, "Errors"),
-        breaks: "drivers tell errors by their codes: nothing is retried, and no change of state is \
-                 noticed",
+        breaks: "drivers distinguish errors by their codes: nothing is retried, and no change of \
+                 state is noticed",
         judge: error_code,
     },
     Rule {
@@ -72,7 +72,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         text: "find in a collection that does not exist finds nothing: firstBatch is empty and \
                the cursor's id is 0",
         source: (CURSORS, "find"),
-        breaks: "reads fail until somebody writes",
+        breaks: "reads fail until there is a write",
         judge: missing_collection,
     },
     Rule {
@@ -98,7 +98,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "kill-cursors",
         severity: Severity::Error,
         needs: Needs::Nothing,
-        text: "killCursors succeeds, and tells in cursorsNotFound which cursors do not exist",
+        text: "killCursors succeeds, and names in cursorsNotFound which cursors do not exist",
         source: (CURSORS, "killCursors"),
         breaks: "closing a cursor that has ended by itself is an error",
         judge: kill_cursors,

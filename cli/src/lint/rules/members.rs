@@ -3,7 +3,7 @@
 use sdam_core::bson::{Bson, Document};
 use sdam_core::config::ServerAddress;
 
-use super::{SDAM, STALENESS, each_greeting, field, if_there, is_int32, is_text, is_texts};
+use super::{SDAM, STALENESS, each_hello, field, if_there, is_int32, is_text, is_texts};
 use crate::lint::evidence::{Evidence, Judged, Kind, Topic, broken, kind_of, not_tried, type_name};
 use crate::lint::rule::{Needs, Rule, Severity};
 
@@ -15,7 +15,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "hosts",
         severity: Severity::Error,
         needs: Needs::Nothing,
-        text: "a member tells hosts, and passives and arbiters if there are any: arrays of \
+        text: "a member names hosts, and passives and arbiters if there are any: arrays of \
                addresses",
         source: (SDAM, "updateRSFromPrimary"),
         breaks: "members are not discovered, or all are removed",
@@ -25,7 +25,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "set-version",
         severity: Severity::Error,
         needs: Needs::Nothing,
-        text: "a member tells setVersion, an int32",
+        text: "a member has setVersion, an int32",
         source: (SDAM, "updateRSFromPrimary"),
         breaks: "an old primary is believed, or a new one is not",
         judge: set_version,
@@ -52,7 +52,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "election-id",
         severity: Severity::Error,
         needs: Needs::Nothing,
-        text: "a primary tells electionId, an ObjectId",
+        text: "a primary has electionId, an ObjectId",
         source: (SDAM, "updateRSFromPrimary"),
         breaks: "after a split, drivers write to the primary that has lost the election",
         judge: election_id,
@@ -61,7 +61,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "last-write",
         severity: Severity::Error,
         needs: Needs::Nothing,
-        text: "a primary or secondary tells lastWrite, with lastWriteDate, a date",
+        text: "a primary or secondary has lastWrite, with lastWriteDate, a date",
         source: (STALENESS, "lastWrite"),
         breaks: "reads with maxStalenessSeconds fail, or read what is older than allowed",
         judge: last_write,
@@ -80,7 +80,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
 /// Judges what each form of hello says of a set, if it is a member's.
 fn each_member(evidence: &Evidence, mut judge: impl FnMut(Topic, &Document) -> Judged) -> Judged {
     evidence.only(MEMBERS, "members of replica sets")?;
-    each_greeting(evidence, |topic, reply| match MEMBERS.contains(&kind_of(reply)) {
+    each_hello(evidence, |topic, reply| match MEMBERS.contains(&kind_of(reply)) {
         true => judge(topic, reply),
         false => Ok(()),
     })
@@ -153,7 +153,7 @@ fn primary_address(evidence: &Evidence) -> Judged {
 
 fn election_id(evidence: &Evidence) -> Judged {
     evidence.only(&[Kind::Primary], "primaries")?;
-    each_greeting(evidence, |topic, reply| match kind_of(reply) {
+    each_hello(evidence, |topic, reply| match kind_of(reply) {
         Kind::Primary => {
             let is_id = |value: &Bson| matches!(value, Bson::ObjectId(_));
             field(topic.words(), reply, "electionId", "an ObjectId as", is_id).map(|_| ())
@@ -168,7 +168,7 @@ fn each_last_write(
     mut judge: impl FnMut(Topic, Option<&Document>) -> Judged,
 ) -> Judged {
     evidence.only(&[Kind::Primary, Kind::Secondary], "members that bear data")?;
-    each_greeting(evidence, |topic, reply| match kind_of(reply) {
+    each_hello(evidence, |topic, reply| match kind_of(reply) {
         Kind::Primary | Kind::Secondary => judge(topic, reply.get_document("lastWrite").ok()),
         _ => Ok(()),
     })

@@ -90,7 +90,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         needs: Needs::Nothing,
         text: "every reply has ok, a number: 1 if the command has succeeded and else 0",
         source: (SDAM, "type"),
-        breaks: "a reply without \"ok: 1\" is an error, and a server that greets so is Unknown",
+        breaks: "a reply without \"ok: 1\" is an error, and a server that says hello so is Unknown",
         judge: ok_field,
     },
     Rule {
@@ -310,7 +310,7 @@ fn unasked_compression(evidence: &Evidence) -> Judged {
 }
 
 fn compressors_offered(evidence: &Evidence) -> Judged {
-    for (topic, reply) in evidence.greetings() {
+    for (topic, reply) in evidence.hellos() {
         let exchange = evidence.exchange(topic)?;
         let offered = exchange.request.get_array("compression").map_or(&[][..], Vec::as_slice);
         let Some(named) = reply.get("compression") else { continue };

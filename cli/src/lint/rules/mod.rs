@@ -1,7 +1,7 @@
 //! The rules by subject. Judges are functions of evidence, and know no server.
 
 pub(super) mod commands;
-pub(super) mod greeting;
+pub(super) mod hello;
 pub(super) mod logins;
 pub(super) mod members;
 pub(super) mod messages;
@@ -53,12 +53,12 @@ fn field<'a>(
 }
 
 /// Judges each reply to hello; there must be one.
-fn each_greeting(evidence: &Evidence, mut judge: impl FnMut(Topic, &Document) -> Judged) -> Judged {
-    let greetings = evidence.greetings();
-    if greetings.is_empty() {
+fn each_hello(evidence: &Evidence, mut judge: impl FnMut(Topic, &Document) -> Judged) -> Judged {
+    let hellos = evidence.hellos();
+    if hellos.is_empty() {
         return not_tried("no hello was answered");
     }
-    greetings.into_iter().try_for_each(|(topic, document)| judge(topic, document))
+    hellos.into_iter().try_for_each(|(topic, document)| judge(topic, document))
 }
 
 /// Returns whether a document has a field, where one that is null counts as absent: as clients read

@@ -86,13 +86,13 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         text: "a command in a transaction that the server does not know fails with \
                NoSuchTransaction (251) and the label TransientTransactionError",
         source: (TRANSACTIONS, "Transient Transaction Error"),
-        breaks: "transactions that a failover has ended are not begun anew",
+        breaks: "transactions that a failover has ended are not begun again",
         judge: transient_label,
     },
 ];
 
 fn session_id(evidence: &Evidence) -> Judged {
-    if !has(evidence.greeting()?, "logicalSessionTimeoutMinutes") {
+    if !has(evidence.hello()?, "logicalSessionTimeoutMinutes") {
         return not_tried("it has no sessions");
     }
     evidence.success(Topic::FindNothing)?;
@@ -119,7 +119,7 @@ fn end_sessions(evidence: &Evidence) -> Judged {
 /// Lets a rule pass on a member of a set that knows of no primary: there may never have been one,
 /// and with it no time, and no keys to sign that with.
 fn has_time(evidence: &Evidence, dated: &[(Topic, &Document)], name: &str) -> Judged {
-    let has_primary = has(evidence.greeting()?, "primary");
+    let has_primary = has(evidence.hello()?, "primary");
     match has_primary || dated.iter().any(|(_, reply)| has(reply, name)) {
         true => Ok(()),
         false => not_tried("it knows of no primary, and perhaps there was none yet"),
@@ -180,7 +180,7 @@ fn cluster_time_grows(evidence: &Evidence) -> Judged {
         let as_pair = |it: Timestamp| (it.time, it.increment);
         if let Some((before, most)) = last.filter(|(_, most)| as_pair(*most) > as_pair(stamp)) {
             return broken(
-                format!("{most} or later, as {} has told", before.words()),
+                format!("{most} or later, as {} has said", before.words()),
                 format!("{stamp} in the reply to {}", topic.words()),
             );
         }

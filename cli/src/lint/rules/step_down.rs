@@ -16,7 +16,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         needs: Needs::StepDown,
         text: "replSetStepDown is answered on its own connection, from MongoDB 4.2 on",
         source: (SURVIVAL, "getMore Iteration"),
-        breaks: "who asks for a step-down cannot tell whether it has happened",
+        breaks: "who asks for a step-down cannot know whether it has happened",
         judge: answered,
     },
     Rule {
@@ -29,13 +29,13 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         judge: survive,
     },
     Rule {
-        name: "step-down-told",
+        name: "step-down-streamed",
         severity: Severity::Error,
         needs: Needs::StepDown,
-        text: "a step-down is told at once to a streaming hello, with a greater counter",
+        text: "a step-down is sent at once to a streaming hello, with a greater counter",
         source: (MONITORING, "Awaitable hello or legacy hello Protocol"),
         breaks: "drivers believe in the old primary for up to 10 s",
-        judge: told,
+        judge: streamed,
     },
     Rule {
         name: "next-election",
@@ -79,7 +79,7 @@ fn survive(evidence: &Evidence) -> Judged {
     }
 }
 
-fn told(evidence: &Evidence) -> Judged {
+fn streamed(evidence: &Evidence) -> Judged {
     stepped_down(evidence)?;
     evidence.since(9, "MongoDB 4.4")?;
     let stream = evidence.exchange(Topic::StepDownStream)?;
@@ -114,7 +114,7 @@ fn next_election(evidence: &Evidence) -> Judged {
         let version = reply.get("setVersion").and_then(number);
         Ok((reply.get_object_id("electionId").ok(), version))
     };
-    let (before, after) = (of(Topic::StepDownGreeting)?, of(Topic::NewPrimary)?);
+    let (before, after) = (of(Topic::BeforeStepDown)?, of(Topic::NewPrimary)?);
     match (before, after) {
         ((Some(id), version), (Some(next_id), next_version)) => {
             match next_id.bytes() > id.bytes() && next_version >= version {

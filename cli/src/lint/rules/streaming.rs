@@ -44,7 +44,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         needs: Needs::Nothing,
         text: "an awaitable hello with a counter lower than the server's is answered at once",
         source: (MONITORING, "Awaitable hello or legacy hello Protocol"),
-        breaks: "what changes between two hellos is told 10 s later only",
+        breaks: "what changes between two hellos is known 10 s later only",
         judge: await_older,
     },
     Rule {
@@ -160,7 +160,7 @@ fn await_ends(evidence: &Evidence) -> Judged {
             let expected = format!(
                 "a reply after {} ms, within {} ms more",
                 exchange.max_await().as_millis(),
-                evidence.patience.as_millis()
+                evidence.timeout.as_millis()
             );
             broken(expected, end.words())
         }

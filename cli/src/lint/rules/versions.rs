@@ -2,7 +2,7 @@
 
 use sdam_core::bson::{Bson, Document};
 
-use super::{MONITORING, each_greeting};
+use super::{MONITORING, each_hello};
 use crate::lint::evidence::{Evidence, Judged, Topic, broken, is_ok, not_tried, number, type_name};
 use crate::lint::rule::{Needs, Rule, Severity};
 
@@ -24,7 +24,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         needs: Needs::Nothing,
         text: "processId is the same on all connections while the server runs",
         source: (MONITORING, "processId"),
-        breaks: "each reply seems to be of a server that was started anew: old news replace new \
+        breaks: "each reply seems to be of a server that was started again: old news replace new \
                  ones, and awaitable hellos never wait",
         judge: process_id,
     },
@@ -84,7 +84,7 @@ fn versioned(topic: Topic, reply: &Document) -> Judged {
 
 fn topology_version(evidence: &Evidence) -> Judged {
     evidence.since(9, "MongoDB 4.4")?;
-    each_greeting(evidence, versioned)
+    each_hello(evidence, versioned)
 }
 
 /// Returns the versions of all replies to hello, in the order in which they came.
@@ -120,7 +120,7 @@ fn process_id(evidence: &Evidence) -> Judged {
 fn counter(evidence: &Evidence) -> Judged {
     let versions = versions(evidence)?;
     if versions.iter().any(|(_, id, _)| *id != versions[0].1) {
-        return not_tried("each process counts anew, and there was more than one");
+        return not_tried("each process counts from the beginning, and there was more than one");
     }
     let answers = evidence.answers();
     let counted: Vec<_> = answers
@@ -141,7 +141,7 @@ fn counter(evidence: &Evidence) -> Judged {
             && most > count
         {
             return broken(
-                format!("counter {most} or more, as {} has told", other.words()),
+                format!("counter {most} or more, as {} has said", other.words()),
                 format!("{count} in {}", topic.words()),
             );
         }

@@ -34,7 +34,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "kill-cursor",
         severity: Severity::Error,
         needs: Needs::Write,
-        text: "killCursors of an open cursor tells it in cursorsKilled, and getMore does not find \
+        text: "killCursors of an open cursor names it in cursorsKilled, and getMore does not find \
                it any more",
         source: (CURSORS, "killCursors"),
         breaks: "cursors that applications have closed stay open on the server",
@@ -44,10 +44,10 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "write-errors",
         severity: Severity::Error,
         needs: Needs::Write,
-        text: "a document that cannot be inserted is told in writeErrors, with index, code and \
+        text: "a document that cannot be inserted is reported in writeErrors, with index, code and \
                errmsg, while ok is 1",
         source: (WRITES, "General Response Fields"),
-        breaks: "a failed write seems to have succeeded, or drivers cannot tell which one failed",
+        breaks: "a failed write seems to have succeeded, or drivers cannot know which one failed",
         judge: write_errors,
     },
     Rule {

@@ -39,7 +39,7 @@ pub(crate) struct Asked {
     pub(crate) rest: Duration,
     /// The topologyVersion that was sent last on the connection.
     pub(crate) known: Option<Document>,
-    /// True of the first greeting by OP_MSG after one by OP_QUERY.
+    /// True of the first hello by OP_MSG after one by OP_QUERY.
     pub(crate) is_first_by_message: bool,
     /// True if the primary was asked to step down.
     pub(crate) has_stepped_down: bool,
@@ -53,13 +53,13 @@ impl Asked {
     }
 
     /// Returns whether this is hello, in any form.
-    pub(crate) fn is_greeting(&self) -> bool {
+    pub(crate) fn is_hello(&self) -> bool {
         ["hello", "isMaster", "ismaster"].iter().any(|name| self.is(name))
     }
 
     /// Returns whether this is a hello that waits for a change, once or for one after another.
     fn awaits(&self) -> bool {
-        self.is_greeting()
+        self.is_hello()
             && self.command.contains_key("maxAwaitTimeMS")
             && self.command.contains_key("topologyVersion")
     }
@@ -71,7 +71,7 @@ impl Asked {
 
     /// Returns whether this is a hello whose replies stream.
     pub(crate) fn streams(&self) -> bool {
-        self.is_greeting() && self.flags & EXHAUST != 0
+        self.is_hello() && self.flags & EXHAUST != 0
     }
 
     /// Returns whether it knows the topologyVersion that was sent last.
@@ -156,7 +156,7 @@ impl Wrong {
 #[derive(Default)]
 struct Shared {
     queries: AtomicUsize,
-    has_greeted: AtomicBool,
+    has_said_hello: AtomicBool,
     has_stepped_down: AtomicBool,
     waiting: Arc<Mutex<()>>,
 }
@@ -246,7 +246,7 @@ async fn converse(client: TcpStream, target: SocketAddr, wrong: Wrong, shared: &
 impl Connection<'_> {
     async fn request(&mut self, message: Message) -> Outcome {
         let mut asked = self.read(message.clone())?;
-        if self.wrong.is_serial && asked.is_greeting() && !asked.awaits() {
+        if self.wrong.is_serial && asked.is_hello() && !asked.awaits() {
             drop(self.shared.waiting.lock().await);
         }
         if self.wrong.is_serial && asked.waits() && asked.is_up_to_date() {
@@ -301,14 +301,14 @@ impl Connection<'_> {
             self.shared.has_stepped_down.store(true, Ordering::SeqCst);
         }
         let rest = std::mem::replace(&mut self.last, Instant::now()).elapsed();
-        let is_greeting = command.contains_key("client");
-        if is_greeting && by_query {
+        let is_hello = command.contains_key("client");
+        if is_hello && by_query {
             self.shared.queries.fetch_add(1, Ordering::SeqCst);
         }
-        let is_first_by_message = is_greeting
+        let is_first_by_message = is_hello
             && !by_query
             && self.shared.queries.load(Ordering::SeqCst) > 0
-            && !self.shared.has_greeted.swap(true, Ordering::SeqCst);
+            && !self.shared.has_said_hello.swap(true, Ordering::SeqCst);
         Ok(Asked {
             command,
             flags,

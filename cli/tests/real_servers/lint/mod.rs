@@ -167,7 +167,7 @@ fn look_at_a_set(set: &ReplicaSet) -> Outcome {
     let mut left_out: BTreeSet<&str> = OF_SECONDARIES.into();
     if wire_version < 9 {
         left_out.extend(SINCE_4_4);
-        left_out.extend(["step-down-told"]);
+        left_out.extend(["step-down-streamed"]);
     }
     if wire_version < 13 {
         left_out.extend(["hello-ok", "hello-command"]);
@@ -269,9 +269,9 @@ fn is_left_by_an_interruption(server: &Server, uri: &str) -> Outcome<bool> {
     let ended = linting.wait_with_output()?;
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
     let is_left = open_transactions(server)? > 0 || is_left(server)?;
-    let is_told = String::from_utf8(ended.stderr)?.contains("the collection sdam_lint.probe_");
+    let is_reported = String::from_utf8(ended.stderr)?.contains("the collection sdam_lint.probe_");
     // A drop of which nothing was heard may have been done nevertheless.
-    assert!(is_told || !is_left, "it is left, and nobody says so");
+    assert!(is_reported || !is_left, "it is left, and no message says so");
     Ok(is_left)
 }
 
@@ -439,7 +439,7 @@ async fn ask(case: &Case, target: SocketAddr) -> Result<(Said, i32), String> {
     let said = servers.into_values().next().ok_or("no server")?;
     match &said.error {
         // The login says hello too.
-        Some(error) if !["greeting-by-msg", "hosts"].contains(&case.rule) => Err(error.clone()),
+        Some(error) if !["hello-by-msg", "hosts"].contains(&case.rule) => Err(error.clone()),
         _ => Ok((said, code)),
     }
 }

@@ -123,7 +123,7 @@ fn without(asked: &mut Asked, names: &[&str]) -> Reaction {
 /// Returns every case but those of a step-down.
 pub(crate) fn cases() -> Vec<Case> {
     let groups =
-        [messages(), greetings(), hello_fields(), members(), versions(), streams(), commands()];
+        [messages(), hellos(), hello_fields(), members(), versions(), streams(), commands()];
     groups.into_iter().flatten().chain(sessions()).chain(writes()).collect()
 }
 
@@ -179,10 +179,10 @@ fn messages() -> Vec<Case> {
     ]
 }
 
-fn greetings() -> Vec<Case> {
+fn hellos() -> Vec<Case> {
     vec![
-        before("greeting-by-query", |asked| when(asked.by_query, || Reaction::Close)),
-        before("greeting-by-msg", |asked| {
+        before("hello-by-query", |asked| when(asked.by_query, || Reaction::Close)),
+        before("hello-by-msg", |asked| {
             when(asked.is_first_by_message, || error(59, "CommandNotFound"))
         }),
         before("lower-case", |asked| {
@@ -190,7 +190,7 @@ fn greetings() -> Vec<Case> {
         }),
         after("hello-ok", |_, said| _ = said.document.remove("helloOk")),
         before("hello-command", |asked| when(asked.is("hello"), || error(59, "CommandNotFound"))),
-        after("greetings-agree", |asked, said| {
+        after("hello-forms-agree", |asked, said| {
             if asked.is("hello") {
                 set(said, "maxBsonObjectSize", DOCUMENT_SIZE + 1);
             }
@@ -208,7 +208,7 @@ fn greetings() -> Vec<Case> {
             }
         }),
         after("wire-version-supported", |asked, said| {
-            if asked.is_greeting() {
+            if asked.is_hello() {
                 set(said, "maxWireVersion", 6);
             }
         }),
@@ -270,23 +270,23 @@ fn hello_fields() -> Vec<Case> {
 fn members() -> Vec<Case> {
     vec![
         after("hosts", |asked, said| {
-            if asked.is_greeting() {
+            if asked.is_hello() {
                 set(said, "passives", "none");
             }
         }),
         after("set-version", |asked, said| {
-            if asked.is_greeting() {
+            if asked.is_hello() {
                 set(said, "setVersion", 1.0);
             }
         }),
         after("me", |asked, said| {
-            if asked.is_greeting() {
+            if asked.is_hello() {
                 set(said, "me", "elsewhere.example:27017");
             }
         })
         .on_a_secondary(),
         after("primary-address", |asked, said| {
-            if asked.is_greeting() {
+            if asked.is_hello() {
                 set(said, "primary", "elsewhere.example:27017");
             }
         })
@@ -582,7 +582,7 @@ pub(crate) fn step_downs() -> Vec<Case> {
             when(asked.is("ping") && asked.has_stepped_down, || Reaction::Close)
         })
         .with(STEP_DOWN),
-        after("step-down-told", |asked, said| {
+        after("step-down-streamed", |asked, said| {
             let is_news = asked.streams() && said.has_stepped_down;
             if let Some(Bson::Document(version)) = asked.command.get("topologyVersion")
                 && is_news
@@ -592,7 +592,7 @@ pub(crate) fn step_downs() -> Vec<Case> {
         })
         .with(STEP_DOWN),
         after("next-election", |asked, said| {
-            if asked.is_greeting() && said.document.contains_key("electionId") {
+            if asked.is_hello() && said.document.contains_key("electionId") {
                 set(said, "electionId", ObjectId::from_bytes([0xff; 12]));
             }
         })

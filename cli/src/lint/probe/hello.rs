@@ -9,7 +9,7 @@ use super::{Probe, with};
 use crate::lint::evidence::Topic;
 
 /// Says hello as drivers do; the rest follows from what the server says then.
-pub(super) async fn greet(probe: &Probe) {
+pub(super) async fn say_hello(probe: &Probe) {
     let topics = [Topic::Query, Topic::QueryLowerCase];
     if let Some(mut talk) = probe.open(&topics).await {
         let hello = probe.request(probe.legacy_hello()).by_query();
@@ -55,7 +55,7 @@ async fn unknown_fields(probe: &Probe) {
 async fn compression(probe: &Probe) {
     let topics = [Topic::Compression, Topic::CompressedPing];
     let Some(mut talk) = probe.open(&topics).await else { return };
-    talk.wire.offers_compression = true;
+    talk.connection.offers_compression = true;
     let known = [Compressor::Snappy, Compressor::Zlib];
     let offered = ["snappy", "zlib", "sdamLintIsNew"];
     let hello = with(probe.legacy_hello(), doc! { "compression": offered.to_vec() });
@@ -63,7 +63,7 @@ async fn compression(probe: &Probe) {
     let agreed = reply.get_array("compression").map_or(&[][..], Vec::as_slice);
     let is_agreed = |it: &Compressor| agreed.iter().any(|name| name.as_str() == Some(it.name()));
     let Some(compressor) = known.into_iter().find(is_agreed) else { return };
-    talk.wire.compression = Compression::new(compressor, -1).ok();
+    talk.connection.compression = Compression::new(compressor, -1).ok();
     let ping = probe.request(doc! { "ping": 1, "$db": "admin" }).compressed();
     talk.ask(Topic::CompressedPing, ping).await;
 }

@@ -3,9 +3,7 @@
 use sdam_core::bson::{Bson, Document};
 use sdam_core::description::{CLIENT_MAX_WIRE_VERSION, CLIENT_MIN_WIRE_VERSION};
 
-use super::{
-    HANDSHAKE, SDAM, SELECTION, each_greeting, field, if_there, is_int32, is_text, is_truth,
-};
+use super::{HANDSHAKE, SDAM, SELECTION, each_hello, field, if_there, is_int32, is_text, is_truth};
 use crate::lint::evidence::{
     End, Evidence, Judged, Kind, Topic, broken, is_mongos, is_true, kind_of, not_tried, number,
     refusal, shown,
@@ -14,7 +12,7 @@ use crate::lint::rule::{Needs, Rule, Severity};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
-        name: "greeting-by-query",
+        name: "hello-by-query",
         severity: Severity::Error,
         needs: Needs::Nothing,
         text: "legacy hello is answered that comes by OP_QUERY as the first message",
@@ -23,7 +21,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         judge: by_query,
     },
     Rule {
-        name: "greeting-by-msg",
+        name: "hello-by-msg",
         severity: Severity::Error,
         needs: Needs::Nothing,
         text: "legacy hello is answered that comes by OP_MSG as the first message",
@@ -60,10 +58,10 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         judge: hello_command,
     },
     Rule {
-        name: "greetings-agree",
+        name: "hello-forms-agree",
         severity: Severity::Error,
         needs: Needs::Nothing,
-        text: "hello and legacy hello, by OP_QUERY and by OP_MSG, tell the same",
+        text: "hello and legacy hello, by OP_QUERY and by OP_MSG, say the same",
         source: (SDAM, "Parsing a hello or legacy hello response"),
         breaks: "the server is another one with each driver, and with each connection of a driver",
         judge: agree,
@@ -72,7 +70,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "primary-field",
         severity: Severity::Error,
         needs: Needs::Nothing,
-        text: "hello tells isWritablePrimary and legacy hello ismaster, a boolean",
+        text: "hello has isWritablePrimary and legacy hello ismaster, a boolean",
         source: (SDAM, "Parsing a hello or legacy hello response"),
         breaks: "a primary is taken for something else, and writes find none",
         judge: primary_field,
@@ -176,7 +174,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
 ];
 
 /// Expects a reply that says `ok`.
-fn greeted(evidence: &Evidence, topic: Topic) -> Judged {
+fn answers_hello(evidence: &Evidence, topic: Topic) -> Judged {
     let exchange = evidence.exchange(topic)?;
     if let Some(end @ (End::Closed(_) | End::Silent(_))) = &exchange.end
         && exchange.answers.is_empty()
@@ -187,7 +185,7 @@ fn greeted(evidence: &Evidence, topic: Topic) -> Judged {
 }
 
 fn by_query(evidence: &Evidence) -> Judged {
-    greeted(evidence, Topic::Query)
+    answers_hello(evidence, Topic::Query)
 }
 
 fn by_message(evidence: &Evidence) -> Judged {
@@ -214,7 +212,7 @@ fn hello_ok(evidence: &Evidence) -> Judged {
 }
 
 fn hello_command(evidence: &Evidence) -> Judged {
-    let promised = evidence.greetings().iter().any(|(_, it)| is_true(it, "helloOk"));
+    let promised = evidence.hellos().iter().any(|(_, it)| is_true(it, "helloOk"));
     if !promised {
         evidence.since(13, "MongoDB 5.0")?;
     }
@@ -243,8 +241,8 @@ const SAME: [&str; 12] = [
 ];
 
 fn agree(evidence: &Evidence) -> Judged {
-    let greetings = evidence.greetings();
-    let Some(((first, one), others)) = greetings.split_first() else {
+    let hellos = evidence.hellos();
+    let Some(((first, one), others)) = hellos.split_first() else {
         return not_tried("no hello was answered");
     };
     for (topic, other) in others {
@@ -264,8 +262,8 @@ fn agree(evidence: &Evidence) -> Judged {
             return broken(expected, format!("{found} in {}", topic.words()));
         }
         // Without topologyVersion nothing says that there was no election in between.
-        let is_told = is_same_state && one.contains_key("topologyVersion");
-        if is_told && kind_of(one) != kind_of(other) {
+        let is_reported = is_same_state && one.contains_key("topologyVersion");
+        if is_reported && kind_of(one) != kind_of(other) {
             return broken(
                 format!("type {} as in {}", kind_of(one).name(), first.words()),
                 format!("type {} in {}", kind_of(other).name(), topic.words()),
@@ -288,7 +286,7 @@ fn same(one: &Bson, other: &Bson) -> Option<bool> {
 }
 
 fn primary_field(evidence: &Evidence) -> Judged {
-    each_greeting(evidence, |topic, reply| {
+    each_hello(evidence, |topic, reply| {
         let is_hello = evidence.exchange(topic)?.request.contains_key("hello");
         let name = if is_hello { "isWritablePrimary" } else { "ismaster" };
         field(topic.words(), reply, name, "a boolean", is_truth).map(|_| ())
@@ -296,7 +294,7 @@ fn primary_field(evidence: &Evidence) -> Judged {
 }
 
 fn wire_version(evidence: &Evidence) -> Judged {
-    each_greeting(evidence, |topic, reply| {
+    each_hello(evidence, |topic, reply| {
         let words = topic.words();
         let version = |name| field(words, reply, name, "an int32", is_int32).map(number);
         let (min, max) = (version("minWireVersion")?, version("maxWireVersion")?);
@@ -311,7 +309,7 @@ fn wire_version(evidence: &Evidence) -> Judged {
 }
 
 fn wire_version_supported(evidence: &Evidence) -> Judged {
-    let reply = evidence.greeting()?;
+    let reply = evidence.hello()?;
     let version = |name| reply.get(name).and_then(number);
     let (Some(min), Some(max)) = (version("minWireVersion"), version("maxWireVersion")) else {
         return not_tried("its wire versions are not known");
@@ -324,7 +322,7 @@ fn wire_version_supported(evidence: &Evidence) -> Judged {
 }
 
 fn sizes(evidence: &Evidence) -> Judged {
-    each_greeting(evidence, |topic, reply| {
+    each_hello(evidence, |topic, reply| {
         let size = |name| {
             let fits = |value: &Bson| value.as_i32().is_some_and(|size| size > 0);
             field(topic.words(), reply, name, "an int32 above 0 as", fits).map(number)
@@ -342,7 +340,7 @@ fn sizes(evidence: &Evidence) -> Judged {
 }
 
 fn session_timeout(evidence: &Evidence) -> Judged {
-    each_greeting(evidence, |topic, reply| {
+    each_hello(evidence, |topic, reply| {
         let bears_data = !matches!(kind_of(reply), Kind::Arbiter | Kind::Other);
         let name = "logicalSessionTimeoutMinutes";
         match reply.contains_key(name) || bears_data {
@@ -353,14 +351,14 @@ fn session_timeout(evidence: &Evidence) -> Judged {
 }
 
 fn connection_id(evidence: &Evidence) -> Judged {
-    each_greeting(evidence, |topic, reply| {
+    each_hello(evidence, |topic, reply| {
         let fits = |value: &Bson| number(value).is_some_and(|number| number > 0);
         if_there(topic.words(), reply, "connectionId", "a number above 0 as", fits)
     })
 }
 
 fn one_role(evidence: &Evidence) -> Judged {
-    each_greeting(evidence, |topic, reply| {
+    each_hello(evidence, |topic, reply| {
         let is = |name: &str| is_true(reply, name);
         let mut roles = Vec::new();
         let named = [
@@ -406,7 +404,7 @@ fn other_metadata(evidence: &Evidence) -> Judged {
 }
 
 fn tags(evidence: &Evidence) -> Judged {
-    each_greeting(evidence, |topic, reply| {
+    each_hello(evidence, |topic, reply| {
         let fits =
             |value: &Bson| value.as_document().is_some_and(|tags| tags.values().all(is_text));
         if_there(topic.words(), reply, "tags", "a document of strings as", fits)
@@ -415,7 +413,7 @@ fn tags(evidence: &Evidence) -> Judged {
 
 fn truths(evidence: &Evidence) -> Judged {
     let names = ["readOnly", "secondary", "arbiterOnly", "hidden", "passive", "isreplicaset"];
-    each_greeting(evidence, |topic, reply| {
+    each_hello(evidence, |topic, reply| {
         let judge = |name: &str| if_there(topic.words(), reply, name, "a boolean", is_truth);
         names.into_iter().try_for_each(judge)
     })

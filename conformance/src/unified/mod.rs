@@ -7,10 +7,10 @@
 //!   asks for.
 //! - `run`, with the same feature: files on deployments with runtimes, which makes a [`Report`].
 
-pub mod format;
-mod kept;
+mod baseline;
 #[cfg(feature = "adapter")]
-mod late;
+mod flaky;
+pub mod format;
 pub mod matching;
 mod page;
 #[cfg(feature = "adapter")]
@@ -21,6 +21,6 @@ mod report;
 pub mod run;
 mod table;
 
-pub use kept::Kept;
+pub use baseline::Baseline;
 pub use report::{Report, Row, Verdict};
 pub use table::{Table, TableError};

@@ -1,8 +1,8 @@
-//! The results that are kept, as tables of a page.
+//! The baseline, as tables of a page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::kept::{CANNOT, Kept, NEEDS, PASSED, with};
+use super::baseline::{Baseline, CANNOT, NEEDS, PASSED, with};
 
 /// The numbers of tests that passed, failed, need something and cannot run.
 type Counts = [usize; 4];
@@ -10,7 +10,7 @@ type Counts = [usize; 4];
 /// The numbers of one suite, by server, and then by runtime.
 type OfSuite<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Counts>>;
 
-impl Kept {
+impl Baseline {
     /// Returns the tables: the numbers of tests; those that no server can play, by their reasons;
     /// what the client lacks; and what servers do.
     pub fn page(&self) -> String {
@@ -135,8 +135,8 @@ fn table(headline: &str, reasons: &[(&str, usize)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::unified::kept::RUNTIMES;
-    use crate::unified::{Kept, Report, Row, Verdict};
+    use crate::unified::baseline::RUNTIMES;
+    use crate::unified::{Baseline, Report, Row, Verdict};
 
     #[test]
     fn rows_that_are_alike_are_one_and_a_test_that_is_played_nowhere_has_its_reason() {
@@ -162,7 +162,7 @@ mod tests {
         // With smol, a test of the set cannot run.
         let odd = rows.iter_mut().find(|row| row.server == "5.0 set of 3" && row.test == "a");
         odd.expect("it is there").verdict = Verdict::CannotRun("it is old".to_owned());
-        let page = Kept::of(&Report { rows, ..Report::default() }).page();
+        let page = Baseline::of(&Report { rows, ..Report::default() }).page();
         let expected = "| suite | servers | passed | failed | needs | cannot run |\n\
              | --- | --- | --- | --- | --- | --- |\n\
              | crud | set of 3 (5.0) with tokio | 1 | 0 | 1 | 1 |\n\

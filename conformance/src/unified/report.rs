@@ -13,13 +13,13 @@ pub(super) const NONE: &str = "none";
 /// The verdict on each test, on each deployment, with each runtime.
 ///
 /// It displays as a table by suite, server and runtime; then what is needed, by how many tests;
-/// then each failure, and each late test.
+/// then each failure, and each flaky test.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The tests, in the order in which they were played.
     pub rows: Vec<Row>,
-    /// Late tests, as they failed beside others: played once more, they passed.
-    pub late: Vec<Row>,
+    /// Flaky tests, as they failed beside others: played once more, they passed.
+    pub flaky: Vec<Row>,
 }
 
 /// The verdict on a test, where and how it was played.
@@ -93,7 +93,7 @@ impl Report {
     /// Adds what became of tests on other deployments.
     pub fn extend(&mut self, other: Self) {
         self.rows.extend(other.rows);
-        self.late.extend(other.late);
+        self.flaky.extend(other.flaky);
     }
 
     /// Counts by suite and server, and then by runtime.
@@ -144,7 +144,7 @@ impl fmt::Display for Report {
             writeln!(f, "  {tests:>5}  {need}")?;
         }
         let failed = self.rows.iter().map(|row| ("FAILED", row));
-        for (word, row) in failed.chain(self.late.iter().map(|row| ("LATE", row))) {
+        for (word, row) in failed.chain(self.flaky.iter().map(|row| ("FLAKY", row))) {
             let Row { suite, server, runtime, test, verdict } = row;
             if let Verdict::Failed(Difference { place, expected, found }) = verdict {
                 writeln!(f, "\n{word} {suite} on {server} with {runtime}\n  {test}")?;

@@ -6,9 +6,9 @@ use std::thread;
 
 use sdam_cluster::ServerVersion;
 
+use super::flaky;
 use super::format::{self, File, FormatError, Test};
-use super::late;
-use super::perform::{self, Deployment, Imagined, Internal, Kind, Obstacle};
+use super::perform::{self, Deployment, Internal, Kind, Obstacle, Simulated};
 use super::play::{self, Fault};
 use super::report::{NONE, Report, Row, Verdict};
 use crate::adapter::Adapter;
@@ -82,8 +82,8 @@ impl Loaded {
     }
 
     /// Returns a file of nothing but the test that a row is of, if it is here and has times of its
-    /// own; a test that has to fail is not late.
-    pub(super) fn late(&self, row: &Row) -> Option<Self> {
+    /// own; a test that has to fail is not flaky.
+    pub(super) fn flaky(&self, row: &Row) -> Option<Self> {
         let file = self.file.as_ref().ok().filter(|_| self.has_times && self.suite == row.suite)?;
         let test = file.tests.iter().find(|test| self.name_of(test) == row.test)?.clone();
         let (suite, name) = (self.suite.clone(), self.name.clone());
@@ -238,18 +238,18 @@ impl Runner {
         });
         rows.extend(played);
         let mut report = Report { rows, ..Report::default() };
-        self.play_late(files, kinds, &mut report);
+        self.play_flaky(files, kinds, &mut report);
         report
     }
 
-    /// Plays late tests once more.
-    fn play_late(&self, files: &[Loaded], kinds: &[Kind], report: &mut Report) {
+    /// Plays flaky tests once more.
+    fn play_flaky(&self, files: &[Loaded], kinds: &[Kind], report: &mut Report) {
         let start = |kind: &Kind| self.start(kind).ok();
         let play = |runtime: &str, deployment: &Deployment, file: &Loaded| {
             let runtime = self.runtimes.iter().find(|(name, _)| name == runtime);
             runtime.and_then(|(_, play)| play(deployment, &[file]).ok()).unwrap_or_default()
         };
-        late::play_once_more(report, files, kinds, start, play);
+        flaky::play_again(report, files, kinds, start, play);
     }
 
     /// Starts a deployment for clients that compress as they are to.
@@ -265,7 +265,7 @@ impl Runner {
             test: "it starts and answers".to_owned(),
             verdict: failed("the deployment", "answers", found),
         };
-        let is_left_out = self.is_one && matches!(kind, Kind::Imagined(_));
+        let is_left_out = self.is_one && matches!(kind, Kind::Simulated(_));
         if is_left_out || !files.iter().any(|loaded| is_wanted(loaded, kind)) {
             return Vec::new();
         }
@@ -273,9 +273,9 @@ impl Runner {
             Ok(deployment) => deployment,
             Err(error) => return vec![broken("all", error.to_string())],
         };
-        if let Kind::Imagined(version) = kind {
+        if let Kind::Simulated(version) = kind {
             let files: Vec<&Loaded> = files.iter().filter(|it| is_wanted(it, kind)).collect();
-            let played = imagine_all(*version, &deployment, &files);
+            let played = simulate_all(*version, &deployment, &files);
             return played.unwrap_or_else(|reason| vec![broken(perform::VIRTUAL, reason)]);
         }
         let play = |(index, (name, play)): (usize, &(String, PlayAll))| {
@@ -304,7 +304,7 @@ pub fn servers(wanted: &str) -> Result<Vec<Kind>, UnknownServer> {
         let (major, minor) = version.number();
         (format!("embedded-{major}.{minor}"), embedded(version))
     }));
-    named.push((VIRTUAL.to_owned(), vec![Kind::Imagined(NEWEST)]));
+    named.push((VIRTUAL.to_owned(), vec![Kind::Simulated(NEWEST)]));
     let newest_real = binaries.last().map(|binary| name(binary));
     let is_wanted = |index: usize, name: &String| match wanted {
         "all" => true,
@@ -456,14 +456,14 @@ fn unplayed(obstacle: Obstacle, file: &File, test: &Test) -> Verdict {
 
 /// Plays all tests in virtual time, in which none is late by chance; an error is one of the
 /// deployment.
-fn imagine_all(
+fn simulate_all(
     version: ServerVersion,
     deployment: &Deployment,
     files: &[&Loaded],
 ) -> Result<Vec<Row>, String> {
-    let imagined = Imagined::open(version, deployment)?;
+    let simulated = Simulated::open(version, deployment)?;
     let of = |file: &File, test: &Test| {
-        let obstacle = imagined.facts().obstacle(file, test);
+        let obstacle = simulated.facts().obstacle(file, test);
         let cannot = || {
             let obstacle = perform::virtual_obstacle(file, test);
             obstacle.map(|reason| Verdict::CannotRun(reason.to_owned()))
@@ -471,7 +471,7 @@ fn imagine_all(
         obstacle.map(|obstacle| unplayed(obstacle, file, test)).or_else(cannot)
     };
     let place = (deployment.name.as_str(), perform::VIRTUAL);
-    Ok(play_each(place, files, 1, of, |file, test| imagined.play(file, test)))
+    Ok(play_each(place, files, 1, of, |file, test| simulated.play(file, test)))
 }
 
 /// Plays each test that can be played: so many times at most, if it has times of its own.

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::Kept;
+use super::Baseline;
 
 /// The lines around the tables of the page.
 const BEGIN: &str = "<!-- The tables of results: UPDATE_PAGE=1 rewrites them. -->\n";
@@ -32,17 +32,17 @@ impl Table {
         Self { page: folder.join("UNIFIED.md"), list: folder.join("unified.json") }
     }
 
-    /// Reads what is kept.
+    /// Reads the baseline.
     ///
     /// # Errors
     ///
     /// Fails if the list cannot be read.
-    pub fn read(&self) -> Result<Kept, TableError> {
+    pub fn read(&self) -> Result<Baseline, TableError> {
         let list = fs::read_to_string(&self.list).map_err(of(&self.list))?;
         serde_json::from_str(&list).map_err(of(&self.list))
     }
 
-    /// Changes what is kept, and writes it to both files; returns it.
+    /// Changes the baseline, and writes it to both files; returns it.
     ///
     /// Processes that do so at the same time wait for each other, and none loses what another has
     /// written.
@@ -50,11 +50,11 @@ impl Table {
     /// # Errors
     ///
     /// Fails if a file cannot be read or written, and if the page has no place for the tables.
-    pub fn update(&self, change: impl FnOnce(&mut Kept)) -> Result<Kept, TableError> {
+    pub fn update(&self, change: impl FnOnce(&mut Baseline)) -> Result<Baseline, TableError> {
         let locked = File::open(&self.list).map_err(of(&self.list))?;
         locked.lock().map_err(of(&self.list))?;
-        let mut kept = self.read()?;
-        change(&mut kept);
+        let mut baseline = self.read()?;
+        change(&mut baseline);
         let page = fs::read_to_string(&self.page).map_err(of(&self.page))?;
         let around = page.split_once(BEGIN).and_then(|(before, rest)| {
             let (_, after) = rest.split_once(END)?;
@@ -62,11 +62,11 @@ impl Table {
         });
         let (before, after) =
             around.ok_or("has no place for the tables").map_err(of(&self.page))?;
-        let page = [before, BEGIN, &kept.page(), END, after].concat();
-        let list = serde_json::to_string_pretty(&kept).map_err(of(&self.list))? + "\n";
+        let page = [before, BEGIN, &baseline.page(), END, after].concat();
+        let list = serde_json::to_string_pretty(&baseline).map_err(of(&self.list))? + "\n";
         fs::write(&self.page, page).map_err(of(&self.page))?;
         fs::write(&self.list, list).map_err(of(&self.list))?;
-        Ok(kept)
+        Ok(baseline)
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use std::thread;
 
     use super::{BEGIN, END, Table};
-    use crate::unified::{Kept, Report, Row, Verdict};
+    use crate::unified::{Baseline, Report, Row, Verdict};
 
     fn report(server: &str) -> Report {
         let row = Row {
@@ -108,18 +108,18 @@ mod tests {
         thread::scope(|scope| {
             for server in &servers {
                 scope.spawn(|| {
-                    let run = Kept::of(&report(server));
+                    let run = Baseline::of(&report(server));
                     all_at_once.wait();
-                    table.update(|kept| kept.update(run)).expect("it can be updated");
+                    table.update(|baseline| baseline.update(run)).expect("it can be updated");
                 });
             }
         });
         let mut expected = Report::default();
         servers.iter().for_each(|server| expected.extend(report(server)));
-        let kept = table.read().expect("it can be read");
-        assert_eq!(kept, Kept::of(&expected));
+        let baseline = table.read().expect("it can be read");
+        assert_eq!(baseline, Baseline::of(&expected));
         let page = fs::read_to_string(&page).expect("it can be read");
-        assert_eq!(page, format!("before\n{BEGIN}{}{END}after\n", kept.page()));
+        assert_eq!(page, format!("before\n{BEGIN}{}{END}after\n", baseline.page()));
     }
 
     #[test]
@@ -128,9 +128,9 @@ mod tests {
         let table = Table::of_folder(folder.path());
         fs::write(folder.path().join("UNIFIED.md"), BEGIN).expect("it can be written");
         fs::write(folder.path().join("unified.json"), "{}").expect("it can be written");
-        let error = table.update(|kept| kept.update(Kept::of(&report("8.0 single"))));
+        let error = table.update(|baseline| baseline.update(Baseline::of(&report("8.0 single"))));
         let error = error.expect_err("there is no end").to_string();
         assert!(error.ends_with("UNIFIED.md: has no place for the tables"), "{error}");
-        assert_eq!(table.read().expect("it can be read"), Kept::default());
+        assert_eq!(table.read().expect("it can be read"), Baseline::default());
     }
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use sdam_conformance::mongod::Availability;
 use sdam_conformance::unified::run::{Runner, load, servers};
-use sdam_conformance::unified::{Kept, Report, Row, Table, Verdict};
+use sdam_conformance::unified::{Baseline, Report, Row, Table, Verdict};
 
 /// The environment variable that names the folder.
 const FOLDER: &str = "SDAM_SPECIFICATIONS";
@@ -89,22 +89,22 @@ fn no_run_is_worse_than_the_table() -> Result<(), Box<dyn Error>> {
     assert!(!is_update || chosen(COMPRESSOR).is_none(), "the table is of runs without compression");
     let report = play(Path::new(&folder), is_update || is("SDAM_UNIFIED", "all"))?;
     println!("{report}");
-    for late in &report.late {
-        // What is printed is not shown of a test that passes, and a late test is to be mended.
-        writeln!(io::stderr(), "flaky: {late}")?;
+    for flaky in &report.flaky {
+        // What is printed is not shown of a test that passes, and a flaky test is to be mended.
+        writeln!(io::stderr(), "flaky: {flaky}")?;
     }
     let table = Table::of_folder(Path::new(env!("CARGO_MANIFEST_DIR")));
-    let kept = match is_update {
-        true => table.update(|kept| {
-            let run = Kept::of(&report);
+    let baseline = match is_update {
+        true => table.update(|baseline| {
+            let run = Baseline::of(&report);
             match is_whole() {
-                true => *kept = run,
-                false => kept.update(run),
+                true => *baseline = run,
+                false => baseline.update(run),
             }
         })?,
         false => table.read()?,
     };
-    let lost = kept.lost(&report);
+    let lost = baseline.lost(&report);
     assert!(lost.is_empty(), "passed once, and pass no more:\n{}", lost.join("\n"));
     assert!(!report.has_failures(), "tests fail; the report above says how");
     Ok(())

@@ -9,7 +9,7 @@ use sdam_core::config::{Options, OptionsError, ServerApi, ServerApiVersion};
 use sdam_host::{Client, Runtime};
 
 use super::defect::defect;
-use super::{gap, oddity};
+use super::{skip_lists, unsupported};
 use crate::mongod::Version;
 use crate::unified::format::{Csfle, File, Requirement, Serverless, Test, Topology};
 use crate::unified::matching::{Entities, Matcher};
@@ -276,13 +276,13 @@ impl Facts {
             let obstacles: Option<Vec<Obstacle>> = obstacles.collect();
             obstacles.and_then(|obstacles| obstacles.into_iter().max())
         });
-        if unmet.is_none() && self.has_one_member && oddity::is_about_members(file, test) {
+        if unmet.is_none() && self.has_one_member && skip_lists::is_about_members(file, test) {
             return Some(Obstacle::Members);
         }
-        let contradiction = || oddity::contradiction(test).map(Obstacle::Contradiction);
+        let contradiction = || skip_lists::contradiction(test).map(Obstacle::Contradiction);
         unmet.or_else(contradiction).or_else(|| {
             let defect = match self.is_embedded {
-                true => gap::gap(test),
+                true => unsupported::reason(test),
                 false => defect(self.version, file, test),
             };
             defect.map(Obstacle::Defect)

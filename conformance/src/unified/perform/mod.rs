@@ -5,22 +5,22 @@
 
 mod administer;
 mod alarm;
-mod aside;
+mod background;
 mod bulk;
 mod call;
 mod compression;
 mod crud;
 mod defect;
 mod deployment;
-mod gap;
-mod imagined;
+mod environment;
 mod log;
-mod oddity;
 mod operate;
-mod scene;
 mod search;
 mod servers;
+mod simulated;
+mod skip_lists;
 mod spans;
+mod unsupported;
 
 use std::collections::BTreeMap;
 use std::iter::repeat;
@@ -44,13 +44,13 @@ use crate::unified::play::{
     Action, Broken, Ended, Failed, Fault, Input, Logged, OpenClient, Play, Token, Traced,
 };
 
-use aside::Aside;
+use background::Background;
 pub use deployment::{Deployment, Facts, Obstacle};
-pub use imagined::{Imagined, RUNTIME as VIRTUAL, obstacle as virtual_obstacle};
+use environment::{Environment, RealTime};
 use log::Log;
 use operate::Cursors;
-use scene::{Actual, Scene};
 pub use servers::{Kind, StartError, start};
+pub use simulated::{RUNTIME as VIRTUAL, Simulated, obstacle as virtual_obstacle};
 use spans::Spans;
 
 /// The time that a test may take, whatever it waits for.
@@ -115,22 +115,22 @@ impl<'a, A: Adapter> Internal<'a, A> {
     ///
     /// Returns what made it fail.
     pub fn play(&self, file: &File, test: &Test) -> Result<(), Fault> {
-        let scene = Actual::begin(self.adapter);
-        Stage::new(scene, self.deployment, &self.client, &self.mongos).play(file, test)
+        let environment = RealTime::begin(self.adapter);
+        Stage::new(environment, self.deployment, &self.client, &self.mongos).play(file, test)
     }
 }
 
 /// The clients of one test, and the calls that are under way.
-struct Stage<'a, S: Scene> {
-    scene: S,
+struct Stage<'a, E: Environment> {
+    environment: E,
     deployment: &'a Deployment,
     /// The runner's own client, and those of each mongos.
-    internal: &'a Client<S::Runtime>,
-    mongos: &'a [Client<S::Runtime>],
-    clients: BTreeMap<String, Opened<S::Runtime>>,
-    sessions: BTreeMap<String, ClientSession<S::Runtime>>,
-    cursors: Cursors<S::Runtime>,
-    calls: Vec<(Token, Aside<CallResult>)>,
+    internal: &'a Client<E::Runtime>,
+    mongos: &'a [Client<E::Runtime>],
+    clients: BTreeMap<String, Opened<E::Runtime>>,
+    sessions: BTreeMap<String, ClientSession<E::Runtime>>,
+    cursors: Cursors<E::Runtime>,
+    calls: Vec<(Token, Background<CallResult>)>,
 }
 
 /// A client, and what it reports: without commands from the very first event on, and its commands.
@@ -143,21 +143,21 @@ struct Opened<R: Runtime> {
 
 /// News for the machine.
 enum News {
-    Told(String, EventKind),
+    Event(String, EventKind),
     Logged(String, Logged),
     Traced(String, Traced),
     Ended(Token, CallResult),
 }
 
-impl<'a, S: Scene> Stage<'a, S> {
+impl<'a, E: Environment> Stage<'a, E> {
     fn new(
-        scene: S,
+        environment: E,
         deployment: &'a Deployment,
-        internal: &'a Client<S::Runtime>,
-        mongos: &'a [Client<S::Runtime>],
+        internal: &'a Client<E::Runtime>,
+        mongos: &'a [Client<E::Runtime>],
     ) -> Self {
         Self {
-            scene,
+            environment,
             deployment,
             internal,
             mongos,
@@ -169,7 +169,7 @@ impl<'a, S: Scene> Stage<'a, S> {
     }
 
     fn now(&self) -> Instant {
-        self.scene.now()
+        self.environment.now()
     }
 
     fn play(mut self, file: &File, test: &Test) -> Result<(), Fault> {
@@ -203,10 +203,10 @@ impl<'a, S: Scene> Stage<'a, S> {
                 let reason = format!("it has not ended within {} s", LIMIT.as_secs());
                 return Err(Broken::new("the test", reason).into());
             }
-            self.has_heard_all()?;
+            self.check_none_dropped()?;
             for news in &news {
                 let input = match news {
-                    News::Told(client, event) => Input::Told { client, event },
+                    News::Event(client, event) => Input::Event { client, event },
                     News::Logged(client, message) => {
                         Input::Logged { client, message: message.clone() }
                     }
@@ -222,10 +222,10 @@ impl<'a, S: Scene> Stage<'a, S> {
     }
 
     /// Fails if a client has reported more than was read in time.
-    fn has_heard_all(&self) -> Result<(), Broken> {
+    fn check_none_dropped(&self) -> Result<(), Broken> {
         let events = self.clients.iter().flat_map(|(name, it)| it.events.iter().zip(repeat(name)));
         for (events, client) in events {
-            heard_all(client, events.dropped())?;
+            none_dropped(client, events.dropped())?;
         }
         Ok(())
     }
@@ -234,7 +234,7 @@ impl<'a, S: Scene> Stage<'a, S> {
     fn open(&mut self, client: OpenClient) -> (String, Result<(), Fault>) {
         let (log, spans) = (Log::default(), Spans::default());
         let opened = self.deployment.options(&client).and_then(|options| {
-            let opened = self.scene.open(options, &client, (&log, &spans));
+            let opened = self.environment.open(options, &client, (&log, &spans));
             opened.map_err(|error| refused(&client.name, error))
         });
         let opened = opened.map(|(opened, events)| {
@@ -268,7 +268,7 @@ impl<'a, S: Scene> Stage<'a, S> {
     }
 
     /// Begins a call; none if the client could not be opened, which has ended the test.
-    fn call(&self, action: Action) -> Option<(Token, Aside<CallResult>)> {
+    fn call(&self, action: Action) -> Option<(Token, Background<CallResult>)> {
         let driver = |name: &str| self.clients.get(name).map(|opened| opened.client.clone());
         let client = |name: &str| driver(name).map(|driver| driver.client().clone());
         match action {
@@ -280,11 +280,11 @@ impl<'a, S: Scene> Stage<'a, S> {
                     false => vec![self.internal.clone()],
                 };
                 let call = move || call::internal(clients, everywhere, command);
-                Some((token, self.scene.aside(call)))
+                Some((token, self.environment.spawn(call)))
             }
             Action::Run { token, client: name, database, command } => {
                 let client = client(&name)?;
-                Some((token, self.scene.aside(move || call::run(client, database, command))))
+                Some((token, self.environment.spawn(move || call::run(client, database, command))))
             }
             Action::Operate(token, operate) => {
                 let (client, cursors) = (driver(&operate.client)?, self.cursors.clone());
@@ -293,20 +293,20 @@ impl<'a, S: Scene> Stage<'a, S> {
                     None => None,
                 };
                 let call = move || operate::operate(client, session, cursors, *operate);
-                Some((token, self.scene.aside(call)))
+                Some((token, self.environment.spawn(call)))
             }
             Action::Session(token, name, call) => {
                 let session = self.sessions.get(&name)?.clone();
-                Some((token, self.scene.aside(move || operate::of_session(session, call))))
+                Some((token, self.environment.spawn(move || operate::of_session(session, call))))
             }
             Action::Append { token, client: name, name: library, version, platform } => {
                 let client = client(&name)?;
                 let call = move || call::append(client, library, version, platform);
-                Some((token, self.scene.aside(call)))
+                Some((token, self.environment.spawn(call)))
             }
             Action::Close { token, client: name } => {
                 let client = client(&name)?;
-                Some((token, self.scene.aside(move || call::close(client))))
+                Some((token, self.environment.spawn(move || call::close(client))))
             }
             Action::Open(_) | Action::Start { .. } | Action::Finished(_) => None,
         }
@@ -317,7 +317,7 @@ impl<'a, S: Scene> Stage<'a, S> {
         let limit = Instant::ZERO + LIMIT;
         let until = deadline.map_or(limit, |at| limit.min(at));
         let (clients, calls) = (&mut self.clients, &mut self.calls);
-        self.scene.wait(until, |cx| {
+        self.environment.wait(until, |cx| {
             let ended = poll_calls(calls, cx);
             let mut news = Vec::new();
             let opened = clients.iter_mut();
@@ -325,7 +325,7 @@ impl<'a, S: Scene> Stage<'a, S> {
                 opened.flat_map(|(name, it)| it.events.iter_mut().map(move |events| (name, events)))
             {
                 while let Poll::Ready(Some(event)) = events.poll_next(cx) {
-                    news.push(News::Told(name.clone(), event.kind));
+                    news.push(News::Event(name.clone(), event.kind));
                 }
             }
             for (name, opened) in &*clients {
@@ -341,7 +341,7 @@ impl<'a, S: Scene> Stage<'a, S> {
 }
 
 /// Returns the calls that have ended.
-fn poll_calls(calls: &mut Vec<(Token, Aside<CallResult>)>, cx: &Context<'_>) -> Vec<News> {
+fn poll_calls(calls: &mut Vec<(Token, Background<CallResult>)>, cx: &Context<'_>) -> Vec<News> {
     let mut ended = Vec::new();
     calls.retain(|(token, call)| match call.poll(cx) {
         Poll::Ready(result) => {
@@ -355,7 +355,7 @@ fn poll_calls(calls: &mut Vec<(Token, Aside<CallResult>)>, cx: &Context<'_>) -> 
 
 /// Fails if events of a client were dropped because they were not read in time: what a test says of
 /// the others would be worth nothing.
-fn heard_all(client: &str, dropped: u64) -> Result<(), Broken> {
+fn none_dropped(client: &str, dropped: u64) -> Result<(), Broken> {
     match dropped {
         0 => Ok(()),
         _ => Err(Broken::new(format!("the events of {client}"), format!("{dropped} were dropped"))),
@@ -370,12 +370,12 @@ fn refused(client: &str, reason: impl std::fmt::Display) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use super::heard_all;
+    use super::none_dropped;
 
     #[test]
     fn events_that_were_dropped_are_a_breakdown() {
-        assert_eq!(heard_all("client0", 0), Ok(()));
-        let broken = heard_all("client0", 7).expect_err("7 are missing").to_string();
+        assert_eq!(none_dropped("client0", 0), Ok(()));
+        let broken = none_dropped("client0", 7).expect_err("7 are missing").to_string();
         assert_eq!(broken, "the runner broke down over the events of client0: 7 were dropped");
     }
 }

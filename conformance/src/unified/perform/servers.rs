@@ -8,7 +8,7 @@ use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_core::auth::MIN_ITERATIONS;
 
 use super::deployment::Deployment;
-use super::imagined;
+use super::simulated;
 use crate::adapter::world;
 use crate::forwarder::Forwarder;
 use crate::mongod::{Binary, Config, HarnessError, Options, ReplicaSet, Server, User};
@@ -48,7 +48,7 @@ pub enum Kind {
     /// Two behind load balancers: one that leads to both, and one for each.
     LoadBalanced(ServerVersion),
     /// A replica set in virtual time, a new one for each test.
-    Imagined(ServerVersion),
+    Simulated(ServerVersion),
 }
 
 /// The reason why a deployment does not start.
@@ -89,7 +89,7 @@ impl Kind {
             Self::Sharded(version) => imitated(*version, "sharded"),
             Self::ShardedWithTokens(version) => imitated(*version, "sharded, OIDC"),
             Self::LoadBalanced(version) => imitated(*version, "load-balanced"),
-            Self::Imagined(version) => imitated(*version, "set of 3"),
+            Self::Simulated(version) => imitated(*version, "set of 3"),
         }
     }
 
@@ -170,7 +170,7 @@ pub fn start(kind: &Kind) -> Result<Deployment, StartError> {
         }
         Kind::ShardedWithTokens(version) => with_tokens(name, *version),
         Kind::LoadBalanced(version) => load_balanced(name, *version),
-        Kind::Imagined(_) => Ok(imagined::deployment(name)),
+        Kind::Simulated(_) => Ok(simulated::deployment(name)),
     }
 }
 

@@ -8,7 +8,7 @@ use sdam_core::config::ServerAddress;
 use sdam_core::machine::Machine;
 use sdam_core::session::SessionOptions;
 use sdam_core::time::{Instant, Time};
-use sdam_core::topology::EventKind as Told;
+use sdam_core::topology::EventKind as CoreEvent;
 
 use super::actor::{Actor, Current, Look, Wait};
 use super::entities::Entities;
@@ -192,11 +192,11 @@ pub enum Input<'a> {
         result: Result<Document, Fault>,
     },
     /// A client reports an event. What it has reported before a call has ended comes before that.
-    Told {
+    Event {
         /// Its name.
         client: &'a str,
         /// The event.
-        event: &'a Told,
+        event: &'a CoreEvent,
     },
     /// A client has logged a message.
     Logged {
@@ -717,7 +717,7 @@ impl Machine for Play {
                 Err(fault) if matches!(self.phase, Phase::Running) => self.fail(fault, now, out),
                 Err(_) => {}
             },
-            Input::Told { client, event } => {
+            Input::Event { client, event } => {
                 if let Some(client) = self.entities.teller(client) {
                     client.told(event);
                 }

@@ -3,7 +3,7 @@
 use bson::{Bson, Document, doc};
 use sdam_core::command::{CommandEvent, MonitoredCommand};
 use sdam_core::pool::PoolEvent;
-use sdam_core::topology::EventKind as Told;
+use sdam_core::topology::EventKind as CoreEvent;
 
 use crate::unified::format::EventKind;
 
@@ -18,29 +18,29 @@ pub struct Observed {
 
 impl Observed {
     /// Translates an event; `None` for those that the format does not have.
-    pub fn of(event: &Told) -> Option<Self> {
+    pub fn of(event: &CoreEvent) -> Option<Self> {
         let (kind, fields) = match event {
-            Told::TopologyOpening => (EventKind::TopologyOpening, doc! {}),
-            Told::TopologyClosed => (EventKind::TopologyClosed, doc! {}),
-            Told::TopologyDescriptionChanged { previous, new } => {
+            CoreEvent::TopologyOpening => (EventKind::TopologyOpening, doc! {}),
+            CoreEvent::TopologyClosed => (EventKind::TopologyClosed, doc! {}),
+            CoreEvent::TopologyDescriptionChanged { previous, new } => {
                 let (previous, new) = (previous.topology_type.name(), new.topology_type.name());
                 (EventKind::TopologyChanged, changed(previous, new))
             }
-            Told::ServerDescriptionChanged { previous, new } => {
+            CoreEvent::ServerDescriptionChanged { previous, new } => {
                 let (previous, new) = (previous.server_type.name(), new.server_type.name());
                 (EventKind::ServerChanged, changed(previous, new))
             }
-            Told::ServerHeartbeatStarted { awaited, .. } => {
+            CoreEvent::ServerHeartbeatStarted { awaited, .. } => {
                 (EventKind::HeartbeatStarted, doc! { "awaited": *awaited })
             }
-            Told::ServerHeartbeatSucceeded { awaited, .. } => {
+            CoreEvent::ServerHeartbeatSucceeded { awaited, .. } => {
                 (EventKind::HeartbeatSucceeded, doc! { "awaited": *awaited })
             }
-            Told::ServerHeartbeatFailed { awaited, .. } => {
+            CoreEvent::ServerHeartbeatFailed { awaited, .. } => {
                 (EventKind::HeartbeatFailed, doc! { "awaited": *awaited })
             }
-            Told::Pool { event, .. } => return of_pool(event),
-            Told::Command { command, event, .. } => return of_command(command, event),
+            CoreEvent::Pool { event, .. } => return of_pool(event),
+            CoreEvent::Command { command, event, .. } => return of_command(command, event),
             _ => return None,
         };
         Some(Self { kind, fields })

@@ -9,7 +9,7 @@ use sdam_core::harness::{Answer, Harness};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::pool::{CloseReason, Pool, PoolConfig, PoolEvent};
 use sdam_core::time::{Instant, Time};
-use sdam_core::topology::EventKind as Told;
+use sdam_core::topology::EventKind as CoreEvent;
 
 use super::{
     Action, Broken, Ended, Failed, Fault, Input, Logged, OfSession, Play, Subject, Token, Traced,
@@ -66,8 +66,8 @@ impl Caller {
         self.input(Input::Opened { client, result: Ok(()) });
     }
 
-    fn tell(&mut self, event: &Told) {
-        self.input(Input::Told { client: "client0", event });
+    fn report(&mut self, event: &CoreEvent) {
+        self.input(Input::Event { client: "client0", event });
     }
 
     /// Lets time pass until the machine is due.
@@ -135,14 +135,14 @@ fn waits_for_opening() -> String {
 #[test]
 fn an_event_that_is_waited_for_may_have_come_already_and_has_ten_seconds() {
     let mut caller = Caller::begin(&waits_for_opening(), "");
-    caller.tell(&Told::TopologyClosed);
-    caller.tell(&Told::TopologyOpening);
+    caller.report(&CoreEvent::TopologyClosed);
+    caller.report(&CoreEvent::TopologyOpening);
     assert_eq!(caller.result(), None);
-    caller.tell(&Told::TopologyClosed);
+    caller.report(&CoreEvent::TopologyClosed);
     assert_eq!(caller.result(), Some(Ok(())));
 
     let mut caller = Caller::begin(&waits_for_opening(), "");
-    caller.tell(&Told::TopologyClosed);
+    caller.report(&CoreEvent::TopologyClosed);
     assert_eq!(caller.wait(), Instant::from_millis(30_000));
     let failure = caller.failure();
     assert_eq!(failure.place, "operations[0]");
@@ -160,8 +160,8 @@ fn events_come_in_order_and_none_follows_unless_that_is_allowed() {
     for (more, is_allowed) in [("", false), (r#""ignoreExtraEvents": true,"#, true)] {
         let mut caller = Caller::begin(&format!("{{ {PING} }}"), &expected(more));
         let (token, ..) = caller.run();
-        caller.tell(&Told::TopologyOpening);
-        caller.tell(&Told::TopologyClosed);
+        caller.report(&CoreEvent::TopologyOpening);
+        caller.report(&CoreEvent::TopologyClosed);
         caller.reply(token, doc! { "ok": 1 });
         assert_eq!(caller.result().is_some_and(|result| result.is_ok()), is_allowed, "{more}");
     }
@@ -506,7 +506,7 @@ fn pools_are_filled_when_every_member_is_known_and_has_its_connections() {
         let (reason, error) = (CloseReason::Error, None);
         let closed = PoolEvent::ConnectionClosed { connection, reason, error };
         let event = if is_established { ready } else { closed };
-        caller.tell(&Told::Pool { server: of.id, address, event });
+        caller.report(&CoreEvent::Pool { server: of.id, address, event });
     };
     for (name, is_primary) in [("a", true), ("b", false)] {
         let hello = rawdoc! {
@@ -515,7 +515,7 @@ fn pools_are_filled_when_every_member_is_known_and_has_its_connections() {
         };
         let address = format!("{name}:27017").parse().expect("an address");
         harness.answer(&address, Answer::Reply(&hello)).expect("it is asked");
-        harness.take_events().iter().for_each(|event| caller.tell(&event.kind));
+        harness.take_events().iter().for_each(|event| caller.report(&event.kind));
         let member = Arc::clone(harness.view().server(&address).expect("a member"));
         // Closed without ever having been established: that takes nothing away.
         pool(&mut caller, &member, false);

@@ -1,4 +1,4 @@
-//! Oddities of tests that their files do not declare.
+//! Tests that are skipped for a reason that their files do not declare.
 
 use bson::{Bson, Document};
 

@@ -12,10 +12,10 @@ use sdam_core::time::Instant;
 use sdam_host::Error;
 use sdam_simulation::virtual_time::{Client, Runtime, Simulation};
 
-use super::aside::Aside;
+use super::background::Background;
 use super::deployment::{Deployment, Facts};
+use super::environment::Environment;
 use super::log::Log;
-use super::scene::Scene;
 use super::spans::Spans;
 use super::{CallResult, News, Stage};
 use crate::adapter::Subject;
@@ -44,7 +44,7 @@ const AFTER: Duration = Duration::from_millis(1);
 pub const RUNTIME: &str = "virtual time";
 
 /// A replica set that is simulated, a new one for each test.
-pub struct Imagined<'a> {
+pub struct Simulated<'a> {
     version: ServerVersion,
     deployment: &'a Deployment,
     facts: Facts,
@@ -75,7 +75,7 @@ pub(super) fn deployment(name: String) -> Deployment {
 
 /// Returns why a test cannot be played in virtual time, if it cannot.
 pub fn obstacle(file: &File, test: &Test) -> Option<&'static str> {
-    let is_told = |entity: &Entity| match entity {
+    let observes = |entity: &Entity| match entity {
         Entity::Client(client) => {
             !client.observe_log_messages.is_empty() || client.observe_tracing.is_some()
         }
@@ -84,11 +84,11 @@ pub fn obstacle(file: &File, test: &Test) -> Option<&'static str> {
     let asks =
         |text: &str| ["observeLogMessages", "observeTracing"].iter().any(|it| text.contains(it));
     let makes = |operation: &Operation| asks(&operation.arguments.to_string());
-    let is_about_them = file.entities.iter().any(is_told) || test.operations.iter().any(makes);
+    let is_about_them = file.entities.iter().any(observes) || test.operations.iter().any(makes);
     is_about_them.then_some("in virtual time, clients have no log and no spans")
 }
 
-impl<'a> Imagined<'a> {
+impl<'a> Simulated<'a> {
     /// Asks what kind of deployment it is.
     ///
     /// # Errors
@@ -123,8 +123,8 @@ impl<'a> Imagined<'a> {
         let begun = begin(self.version, self.deployment);
         let (simulation, client) = begun.map_err(|reason| Broken::new("the simulation", reason))?;
         let began = simulation.time().elapsed();
-        let scene = Virtual { simulation: RefCell::new(simulation), began };
-        Stage::new(scene, self.deployment, &client, &[]).play(file, test)
+        let environment = VirtualTime { simulation: RefCell::new(simulation), began };
+        Stage::new(environment, self.deployment, &client, &[]).play(file, test)
     }
 }
 
@@ -140,13 +140,13 @@ fn begin(version: ServerVersion, deployment: &Deployment) -> Result<(Simulation,
     Ok((simulation, client))
 }
 
-/// The surroundings of a test in virtual time.
-struct Virtual {
+/// The environment of a test in virtual time.
+struct VirtualTime {
     simulation: RefCell<Simulation>,
     began: Duration,
 }
 
-impl Scene for Virtual {
+impl Environment for VirtualTime {
     type Runtime = Runtime;
 
     fn now(&self) -> Instant {
@@ -164,14 +164,14 @@ impl Scene for Virtual {
         Ok((client, events))
     }
 
-    fn aside<F>(&self, call: impl FnOnce() -> F + Send + 'static) -> Aside<CallResult>
+    fn spawn<F>(&self, call: impl FnOnce() -> F + Send + 'static) -> Background<CallResult>
     where
         F: Future<Output = CallResult> + Send + 'static,
     {
-        let (aside, end) = Aside::pending();
+        let (background, completer) = Background::pending();
         let call = call();
-        self.simulation.borrow_mut().spawn(async move { end.with(call.await) });
-        aside
+        self.simulation.borrow_mut().spawn(async move { completer.complete(call.await) });
+        background
     }
 
     fn wait(

@@ -1,4 +1,4 @@
-//! The results that are kept in the repository, and a run that is worse than they are.
+//! The baseline of results, which is in the repository, and a run that is worse.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub(super) const RUNTIMES: [&str; 4] = ["async-std", "blocking", "smol", "tokio"
 /// In a file, tests of a suite that fared alike stand together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<String, Vec<Group>>", into = "BTreeMap<String, Vec<Group>>")]
-pub struct Kept(pub(super) BTreeMap<Name, BTreeMap<Place, String>>);
+pub struct Baseline(pub(super) BTreeMap<Name, BTreeMap<Place, String>>);
 
 /// A test: its suite, and its file with its description.
 pub(super) type Name = (String, String);
@@ -52,16 +52,16 @@ fn outcome(verdict: &Verdict) -> String {
     }
 }
 
-impl Kept {
+impl Baseline {
     /// Takes what became of the tests of a report.
     pub fn of(report: &Report) -> Self {
-        let mut kept = Self::default();
+        let mut baseline = Self::default();
         for row in &report.rows {
-            let places = kept.0.entry((row.suite.clone(), row.test.clone())).or_default();
+            let places = baseline.0.entry((row.suite.clone(), row.test.clone())).or_default();
             let place = (row.server.clone(), row.runtime.clone());
             places.insert(place, outcome(&row.verdict));
         }
-        kept
+        baseline
     }
 
     /// Takes over another run: of the suites, servers and runtimes that it was of, all that was
@@ -116,10 +116,10 @@ impl Kept {
     }
 }
 
-impl From<Kept> for BTreeMap<String, Vec<Group>> {
-    fn from(kept: Kept) -> Self {
+impl From<Baseline> for BTreeMap<String, Vec<Group>> {
+    fn from(baseline: Baseline) -> Self {
         let mut alike: BTreeMap<String, BTreeMap<_, BTreeSet<String>>> = BTreeMap::new();
-        for ((suite, test), places) in kept.0 {
+        for ((suite, test), places) in baseline.0 {
             let tests = alike.entry(suite).or_default().entry(servers(places)).or_default();
             tests.insert(test);
         }
@@ -152,17 +152,17 @@ fn servers(places: BTreeMap<Place, String>) -> BTreeMap<String, BTreeSet<String>
     by_outcome.into_iter().map(|(outcome, of)| (outcome, names(of))).collect()
 }
 
-impl From<BTreeMap<String, Vec<Group>>> for Kept {
+impl From<BTreeMap<String, Vec<Group>>> for Baseline {
     fn from(suites: BTreeMap<String, Vec<Group>>) -> Self {
-        let mut kept = Self::default();
+        let mut baseline = Self::default();
         for (suite, groups) in suites {
             for Group { servers, tests } in groups {
                 let places: BTreeMap<Place, String> = places(&servers);
                 let named = |test| ((suite.clone(), test), places.clone());
-                kept.0.extend(tests.into_iter().map(named));
+                baseline.0.extend(tests.into_iter().map(named));
             }
         }
-        kept
+        baseline
     }
 }
 
@@ -184,7 +184,7 @@ fn places(servers: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<Place, Strin
 
 #[cfg(test)]
 mod tests {
-    use super::{Kept, RUNTIMES};
+    use super::{Baseline, RUNTIMES};
     use crate::unified::report::{NONE, Report, Row, Verdict};
 
     fn row(runtime: &str, verdict: Verdict) -> Row {
@@ -200,18 +200,18 @@ mod tests {
 
     #[test]
     fn a_test_that_passes_no_more_is_lost_and_one_that_was_not_played_is_not() {
-        let kept = Kept::of(&report("tokio", Verdict::Passed));
-        assert_eq!(kept.lost(&report("tokio", Verdict::Passed)), Vec::<String>::new());
+        let baseline = Baseline::of(&report("tokio", Verdict::Passed));
+        assert_eq!(baseline.lost(&report("tokio", Verdict::Passed)), Vec::<String>::new());
         let needs = report("tokio", Verdict::Needs(vec!["find".to_owned()]));
         let lost = ["sessions a.json: it works, on 6.0 single with tokio"];
-        assert_eq!(kept.lost(&needs), lost);
-        assert_eq!(kept.lost(&report("smol", Verdict::Passed)), Vec::<String>::new());
+        assert_eq!(baseline.lost(&needs), lost);
+        assert_eq!(baseline.lost(&report("smol", Verdict::Passed)), Vec::<String>::new());
         let mut other = report("tokio", Verdict::Passed);
         other.rows[0].test = "a.json: it still works".to_owned();
         let lost = ["sessions a.json: it works, on 6.0 single: it is not there any more"];
-        assert_eq!(kept.lost(&other), lost);
+        assert_eq!(baseline.lost(&other), lost);
         other.rows[0].server = "5.0 single".to_owned();
-        assert_eq!(kept.lost(&other), Vec::<String>::new());
+        assert_eq!(baseline.lost(&other), Vec::<String>::new());
     }
 
     #[test]
@@ -222,8 +222,8 @@ mod tests {
         let on_5 = |row: Row| Row { server: "5.0 single".to_owned(), ..row };
         rows.push(on_5(row("smol", cannot())));
         rows.push(on_5(row("tokio", Verdict::Needs(vec!["a".to_owned(), "b".to_owned()]))));
-        let kept = Kept::of(&Report { rows, ..Report::default() });
-        let text = serde_json::to_string(&kept).expect("it can be written");
+        let baseline = Baseline::of(&Report { rows, ..Report::default() });
+        let text = serde_json::to_string(&baseline).expect("it can be written");
         let expected = concat!(
             r#"{"sessions":[{"servers":{"#,
             r#""cannot run: it needs another kind, with more":["5.0 single with smol"],"#,
@@ -231,19 +231,19 @@ mod tests {
             r#""tests":["a.json: it works"]}]}"#
         );
         assert_eq!(text, expected);
-        assert_eq!(serde_json::from_str::<Kept>(&text).expect("it can be read"), kept);
+        assert_eq!(serde_json::from_str::<Baseline>(&text).expect("it can be read"), baseline);
     }
 
     #[test]
     fn an_update_replaces_what_was_played_and_nothing_else() {
         let renamed = |it: &str, row: Row| Row { test: it.to_owned(), ..row };
         let passed = |runtime| row(runtime, Verdict::Passed);
-        let mut kept = Kept::of(&Report {
+        let mut baseline = Baseline::of(&Report {
             rows: vec![passed("smol"), passed("tokio"), renamed("b.json: gone", passed("tokio"))],
             ..Report::default()
         });
-        kept.update(Kept::of(&report("tokio", Verdict::Needs(vec!["find".to_owned()]))));
+        baseline.update(Baseline::of(&report("tokio", Verdict::Needs(vec!["find".to_owned()]))));
         let expected = vec![passed("smol"), row("tokio", Verdict::Needs(vec!["find".to_owned()]))];
-        assert_eq!(kept, Kept::of(&Report { rows: expected, ..Report::default() }));
+        assert_eq!(baseline, Baseline::of(&Report { rows: expected, ..Report::default() }));
     }
 }

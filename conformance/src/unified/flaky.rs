@@ -1,4 +1,4 @@
-//! Late tests: those that fail beside others and have times of their own.
+//! Flaky tests: those that fail beside others and have times of their own.
 
 use std::cell::LazyCell;
 
@@ -6,7 +6,7 @@ use super::perform::Kind;
 use super::report::{Report, Row, Verdict};
 use super::run::Loaded;
 
-/// The largest number of failures with which late tests are played once more. If there are more, a
+/// The largest number of failures with which flaky tests are played once more. If there are more, a
 /// busy machine is not the reason.
 const MOST: usize = 5;
 
@@ -14,26 +14,26 @@ const MOST: usize = 5;
 /// other, on deployments that are started for it. The report says which of them pass then.
 ///
 /// Tests in virtual time stay as they are, and so do those whose deployment does not start.
-pub(super) fn play_once_more<D>(
+pub(super) fn play_again<D>(
     report: &mut Report,
     files: &[Loaded],
     kinds: &[Kind],
     start: impl Fn(&Kind) -> Option<D>,
     play: impl Fn(&str, &D, &Loaded) -> Vec<Row>,
 ) {
-    let Report { rows, late } = report;
+    let Report { rows, flaky } = report;
     if rows.iter().filter(|row| row.has_failed()).count() > MOST {
         return;
     }
-    for kind in kinds.iter().filter(|kind| !matches!(kind, Kind::Imagined(_))) {
+    for kind in kinds.iter().filter(|kind| !matches!(kind, Kind::Simulated(_))) {
         let (name, deployment) = (kind.name(), LazyCell::new(|| start(kind)));
         for row in rows.iter_mut().filter(|row| row.has_failed() && row.server == name) {
-            let Some(alone) = files.iter().find_map(|file| file.late(row)) else { continue };
+            let Some(alone) = files.iter().find_map(|file| file.flaky(row)) else { continue };
             let Some(deployment) = &*deployment else { break };
             let again = play(&row.runtime, deployment, &alone);
             match again.into_iter().find(|again| again.test == row.test) {
                 Some(Row { verdict: Verdict::Passed, .. }) => {
-                    late.push(row.clone());
+                    flaky.push(row.clone());
                     row.verdict = Verdict::Passed;
                 }
                 Some(again) if again.has_failed() => row.verdict = again.verdict,
@@ -53,12 +53,12 @@ mod tests {
     use super::super::perform::Kind;
     use super::super::report::{Report, Row, Verdict};
     use super::super::run::Loaded;
-    use super::{MOST, play_once_more};
+    use super::{MOST, play_again};
     use crate::spec::Difference;
 
     const SHARDED: Kind = Kind::Sharded(ServerVersion::V8_0);
     const BALANCED: Kind = Kind::LoadBalanced(ServerVersion::V8_0);
-    const VIRTUAL: Kind = Kind::Imagined(ServerVersion::V8_0);
+    const VIRTUAL: Kind = Kind::Simulated(ServerVersion::V8_0);
 
     /// A file of so many tests, which have times of their own or not.
     fn loaded(suite: &str, tests: usize, has_times: bool) -> Loaded {
@@ -82,7 +82,7 @@ mod tests {
         Row { suite, server, runtime, test, verdict: failed("late") }
     }
 
-    /// Plays late tests, with this verdict; returns how they were played.
+    /// Plays flaky tests, with this verdict; returns how they were played.
     fn played(report: &mut Report, files: &[Loaded], verdict: &Verdict) -> Vec<String> {
         let played = RefCell::new(Vec::new());
         let play = |runtime: &str, server: &String, file: &Loaded| {
@@ -100,12 +100,12 @@ mod tests {
             tests.iter().map(row).collect()
         };
         let kinds = [SHARDED, BALANCED, VIRTUAL];
-        play_once_more(report, files, &kinds, |kind| Some(kind.name()), play);
+        play_again(report, files, &kinds, |kind| Some(kind.name()), play);
         played.into_inner()
     }
 
     #[test]
-    fn a_late_test_is_played_alone_where_it_failed_and_is_told_of() {
+    fn a_flaky_test_is_played_alone_where_it_failed_and_is_reported() {
         let files = [
             loaded("a", 3, true),
             loaded("b", 1, false),
@@ -123,36 +123,36 @@ mod tests {
         assert_eq!(played, [format!("a 1: {}, smol", BALANCED.name())]);
         let failed: Vec<bool> = report.rows.iter().map(Row::has_failed).collect();
         assert_eq!(failed, [false, false, true, true, true]);
-        assert_eq!(report.late.len(), 1);
+        assert_eq!(report.flaky.len(), 1);
         let text = report.to_string();
-        let late = format!("LATE a on {} with smol\n  a.json: 1\n    its find", BALANCED.name());
-        assert!(text.contains(&late), "{text}");
+        let flaky = format!("FLAKY a on {} with smol\n  a.json: 1\n    its find", BALANCED.name());
+        assert!(text.contains(&flaky), "{text}");
     }
 
     #[test]
-    fn a_late_test_that_does_not_pass_then_has_failed() {
+    fn a_flaky_test_that_does_not_pass_then_has_failed() {
         let files = [loaded("a", MOST + 1, true)];
-        let late = |count: usize| Report {
+        let with_failures = |count: usize| Report {
             rows: (0..count).map(|test| row(&SHARDED, "a", test)).collect(),
             ..Report::default()
         };
-        let mut report = late(MOST);
+        let mut report = with_failures(MOST);
         assert_eq!(played(&mut report, &files, &failed("again")).len(), MOST);
         assert!(report.rows.iter().all(|row| row.verdict == failed("again")), "{report}");
-        let mut report = late(1);
+        let mut report = with_failures(1);
         let cannot = Verdict::CannotRun("no primary".to_owned());
         assert_eq!(played(&mut report, &files, &cannot).len(), 1);
         assert_eq!(report.rows[0].verdict, failed("late"));
-        let mut report = late(MOST + 1);
+        let mut report = with_failures(MOST + 1);
         assert!(played(&mut report, &files, &Verdict::Passed).is_empty());
-        assert!(report.late.is_empty() && report.has_failures(), "{report}");
+        assert!(report.flaky.is_empty() && report.has_failures(), "{report}");
     }
 
     #[test]
-    fn a_late_test_whose_deployment_does_not_start_has_failed() {
+    fn a_flaky_test_whose_deployment_does_not_start_has_failed() {
         let mut report = Report { rows: vec![row(&SHARDED, "a", 0)], ..Report::default() };
         let play = |_: &str, (): &(), _: &Loaded| unreachable!("nothing has started");
-        play_once_more(&mut report, &[loaded("a", 1, true)], &[SHARDED], |_| None, play);
+        play_again(&mut report, &[loaded("a", 1, true)], &[SHARDED], |_| None, play);
         assert_eq!(report.rows[0].verdict, failed("late"));
     }
 }

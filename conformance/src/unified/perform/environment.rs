@@ -1,4 +1,4 @@
-//! The surroundings of a test: what makes its clients, where its calls are run, and how its time
+//! The environment of a test: what makes its clients, where its calls are run, and how its time
 //! passes.
 
 use std::convert::Infallible;
@@ -14,15 +14,15 @@ use sdam_host::{Error, Runtime};
 use tracing::dispatcher::with_default;
 
 use super::alarm::Alarm;
-use super::aside::Aside;
+use super::background::Background;
 use super::log::Log;
 use super::spans::Spans;
 use super::{CallResult, News, servers};
 use crate::adapter::{Adapter, Subject};
 use crate::unified::play::OpenClient;
 
-/// The surroundings of one test.
-pub(super) trait Scene {
+/// The environment of one test.
+pub(super) trait Environment {
     /// The runtime of its clients.
     type Runtime: Runtime;
 
@@ -34,11 +34,11 @@ pub(super) trait Scene {
         &self,
         options: Options,
         client: &OpenClient,
-        told: (&Log, &Spans),
+        observers: (&Log, &Spans),
     ) -> Result<Subject<Self::Runtime>, Error>;
 
-    /// Begins a call, whose future is made where it is polled.
-    fn aside<F>(&self, call: impl FnOnce() -> F + Send + 'static) -> Aside<CallResult>
+    /// Starts a call, whose future is made where it is polled.
+    fn spawn<F>(&self, call: impl FnOnce() -> F + Send + 'static) -> Background<CallResult>
     where
         F: Future<Output = CallResult> + Send + 'static;
 
@@ -46,20 +46,20 @@ pub(super) trait Scene {
     fn wait(&self, until: Instant, look: impl FnMut(&mut Context<'_>) -> Vec<News>) -> Vec<News>;
 }
 
-/// The surroundings of a test with a runtime: threads and the clock of the system.
-pub(super) struct Actual<'a, A: Adapter> {
+/// The environment of a test with a runtime: threads and the clock of the system.
+pub(super) struct RealTime<'a, A: Adapter> {
     adapter: &'a Arc<A>,
     began: Clock,
     alarm: Alarm,
 }
 
-impl<'a, A: Adapter> Actual<'a, A> {
+impl<'a, A: Adapter> RealTime<'a, A> {
     pub(super) fn begin(adapter: &'a Arc<A>) -> Self {
         Self { adapter, began: Clock::now(), alarm: Alarm::start() }
     }
 }
 
-impl<A: Adapter> Scene for Actual<'_, A> {
+impl<A: Adapter> Environment for RealTime<'_, A> {
     type Runtime = A::Runtime;
 
     fn now(&self) -> Instant {
@@ -90,12 +90,12 @@ impl<A: Adapter> Scene for Actual<'_, A> {
     }
 
     /// The thread that polls the future makes it, as it may be blocked meanwhile.
-    fn aside<F>(&self, call: impl FnOnce() -> F + Send + 'static) -> Aside<CallResult>
+    fn spawn<F>(&self, call: impl FnOnce() -> F + Send + 'static) -> Background<CallResult>
     where
         F: Future<Output = CallResult> + Send + 'static,
     {
         let adapter = Arc::clone(self.adapter);
-        Aside::begin(move || adapter.block_on(call()))
+        Background::spawn(move || adapter.block_on(call()))
     }
 
     fn wait(

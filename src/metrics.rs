@@ -26,7 +26,7 @@
 use std::collections::BTreeSet;
 
 use ::metrics::{Label, Unit};
-use sdam_core::metrics::{Definition, Distribution, Family, Kind, Sample, Value};
+use sdam_core::metrics::{Definition, Distribution, Family, MetricKind, Sample, SampleValue};
 
 /// The label whose values are what is so: of those, the ones that are not are 0.
 const TYPE: &str = "sdam_type";
@@ -62,14 +62,16 @@ impl Publisher {
                     labels.map(|(name, value)| (name.replace('.', "_"), value.clone())).collect();
                 let name = definition.prometheus_name;
                 match value {
-                    Value::Number(number) if counts(definition) => {
+                    SampleValue::Number(number) if counts(definition) => {
                         count(name.to_owned(), &labels, *number as u64);
                     }
-                    Value::Number(number) => {
+                    SampleValue::Number(number) => {
                         set(name.to_owned(), &labels, *number);
                         gauges.insert((name, labels));
                     }
-                    Value::Distribution(distribution) => distribute(name, &labels, distribution),
+                    SampleValue::Distribution(distribution) => {
+                        distribute(name, &labels, distribution);
+                    }
                     _ => {}
                 }
             }
@@ -84,7 +86,7 @@ impl Publisher {
 
 /// Returns whether a family has whole numbers that only grow.
 fn counts(definition: &Definition) -> bool {
-    definition.kind == Kind::Counter && definition.unit != "s"
+    definition.kind == MetricKind::Counter && definition.unit != "s"
 }
 
 /// Says what a family is, which recorders pass on.
@@ -92,7 +94,7 @@ fn describe(definition: &Definition) {
     let unit = if definition.unit == "s" { Unit::Seconds } else { Unit::Count };
     let (name, help) = (definition.prometheus_name, definition.help);
     match definition.kind {
-        Kind::Histogram { .. } => {
+        MetricKind::Histogram { .. } => {
             ::metrics::describe_counter!(format!("{name}_bucket"), Unit::Count, help);
             ::metrics::describe_counter!(format!("{name}_count"), Unit::Count, help);
             ::metrics::describe_gauge!(format!("{name}_sum"), unit, help);

@@ -49,7 +49,7 @@ pub enum HarnessError {
 /// The answer of a server to a check.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Answer<'a> {
+pub enum CheckOutcome<'a> {
     /// With this reply to hello.
     Reply(&'a RawDocument),
     /// By closing the connection.
@@ -149,7 +149,7 @@ impl Harness {
     pub fn answer(
         &mut self,
         address: &ServerAddress,
-        answer: Answer<'_>,
+        answer: CheckOutcome<'_>,
     ) -> Result<(), HarnessError> {
         if self.view().server(address).is_none() {
             return self.answer_late(address, answer);
@@ -183,7 +183,7 @@ impl Harness {
     fn answer_late(
         &mut self,
         address: &ServerAddress,
-        answer: Answer<'_>,
+        answer: CheckOutcome<'_>,
     ) -> Result<(), HarnessError> {
         let Some(link) = self.topology.last_link(&address.to_string()) else {
             return Err(HarnessError::NeverAsked(address.clone()));
@@ -207,10 +207,10 @@ impl Harness {
     }
 
     /// Answers what was last asked over a link.
-    fn send(&mut self, link: LinkId, answer: Answer<'_>) {
+    fn send(&mut self, link: LinkId, answer: CheckOutcome<'_>) {
         match answer {
-            Answer::Reply(reply) => self.topology.reply(link, reply),
-            Answer::NetworkError => {
+            CheckOutcome::Reply(reply) => self.topology.reply(link, reply),
+            CheckOutcome::NetworkError => {
                 let detail = "the server closed the connection";
                 self.topology.close(link, Failure::new(Stage::Hello, Cause::Closed, detail));
             }

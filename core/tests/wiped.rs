@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::sync::Arc;
 
-use sdam_core::auth::{Answer, CredentialCache, OidcToken};
+use sdam_core::auth::{CredentialCache, CredentialResponse, OidcToken};
 use sdam_core::bson::{RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options, OptionsBuilder, Secret};
-use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
+use sdam_core::handshake::{Handshake, HandshakeOptions, HandshakeProgress};
 use sdam_core::transport::{Login, ProxyConfig, Transport, TransportConfig};
 use sdam_core::wire::{Flags, write_op_msg};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -95,15 +95,18 @@ fn log_in(
     let mut handshake = Handshake::start(options, opening, &mut out).unwrap();
     drop(std::mem::take(&mut out));
     let mut progress = handshake.receive(&reply(1, &hello()), &mut out).unwrap();
-    if let Progress::Asking(_) = progress {
+    if let HandshakeProgress::Asking(_) = progress {
         let token = token.expect("there is a token");
-        let answer = Answer::Oidc(OidcToken::new(token));
+        let answer = CredentialResponse::Oidc(OidcToken::new(token));
         progress = handshake.supply(answer, &mut out).unwrap();
     }
-    assert!(matches!(progress, Progress::Reading));
+    assert!(matches!(progress, HandshakeProgress::Reading));
     drop(std::mem::take(&mut out));
     let done = rawdoc! { "conversationId": 1, "done": true, "payload": binary(), "ok": 1 };
-    assert!(matches!(handshake.receive(&reply(2, &done), &mut out), Ok(Progress::Done(_))));
+    assert!(matches!(
+        handshake.receive(&reply(2, &done), &mut out),
+        Ok(HandshakeProgress::Done(_))
+    ));
     handshake.credential_cache().clone()
 }
 

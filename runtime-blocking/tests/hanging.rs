@@ -17,7 +17,7 @@ use std::{fs, io, thread};
 use deployment::{Deployment, SOON, view};
 use sdam_blocking::{Client, ClientBuilder, Events};
 use sdam_cluster::EmbeddedOptions;
-use sdam_core::auth::Question;
+use sdam_core::auth::CredentialRequest;
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{AuthMechanism, Options, ServerAddress};
 use sdam_core::description::ServerType;
@@ -44,10 +44,10 @@ fn what_hangs_holds_up_nobody_else() {
 
 /// A gate that blocks its callers until it is opened.
 #[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<State>, Condvar)>);
+struct Gate(Arc<(Mutex<ProviderState>, Condvar)>);
 
 #[derive(Default)]
-struct State {
+struct ProviderState {
     is_open: bool,
     waiting: usize,
     /// The number of calls of each.
@@ -69,7 +69,7 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    fn wait_until(&self, wanted: impl Fn(&State) -> bool) {
+    fn wait_until(&self, wanted: impl Fn(&ProviderState) -> bool) {
         let state = self.0.0.lock().unwrap();
         let (_state, late) =
             self.0.1.wait_timeout_while(state, SOON, |state| !wanted(state)).unwrap();
@@ -188,7 +188,7 @@ fn names_that_hang_are_bounded() {
 struct Hanging(Gate);
 
 impl CredentialProvider for Hanging {
-    fn answer(&self, _: Question) -> Answering {
+    fn answer(&self, _: CredentialRequest) -> Answering {
         let gate = self.0.clone();
         Box::pin(async move {
             gate.pass("provider");

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sdam::bson::DateTime;
-use sdam::core::auth::{Answer, AwsCredentials, AwsEndpoints, Endpoint, Question};
+use sdam::core::auth::{
+    AwsCredentials, AwsEndpoints, CredentialRequest, CredentialResponse, Endpoint,
+};
 use sdam::core::config::{AuthMechanism, OptionsBuilder};
 use sdam::core::failure::{Cause, Failure};
 use sdam::host::CredentialSources;
@@ -134,11 +136,13 @@ async fn a_custom_provider_hands_out_credentials_of_every_kind(runtime: Runtime)
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let custom = move |question| {
-            assert_eq!(question, Question::Aws);
+            assert_eq!(question, CredentialRequest::Aws);
             count.fetch_add(1, Ordering::Relaxed);
             let token = token.clone().map(Into::into);
             let credentials = AwsCredentials::new(ACCESS_KEY, SECRET_KEY).with_session_token(token);
-            async { Ok::<_, Failure>(Answer::Aws { credentials, now: DateTime::now() }) }
+            async {
+                Ok::<_, Failure>(CredentialResponse::Aws { credentials, now: DateTime::now() })
+            }
         };
         ping(&*runtime.client(&server.fake, aws, Asked::Provider(custom))).await.unwrap();
         assert_eq!(asked.load(Ordering::Relaxed), 1);
@@ -221,11 +225,11 @@ async fn the_environment_and_a_custom_provider_come_first(runtime: Runtime) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let custom = move |question| {
-        assert_eq!(question, Question::Aws);
+        assert_eq!(question, CredentialRequest::Aws);
         count.fetch_add(1, Ordering::Relaxed);
         let credentials =
             AwsCredentials::new(ACCESS_KEY, SECRET_KEY).with_session_token(Some(TOKEN.into()));
-        async { Ok::<_, Failure>(Answer::Aws { credentials, now: DateTime::now() }) }
+        async { Ok::<_, Failure>(CredentialResponse::Aws { credentials, now: DateTime::now() }) }
     };
     ping(&*runtime.client(&server.fake, aws, Asked::Provider(custom))).await.unwrap();
     assert_eq!(asked.load(Ordering::Relaxed), 1);

@@ -28,7 +28,7 @@ pub(crate) enum Asked<P> {
     Provider(P),
 }
 
-impl From<CredentialSources> for Asked<fn(sdam::core::auth::Question) -> host::Answering> {
+impl From<CredentialSources> for Asked<fn(sdam::core::auth::CredentialRequest) -> host::Answering> {
     fn from(sources: CredentialSources) -> Self {
         Self::Sources(sources)
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sdam::core::auth::{Answer, AwsCredentials, OidcToken, Question};
+use sdam::core::auth::{AwsCredentials, CredentialRequest, CredentialResponse, OidcToken};
 use sdam::core::bson::{DateTime, RawDocumentBuf, rawdoc};
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
@@ -89,13 +89,13 @@ struct Case {
 }
 
 /// Answers with secrets.
-async fn answer(question: Question) -> Result<Answer, Infallible> {
+async fn answer(question: CredentialRequest) -> Result<CredentialResponse, Infallible> {
     Ok(match question {
-        Question::Oidc(_) => Answer::Oidc(OidcToken::new("planted-oidc")),
+        CredentialRequest::Oidc(_) => CredentialResponse::Oidc(OidcToken::new("planted-oidc")),
         _ => {
             let credentials = AwsCredentials::new("AKIA", "planted-secret");
             let credentials = credentials.with_session_token(Some("planted-session".into()));
-            Answer::Aws { credentials, now: DateTime::from_millis(0) }
+            CredentialResponse::Aws { credentials, now: DateTime::from_millis(0) }
         }
     })
 }

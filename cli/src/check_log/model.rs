@@ -9,7 +9,7 @@ use sdam_core::description::{
     CLIENT_MAX_WIRE_VERSION, ServerDescription, ServerType, TopologyDescription, TopologyType,
 };
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::topology::deduce;
+use sdam_core::topology::transitions;
 use serde_json::{Map, Value, json};
 
 use super::read::hello;
@@ -47,7 +47,7 @@ impl Model {
             builder = builder.replica_set(set_name.unwrap_or(UNNAMED));
         }
         let options = Rc::new(builder.build().ok()?);
-        let mut known = deduce::initial(&options);
+        let mut known = transitions::initial(&options);
         // A primary comes last: it would remove who is not among its hosts, and all of these are.
         let primaries_last =
             |(_, server): &(_, &ServerShape)| server.server_type == ServerType::RsPrimary;
@@ -60,7 +60,7 @@ impl Model {
             };
             let reply = replies.get(address).filter(of_type).cloned().or(reply);
             if let Some(reply) = reply {
-                known = deduce::after_reply(&known, &options, address, &reply).ok()?;
+                known = transitions::after_reply(&known, &options, address, &reply).ok()?;
             }
         }
         let model = Self { options, known };
@@ -92,7 +92,7 @@ impl Model {
         let known = match found {
             Found::Failure(detail) => self.failed(address, Cause::Io, detail),
             Found::Reply(reply) => {
-                match deduce::after_reply(&self.known, &self.options, address, reply) {
+                match transitions::after_reply(&self.known, &self.options, address, reply) {
                     Ok(known) => known,
                     Err(error) => self.failed(address, Cause::Malformed, &error.to_string()),
                 }
@@ -109,14 +109,14 @@ impl Model {
                 let set_name = self.known.set_name.as_deref();
                 let reply = invented(server, reports, set_name);
                 let known = reply.and_then(|reply| {
-                    deduce::after_reply(&self.known, &self.options, address, &reply).ok()
+                    transitions::after_reply(&self.known, &self.options, address, &reply).ok()
                 });
                 known.unwrap_or_else(|| self.failed(address, Cause::Io, "it is of no use"))
             }
             // It had to leave, for what it has said.
             None => {
                 let removed = std::slice::from_ref(address);
-                deduce::after_rescan(&self.known, &self.options, &[], removed)
+                transitions::after_rescan(&self.known, &self.options, &[], removed)
             }
         };
         self.with(known)
@@ -129,7 +129,7 @@ impl Model {
 
     /// Returns the model after DNS has named other hosts.
     pub(super) fn after_rescan(&self, added: &[ServerAddress], removed: &[ServerAddress]) -> Self {
-        self.with(deduce::after_rescan(&self.known, &self.options, added, removed))
+        self.with(transitions::after_rescan(&self.known, &self.options, added, removed))
     }
 
     /// Returns whether a server is Unknown because it was taken for a stale primary.
@@ -140,7 +140,7 @@ impl Model {
 
     fn failed(&self, address: &ServerAddress, cause: Cause, detail: &str) -> TopologyDescription {
         let failure = Failure::new(Stage::Hello, cause, detail);
-        deduce::after_failure(&self.known, &self.options, address, failure)
+        transitions::after_failure(&self.known, &self.options, address, failure)
     }
 
     fn with(&self, known: TopologyDescription) -> Self {
@@ -159,7 +159,7 @@ pub(super) fn described(
 ) -> Option<ServerDescription> {
     let options = Options::builder().seeds([address.clone()]).direct_connection(true).build();
     let options = options.ok()?;
-    let known = deduce::after_reply(&deduce::initial(&options), &options, address, reply);
+    let known = transitions::after_reply(&transitions::initial(&options), &options, address, reply);
     Some(ServerDescription::clone(known.ok()?.server(address)?))
 }
 

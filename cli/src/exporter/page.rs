@@ -1,18 +1,18 @@
 //! The table of metrics in the page, which is made of their definitions.
 
-use sdam_core::metrics::{DEFINITIONS, Kind};
+use sdam_core::metrics::{DEFINITIONS, MetricKind};
 
 use crate::pages;
 
 fn table() -> String {
     let mut table =
-        "| Prometheus | OpenTelemetry | Kind | Unit | Meaning |\n|---|---|---|---|---|\n"
+        "| Prometheus | OpenTelemetry | MetricKind | Unit | Meaning |\n|---|---|---|---|---|\n"
             .to_owned();
     for definition in DEFINITIONS {
         let kind = match definition.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram { .. } => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram { .. } => "histogram",
             _ => unreachable!("there are three kinds"),
         };
         table += &format!(

@@ -13,7 +13,7 @@ use sdam_core::bson::Document;
 use sdam_core::bytes::Bytes;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
+use sdam_core::handshake::{Handshake, HandshakeOptions, HandshakeProgress};
 use sdam_core::operation::OperationError;
 use sdam_core::transport::TransportConfig;
 use sdam_core::wire::{
@@ -154,9 +154,9 @@ impl Connection {
                 progress = handshake.derived(keys, &mut out).map_err(failed)?;
             }
             match progress {
-                Progress::Reading => {}
-                Progress::Done(_) => return Ok(()),
-                Progress::Asking(_) => {
+                HandshakeProgress::Reading => {}
+                HandshakeProgress::Done(_) => return Ok(()),
+                HandshakeProgress::Asking(_) => {
                     let detail = "the login needs a provider of tokens or of credentials, which \
                                   this command does not have";
                     return Err(Failure::new(Stage::Authenticate, Cause::Configuration, detail));

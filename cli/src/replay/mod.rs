@@ -15,7 +15,7 @@ use std::time::Duration;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::Topology;
-use sdam_core::trace::{Difference, Replay, Step, Trace};
+use sdam_core::trace::{Difference, Replay, Trace, TraceStep};
 use serde_json::{Value, json};
 
 use crate::complain;
@@ -180,7 +180,7 @@ fn begin<'t>(path: &Path, trace: &'t Trace) -> Result<Replay<'t>, ReplayError> {
 }
 
 /// Refuses what an input that was left out has decided.
-pub(crate) fn refuse_gap(path: &Path, gap: Option<Step<'_>>) -> Result<(), ReplayError> {
+pub(crate) fn refuse_gap(path: &Path, gap: Option<TraceStep<'_>>) -> Result<(), ReplayError> {
     gap.map_or(Ok(()), |gap| Err(ReplayError::Gap { path: path.to_owned(), line: gap.line() }))
 }
 
@@ -194,7 +194,7 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
     let (difference, gap) = (outcome.err(), trace.gap());
     let is_cut = difference.as_ref().is_some_and(|difference| is_cut(trace, difference));
     let difference = difference.filter(|_| !is_cut);
-    let not_compared = trace.steps().filter(Step::omits_actions).count();
+    let not_compared = trace.steps().filter(TraceStep::omits_actions).count();
     if args.json {
         let gap = gap.map(
             |gap| json!({ "line": gap.line(), "seconds": gap.at().since_origin().as_secs_f64() }),
@@ -233,7 +233,7 @@ fn verify(args: &Args, trace: &Trace, out: &mut dyn Write) -> Result<(), ReplayE
 }
 
 /// Returns whether the client is closed.
-pub(crate) fn closes(step: &Step<'_>) -> bool {
+pub(crate) fn closes(step: &TraceStep<'_>) -> bool {
     step.lines().next().is_some_and(|(_, line)| line.ends_with(SHUTDOWN))
 }
 
@@ -288,7 +288,7 @@ fn replayed(
     until: Option<Instant>,
 ) -> Result<(Topology, usize, Instant), ReplayError> {
     let mut replay = begin(path, trace)?;
-    let is_due = |step: &Step<'_>| match until {
+    let is_due = |step: &TraceStep<'_>| match until {
         Some(until) => step.at() <= until,
         None => !closes(step),
     };

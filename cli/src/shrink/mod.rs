@@ -13,7 +13,7 @@ use std::time::{Duration, Instant as Clock};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::trace::minimize;
-use sdam_core::trace::{Replay, Script, Step, Trace, TraceError};
+use sdam_core::trace::{Replay, Script, Trace, TraceError, TraceStep};
 
 use crate::replay::{ReplayError, criteria, read, refuse_gap, seconds};
 use crate::{complain, duration, output};
@@ -133,7 +133,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let written = |error| Error::Write { path: args.output.clone(), error };
     output::check(&args.output, args.force).map_err(written)?;
     let trace = read(&args.file)?;
-    let is_due = |step: &Step<'_>| args.at.is_none_or(|at| step.at() <= at);
+    let is_due = |step: &TraceStep<'_>| args.at.is_none_or(|at| step.at() <= at);
     refuse_gap(&args.file, trace.gap().filter(is_due))?;
     let calls = trace.steps().take_while(is_due).count();
     if matches!(args.property(), Property::Breaks) {

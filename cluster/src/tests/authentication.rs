@@ -8,7 +8,7 @@ use sdam_core::auth::CredentialCache;
 use sdam_core::bson;
 use sdam_core::config::Options;
 use sdam_core::failure::Stage;
-use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
+use sdam_core::handshake::{Handshake, HandshakeOptions, HandshakeProgress};
 use sdam_core::operation::OperationError;
 use sdam_core::wire::{Flags, Frames, Message, write_op_msg, write_op_query};
 
@@ -74,9 +74,9 @@ fn log_in_while(
         let replies = world.replies(connection);
         assert_eq!(replies.len(), 1, "one reply, and at once");
         match handshake.receive(replies[0].1.bytes(), &mut out)? {
-            Progress::Reading => {}
-            Progress::Asking(question) => panic!("SCRAM asks nothing: {question:?}"),
-            Progress::Done(_) => return Ok(exchanges),
+            HandshakeProgress::Reading => {}
+            HandshakeProgress::Asking(question) => panic!("SCRAM asks nothing: {question:?}"),
+            HandshakeProgress::Done(_) => return Ok(exchanges),
         }
         if let Some(happens) = happens.take() {
             happens(world);
@@ -411,7 +411,7 @@ fn every_step_of_a_login_may_come_by_op_query() {
             }
             let mut bytes = Vec::new();
             write_op_msg(&mut bytes, 1, header.response_to, Flags::NONE, reply.document);
-            if let Progress::Done(_) = handshake.receive(&bytes, &mut out).unwrap() {
+            if let HandshakeProgress::Done(_) = handshake.receive(&bytes, &mut out).unwrap() {
                 break;
             }
         }

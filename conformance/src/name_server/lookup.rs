@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use sdam_core::dns::{
-    Action, Answer, DnsError, ExchangeId, Input, Lookup, MAX_MESSAGE_LEN, NameServers, Question,
-    Transport,
+    Action, DnsError, DnsRecords, ExchangeId, Input, Lookup, MAX_MESSAGE_LEN, NameServers,
+    Question, Transport,
 };
 use sdam_core::machine::Machine;
 use sdam_core::time;
@@ -25,7 +25,7 @@ enum Socket {
 /// # Errors
 ///
 /// There are no such records, or no server knows them.
-pub fn lookup(question: Question, servers: NameServers) -> Result<Answer, DnsError> {
+pub fn lookup(question: Question, servers: NameServers) -> Result<DnsRecords, DnsError> {
     let (epoch, mut lookup) = (Instant::now(), Lookup::new(question, servers, seed()));
     let now = || time::Instant::ZERO + epoch.elapsed();
     let (mut buffer, mut out) = (vec![0; MAX_MESSAGE_LEN], Vec::new());

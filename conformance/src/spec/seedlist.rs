@@ -14,7 +14,7 @@ use super::difference::Differences;
 use super::format::{Address, CaseError, list, parse};
 use super::report::CaseReport;
 use crate::name_server::{NameServer, ZONES, lookup};
-use sdam_core::harness::{Answer, Harness};
+use sdam_core::harness::{CheckOutcome, Harness};
 
 /// The folder of the suite.
 pub(super) const FOLDER: &str = "initial-dns-seedlist-discovery/tests";
@@ -176,7 +176,7 @@ fn compare_hosts(
             if let Some(reply) = deployment.reply(&address)
                 && fixture.view().server(&address).is_some()
             {
-                fixture.answer(&address, Answer::Reply(&reply))?;
+                fixture.answer(&address, CheckOutcome::Reply(&reply))?;
             }
         }
     }

@@ -18,7 +18,8 @@ pub use sources::{
 use self::signature::Signed;
 use super::sasl::Sasl;
 use super::{
-    Answer, AuthError, Conversation, CredentialCache, MAX_TOKEN_LEN, Question, SecretDocument, Step,
+    AuthError, AuthStep, Conversation, CredentialCache, CredentialRequest, CredentialResponse,
+    MAX_TOKEN_LEN, SecretDocument,
 };
 use crate::config::{AuthMechanism, Secret};
 use crate::hello::ReplyError;
@@ -36,10 +37,10 @@ const GS2_FLAG: i32 = 'n' as i32;
 pub(super) struct Aws {
     sasl: Sasl,
     nonce: String,
-    state: State,
+    state: AwsState,
 }
 
-enum State {
+enum AwsState {
     /// The client has sent its nonce.
     First,
     /// The server has sent its own, and said where the request goes.
@@ -52,10 +53,10 @@ impl Aws {
     /// base64 makes of 24 random bytes the 32 that are asked for, no easier to guess.
     pub(super) fn new(nonce: [u8; 24]) -> Self {
         let sasl = Sasl::new(AuthMechanism::Aws.name());
-        Self { sasl, nonce: BASE64_STANDARD.encode(nonce), state: State::First }
+        Self { sasl, nonce: BASE64_STANDARD.encode(nonce), state: AwsState::First }
     }
 
-    fn challenged(&self, payload: &[u8]) -> Result<State, AuthError> {
+    fn challenged(&self, payload: &[u8]) -> Result<AwsState, AuthError> {
         let document = RawDocument::from_bytes(payload).map_err(|_| malformed("is not BSON"))?;
         let (mut nonce, mut host) = (None, None);
         for element in document.iter_elements() {
@@ -75,25 +76,25 @@ impl Aws {
             return Err(AuthError::Nonce);
         }
         check_host(host)?;
-        Ok(State::Challenged { nonce: nonce.to_owned(), host: host.to_owned() })
+        Ok(AwsState::Challenged { nonce: nonce.to_owned(), host: host.to_owned() })
     }
 }
 
 impl Conversation for Aws {
-    fn begin(&mut self, _remembered: &CredentialCache) -> Step {
+    fn begin(&mut self, _remembered: &CredentialCache) -> AuthStep {
         let (subtype, bytes) = (BinarySubtype::Generic, self.nonce.as_bytes());
         let mut payload = rawdoc! {};
         payload.append(cstr!("r"), RawBinaryRef { subtype, bytes });
         payload.append(cstr!("p"), GS2_FLAG);
-        Step::Send(self.sasl.start(payload.as_bytes()))
+        AuthStep::Send(self.sasl.start(payload.as_bytes()))
     }
 
     fn reply(
         &mut self,
         reply: &RawDocument,
         _remembered: &mut CredentialCache,
-    ) -> Result<Step, AuthError> {
-        if matches!(self.state, State::Signed) {
+    ) -> Result<AuthStep, AuthError> {
+        if matches!(self.state, AwsState::Signed) {
             return self.sasl.end(reply);
         }
         let reply = self.sasl.read(reply)?;
@@ -101,18 +102,20 @@ impl Conversation for Aws {
             return Err(malformed("ends the conversation too early"));
         }
         self.state = self.challenged(reply.payload)?;
-        Ok(Step::Ask(Question::Aws))
+        Ok(AuthStep::Ask(CredentialRequest::Aws))
     }
 
     fn answer(
         &mut self,
-        answer: Answer,
+        answer: CredentialResponse,
         credential_cache: &mut CredentialCache,
-    ) -> Result<Step, AuthError> {
-        let State::Challenged { nonce, host } = &self.state else {
+    ) -> Result<AuthStep, AuthError> {
+        let AwsState::Challenged { nonce, host } = &self.state else {
             return Err(AuthError::WrongAnswer);
         };
-        let Answer::Aws { credentials, now } = answer else { return Err(AuthError::WrongAnswer) };
+        let CredentialResponse::Aws { credentials, now } = answer else {
+            return Err(AuthError::WrongAnswer);
+        };
         let token = credentials.session_token.as_ref().map(Secret::expose);
         if token.is_some_and(|token| token.len() > MAX_TOKEN_LEN) {
             return Err(AuthError::TokenLength);
@@ -126,7 +129,7 @@ impl Conversation for Aws {
             payload.append(cstr!("t"), token);
         }
         let step = self.sasl.proceed(payload.as_bytes())?;
-        self.state = State::Signed;
+        self.state = AwsState::Signed;
         credential_cache.remember_aws(credentials);
         Ok(step)
     }

@@ -57,7 +57,9 @@ pub(crate) enum AuthError {
     TokenLength,
     #[error("the provider of tokens gave an empty one")]
     EmptyToken,
-    #[error("authentication was given an answer to another question than it asked")]
+    #[error(
+        "the runtime answered with credentials of an unexpected type, which is a bug of the runtime"
+    )]
     WrongAnswer,
     #[error(
         "only MONGODB-OIDC authenticates a connection once more; this one was authenticated with \

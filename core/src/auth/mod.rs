@@ -6,11 +6,11 @@
 //!
 //! [Authentication specification]: https://github.com/mongodb/specifications/blob/master/source/auth/auth.md
 
-mod answer;
 #[cfg(feature = "aws")]
 mod aws;
 mod command;
 mod credential_cache;
+mod credential_request;
 mod error;
 mod keys;
 mod oidc;
@@ -21,7 +21,6 @@ mod x509;
 
 use bson::RawDocument;
 
-pub use answer::{Answer, AwsCredentials, OidcQuestion, OidcToken, Question};
 #[cfg(feature = "aws")]
 pub use aws::{
     Authorization, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Container, Endpoint,
@@ -29,6 +28,9 @@ pub use aws::{
 };
 pub(crate) use command::SecretDocument;
 pub use credential_cache::CredentialCache;
+pub use credential_request::{
+    AwsCredentials, CredentialRequest, CredentialResponse, OidcRequest, OidcToken,
+};
 pub(crate) use error::AuthError;
 pub(crate) use keys::Keys;
 pub use keys::{Derivation, Derived};
@@ -42,11 +44,11 @@ use crate::operation::CommandError;
 const MAX_TOKEN_LEN: usize = 1 << 20;
 
 /// The next step of a conversation.
-pub(crate) enum Step {
+pub(crate) enum AuthStep {
     /// This command, without its `$db`.
     Send(SecretDocument),
     /// An answer from outside.
-    Ask(Question),
+    Ask(CredentialRequest),
     /// Keys of the password, which take long to derive.
     Derive(Derivation),
     /// Nothing: the server accepts the client, and has proven itself where the mechanism asks it
@@ -57,35 +59,35 @@ pub(crate) enum Step {
 /// One attempt to authenticate one connection.
 pub(crate) trait Conversation: Send {
     /// Begins.
-    fn begin(&mut self, credential_cache: &CredentialCache) -> Step;
+    fn begin(&mut self, credential_cache: &CredentialCache) -> AuthStep;
 
     /// Takes a reply that says `ok: 1`.
     fn reply(
         &mut self,
         reply: &RawDocument,
         credential_cache: &mut CredentialCache,
-    ) -> Result<Step, AuthError>;
+    ) -> Result<AuthStep, AuthError>;
 
     /// Takes the reply to the first command where that went with hello.
     fn speculative_reply(
         &mut self,
         reply: &RawDocument,
         credential_cache: &mut CredentialCache,
-    ) -> Result<Step, AuthError> {
+    ) -> Result<AuthStep, AuthError> {
         self.reply(reply, credential_cache)
     }
 
     /// Takes the answer to what was asked.
     fn answer(
         &mut self,
-        _answer: Answer,
+        _answer: CredentialResponse,
         _remembered: &mut CredentialCache,
-    ) -> Result<Step, AuthError> {
+    ) -> Result<AuthStep, AuthError> {
         Err(AuthError::WrongAnswer)
     }
 
     /// Takes the keys that were to be derived.
-    fn derived(&mut self, _keys: Result<Keys, AuthError>) -> Result<Step, AuthError> {
+    fn derived(&mut self, _keys: Result<Keys, AuthError>) -> Result<AuthStep, AuthError> {
         Err(AuthError::WrongAnswer)
     }
 
@@ -94,7 +96,7 @@ pub(crate) trait Conversation: Send {
         &mut self,
         _error: &CommandError,
         _remembered: &mut CredentialCache,
-    ) -> Option<Step> {
+    ) -> Option<AuthStep> {
         None
     }
 }

@@ -6,8 +6,8 @@ use bson::{RawDocument, cstr};
 
 use super::sasl::Sasl;
 use super::{
-    Answer, AuthError, Conversation, CredentialCache, MAX_TOKEN_LEN, OidcQuestion, Question,
-    SecretDocument, Step,
+    AuthError, AuthStep, Conversation, CredentialCache, CredentialRequest, CredentialResponse,
+    MAX_TOKEN_LEN, OidcRequest, SecretDocument,
 };
 use crate::config::{AuthMechanism, Credential, Secret};
 use crate::operation::CommandError;
@@ -40,23 +40,23 @@ impl Oidc {
     }
 
     /// "One-Step": the token is all there is to say.
-    fn show(&mut self, token: &Secret) -> Step {
+    fn show(&mut self, token: &Secret) -> AuthStep {
         let token = token.expose();
         let mut payload = SecretDocument::with_room(token.len());
         payload.append(cstr!("jwt"), token);
-        Step::Send(self.sasl.start(payload.as_bytes()))
+        AuthStep::Send(self.sasl.start(payload.as_bytes()))
     }
 
-    fn ask(&self, refused: Option<Secret>) -> Step {
-        let mut question = OidcQuestion::new(self.timeout);
+    fn ask(&self, refused: Option<Secret>) -> AuthStep {
+        let mut question = OidcRequest::new(self.timeout);
         question.username.clone_from(&self.username);
         question.refused = refused;
-        Step::Ask(Question::Oidc(question))
+        AuthStep::Ask(CredentialRequest::Oidc(question))
     }
 }
 
 impl Conversation for Oidc {
-    fn begin(&mut self, credential_cache: &CredentialCache) -> Step {
+    fn begin(&mut self, credential_cache: &CredentialCache) -> AuthStep {
         self.shown = credential_cache.token().cloned();
         match self.shown.clone() {
             Some(token) => self.show(&token),
@@ -68,7 +68,7 @@ impl Conversation for Oidc {
         &mut self,
         reply: &RawDocument,
         _remembered: &mut CredentialCache,
-    ) -> Result<Step, AuthError> {
+    ) -> Result<AuthStep, AuthError> {
         self.sasl.end(reply)
     }
 
@@ -78,19 +78,19 @@ impl Conversation for Oidc {
         &mut self,
         reply: &RawDocument,
         credential_cache: &mut CredentialCache,
-    ) -> Result<Step, AuthError> {
+    ) -> Result<AuthStep, AuthError> {
         match self.sasl.read(reply)?.done {
-            true => Ok(Step::Done),
+            true => Ok(AuthStep::Done),
             false => Ok(self.begin(credential_cache)),
         }
     }
 
     fn answer(
         &mut self,
-        answer: Answer,
+        answer: CredentialResponse,
         credential_cache: &mut CredentialCache,
-    ) -> Result<Step, AuthError> {
-        let Answer::Oidc(token) = answer else { return Err(AuthError::WrongAnswer) };
+    ) -> Result<AuthStep, AuthError> {
+        let CredentialResponse::Oidc(token) = answer else { return Err(AuthError::WrongAnswer) };
         if token.access_token.expose().len() > MAX_TOKEN_LEN {
             return Err(AuthError::TokenLength);
         }
@@ -111,7 +111,7 @@ impl Conversation for Oidc {
         &mut self,
         error: &CommandError,
         credential_cache: &mut CredentialCache,
-    ) -> Option<Step> {
+    ) -> Option<AuthStep> {
         if error.code != Some(AUTHENTICATION_FAILED) {
             return None;
         }

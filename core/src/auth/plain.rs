@@ -4,7 +4,7 @@ use bson::RawDocument;
 use zeroize::Zeroizing;
 
 use super::sasl::Sasl;
-use super::{AuthError, Conversation, CredentialCache, Step};
+use super::{AuthError, AuthStep, Conversation, CredentialCache};
 use crate::config::{AuthMechanism, Credential, Secret};
 
 pub(super) struct Plain {
@@ -24,18 +24,18 @@ impl Plain {
 }
 
 impl Conversation for Plain {
-    fn begin(&mut self, _remembered: &CredentialCache) -> Step {
+    fn begin(&mut self, _remembered: &CredentialCache) -> AuthStep {
         let (username, password) = parts(&self.credential);
         let payload =
             Zeroizing::new([b"\0", username.as_bytes(), b"\0", password.as_bytes()].concat());
-        Step::Send(self.sasl.start(&payload))
+        AuthStep::Send(self.sasl.start(&payload))
     }
 
     fn reply(
         &mut self,
         reply: &RawDocument,
         _remembered: &mut CredentialCache,
-    ) -> Result<Step, AuthError> {
+    ) -> Result<AuthStep, AuthError> {
         self.sasl.end(reply)
     }
 }

@@ -3,7 +3,7 @@
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, cstr};
 
-use super::{AuthError, SecretDocument, Step};
+use super::{AuthError, AuthStep, SecretDocument};
 use crate::hello::{Field, ReplyError, boolean, integer, wrong_type};
 
 /// The maximum length of a server's message, in bytes.
@@ -38,7 +38,7 @@ impl Sasl {
         command
     }
 
-    pub(super) fn proceed(&self, payload: &[u8]) -> Result<Step, AuthError> {
+    pub(super) fn proceed(&self, payload: &[u8]) -> Result<AuthStep, AuthError> {
         let id = self.id.ok_or(ReplyError::Missing("conversationId"))?;
         let mut command = SecretDocument::with_room(payload.len());
         command.append(cstr!("saslContinue"), 1);
@@ -47,7 +47,7 @@ impl Sasl {
             Err(_) => command.append(cstr!("conversationId"), id),
         }
         append_payload(&mut command, payload);
-        Ok(Step::Send(command))
+        Ok(AuthStep::Send(command))
     }
 
     /// Reads a reply; what is null counts as absent.
@@ -81,9 +81,9 @@ impl Sasl {
     }
 
     /// Reads the reply to the only step of a mechanism that has one.
-    pub(super) fn end(&mut self, reply: &RawDocument) -> Result<Step, AuthError> {
+    pub(super) fn end(&mut self, reply: &RawDocument) -> Result<AuthStep, AuthError> {
         match self.read(reply)?.done {
-            true => Ok(Step::Done),
+            true => Ok(AuthStep::Done),
             false => Err(AuthError::GoesOn),
         }
     }

@@ -8,7 +8,7 @@ use ctutils::CtEq as _;
 
 use super::keys::{Derivation, Hash, Keys, SecretBytes};
 use super::sasl::Sasl;
-use super::{AuthError, Conversation, CredentialCache, Step};
+use super::{AuthError, AuthStep, Conversation, CredentialCache};
 use crate::config::{AuthMechanism, Credential};
 use crate::text::beginning;
 
@@ -29,10 +29,10 @@ pub(super) struct Scram {
     /// The most iterations that the server may ask for: `maxScramIterations`.
     most: u32,
     nonce: String,
-    state: State,
+    state: ScramState,
 }
 
-enum State {
+enum ScramState {
     /// The client has said, or will say, who it is.
     First,
     /// The server has sent the parameters of the keys.
@@ -85,7 +85,7 @@ impl Scram {
     ) -> Box<dyn Conversation> {
         let (nonce, credential) = (BASE64_STANDARD.encode(nonce), credential.clone());
         let sasl = Sasl::new(mechanism.name());
-        Box::new(Self { hash, sasl, credential, most, nonce, state: State::First })
+        Box::new(Self { hash, sasl, credential, most, nonce, state: ScramState::First })
     }
 
     /// "client-first-message-bare"; the user's name must not be prepared with SASLprep.
@@ -123,7 +123,7 @@ impl Scram {
     }
 
     /// Answers "server-first-message" with "client-final-message".
-    fn prove(&mut self, first: ServerFirst, keys: Keys) -> Result<Step, AuthError> {
+    fn prove(&mut self, first: ServerFirst, keys: Keys) -> Result<AuthStep, AuthError> {
         let ServerFirst { text, nonce, salt, iterations } = first;
         let without_proof = format!("c={GS2_HEADER},r={nonce}");
         let auth_message = format!("{},{text},{without_proof}", self.first_bare());
@@ -131,7 +131,7 @@ impl Scram {
         let mut proof = self.hash.hmac(&stored_key, auth_message.as_bytes());
         proof.iter_mut().zip(keys.client.iter()).for_each(|(byte, key)| *byte ^= key);
         let server_signature = self.hash.hmac(&keys.server, auth_message.as_bytes());
-        self.state = State::Proven(Proof { salt, iterations, keys, server_signature });
+        self.state = ScramState::Proven(Proof { salt, iterations, keys, server_signature });
         let last = format!("{without_proof},p={}", BASE64_STANDARD.encode(&*proof));
         self.sasl.proceed(last.as_bytes())
     }
@@ -164,22 +164,22 @@ impl Scram {
 }
 
 impl Conversation for Scram {
-    fn begin(&mut self, _remembered: &CredentialCache) -> Step {
-        self.state = State::First;
+    fn begin(&mut self, _remembered: &CredentialCache) -> AuthStep {
+        self.state = ScramState::First;
         let mut command = self.sasl.start(format!("n,,{}", self.first_bare()).as_bytes());
         command.append(cstr!("options"), rawdoc! { "skipEmptyExchange": true });
-        Step::Send(command)
+        AuthStep::Send(command)
     }
 
     fn reply(
         &mut self,
         reply: &RawDocument,
         credential_cache: &mut CredentialCache,
-    ) -> Result<Step, AuthError> {
+    ) -> Result<AuthStep, AuthError> {
         let reply = self.sasl.read(reply)?;
         match &self.state {
-            State::First if reply.done => Err(AuthError::EndsEarly),
-            State::First => {
+            ScramState::First if reply.done => Err(AuthError::EndsEarly),
+            ScramState::First => {
                 let first = self.server_first(reply.payload)?;
                 let known = credential_cache.keys(self.hash, &first.salt, first.iterations);
                 if let Some(keys) = known.cloned() {
@@ -191,11 +191,11 @@ impl Conversation for Scram {
                     salt: first.salt.clone(),
                     iterations: first.iterations,
                 };
-                self.state = State::Deriving(first);
-                Ok(Step::Derive(derivation))
+                self.state = ScramState::Deriving(first);
+                Ok(AuthStep::Derive(derivation))
             }
-            State::Deriving(_) => Err(AuthError::WrongAnswer),
-            State::Proven(proof) => {
+            ScramState::Deriving(_) => Err(AuthError::WrongAnswer),
+            ScramState::Proven(proof) => {
                 self.verify(proof, reply.payload)?;
                 credential_cache.remember_keys(
                     self.hash,
@@ -203,22 +203,24 @@ impl Conversation for Scram {
                     proof.iterations,
                     &proof.keys,
                 );
-                self.state = State::Verified;
+                self.state = ScramState::Verified;
                 match reply.done {
-                    true => Ok(Step::Done),
+                    true => Ok(AuthStep::Done),
                     // Older servers want one more exchange, in which nothing is said.
                     false => self.sasl.proceed(&[]),
                 }
             }
-            State::Verified if reply.done => Ok(Step::Done),
-            State::Verified => Err(AuthError::GoesOn),
+            ScramState::Verified if reply.done => Ok(AuthStep::Done),
+            ScramState::Verified => Err(AuthError::GoesOn),
         }
     }
 
-    fn derived(&mut self, keys: Result<Keys, AuthError>) -> Result<Step, AuthError> {
-        match std::mem::replace(&mut self.state, State::First) {
-            State::Deriving(first) => self.prove(first, keys?),
-            State::First | State::Proven(_) | State::Verified => Err(AuthError::WrongAnswer),
+    fn derived(&mut self, keys: Result<Keys, AuthError>) -> Result<AuthStep, AuthError> {
+        match std::mem::replace(&mut self.state, ScramState::First) {
+            ScramState::Deriving(first) => self.prove(first, keys?),
+            ScramState::First | ScramState::Proven(_) | ScramState::Verified => {
+                Err(AuthError::WrongAnswer)
+            }
         }
     }
 }

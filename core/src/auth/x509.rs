@@ -2,7 +2,7 @@
 
 use bson::{RawDocument, cstr, rawdoc};
 
-use super::{AuthError, Conversation, CredentialCache, Step};
+use super::{AuthError, AuthStep, Conversation, CredentialCache};
 use crate::config::{AuthMechanism, Credential};
 
 pub(super) struct X509 {
@@ -16,20 +16,20 @@ impl X509 {
 }
 
 impl Conversation for X509 {
-    fn begin(&mut self, _remembered: &CredentialCache) -> Step {
+    fn begin(&mut self, _remembered: &CredentialCache) -> AuthStep {
         let mut command = rawdoc! { "authenticate": 1, "mechanism": AuthMechanism::X509.name() };
         // "If the application does not provide a username you MUST NOT send a username"
         if let Some(username) = &self.username {
             command.append(cstr!("user"), username.as_str());
         }
-        Step::Send(command.into())
+        AuthStep::Send(command.into())
     }
 
     fn reply(
         &mut self,
         _reply: &RawDocument,
         _remembered: &mut CredentialCache,
-    ) -> Result<Step, AuthError> {
-        Ok(Step::Done)
+    ) -> Result<AuthStep, AuthError> {
+        Ok(AuthStep::Done)
     }
 }

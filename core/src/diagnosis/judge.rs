@@ -15,7 +15,7 @@ use crate::selection::{Criteria, Explanation, Reason, Snapshot, is_replica_set};
 
 /// The time that a check must have been in progress for its server to count as one that does not
 /// answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 const WRONG_TYPE: Verdict = Verdict::WrongServerType { direct: None, server_type: None };
 
@@ -124,7 +124,7 @@ impl Circumstances<'_> {
                 match (server.server_type, trouble, check) {
                     (ServerType::RsGhost, ..) => true,
                     (ServerType::Unknown, Some(trouble), _) => is_elsewhere(trouble),
-                    (ServerType::Unknown, None, Some(check)) => check.lasts >= PATIENCE,
+                    (ServerType::Unknown, None, Some(check)) => check.lasts >= TIMEOUT,
                     _ => false,
                 }
             }),
@@ -241,7 +241,7 @@ impl Circumstances<'_> {
         let Some(oldest) = self.checks.iter().max_by_key(|check| check.lasts) else {
             return Verdict::NotCheckedYet;
         };
-        let is_silent = |check: &Check| is_answer_due(check.stage) && check.lasts >= PATIENCE;
+        let is_silent = |check: &Check| is_answer_due(check.stage) && check.lasts >= TIMEOUT;
         if self.checks.iter().all(is_silent) {
             return self.silent(oldest.stage, oldest.lasts);
         }

@@ -343,8 +343,8 @@ pub enum Verdict {
         /// The words of the server.
         reason: String,
     },
-    /// The credentials cannot be had from where they are to come from.
-    #[error("the credentials cannot be had: {reason}")]
+    /// The source of the credentials did not provide them.
+    #[error("could not obtain credentials: {reason}")]
     CredentialsUnavailable {
         /// The source, and what it said.
         reason: String,

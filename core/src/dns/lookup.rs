@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::message::{self, Reply};
+use super::message::{self, DnsReply};
 use super::{
-    Answer, DnsCause, DnsError, MAX_MESSAGE_LEN, NameServers, Question, ServerFailure, Transport,
-    Unanswered,
+    DnsCause, DnsError, DnsRecords, MAX_MESSAGE_LEN, NameServers, Question, ServerFailure,
+    Transport, Unanswered,
 };
 use crate::machine::Machine;
 use crate::rng::Rng;
@@ -72,7 +72,7 @@ pub enum Action {
     /// Drop the socket; the lookup is over.
     Finish {
         /// The outcome.
-        outcome: Result<Answer, DnsError>,
+        outcome: Result<DnsRecords, DnsError>,
     },
 }
 
@@ -92,13 +92,13 @@ pub struct Lookup {
     /// The number of times that a server was chosen.
     turns: usize,
     exchanges: u32,
-    state: State,
+    state: LookupState,
     /// The last error of each server.
     unanswered: Vec<Unanswered>,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum LookupState {
     New,
     Asking(Exchange),
     Finished,
@@ -127,7 +127,7 @@ impl Lookup {
             rng: Rng::new(seed),
             turns: 0,
             exchanges: 0,
-            state: State::New,
+            state: LookupState::New,
             unanswered: Vec::new(),
         }
     }
@@ -178,8 +178,15 @@ impl Lookup {
         let (id, deadline) = (ExchangeId(self.exchanges), now + self.servers.patience());
         self.exchanges += 1;
         let stream = Vec::new();
-        self.state =
-            State::Asking(Exchange { id, query_id, server, transport, edns, deadline, stream });
+        self.state = LookupState::Asking(Exchange {
+            id,
+            query_id,
+            server,
+            transport,
+            edns,
+            deadline,
+            stream,
+        });
         out.push(Action::Ask { exchange: id, server, transport, query });
     }
 
@@ -187,14 +194,14 @@ impl Lookup {
         self.finish(Err(DnsError::new(self.question.clone(), cause)), out);
     }
 
-    fn finish(&mut self, outcome: Result<Answer, DnsError>, out: &mut Vec<Action>) {
-        self.state = State::Finished;
+    fn finish(&mut self, outcome: Result<DnsRecords, DnsError>, out: &mut Vec<Action>) {
+        self.state = LookupState::Finished;
         out.push(Action::Finish { outcome });
     }
 
     /// Notes what is wrong with the server that was asked, and asks the next one.
     fn give_up_on_server(&mut self, failure: ServerFailure, now: Instant, out: &mut Vec<Action>) {
-        if let State::Asking(Exchange { server, transport, .. }) = self.state {
+        if let LookupState::Asking(Exchange { server, transport, .. }) = self.state {
             self.unanswered.retain(|earlier| earlier.server != server);
             self.unanswered.push(Unanswered { server, transport, failure });
             self.ask_next(now, out);
@@ -202,7 +209,7 @@ impl Lookup {
     }
 
     fn received(&mut self, id: ExchangeId, bytes: &[u8], now: Instant, out: &mut Vec<Action>) {
-        let State::Asking(exchange) = &mut self.state else { return };
+        let LookupState::Asking(exchange) = &mut self.state else { return };
         if exchange.id != id {
             return;
         }
@@ -219,24 +226,26 @@ impl Lookup {
         };
         let Exchange { server, transport, edns, .. } = *exchange;
         match (reply, transport) {
-            (Reply::Answer(answer), _) => self.finish(Ok(answer), out),
-            (Reply::NoSuchName, _) => self.fail(DnsCause::NoSuchName { server }, out),
-            (Reply::NoRecords, _) => self.fail(DnsCause::NoRecords { server }, out),
-            (Reply::Truncated, Transport::Udp) => self.ask(server, Transport::Tcp, edns, now, out),
-            (Reply::NotUnderstood(_), _) if edns => self.ask(server, transport, false, now, out),
-            (Reply::NotUnderstood(code), _) => {
+            (DnsReply::Records(answer), _) => self.finish(Ok(answer), out),
+            (DnsReply::NoSuchName, _) => self.fail(DnsCause::NoSuchName { server }, out),
+            (DnsReply::NoRecords, _) => self.fail(DnsCause::NoRecords { server }, out),
+            (DnsReply::Truncated, Transport::Udp) => {
+                self.ask(server, Transport::Tcp, edns, now, out);
+            }
+            (DnsReply::NotUnderstood(_), _) if edns => self.ask(server, transport, false, now, out),
+            (DnsReply::NotUnderstood(code), _) => {
                 self.give_up_on_server(ServerFailure::Refused(code), now, out);
             }
             // Late, or forged: the answer may still come.
-            (Reply::Foreign, Transport::Udp) => {}
-            (Reply::Truncated, Transport::Tcp) => {
+            (DnsReply::Foreign, Transport::Udp) => {}
+            (DnsReply::Truncated, Transport::Tcp) => {
                 self.give_up_on_server(ServerFailure::Malformed("it was cut over TCP"), now, out);
             }
-            (Reply::Foreign, Transport::Tcp) => {
+            (DnsReply::Foreign, Transport::Tcp) => {
                 let failure = ServerFailure::Malformed("it answers another question");
                 self.give_up_on_server(failure, now, out);
             }
-            (Reply::Failed(failure), _) => self.give_up_on_server(failure, now, out),
+            (DnsReply::Failed(failure), _) => self.give_up_on_server(failure, now, out),
         }
     }
 }
@@ -257,7 +266,7 @@ impl Machine for Lookup {
         match input {
             Input::Received { exchange, bytes } => self.received(exchange, bytes, now, out),
             Input::Failed { exchange, detail } => {
-                if let State::Asking(asking) = &self.state
+                if let LookupState::Asking(asking) = &self.state
                     && asking.id == exchange
                 {
                     self.give_up_on_server(ServerFailure::Unreachable(detail), now, out);
@@ -268,20 +277,20 @@ impl Machine for Lookup {
 
     fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
         match &self.state {
-            State::New => self.ask_next(now.clock, out),
-            State::Asking(exchange) if exchange.deadline <= now.judged => {
+            LookupState::New => self.ask_next(now.clock, out),
+            LookupState::Asking(exchange) if exchange.deadline <= now.judged => {
                 let failure = ServerFailure::Timeout(self.servers.patience());
                 self.give_up_on_server(failure, now.clock, out);
             }
-            State::Asking(_) | State::Finished => {}
+            LookupState::Asking(_) | LookupState::Finished => {}
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
         match &self.state {
-            State::New => Some(Instant::ZERO),
-            State::Asking(exchange) => Some(exchange.deadline),
-            State::Finished => None,
+            LookupState::New => Some(Instant::ZERO),
+            LookupState::Asking(exchange) => Some(exchange.deadline),
+            LookupState::Finished => None,
         }
     }
 }

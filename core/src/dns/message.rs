@@ -7,7 +7,7 @@ use simple_dns::{
     CLASS, Label, Name, OPCODE, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord, TYPE,
 };
 
-use super::{Answer, MAX_RECORDS, NameError, Question, RecordType, ServerFailure};
+use super::{DnsRecords, MAX_RECORDS, NameError, Question, RecordType, ServerFailure};
 use crate::dns::srv::SrvRecord;
 
 /// The length of the header of every message.
@@ -35,9 +35,9 @@ const MAX_TTL: u32 = i32::MAX as u32;
 
 /// The meaning of a message for the lookup.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(super) enum DnsReply {
     /// Records.
-    Answer(Answer),
+    Records(DnsRecords),
     /// The name does not exist.
     NoSuchName,
     /// The name has no such records.
@@ -87,17 +87,17 @@ fn name(text: &str) -> Result<Name<'_>, NameError> {
 }
 
 /// Reads what came from a name server that was asked `question` under `id`.
-pub(super) fn read(bytes: &[u8], question: &Question, id: u16) -> Reply {
+pub(super) fn read(bytes: &[u8], question: &Question, id: u16) -> DnsReply {
     let Some(header) = bytes.get(..HEADER_LEN) else {
         return malformed("it is shorter than a header");
     };
     let is_response = header[2] & 0x80 != 0;
     if [header[0], header[1]] != id.to_be_bytes() || !is_response {
-        return Reply::Foreign;
+        return DnsReply::Foreign;
     }
     // A message that was cut need not be whole, so that nothing more is read of it.
     if header[2] & 0x02 != 0 {
-        return Reply::Truncated;
+        return DnsReply::Truncated;
     }
     let counts = header[4..].chunks_exact(2);
     let records: usize =
@@ -149,12 +149,12 @@ fn after_name(mut bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-const fn malformed(detail: &'static str) -> Reply {
-    Reply::Failed(ServerFailure::Malformed(detail))
+const fn malformed(detail: &'static str) -> DnsReply {
+    DnsReply::Failed(ServerFailure::Malformed(detail))
 }
 
-fn interpret(packet: &Packet<'_>, code: RCODE, question: &Question) -> Reply {
-    let Ok(wanted) = name(&question.name) else { return Reply::Foreign };
+fn interpret(packet: &Packet<'_>, code: RCODE, question: &Question) -> DnsReply {
+    let Ok(wanted) = name(&question.name) else { return DnsReply::Foreign };
     let asked = packet.questions.iter().any(|asked| {
         same(&asked.qname, &wanted)
             && asked.qtype == QTYPE::TYPE(type_of(question))
@@ -163,18 +163,18 @@ fn interpret(packet: &Packet<'_>, code: RCODE, question: &Question) -> Reply {
     // A server that could not even read the question repeats none.
     let empty = packet.questions.is_empty();
     if !asked && (!empty || matches!(code, RCODE::NoError | RCODE::NameError)) {
-        return Reply::Foreign;
+        return DnsReply::Foreign;
     }
     if packet.opcode() != OPCODE::StandardQuery || packet.questions.len() > 1 {
         return malformed("it answers more than one question, or not a question");
     }
     match code {
         RCODE::NoError => answer(&packet.answers, wanted, question.record_type),
-        RCODE::NameError => Reply::NoSuchName,
+        RCODE::NameError => DnsReply::NoSuchName,
         RCODE::FormatError | RCODE::NotImplemented | RCODE::BADVERS => {
-            Reply::NotUnderstood(code_name(code))
+            DnsReply::NotUnderstood(code_name(code))
         }
-        code => Reply::Failed(ServerFailure::Refused(code_name(code))),
+        code => DnsReply::Failed(ServerFailure::Refused(code_name(code))),
     }
 }
 
@@ -201,18 +201,18 @@ fn answer<'a>(
     records: &'a [ResourceRecord<'a>],
     mut name: Name<'a>,
     record_type: RecordType,
-) -> Reply {
+) -> DnsReply {
     let of_class = || records.iter().filter(|record| record.class == CLASS::IN);
     for _ in 0..=MAX_ALIASES {
         let own = of_class().filter(|record| same(&record.name, &name));
         let found = match record_type {
-            RecordType::Srv => srv_records(own).map(Answer::Srv),
-            RecordType::Txt => txt_records(own).map(Answer::Txt),
+            RecordType::Srv => srv_records(own).map(DnsRecords::Srv),
+            RecordType::Txt => txt_records(own).map(DnsRecords::Txt),
         };
         match found {
-            Ok(Answer::Srv(records)) if records.is_empty() => {}
-            Ok(Answer::Txt(records)) if records.is_empty() => {}
-            Ok(answer) => return Reply::Answer(answer),
+            Ok(DnsRecords::Srv(records)) if records.is_empty() => {}
+            Ok(DnsRecords::Txt(records)) if records.is_empty() => {}
+            Ok(answer) => return DnsReply::Records(answer),
             Err(detail) => return malformed(detail),
         }
         let alias = of_class().find_map(|record| match &record.rdata {
@@ -221,7 +221,7 @@ fn answer<'a>(
         });
         match alias {
             Some(target) => name = target,
-            None => return Reply::NoRecords,
+            None => return DnsReply::NoRecords,
         }
     }
     malformed("it has more aliases than are followed")

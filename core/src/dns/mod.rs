@@ -95,14 +95,14 @@ pub(crate) fn without_final_dot(name: &str) -> &str {
 /// The answer of a name server: at least one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum DnsRecords {
     /// SRV records, in the order of the answer.
     Srv(Vec<SrvRecord>),
     /// TXT records, the strings of each joined in their order.
     Txt(Vec<String>),
 }
 
-impl Answer {
+impl DnsRecords {
     /// Returns the SRV records.
     ///
     /// # Errors

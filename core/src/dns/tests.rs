@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use simple_dns::rdata::{CNAME, RData, SRV, TXT};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, RCODE, ResourceRecord};
 
-use super::message::{self, Reply};
+use super::message::{self, DnsReply};
 use super::{
-    Action, Answer, DnsError, ExchangeId, Input, Lookup, NameServers, Question, Transport,
+    Action, DnsError, DnsRecords, ExchangeId, Input, Lookup, NameServers, Question, Transport,
 };
 use crate::dns::srv::SrvRecord;
 use crate::machine::{Lawful, Machine};
@@ -26,7 +26,7 @@ struct Fixture {
     lookup: Lawful<Lookup>,
     now: Instant,
     asked: Option<(ExchangeId, SocketAddr, Transport, Vec<u8>)>,
-    outcome: Option<Result<Answer, DnsError>>,
+    outcome: Option<Result<DnsRecords, DnsError>>,
 }
 
 impl Fixture {
@@ -137,7 +137,7 @@ impl Fixture {
 
     fn hosts(&self) -> Vec<String> {
         match self.outcome.as_ref().unwrap() {
-            Ok(Answer::Srv(records)) => {
+            Ok(DnsRecords::Srv(records)) => {
                 records.iter().map(|record| format!("{}:{}", record.host, record.port)).collect()
             }
             other => panic!("{other:?}"),
@@ -190,7 +190,7 @@ fn srv_records_are_read_with_their_time_to_live() {
     let expected = [("B.example.com", 27018, 300), ("c.example.com", 27019, 0)];
     let expected =
         expected.map(|(host, port, ttl)| SrvRecord::new(host, port, Duration::from_secs(ttl)));
-    assert_eq!(fixture.outcome, Some(Ok(Answer::Srv(expected.to_vec()))));
+    assert_eq!(fixture.outcome, Some(Ok(DnsRecords::Srv(expected.to_vec()))));
     assert_eq!(fixture.lookup.deadline(), None);
 }
 
@@ -203,7 +203,7 @@ fn the_strings_of_a_txt_record_are_joined_and_the_records_kept_apart() {
         packet.answers.push(text(&["authSource=x"]));
     });
     let expected = ["replicaSet=repl0", "authSource=x"].map(str::to_owned).to_vec();
-    assert_eq!(fixture.outcome, Some(Ok(Answer::Txt(expected))));
+    assert_eq!(fixture.outcome, Some(Ok(DnsRecords::Txt(expected))));
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn hosts_with_odd_characters_and_promises_of_many_records_are_malformed() {
     assert!(fixture.error().contains("a host has characters that no host name may contain"));
     let mut bytes = message::query(&question, 7, false).unwrap();
     (bytes[2], bytes[6]) = (bytes[2] | 0x80, 0xff);
-    let Reply::Failed(failure) = message::read(&bytes, &question, 7) else { panic!("it reads") };
+    let DnsReply::Failed(failure) = message::read(&bytes, &question, 7) else { panic!("it reads") };
     assert!(failure.to_string().contains("more records than it can hold"));
 }
 

@@ -2,7 +2,7 @@
 
 use bson::{RawArrayBuf, RawDocument, cstr};
 
-use crate::auth::{self, AuthError, Conversation, CredentialCache, SecretDocument, Step};
+use crate::auth::{self, AuthError, AuthStep, Conversation, CredentialCache, SecretDocument};
 use crate::config::{AuthMechanism, Credential, Options};
 use crate::hello;
 use crate::wire::{Compressor, is_compiled_in};
@@ -28,7 +28,9 @@ impl Speculation {
             return Ok(None);
         }
         let mut conversation = auth::conversation(mechanism, options, credential, nonce)?;
-        let Step::Send(mut command) = conversation.begin(credential_cache) else { return Ok(None) };
+        let AuthStep::Send(mut command) = conversation.begin(credential_cache) else {
+            return Ok(None);
+        };
         command.append(cstr!("db"), credential.source.as_str());
         Ok(Some(Self { mechanism, conversation, command }))
     }

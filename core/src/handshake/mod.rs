@@ -8,7 +8,7 @@
 mod command;
 mod connection_description;
 mod exchange;
-mod given;
+mod external_answers;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,9 @@ use bson::oid::ObjectId;
 
 pub use connection_description::ConnectionDescription;
 
-use crate::auth::{self, AuthError, Conversation, CredentialCache, Derivation, Question, Step};
+use crate::auth::{
+    self, AuthError, AuthStep, Conversation, CredentialCache, CredentialRequest, Derivation,
+};
 use crate::config::{AuthMechanism, Credential, Options};
 use crate::description::ServerType;
 use crate::failure::{Cause, Failure, Stage};
@@ -68,11 +70,11 @@ impl HandshakeOptions {
 
 /// The state of a handshake.
 #[derive(Debug)]
-pub enum Progress {
+pub enum HandshakeProgress {
     /// More bytes of the server are needed.
     Reading,
     /// An answer is needed: [`Handshake::supply`].
-    Asking(Question),
+    Asking(CredentialRequest),
     /// The connection is ready for use.
     Done(Box<ConnectionDescription>),
 }
@@ -82,7 +84,7 @@ pub enum Progress {
 /// ```
 /// use std::sync::Arc;
 /// use sdam_core::bson::rawdoc;
-/// use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
+/// use sdam_core::handshake::{Handshake, HandshakeOptions, HandshakeProgress};
 /// use sdam_core::config::Options;
 /// use sdam_core::wire::{Flags, write_op_msg};
 ///
@@ -96,7 +98,7 @@ pub enum Progress {
 /// let mut from_server = Vec::new();
 /// let hello = rawdoc! { "isWritablePrimary": true, "maxWireVersion": 17, "ok": 1 };
 /// write_op_msg(&mut from_server, 1, 1, Flags::NONE, &hello);
-/// let Progress::Done(agreed) = handshake.receive(&from_server, &mut Vec::new())? else {
+/// let HandshakeProgress::Done(agreed) = handshake.receive(&from_server, &mut Vec::new())? else {
 ///     panic!("there is nothing else to say");
 /// };
 /// assert_eq!(agreed.max_wire_version, 17);
@@ -107,7 +109,7 @@ pub struct Handshake {
     exchange: Exchange,
     credential_cache: CredentialCache,
     nonce: [u8; 24],
-    state: State,
+    state: HandshakeState,
     /// The keys that are to be derived before anything else.
     derivation: Option<Derivation>,
     connection_description: Option<ConnectionDescription>,
@@ -115,7 +117,7 @@ pub struct Handshake {
     cluster_time: Option<ClusterTime>,
 }
 
-enum State {
+enum HandshakeState {
     /// Hello is to be answered, and with it perhaps the first step of authentication.
     Hello { speculation: Option<Speculation> },
     /// A step of authentication is to be answered.
@@ -156,7 +158,7 @@ impl Handshake {
         let mut exchange = Exchange::default();
         let hello = command::hello(options, &client, speculation.as_ref());
         exchange.send_hello(options, hello, out);
-        let (options, state) = (Arc::clone(options), State::Hello { speculation });
+        let (options, state) = (Arc::clone(options), HandshakeState::Hello { speculation });
         let (derivation, connection_description, cluster_time) = (None, None, None);
         Ok(Self {
             options,
@@ -185,7 +187,7 @@ impl Handshake {
         opening: HandshakeOptions,
         connection_description: ConnectionDescription,
         out: &mut Vec<u8>,
-    ) -> Result<(Self, Progress), OperationError> {
+    ) -> Result<(Self, HandshakeProgress), OperationError> {
         let mechanism = connection_description.mechanism;
         let (Some(credential), Some(AuthMechanism::Oidc)) = (options.credential(), mechanism)
         else {
@@ -201,7 +203,7 @@ impl Handshake {
             exchange: Exchange::default(),
             credential_cache,
             nonce,
-            state: State::Over,
+            state: HandshakeState::Over,
             derivation: None,
             connection_description: Some(connection_description),
             cluster_time: None,
@@ -216,7 +218,11 @@ impl Handshake {
     ///
     /// The server refused hello or authentication, or sent what is no valid reply, or does not
     /// prove that it knows the password. The connection is of no more use then.
-    pub fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Progress, OperationError> {
+    pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<HandshakeProgress, OperationError> {
         let mut progress = self.receive_until_keys(bytes, out)?;
         while let Some(derivation) = self.take_derivation() {
             progress = self.derived(derivation.run(), out)?;
@@ -272,7 +278,7 @@ impl Handshake {
     /// If that was during a login with MONGODB-AWS, its credentials are forgotten; see
     /// [`credential_cache`](Self::credential_cache).
     pub fn give_up(&mut self) {
-        (self.state, self.derivation) = (State::Over, None);
+        (self.state, self.derivation) = (HandshakeState::Over, None);
         let mechanism = self
             .connection_description
             .as_ref()
@@ -283,22 +289,26 @@ impl Handshake {
     }
 
     /// Reads all that has come.
-    fn read(&mut self, out: &mut Vec<u8>) -> Result<Progress, OperationError> {
+    fn read(&mut self, out: &mut Vec<u8>) -> Result<HandshakeProgress, OperationError> {
         loop {
             let stage = self.stage();
             let reply = self.exchange.next_reply().map_err(|error| malformed(stage, &error))?;
-            let Some(reply) = reply else { return Ok(Progress::Reading) };
-            self.heard(&reply);
-            let progress = match std::mem::replace(&mut self.state, State::Over) {
-                State::Hello { speculation } => self.greeted(&reply, speculation, out)?,
-                State::Authenticating(conversation) => self.replied(&reply, conversation, out)?,
-                State::Asking(_) | State::Deriving(_) | State::Over => {
+            let Some(reply) = reply else { return Ok(HandshakeProgress::Reading) };
+            self.advance_cluster_time(&reply);
+            let progress = match std::mem::replace(&mut self.state, HandshakeState::Over) {
+                HandshakeState::Hello { speculation } => {
+                    self.receive_hello(&reply, speculation, out)?
+                }
+                HandshakeState::Authenticating(conversation) => {
+                    self.receive_reply(&reply, conversation, out)?
+                }
+                HandshakeState::Asking(_) | HandshakeState::Deriving(_) | HandshakeState::Over => {
                     return Err(malformed(stage, &"a message that nothing asked for"));
                 }
             };
             // Nothing would read what came behind the last reply, or in front of the answer.
             match progress {
-                Progress::Reading => {}
+                HandshakeProgress::Reading => {}
                 _ if !self.exchange.is_empty() => {
                     return Err(malformed(self.stage(), &"a message that nothing asked for"));
                 }
@@ -308,7 +318,7 @@ impl Handshake {
     }
 
     /// Keeps the cluster time of a reply, if it has a later one.
-    fn heard(&mut self, reply: &ReplyDocument) {
+    fn advance_cluster_time(&mut self, reply: &ReplyDocument) {
         let known = self.cluster_time.as_ref().map(ClusterTime::timestamp);
         if let Ok(time) = reply.get_document("$clusterTime")
             && ClusterTime::timestamp_of(time) > known
@@ -318,12 +328,12 @@ impl Handshake {
     }
 
     /// The server has answered hello.
-    fn greeted(
+    fn receive_hello(
         &mut self,
         reply: &ReplyDocument,
         speculation: Option<Speculation>,
         out: &mut Vec<u8>,
-    ) -> Result<Progress, OperationError> {
+    ) -> Result<HandshakeProgress, OperationError> {
         let OpeningReply { connection_description, negotiated, speculative } =
             OpeningReply::read(reply, &self.options)?;
         let is_arbiter = connection_description.server_type == ServerType::RsArbiter;
@@ -352,7 +362,7 @@ impl Handshake {
         mechanism: AuthMechanism,
         credential: &Credential,
         out: &mut Vec<u8>,
-    ) -> Result<Progress, OperationError> {
+    ) -> Result<HandshakeProgress, OperationError> {
         let mut conversation =
             auth::conversation(mechanism, &self.options, credential, self.nonce).map_err(stream)?;
         let step = conversation.begin(&self.credential_cache);
@@ -360,12 +370,12 @@ impl Handshake {
     }
 
     /// The server has answered a step of authentication.
-    fn replied(
+    fn receive_reply(
         &mut self,
         reply: &ReplyDocument,
         mut conversation: Box<dyn Conversation>,
         out: &mut Vec<u8>,
-    ) -> Result<Progress, OperationError> {
+    ) -> Result<HandshakeProgress, OperationError> {
         match connection_description::refusal(reply) {
             Ok(None) => {
                 let step = conversation.reply(reply, &mut self.credential_cache).map_err(stream)?;
@@ -382,45 +392,45 @@ impl Handshake {
     /// Does what comes next.
     fn take(
         &mut self,
-        step: Step,
+        step: AuthStep,
         conversation: Box<dyn Conversation>,
         out: &mut Vec<u8>,
-    ) -> Result<Progress, OperationError> {
+    ) -> Result<HandshakeProgress, OperationError> {
         match step {
-            Step::Send(command) => {
+            AuthStep::Send(command) => {
                 let source =
                     self.options.credential().map_or("admin", |credential| &credential.source);
                 self.exchange.send(&self.options, command, source, out);
-                self.state = State::Authenticating(conversation);
-                Ok(Progress::Reading)
+                self.state = HandshakeState::Authenticating(conversation);
+                Ok(HandshakeProgress::Reading)
             }
-            Step::Ask(question) => {
-                self.state = State::Asking(conversation);
-                Ok(Progress::Asking(question))
+            AuthStep::Ask(question) => {
+                self.state = HandshakeState::Asking(conversation);
+                Ok(HandshakeProgress::Asking(question))
             }
-            Step::Derive(derivation) => {
+            AuthStep::Derive(derivation) => {
                 self.derivation = Some(derivation);
-                self.state = State::Deriving(conversation);
-                Ok(Progress::Reading)
+                self.state = HandshakeState::Deriving(conversation);
+                Ok(HandshakeProgress::Reading)
             }
-            Step::Done => Ok(self.done()),
+            AuthStep::Done => Ok(self.done()),
         }
     }
 
-    fn done(&self) -> Progress {
+    fn done(&self) -> HandshakeProgress {
         let mut connection_description =
             self.connection_description.clone().expect("hello was answered");
         if connection_description.mechanism == Some(AuthMechanism::Oidc) {
             connection_description.token = self.credential_cache.token().cloned();
         }
-        Progress::Done(Box::new(connection_description))
+        HandshakeProgress::Done(Box::new(connection_description))
     }
 
     /// After an error nothing is expected any more.
     fn settle(
         &mut self,
-        progress: Result<Progress, OperationError>,
-    ) -> Result<Progress, OperationError> {
+        progress: Result<HandshakeProgress, OperationError>,
+    ) -> Result<HandshakeProgress, OperationError> {
         if progress.is_err() {
             self.give_up();
         }

@@ -20,14 +20,14 @@ use crate::config::ServerAddress;
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogMessage {
     form: &'static Form,
-    fields: Vec<(&'static str, Value)>,
+    fields: Vec<(&'static str, LogValue)>,
 }
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
-pub enum Value {
+pub enum LogValue {
     /// True or false.
     Boolean(bool),
     /// A number, such as a port or a connection.
@@ -59,12 +59,12 @@ impl LogMessage {
     }
 
     /// Lists the other fields.
-    pub fn fields(&self) -> &[(&'static str, Value)] {
+    pub fn fields(&self) -> &[(&'static str, LogValue)] {
         &self.fields
     }
 
     /// Returns the value of a field other than `message`.
-    pub fn get(&self, name: &str) -> Option<&Value> {
+    pub fn get(&self, name: &str) -> Option<&LogValue> {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
     }
 
@@ -96,7 +96,7 @@ impl LogMessage {
     }
 
     pub(super) fn text(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.fields.push((name, Value::Text(value.into())));
+        self.fields.push((name, LogValue::Text(value.into())));
         self
     }
 
@@ -105,12 +105,12 @@ impl LogMessage {
     }
 
     pub(super) fn number(mut self, name: &'static str, value: impl Into<i64>) -> Self {
-        self.fields.push((name, Value::Integer(value.into())));
+        self.fields.push((name, LogValue::Integer(value.into())));
         self
     }
 
     pub(super) fn boolean(mut self, name: &'static str, value: bool) -> Self {
-        self.fields.push((name, Value::Boolean(value)));
+        self.fields.push((name, LogValue::Boolean(value)));
         self
     }
 
@@ -120,7 +120,7 @@ impl LogMessage {
         let value = Duration::from_secs(value.as_secs()) + micros;
         // Of an integer number of microseconds, so that no digit follows that was not measured.
         let millis = (value.as_secs_f64() * 1e6).round() / 1e3;
-        self.fields.push(("durationMS", Value::Double(millis)));
+        self.fields.push(("durationMS", LogValue::Double(millis)));
         self
     }
 
@@ -156,7 +156,7 @@ struct Line<'a> {
     message: &'a LogMessage,
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for LogValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Boolean(value) => value.fmt(f),

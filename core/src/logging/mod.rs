@@ -17,7 +17,7 @@ mod tests;
 
 pub use component::{Component, Severity};
 pub use extended_json::extended_json;
-pub use message::{LogMessage, Value};
+pub use message::{LogMessage, LogValue};
 pub use selection::SelectionLog;
 pub use settings::{InvalidLogSetting, LogDestination, LogSettings};
 

@@ -15,7 +15,7 @@ pub struct Definition {
     /// The unit, as OpenTelemetry writes units: `s`, or in braces what is counted.
     pub unit: &'static str,
     /// The kind of its values.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// One sentence for people.
     pub help: &'static str,
 }
@@ -23,7 +23,7 @@ pub struct Definition {
 /// The kind of a family's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum MetricKind {
     /// A number that only grows.
     Counter,
     /// A number that is what it is now.
@@ -55,16 +55,17 @@ pub(super) const REASON: &str = "sdam.reason";
 /// The label for the type of a server, or of the topology.
 pub(super) const TYPE: &str = "sdam.type";
 
-const COUNTER: Kind = Kind::Counter;
-const GAUGE: Kind = Kind::Gauge;
+const COUNTER: MetricKind = MetricKind::Counter;
+const GAUGE: MetricKind = MetricKind::Gauge;
 
 /// Buckets for what takes milliseconds, as the conventions have them for operations.
-const MILLISECONDS: Kind =
-    Kind::Histogram { bounds: &[0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0] };
+const MILLISECONDS: MetricKind =
+    MetricKind::Histogram { bounds: &[0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0] };
 
 /// Buckets for what takes seconds, as an election does.
-const SECONDS: Kind =
-    Kind::Histogram { bounds: &[0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0] };
+const SECONDS: MetricKind = MetricKind::Histogram {
+    bounds: &[0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0],
+};
 
 macro_rules! definitions {
     ($($constant:ident = $kind:ident

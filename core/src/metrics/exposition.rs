@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use super::definition::{Definition, Kind};
-use super::family::{Family, Labels, Sample, Value};
+use super::definition::{Definition, MetricKind};
+use super::family::{Family, Labels, Sample, SampleValue};
 
 /// The media type of the text.
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -31,9 +31,9 @@ impl Display for Exposition<'_> {
             write!(f, "# HELP {name} ")?;
             escape(f, help, false)?;
             let kind = match kind {
-                Kind::Counter => "counter",
-                Kind::Gauge => "gauge",
-                Kind::Histogram { .. } => "histogram",
+                MetricKind::Counter => "counter",
+                MetricKind::Gauge => "gauge",
+                MetricKind::Histogram { .. } => "histogram",
             };
             writeln!(f, "\n# TYPE {name} {kind}")?;
             samples.iter().try_for_each(|sample| write_sample(f, name, sample))?;
@@ -45,8 +45,8 @@ impl Display for Exposition<'_> {
 fn write_sample(f: &mut Formatter<'_>, name: &str, sample: &Sample) -> fmt::Result {
     let Sample { labels, value } = sample;
     match value {
-        Value::Number(value) => line(f, name, "", labels, None, value),
-        Value::Distribution(distribution) => {
+        SampleValue::Number(value) => line(f, name, "", labels, None, value),
+        SampleValue::Distribution(distribution) => {
             let (count, sum) = (&distribution.count, &distribution.sum);
             for (bound, count) in &distribution.buckets {
                 line(f, name, "_bucket", labels, Some(bound), count)?;

@@ -20,7 +20,7 @@ pub struct Sample {
     /// The labels, as OpenTelemetry writes their names, with values.
     pub labels: Labels,
     /// The value.
-    pub value: Value,
+    pub value: SampleValue,
 }
 
 /// The labels of a sample: names and values.
@@ -29,10 +29,10 @@ pub type Labels = Vec<(&'static str, String)>;
 /// The value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Value {
-    /// That of a counter or a gauge.
+pub enum SampleValue {
+    /// A counter or gauge value.
     Number(f64),
-    /// That of a histogram.
+    /// A histogram, as counts by bucket.
     Distribution(Distribution),
 }
 
@@ -48,7 +48,7 @@ impl Families {
 
     /// Adds a sample that is a number.
     pub(super) fn number(&mut self, definition: &'static Definition, labels: &Labels, value: f64) {
-        self.add(definition, labels, Value::Number(value));
+        self.add(definition, labels, SampleValue::Number(value));
     }
 
     /// Adds a sample that is a count.
@@ -77,10 +77,10 @@ impl Families {
         labels: &Labels,
         distribution: Distribution,
     ) {
-        self.add(definition, labels, Value::Distribution(distribution));
+        self.add(definition, labels, SampleValue::Distribution(distribution));
     }
 
-    fn add(&mut self, definition: &'static Definition, labels: &Labels, value: Value) {
+    fn add(&mut self, definition: &'static Definition, labels: &Labels, value: SampleValue) {
         let mut families = self.0.iter_mut();
         let family = families.find(|family| family.definition.name == definition.name);
         let sample = Sample { labels: labels.clone(), value };

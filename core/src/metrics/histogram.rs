@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::definition::{Definition, Kind};
+use super::definition::{Definition, MetricKind};
 
 /// The distribution of values: how many there were up to each bound, and their sum.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +29,10 @@ impl Histogram {
     /// Begins with the buckets of a family, without a value.
     pub(super) fn new(definition: &Definition) -> Self {
         let bounds = match definition.kind {
-            Kind::Histogram { bounds } => bounds,
-            Kind::Counter | Kind::Gauge => unreachable!("the family is one of histograms"),
+            MetricKind::Histogram { bounds } => bounds,
+            MetricKind::Counter | MetricKind::Gauge => {
+                unreachable!("the family is one of histograms")
+            }
         };
         Self { bounds, counts: vec![0; bounds.len() + 1].into(), sum: Duration::ZERO }
     }

@@ -33,10 +33,10 @@ mod traffic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-pub use self::definition::{DEFINITIONS, Definition, Kind};
+pub use self::definition::{DEFINITIONS, Definition, MetricKind};
 pub use self::exposition::{Exposition, MEDIA_TYPE};
 use self::family::Families;
-pub use self::family::{Family, Labels, Sample, Value};
+pub use self::family::{Family, Labels, Sample, SampleValue};
 pub use self::histogram::Distribution;
 pub use self::operations::ErrorType;
 use self::operations::{Names, Operations};

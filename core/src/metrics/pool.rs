@@ -15,7 +15,7 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub(super) struct PoolMetrics {
     /// The state of each connection; pools are distinguished by the membership of their server.
-    connections: BTreeMap<(ServerId, ConnectionId), State>,
+    connections: BTreeMap<(ServerId, ConnectionId), ConnectionState>,
     /// The connections, as the pool has counted them itself; they are preferred.
     counts: Option<Counts>,
     options: Option<PoolOptions>,
@@ -29,7 +29,7 @@ pub(super) struct PoolMetrics {
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum ConnectionState {
     /// It is being established.
     Pending,
     /// It can be checked out.
@@ -65,15 +65,16 @@ impl PoolMetrics {
             // No event reports operations that have stopped to wait.
             | PoolEvent::ConnectionCheckOutStarted => {}
             PoolEvent::ConnectionCreated { connection } => {
-                connections.insert((server, *connection), State::Pending);
+                connections.insert((server, *connection), ConnectionState::Pending);
             }
             PoolEvent::ConnectionReady { connection, duration, .. } => {
-                connections.insert((server, *connection), State::Idle);
+                connections.insert((server, *connection), ConnectionState::Idle);
                 self.create_time.observe(*duration);
             }
             PoolEvent::ConnectionClosed { connection, reason, .. } => {
                 *self.closed.entry(reason.name()).or_default() += 1;
-                if let Some(State::Used(since)) = connections.remove(&(server, *connection)) {
+                let removed = connections.remove(&(server, *connection));
+                if let Some(ConnectionState::Used(since)) = removed {
                     self.use_time.observe(at - since);
                 }
             }
@@ -82,12 +83,12 @@ impl PoolMetrics {
                 self.timeouts += u64::from(matches!(**error, CheckOutError::Timeout { .. }));
             }
             PoolEvent::ConnectionCheckedOut { connection, duration } => {
-                connections.insert((server, *connection), State::Used(at));
+                connections.insert((server, *connection), ConnectionState::Used(at));
                 self.wait_time.observe(*duration);
             }
             PoolEvent::ConnectionCheckedIn { connection } => {
-                let was = connections.insert((server, *connection), State::Idle);
-                if let Some(State::Used(since)) = was {
+                let was = connections.insert((server, *connection), ConnectionState::Idle);
+                if let Some(ConnectionState::Used(since)) = was {
                     self.use_time.observe(at - since);
                 }
             }
@@ -168,9 +169,9 @@ impl PoolMetrics {
         let mut counts = Counts::default();
         for state in self.connections.values() {
             *match state {
-                State::Pending => &mut counts.pending,
-                State::Idle => &mut counts.available,
-                State::Used(_) => &mut counts.in_use,
+                ConnectionState::Pending => &mut counts.pending,
+                ConnectionState::Idle => &mut counts.available,
+                ConnectionState::Used(_) => &mut counts.in_use,
             } += 1;
         }
         counts

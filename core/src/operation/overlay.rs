@@ -157,20 +157,20 @@ impl Overlay<'_> {
 
 /// A value that the driver adds.
 #[derive(Clone, Copy)]
-enum Value<'a> {
+enum FieldValue<'a> {
     Text(&'a str),
-    Truth(bool),
+    Boolean(bool),
     Long(i64),
     Document(&'a RawDocument),
 }
 
-impl Value<'_> {
+impl FieldValue<'_> {
     /// Returns its length in a document.
     fn length(&self) -> usize {
         match self {
             // Its own length, and the NUL behind it.
             Self::Text(text) => 4 + text.len() + 1,
-            Self::Truth(_) => 1,
+            Self::Boolean(_) => 1,
             Self::Long(_) => 8,
             Self::Document(document) => document.as_bytes().len(),
         }
@@ -178,7 +178,7 @@ impl Value<'_> {
 }
 
 /// The fields that the driver adds to a command, by name.
-struct Added<'a>([Option<(&'static str, Value<'a>)>; 10]);
+struct Added<'a>([Option<(&'static str, FieldValue<'a>)>; 10]);
 
 impl<'a> Added<'a> {
     fn new(database: &'a str, overlay: &Overlay<'a>) -> Self {
@@ -188,19 +188,19 @@ impl<'a> Added<'a> {
         let strict = api.and_then(|api| api.strict);
         let errors = api.and_then(|api| api.deprecation_errors);
         let document = |name, document: Option<&'a RawDocument>| {
-            document.map(|document| (name, Value::Document(document)))
+            document.map(|document| (name, FieldValue::Document(document)))
         };
         let millis = |time: Duration| i64::from(whole_millis(time));
         Self([
-            Some(("$db", Value::Text(database))),
+            Some(("$db", FieldValue::Text(database))),
             document("$readPreference", overlay.read_preference),
-            api.map(|api| ("apiVersion", Value::Text(api.version.as_str()))),
-            strict.map(|strict| ("apiStrict", Value::Truth(strict))),
-            errors.map(|errors| ("apiDeprecationErrors", Value::Truth(errors))),
+            api.map(|api| ("apiVersion", FieldValue::Text(api.version.as_str()))),
+            strict.map(|strict| ("apiStrict", FieldValue::Boolean(strict))),
+            errors.map(|errors| ("apiDeprecationErrors", FieldValue::Boolean(errors))),
             document("lsid", overlay.lsid),
-            overlay.transaction_number.map(|number| ("txnNumber", Value::Long(number))),
+            overlay.transaction_number.map(|number| ("txnNumber", FieldValue::Long(number))),
             document("readConcern", overlay.read_concern),
-            overlay.max_time.map(|time| ("maxTimeMS", Value::Long(millis(time)))),
+            overlay.max_time.map(|time| ("maxTimeMS", FieldValue::Long(millis(time)))),
             document("$clusterTime", overlay.cluster_time),
         ])
     }
@@ -257,10 +257,10 @@ impl<'a> Added<'a> {
     fn write(&self, writer: &mut CommandWriter<'_>) {
         for (name, value) in self.0.iter().flatten() {
             match value {
-                Value::Text(text) => writer.string(name, text),
-                Value::Truth(truth) => writer.boolean(name, *truth),
-                Value::Long(number) => writer.long(name, *number),
-                Value::Document(document) => writer.document(name, document),
+                FieldValue::Text(text) => writer.string(name, text),
+                FieldValue::Boolean(truth) => writer.boolean(name, *truth),
+                FieldValue::Long(number) => writer.long(name, *number),
+                FieldValue::Document(document) => writer.document(name, document),
             }
         }
     }

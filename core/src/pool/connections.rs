@@ -27,7 +27,7 @@ pub(super) struct ConnectionTable<C> {
 #[derive(Clone, Debug)]
 struct Record<C> {
     identity: Identity,
-    state: State<C>,
+    state: ConnectionState<C>,
 }
 
 /// The facts of an established connection that never change.
@@ -39,7 +39,7 @@ pub(super) struct Identity {
 }
 
 #[derive(Clone, Debug)]
-enum State<C> {
+enum ConnectionState<C> {
     Free,
     Available { connection: C, since: Instant },
     InUse { number: u64, purpose: Purpose, interrupted: bool },
@@ -66,7 +66,7 @@ impl<C> ConnectionTable<C> {
 
     /// Makes a new connection available.
     pub(super) fn add(&mut self, identity: Identity, connection: C, since: Instant) {
-        let record = Record { identity, state: State::Available { connection, since } };
+        let record = Record { identity, state: ConnectionState::Available { connection, since } };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.records[slot as usize] = record;
@@ -89,7 +89,7 @@ impl<C> ConnectionTable<C> {
     pub(super) fn check_out(&mut self, not_before: Option<Instant>) -> Option<(CheckOut, C)> {
         let slot = *self.available.back()?;
         let record = &mut self.records[slot as usize];
-        if let State::Available { since, .. } = record.state
+        if let ConnectionState::Available { since, .. } = record.state
             && not_before.is_some_and(|limit| since <= limit)
         {
             return None;
@@ -97,14 +97,16 @@ impl<C> ConnectionTable<C> {
         self.available.pop_back();
         self.last += 1;
         let (number, purpose) = (self.last, Purpose::Operation);
-        let in_use = State::InUse { number, purpose, interrupted: false };
+        let in_use = ConnectionState::InUse { number, purpose, interrupted: false };
         let Identity { id, generation, service } = record.identity;
         match std::mem::replace(&mut record.state, in_use) {
-            State::Available { connection, .. } => {
+            ConnectionState::Available { connection, .. } => {
                 *self.in_use.of(purpose) += 1;
                 Some((CheckOut { connection: id, generation, service, slot, number }, connection))
             }
-            State::Free | State::InUse { .. } => unreachable!("the slot was listed as available"),
+            ConnectionState::Free | ConnectionState::InUse { .. } => {
+                unreachable!("the slot was listed as available")
+            }
         }
     }
 
@@ -113,28 +115,30 @@ impl<C> ConnectionTable<C> {
     pub(super) fn checked_out(&self, check_out: &CheckOut) -> Option<(Identity, bool)> {
         let record = self.records.get(check_out.slot as usize)?;
         match record.state {
-            State::InUse { number, interrupted, .. } if number == check_out.number => {
+            ConnectionState::InUse { number, interrupted, .. } if number == check_out.number => {
                 Some((record.identity, interrupted))
             }
-            State::Free | State::Available { .. } | State::InUse { .. } => None,
+            ConnectionState::Free
+            | ConnectionState::Available { .. }
+            | ConnectionState::InUse { .. } => None,
         }
     }
 
     /// Makes a connection in use available again.
     pub(super) fn check_in(&mut self, check_out: &CheckOut, connection: C, since: Instant) {
-        self.end_use(check_out, State::Available { connection, since });
+        self.end_use(check_out, ConnectionState::Available { connection, since });
         self.available.push_back(check_out.slot);
     }
 
     /// Forgets a connection in use.
     pub(super) fn remove(&mut self, check_out: &CheckOut) {
-        self.end_use(check_out, State::Free);
+        self.end_use(check_out, ConnectionState::Free);
         self.free.push(check_out.slot);
     }
 
-    fn end_use(&mut self, check_out: &CheckOut, next: State<C>) {
+    fn end_use(&mut self, check_out: &CheckOut, next: ConnectionState<C>) {
         let record = &mut self.records[check_out.slot as usize];
-        if let State::InUse { purpose, .. } = std::mem::replace(&mut record.state, next) {
+        if let ConnectionState::InUse { purpose, .. } = std::mem::replace(&mut record.state, next) {
             *self.in_use.of(purpose) -= 1;
         }
     }
@@ -142,7 +146,7 @@ impl<C> ConnectionTable<C> {
     /// Notes what a check-out is needed for.
     pub(super) fn pin(&mut self, check_out: &CheckOut, purpose: Purpose) {
         if self.checked_out(check_out).is_some()
-            && let State::InUse { purpose: old, .. } =
+            && let ConnectionState::InUse { purpose: old, .. } =
                 &mut self.records[check_out.slot as usize].state
         {
             *self.in_use.of(*old) -= 1;
@@ -154,8 +158,8 @@ impl<C> ConnectionTable<C> {
     /// Returns since when the connection that has been idle for longest is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         match self.records[*self.available.front()? as usize].state {
-            State::Available { since, .. } => Some(since),
-            State::Free | State::InUse { .. } => None,
+            ConnectionState::Available { since, .. } => Some(since),
+            ConnectionState::Free | ConnectionState::InUse { .. } => None,
         }
     }
 
@@ -186,9 +190,11 @@ impl<C> ConnectionTable<C> {
     fn take(&mut self, slot: u32) -> Option<(ConnectionId, C)> {
         let record = &mut self.records[slot as usize];
         self.free.push(slot);
-        match std::mem::replace(&mut record.state, State::Free) {
-            State::Available { connection, .. } => Some((record.identity.id, connection)),
-            State::Free | State::InUse { .. } => unreachable!("the slot was listed as available"),
+        match std::mem::replace(&mut record.state, ConnectionState::Free) {
+            ConnectionState::Available { connection, .. } => Some((record.identity.id, connection)),
+            ConnectionState::Free | ConnectionState::InUse { .. } => {
+                unreachable!("the slot was listed as available")
+            }
         }
     }
 
@@ -197,7 +203,7 @@ impl<C> ConnectionTable<C> {
     pub(super) fn interrupt(&mut self, current: Generation) -> Vec<ConnectionId> {
         let mut found = Vec::new();
         for record in &mut self.records {
-            if let State::InUse { interrupted, .. } = &mut record.state
+            if let ConnectionState::InUse { interrupted, .. } = &mut record.state
                 && record.identity.generation < current
                 && !std::mem::replace(interrupted, true)
             {

@@ -2,7 +2,7 @@
 //! Connection", "Populating the Pool with a Connection").
 
 use super::connections::Identity;
-use super::machine::{Pool, State};
+use super::machine::{Pool, PoolState};
 use super::pending::Pending;
 use super::{Action, CheckOutError, CloseReason, Established, PoolEvent, Stages};
 use crate::config::{MIN_HEARTBEAT_FREQUENCY, PoolOptions};
@@ -16,7 +16,7 @@ impl<C> Pool<C> {
     /// Returns whether there may be one more connection, and it may be established now.
     pub(super) fn has_room(&self) -> bool {
         let PoolOptions { max_pool_size: most, max_connecting, .. } = self.config.options;
-        matches!(self.state, State::Ready)
+        matches!(self.state, PoolState::Ready)
             && self.pending.len() < max_connecting.max(1) as usize
             && (most == 0 || self.counts().total() < most as usize)
     }

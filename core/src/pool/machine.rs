@@ -59,7 +59,7 @@ use crate::time::{Instant, Time};
 #[derive(Clone, Debug)]
 pub struct Pool<C> {
     pub(super) config: PoolConfig,
-    pub(super) state: State,
+    pub(super) state: PoolState,
     /// The latest time that the pool has received.
     pub(super) now: Time,
     pub(super) generations: Generations,
@@ -75,7 +75,7 @@ pub struct Pool<C> {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum State {
+pub(super) enum PoolState {
     /// No event has reported the pool yet.
     New,
     Paused {
@@ -95,7 +95,7 @@ impl<C> Pool<C> {
         Self {
             connections: ConnectionTable::new(config.options.max_pool_size),
             config,
-            state: State::New,
+            state: PoolState::New,
             now: Time::ZERO,
             generations: Generations::default(),
             pending: PendingSet::default(),
@@ -115,8 +115,8 @@ impl<C> Pool<C> {
         self.now.clock = self.now.clock.max(now);
         match self.state {
             // Connections are available only while no operation waits.
-            State::Ready => self.connections.check_out(self.idle_before()),
-            State::New | State::Paused { .. } | State::Closed => None,
+            PoolState::Ready => self.connections.check_out(self.idle_before()),
+            PoolState::New | PoolState::Paused { .. } | PoolState::Closed => None,
         }
     }
 
@@ -138,7 +138,7 @@ impl<C> Pool<C> {
         match self.connections.checked_out(&check_out) {
             Some((identity, false))
                 if self.queue.is_empty()
-                    && !matches!(self.state, State::Closed)
+                    && !matches!(self.state, PoolState::Closed)
                     && !self.is_stale(&identity) =>
             {
                 self.connections.check_in(&check_out, connection, self.now.clock);
@@ -214,15 +214,15 @@ impl<C> Pool<C> {
         let waiter = Waiter { id, since: self.now.clock, limit, behind, connection: None };
         let address = self.config.address.clone();
         match &self.state {
-            State::Closed => self.refuse(waiter, CheckOutError::PoolClosed { address }, out),
-            State::New | State::Paused { cause: None, .. } => {
+            PoolState::Closed => self.refuse(waiter, CheckOutError::PoolClosed { address }, out),
+            PoolState::New | PoolState::Paused { cause: None, .. } => {
                 self.refuse(waiter, CheckOutError::NotReady { address }, out);
             }
-            State::Paused { since, cause: Some(cause) } => {
+            PoolState::Paused { since, cause: Some(cause) } => {
                 let (paused, cause) = (self.now.clock - *since, cause.clone());
                 self.refuse(waiter, CheckOutError::PoolCleared { address, paused, cause }, out);
             }
-            State::Ready => {
+            PoolState::Ready => {
                 // However late the ring is, what has been idle for too long is not checked out.
                 self.prune(out);
                 self.queue.enter(waiter);
@@ -292,7 +292,7 @@ impl<C> Pool<C> {
             Err(error) => (None, Some(error)),
         };
         self.checked_in(identity.id, out);
-        let closed = matches!(self.state, State::Closed);
+        let closed = matches!(self.state, PoolState::Closed);
         let reason = match &connection {
             _ if interrupted => Some(CloseReason::Stale),
             None => Some(CloseReason::Error),
@@ -319,8 +319,8 @@ impl<C> Pool<C> {
     fn command(&mut self, command: Command, out: &mut Vec<Action<C>>) {
         match command {
             Command::Ready => {
-                if let State::Paused { .. } = self.state {
-                    self.state = State::Ready;
+                if let PoolState::Paused { .. } = self.state {
+                    self.state = PoolState::Ready;
                     self.populate_at = self.now.clock;
                     self.emit(PoolEvent::PoolReady, out);
                     self.establish(out);
@@ -354,20 +354,20 @@ impl<C> Pool<C> {
         out: &mut Vec<Action<C>>,
     ) {
         if self.config.load_balanced
-            || matches!(self.state, State::Closed)
+            || matches!(self.state, PoolState::Closed)
             || !self.generations.begin(to)
         {
             return;
         }
         self.pending.grow_stale();
         let since = match self.state {
-            State::Paused { since, .. } => since,
-            State::New | State::Ready | State::Closed => {
+            PoolState::Paused { since, .. } => since,
+            PoolState::New | PoolState::Ready | PoolState::Closed => {
                 self.cleared(None, interrupt, cause.clone(), out);
                 self.now.clock
             }
         };
-        self.state = State::Paused { since, cause: Some(cause.clone()) };
+        self.state = PoolState::Paused { since, cause: Some(cause.clone()) };
         self.close_available(CloseReason::Stale, out);
         if interrupt {
             self.abort_pending(CloseReason::Stale, out);
@@ -391,7 +391,7 @@ impl<C> Pool<C> {
         out: &mut Vec<Action<C>>,
     ) {
         if !self.config.load_balanced
-            || matches!(self.state, State::Closed)
+            || matches!(self.state, PoolState::Closed)
             || !self.generations.begin_service(service, to)
         {
             return;
@@ -405,10 +405,10 @@ impl<C> Pool<C> {
 
     /// "Closing a Connection Pool"
     pub(super) fn shut(&mut self, out: &mut Vec<Action<C>>) {
-        if let State::Closed = self.state {
+        if let PoolState::Closed = self.state {
             return;
         }
-        self.state = State::Closed;
+        self.state = PoolState::Closed;
         self.close_available(CloseReason::PoolClosed, out);
         self.abort_pending(CloseReason::PoolClosed, out);
         while let Some(waiter) = self.queue.pop() {
@@ -533,8 +533,8 @@ impl<C> Machine for Pool<C> {
         if self.deadline().is_none_or(|deadline| deadline > self.now.judged) {
             return;
         }
-        if let State::New = self.state {
-            self.state = State::Paused { since: self.now.clock, cause: None };
+        if let PoolState::New = self.state {
+            self.state = PoolState::Paused { since: self.now.clock, cause: None };
             let options = self.config.options.clone();
             self.emit(PoolEvent::PoolCreated { options }, out);
         }
@@ -547,7 +547,7 @@ impl<C> Machine for Pool<C> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if let State::New = self.state {
+        if let PoolState::New = self.state {
             return Some(Instant::ZERO);
         }
         let idle = self.connections.idle_since().filter(|_| self.tells_time());

@@ -19,10 +19,10 @@ impl TopologyDescription {
     /// that fails, although there may be a server that is fresh enough.
     ///
     /// ```
-    /// use sdam_core::topology::deduce;
+    /// use sdam_core::topology::transitions;
     /// use sdam_core::config::Options;
     ///
-    /// let known = deduce::initial(&Options::parse("mongodb://a,b/?replicaSet=rs")?);
+    /// let known = transitions::initial(&Options::parse("mongodb://a,b/?replicaSet=rs")?);
     /// assert!(!known.has_readable_server(None), "nothing was heard of it yet");
     /// # Ok::<(), sdam_core::config::OptionsError>(())
     /// ```
@@ -76,20 +76,20 @@ mod tests {
     use crate::config::Options;
     use crate::config::TagSet;
     use crate::failure::{Cause, Failure, Stage};
-    use crate::topology::deduce;
+    use crate::topology::transitions;
 
     /// Returns the description of this connection string's deployment after these replies; a server
     /// that gives none has failed.
     fn after(uri: &str, replies: &[(&str, Option<RawDocumentBuf>)]) -> TopologyDescription {
         let options = Options::parse(uri).unwrap();
-        let mut known = deduce::initial(&options);
+        let mut known = transitions::initial(&options);
         for (address, reply) in replies {
             let address = address.parse().unwrap();
             known = match reply {
-                Some(reply) => deduce::after_reply(&known, &options, &address, reply).unwrap(),
+                Some(reply) => transitions::after_reply(&known, &options, &address, reply).unwrap(),
                 None => {
                     let failure = Failure::new(Stage::Connect, Cause::Refused, "refused");
-                    deduce::after_failure(&known, &options, &address, failure)
+                    transitions::after_failure(&known, &options, &address, failure)
                 }
             };
         }

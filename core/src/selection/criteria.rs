@@ -212,7 +212,7 @@ mod tests {
     use crate::config::{Options, TagSet};
     use crate::description::TopologyDescription;
     use crate::selection::{Reason, Snapshot};
-    use crate::topology::deduce;
+    use crate::topology::transitions;
 
     const SET: &str = "mongodb://a,b,c/?replicaSet=rs";
 
@@ -230,10 +230,10 @@ mod tests {
 
     fn after(uri: &str, replies: &[(&str, RawDocumentBuf)]) -> TopologyDescription {
         let options = Options::parse(uri).unwrap();
-        let mut known = deduce::initial(&options);
+        let mut known = transitions::initial(&options);
         for (address, reply) in replies {
             let address = address.parse().unwrap();
-            known = deduce::after_reply(&known, &options, &address, reply).unwrap();
+            known = transitions::after_reply(&known, &options, &address, reply).unwrap();
         }
         known
     }

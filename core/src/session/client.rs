@@ -230,14 +230,16 @@ impl Session {
 
     /// Takes note of the times that a reply brings, even if it is an error: `operationTime`,
     /// `$clusterTime`, and that of the snapshot if it is the first read of one.
-    pub fn heard(&mut self, reply: &RawDocument) {
+    pub fn advance_from_reply(&mut self, reply: &RawDocument) {
         let mut snapshot = None;
         for element in reply.iter_elements().map_while(Result::ok) {
             // A value that cannot be read says nothing, and leaves the others what they are.
             let Ok(value) = element.value() else { continue };
             match (element.key().as_str(), value) {
                 ("operationTime", RawBsonRef::Timestamp(time)) => self.advance_operation_time(time),
-                ("$clusterTime", RawBsonRef::Document(time)) => self.heard_cluster_time(time),
+                ("$clusterTime", RawBsonRef::Document(time)) => {
+                    self.advance_cluster_time_from(time);
+                }
                 // "For find/aggregate commands the server returns atClusterTime within the cursor
                 // field"; "for distinct commands [...] as a top-level field".
                 ("atClusterTime", RawBsonRef::Timestamp(time)) => snapshot = Some(time),
@@ -252,7 +254,7 @@ impl Session {
         }
     }
 
-    fn heard_cluster_time(&mut self, document: &RawDocument) {
+    fn advance_cluster_time_from(&mut self, document: &RawDocument) {
         let known = self.cluster_time.as_ref().map(ClusterTime::timestamp);
         if ClusterTime::timestamp_of(document) > known
             && let Some(time) = ClusterTime::of_reply(document)
@@ -295,19 +297,19 @@ mod tests {
         assert_eq!(session.operation_time(), None, "test 1");
         assert_eq!(declared(&session, Some(&default)), None, "test 2");
         // Tests 3 and 5: even if it is an error.
-        session.heard(&rawdoc! { "ok": 0, "code": 1, "operationTime": at(5) });
+        session.advance_from_reply(&rawdoc! { "ok": 0, "code": 1, "operationTime": at(5) });
         assert_eq!(session.operation_time(), Some(at(5)));
         let after = rawdoc! { "afterClusterTime": at(5) };
         assert_eq!(declared(&session, Some(&default)), Some(after), "test 4 and 8: no level");
         let after = rawdoc! { "level": "majority", "afterClusterTime": at(5) };
         assert_eq!(declared(&session, Some(&majority())), Some(after), "test 9: merged");
         assert_eq!(declared(&session, None), None, "runCommand has none");
-        session.heard(&rawdoc! { "ok": 1, "operationTime": at(4) });
+        session.advance_from_reply(&rawdoc! { "ok": 1, "operationTime": at(4) });
         assert_eq!(session.operation_time(), Some(at(5)));
         // Behind a message that was cut within a character.
         let mut bytes = rawdoc! { "ok": 0, "errmsg": "?", "operationTime": at(6) }.into_bytes();
         bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xc3);
-        session.heard(&RawDocumentBuf::from_bytes(bytes).unwrap());
+        session.advance_from_reply(&RawDocumentBuf::from_bytes(bytes).unwrap());
         assert_eq!(session.operation_time(), Some(at(6)));
     }
 
@@ -331,7 +333,7 @@ mod tests {
     fn cc_p6_other_sessions_say_nothing_of_time() {
         let options = SessionOptions::default().with_causal_consistency(Some(false));
         for mut session in [session(options), Session::implicit()] {
-            session.heard(&rawdoc! { "ok": 1, "operationTime": at(5) });
+            session.advance_from_reply(&rawdoc! { "ok": 1, "operationTime": at(5) });
             assert_eq!(session.operation_time(), Some(at(5)));
             assert_eq!(declared(&session, Some(&ReadConcern::default())), None);
             let level = rawdoc! { "level": "majority" };
@@ -349,8 +351,10 @@ mod tests {
             let mut session = session(SessionOptions::default().with_snapshot(true));
             let level = rawdoc! { "level": "snapshot" };
             assert_eq!(declared(&session, Some(&concern)), Some(level));
-            session.heard(&first);
-            session.heard(&rawdoc! { "ok": 1, "atClusterTime": at(6), "operationTime": at(7) });
+            session.advance_from_reply(&first);
+            session.advance_from_reply(
+                &rawdoc! { "ok": 1, "atClusterTime": at(6), "operationTime": at(7) },
+            );
             assert_eq!(session.snapshot_time(), Some(at(5)));
             let at_time = rawdoc! { "level": "snapshot", "atClusterTime": at(5) };
             assert_eq!(declared(&session, Some(&concern)), Some(at_time.clone()));
@@ -362,7 +366,7 @@ mod tests {
         let at_time = rawdoc! { "level": "snapshot", "atClusterTime": at(3) };
         assert_eq!(declared(&session(given), Some(&concern)), Some(at_time));
         let mut plain = session(SessionOptions::default());
-        plain.heard(&distinct_at(5));
+        plain.advance_from_reply(&distinct_at(5));
         assert_eq!(plain.snapshot_time(), None, "a session without snapshot reads has none");
     }
 
@@ -390,11 +394,11 @@ mod tests {
             session.advance_cluster_time(ClusterTime::parse(&time).unwrap());
         }
         assert_eq!(shown(&session), Some(at(5)));
-        session.heard(&rawdoc! { "ok": 1, "$clusterTime": time(3) });
+        session.advance_from_reply(&rawdoc! { "ok": 1, "$clusterTime": time(3) });
         assert_eq!(shown(&session), Some(at(5)));
-        session.heard(&rawdoc! { "ok": 1, "$clusterTime": time(6) });
+        session.advance_from_reply(&rawdoc! { "ok": 1, "$clusterTime": time(6) });
         assert_eq!(shown(&session), Some(at(6)));
-        session.heard(&rawdoc! { "ok": 1, "$clusterTime": { "clusterTime": "now" } });
+        session.advance_from_reply(&rawdoc! { "ok": 1, "$clusterTime": { "clusterTime": "now" } });
         assert_eq!(shown(&session), Some(at(6)));
         session.advance_operation_time(at(2));
         session.advance_operation_time(at(1));

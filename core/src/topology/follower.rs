@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 
 use super::update::initial_description;
-use super::{Action, Event, EventKind, Input, State, Topology};
+use super::{Action, Event, EventKind, Input, Lifecycle, Topology};
 use crate::config::Options;
 use crate::config::metadata::{ClientMetadata, DriverInfo};
 use crate::description::TopologyDescription;
@@ -35,7 +35,7 @@ pub struct Follower {
     metadata: ClientMetadata,
     /// The `client` document made of `metadata`.
     client: RawDocumentBuf,
-    state: State,
+    state: Lifecycle,
     snapshot: Arc<Snapshot>,
     /// The servers that have joined, each with the generation of the leader's in which its pool
     /// began.
@@ -62,7 +62,7 @@ impl Follower {
             id: TopologyId(Rng::new(seed).next_u64()),
             client: metadata.document(),
             metadata,
-            state: State::New,
+            state: Lifecycle::New,
             snapshot: Arc::new(Snapshot::new(description, options)),
             servers: BTreeMap::new(),
             waiters: BTreeMap::new(),
@@ -76,7 +76,7 @@ impl Follower {
 
     /// Returns whether it is still to be [opened](Self::open).
     pub fn is_new(&self) -> bool {
-        self.state == State::New
+        self.state == Lifecycle::New
     }
 
     /// Returns the view that was last published; before it is opened, that of the seeds.
@@ -99,12 +99,12 @@ impl Follower {
     /// the leader has not begun yet, its own beginning brings the rest; if it has ended, so does
     /// this. Another call does nothing.
     pub fn open(&mut self, leader: &Topology, now: Instant, out: &mut Vec<Action>) {
-        if self.state != State::New {
+        if self.state != Lifecycle::New {
             return;
         }
-        self.state = State::Open;
+        self.state = Lifecycle::Open;
         self.emit(now, EventKind::TopologyOpening, out);
-        if leader.state == State::New {
+        if leader.state == Lifecycle::New {
             return;
         }
         for (id, member) in &leader.members {
@@ -123,7 +123,7 @@ impl Follower {
             let (id, address) = (server.id, server.address.clone());
             self.emit(now, EventKind::ServerOpening { server: id, address }, out);
         }
-        if leader.state == State::Closed {
+        if leader.state == Lifecycle::Closed {
             self.shut_down(leader, now, out);
         }
     }
@@ -131,7 +131,7 @@ impl Follower {
     /// Does what the leader has done, as far as that concerns this client: streams and lookups are
     /// the leader's own.
     pub fn follow(&mut self, action: &Action, out: &mut Vec<Action>) {
-        if self.state != State::Open {
+        if self.state != Lifecycle::Open {
             return;
         }
         match action {
@@ -167,7 +167,7 @@ impl Follower {
             Action::Emit { event } if matches!(event.kind, EventKind::TopologyOpening) => {}
             Action::Emit { event } => {
                 if matches!(event.kind, EventKind::TopologyClosed) {
-                    self.state = State::Closed;
+                    self.state = Lifecycle::Closed;
                 }
                 self.emit(event.at, event.kind.clone(), out);
             }
@@ -189,7 +189,7 @@ impl Follower {
         out: &mut Vec<Action>,
     ) -> Option<Input<'a>> {
         match input {
-            Input::Wait { waiter, criteria, .. } if self.state == State::Closed => {
+            Input::Wait { waiter, criteria, .. } if self.state == Lifecycle::Closed => {
                 out.push(closed(leader, waiter, &Waiter { criteria, since: now }, now));
                 None
             }
@@ -211,7 +211,7 @@ impl Follower {
                 self.append_metadata(&info);
                 None
             }
-            Input::RequestCheck => (self.state == State::Open).then_some(input),
+            Input::RequestCheck => (self.state == Lifecycle::Open).then_some(input),
             // The leader's, which go on, and its own streams'.
             Input::Shutdown
             | Input::Opened { .. }
@@ -230,12 +230,12 @@ impl Follower {
         now: Instant,
         out: &mut Vec<Action>,
     ) -> Vec<WaiterId> {
-        if self.state != State::Open {
+        if self.state != Lifecycle::Open {
             // Without a beginning there is no end to report, and no server joins any more.
-            self.state = State::Closed;
+            self.state = Lifecycle::Closed;
             return Vec::new();
         }
-        self.state = State::Closed;
+        self.state = Lifecycle::Closed;
         let previous = Arc::clone(self.snapshot.description());
         let new = Arc::<TopologyDescription>::default();
         self.snapshot = leader.empty_snapshot();

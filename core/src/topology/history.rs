@@ -8,7 +8,7 @@ use crate::description::{
 use crate::diagnosis::Staleness;
 use crate::time::Instant;
 
-use super::findings::Gap;
+use super::notices::Stall;
 
 /// The past, as errors report it.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub(super) struct History {
     /// primary.
     pub(super) stale: Option<Staleness>,
     /// The last time that the process did not run.
-    pub(super) gap: Option<Gap>,
+    pub(super) gap: Option<Stall>,
 }
 
 impl History {

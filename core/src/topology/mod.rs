@@ -4,15 +4,14 @@
 //! asynchronous clients and, as a mode, for single-threaded ones.
 
 mod action;
-pub mod deduce;
 mod event;
 mod evidence;
-mod findings;
 mod follower;
+mod fork;
 mod history;
-mod inherit;
 mod member;
 mod monitor;
+mod notices;
 mod operation;
 mod publish;
 mod reseed;
@@ -20,6 +19,7 @@ mod scan;
 mod srv;
 mod state;
 mod topics;
+pub mod transitions;
 mod update;
 mod wait;
 
@@ -44,8 +44,8 @@ pub use action::Action;
 pub use event::{Event, EventKind, MonitoringConnection};
 pub use evidence::Evidence;
 pub use follower::Follower;
+pub use fork::inherited_options;
 use history::History;
-pub use inherit::inherited_options;
 use member::Member;
 use monitor::{CROWD, Circumstances, Context, Monitor};
 use reseed::Reseed;
@@ -153,7 +153,7 @@ pub struct Topology {
     metadata: ClientMetadata,
     /// The `client` document made of `metadata`.
     client: RawDocumentBuf,
-    state: State,
+    state: Lifecycle,
     description: Arc<TopologyDescription>,
     snapshot: Arc<Snapshot>,
     history: History,
@@ -178,7 +178,7 @@ pub struct Topology {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-enum State {
+enum Lifecycle {
     New,
     Open,
     Closed,
@@ -196,7 +196,7 @@ impl Topology {
             id: TopologyId(rng.next_u64()),
             client: metadata.document(),
             metadata,
-            state: State::New,
+            state: Lifecycle::New,
             snapshot: Arc::new(Snapshot::new(Arc::clone(&description), &options)),
             description,
             history: History::default(),
@@ -241,7 +241,7 @@ impl Topology {
 
     /// Opens the topology: its first events, and a monitor for every seed.
     fn open(&mut self, out: &mut Vec<Action>) {
-        self.state = State::Open;
+        self.state = Lifecycle::Open;
         self.history.primary_seen = self.now.judged;
         self.rescan = Rescan::first(&self.options, self.now.judged);
         self.stop_rescans_unless_sharded();
@@ -287,7 +287,7 @@ impl Topology {
 
     /// "Client closing": every server is removed before the last event.
     fn shut_down(&mut self, out: &mut Vec<Action>) {
-        self.state = State::Closed;
+        self.state = Lifecycle::Closed;
         (self.rescan, self.reseed, self.scan) = (Rescan::Never, Reseed::default(), None);
         let previous = std::mem::take(&mut self.description);
         let new = Arc::clone(&self.description);
@@ -393,10 +393,12 @@ impl Machine for Topology {
 
     fn handle(&mut self, now: Time, input: Input<'_>, out: &mut Vec<Action>) {
         self.tick(now, out);
-        if let (State::Closed, Input::Wait { waiter, criteria, deadline }) = (self.state, &input) {
+        if let (Lifecycle::Closed, Input::Wait { waiter, criteria, deadline }) =
+            (self.state, &input)
+        {
             // Too late, but no operation is left waiting.
             self.wait(*waiter, Arc::clone(criteria), *deadline, out);
-        } else if self.state == State::Open {
+        } else if self.state == Lifecycle::Open {
             let unread = self.apply(input, out);
             self.go_on(unread, out);
         }
@@ -405,7 +407,7 @@ impl Machine for Topology {
     fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
         self.note_gap(now.clock);
         self.now = self.now.max(now);
-        if self.state == State::New {
+        if self.state == Lifecycle::New {
             self.open(out);
         }
         self.fire(out);
@@ -413,8 +415,8 @@ impl Machine for Topology {
 
     fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::New => Some(Instant::ZERO),
-            State::Open | State::Closed => {
+            Lifecycle::New => Some(Instant::ZERO),
+            Lifecycle::Open | Lifecycle::Closed => {
                 let monitor = self.timers.first().map(|(due, _)| *due);
                 let waiter = self.waiter_timers.first().map(|(due, _)| *due);
                 let other = match self.scans() {

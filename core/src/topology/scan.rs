@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::monitor::Monitor;
-use super::wait::{Answer, Chance, Waiter};
+use super::wait::{Chance, SelectionResult, Waiter};
 use super::{Action, Topology};
 use crate::config::{MIN_HEARTBEAT_FREQUENCY, Options, ServerAddress};
 use crate::description::{ServerDescription, ServerType, TopologyType};
@@ -30,12 +30,12 @@ pub(super) struct Scan {
     stale: bool,
     /// The time when the last scan ended.
     ended: Option<Instant>,
-    progress: Option<Progress>,
+    progress: Option<ScanProgress>,
 }
 
 /// A scan in progress.
 #[derive(Clone, Debug, Serialize)]
-struct Progress {
+struct ScanProgress {
     started: Instant,
     /// Servers that were checked since then need no check.
     since: Instant,
@@ -93,7 +93,7 @@ impl Scan {
     }
 }
 
-impl Progress {
+impl ScanProgress {
     /// Servers that were checked longer ago are checked again, but for those that cool down.
     fn check_again(&mut self, age: Duration, clock: Instant) {
         self.since = self.since.max(Instant::ZERO + (clock - (Instant::ZERO + age)));
@@ -148,7 +148,7 @@ impl Topology {
 
     /// Answers an operation that needs no scan, or for which one would come too late; `None` if it
     /// is to wait for the end of one.
-    pub(super) fn select_before_scan(&mut self, waiter: &Waiter) -> Option<Answer> {
+    pub(super) fn select_before_scan(&mut self, waiter: &Waiter) -> Option<SelectionResult> {
         let (clock, scan) = (self.now.clock, self.scan.as_mut()?);
         if let Some(progress) = &mut scan.progress {
             // While somebody waits, the scan goes on, and is to end.
@@ -176,7 +176,7 @@ impl Topology {
 
     /// "If servers is not empty …; otherwise, mark the topology stale": an operation that finds
     /// nothing makes the next one scan, unless its own criteria are to blame.
-    fn learn_from(&mut self, answer: Option<&Answer>) {
+    fn learn_from(&mut self, answer: Option<&SelectionResult>) {
         let is_stale = match answer {
             Some(Ok(())) => false,
             Some(Err(error)) => !is_callers_fault(error),
@@ -196,7 +196,7 @@ impl Topology {
             scan.stale = false;
             let (started, checking, possible_primary) = (self.now.clock, None, None);
             let since = started;
-            scan.progress = Some(Progress { started, since, checking, possible_primary });
+            scan.progress = Some(ScanProgress { started, since, checking, possible_primary });
             self.reseed(out);
             // "The rescan MUST happen before scanning all servers" (Polling SRV Records).
             self.fire_rescan(out);
@@ -253,7 +253,7 @@ impl Topology {
     fn candidates(&self) -> impl Iterator<Item = (Rank, ServerId)> {
         let progress = self.scan.as_ref().and_then(|scan| scan.progress.as_ref());
         self.members.iter().filter_map(move |(id, member)| {
-            let Progress { started, since, possible_primary, .. } = progress?;
+            let ScanProgress { started, since, possible_primary, .. } = progress?;
             let checked = member.monitor.as_ref()?.last_check();
             let server = self.description.server(&member.address)?;
             let is_cool = |checked: Instant| checked + COOLDOWN <= *started;

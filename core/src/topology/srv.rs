@@ -20,7 +20,7 @@ pub(super) enum Rescan {
     /// Never: the hosts did not come from DNS, or the deployment is none whose hosts can change
     /// there.
     Never,
-    /// Then.
+    /// The next rescan is due at this time.
     At(Instant),
     /// Right now.
     InProgress,

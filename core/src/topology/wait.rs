@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::evidence::Evidence;
 use super::history::History;
-use super::{Action, State, Topology};
+use super::{Action, Lifecycle, Topology};
 use crate::description::{ServerDescription, ServerType, TopologyType};
 use crate::diagnosis::{Check, SelectionError, Trouble, Verdict};
 use crate::id::{ServerId, WaiterId};
@@ -18,7 +18,7 @@ use crate::selection::Criteria;
 use crate::time::{Instant, Time};
 
 /// True if to look again, or why there is no server.
-pub(super) type Answer = Result<(), Box<SelectionError>>;
+pub(super) type SelectionResult = Result<(), Box<SelectionError>>;
 
 /// An operation that waits.
 #[derive(Clone, Debug, Serialize)]
@@ -113,21 +113,21 @@ impl Topology {
     ///
     /// If the application's predicate panics, the operation is to look again, and to panic where
     /// that harms nothing else.
-    pub(super) fn answer(&self, waiter: &Waiter, chance: Chance) -> Option<Answer> {
+    pub(super) fn answer(&self, waiter: &Waiter, chance: Chance) -> Option<SelectionResult> {
         let judged = catch_unwind(AssertUnwindSafe(|| self.judge(waiter, chance, self.now)));
         judged.unwrap_or(Some(Ok(())))
     }
 
     /// The same, where the deadline alone decides whether there is another chance.
-    fn answer_in_time(&self, waiter: &Waiter) -> Option<Answer> {
+    fn answer_in_time(&self, waiter: &Waiter) -> Option<SelectionResult> {
         let chance =
             if waiter.is_out_of_time(self.now.judged) { Chance::Last } else { Chance::Another };
         self.answer(waiter, chance)
     }
 
-    fn judge(&self, waiter: &Waiter, chance: Chance, now: Time) -> Option<Answer> {
+    fn judge(&self, waiter: &Waiter, chance: Chance, now: Time) -> Option<SelectionResult> {
         let verdict = match self.snapshot.select(&waiter.criteria, |_| 0, 0) {
-            _ if self.state == State::Closed => Some(Verdict::Closed),
+            _ if self.state == Lifecycle::Closed => Some(Verdict::Closed),
             Ok(Some(_)) => return Some(Ok(())),
             // The operation looks again, and finds that the server that it needs has left.
             Ok(None) if self.has_left(&waiter.criteria) => return Some(Ok(())),
@@ -172,7 +172,7 @@ impl Topology {
         Evidence {
             snapshot: Arc::clone(&self.snapshot),
             topology_type: self.description.topology_type,
-            is_closed: self.state == State::Closed,
+            is_closed: self.state == Lifecycle::Closed,
             options: Arc::clone(&self.options),
             history: self.history.clone(),
             troubles: servers.iter().filter_map(|server| self.trouble(server, judged)).collect(),

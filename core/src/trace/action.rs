@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::input::json as to_json;
-use super::withheld::{is_withheld, withhold};
+use super::redaction::{is_redacted, redact};
 use super::{message, time};
 use crate::description::ServerDescription;
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ pub(super) fn written(action: &Action) -> String {
 /// Serialises what may hold words of others, without those.
 pub(super) fn told(value: &impl serde::Serialize) -> Value {
     let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
-    withhold(&mut value);
+    redact(&mut value);
     value
 }
 
@@ -107,7 +107,7 @@ fn of_event(kind: &EventKind) -> Value {
 fn of_failure(failure: Option<&Failure>) -> String {
     match failure {
         None => String::new(),
-        Some(failure) if is_withheld(failure) => to_json(&told(failure)),
+        Some(failure) if is_redacted(failure) => to_json(&told(failure)),
         Some(failure) => failure.to_string(),
     }
 }

@@ -103,14 +103,14 @@ impl Read {
 
 /// The answer of a predicate of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum PredicateResult {
     Yes,
     No,
     /// It panicked.
     Panic,
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for PredicateResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Yes => "yes",
@@ -120,7 +120,7 @@ impl fmt::Display for Answer {
     }
 }
 
-impl std::str::FromStr for Answer {
+impl std::str::FromStr for PredicateResult {
     type Err = LineError;
 
     fn from_str(text: &str) -> Result<Self, LineError> {
@@ -135,20 +135,20 @@ impl std::str::FromStr for Answer {
 
 /// The answers of predicates while a machine is called, in order: noted down, or still to be given.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Answers(Arc<Mutex<VecDeque<Answer>>>);
+pub(super) struct Answers(Arc<Mutex<VecDeque<PredicateResult>>>);
 
 impl Answers {
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Answer>> {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<PredicateResult>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes all that was said, or not said.
-    pub(super) fn take(&self) -> VecDeque<Answer> {
+    pub(super) fn take(&self) -> VecDeque<PredicateResult> {
         std::mem::take(&mut *self.queue())
     }
 
     /// Gives what is to be said.
-    pub(super) fn give(&self, answers: impl IntoIterator<Item = Answer>) {
+    pub(super) fn give(&self, answers: impl IntoIterator<Item = PredicateResult>) {
         *self.queue() = answers.into_iter().collect();
     }
 
@@ -159,9 +159,9 @@ impl Answers {
         criteria.clone().with_predicate(move |server| {
             let said = catch_unwind(AssertUnwindSafe(|| predicate(server)));
             answers.queue().push_back(match said {
-                Ok(true) => Answer::Yes,
-                Ok(false) => Answer::No,
-                Err(_) => Answer::Panic,
+                Ok(true) => PredicateResult::Yes,
+                Ok(false) => PredicateResult::No,
+                Err(_) => PredicateResult::Panic,
             });
             said.unwrap_or_else(|panic| resume_unwind(panic))
         })
@@ -174,9 +174,9 @@ impl Answers {
         criteria.with_predicate(move |_| {
             let answer = answers.queue().pop_front();
             match answer {
-                Some(Answer::Yes) => true,
-                Some(Answer::No) | None => false,
-                Some(Answer::Panic) => resume_unwind(Box::new("as recorded")),
+                Some(PredicateResult::Yes) => true,
+                Some(PredicateResult::No) | None => false,
+                Some(PredicateResult::Panic) => resume_unwind(Box::new("as recorded")),
             }
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::criteria::Answers;
 use super::part::{MAX_SPARE_LEN, Part};
-use super::withheld::Withheld;
+use super::redaction::Redaction;
 use super::{ACTION, ANSWERS, OMITTED, action, input, time};
 use crate::id::LinkId;
 use crate::time::Time;
@@ -20,7 +20,7 @@ pub struct Journal {
     limit: usize,
     /// Bytes of messages that are not whole yet, of every link that is open.
     parts: BTreeMap<LinkId, Part>,
-    withheld: Withheld,
+    redaction: Redaction,
     answers: Answers,
     /// The call that is being written.
     text: String,
@@ -42,7 +42,7 @@ impl Journal {
         Self {
             limit,
             parts: BTreeMap::new(),
-            withheld: Withheld::default(),
+            redaction: Redaction::default(),
             answers: Answers::default(),
             text: String::new(),
             is_idle: false,
@@ -78,12 +78,12 @@ impl Journal {
                 None => input::written(&input, &[bytes.len().into()]),
             },
             Input::OperationFailed { server, failure } => {
-                let failure = self.withheld.operation(failure);
+                let failure = self.redaction.operation(failure);
                 input::written(&Input::OperationFailed { server: *server, failure }, &[])
             }
             Input::Closed { link, failure } => {
                 self.parts.remove(link);
-                let failure = self.withheld.failure(failure);
+                let failure = self.redaction.failure(failure);
                 input::written(&Input::Closed { link: *link, failure }, &[])
             }
             input => input::written(input, &[]),

@@ -74,13 +74,13 @@ mod minimize;
 mod part;
 mod read;
 mod recorder;
+mod redaction;
 mod replay;
 mod script;
 mod seal;
 #[cfg(test)]
 mod tests;
 mod time;
-mod withheld;
 
 pub use comment::{AttemptComment, description_comment, pool_comment};
 pub use error::{LineError, TraceError};
@@ -89,7 +89,7 @@ pub use export::{ExportError, Inexpressible, export};
 pub use header::Header;
 pub use journal::Journal;
 pub use minimize::minimize;
-pub use read::{Step, Trace};
+pub use read::{Trace, TraceStep};
 pub use recorder::Recorder;
 pub use replay::{Difference, Replay};
 pub use script::{Performance, Script};

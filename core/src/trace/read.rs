@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::criteria::{Answer, Answers};
+use super::criteria::{Answers, PredicateResult};
 use super::{
     ACTION, ANSWERS, Header, LineError, MAX_TRACE_LEN, OMITTED, Seal, TraceError, input, time,
 };
@@ -56,7 +56,7 @@ struct Call {
 
 /// One call of the machine: its input, and its actions.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'t> {
+pub struct TraceStep<'t> {
     trace: &'t Trace,
     call: &'t Call,
 }
@@ -100,21 +100,21 @@ impl Trace {
 
     /// Returns the first call whose input was too long for a flight recorder to keep, if there is
     /// one: what the machine did from there on can be read, and not be replayed.
-    pub fn gap(&self) -> Option<Step<'_>> {
+    pub fn gap(&self) -> Option<TraceStep<'_>> {
         self.step(self.gap?)
     }
 
-    pub(super) fn step(&self, index: usize) -> Option<Step<'_>> {
-        self.calls.get(index).map(|call| Step { trace: self, call })
+    pub(super) fn step(&self, index: usize) -> Option<TraceStep<'_>> {
+        self.calls.get(index).map(|call| TraceStep { trace: self, call })
     }
 
     /// Returns the calls of the machine, in order.
-    pub fn steps(&self) -> impl ExactSizeIterator<Item = Step<'_>> {
-        self.calls.iter().map(|call| Step { trace: self, call })
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = TraceStep<'_>> {
+        self.calls.iter().map(|call| TraceStep { trace: self, call })
     }
 }
 
-impl<'t> Step<'t> {
+impl<'t> TraceStep<'t> {
     /// Returns the number of its first line, from 1.
     pub const fn line(&self) -> usize {
         self.call.lines.start + 1
@@ -145,7 +145,7 @@ impl<'t> Step<'t> {
         input::read(line.split_once(' ').map_or("", |(_, words)| words), answers)
     }
 
-    pub(super) fn answers(&self) -> impl Iterator<Item = Answer> + use<'t> {
+    pub(super) fn answers(&self) -> impl Iterator<Item = PredicateResult> + use<'t> {
         let said = self.lines().filter_map(|(_, line)| line.strip_prefix(ANSWERS));
         // They were read before.
         said.flat_map(|said| said.split(' ')).filter_map(|answer| answer.parse().ok())
@@ -259,7 +259,9 @@ impl Reader {
             return Err(LineError::Stray);
         }
         if let Some(said) = line.strip_prefix(ANSWERS) {
-            return said.split(' ').try_for_each(|answer| answer.parse::<Answer>().map(drop));
+            return said
+                .split(' ')
+                .try_for_each(|answer| answer.parse::<PredicateResult>().map(drop));
         }
         line.starts_with(ACTION).then_some(()).ok_or(LineError::Stray)
     }

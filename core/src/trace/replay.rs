@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::criteria::Answers;
 use super::input::Call;
 use super::read::is_omitted;
-use super::{ACTION, ANSWERS, Seal, Step, Trace, action};
+use super::{ACTION, ANSWERS, Seal, Trace, TraceStep, action};
 use crate::time::Instant;
 use crate::topology::{Action, Topology};
 
@@ -62,13 +62,13 @@ impl<'t> Replay<'t> {
     /// # Errors
     ///
     /// The machine did not do what the trace says. It can go on.
-    pub fn step(&mut self) -> Option<Result<Step<'t>, Difference>> {
+    pub fn step(&mut self) -> Option<Result<TraceStep<'t>, Difference>> {
         let step = self.call()?;
         Some(self.compare(step))
     }
 
     /// Calls the machine once more, and notes its actions.
-    fn call(&mut self) -> Option<Step<'t>> {
+    fn call(&mut self) -> Option<TraceStep<'t>> {
         let gap = self.trace.gap().map(|gap| gap.line());
         let step = self.trace.step(self.done).filter(|step| Some(step.line()) != gap)?;
         self.done += 1;
@@ -134,7 +134,7 @@ impl<'t> Replay<'t> {
         Ok(())
     }
 
-    fn compare(&self, step: Step<'t>) -> Result<Step<'t>, Difference> {
+    fn compare(&self, step: TraceStep<'t>) -> Result<TraceStep<'t>, Difference> {
         let (mut recorded, mut replayed) =
             (step.actions(), self.actions.iter().map(action::written));
         loop {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::criteria::{Answer, Answers};
+use super::criteria::{Answers, PredicateResult};
 use super::input::{self, Call};
 use super::{Header, Trace, message, time};
 use crate::id::LinkId;
@@ -15,15 +15,15 @@ use crate::wire::{Flags, HEADER_LEN, op_code};
 /// The calls of a trace, read once: any of them can be passed to machines, again and again.
 pub struct Script {
     header: Header,
-    calls: Vec<Told>,
+    calls: Vec<RecordedCall>,
     answers: Answers,
 }
 
 /// A call of a machine, and what goes with it.
-struct Told {
+struct RecordedCall {
     time: Time,
     call: Call,
-    answers: Vec<Answer>,
+    answers: Vec<PredicateResult>,
     /// Of each message that came, whether it answers what the machine was waiting for.
     due: Vec<bool>,
 }
@@ -63,7 +63,7 @@ impl Script {
                 }
             }
             let (time, answers) = (step.time(), step.answers().collect());
-            Told { time, call, answers, due }
+            RecordedCall { time, call, answers, due }
         });
         Some(Self { header, calls: told.collect(), answers })
     }
@@ -101,7 +101,7 @@ impl Performance<'_> {
     ///
     /// Panics if there is no such call, or if the machine does.
     pub fn call(&mut self, index: usize) {
-        let Told { time, call, answers, due } = &self.script.calls[index];
+        let RecordedCall { time, call, answers, due } = &self.script.calls[index];
         self.script.answers.give(answers.iter().copied());
         self.actions.clear();
         let mut call = call.clone();
@@ -123,7 +123,7 @@ impl Performance<'_> {
     /// something else than in the trace.
     pub fn changed_line(&self) -> Option<String> {
         let (index, told) = self.last.as_ref()?;
-        let Told { time, call, .. } = &self.script.calls[*index];
+        let RecordedCall { time, call, .. } = &self.script.calls[*index];
         let Call::Received { link, bytes } = call else { return None };
         if bytes == told {
             return None;

@@ -5,7 +5,7 @@ use sdam_core::bson::{RawBson, RawDocumentBuf, Timestamp, cstr, rawdoc};
 use sdam_core::config::{OpeningHello, ServerApiVersion};
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::handshake::Progress;
+use sdam_core::handshake::HandshakeProgress;
 use sdam_core::operation::{CommandError, OperationError};
 use sdam_core::wire::{Compressor, MAX_MESSAGE_LEN, op_code};
 
@@ -258,7 +258,7 @@ fn what_nothing_asked_for_is_an_error() {
     let error = client.receive(&twice).unwrap_err();
     assert!(error.to_string().contains("nothing asked for"), "{error}");
     let mut over = Client::start(&options("mongodb://a"));
-    assert!(matches!(over.receive(&reply), Ok(Progress::Done(_))));
+    assert!(matches!(over.receive(&reply), Ok(HandshakeProgress::Done(_))));
     let error = over.receive(&reply).unwrap_err();
     assert_eq!(error.to_failure().cause, Cause::Malformed);
 }

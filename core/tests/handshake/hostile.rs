@@ -5,7 +5,7 @@ use sdam_core::auth::CredentialCache;
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawBson, RawDocument, RawDocumentBuf, cstr, rawbson, rawdoc};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::handshake::{Handshake, Progress};
+use sdam_core::handshake::{Handshake, HandshakeProgress};
 use sdam_core::operation::OperationError;
 
 use crate::server::{Client, Scram, binary, hello, names, opening, options};
@@ -71,7 +71,7 @@ fn a_reply_to_hello_of_the_wrong_shape_is_malformed() {
                 reply.append(cstr!("serviceId"), ObjectId::from_bytes([1; 12]));
             }
             match Client::start(&options(URI)).reply(&reply) {
-                Ok(Progress::Reading) => {}
+                Ok(HandshakeProgress::Reading) => {}
                 Ok(other) => panic!("{field}: {other:?} without authentication"),
                 Err(_) => failures += 1,
             }
@@ -159,11 +159,11 @@ fn in_pieces(server: &mut Scram, uri: &str, lengths: &[usize]) -> String {
             let (piece, after) = rest.split_at(lengths.next().unwrap_or(1).clamp(1, rest.len()));
             rest = after;
             match client.receive(piece) {
-                Ok(Progress::Reading) => {}
-                Ok(Progress::Done(connection_description)) => {
+                Ok(HandshakeProgress::Reading) => {}
+                Ok(HandshakeProgress::Done(connection_description)) => {
                     return format!("{connection_description:?} {:?}", client.sent);
                 }
-                Ok(Progress::Asking(question)) => panic!("{question:?}"),
+                Ok(HandshakeProgress::Asking(question)) => panic!("{question:?}"),
                 Err(error) => return format!("{error:?} {:?}", client.sent),
             }
         }
@@ -223,7 +223,7 @@ proptest! {
             let mut reply = rawdoc! { "ok": 1 };
             fields.into_iter().for_each(|(key, value)| reply.append(keys[key], value));
             match client.reply(&reply) {
-                Ok(progress) => assert!(matches!(progress, Progress::Reading), "{progress:?}"),
+                Ok(progress) => assert!(matches!(progress, HandshakeProgress::Reading), "{progress:?}"),
                 Err(_) => break,
             }
         }

@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
-use sdam_core::auth::{CredentialCache, Question};
+use sdam_core::auth::{CredentialCache, CredentialRequest};
 use sdam_core::bson::spec::BinarySubtype;
 use sdam_core::bson::{Binary, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::config::{Options, OptionsBuilder};
-use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress};
+use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, HandshakeProgress};
 use sdam_core::operation::OperationError;
 use sdam_core::wire::{Flags, Frames, ReplyFlags, op_code, write_op_msg, write_op_reply};
 use sha1::Sha1;
@@ -62,7 +62,7 @@ impl Client {
         options: &Arc<Options>,
         credential_cache: CredentialCache,
         connection_description: &ConnectionDescription,
-    ) -> (Self, Progress) {
+    ) -> (Self, HandshakeProgress) {
         let (mut out, opening) = (Vec::new(), opening(options, credential_cache));
         let (handshake, progress) =
             Handshake::reauthenticate(options, opening, connection_description.clone(), &mut out)
@@ -108,21 +108,24 @@ impl Client {
         bytes
     }
 
-    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<Progress, OperationError> {
+    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<HandshakeProgress, OperationError> {
         let mut out = Vec::new();
         let progress = self.handshake.receive(bytes, &mut out)?;
         self.take(&out);
         Ok(progress)
     }
 
-    pub(crate) fn reply(&mut self, reply: &RawDocument) -> Result<Progress, OperationError> {
+    pub(crate) fn reply(
+        &mut self,
+        reply: &RawDocument,
+    ) -> Result<HandshakeProgress, OperationError> {
         self.receive(&self.reply_bytes(reply))
     }
 
     pub(crate) fn supply(
         &mut self,
-        answer: sdam_core::auth::Answer,
-    ) -> Result<Progress, OperationError> {
+        answer: sdam_core::auth::CredentialResponse,
+    ) -> Result<HandshakeProgress, OperationError> {
         let mut out = Vec::new();
         let progress = self.handshake.supply(answer, &mut out)?;
         self.take(&out);
@@ -136,7 +139,7 @@ impl Client {
     ) -> Result<Box<ConnectionDescription>, OperationError> {
         for _ in 0..10 {
             let reply = server(self.last());
-            if let Progress::Done(connection_description) = self.reply(&reply)? {
+            if let HandshakeProgress::Done(connection_description) = self.reply(&reply)? {
                 return Ok(connection_description);
             }
         }
@@ -144,16 +147,18 @@ impl Client {
     }
 }
 
-pub(crate) fn done(progress: Result<Progress, OperationError>) -> Box<ConnectionDescription> {
+pub(crate) fn done(
+    progress: Result<HandshakeProgress, OperationError>,
+) -> Box<ConnectionDescription> {
     match progress {
-        Ok(Progress::Done(connection_description)) => connection_description,
+        Ok(HandshakeProgress::Done(connection_description)) => connection_description,
         other => panic!("{other:?} where the handshake is done"),
     }
 }
 
-pub(crate) fn asked(progress: Result<Progress, OperationError>) -> Question {
+pub(crate) fn asked(progress: Result<HandshakeProgress, OperationError>) -> CredentialRequest {
     match progress {
-        Ok(Progress::Asking(question)) => question,
+        Ok(HandshakeProgress::Asking(question)) => question,
         other => panic!("{other:?} where something is asked"),
     }
 }

@@ -1,9 +1,11 @@
 //! MONGODB-AWS: the conversation, what is asked, and what is remembered.
 
-use sdam_core::auth::{Answer, AwsCredentials, CredentialCache, OidcToken, Question};
+use sdam_core::auth::{
+    AwsCredentials, CredentialCache, CredentialRequest, CredentialResponse, OidcToken,
+};
 use sdam_core::bson::{DateTime, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::failure::Stage;
-use sdam_core::handshake::Progress;
+use sdam_core::handshake::HandshakeProgress;
 use sdam_core::operation::OperationError;
 
 use crate::server::{Client, asked, binary, done, hello, names, options, payload};
@@ -21,9 +23,9 @@ fn credentials(expires: Option<DateTime>) -> AwsCredentials {
         .with_expires(expires)
 }
 
-fn temporary() -> Answer {
+fn temporary() -> CredentialResponse {
     let expires = DateTime::from_millis(now().timestamp_millis() + HOUR);
-    Answer::Aws { credentials: credentials(Some(expires)), now: now() }
+    CredentialResponse::Aws { credentials: credentials(Some(expires)), now: now() }
 }
 
 fn challenge(nonce: &[u8], host: &str) -> RawDocumentBuf {
@@ -52,7 +54,10 @@ fn greeted_knowing(credential_cache: CredentialCache) -> (Client, Vec<u8>) {
 fn challenged() -> Client {
     let (mut client, nonce) = greeted();
     let nonce = [nonce, vec![1; 32]].concat();
-    assert_eq!(asked(client.reply(&challenge(&nonce, "sts.amazonaws.com"))), Question::Aws);
+    assert_eq!(
+        asked(client.reply(&challenge(&nonce, "sts.amazonaws.com"))),
+        CredentialRequest::Aws
+    );
     client
 }
 
@@ -93,7 +98,7 @@ fn only_temporary_credentials_are_remembered_and_only_while_valid() {
     assert!(!format!("{credential_cache:?} {:?}", temporary()).contains("planted"));
 
     let mut client = challenged();
-    client.supply(Answer::Aws { credentials: credentials(None), now: now() }).unwrap();
+    client.supply(CredentialResponse::Aws { credentials: credentials(None), now: now() }).unwrap();
     done(client.reply(&accepted()));
     assert!(client.handshake.credential_cache().aws_credentials(now()).is_none());
     // Nor do those that are not remembered take the place of those that are.
@@ -103,7 +108,7 @@ fn only_temporary_credentials_are_remembered_and_only_while_valid() {
     let mut learned = client.handshake.credential_cache().clone();
     let (mut client, nonce) = greeted_knowing(learned.clone());
     asked(client.reply(&challenge(&[nonce, vec![1; 32]].concat(), "sts.amazonaws.com")));
-    client.supply(Answer::Aws { credentials: credentials(None), now: now() }).unwrap();
+    client.supply(CredentialResponse::Aws { credentials: credentials(None), now: now() }).unwrap();
     done(client.reply(&accepted()));
     learned.merge(client.handshake.credential_cache());
     assert!(learned.aws_credentials(now()).is_some());
@@ -178,7 +183,7 @@ fn a_session_token_is_a_mebibyte_long_at_most() {
         let session_token = Some("x".repeat(length).as_str().into());
         let credentials = credentials(None).with_session_token(session_token);
         let mut client = challenged();
-        let supplied = client.supply(Answer::Aws { credentials, now: now() });
+        let supplied = client.supply(CredentialResponse::Aws { credentials, now: now() });
         assert_eq!(supplied.is_ok(), is_taken, "{supplied:?}");
     }
 }
@@ -186,8 +191,8 @@ fn a_session_token_is_a_mebibyte_long_at_most() {
 #[test]
 fn an_answer_to_another_question_is_refused() {
     let mut client = challenged();
-    assert!(client.supply(Answer::Oidc(OidcToken::new("planted"))).is_err());
+    assert!(client.supply(CredentialResponse::Oidc(OidcToken::new("planted"))).is_err());
     let (mut early, _) = greeted();
     assert!(early.supply(temporary()).is_err());
-    assert!(!matches!(early.receive(&[]), Ok(Progress::Done(_))));
+    assert!(!matches!(early.receive(&[]), Ok(HandshakeProgress::Done(_))));
 }

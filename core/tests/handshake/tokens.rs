@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use sdam_core::auth::{Answer, CredentialCache, OidcToken, Question};
+use sdam_core::auth::{CredentialCache, CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::config::{AuthMechanism, Options};
 use sdam_core::failure::Stage;
-use sdam_core::handshake::Progress;
+use sdam_core::handshake::HandshakeProgress;
 use sdam_core::operation::OperationError;
 
 use crate::server::{Client, asked, binary, broken, built, done, hello, names, payload};
@@ -15,8 +15,8 @@ fn options() -> std::sync::Arc<Options> {
     built(|options| options.auth_mechanism(AuthMechanism::Oidc).oidc_callback(true))
 }
 
-fn token(text: &str) -> Answer {
-    Answer::Oidc(OidcToken::new(text).expires_in(Duration::from_secs(60)))
+fn token(text: &str) -> CredentialResponse {
+    CredentialResponse::Oidc(OidcToken::new(text).expires_in(Duration::from_secs(60)))
 }
 
 fn accepted() -> RawDocumentBuf {
@@ -45,7 +45,9 @@ fn remembering(text: &str) -> CredentialCache {
 fn a_token_is_asked_for_and_shown() {
     let mut client = Client::start(&options());
     assert!(!names(client.last()).contains(&"speculativeAuthenticate"), "there is no token yet");
-    let Question::Oidc(question) = asked(client.reply(&hello())) else { panic!("another") };
+    let CredentialRequest::Oidc(question) = asked(client.reply(&hello())) else {
+        panic!("another")
+    };
     assert_eq!((question.version, question.username, question.refused), (1, None, None));
     client.supply(token("planted-token")).unwrap();
     assert_eq!(names(client.last()), ["saslStart", "mechanism", "payload", "$db"]);
@@ -77,7 +79,9 @@ fn a_refused_remembered_token_is_replaced_once() {
     let mut client = Client::knowing(&options(), remembering("old"));
     client.reply(&hello()).unwrap();
     assert_eq!(jwt(client.last()), "old", "speculation failed, so it is tried the usual way");
-    let Question::Oidc(question) = asked(client.reply(&refused(18))) else { panic!("another") };
+    let CredentialRequest::Oidc(question) = asked(client.reply(&refused(18))) else {
+        panic!("another")
+    };
     assert_eq!(question.refused.unwrap().expose(), "old");
     assert!(client.handshake.credential_cache().token().is_none(), "it is forgotten");
     client.supply(token("new")).unwrap();
@@ -93,7 +97,9 @@ fn a_token_that_another_connection_has_obtained_may_be_refused_too() {
     asked(client.reply(&hello()));
     client.handshake.refresh(&remembering("of another"));
     client.supply(token("of another")).unwrap();
-    let Question::Oidc(question) = asked(client.reply(&refused(18))) else { panic!("another") };
+    let CredentialRequest::Oidc(question) = asked(client.reply(&refused(18))) else {
+        panic!("another")
+    };
     assert_eq!(question.refused.unwrap().expose(), "of another");
     client.supply(token("new")).unwrap();
     client.reply(&refused(18)).unwrap_err();
@@ -122,7 +128,9 @@ fn the_answer_may_take_as_long_as_connecting_or_a_minute() {
             options.connect_timeout(Duration::from_secs(timeout))
         });
         let mut client = Client::start(&options);
-        let Question::Oidc(question) = asked(client.reply(&hello())) else { panic!("another") };
+        let CredentialRequest::Oidc(question) = asked(client.reply(&hello())) else {
+            panic!("another")
+        };
         assert_eq!(question.timeout, Duration::from_secs(wanted));
     }
 }
@@ -195,7 +203,7 @@ fn an_established_connection_can_be_authenticated_once_more() {
     let credential_cache = client.handshake.credential_cache().clone();
     let (mut again, progress) =
         Client::again(&options(), credential_cache, &connection_description);
-    assert!(matches!(asked(Ok(progress)), Question::Oidc(_)));
+    assert!(matches!(asked(Ok(progress)), CredentialRequest::Oidc(_)));
     again.supply(token("new")).unwrap();
     assert_eq!((names(again.last())[0], jwt(again.last())), ("saslStart", "new".into()));
     let connection_description = done(again.reply(&accepted()));
@@ -203,6 +211,6 @@ fn an_established_connection_can_be_authenticated_once_more() {
     // Another connection has obtained a newer one: nothing need be asked.
     let (newer, progress) =
         Client::again(&options(), remembering("newer"), &connection_description);
-    assert!(matches!(progress, Progress::Reading));
+    assert!(matches!(progress, HandshakeProgress::Reading));
     assert_eq!(jwt(newer.last()), "newer");
 }

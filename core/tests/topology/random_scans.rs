@@ -23,7 +23,7 @@ enum Happening {
     Abandon { id: u64 },
     RequestCheck,
     Pass { millis: u64 },
-    Answer { leader: usize, members: usize },
+    CheckOutcome { leader: usize, members: usize },
     Refuse,
     HangUp { link: usize },
     Fail { server: usize, code: i32 },
@@ -37,7 +37,7 @@ fn happening() -> impl Strategy<Value = Happening> {
         3 => prop_oneof![Just(0), Just(500), 0..70_000_u64]
             .prop_map(|millis| Happening::Pass { millis }),
         8 => (0..5_usize, 1..32_usize)
-            .prop_map(|(leader, members)| Happening::Answer { leader, members }),
+            .prop_map(|(leader, members)| Happening::CheckOutcome { leader, members }),
         2 => Just(Happening::Refuse),
         1 => (0..5_usize).prop_map(|link| Happening::HangUp { link }),
         2 => (0..5_usize, prop_oneof![Just(0), Just(10107), Just(91), Just(189)])
@@ -64,7 +64,7 @@ fn happen(fixture: &mut Fixture, id: u64, try_once: bool, now: &mut u64, what: &
             *now += millis;
             fixture.at(*now);
         }
-        Happening::Answer { leader, members } if is_checking => {
+        Happening::CheckOutcome { leader, members } if is_checking => {
             let is_member = |(index, _): &(usize, &&str)| members & (1 << index) != 0;
             let hosts: Vec<&str> =
                 NAMES.iter().enumerate().filter(is_member).map(|(_, host)| *host).collect();
@@ -95,7 +95,7 @@ fn happen(fixture: &mut Fixture, id: u64, try_once: bool, now: &mut u64, what: &
             };
             fails(fixture, server.address.host(), error);
         }
-        Happening::Answer { .. } | Happening::Refuse => {}
+        Happening::CheckOutcome { .. } | Happening::Refuse => {}
     }
 }
 

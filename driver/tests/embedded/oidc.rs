@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bson::{Document, doc, rawdoc};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId, ServerVersion};
-use sdam_core::auth::{Answer, OidcToken, Question};
+use sdam_core::auth::{CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::config::{AuthMechanism, Options};
 use sdam_core::session::SessionOptions;
 use sdam_core::topology::Topics;
@@ -24,9 +24,11 @@ async fn a_new_login_keeps_the_session_of_the_application() {
     cluster.elected().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&calls);
-    let provider = move |_: Question| {
+    let provider = move |_: CredentialRequest| {
         let number = counted.fetch_add(1, Ordering::Relaxed) + 1;
-        async move { Ok::<_, Infallible>(Answer::Oidc(OidcToken::new(format!("token-{number}")))) }
+        async move {
+            Ok::<_, Infallible>(CredentialResponse::Oidc(OidcToken::new(format!("token-{number}"))))
+        }
     };
     let options = Options::builder().uri(&cluster.uri()).unwrap();
     let options = options.auth_mechanism(AuthMechanism::Oidc).oidc_callback(true).build().unwrap();

@@ -128,7 +128,7 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     /// `ENVIRONMENT:k8s` stands for. With one, the options may not name an `ENVIRONMENT`.
     ///
     /// ```
-    /// # use sdam_core::auth::{Answer, OidcToken, Question};
+    /// # use sdam_core::auth::{CredentialResponse, OidcToken, CredentialRequest};
     /// # use sdam_core::config::{AuthMechanism, Options};
     /// # use sdam_host::{ClientBuilder, CurrentReactor};
     /// # async fn ask_for_token() -> Result<String, std::io::Error> { Ok("token".into()) }
@@ -141,8 +141,9 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     ///     .oidc_callback(true)
     ///     .build()?;
     /// // let builder = Client::builder(options);
-    /// let builder = builder.credential_provider(|_: Question| async {
-    ///     Ok::<_, std::io::Error>(Answer::Oidc(OidcToken::new(ask_for_token().await?)))
+    /// let builder = builder.credential_provider(|_: CredentialRequest| async {
+    ///     let token = OidcToken::new(ask_for_token().await?);
+    ///     Ok::<_, std::io::Error>(CredentialResponse::Oidc(token))
     /// });
     /// # Ok(builder)
     /// # }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use bson::DateTime;
 
-use sdam_core::auth::Question;
+use sdam_core::auth::CredentialRequest;
 use sdam_core::config::ServerAddress;
 use sdam_core::time::Instant;
 
@@ -112,7 +112,7 @@ impl<R: Reactor> Runtime for SocketRuntime<R> {
         Box::pin(async move { drop(reactor.block(Lane::Keys, work).await) })
     }
 
-    fn answer(&self, question: Question) -> Answering {
+    fn answer(&self, question: CredentialRequest) -> Answering {
         let (reactor, provider) = (self.reactor.clone(), Arc::clone(&self.provider));
         Box::pin(async move {
             let ask = |question| provider.answer(&reactor, question);

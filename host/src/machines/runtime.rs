@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bson::DateTime;
-use sdam_core::auth::Question;
+use sdam_core::auth::CredentialRequest;
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::ServerId;
@@ -72,10 +72,10 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     /// It is asked for what the client does not remember, and for one token at a time.
     ///
     /// A runtime that has no such providers leaves this as it is: the login fails, and says why.
-    fn answer(&self, question: Question) -> Answering {
+    fn answer(&self, question: CredentialRequest) -> Answering {
         let what = match question {
-            Question::Aws => "credentials of AWS",
-            Question::Oidc(_) => "tokens of OpenID Connect",
+            CredentialRequest::Aws => "credentials of AWS",
+            CredentialRequest::Oidc(_) => "tokens of OpenID Connect",
         };
         let detail = format!("this runtime has no provider of {what}");
         let failure = Failure::new(Stage::Authenticate, Cause::Configuration, detail);

@@ -9,24 +9,25 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sdam_core::auth::{Answer, PAUSE_AFTER_REFUSAL, Question};
+use sdam_core::auth::{CredentialRequest, CredentialResponse, PAUSE_AFTER_REFUSAL};
 use sdam_core::failure::{Cause, Failure, Stage};
 
 use crate::sync::before;
 
 /// The answer of a provider, once it has it.
-pub type Answering = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
+pub type Answering = Pin<Box<dyn Future<Output = Result<CredentialResponse, Failure>> + Send>>;
 
 /// Finds what an authentication mechanism asks for: a token for MONGODB-OIDC, or credentials for
 /// MONGODB-AWS.
 ///
-/// A closure that takes a [`Question`] and returns a future of an [`Answer`] is a provider, too. It
-/// is asked for what the client does not remember: a token is kept until the server refuses it, and
-/// credentials of AWS until five minutes before they expire. One token is asked for at a time, and
-/// given up after [`OidcQuestion::timeout`](sdam_core::auth::OidcQuestion::timeout).
+/// A closure that takes a [`CredentialRequest`] and returns a future of a [`CredentialResponse`] is
+/// a provider, too. It is asked for what the client does not remember: a token is kept until the
+/// server refuses it, and credentials of AWS until five minutes before they expire. One token is
+/// asked for at a time, and given up after
+/// [`OidcRequest::timeout`](sdam_core::auth::OidcRequest::timeout).
 pub trait CredentialProvider: Send + Sync + 'static {
     /// Answers a question; the future is dropped when the answer is not needed any more.
-    fn answer(&self, question: Question) -> Answering;
+    fn answer(&self, question: CredentialRequest) -> Answering;
 }
 
 impl fmt::Debug for dyn CredentialProvider {
@@ -37,11 +38,11 @@ impl fmt::Debug for dyn CredentialProvider {
 
 impl<F, T, E> CredentialProvider for F
 where
-    F: Fn(Question) -> T + Send + Sync + 'static,
-    T: Future<Output = Result<Answer, E>> + Send + 'static,
+    F: Fn(CredentialRequest) -> T + Send + Sync + 'static,
+    T: Future<Output = Result<CredentialResponse, E>> + Send + 'static,
     E: fmt::Display,
 {
-    fn answer(&self, question: Question) -> Answering {
+    fn answer(&self, question: CredentialRequest) -> Answering {
         let answer = self(question);
         Box::pin(async move {
             answer
@@ -53,22 +54,22 @@ where
 
 /// Asks a provider, within the limits that tokens have: one is asked for a pause after the server
 /// has refused another, and given up after
-/// [`OidcQuestion::timeout`](sdam_core::auth::OidcQuestion::timeout). Credentials of AWS have the
+/// [`OidcRequest::timeout`](sdam_core::auth::OidcRequest::timeout). Credentials of AWS have the
 /// time that establishing a connection has.
 ///
 /// # Errors
 ///
 /// Fails as the provider does, and if it gives no token in time.
 pub async fn ask_provider<A, T>(
-    question: Question,
-    ask: impl FnOnce(Question) -> A,
+    question: CredentialRequest,
+    ask: impl FnOnce(CredentialRequest) -> A,
     sleep: impl Fn(Duration) -> T,
-) -> Result<Answer, Failure>
+) -> Result<CredentialResponse, Failure>
 where
-    A: Future<Output = Result<Answer, Failure>>,
+    A: Future<Output = Result<CredentialResponse, Failure>>,
     T: Future<Output = ()>,
 {
-    let Question::Oidc(asked) = &question else { return ask(question).await };
+    let CredentialRequest::Oidc(asked) = &question else { return ask(question).await };
     let limit = asked.timeout;
     if asked.refused.is_some() {
         sleep(PAUSE_AFTER_REFUSAL).await;
@@ -93,18 +94,20 @@ mod tests {
     use super::ask_provider;
     use crate::sync::Mutex;
     use crate::sync::lock;
-    use sdam_core::auth::{Answer, OidcQuestion, OidcToken, PAUSE_AFTER_REFUSAL, Question};
+    use sdam_core::auth::{
+        CredentialRequest, CredentialResponse, OidcRequest, OidcToken, PAUSE_AFTER_REFUSAL,
+    };
     use sdam_core::failure::Cause;
 
-    fn token_question(refused: bool) -> Question {
-        let mut question = OidcQuestion::new(Duration::from_secs(7));
+    fn token_question(refused: bool) -> CredentialRequest {
+        let mut question = OidcRequest::new(Duration::from_secs(7));
         question.refused = refused.then(|| "token".into());
-        Question::Oidc(question)
+        CredentialRequest::Oidc(question)
     }
 
     #[test]
     fn a_provider_that_hangs_is_given_up_after_the_time_that_it_was_told() {
-        let provider = |_: Question| pending();
+        let provider = |_: CredentialRequest| pending();
         let slept = Mutex::new(Vec::new());
         let sleep = |time| {
             lock(&slept).push(time);
@@ -120,8 +123,8 @@ mod tests {
     #[test]
     fn only_after_a_refusal_is_there_a_pause() {
         for refused in [false, true] {
-            let token = || Answer::Oidc(OidcToken::new("another"));
-            let provider = |_: Question| ready(Ok(token()));
+            let token = || CredentialResponse::Oidc(OidcToken::new("another"));
+            let provider = |_: CredentialRequest| ready(Ok(token()));
             let never = |_| pending();
             let mut asking = pin!(ask_provider(token_question(refused), provider, never));
             let answer = asking.as_mut().poll(&mut Context::from_waker(Waker::noop()));

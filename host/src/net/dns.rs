@@ -12,8 +12,8 @@ use sdam_core::config::{Options, TcpOptions};
 use sdam_core::diagnosis::{SLOW_LOOKUP, Verdict};
 use sdam_core::dns::srv::{self, SrvError, SrvRecord};
 use sdam_core::dns::{
-    Action, Answer, DnsCause, DnsError, ExchangeId, Input, Lookup, MAX_MESSAGE_LEN, NameServers,
-    Question, Transport,
+    Action, DnsCause, DnsError, DnsRecords, ExchangeId, Input, Lookup, MAX_MESSAGE_LEN,
+    NameServers, Question, Transport,
 };
 use sdam_core::machine::Machine;
 
@@ -23,7 +23,7 @@ use crate::sync::{Streak, before};
 use crate::system::{lookup_seed, name_servers};
 
 /// A lookup in progress.
-pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Answer, DnsError>> + Send + 'a>>;
+pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<DnsRecords, DnsError>> + Send + 'a>>;
 
 /// Looks up the records of a `mongodb+srv://` deployment.
 ///
@@ -86,7 +86,7 @@ impl Records {
         &self,
         reactor: &R,
         question: Question,
-    ) -> Result<Answer, DnsError> {
+    ) -> Result<DnsRecords, DnsError> {
         self.look_up_noting(reactor, question, &mut Vec::new()).await
     }
 
@@ -96,7 +96,7 @@ impl Records {
         reactor: &R,
         question: Question,
         silent: &mut Vec<SocketAddr>,
-    ) -> Result<Answer, DnsError> {
+    ) -> Result<DnsRecords, DnsError> {
         let asked = question.clone();
         let failed =
             |error: io::Error| DnsError::new(asked, DnsCause::Resolver(error.to_string().into()));
@@ -140,7 +140,7 @@ async fn ask_name_servers<R: Reactor>(
     question: Question,
     servers: NameServers,
     silent: &mut Vec<SocketAddr>,
-) -> Result<Answer, DnsError> {
+) -> Result<DnsRecords, DnsError> {
     let seed = lookup_seed(&question)?;
     let mut lookup = Lookup::new(question, servers, seed);
     let (mut buffer, mut out) = (vec![0; MAX_MESSAGE_LEN], Vec::new());
@@ -268,7 +268,7 @@ pub async fn srv_records<L, T>(
     sleep: impl Fn(Duration) -> T,
 ) -> Result<Vec<SrvRecord>, DnsError>
 where
-    L: Future<Output = Result<Answer, DnsError>>,
+    L: Future<Output = Result<DnsRecords, DnsError>>,
     T: Future,
 {
     let answer = in_time(&question, lookup(question.clone()), sleep(LOOKUP_LIMIT)).await;
@@ -277,9 +277,9 @@ where
 
 async fn in_time(
     question: &Question,
-    lookup: impl Future<Output = Result<Answer, DnsError>>,
+    lookup: impl Future<Output = Result<DnsRecords, DnsError>>,
     end: impl Future,
-) -> Result<Answer, DnsError> {
+) -> Result<DnsRecords, DnsError> {
     before(end, lookup).await.unwrap_or_else(|| {
         let detail = format!("no answer within {LOOKUP_LIMIT:?}");
         Err(DnsError::new(question.clone(), DnsCause::Resolver(detail.into())))

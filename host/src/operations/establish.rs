@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use sdam_core::auth::{Answer, Derivation, OidcToken, Question};
+use sdam_core::auth::{CredentialRequest, CredentialResponse, Derivation, OidcToken};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress as Step};
+use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, HandshakeProgress};
 use sdam_core::operation::OperationError;
 use sdam_core::pool::Established;
 use sdam_core::time::Instant;
@@ -116,7 +116,7 @@ impl<R: Runtime> PendingConnection<R> {
         let (mut out, mut stage) = (Zeroizing::new(Vec::new()), Stage::Hello);
         let handshake = Handshake::start(&shared.options, opening, &mut out)?;
         let mut login = Login::new(&shared, handshake);
-        let mut step = Step::Reading;
+        let mut step = HandshakeProgress::Reading;
         loop {
             let of_stream = |handshake: &Handshake, failure: Failure| {
                 OperationError::Stream(match handshake.stage() {
@@ -127,11 +127,11 @@ impl<R: Runtime> PendingConnection<R> {
             let sent = stream.send(&std::mem::take(&mut out), None).await;
             sent.map_err(|error| of_stream(&login.handshake, stream.transport().failure(&error)))?;
             let next = match step {
-                Step::Done(connection_description) => {
+                HandshakeProgress::Done(connection_description) => {
                     login.heed_cluster_time();
                     return Ok(*connection_description);
                 }
-                Step::Reading => {
+                HandshakeProgress::Reading => {
                     let received = stream.receive_some().await;
                     let bytes = received.map_err(|failure| of_stream(&login.handshake, failure))?;
                     let received = login.receive(&bytes, &mut out);
@@ -144,18 +144,20 @@ impl<R: Runtime> PendingConnection<R> {
                         }
                     }
                 }
-                Step::Asking(question) => match login.answer(question, None, &mut out).await {
-                    Ok(step) => Ok(step),
-                    Err(Asked::InVain(failure)) => {
-                        return Err(of_stream(&login.handshake, failure));
+                HandshakeProgress::Asking(question) => {
+                    match login.answer(question, None, &mut out).await {
+                        Ok(step) => Ok(step),
+                        Err(Asked::InVain(failure)) => {
+                            return Err(of_stream(&login.handshake, failure));
+                        }
+                        Err(Asked::Failed(error)) => Err(error),
                     }
-                    Err(Asked::Failed(error)) => Err(error),
-                },
+                }
             };
             // First, as what fails now may fail in the next stage already.
             self.told(&login.handshake, &mut stage);
             step = next?;
-            if !out.is_empty() || matches!(step, Step::Asking(_)) {
+            if !out.is_empty() || matches!(step, HandshakeProgress::Asking(_)) {
                 self.asked();
             }
         }
@@ -191,7 +193,7 @@ impl<R: Runtime> Login<R> {
         &mut self,
         bytes: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Step, OperationError> {
+    ) -> Result<HandshakeProgress, OperationError> {
         let progress = self.handshake.receive_until_keys(bytes, out);
         self.note(progress)
     }
@@ -206,7 +208,7 @@ impl<R: Runtime> Login<R> {
         &mut self,
         derivation: Derivation,
         out: &mut Vec<u8>,
-    ) -> Result<Step, OperationError> {
+    ) -> Result<HandshakeProgress, OperationError> {
         let desk = Arc::new(Mutex::new(None));
         let done = Arc::clone(&desk);
         let work = Box::new(move || *lock(&done) = Some(derivation.run()));
@@ -226,16 +228,16 @@ impl<R: Runtime> Login<R> {
     /// Finds an answer to what the handshake asks, in `time` at most, and supplies it.
     pub(crate) async fn answer(
         &mut self,
-        mut question: Question,
+        mut question: CredentialRequest,
         time: Option<Duration>,
         out: &mut Vec<u8>,
-    ) -> Result<Step, Asked> {
+    ) -> Result<HandshakeProgress, Asked> {
         let shared = Arc::clone(&self.shared);
         // "Drivers MUST ensure that only one call to the configured provider or OIDC callback can
         // happen at a time." That of AWS must not be restricted so. The turn ends when what was
         // found is remembered, so that the next caller finds it.
         let mut _turn: Option<AsyncMutexGuard<'_>> = None;
-        if let Question::Oidc(question) = &mut question {
+        if let CredentialRequest::Oidc(question) = &mut question {
             question.timeout = time.map_or(question.timeout, |time| time.min(question.timeout));
             _turn = Some(shared.oidc.take().await);
         }
@@ -249,19 +251,19 @@ impl<R: Runtime> Login<R> {
     }
 
     /// Returns the answer that the client remembers.
-    fn known(&self, question: &Question) -> Option<Answer> {
+    fn known(&self, question: &CredentialRequest) -> Option<CredentialResponse> {
         let credential_cache = self.handshake.credential_cache();
         match question {
-            Question::Aws => {
+            CredentialRequest::Aws => {
                 let now = self.shared.runtime.wall_clock()?;
                 let credentials = credential_cache.aws_credentials(now)?.clone();
-                Some(Answer::Aws { credentials, now })
+                Some(CredentialResponse::Aws { credentials, now })
             }
-            Question::Oidc(question) => {
+            CredentialRequest::Oidc(question) => {
                 let token = credential_cache
                     .token()
                     .filter(|token| Some(*token) != question.refused.as_ref());
-                token.cloned().map(|token| Answer::Oidc(OidcToken::new(token)))
+                token.cloned().map(|token| CredentialResponse::Oidc(OidcToken::new(token)))
             }
         }
     }
@@ -278,8 +280,11 @@ impl<R: Runtime> Login<R> {
         self.shared.runtime.now()
     }
 
-    fn note(&mut self, progress: Result<Step, OperationError>) -> Result<Step, OperationError> {
-        self.over = matches!(progress, Err(_) | Ok(Step::Done(_)));
+    fn note(
+        &mut self,
+        progress: Result<HandshakeProgress, OperationError>,
+    ) -> Result<HandshakeProgress, OperationError> {
+        self.over = matches!(progress, Err(_) | Ok(HandshakeProgress::Done(_)));
         self.learn();
         progress
     }

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
-use sdam_core::auth::Question;
+use sdam_core::auth::CredentialRequest;
 use sdam_core::command::MonitoredCommand;
 use sdam_core::config::{AuthMechanism, ServerAddress};
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress};
+use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, HandshakeProgress};
 use sdam_core::id::ConnectionId;
 use sdam_core::operation::{
     CommandError, CommandMessage, InvalidCommand, OperationError, OperationFailure, Overlay,
@@ -721,15 +721,15 @@ impl<R: Runtime> CheckedOut<R> {
             let sent = connection.stream.send(&std::mem::take(&mut out), deadline).await;
             sent.map_err(|error| Refusal::Stream(connection.stream.failure(&error)))?;
             step = match step {
-                Progress::Done(connection_description) => {
+                HandshakeProgress::Done(connection_description) => {
                     login.heed_cluster_time();
                     return Ok(*connection_description);
                 }
-                Progress::Reading => {
+                HandshakeProgress::Reading => {
                     let message = connection.receive(deadline).await.map_err(Refusal::Stream)?;
                     login.receive(message.bytes(), &mut out)?
                 }
-                Progress::Asking(question) => {
+                HandshakeProgress::Asking(question) => {
                     connection.answer(&mut login, question, deadline, &mut out).await?
                 }
             };
@@ -757,10 +757,10 @@ impl<S: Socket> Connection<S> {
     async fn answer<R: Runtime>(
         &mut self,
         login: &mut Login<R>,
-        question: Question,
+        question: CredentialRequest,
         deadline: Option<Instant>,
         out: &mut Vec<u8>,
-    ) -> Result<Progress, Refusal> {
+    ) -> Result<HandshakeProgress, Refusal> {
         let time = deadline.map(|deadline| deadline - login.now());
         let blocks = self.stream.cancellation.interrupts();
         let mut answer = pin!(login.answer(question, time, out));

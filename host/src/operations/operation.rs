@@ -477,13 +477,13 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         };
         if let Some(session) = session.filter(|_| sending.session) {
             match &result {
-                Ok(reply) if !session.is_implicit() => session.heard(reply),
+                Ok(reply) if !session.is_implicit() => session.advance_from_reply(reply),
                 Ok(_) => {}
                 Err(failed) => match (&failed.error, &failed.reply) {
                     // Of a command that was not sent, the connection is as good as before.
                     (OperationError::Stream(_), _) if checked_out.state == State::Idle => {}
                     (OperationError::Stream(_), _) => session.mark_dirty(),
-                    (_, Some(reply)) => session.heard(reply),
+                    (_, Some(reply)) => session.advance_from_reply(reply),
                     _ => {}
                 },
             }

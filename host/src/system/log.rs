@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 
 use bson::DateTime;
-use sdam_core::logging::{Component, LogDestination, LogMessage, LogSettings, Severity, Value};
+use sdam_core::logging::{Component, LogDestination, LogMessage, LogSettings, LogValue, Severity};
 use tracing::{Dispatch, Level};
 
 use crate::sync::{Mutex, lock};
@@ -175,28 +175,28 @@ fn collect(message: &LogMessage, time: &str) {
 
 fn text<'a>(message: &'a LogMessage, name: &str) -> Option<&'a str> {
     match message.get(name) {
-        Some(Value::Text(text)) => Some(text),
+        Some(LogValue::Text(text)) => Some(text),
         _ => None,
     }
 }
 
 fn integer(message: &LogMessage, name: &str) -> Option<i64> {
     match message.get(name) {
-        Some(Value::Integer(number)) => Some(*number),
+        Some(LogValue::Integer(number)) => Some(*number),
         _ => None,
     }
 }
 
 fn double(message: &LogMessage, name: &str) -> Option<f64> {
     match message.get(name) {
-        Some(Value::Double(number)) => Some(*number),
+        Some(LogValue::Double(number)) => Some(*number),
         _ => None,
     }
 }
 
 fn boolean(message: &LogMessage, name: &str) -> Option<bool> {
     match message.get(name) {
-        Some(Value::Boolean(value)) => Some(*value),
+        Some(LogValue::Boolean(value)) => Some(*value),
         _ => None,
     }
 }

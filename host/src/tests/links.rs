@@ -24,7 +24,7 @@ use crate::sync::lock;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::diagnosis::Verdict;
-use sdam_core::dns::{Answer, DnsError, Question};
+use sdam_core::dns::{DnsError, DnsRecords, Question};
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
@@ -382,7 +382,7 @@ fn a_monitor_behind_a_proxy_says_hello_when_the_proxy_has_connected_it() {
 fn a_lookup_ends_after_a_minute_and_records_are_those_that_were_asked_for() {
     let question = || Question::srv("mongodb", "cluster.example.com");
     let at_once = |_| ready(());
-    let never = |_| std::future::pending::<Result<Answer, DnsError>>();
+    let never = |_| std::future::pending::<Result<DnsRecords, DnsError>>();
     let Poll::Ready(outcome) = Task::new(srv_records(question(), never, at_once)).poll() else {
         panic!("it waits")
     };

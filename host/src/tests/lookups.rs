@@ -128,7 +128,7 @@ fn a_request_for_credentials_whose_socket_takes_nothing_fails() {
         _ => None,
     };
     let provider = Provider::Sources(CredentialSources::default().variables(variable), None);
-    let mut task = Task::new(provider.answer(&socket, sdam_core::auth::Question::Aws));
+    let mut task = Task::new(provider.answer(&socket, sdam_core::auth::CredentialRequest::Aws));
     let Poll::Ready(outcome) = task.poll() else { panic!("it waits for what never comes") };
     let error = outcome.unwrap_err().to_string();
     assert!(error.contains("write zero"), "{error}");

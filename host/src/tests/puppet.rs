@@ -18,7 +18,7 @@ use crate::net::credentials::Answering;
 use crate::net::credentials::CredentialProvider;
 use crate::sync::Mutex;
 use crate::sync::lock;
-use sdam_core::auth::Question;
+use sdam_core::auth::CredentialRequest;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::time::Instant;
@@ -110,7 +110,7 @@ impl Runtime for Puppet {
         }))
     }
 
-    fn answer(&self, question: Question) -> Answering {
+    fn answer(&self, question: CredentialRequest) -> Answering {
         match &self.provider {
             Some(provider) => provider.answer(question),
             None => {

@@ -17,7 +17,7 @@ use crate::machines::Host;
 use crate::net::credentials::CredentialProvider;
 use crate::operations::checked_out::CheckedOut;
 use crate::sync::lock;
-use sdam_core::auth::{Answer, AwsCredentials, OidcToken, Question};
+use sdam_core::auth::{AwsCredentials, CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::config::Options;
 use sdam_core::failure::Cause;
 
@@ -35,8 +35,8 @@ struct Provider {
 fn discovered(options: &str) -> (Fixture, Arc<Provider>) {
     let provider = Arc::<Provider>::default();
     let asked = Arc::clone(&provider);
-    let ask = move |question: Question| {
-        let Question::Oidc(question) = question else { panic!("another question") };
+    let ask = move |question: CredentialRequest| {
+        let CredentialRequest::Oidc(question) = question else { panic!("another question") };
         *lock(&asked.time) = Some(question.timeout);
         let number = asked.asked.fetch_add(1, Ordering::Relaxed);
         let provider = Arc::clone(&asked);
@@ -46,7 +46,9 @@ fn discovered(options: &str) -> (Fixture, Arc<Provider>) {
                 false => Poll::Ready(()),
             })
             .await;
-            Ok::<_, &'static str>(Answer::Oidc(OidcToken::new(format!("token {number}"))))
+            Ok::<_, &'static str>(CredentialResponse::Oidc(OidcToken::new(format!(
+                "token {number}"
+            ))))
         }
     };
     let ask: Box<dyn CredentialProvider> = Box::new(ask);
@@ -195,11 +197,11 @@ fn on_a_socket_that_blocks_nobody_reads_while_a_token_is_awaited() {
 fn credentials_of_aws_that_were_used_in_vain_are_asked_for_again() {
     let asked = Arc::<AtomicU32>::default();
     let counted = Arc::clone(&asked);
-    let ask = move |_: Question| {
+    let ask = move |_: CredentialRequest| {
         counted.fetch_add(1, Ordering::Relaxed);
         let (expires, now) = (Some(DateTime::from_millis(3_600_000)), DateTime::from_millis(0));
         let credentials = AwsCredentials::new("AKID", "key").with_expires(expires);
-        ready(Ok::<_, &'static str>(Answer::Aws { credentials, now }))
+        ready(Ok::<_, &'static str>(CredentialResponse::Aws { credentials, now }))
     };
     let (provider, time_of_day) = (Some(Box::new(ask) as Box<_>), Some(DateTime::from_millis(0)));
     let puppet = Puppet { provider, time_of_day, ..Puppet::default() };

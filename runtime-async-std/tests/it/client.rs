@@ -15,7 +15,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::{ServerType, TopologyDescription};
 use sdam_core::dns::srv::SrvRecord;
-use sdam_core::dns::{Answer, DnsCause, DnsError, Question};
+use sdam_core::dns::{DnsCause, DnsError, DnsRecords, Question};
 use sdam_core::failure::Cause;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
@@ -291,7 +291,7 @@ impl Resolver for Table {
         let record = SrvRecord::new("db.b.c", 1, Duration::from_secs(60));
         let server = ([127, 0, 0, 1], 53).into();
         let answer = match &*question.name {
-            "_mongodb._tcp.a.b.c" => Ok(Answer::Srv(vec![record])),
+            "_mongodb._tcp.a.b.c" => Ok(DnsRecords::Srv(vec![record])),
             _ => Err(DnsError::new(question, DnsCause::NoSuchName { server })),
         };
         Box::pin(std::future::ready(answer))

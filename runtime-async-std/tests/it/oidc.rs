@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fake_server::{FakeServer, error, first_key, payload, sasl, soon};
 use sdam_async_std::smol::Client;
-use sdam_core::auth::{Answer, OidcToken, Question};
+use sdam_core::auth::{CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::bson::{RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options};
 
@@ -40,11 +40,11 @@ async fn a_provider_that_hangs_is_given_up() {
         .unwrap();
     let asked = AtomicU32::new(0);
     let client = Client::builder(options)
-        .credential_provider(move |_: Question| {
+        .credential_provider(move |_: CredentialRequest| {
             let first = asked.fetch_add(1, Ordering::Relaxed) == 0;
             async move {
                 match first {
-                    true => Ok::<_, String>(Answer::Oidc(OidcToken::new("token"))),
+                    true => Ok::<_, String>(CredentialResponse::Oidc(OidcToken::new("token"))),
                     false => std::future::pending().await,
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::fake_server::{FakeServer, error, first_key, sasl};
 use sdam_blocking::Client;
-use sdam_core::auth::{Answer, OidcToken, Question};
+use sdam_core::auth::{CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::bson::{RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options};
 
@@ -29,11 +29,13 @@ fn a_provider_on_another_thread_is_waited_for() {
     let asked = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&asked);
     let client = Client::builder(options.build().unwrap())
-        .credential_provider(move |_: Question| {
+        .credential_provider(move |_: CredentialRequest| {
             let number = count.fetch_add(1, Ordering::Relaxed);
             // It may block, and as long as that the reply is not to be waited for.
             std::thread::sleep(Duration::from_millis(20));
-            async move { Ok::<_, String>(Answer::Oidc(OidcToken::new(format!("token-{number}")))) }
+            async move {
+                Ok::<_, String>(CredentialResponse::Oidc(OidcToken::new(format!("token-{number}"))))
+            }
         })
         .build()
         .unwrap();

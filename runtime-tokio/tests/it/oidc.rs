@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::fake_server::{FakeServer, error, first_key, payload, sasl, soon};
-use sdam_core::auth::{Answer, AwsCredentials, OidcQuestion, OidcToken, Question};
+use sdam_core::auth::{
+    AwsCredentials, CredentialRequest, CredentialResponse, OidcRequest, OidcToken,
+};
 use sdam_core::bson::{DateTime, RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options, OptionsBuilder};
 use sdam_host::{ClientError, Error};
@@ -80,7 +82,7 @@ fn client(server: &FakeServer) -> (Client, Arc<AtomicU32>) {
         async move {
             // As long as it takes for others to be waiting.
             tokio::time::sleep(Duration::from_millis(20)).await;
-            Ok(Answer::Oidc(OidcToken::new(format!("token-{number}"))))
+            Ok(CredentialResponse::Oidc(OidcToken::new(format!("token-{number}"))))
         }
     });
     (client, calls)
@@ -88,10 +90,10 @@ fn client(server: &FakeServer) -> (Client, Arc<AtomicU32>) {
 
 fn with_provider<T>(
     server: &FakeServer,
-    provider: impl Fn(Question) -> T + Send + Sync + 'static,
+    provider: impl Fn(CredentialRequest) -> T + Send + Sync + 'static,
 ) -> Client
 where
-    T: Future<Output = Result<Answer, String>> + Send + 'static,
+    T: Future<Output = Result<CredentialResponse, String>> + Send + 'static,
 {
     let options = options(server).oidc_callback(true).build().unwrap();
     Client::builder(options).credential_provider(provider).build().unwrap()
@@ -132,12 +134,12 @@ async fn the_callback_is_called_once_for_many_connections() {
 async fn the_callback_is_told_its_version_and_its_time() {
     // OIDC-M2.1
     let server = Arc::<Gate>::default().serve().await;
-    let seen = Arc::new(Mutex::new(None::<OidcQuestion>));
+    let seen = Arc::new(Mutex::new(None::<OidcRequest>));
     let tell = Arc::clone(&seen);
     let client = with_provider(&server, move |question| {
-        let Question::Oidc(question) = question else { panic!("another question") };
+        let CredentialRequest::Oidc(question) = question else { panic!("another question") };
         *tell.lock().unwrap() = Some(question);
-        async { Ok(Answer::Oidc(OidcToken::new("token"))) }
+        async { Ok(CredentialResponse::Oidc(OidcToken::new("token"))) }
     });
     ping(&client).await.unwrap();
     let seen = seen.lock().unwrap().take().unwrap();
@@ -152,12 +154,13 @@ async fn a_callback_without_a_token_fails_the_command() {
     let client = with_provider(&server, |_| async { Err("no identity".to_owned()) });
     let error = ping(&client).await.unwrap_err().to_string();
     assert!(error.contains("no identity"), "{error}");
-    let client = with_provider(&server, |_| async { Ok(Answer::Oidc(OidcToken::new(""))) });
+    let client =
+        with_provider(&server, |_| async { Ok(CredentialResponse::Oidc(OidcToken::new(""))) });
     let error = ping(&client).await.unwrap_err().to_string();
     assert!(error.contains("empty"), "{error}");
     let client = with_provider(&server, |_| async {
         let credentials = AwsCredentials::new("AKID", "planted");
-        Ok(Answer::Aws { credentials, now: DateTime::now() })
+        Ok(CredentialResponse::Aws { credentials, now: DateTime::now() })
     });
     let error = ping(&client).await.unwrap_err().to_string();
     assert!(error.contains("another question") && !error.contains("planted"), "{error}");
@@ -176,7 +179,9 @@ async fn a_callback_that_takes_too_long_is_given_up() {
         .build()
         .unwrap();
     let client = Client::builder(options)
-        .credential_provider(|_: Question| std::future::pending::<Result<Answer, String>>())
+        .credential_provider(|_: CredentialRequest| {
+            std::future::pending::<Result<CredentialResponse, String>>()
+        })
         .build()
         .unwrap();
     let error = ping(&client).await.unwrap_err();
@@ -190,8 +195,11 @@ async fn a_callback_besides_an_environment_is_refused() {
     let test = || options(&server).auth_mechanism_property("ENVIRONMENT", "test");
     assert!(test().oidc_callback(true).build().is_err());
     let builder = Client::builder(test().build().unwrap());
-    let built =
-        builder.credential_provider(|_: Question| async { Err::<Answer, _>("unused") }).build();
+    let built = builder
+        .credential_provider(|_: CredentialRequest| async {
+            Err::<CredentialResponse, _>("unused")
+        })
+        .build();
     let error = built.unwrap_err();
     assert!(matches!(error.as_client(), Some(ClientError::ProviderAndEnvironment)), "{error:?}");
 }
@@ -354,7 +362,7 @@ async fn a_new_login_ends_at_the_deadline_of_the_command() {
         let first = asked.fetch_add(1, Ordering::Relaxed) == 0;
         async move {
             match first {
-                true => Ok(Answer::Oidc(OidcToken::new("token"))),
+                true => Ok(CredentialResponse::Oidc(OidcToken::new("token"))),
                 false => std::future::pending().await,
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sdam_conformance::name_server::{NameServer, ZONES};
 use sdam_core::config::Options;
 use sdam_core::dns::srv::{SrvError, SrvRecord};
-use sdam_core::dns::{Answer, DnsCause, DnsError, NameServers, Question};
+use sdam_core::dns::{DnsCause, DnsError, DnsRecords, NameServers, Question};
 use sdam_core::topology::EventKind;
 use sdam_host::{ClientError, ErrorKind, LookupFuture, Records, Resolver};
 use sdam_tokio::{Client, resolver};
@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::time::{advance, pause, resume, sleep, timeout};
 
 /// Far more than anything here takes, on a machine that is busy too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The time to live of all records in the zones.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -36,7 +36,7 @@ fn hosts(client: &Client) -> Vec<String> {
 /// Waits until these are the hosts.
 async fn wait_for_hosts(client: &Client, expected: &[&str]) {
     let mut views = client.watch_topology();
-    let reached = timeout(PATIENCE, async {
+    let reached = timeout(TIMEOUT, async {
         while hosts(client) != expected {
             views.next().await.expect("the client is open");
         }
@@ -53,17 +53,17 @@ async fn let_the_records_live_out() {
 
 /// Answers from a table that the test changes.
 #[derive(Clone, Debug, Default)]
-struct Table(Arc<Mutex<BTreeMap<String, Answer>>>);
+struct Table(Arc<Mutex<BTreeMap<String, DnsRecords>>>);
 
 impl Table {
     fn set_hosts(&self, ports: &[u16]) {
         let record = |port: &u16| SrvRecord::new("db.example.com", *port, DAY);
-        let records = Answer::Srv(ports.iter().map(record).collect());
+        let records = DnsRecords::Srv(ports.iter().map(record).collect());
         self.0.lock().unwrap().insert("_mongodb._tcp.cluster.example.com".into(), records);
     }
 
     fn set_options(&self, txt: &str) {
-        let records = Answer::Txt(vec![txt.to_owned()]);
+        let records = DnsRecords::Txt(vec![txt.to_owned()]);
         self.0.lock().unwrap().insert("cluster.example.com".into(), records);
     }
 }
@@ -149,7 +149,7 @@ async fn the_application_judges_the_hosts_that_dns_names() {
     assert_eq!(error.kind(), ErrorKind::Dns);
 
     let stranger = |port| SrvRecord::new("db.evil.example", port, DAY);
-    let records = Answer::Srv(vec![SrvRecord::new("x.example.net", 3, DAY), stranger(4)]);
+    let records = DnsRecords::Srv(vec![SrvRecord::new("x.example.net", 3, DAY), stranger(4)]);
     table.0.lock().unwrap().insert("_mongodb._tcp.cluster.example.org".into(), records);
     let choosy = builder(elsewhere, |host| !host.ends_with("evil.example"));
     assert!(choosy.connect().await.is_err(), "one host that is refused spoils the answer");
@@ -193,7 +193,7 @@ async fn servers_come_and_go_as_the_resolver_says() {
             }
         }
     };
-    let error = timeout(PATIENCE, failed).await.expect("the failure is told");
+    let error = timeout(TIMEOUT, failed).await.expect("the failure is told");
     assert!(error.to_string().contains("NXDOMAIN"), "{error}");
     assert_eq!(hosts(&client), ["db.example.com:2", "db.example.com:3"]);
 }
@@ -312,7 +312,7 @@ async fn the_next_server_is_asked_and_a_long_answer_fetched_over_tcp() {
 #[tokio::test]
 async fn a_name_server_that_knows_nothing_of_edns_is_asked_without() {
     let (server, refused) = start_old_name_server(srv_answer()).await;
-    let servers = stub(NameServers::new([server]).timeout(PATIENCE / 2).attempts(1));
+    let servers = stub(NameServers::new([server]).timeout(TIMEOUT / 2).attempts(1));
     let question = Question::srv("mongodb", "a.b.c");
     let answer = servers.lookup(question.clone()).await.unwrap();
     assert_eq!(answer.into_srv(&question).unwrap()[0].port, 27017);
@@ -333,9 +333,9 @@ async fn a_deployment_of_many_hosts_is_found_where_only_datagrams_pass() {
     server.edit("test.build.10gen.cc.zone", add).unwrap();
     let way = start_way_without_tcp(server.address()).await;
     let question = Question::srv("mongodb", "many.test.build.10gen.cc");
-    let found = timeout(PATIENCE, async {
+    let found = timeout(TIMEOUT, async {
         loop {
-            let servers = NameServers::new([way]).timeout(PATIENCE / 4).attempts(1);
+            let servers = NameServers::new([way]).timeout(TIMEOUT / 4).attempts(1);
             match stub(servers).lookup(question.clone()).await {
                 // The server has not read its zone again yet.
                 Err(error) if error.is_absence() => sleep(Duration::from_millis(20)).await,
@@ -404,7 +404,7 @@ async fn records_that_change_in_a_real_name_server_are_followed() {
     };
     server.edit("test.build.10gen.cc.zone", edit).unwrap();
     let question = Question::srv("mongodb", "test1.test.build.10gen.cc");
-    let changed = timeout(PATIENCE, async {
+    let changed = timeout(TIMEOUT, async {
         loop {
             let answer = stub(server.name_servers()).lookup(question.clone()).await.unwrap();
             let records = answer.into_srv(&question).unwrap();

@@ -10,7 +10,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::diagnosis::Verdict;
 use sdam_core::dns::srv::SrvRecord;
-use sdam_core::dns::{Answer, Question, RecordType};
+use sdam_core::dns::{DnsRecords, Question, RecordType};
 use sdam_core::topology::{Event, EventKind};
 use sdam_host::{Events, LookupFuture, Resolver};
 use sdam_tokio::Client;
@@ -126,8 +126,8 @@ impl Resolver for Slow {
             tokio::time::sleep(Duration::from_secs(3)).await;
             let record = SrvRecord::new("db.example.com", 1, Duration::from_secs(60));
             Ok(match question.record_type {
-                RecordType::Srv => Answer::Srv(vec![record]),
-                _ => Answer::Txt(Vec::new()),
+                RecordType::Srv => DnsRecords::Srv(vec![record]),
+                _ => DnsRecords::Txt(Vec::new()),
             })
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sdam_core::config::{Options, ServerAddress, SrvOptions};
 use sdam_core::dns::srv::{self, SrvError, SrvRecord};
 use sdam_core::dns::{
-    Action, Answer, DnsError, ExchangeId, Input, Lookup, MAX_RECORDS, NameServers, Question,
+    Action, DnsError, DnsRecords, ExchangeId, Input, Lookup, MAX_RECORDS, NameServers, Question,
     Transport,
 };
 use sdam_core::machine::{Lawful, Machine};
@@ -76,7 +76,7 @@ fn ask(
     question: &Question,
     bytes: &[u8],
     part: usize,
-) -> Result<Answer, DnsError> {
+) -> Result<DnsRecords, DnsError> {
     let servers = NameServers::new([([127, 0, 0, 1], 53).into()]).attempts(1);
     let (mut lookup, mut out) = (Lawful::new(Lookup::new(question.clone(), servers, 1)), vec![]);
     lookup.tick(Instant::ZERO.into(), &mut out);
@@ -125,7 +125,7 @@ fn asked(actions: &[Action]) -> Option<(ExchangeId, Vec<u8>)> {
     })
 }
 
-fn finish(actions: Vec<Action>, outcome: &mut Option<Result<Answer, DnsError>>) {
+fn finish(actions: Vec<Action>, outcome: &mut Option<Result<DnsRecords, DnsError>>) {
     for action in actions {
         if let Action::Finish { outcome: result } = action {
             assert!(outcome.replace(result).is_none(), "a lookup ends once");
@@ -133,9 +133,9 @@ fn finish(actions: Vec<Action>, outcome: &mut Option<Result<Answer, DnsError>>) 
     }
 }
 
-fn judge(outcome: Result<Answer, DnsError>) {
+fn judge(outcome: Result<DnsRecords, DnsError>) {
     match outcome {
-        Ok(Answer::Srv(records)) => {
+        Ok(DnsRecords::Srv(records)) => {
             assert!((1..=MAX_RECORDS).contains(&records.len()));
             for record in &records {
                 let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -144,7 +144,7 @@ fn judge(outcome: Result<Answer, DnsError>) {
             }
             judge_records(&records, 2);
         }
-        Ok(Answer::Txt(texts)) => {
+        Ok(DnsRecords::Txt(texts)) => {
             assert!((1..=MAX_RECORDS).contains(&texts.len()));
             judge_texts(texts);
         }

@@ -8,12 +8,12 @@ use sdam_core::auth::CredentialCache;
 use sdam_core::config::{MAX_HOST_LEN, MonitoringMode, OpeningHello, Options, ServerAddress};
 use sdam_core::description::{ServerDescription, ServerType};
 use sdam_core::failure::{Cause, MAX_DETAIL_LEN};
-use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, Progress};
+use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, HandshakeProgress};
 use sdam_core::hello::{MAX_MEMBERS, REPLY_FIELDS};
 use sdam_core::operation::OperationError;
 use sdam_core::wire::{Flags, MAX_MESSAGE_LEN, write_op_msg};
 
-use sdam_core::harness::{Answer, Harness};
+use sdam_core::harness::{CheckOutcome, Harness};
 
 /// The maximum length of a text of a description, in bytes.
 const MOST_TEXT: usize = 1024;
@@ -116,7 +116,7 @@ impl Monitor {
     }
 
     fn check(&mut self, reply: &RawDocument) -> Arc<ServerDescription> {
-        let answered = self.stage.answer(&self.server, Answer::Reply(reply));
+        let answered = self.stage.answer(&self.server, CheckOutcome::Reply(reply));
         answered.expect("it is checked again and again");
         let servers = self.stage.view().servers().iter();
         Arc::clone(servers.last().expect("nothing removes the server of a direct connection"))
@@ -181,7 +181,7 @@ fn connect(reply: &RawDocument) -> Result<Box<ConnectionDescription>, OperationE
         (Handshake::start(&CONNECTED, opening, &mut Vec::new())?, Vec::new());
     write_op_msg(&mut bytes, 1, 1, Flags::NONE, reply);
     match handshake.receive(&bytes, &mut Vec::new())? {
-        Progress::Done(connection_description) => Ok(connection_description),
+        HandshakeProgress::Done(connection_description) => Ok(connection_description),
         other => panic!("{other:?} where there is nothing else to say"),
     }
 }

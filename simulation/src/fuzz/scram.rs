@@ -7,7 +7,7 @@ use bson::{Binary, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::auth::{CredentialCache, MIN_ITERATIONS};
 use sdam_core::config::Options;
 use sdam_core::failure::Stage;
-use sdam_core::handshake::{Handshake, HandshakeOptions, Progress};
+use sdam_core::handshake::{Handshake, HandshakeOptions, HandshakeProgress};
 use sdam_core::wire::{Flags, Frames, write_op_msg};
 
 /// The bytes of which the client makes its nonce, and the text that they become.
@@ -91,8 +91,8 @@ impl<'a> Server<'a> {
             let bytes = answer(&sent, &reply);
             sent.clear();
             match handshake.receive(&bytes, &mut sent) {
-                Ok(Progress::Reading) => shows_no_password(&sent),
-                Ok(Progress::Done(connection_description)) => {
+                Ok(HandshakeProgress::Reading) => shows_no_password(&sent),
+                Ok(HandshakeProgress::Done(connection_description)) => {
                     assert!(
                         connection_description.mechanism.is_some() && number > 0,
                         "nobody has proven"

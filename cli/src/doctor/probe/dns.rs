@@ -6,7 +6,7 @@ use std::time::Duration;
 use sdam_core::config::{Options, SrvOptions};
 use sdam_core::diagnosis::Verdict;
 use sdam_core::dns::srv::{self, SrvError};
-use sdam_core::dns::{Answer, DnsError, NameServers, Question};
+use sdam_core::dns::{DnsError, DnsRecords, NameServers, Question};
 use sdam_host::system::{client_seed, name_servers};
 use sdam_host::{Records, Resolver};
 use tokio::task::JoinSet;
@@ -106,7 +106,7 @@ async fn ask(
     question: Question,
     records: Records,
     limit: Duration,
-) -> (Asked, Result<Answer, DnsError>) {
+) -> (Asked, Result<DnsRecords, DnsError>) {
     let begun = Instant::now();
     let resolver = match sdam_tokio::resolver(records) {
         Ok(resolver) => resolver,
@@ -136,12 +136,12 @@ async fn ask(
     }
 }
 
-fn printed(answer: &Answer) -> Vec<String> {
+fn printed(answer: &DnsRecords) -> Vec<String> {
     match answer {
-        Answer::Srv(records) => {
+        DnsRecords::Srv(records) => {
             records.iter().map(|record| format!("{}:{}", record.host, record.port)).collect()
         }
-        Answer::Txt(texts) => texts.clone(),
+        DnsRecords::Txt(texts) => texts.clone(),
         _ => Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ mod lines;
 
 use sdam_core::config::Options;
 use sdam_core::time::Instant;
-use sdam_core::trace::{Replay, Step, Trace};
+use sdam_core::trace::{Replay, Trace, TraceStep};
 
 use self::lines::Reader;
 use super::judged::{by_machine, by_states};
@@ -61,7 +61,7 @@ fn judge(builder: &mut Builder, replay: Option<&Replay<'_>>, moment: (Instant, u
 }
 
 /// Does what a step says; returns why the machine knows no more what was known, if so.
-fn go_on(replay: &mut Replay<'_>, trace: &Trace, step: &Step<'_>) -> Option<String> {
+fn go_on(replay: &mut Replay<'_>, trace: &Trace, step: &TraceStep<'_>) -> Option<String> {
     let line = step.line();
     match replay.step() {
         Some(Ok(_)) => None,

@@ -18,7 +18,7 @@ use sdam_conformance::mongod::{Binary, ReplicaSet};
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::logging::LogSettings;
-use sdam_core::metrics::{Exposition, Family, Value};
+use sdam_core::metrics::{Exposition, Family, SampleValue};
 use sdam_host::Recording;
 use sdam_tokio::Client;
 use tokio::runtime;
@@ -61,9 +61,9 @@ impl Look {
     fn values(&self, name: &str, label: &str) -> Vec<(String, f64)> {
         let family = self.families.iter().find(|family| family.definition.name == name);
         let samples = family.map_or(&[][..], |family| &family.samples);
-        let value = |value: &Value| match value {
-            Value::Number(number) => Some(*number),
-            Value::Distribution(distribution) => Some(distribution.count as f64),
+        let value = |value: &SampleValue| match value {
+            SampleValue::Number(number) => Some(*number),
+            SampleValue::Distribution(distribution) => Some(distribution.count as f64),
             _ => None,
         };
         let of = |labels: &[(&str, String)]| {

@@ -15,7 +15,7 @@ use super::report::CaseReport;
 use application_error::ApplicationError;
 use events::ExpectedEvents;
 use outcome::ExpectedState;
-use sdam_core::harness::{Answer, Harness};
+use sdam_core::harness::{CheckOutcome, Harness};
 
 /// A case whose phases end with an expectation of type `E`.
 #[derive(Debug, Deserialize)]
@@ -77,8 +77,8 @@ fn run<E: Expectation>(text: &str) -> Result<Vec<CaseReport>, CaseError> {
 /// Lets a server answer; an empty reply stands for a network error.
 fn feed(fixture: &mut Harness, address: &Address, reply: &bson::Document) -> Result<(), CaseError> {
     if reply.is_empty() {
-        return Ok(fixture.answer(&address.0, Answer::NetworkError)?);
+        return Ok(fixture.answer(&address.0, CheckOutcome::NetworkError)?);
     }
     let reply = RawDocumentBuf::try_from(reply).map_err(CaseError::Format)?;
-    Ok(fixture.answer(&address.0, Answer::Reply(&reply))?)
+    Ok(fixture.answer(&address.0, CheckOutcome::Reply(&reply))?)
 }

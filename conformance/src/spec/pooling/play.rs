@@ -19,13 +19,13 @@ use super::super::format::CaseError;
 use super::case::{Case, End, Operation, Step};
 use super::events::Told;
 use super::thread::{Doing, PlayError, Thread, ThreadError};
-use sdam_core::harness::{Answer, Harness};
+use sdam_core::harness::{CheckOutcome, Harness};
 
 /// The thread that begins.
 const MAIN: &str = "main";
 
 /// The time that an event is waited for, unless the case says otherwise.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time when a case must have ended, in virtual time.
 const MAX_TIME: Instant = Instant::from_millis(600_000);
@@ -294,7 +294,7 @@ impl Play {
                 self.set(name, Doing::AwaitingThread { target });
             }
             Operation::WaitForEvent { event, count, timeout } => {
-                let until = self.now + timeout.map_or(PATIENCE, millis);
+                let until = self.now + timeout.map_or(TIMEOUT, millis);
                 self.set(name, Doing::AwaitingEvent { event, count, until });
             }
             Operation::CheckOut { label } => {
@@ -326,7 +326,7 @@ fn deployment() -> Result<(Harness, ServerId, ServerAddress), CaseError> {
         stage.view().servers().iter().next().map(|server| (server.id, server.address.clone()));
     let (server, address) = found.expect("a topology has its seeds");
     let reply = rawdoc! { "ok": 1, "isWritablePrimary": true, "maxWireVersion": 25 };
-    stage.answer(&address, Answer::Reply(&reply))?;
+    stage.answer(&address, CheckOutcome::Reply(&reply))?;
     Ok((stage, server, address))
 }
 

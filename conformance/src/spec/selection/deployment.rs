@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::super::format::{Address, CaseError, ServerKind, TopologyKind};
 use super::milliseconds;
-use sdam_core::harness::{Answer, Harness};
+use sdam_core::harness::{CheckOutcome, Harness};
 
 /// The name of the replica set, which no case mentions.
 const SET_NAME: &str = "rs";
@@ -86,7 +86,7 @@ impl Deployment {
             fixture.pass(at);
             match deed {
                 Deed::Accept => fixture.accept(&address.0)?,
-                Deed::Reply(reply) => fixture.answer(&address.0, Answer::Reply(&reply))?,
+                Deed::Reply(reply) => fixture.answer(&address.0, CheckOutcome::Reply(&reply))?,
             }
         }
         self.verify(&fixture, start)?;

@@ -10,7 +10,7 @@ use super::super::difference::Differences;
 use super::super::format::{CaseError, parse};
 use super::super::report::CaseReport;
 use super::milliseconds;
-use sdam_core::harness::{Answer, Harness, HarnessError};
+use sdam_core::harness::{CheckOutcome, Harness, HarnessError};
 
 /// The tolerance of the average, in milliseconds: the machine counts in nanoseconds.
 const TOLERANCE: f64 = 1e-4;
@@ -65,5 +65,5 @@ fn check(
     fixture.accept(server)?;
     fixture.pass(fixture.now() + duration);
     let reply = rawdoc! { "ok": 1, "isWritablePrimary": true, "maxWireVersion": 21 };
-    fixture.answer(server, Answer::Reply(&reply))
+    fixture.answer(server, CheckOutcome::Reply(&reply))
 }

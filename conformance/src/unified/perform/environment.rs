@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant as Clock;
 
-use sdam_core::auth::{Answer, OidcToken, Question};
+use sdam_core::auth::{CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::config::{AuthMechanism, Options};
 use sdam_core::time::Instant;
 use sdam_host::{Error, Runtime};
@@ -73,8 +73,8 @@ impl<A: Adapter> Environment for RealTime<'_, A> {
         (log, spans): (&Log, &Spans),
     ) -> Result<Subject<A::Runtime>, Error> {
         if options.credential().is_some_and(|it| it.mechanism == Some(AuthMechanism::Oidc)) {
-            let token = |_: Question| async {
-                Ok::<_, Infallible>(Answer::Oidc(OidcToken::new(servers::TOKEN)))
+            let token = |_: CredentialRequest| async {
+                Ok::<_, Infallible>(CredentialResponse::Oidc(OidcToken::new(servers::TOKEN)))
             };
             return self.adapter.provided_client(options, token);
         }

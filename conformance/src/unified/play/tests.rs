@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::{Bson, Document, Timestamp, doc, rawdoc};
 use sdam_core::config::PoolOptions;
 use sdam_core::description::ServerDescription;
-use sdam_core::harness::{Answer, Harness};
+use sdam_core::harness::{CheckOutcome, Harness};
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::pool::{CloseReason, Pool, PoolConfig, PoolEvent};
 use sdam_core::time::{Instant, Time};
@@ -514,7 +514,7 @@ fn pools_are_filled_when_every_member_is_known_and_has_its_connections() {
             "isWritablePrimary": is_primary, "secondary": !is_primary, "maxWireVersion": 21,
         };
         let address = format!("{name}:27017").parse().expect("an address");
-        harness.answer(&address, Answer::Reply(&hello)).expect("it is asked");
+        harness.answer(&address, CheckOutcome::Reply(&hello)).expect("it is asked");
         harness.take_events().iter().for_each(|event| caller.report(&event.kind));
         let member = Arc::clone(harness.view().server(&address).expect("a member"));
         // Closed without ever having been established: that takes nothing away.

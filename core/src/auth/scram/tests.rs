@@ -5,10 +5,10 @@ use base64::prelude::BASE64_STANDARD;
 use bson::spec::BinarySubtype;
 use bson::{Binary, rawdoc};
 
-use super::{Hash, Scram, State};
+use super::{Hash, Scram, ScramState};
 use crate::auth::keys::Keys;
 use crate::auth::sasl::Sasl;
-use crate::auth::{AuthError, Conversation, CredentialCache, Step};
+use crate::auth::{AuthError, AuthStep, Conversation, CredentialCache};
 use crate::config::{Credential, Options};
 
 /// A conversation as text: what the server says first and last, and the client in between.
@@ -55,7 +55,7 @@ fn scram(vector: &Vector, password: &str) -> Scram {
         credential: credential(password),
         most: 100_000,
         nonce: vector.nonce.to_owned(),
-        state: State::First,
+        state: ScramState::First,
     }
 }
 
@@ -69,17 +69,17 @@ fn say(
     let payload = Binary { subtype: BinarySubtype::Generic, bytes: payload.into() };
     let reply = rawdoc! { "conversationId": 1, "done": done, "payload": payload, "ok": 1 };
     let step = match scram.reply(&reply, credential_cache)? {
-        Step::Derive(derivation) => scram.derived(derivation.run().0)?,
+        AuthStep::Derive(derivation) => scram.derived(derivation.run().0)?,
         step => step,
     };
     Ok(match step {
-        Step::Derive(_) => panic!("keys are derived once"),
-        Step::Send(command) => {
+        AuthStep::Derive(_) => panic!("keys are derived once"),
+        AuthStep::Send(command) => {
             let payload = command.get_binary("payload").unwrap().bytes.to_vec();
             Some(String::from_utf8(payload).unwrap())
         }
-        Step::Ask(_) => panic!("SCRAM asks nothing"),
-        Step::Done => None,
+        AuthStep::Ask(_) => panic!("SCRAM asks nothing"),
+        AuthStep::Done => None,
     })
 }
 

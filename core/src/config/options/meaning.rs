@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::query::Query;
 use super::value::{
-    BOOLEAN, FROM_0, FROM_MINUS_1, Form, LONG, Meaning, Outcome, Secrets, Value as _, boolean,
-    number, read,
+    BOOLEAN, FROM_0, FROM_MINUS_1, Form, LONG, Meaning, OptionValue as _, Outcome, Secrets,
+    boolean, number, read,
 };
 use super::{Settings, TlsOptions, suffix};
 use crate::config::{Acknowledgment, ReadMode, Secret, TagSet};

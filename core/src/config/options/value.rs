@@ -135,7 +135,7 @@ pub(super) const LONG: Allowed =
     Allowed::numbers(0, i64::MAX, "a whole number from 0 to 9223372036854775807");
 
 /// A type of values that are read by themselves.
-pub(super) trait Value: Sized {
+pub(super) trait OptionValue: Sized {
     /// Reads an allowed value.
     fn read(text: &str, allowed: Allowed) -> Option<Self>;
 
@@ -149,14 +149,14 @@ pub(super) trait Value: Sized {
 }
 
 /// Reads an allowed value into its place.
-pub(super) fn read<T: Value>(place: &mut T, text: &str, allowed: Allowed) -> Outcome {
+pub(super) fn read<T: OptionValue>(place: &mut T, text: &str, allowed: Allowed) -> Outcome {
     let Some(value) = T::read(text, allowed) else { return Outcome::NotAllowed };
     *place = value;
     T::by_old_name(text).map_or(Outcome::Set, Outcome::SetByOldName)
 }
 
 /// Prints a value that does not read as its default does.
-pub(super) fn print<T: Value>(
+pub(super) fn print<T: OptionValue>(
     value: &T,
     default: &T,
     allowed: Allowed,
@@ -182,7 +182,7 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-impl<T: Value> Value for Option<T> {
+impl<T: OptionValue> OptionValue for Option<T> {
     fn read(text: &str, allowed: Allowed) -> Option<Self> {
         T::read(text, allowed).map(Some)
     }
@@ -196,7 +196,7 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-impl Value for bool {
+impl OptionValue for bool {
     fn read(text: &str, _: Allowed) -> Option<Self> {
         boolean(text)
     }
@@ -211,7 +211,7 @@ impl Value for bool {
 }
 
 /// Milliseconds.
-impl Value for Duration {
+impl OptionValue for Duration {
     fn read(text: &str, allowed: Allowed) -> Option<Self> {
         number(text, allowed).map(|number| Self::from_millis(number.unsigned_abs()))
     }
@@ -221,7 +221,7 @@ impl Value for Duration {
     }
 }
 
-impl Value for String {
+impl OptionValue for String {
     fn read(text: &str, _: Allowed) -> Option<Self> {
         Some(text.to_owned())
     }
@@ -231,7 +231,7 @@ impl Value for String {
     }
 }
 
-impl Value for Arc<str> {
+impl OptionValue for Arc<str> {
     fn read(text: &str, _: Allowed) -> Option<Self> {
         Some(text.into())
     }
@@ -241,7 +241,7 @@ impl Value for Arc<str> {
     }
 }
 
-impl Value for Secret {
+impl OptionValue for Secret {
     fn read(text: &str, _: Allowed) -> Option<Self> {
         Some(text.into())
     }
@@ -251,7 +251,7 @@ impl Value for Secret {
     }
 }
 
-impl Value for MonitoringMode {
+impl OptionValue for MonitoringMode {
     fn read(text: &str, _: Allowed) -> Option<Self> {
         [Self::Auto, Self::Stream, Self::Poll].into_iter().find(|mode| mode.name() == text)
     }
@@ -261,7 +261,7 @@ impl Value for MonitoringMode {
     }
 }
 
-impl Value for AuthMechanism {
+impl OptionValue for AuthMechanism {
     fn read(text: &str, _: Allowed) -> Option<Self> {
         Self::from_name(text)
     }
@@ -271,10 +271,10 @@ impl Value for AuthMechanism {
     }
 }
 
-/// Implements [`Value`] for numbers.
+/// Implements [`OptionValue`] for numbers.
 macro_rules! numbers {
     ($($type:ty),+) => {
-        $(impl Value for $type {
+        $(impl OptionValue for $type {
             fn read(text: &str, allowed: Allowed) -> Option<Self> {
                 number(text, allowed)?.try_into().ok()
             }

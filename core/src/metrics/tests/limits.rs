@@ -2,7 +2,7 @@
 
 use super::{at, event, lines, server_closed, server_opening};
 use crate::id::{LinkId, ServerId};
-use crate::metrics::{DEFINITIONS, Exposition, Kind, MAX_DEPARTED, Metrics, RETENTION};
+use crate::metrics::{DEFINITIONS, Exposition, MAX_DEPARTED, MetricKind, Metrics, RETENTION};
 use crate::pool::PoolEvent;
 use crate::topology::{EventKind, MonitoringConnection};
 
@@ -105,7 +105,7 @@ fn both_names_say_the_same() {
         if definition.unit == "s" {
             expected += "_seconds";
         }
-        if definition.kind == Kind::Counter {
+        if definition.kind == MetricKind::Counter {
             expected += "_total";
         }
         // An ending that histograms have.

@@ -9,7 +9,7 @@ use super::{SECOND, address, at, event, failure, lines, without_buckets};
 use crate::config::PoolOptions;
 use crate::failure::Cause;
 use crate::id::{ConnectionId, ServerId};
-use crate::metrics::{Kind, Metrics, Sample, Value};
+use crate::metrics::{MetricKind, Metrics, Sample, SampleValue};
 use crate::pool::{CheckOutError, CloseReason, Obstacle, PoolEvent};
 use crate::topology::EventKind;
 
@@ -58,8 +58,8 @@ pub(super) fn counts(metrics: &Metrics) -> [u64; 3] {
     let families = metrics.snapshot(at(100_000));
     let family = families.iter().find(|it| it.definition.name == "db.client.connection.count");
     let value = |sample: &Sample| match sample.value {
-        Value::Number(value) => value as u64,
-        Value::Distribution(_) => panic!("a histogram"),
+        SampleValue::Number(value) => value as u64,
+        SampleValue::Distribution(_) => panic!("a histogram"),
     };
     let states: Vec<_> = family.unwrap().samples.iter().map(value).collect();
     states.try_into().unwrap()
@@ -198,9 +198,11 @@ fn growing(metrics: &Metrics, millis: u64) -> Vec<f64> {
     for family in metrics.snapshot(at(millis)) {
         for sample in &family.samples {
             match &sample.value {
-                Value::Number(value) if family.definition.kind == Kind::Counter => all.push(*value),
-                Value::Number(value) => assert!(*value >= 0.0),
-                Value::Distribution(distribution) => {
+                SampleValue::Number(value) if family.definition.kind == MetricKind::Counter => {
+                    all.push(*value);
+                }
+                SampleValue::Number(value) => assert!(*value >= 0.0),
+                SampleValue::Distribution(distribution) => {
                     let counts = distribution.buckets.iter().map(|(_, count)| *count);
                     let mut counts: Vec<_> = counts.collect();
                     counts.push(distribution.count);

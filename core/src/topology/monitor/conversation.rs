@@ -25,7 +25,7 @@ use crate::wire::{
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Conversation {
     link: LinkId,
-    state: State,
+    state: ConversationState,
     #[serde(skip)]
     frames: Frames,
     request_id: RequestIds,
@@ -39,7 +39,7 @@ pub(super) struct Conversation {
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-enum State {
+enum ConversationState {
     /// The stream is being opened, and has come that far.
     Opening { stage: Stage },
     /// Nothing is asked.
@@ -50,8 +50,8 @@ enum State {
 
 /// A reply that says `ok: 1`.
 #[derive(Clone, Debug)]
-pub(super) struct Reply {
-    said: Said,
+pub(super) struct CheckReply {
+    said: ReplyContent,
     pub(super) document: ReplyDocument,
     /// True if another reply follows without a request.
     pub(super) more_to_come: bool,
@@ -61,7 +61,7 @@ pub(super) struct Reply {
 
 /// The content of a reply.
 #[derive(Clone, Debug)]
-enum Said {
+enum ReplyContent {
     /// Something new, and whether it is the first reply of the server.
     News(Box<HelloReply>, bool),
     Again(Repetition, Known),
@@ -76,12 +76,12 @@ pub(super) struct Known {
     reply: Option<Arc<KnownReply>>,
 }
 
-impl Reply {
+impl CheckReply {
     /// Returns the freshness that the server claims.
     pub(super) const fn topology_version(&self) -> Option<TopologyVersion> {
         match &self.said {
-            Said::News(hello, _) => hello.topology_version,
-            Said::Again(repetition, _) => repetition.topology_version,
+            ReplyContent::News(hello, _) => hello.topology_version,
+            ReplyContent::Again(repetition, _) => repetition.topology_version,
         }
     }
 
@@ -92,12 +92,12 @@ impl Reply {
         complete: impl FnOnce(&mut ServerDescription),
     ) -> Known {
         let (mut description, reply) = match self.said {
-            Said::News(hello, is_first) => {
+            ReplyContent::News(hello, is_first) => {
                 let reply = (!is_first).then(|| KnownReply::new(&self.document, hello.hello_ok));
                 let description = hello.into_description(identity.server, identity.address.clone());
                 (description, reply.map(Arc::new))
             }
-            Said::Again(Repetition { topology_version, last_write_date }, known) => {
+            ReplyContent::Again(Repetition { topology_version, last_write_date }, known) => {
                 let known_description = ServerDescription::clone(&known.description);
                 let description =
                     ServerDescription { topology_version, last_write_date, ..known_description };
@@ -113,7 +113,8 @@ impl Conversation {
     /// Begins with a link that is being opened.
     pub(super) fn new(link: LinkId) -> Self {
         let stage = Stage::Connect;
-        let (state, frames) = (State::Opening { stage }, Frames::with_limit(MAX_HELLO_LEN));
+        let (state, frames) =
+            (ConversationState::Opening { stage }, Frames::with_limit(MAX_HELLO_LEN));
         Self {
             link,
             state,
@@ -135,12 +136,12 @@ impl Conversation {
     }
 
     pub(super) const fn is_opening(&self) -> bool {
-        matches!(self.state, State::Opening { .. })
+        matches!(self.state, ConversationState::Opening { .. })
     }
 
     /// Takes note that the stream has come that far.
     pub(super) const fn reached(&mut self, now_at: Stage) {
-        if let State::Opening { stage } = &mut self.state {
+        if let ConversationState::Opening { stage } = &mut self.state {
             *stage = now_at;
         }
     }
@@ -152,25 +153,25 @@ impl Conversation {
 
     /// Returns whether the server was greeted, and has not answered.
     pub(super) const fn is_unanswered(&self) -> bool {
-        self.request_id.last() == 1 && matches!(self.state, State::Asked { .. })
+        self.request_id.last() == 1 && matches!(self.state, ConversationState::Asked { .. })
     }
 
     /// Returns how far it has come.
     pub(super) const fn stage(&self) -> Stage {
         match self.state {
-            State::Opening { stage } => stage,
-            State::Idle | State::Asked { .. } => Stage::Hello,
+            ConversationState::Opening { stage } => stage,
+            ConversationState::Idle | ConversationState::Asked { .. } => Stage::Hello,
         }
     }
 
     /// The reply that is due may have come a while before it is read.
     pub(super) const fn leave_alone(&mut self) {
-        self.is_left_alone |= matches!(self.state, State::Asked { .. });
+        self.is_left_alone |= matches!(self.state, ConversationState::Asked { .. });
     }
 
     /// Returns whether there was a reply, of which it is not known how long it has taken.
     pub(super) const fn is_void(&self) -> bool {
-        self.is_left_alone && matches!(self.state, State::Idle)
+        self.is_left_alone && matches!(self.state, ConversationState::Idle)
     }
 
     /// Asks once more if how long the reply has taken is not known, as soon as somebody reads what
@@ -225,12 +226,15 @@ impl Conversation {
     ///
     /// A reply that repeats the `known` one is not read again; what another one has in common with
     /// it is not built again.
-    pub(super) fn next_reply(&mut self, known: Option<&Known>) -> Result<Option<Reply>, Failure> {
+    pub(super) fn next_reply(
+        &mut self,
+        known: Option<&Known>,
+    ) -> Result<Option<CheckReply>, Failure> {
         let malformed = |error: WireError| unreadable(Stage::Hello, &error);
         let Some(message) = self.frames.next().map_err(malformed)? else {
             return Ok(None);
         };
-        let State::Asked { awaited, at } = self.state else {
+        let ConversationState::Asked { awaited, at } = self.state else {
             return Err(self::malformed("the server sent a message that nothing asked for"));
         };
         let wire::Reply { document, next } = awaited.read(&message).map_err(malformed)?;
@@ -238,9 +242,10 @@ impl Conversation {
         // What one reply has promised holds for the whole connection; the server API implies it.
         self.hello_ok |= hello_ok;
         self.server_connection_id = self.server_connection_id.or_else(|| document.connection_id());
-        self.state = next.map_or(State::Idle, |awaited| State::Asked { awaited, at });
+        self.state = next
+            .map_or(ConversationState::Idle, |awaited| ConversationState::Asked { awaited, at });
         let more_to_come = next.is_some();
-        Ok(Some(Reply { said, document, more_to_come, asked_at: at }))
+        Ok(Some(CheckReply { said, document, more_to_come, asked_at: at }))
     }
 
     fn send_op_msg(&mut self, mut command: RawDocumentBuf, flags: Flags, ctx: &mut Context<'_>) {
@@ -255,20 +260,20 @@ impl Conversation {
     }
 
     fn send(&mut self, awaited: Awaited, bytes: Vec<u8>, ctx: &mut Context<'_>) {
-        self.state = State::Asked { awaited, at: ctx.now.clock };
+        self.state = ConversationState::Asked { awaited, at: ctx.now.clock };
         self.is_left_alone = !ctx.attended;
         ctx.out.push(Action::Send { link: self.link, bytes });
     }
 }
 
 /// Reads a reply, and whether it says that the server knows the hello command.
-fn read(document: &RawDocument, known: Option<&Known>) -> Result<(Said, bool), Failure> {
+fn read(document: &RawDocument, known: Option<&Known>) -> Result<(ReplyContent, bool), Failure> {
     let malformed = |error| malformed(&format!("a reply to hello in which {error}"));
     if let Some(known) = known
         && let Some(reply) = &known.reply
         && let Some(repetition) = reply.repeated(document).map_err(malformed)?
     {
-        return Ok((Said::Again(repetition, known.clone()), reply.hello_ok));
+        return Ok((ReplyContent::Again(repetition, known.clone()), reply.hello_ok));
     }
     let hello = HelloReply::parse(document, known.map(|known| &*known.description));
     let hello = hello.map_err(malformed)?;
@@ -276,7 +281,7 @@ fn read(document: &RawDocument, known: Option<&Known>) -> Result<(Said, bool), F
         return Err(hello.refusal());
     }
     let hello_ok = hello.hello_ok;
-    Ok((Said::News(Box::new(hello), known.is_none()), hello_ok))
+    Ok((ReplyContent::News(Box::new(hello), known.is_none()), hello_ok))
 }
 
 fn malformed(detail: &str) -> Failure {

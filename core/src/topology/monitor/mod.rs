@@ -18,8 +18,8 @@
 
 mod context;
 mod conversation;
-mod cuts;
 mod follow_up;
+mod idle_cutoff;
 mod pinger;
 mod round_trip;
 
@@ -28,9 +28,9 @@ use std::time::Duration;
 
 use context::Identity;
 pub(crate) use context::{Circumstances, Context};
-use conversation::{Conversation, Known, Reply};
-use cuts::Cuts;
+use conversation::{CheckReply, Conversation, Known};
 use follow_up::Next;
+use idle_cutoff::IdleCutoff;
 pub(super) use pinger::CROWD;
 use pinger::Pinger;
 use round_trip::RoundTripTime;
@@ -65,7 +65,7 @@ pub(crate) struct Monitor {
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Instant>,
     #[serde(skip)]
-    cuts: Cuts,
+    idle_cutoff: IdleCutoff,
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -103,7 +103,7 @@ impl Monitor {
             ended: checked,
             retried: None,
             refused: None,
-            cuts: Cuts::default(),
+            idle_cutoff: IdleCutoff::default(),
         }
     }
 
@@ -197,8 +197,8 @@ impl Monitor {
     }
 
     /// Returns the connections that were closed in a row while they waited for news.
-    pub(crate) const fn cuts(&self) -> Cuts {
-        self.cuts
+    pub(crate) const fn idle_cutoff(&self) -> IdleCutoff {
+        self.idle_cutoff
     }
 
     /// Returns how many connections are open over which the server has answered.
@@ -345,7 +345,7 @@ impl Monitor {
 
     fn succeed(
         &mut self,
-        reply: Reply,
+        reply: CheckReply,
         started: Instant,
         awaited: bool,
         connection: MonitoringConnection,
@@ -355,7 +355,7 @@ impl Monitor {
         let answered = ctx.answered_at(asked);
         let duration = answered - asked;
         match awaited {
-            true => self.cuts.survived(duration),
+            true => self.idle_cutoff.survived(duration),
             false => self.round_trip.add(duration),
         }
         let next = match reply.topology_version() {
@@ -394,9 +394,9 @@ impl Monitor {
         self.round_trip.reset();
         let duration = ctx.answered_at(started) - started;
         match failure.cause {
-            Cause::Closed if awaited => self.cuts.closed(duration),
+            Cause::Closed if awaited => self.idle_cutoff.closed(duration),
             Cause::Canceled => {}
-            _ => self.cuts = Cuts::default(),
+            _ => self.idle_cutoff = IdleCutoff::default(),
         }
         self.ended = Some(ctx.now.clock);
         self.refused = match (failure.stage, &failure.cause) {

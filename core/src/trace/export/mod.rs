@@ -13,7 +13,7 @@ mod verify;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Difference, Replay, Step, Trace};
+use super::{Difference, Replay, Trace, TraceStep};
 use crate::config::{Options, OptionsError};
 use crate::topology::Topology;
 use serde_json::{Map, Value, json};
@@ -103,18 +103,18 @@ pub fn export(trace: &Trace, name: &str) -> Result<String, ExportError> {
 }
 
 /// Returns what kind of call a step is.
-fn word<'t>(step: &Step<'t>) -> &'t str {
+fn word<'t>(step: &TraceStep<'t>) -> &'t str {
     words(step).split(' ').next().unwrap_or_default()
 }
 
 /// Returns the first line of a step behind the times.
-fn words<'t>(step: &Step<'t>) -> &'t str {
+fn words<'t>(step: &TraceStep<'t>) -> &'t str {
     let line = step.lines().next().map_or("", |(_, line)| line);
     line.split_once(' ').map_or("", |(_, words)| words)
 }
 
 /// The actions of a step of one kind, with their lines.
-fn actions<'t>(step: &Step<'t>, kind: &'static str) -> impl Iterator<Item = (usize, &'t str)> {
+fn actions<'t>(step: &TraceStep<'t>, kind: &'static str) -> impl Iterator<Item = (usize, &'t str)> {
     step.lines().filter_map(move |(number, line)| {
         Some((number, line.strip_prefix("  > ")?.strip_prefix(kind)?.strip_prefix(' ')?))
     })
@@ -152,7 +152,7 @@ impl Writer {
         self.inexpressible.push(Inexpressible { line, what: what.into() });
     }
 
-    fn step(&mut self, step: &Step<'_>, is_first: bool, topology: &Topology) {
+    fn step(&mut self, step: &TraceStep<'_>, is_first: bool, topology: &Topology) {
         self.note_servers(step);
         let responses = self.responses(step);
         let mut errors = Vec::new();
@@ -189,7 +189,7 @@ impl Writer {
     }
 
     /// Follows which servers there are, and how often their pools are cleared.
-    fn note_servers(&mut self, step: &Step<'_>) {
+    fn note_servers(&mut self, step: &TraceStep<'_>) {
         for (_, text) in actions(step, "join") {
             let Some((server, address)) = text.split_once(' ') else { continue };
             self.addresses.insert(server.to_owned(), address.to_owned());
@@ -214,7 +214,7 @@ impl Writer {
     }
 
     /// Returns what ended checks: replies, and `{}` for whatever is none.
-    fn responses(&mut self, step: &Step<'_>) -> Vec<Value> {
+    fn responses(&mut self, step: &TraceStep<'_>) -> Vec<Value> {
         let mut replies = Replies::of(words(step));
         let mut responses = Vec::new();
         for (line, text) in actions(step, "emit") {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::outcome::outcome;
 use crate::config::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
-use crate::harness::{Answer, Harness};
+use crate::harness::{CheckOutcome, Harness};
 use crate::id::Generation;
 use crate::operation::{CommandError, OperationError, OperationFailure};
 use crate::topology::Input;
@@ -58,8 +58,8 @@ fn document(value: &Value) -> Result<RawDocumentBuf, String> {
 fn answer(harness: &mut Harness, response: &Value) -> Result<(), String> {
     let (server, reply) = (address(&response[0])?, document(&response[1])?);
     let answer = match reply.is_empty() {
-        true => Answer::NetworkError,
-        false => Answer::Reply(&reply),
+        true => CheckOutcome::NetworkError,
+        false => CheckOutcome::Reply(&reply),
     };
     harness.answer(&server, answer).map_err(|error| error.to_string())
 }

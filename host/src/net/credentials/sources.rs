@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sdam_core::auth::{Answer, OidcToken, Question};
+use sdam_core::auth::{CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::config::{AuthMechanism, Options, Secret};
 use sdam_core::failure::{Cause, Failure, Stage};
 
@@ -123,8 +123,8 @@ impl Provider {
     pub(crate) async fn answer<R: Reactor>(
         &self,
         reactor: &R,
-        question: Question,
-    ) -> Result<Answer, Failure> {
+        question: CredentialRequest,
+    ) -> Result<CredentialResponse, Failure> {
         match (self, question) {
             (Self::Application(provider), question) => {
                 let provider = Arc::clone(provider);
@@ -133,16 +133,18 @@ impl Provider {
                 answer.map_err(|error| Failure::from_io(Stage::Authenticate, &error))?
             }
             #[cfg(feature = "aws")]
-            (Self::Sources(sources, _), Question::Aws) => {
+            (Self::Sources(sources, _), CredentialRequest::Aws) => {
                 let credentials = sources.aws.credentials(reactor, &*sources.variable).await?;
-                Ok(Answer::Aws { credentials, now: system::wall_clock() })
+                Ok(CredentialResponse::Aws { credentials, now: system::wall_clock() })
             }
             #[cfg(not(feature = "aws"))]
-            (Self::Sources(..), Question::Aws) => Err(failure("MONGODB-AWS needs the feature aws")),
-            (Self::Sources(sources, environment), Question::Oidc(_)) => {
+            (Self::Sources(..), CredentialRequest::Aws) => {
+                Err(failure("MONGODB-AWS needs the feature aws"))
+            }
+            (Self::Sources(sources, environment), CredentialRequest::Oidc(_)) => {
                 let file = token_file(environment.as_deref(), &*sources.variable);
                 let token = read_token(reactor, file.map_err(failure)?).await.map_err(failure)?;
-                Ok(Answer::Oidc(OidcToken::new(token.expose().trim_ascii())))
+                Ok(CredentialResponse::Oidc(OidcToken::new(token.expose().trim_ascii())))
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::machines::tasks::Link;
 use crate::net::credentials::CredentialProvider;
 use crate::operations::checked_out::CheckedOut;
 use crate::sync::lock;
-use sdam_core::auth::{Answer, OidcToken, Question};
+use sdam_core::auth::{CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::failure::{self, Cause, Failure};
 use sdam_core::pool::Counts;
 
@@ -43,9 +43,9 @@ impl Drop for Asking {
 impl Provider {
     fn ask(
         self: &Arc<Self>,
-        question: &Question,
-    ) -> impl Future<Output = Result<Answer, &'static str>> + use<> {
-        assert!(matches!(question, Question::Oidc(_)));
+        question: &CredentialRequest,
+    ) -> impl Future<Output = Result<CredentialResponse, &'static str>> + use<> {
+        assert!(matches!(question, CredentialRequest::Oidc(_)));
         let provider = Arc::clone(self);
         let asking = Asking(Arc::clone(self));
         assert!(!self.busy.swap(true, Ordering::Relaxed), "two are asked for at once");
@@ -66,7 +66,7 @@ impl Provider {
                 }
             })
             .await;
-            Ok(Answer::Oidc(OidcToken::new(format!("token {number}"))))
+            Ok(CredentialResponse::Oidc(OidcToken::new(format!("token {number}"))))
         }
     }
 }
@@ -78,7 +78,7 @@ fn discovered(
     provider: &Arc<Provider>,
 ) -> (Arc<Host<Puppet>>, Link<Puppet>) {
     let provider = Arc::clone(provider);
-    let ask = move |question: Question| provider.ask(&question);
+    let ask = move |question: CredentialRequest| provider.ask(&question);
     let ask: Box<dyn CredentialProvider> = Box::new(ask);
     let puppet = Puppet { provider: Some(ask), ..Puppet::default() };
     let options =

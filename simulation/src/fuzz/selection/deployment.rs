@@ -7,7 +7,7 @@ use bson::oid::ObjectId;
 use bson::{DateTime, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::config::ServerAddress;
 
-use sdam_core::harness::{Answer, Harness};
+use sdam_core::harness::{CheckOutcome, Harness};
 
 /// The number of servers that there are, and how many replies after the first of each.
 const MOST_SERVERS: usize = 6;
@@ -57,7 +57,7 @@ fn reply(
         return Ok(());
     }
     stage.pass(stage.now() + time);
-    let answer = if answers { Answer::Reply(&document) } else { Answer::NetworkError };
+    let answer = if answers { CheckOutcome::Reply(&document) } else { CheckOutcome::NetworkError };
     // While time passed, nothing else can have ended its check.
     stage.answer(server, answer).expect("it is being checked");
     Ok(())

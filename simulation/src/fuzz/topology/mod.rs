@@ -19,7 +19,7 @@ use replies::Age;
 use world::World;
 
 /// The result of a lookup.
-type Answer = std::result::Result<Vec<SrvRecord>, DnsError>;
+type RescanResult = std::result::Result<Vec<SrvRecord>, DnsError>;
 
 /// The number of steps that are taken.
 const MAX_STEPS: usize = 120;
@@ -137,7 +137,7 @@ fn millis(input: &mut Unstructured<'_>) -> Result<Duration> {
 }
 
 /// Returns the answer of an application's own resolver, which may have failed.
-fn records(input: &mut Unstructured<'_>) -> Result<Answer> {
+fn records(input: &mut Unstructured<'_>) -> Result<RescanResult> {
     let mut records = Vec::new();
     for _ in 0..input.int_in_range(0..=4)? {
         records.push(replies::record(replies::host(input)?));

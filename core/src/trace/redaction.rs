@@ -18,12 +18,12 @@ const PHRASES: [&str; 3] = ["not master or secondary", "node is recovering", "no
 /// Puts a number in the place of each message. The same message has the same number, because two
 /// failures are the same if their messages are.
 #[derive(Debug, Default)]
-pub(super) struct Withheld {
+pub(super) struct Redaction {
     numbers: BTreeMap<Box<str>, u64>,
     next: u64,
 }
 
-impl Withheld {
+impl Redaction {
     /// Returns the failure of an operation as a trace has it.
     pub(super) fn operation(&mut self, failure: &OperationFailure) -> OperationFailure {
         let error = match &failure.error {
@@ -41,7 +41,7 @@ impl Withheld {
 
     /// Returns a failure as a trace has it.
     pub(super) fn failure(&mut self, failure: &Failure) -> Failure {
-        match is_withheld(failure) {
+        match is_redacted(failure) {
             true => Failure { detail: self.number(&failure.detail).into(), ..failure.clone() },
             false => failure.clone(),
         }
@@ -74,13 +74,13 @@ impl Withheld {
 }
 
 /// Returns whether the detail of a failure is another's words, or may name files of the options.
-pub(super) fn is_withheld(failure: &Failure) -> bool {
+pub(super) fn is_redacted(failure: &Failure) -> bool {
     matches!(failure.cause, Cause::Command { .. } | Cause::Configuration)
         || failure.stage == Stage::Authenticate
 }
 
 /// Takes such details out of whatever was serialised.
-pub(super) fn withhold(value: &mut Value) {
+pub(super) fn redact(value: &mut Value) {
     match value {
         Value::Object(object) => {
             let is = |name: &str, expected: &str| {
@@ -91,9 +91,9 @@ pub(super) fn withhold(value: &mut Value) {
             {
                 object.remove("detail");
             }
-            object.values_mut().for_each(withhold);
+            object.values_mut().for_each(redact);
         }
-        Value::Array(values) => values.iter_mut().for_each(withhold),
+        Value::Array(values) => values.iter_mut().for_each(redact),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Findings of a topology beside what operations meet: that the process did not run, that idle
+//! Notices of a topology, which no operation has asked for: that the process did not run, that idle
 //! connections are cut, that a primary refuses writes, that a name is slow to resolve.
 //!
 //! Each is reported once, as an event, when it is found; the errors of selections contain it while
@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::monitor::Monitor;
-use super::{Action, EventKind, State, Topology};
+use super::{Action, EventKind, Lifecycle, Topology};
 use crate::description::{ServerDescription, ServerType};
 use crate::diagnosis::{MANY_REFUSALS, Pause, SLOW_LOOKUP, ServerEvidence, Verdict};
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ use crate::time::Instant;
 const LATE: Duration = Duration::from_secs(2);
 
 /// The number of connections in a row that must have been cut after about the same time.
-const MANY_CUTS: u32 = 3;
+const MANY_CUTOFFS: u32 = 3;
 
 /// The time from which on a connection that waits is idle: nothing closes a connection as idle that
 /// was just used.
@@ -31,7 +31,7 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// A time in which the process did not run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gap {
+pub(super) struct Stall {
     /// The deadline that was missed.
     due: Instant,
     ended: Instant,
@@ -39,7 +39,7 @@ pub(super) struct Gap {
     is_told: bool,
 }
 
-impl Gap {
+impl Stall {
     fn pause(self, clock: Instant) -> Pause {
         Pause::new(self.ended - self.due, clock - self.ended)
     }
@@ -49,7 +49,7 @@ impl Topology {
     /// Notes that the process did not run if a ring comes much too late. In the single-threaded
     /// mode nothing is due by itself.
     pub(super) fn note_gap(&mut self, clock: Instant) {
-        if self.state != State::Open || self.scans() {
+        if self.state != Lifecycle::Open || self.scans() {
             return;
         }
         if let Some(due) = self.deadline_of_monitors()
@@ -57,7 +57,7 @@ impl Topology {
             // Until deadlines are judged, the same one is missed again and again.
             && self.history.gap.is_none_or(|gap| gap.due < due)
         {
-            self.history.gap = Some(Gap { due, ended: clock, is_told: false });
+            self.history.gap = Some(Stall { due, ended: clock, is_told: false });
         }
     }
 
@@ -90,7 +90,10 @@ impl Topology {
         }
         if failure.is_some()
             && let Some(member) = self.members.get(&id)
-            && member.monitor.as_ref().is_some_and(|monitor| monitor.cuts().times() == MANY_CUTS)
+            && member
+                .monitor
+                .as_ref()
+                .is_some_and(|monitor| monitor.idle_cutoff().times() == MANY_CUTOFFS)
             && let Some(verdict) = self.cut(id)
         {
             self.tell(verdict, out);
@@ -169,14 +172,14 @@ impl Topology {
 
     fn cut(&self, id: ServerId) -> Option<Verdict> {
         let member = self.members.get(&id)?;
-        let cuts = member.monitor.as_ref()?.cuts();
+        let cutoff = member.monitor.as_ref()?.idle_cutoff();
         let heartbeat = self.options.heartbeat_frequency();
-        let (server, times, after) = (member.address.clone(), cuts.times(), cuts.longest());
-        let is_cut = times >= MANY_CUTS && after < heartbeat;
+        let (server, times, after) = (member.address.clone(), cutoff.times(), cutoff.longest());
+        let is_cut = times >= MANY_CUTOFFS && after < heartbeat;
         is_cut.then(|| match after < IDLE {
             true => Verdict::StreamingRefused { server, times, after },
             false => {
-                let shortest = cuts.shortest();
+                let shortest = cutoff.shortest();
                 Verdict::IdleConnectionsCut { server, times, shortest, after, heartbeat }
             }
         })

@@ -10,7 +10,7 @@ const TOLERANCE: Duration = Duration::from_millis(250);
 /// the same time each: what looks for idle connections every so often closes them after once to
 /// twice that time. None has lasted longer in between.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cuts {
+pub(crate) struct IdleCutoff {
     times: u32,
     /// The shortest time that one of them has lasted, in milliseconds: a monitor is to be small.
     shortest: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Cuts {
     longest: u32,
 }
 
-impl Cuts {
+impl IdleCutoff {
     /// A connection was closed that had been waiting for so long.
     pub(super) fn closed(&mut self, lasted: Duration) {
         let lasted = u32::try_from(lasted.as_millis()).unwrap_or(u32::MAX);
@@ -67,13 +67,13 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn after(closed: &[u64]) -> Cuts {
-        let mut cuts = Cuts::default();
+    fn after(closed: &[u64]) -> IdleCutoff {
+        let mut cuts = IdleCutoff::default();
         closed.iter().for_each(|lasted| cuts.closed(ms(*lasted)));
         cuts
     }
 
-    fn seen(cuts: Cuts) -> (u32, Duration, Duration) {
+    fn seen(cuts: IdleCutoff) -> (u32, Duration, Duration) {
         (cuts.times(), cuts.shortest(), cuts.longest())
     }
 

@@ -28,7 +28,7 @@ pub fn inherited_options(options: &Arc<Options>, known: &TopologyDescription) ->
 mod tests {
     use bson::{RawDocumentBuf, rawdoc};
 
-    use super::super::deduce;
+    use super::super::transitions;
     use super::{Arc, Options, inherited_options};
 
     /// The reply of a member of a replica set of these members.
@@ -44,10 +44,10 @@ mod tests {
     /// seeds has given that reply, if it has.
     fn inherited(uri: &str, reply: Option<&RawDocumentBuf>) -> Vec<String> {
         let options = Arc::new(Options::parse(uri).unwrap());
-        let known = deduce::initial(&options);
+        let known = transitions::initial(&options);
         let known = match reply {
             Some(reply) => {
-                deduce::after_reply(&known, &options, &options.seeds()[0], reply).unwrap()
+                transitions::after_reply(&known, &options, &options.seeds()[0], reply).unwrap()
             }
             None => known,
         };

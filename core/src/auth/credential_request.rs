@@ -11,20 +11,20 @@ const CALLBACK_VERSION: u32 = 1;
 
 /// A question of a conversation, which waits for the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum CredentialRequest {
     /// Credentials of AWS and the time of day.
     ///
     /// Code that drives a [`Handshake`](crate::handshake::Handshake) looks into
     /// [`CredentialCache::aws_credentials`](super::CredentialCache::aws_credentials) first.
     Aws,
     /// A token.
-    Oidc(OidcQuestion),
+    Oidc(OidcRequest),
 }
 
 /// The question for a provider of tokens: the inputs of an OIDC callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct OidcQuestion {
+pub struct OidcRequest {
     /// The version of the callback's interface.
     pub version: u32,
     /// The user's name, if one was given.
@@ -39,25 +39,25 @@ pub struct OidcQuestion {
     pub refused: Option<Secret>,
 }
 
-impl OidcQuestion {
+impl OidcRequest {
     /// Asks for any token, in the time given.
     pub const fn new(timeout: Duration) -> Self {
         Self { version: CALLBACK_VERSION, username: None, timeout, refused: None }
     }
 }
 
-/// The answer to a [`Question`].
+/// The answer to a [`CredentialRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Answer {
-    /// Answers [`Question::Aws`].
+pub enum CredentialResponse {
+    /// Answers [`CredentialRequest::Aws`].
     Aws {
         /// The credentials.
         credentials: AwsCredentials,
         /// The time of day, which is part of what is signed.
         now: DateTime,
     },
-    /// Answers [`Question::Oidc`].
+    /// Answers [`CredentialRequest::Oidc`].
     Oidc(OidcToken),
 }
 

@@ -5,15 +5,15 @@
 //! use sdam_core::bson::rawdoc;
 //! use sdam_core::config::Options;
 //! use sdam_core::description::TopologyType;
-//! use sdam_core::topology::deduce;
+//! use sdam_core::topology::transitions;
 //!
 //! let options = Options::parse("mongodb://a,b/?replicaSet=rs")?;
 //! let reply = rawdoc! {
 //!     "ok": 1, "isWritablePrimary": true, "setName": "rs", "hosts": ["a:27017", "c:27017"],
 //!     "minWireVersion": 0, "maxWireVersion": 17,
 //! };
-//! let known = deduce::initial(&options);
-//! let known = deduce::after_reply(&known, &options, &"a:27017".parse()?, &reply)?;
+//! let known = transitions::initial(&options);
+//! let known = transitions::after_reply(&known, &options, &"a:27017".parse()?, &reply)?;
 //! assert_eq!(known.topology_type, TopologyType::ReplicaSetWithPrimary);
 //! assert!(known.server(&"b:27017".parse()?).is_none(), "it is not among the hosts");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

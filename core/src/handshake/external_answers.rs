@@ -1,28 +1,29 @@
 //! The answers that others than the server give, and keys that were derived.
 
-use super::{Handshake, Progress, State, stream};
-use crate::auth::{Answer, AuthError, Derivation, Derived};
+use super::{Handshake, HandshakeProgress, HandshakeState, stream};
+use crate::auth::{AuthError, CredentialResponse, Derivation, Derived};
 use crate::operation::OperationError;
 
 impl Handshake {
-    /// Gives what [`Progress::Asking`] asked for.
+    /// Gives what [`HandshakeProgress::Asking`] asked for.
     ///
     /// # Errors
     ///
     /// It is not the answer to what was asked, or nothing was; or it cannot be used.
     pub fn supply(
         &mut self,
-        answer: Answer,
+        answer: CredentialResponse,
         out: &mut Vec<u8>,
-    ) -> Result<Progress, OperationError> {
-        let progress = match std::mem::replace(&mut self.state, State::Over) {
-            State::Asking(mut conversation) => {
+    ) -> Result<HandshakeProgress, OperationError> {
+        let progress = match std::mem::replace(&mut self.state, HandshakeState::Over) {
+            HandshakeState::Asking(mut conversation) => {
                 let step = conversation.answer(answer, &mut self.credential_cache);
                 step.map_err(stream).and_then(|step| self.take(step, conversation, out))
             }
-            State::Hello { .. } | State::Authenticating(_) | State::Deriving(_) | State::Over => {
-                Err(stream(AuthError::WrongAnswer))
-            }
+            HandshakeState::Hello { .. }
+            | HandshakeState::Authenticating(_)
+            | HandshakeState::Deriving(_)
+            | HandshakeState::Over => Err(stream(AuthError::WrongAnswer)),
         };
         self.settle(progress)
     }
@@ -38,7 +39,7 @@ impl Handshake {
         &mut self,
         bytes: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Progress, OperationError> {
+    ) -> Result<HandshakeProgress, OperationError> {
         self.exchange.receive(bytes);
         let progress = self.read(out);
         self.settle(progress)
@@ -60,15 +61,16 @@ impl Handshake {
         &mut self,
         keys: Derived,
         out: &mut Vec<u8>,
-    ) -> Result<Progress, OperationError> {
-        let progress = match std::mem::replace(&mut self.state, State::Over) {
-            State::Deriving(mut conversation) => {
+    ) -> Result<HandshakeProgress, OperationError> {
+        let progress = match std::mem::replace(&mut self.state, HandshakeState::Over) {
+            HandshakeState::Deriving(mut conversation) => {
                 let step = conversation.derived(keys.0);
                 step.map_err(stream).and_then(|step| self.take(step, conversation, out))
             }
-            State::Hello { .. } | State::Authenticating(_) | State::Asking(_) | State::Over => {
-                Err(stream(AuthError::WrongAnswer))
-            }
+            HandshakeState::Hello { .. }
+            | HandshakeState::Authenticating(_)
+            | HandshakeState::Asking(_)
+            | HandshakeState::Over => Err(stream(AuthError::WrongAnswer)),
         };
         self.settle(progress)
     }

@@ -29,10 +29,10 @@ pub(crate) enum Helper {
 
 /// The work still to be done.
 #[derive(Default)]
-pub(crate) struct Queue(Mutex<State>);
+pub(crate) struct Queue(Mutex<HelperState>);
 
 #[derive(Default)]
-struct State {
+struct HelperState {
     /// The work in each lane, present also while a thread is at work there.
     lanes: BTreeMap<Lane, VecDeque<Job>>,
     /// The lanes in which something waits and no thread is at work, each in its turn.
@@ -143,12 +143,12 @@ impl Queue {
         next
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HelperState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl HelperState {
     /// Returns the abandoned jobs of that lane: behind one that hangs, they would pile up.
     #[must_use = "it is dropped where no lock is held"]
     fn push(&mut self, lane: Lane, job: Job) -> VecDeque<Job> {

@@ -30,11 +30,11 @@ const REGION: &str = "us-west-2";
 
 pub(crate) struct AwsServer {
     pub(crate) fake: FakeServer,
-    state: Arc<State>,
+    state: Arc<ServerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ServerState {
     refuses: AtomicBool,
     closes_login: AtomicBool,
     closes_ping: AtomicBool,
@@ -46,15 +46,15 @@ struct State {
 
 impl AwsServer {
     pub(crate) async fn start() -> Self {
-        Self::start_with(State::default()).await
+        Self::start_with(ServerState::default()).await
     }
 
     /// Starts a server whose users have no session token.
     pub(crate) async fn of_permanent_credentials() -> Self {
-        Self::start_with(State { is_permanent: true, ..State::default() }).await
+        Self::start_with(ServerState { is_permanent: true, ..ServerState::default() }).await
     }
 
-    async fn start_with(state: State) -> Self {
+    async fn start_with(state: ServerState) -> Self {
         let state = Arc::new(state);
         let shared = Arc::clone(&state);
         let fake =
@@ -75,7 +75,7 @@ impl AwsServer {
     }
 }
 
-impl State {
+impl ServerState {
     fn answer(&self, number: u32, command: &RawDocument) -> Option<RawDocumentBuf> {
         match &*first_key(command) {
             "saslStart" => {

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 }
 
 /// A report of a client.
-enum Told {
+enum News {
     /// It has used its server.
     Ready,
     /// It has noticed the partition then, and an operation that was under way has failed.
@@ -77,7 +77,7 @@ fn noticed(binary: &Binary) -> Outcome {
     }
     drop(tell);
     for _ in &clients {
-        ensure(matches!(told.recv_timeout(GENEROUS)?, Told::Ready), "a client is ahead")?;
+        ensure(matches!(told.recv_timeout(GENEROUS)?, News::Ready), "a client is ahead")?;
     }
     machine.cut()?;
     let cut = Instant::now();
@@ -86,14 +86,14 @@ fn noticed(binary: &Binary) -> Outcome {
     }
     let mut noticed = Vec::new();
     for _ in &clients {
-        if let Told::Noticed { name, has_option, at } = told.recv_timeout(GENEROUS)? {
+        if let News::Noticed { name, has_option, at } = told.recv_timeout(GENEROUS)? {
             println!("{name}, {}: {:.1?}", if has_option { "option" } else { "default" }, at - cut);
             noticed.push((at - cut, has_option));
         }
     }
     machine.mend()?;
     for _ in &clients {
-        ensure(matches!(told.recv_timeout(GENEROUS)?, Told::Back), "a client is behind")?;
+        ensure(matches!(told.recv_timeout(GENEROUS)?, News::Back), "a client is behind")?;
     }
     for client in clients {
         client.join().map_err(|_| "a client has panicked")??;
@@ -117,7 +117,7 @@ fn judge(noticed: &[(Duration, bool)]) -> Outcome {
 fn start<A: Adapter>(
     adapter: impl FnOnce() -> A + Send + 'static,
     has_option: bool,
-    tell: &Sender<Told>,
+    tell: &Sender<News>,
     clients: &mut Vec<thread::JoinHandle<Outcome>>,
     starts: &mut Vec<Sender<()>>,
 ) {
@@ -130,7 +130,7 @@ fn start<A: Adapter>(
 fn client<A: Adapter>(
     adapter: &A,
     has_option: bool,
-    tell: &Sender<Told>,
+    tell: &Sender<News>,
     started: &Receiver<()>,
 ) -> Outcome {
     let uri = format!("mongodb://{THERE}:{PORT}/?directConnection=true&retryReads=false");
@@ -140,7 +140,7 @@ fn client<A: Adapter>(
     }
     let (client, _events) = adapter.client(options.build()?)?;
     ping(adapter, &client)?;
-    tell.send(Told::Ready)?;
+    tell.send(News::Ready)?;
     started.recv_timeout(GENEROUS)?;
     let mut views = client.watch_topology();
     // What the pool has sent is never acknowledged, and its reply is awaited without a limit.
@@ -155,12 +155,12 @@ fn client<A: Adapter>(
         Err("the client was closed")
     })?;
     let (name, at) = (adapter.name().to_owned(), Instant::now());
-    tell.send(Told::Noticed { name, has_option, at })?;
+    tell.send(News::Noticed { name, has_option, at })?;
     let end = Instant::now() + GENEROUS;
     while let Err(error) = ping(adapter, &client) {
         ensure(Instant::now() < end, &error.to_string())?;
     }
-    tell.send(Told::Back)?;
+    tell.send(News::Back)?;
     adapter.block_on(client.close());
     Ok(())
 }

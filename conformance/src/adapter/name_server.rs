@@ -13,11 +13,11 @@ pub(super) const HOST: &str = "db.example.com:27017";
 /// Answers every question for SRV records with [`HOST`], and others with that there is nothing.
 pub(super) struct NameServer {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<NameServerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct NameServerState {
     is_silent: AtomicBool,
     ignored: AtomicUsize,
 }
@@ -26,7 +26,7 @@ impl NameServer {
     pub(super) fn start() -> io::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = socket.local_addr()?;
-        let state = Arc::<State>::default();
+        let state = Arc::<NameServerState>::default();
         let known = Arc::clone(&state);
         thread::spawn(move || {
             let mut query = [0; 512];

@@ -10,7 +10,7 @@ use sdam_core::wire::{Flags, Frames, Message, ReplyFlags, op_code, write_op_msg,
 use super::port::Port;
 
 /// The outcome of a command.
-pub(super) enum Answer {
+pub(super) enum ScriptedReply {
     Reply(RawDocumentBuf),
     /// Bytes that are no reply.
     Bytes(Vec<u8>),
@@ -20,7 +20,7 @@ pub(super) enum Answer {
 }
 
 /// Answers a command, which begins with this name.
-type Script = Box<dyn Fn(&str, &RawDocument) -> Answer + Send + Sync>;
+type Script = Box<dyn Fn(&str, &RawDocument) -> ScriptedReply + Send + Sync>;
 
 /// A server; its threads end when their connections do.
 pub(super) struct Scripted {
@@ -30,12 +30,12 @@ pub(super) struct Scripted {
 
 struct Shared {
     script: Script,
-    state: Mutex<State>,
+    state: Mutex<ScriptState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ScriptState {
     /// The names of the commands that have come.
     commands: Vec<String>,
     /// The number of connections that there have been.
@@ -46,7 +46,7 @@ struct State {
 
 impl Scripted {
     pub(super) fn start(
-        script: impl Fn(&str, &RawDocument) -> Answer + Send + Sync + 'static,
+        script: impl Fn(&str, &RawDocument) -> ScriptedReply + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { script: Box::new(script), state, changed });
@@ -58,7 +58,7 @@ impl Scripted {
     /// Starts a server that answers everything but one command.
     pub(super) fn silent_on(silent: &'static str) -> io::Result<Self> {
         Self::start(move |name, _| match name == silent {
-            true => Answer::Nothing,
+            true => ScriptedReply::Nothing,
             false => reply(name),
         })
     }
@@ -79,7 +79,7 @@ impl Scripted {
 
     /// Waits until a command of this name has come.
     pub(super) fn wait_for(&self, name: &str) {
-        let unseen = |state: &mut State| state.commands.iter().all(|known| known != name);
+        let unseen = |state: &mut ScriptState| state.commands.iter().all(|known| known != name);
         let seen = self.shared.changed.wait_while(self.shared.lock(), unseen);
         drop(seen.unwrap_or_else(PoisonError::into_inner));
     }
@@ -94,8 +94,8 @@ impl Scripted {
 }
 
 /// The reply of a standalone to a command of this name.
-pub(super) fn reply(name: &str) -> Answer {
-    Answer::Reply(match is_hello(name) {
+pub(super) fn reply(name: &str) -> ScriptedReply {
+    ScriptedReply::Reply(match is_hello(name) {
         false => rawdoc! { "you": "said", "name": name, "ok": 1 },
         true => rawdoc! {
             "isWritablePrimary": true, "helloOk": true, "minWireVersion": 0,
@@ -109,7 +109,7 @@ pub(super) fn is_hello(name: &str) -> bool {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ScriptState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,13 +150,13 @@ impl Shared {
         let answer = (self.script)(&name, &command);
         let mut out = Vec::new();
         match (answer, by_query) {
-            (Answer::Nothing, _) => {}
-            (Answer::HangUp, _) => return None,
-            (Answer::Bytes(bytes), _) => out = bytes,
-            (Answer::Reply(reply), true) => {
+            (ScriptedReply::Nothing, _) => {}
+            (ScriptedReply::HangUp, _) => return None,
+            (ScriptedReply::Bytes(bytes), _) => out = bytes,
+            (ScriptedReply::Reply(reply), true) => {
                 write_op_reply(&mut out, 1, header.request_id, ReplyFlags::NONE, &reply);
             }
-            (Answer::Reply(reply), false) => {
+            (ScriptedReply::Reply(reply), false) => {
                 write_op_msg(&mut out, 1, header.request_id, Flags::NONE, &reply);
             }
         }

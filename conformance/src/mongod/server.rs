@@ -51,7 +51,7 @@ pub struct Config {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ServerState {
     Running,
     Frozen,
     Killed,
@@ -69,7 +69,7 @@ pub struct Server {
     pub(super) authenticates: bool,
     port: u16,
     child: Child,
-    state: State,
+    state: ServerState,
     /// The folder of data, log and socket; short, as the path of a socket has at most 107 bytes.
     folder: TempDir,
 }
@@ -106,7 +106,7 @@ impl Server {
             authenticates: false,
             port,
             child,
-            state: State::Running,
+            state: ServerState::Running,
             folder,
         };
         server.wait_until_it_answers()?;
@@ -139,7 +139,7 @@ impl Server {
 
     /// Returns whether the process is there and not frozen, as far as this harness disturbed it.
     pub fn is_running(&self) -> bool {
-        self.state == State::Running
+        self.state == ServerState::Running
     }
 
     /// Runs a command on the `admin` database and returns the reply.
@@ -168,7 +168,7 @@ impl Server {
     pub fn kill(&mut self) -> Result<(), HarnessError> {
         let killed = self.child.kill().and_then(|()| self.child.wait());
         killed.map_err(HarnessError::io("kill mongod"))?;
-        self.state = State::Killed;
+        self.state = ServerState::Killed;
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Server {
         self.kill()?;
         self.child =
             spawn(&self.binary, &self.config, self.authenticates, self.port, &self.folder)?;
-        self.state = State::Running;
+        self.state = ServerState::Running;
         self.wait_until_it_answers()
     }
 
@@ -193,7 +193,7 @@ impl Server {
     /// [`HarnessError::Io`] if the process is not there.
     pub fn freeze(&mut self) -> Result<(), HarnessError> {
         self.signal(Signal::STOP, "freeze mongod")?;
-        self.state = State::Frozen;
+        self.state = ServerState::Frozen;
         Ok(())
     }
 
@@ -204,15 +204,15 @@ impl Server {
     /// [`HarnessError::Io`] if the process is not there.
     pub fn thaw(&mut self) -> Result<(), HarnessError> {
         self.signal(Signal::CONT, "thaw mongod")?;
-        self.state = State::Running;
+        self.state = ServerState::Running;
         Ok(())
     }
 
     fn signal(&self, signal: Signal, doing: &str) -> Result<(), HarnessError> {
         // The number of a process that was waited for may belong to another one by now.
         let result = match self.state {
-            State::Killed => Err(io::ErrorKind::NotFound.into()),
-            State::Running | State::Frozen => {
+            ServerState::Killed => Err(io::ErrorKind::NotFound.into()),
+            ServerState::Running | ServerState::Frozen => {
                 kill_process(Pid::from_child(&self.child), signal).map_err(io::Error::from)
             }
         };
@@ -276,7 +276,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // SIGKILL ends a frozen process, too.
-        if self.state != State::Killed {
+        if self.state != ServerState::Killed {
             let _ = self.kill();
         }
     }

@@ -14,10 +14,10 @@ use crate::block_on::{block_on, block_on_until};
 
 /// The turn to drive; the caller that has it drives for all who wait.
 #[derive(Default)]
-pub(super) struct EngineMutex(Mutex<State>);
+pub(super) struct EngineMutex(Mutex<DriveState>);
 
 #[derive(Default)]
-struct State {
+struct DriveState {
     taken: bool,
     /// Those who were not called yet; each is there once.
     waiting: VecDeque<Arc<Caller>>,
@@ -111,7 +111,7 @@ impl Engine {
 }
 
 impl EngineMutex {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DriveState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

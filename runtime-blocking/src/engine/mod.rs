@@ -53,13 +53,13 @@ pub(crate) struct Engine {
     driver: Driver,
     /// The poller of sockets; absent if the system had none left.
     poller: Option<Poller>,
-    state: Mutex<State>,
+    state: Mutex<EngineState>,
     /// The turn to drive, if callers do.
     turns: EngineMutex,
 }
 
 #[derive(Default)]
-struct State {
+struct EngineState {
     /// The last key that a task, a timer or a source was given.
     last_key: usize,
     tasks: BTreeMap<usize, Entry>,
@@ -101,7 +101,7 @@ impl Engine {
     }
 
     fn with(driver: Driver, poller: Option<Poller>, ended: bool) -> Arc<Self> {
-        let state = Mutex::new(State { ended, ..State::default() });
+        let state = Mutex::new(EngineState { ended, ..EngineState::default() });
         Arc::new(Self {
             process: Process::current(),
             driver,
@@ -261,12 +261,12 @@ impl Engine {
         self.process.is_current()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, EngineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the thread that drives this look again.
-    fn rouse(&self, mut state: MutexGuard<'_, State>) {
+    fn rouse(&self, mut state: MutexGuard<'_, EngineState>) {
         let sleeping = std::mem::take(&mut state.sleeping);
         drop(state);
         if sleeping && let Some(poller) = &self.poller {
@@ -279,7 +279,7 @@ impl Engine {
     }
 }
 
-impl State {
+impl EngineState {
     fn new_key(&mut self) -> usize {
         self.last_key += 1;
         self.last_key

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use socket2::Socket;
 
 use super::poller::Fired;
-use super::{Engine, State};
+use super::{Engine, EngineState};
 
 /// The events that are waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Source {
     }
 }
 
-impl State {
+impl EngineState {
     /// Returns who waits for a socket that has become ready.
     pub(super) fn fired(&mut self, Fired { key, interest, closed }: Fired) -> Option<Waker> {
         let source = self.sources.get_mut(&key)?;

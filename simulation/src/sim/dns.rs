@@ -22,7 +22,7 @@ pub(super) const HOSTNAME: &str = "cluster.sim.example";
 pub(super) const WAY: Duration = Duration::from_millis(5);
 
 /// The time that an answer is waited for before the question is asked again.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time that a lookup takes at most: the one name server is asked twice.
 pub(super) const LONGEST_LOOKUP: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ impl World {
         let Some(srv) = self.plan.clients[client].options.srv() else { return };
         let question = Question::srv(&srv.service_name, &srv.hostname);
         let spoilt = self.spoilt_lookups(client).filter(|it| self.network.now < it.ends).last();
-        let lost = || (LONGEST_LOOKUP - WAY, Err(unanswered(ServerFailure::Timeout(PATIENCE))));
+        let lost = || (LONGEST_LOOKUP - WAY, Err(unanswered(ServerFailure::Timeout(TIMEOUT))));
         let (delay, records) = match spoilt.map(|it| (it.kind, it.bits)) {
             Some((FaultKind::DnsLoss, _)) => lost(),
             _ if self.network.is_cut_off(client) => lost(),

@@ -27,7 +27,7 @@ impl World {
         if !self.plan.cluster.keeps_data {
             return Ok(());
         }
-        let members = || (0..self.truth.current.members.len()).map(MemberId);
+        let members = || (0..self.oracle.current.members.len()).map(MemberId);
         for member in members() {
             for document in self.cluster.documents(member, DATABASE, COLLECTION) {
                 if !matches!(document.get_i32("n"), Ok(1)) {
@@ -50,8 +50,8 @@ impl World {
         };
         let committed: BTreeSet<i64> = kept.iter().map(id).collect();
         for (index, client) in self.clients.iter().enumerate() {
-            let book = client.book();
-            let mut lasting = book.documents.lasting();
+            let ledger = client.ledger();
+            let mut lasting = ledger.documents.lasting();
             if let Some((document, write)) = lasting.find(|(it, _)| !committed.contains(it)) {
                 let detail = format!("{newest:?} does not have {document:#x}, {write:?}");
                 let violation = Violation::new("what a majority has acknowledged lasts", detail);
@@ -64,7 +64,7 @@ impl World {
     /// Returns whether other members may belong to the set now than when a write was acknowledged.
     fn has_changed(&self) -> bool {
         let first = self.plan.cluster.members.len();
-        let mut joined = self.truth.current.members.iter().filter(|(id, _)| id.0 >= first);
+        let mut joined = self.oracle.current.members.iter().filter(|(id, _)| id.0 >= first);
         let is_reconfig = |fault: &Fault| fault.kind == FaultKind::Reconfig;
         joined.any(|(_, member)| member.options.is_some())
             || self.plan.faults.iter().any(is_reconfig)
@@ -77,7 +77,7 @@ impl World {
             Acknowledged::Unknown => false,
             Acknowledged::ByMajority => true,
             Acknowledged::ByPrimary => {
-                let primary = match self.truth.has_mongos {
+                let primary = match self.oracle.has_mongos {
                     true => Some(MemberId(0)),
                     false => self.cluster.primary(),
                 };
@@ -121,7 +121,7 @@ mod tests {
     }
 
     fn lasting(world: &World) -> Vec<(i64, Write)> {
-        world.clients[0].book().documents.lasting().collect()
+        world.clients[0].ledger().documents.lasting().collect()
     }
 
     fn check(world: &World) -> Option<&'static str> {
@@ -147,7 +147,7 @@ mod tests {
     fn a_write_that_is_lost_is_found() {
         let world = writing_world();
         let write = lasting(&world)[0].1;
-        world.clients[0].book().documents.writes.insert(-1, write);
+        world.clients[0].ledger().documents.writes.insert(-1, write);
         assert_eq!(check(&world), Some("what a majority has acknowledged lasts"));
     }
 
@@ -168,7 +168,7 @@ mod tests {
         world.tell(Input::Received { connection, bytes: &message(1, &write) });
         let (began, acknowledged) = (world.network.now, Acknowledged::ByMajority);
         let write = Write { began, acknowledged };
-        world.clients[0].book().documents.writes.insert(document, write);
+        world.clients[0].ledger().documents.writes.insert(document, write);
         assert_eq!(check(&world), None);
         let joins = Change::Add(member(3, false));
         world.tell(Input::Reconfig { changes: &[joins] });

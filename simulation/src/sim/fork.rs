@@ -73,6 +73,6 @@ impl Client {
     /// `bits` decides what the child is like.
     pub(super) fn fork(&mut self, bits: u64) {
         let forks = (!self.closed && !self.is_frozen()).then_some(bits);
-        self.book().forks = forks;
+        self.ledger().forks = forks;
     }
 }

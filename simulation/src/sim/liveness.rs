@@ -41,7 +41,7 @@ impl World {
     fn check_waits(&self, index: usize) -> Result<(), Violation> {
         let (client, now) = (&self.clients[index], self.network.now);
         let bounds = self.bounds(client);
-        let (cursors, waits) = client.book().waits_and_cursors();
+        let (cursors, waits) = client.ledger().waits_and_cursors();
         cursors.into_iter().try_for_each(|it| self.check_cursor(index, it, bounds))?;
         for (id, criteria, waits_since) in waits {
             if now - waits_since <= bounds.selection {
@@ -72,7 +72,7 @@ impl World {
         self.compare(index)?;
         // A view that is excused says nothing of whom the client must know.
         let client = &self.clients[index];
-        if self.truth.is_known(&client.view(), &client.plan) {
+        if self.oracle.is_known(&client.view(), &client.plan) {
             self.clients[index].was_right = Some(self.network.now);
         }
         if self.network.now < self.plan.calm {
@@ -86,7 +86,7 @@ impl World {
         let client = &self.clients[index];
         let view = client.view();
         let must_know = |member| self.must_know(index, member).is_some();
-        self.truth.compare(&view, &client.plan, must_know, |it| self.just_refused(client, it))
+        self.oracle.compare(&view, &client.plan, must_know, |it| self.just_refused(client, it))
     }
 
     /// Returns what a server has answered to an operation within B, because of which it may be
@@ -95,7 +95,7 @@ impl World {
     /// answer again and again (SDAM, "not writable primary and node is recovering").
     fn just_refused(&self, client: &Client, address: &ServerAddress) -> Option<StateChange> {
         let lasts = self.bounds(client).selection;
-        let refused = client.book().refused_by(address);
+        let refused = client.ledger().refused_by(address);
         refused.filter(|(at, _)| self.network.now <= *at + lasts).map(|(_, change)| change)
     }
 
@@ -108,11 +108,11 @@ impl World {
         let fresh = (is_seed && !client.was_forked()).then_some(client.born);
         let misled = self.network.path(index, member).misled;
         let holds = |since: &Instant| misled.is_none_or(|misled| misled < *since);
-        if self.truth.has_mongos {
+        if self.oracle.has_mongos {
             // DNS may change which mongos are named.
             return fresh.filter(|_| client.options.srv().is_none());
         }
-        let named = self.truth.named_since(member)?;
+        let named = self.oracle.named_since(member)?;
         // A client that connects directly never knows other members.
         let was_right = client.was_right.filter(|_| client.plan.direct.is_none());
         let since = [fresh, was_right].into_iter().flatten().filter(holds);
@@ -132,8 +132,10 @@ impl World {
         for (member, address) in client.plan.addresses.iter().enumerate() {
             let view = client.view();
             let server = view.server(address);
-            let since =
-                client.book().member_since(address).map_or(right_by, |joined| joined.max(right_by));
+            let since = client
+                .ledger()
+                .member_since(address)
+                .map_or(right_by, |joined| joined.max(right_by));
             let path = self.network.path(index, member);
             let (Some(time), true) = (server.and_then(|it| it.round_trip_time), since < now) else {
                 continue;
@@ -165,7 +167,7 @@ impl World {
             return Ok(());
         };
         let (Some(demoted), Some(calm)) =
-            (self.truth.demoted_since(member), self.network.path(index, member).calm_since())
+            (self.oracle.demoted_since(member), self.network.path(index, member).calm_since())
         else {
             return Ok(());
         };
@@ -195,10 +197,11 @@ impl World {
         let client = &self.clients[index];
         let (view, direct) = (client.view(), client.plan.direct.is_some());
         let reachable = |(member, address)| {
-            let suitable = self.truth.suitable_since(member, criteria, &view, direct)?;
+            let suitable = self.oracle.suitable_since(member, criteria, &view, direct)?;
             let calm = self.network.path(index, member).calm_since()?;
             let must = self.must_know(index, member);
-            let known = [client.book().member_since(address), must].into_iter().flatten().min()?;
+            let known =
+                [client.ledger().member_since(address), must].into_iter().flatten().min()?;
             let reachable = suitable.max(calm).max(known).max(client.running_since);
             // A client without monitors does not find out until then that a stream is dead.
             let alive = match client.options.is_single_threaded() {
@@ -239,7 +242,7 @@ impl World {
             None => Instant::ZERO,
         };
         let calm = self.network.calm_since(client.index)?.max(client.running_since).max(lookups);
-        Some(calm.max(self.truth.changed).max(self.listed_since) + self.time_to_be_right(client))
+        Some(calm.max(self.oracle.changed).max(self.listed_since) + self.time_to_be_right(client))
     }
 
     /// Returns how long a view may be wrong when nothing is wrong any more.
@@ -334,7 +337,7 @@ impl World {
                 let violation = Violation::new("everything that began has ended", client.remains());
                 return Err((index, violation));
             }
-            client.book().checks.ended().map_err(|violation| (index, violation))?;
+            client.ledger().checks.ended().map_err(|violation| (index, violation))?;
         }
         match self.network.len() {
             0 => Ok(()),

@@ -80,5 +80,5 @@ pub(super) fn acting(world: &mut World) -> (&mut Client, &mut Network) {
 
 /// Returns what is so of a member, to be changed.
 pub(super) fn member(world: &mut World, member: usize) -> &mut MemberTruth {
-    world.truth.current.members.get_mut(&MemberId(member)).unwrap()
+    world.oracle.current.members.get_mut(&MemberId(member)).unwrap()
 }

@@ -12,7 +12,7 @@ use sdam_cluster::{Change, Input, MemberId, ReconfigError};
 const RETRY: Duration = Duration::from_secs(1);
 
 /// For how long: a member that is primary may have to step down several times.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl World {
     fn addition(&self, fault: &Fault) -> Option<Change> {
         let plan = &self.plan.cluster;
         let spares = plan.members.len()..capacity(plan);
-        let joins = |it: &usize| self.truth.member(*it).is_none_or(|it| it.options.is_none());
+        let joins = |it: &usize| self.oracle.member(*it).is_none_or(|it| it.options.is_none());
         let options = member(spares.into_iter().find(joins)?, has_horizons(plan));
         Some(Change::Add(match fault.bits / 8 % 6 {
             0 => options.with_priority(5),
@@ -92,7 +92,7 @@ impl World {
     /// Returns how a member of the set changes.
     fn changed(&self, change: Reconfig, member: usize) -> Option<Change> {
         let id = MemberId(member);
-        let options = self.truth.member(member)?.options.clone()?;
+        let options = self.oracle.member(member)?.options.clone()?;
         let set = |options| Some(Change::Set(id, options));
         match change {
             Reconfig::Add | Reconfig::Lose => None,
@@ -128,7 +128,7 @@ impl World {
             Err(_) => {}
         }
         let waited = self.network.now - self.plan.faults[index].ends;
-        if waited < PATIENCE && !self.cluster.is_at_rest() {
+        if waited < TIMEOUT && !self.cluster.is_at_rest() {
             self.unfinished += 1;
             self.network.plan(RETRY, Event::Restore(index));
         }
@@ -141,7 +141,7 @@ impl World {
         let spares = plan.members.len()..capacity(plan);
         let all = members.iter().copied().filter(|it| !spares.contains(it)).chain(spares.clone());
         all.filter_map(|member| {
-            let is = self.truth.member(member).and_then(|it| it.options.as_ref());
+            let is = self.oracle.member(member).and_then(|it| it.options.as_ref());
             match (plan.members.get(member), is) {
                 (Some(was), None) => Some(Change::Add(was.clone())),
                 (Some(was), Some(is)) if was != is => {

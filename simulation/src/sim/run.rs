@@ -258,7 +258,7 @@ impl Case {
             Ok(Err(broken)) => broken,
             Err(panic) => (world.acting, Violation::of_panic(&*panic)),
         };
-        let trace = world.clients[client].book().trace.take_lines();
+        let trace = world.clients[client].ledger().trace.take_lines();
         let case = self.clone();
         let failure = Failure { case, at, steps, client, violation, trace };
         (Err(Box::new(failure)), recording)
@@ -321,19 +321,19 @@ impl World {
     fn summary(&mut self) -> Run {
         let now = self.network.now;
         self.statistics.client_time = self.clients.iter().map(|client| now - client.born).sum();
-        self.statistics.begun = self.clients.iter().map(|client| client.book().begun).sum();
+        self.statistics.begun = self.clients.iter().map(|client| client.ledger().begun).sum();
         self.statistics.operations =
-            self.clients.iter().map(|client| client.book().succeeded).sum();
+            self.clients.iter().map(|client| client.ledger().succeeded).sum();
         self.statistics.documents = self
             .clients
             .iter()
-            .map(|client| client.book().documents.lasting().count() as u64)
+            .map(|client| client.ledger().documents.lasting().count() as u64)
             .sum();
         self.statistics.clears =
-            self.clients.iter().map(|client| client.book().checks.clears()).sum();
-        self.clients.iter().for_each(|it| self.statistics.signs += it.book().checks.signs());
-        self.statistics.signs += self.truth.signs();
-        let digests = self.clients.iter().map(|client| client.book().checks.digest());
+            self.clients.iter().map(|client| client.ledger().checks.clears()).sum();
+        self.clients.iter().for_each(|it| self.statistics.signs += it.ledger().checks.signs());
+        self.statistics.signs += self.oracle.signs();
+        let digests = self.clients.iter().map(|client| client.ledger().checks.digest());
         let digest = digests.fold(self.statistics.steps, |all, one| all.rotate_left(7) ^ one);
         Run { statistics: self.statistics.clone(), digest }
     }

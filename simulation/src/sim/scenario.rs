@@ -217,7 +217,7 @@ impl Scenario {
                 nothing_cleared(clears)?;
                 let mut clients = clients.iter();
                 clients.try_for_each(|it| {
-                    let (succeeded, begun) = it.book().operations_counted();
+                    let (succeeded, begun) = it.ledger().operations_counted();
                     succeed(percent, succeeded, begun)
                 })
             }

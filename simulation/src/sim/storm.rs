@@ -2,10 +2,10 @@
 //!
 //! All clients are real ones, each on a machine of its own, with a user and some tasks that read.
 //! They have one member, a mongos: no other member could help, and no election takes its share of
-//! the time. The member's process dies, is down for a while, and starts again. Behind its [`Door`]
-//! it accepts so many connections in a second and logs in so many; a [`Shedding`] says what it does
-//! about more, and [`Storm::with_overload_hidden`] takes from clients what they know of overload. A
-//! [`Report`] says how long the clients took to read again, and what that cost.
+//! the time. The member's process dies, is down for a while, and starts again. Behind its
+//! [`ListenBacklog`] it accepts so many connections in a second and logs in so many; a [`Shedding`]
+//! says what it does about more, and [`Storm::with_overload_hidden`] takes from clients what they
+//! know of overload. A [`Report`] says how long the clients took to read again, and what that cost.
 //!
 //! ```
 //! use sdam_simulation::storm::{Shedding, Storm};
@@ -30,7 +30,7 @@ use sdam_core::topology::{EventKind, Topics};
 use sdam_host::{Events, Request, Target};
 
 use super::deployment::{SET_NAME, address};
-use super::door::{Arrivals, Door, WhenFull};
+use super::listen_backlog::{Arrivals, ListenBacklog, WhenFull};
 use super::logins::{user, user_info};
 use super::random::Random;
 use super::virtual_time::{Client, Simulation, VirtualTime};
@@ -90,7 +90,7 @@ pub struct Storm {
     pub tasks: u32,
     /// The limits of the member: by default, connections of half of the clients in a second, logins
     /// of a tenth, and a listen queue for two fifths.
-    pub door: Door,
+    pub backlog: ListenBacklog,
     /// Its conduct beyond them, [`Shedding::AtConnect`] by default.
     pub shedding: Shedding,
     /// True if clients take a connection that is refused for a failure like any other.
@@ -113,7 +113,7 @@ impl Storm {
         Self {
             clients,
             tasks: 4,
-            door: Door::new(share(2), share(10)).with_backlog(backlog),
+            backlog: ListenBacklog::new(share(2), share(10)).with_backlog(backlog),
             shedding: Shedding::AtConnect,
             hides_overload: false,
             options: String::new(),
@@ -351,16 +351,16 @@ impl Stage {
         }
     }
 
-    /// Starts the member again, behind its door.
+    /// Starts the member again, behind its backlog.
     fn restart(&mut self, storm: &Storm) {
-        let (logins, simulation) = (storm.door.logins_per_second, &mut self.simulation);
+        let (logins, simulation) = (storm.backlog.logins_per_second, &mut self.simulation);
         let waiting = usize::try_from(logins).unwrap_or(usize::MAX);
-        simulation.set_door(Some(match storm.shedding {
+        simulation.set_listen_backlog(Some(match storm.shedding {
             Shedding::AtConnect => {
-                storm.door.with_waiting_logins(waiting, WhenFull::RefuseConnections)
+                storm.backlog.with_waiting_logins(waiting, WhenFull::RefuseConnections)
             }
-            Shedding::AtLogin => storm.door.with_waiting_logins(waiting, WhenFull::CloseLogins),
-            Shedding::AtHello | Shedding::Never => storm.door,
+            Shedding::AtLogin => storm.backlog.with_waiting_logins(waiting, WhenFull::CloseLogins),
+            Shedding::AtHello | Shedding::Never => storm.backlog,
         }));
         simulation.inject(Input::Start { member: MEMBER });
         if storm.shedding == Shedding::AtHello {

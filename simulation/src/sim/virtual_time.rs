@@ -44,7 +44,7 @@ use sdam_core::wire::{Flags, Frames, write_op_msg};
 use sdam_host::{ClientError, Events, Host, PoolStep, TopologyStep};
 
 use super::deployment::{SET_NAME, address};
-use super::door::{Arrivals, Door, Doors, Knock, Said};
+use super::listen_backlog::{Admission, Arrivals, Delivery, ListenBacklog, ListenBacklogs};
 use super::network::{Network, Packet, Side, StreamId};
 use super::random::Random;
 use super::runtime::{
@@ -155,7 +155,7 @@ pub struct Simulation {
     /// The number of commands that were run at members.
     commands: u64,
     /// The limits of new connections, if there are any.
-    doors: Option<Doors>,
+    backlogs: Option<ListenBacklogs>,
     arrivals: Arrivals,
     /// Hears what is said on connections that operations use, if anything does.
     tap: Option<Arc<dyn Tap>>,
@@ -208,7 +208,7 @@ impl Simulation {
             clock,
             latency: None,
             commands: 0,
-            doors: None,
+            backlogs: None,
             arrivals: Arrivals::default(),
             tap: None,
         })
@@ -258,13 +258,13 @@ impl Simulation {
         self.shows_overload = false;
     }
 
-    /// Sets what each member can bear of new connections from now on: anything without a door, as
-    /// in the beginning. Connections that waited at the door before are closed.
-    pub fn set_door(&mut self, door: Option<Door>) {
+    /// Limits the new connections of each member from now on; `None` removes the limit, as in the
+    /// beginning. Connections that waited before are closed.
+    pub fn set_listen_backlog(&mut self, backlog: Option<ListenBacklog>) {
         let members = self.addresses.len();
-        let doors = door.map(|door| Doors::new(door, members));
-        let before = std::mem::replace(&mut self.doors, doors);
-        for connection in before.map(Doors::into_waiting).unwrap_or_default() {
+        let backlogs = backlog.map(|backlog| ListenBacklogs::new(backlog, members));
+        let before = std::mem::replace(&mut self.backlogs, backlogs);
+        for connection in before.map(ListenBacklogs::into_waiting).unwrap_or_default() {
             self.tell(Input::Disconnected { connection });
             self.network.close_server(connection);
         }
@@ -583,7 +583,7 @@ impl Simulation {
             Packet::Bytes(bytes) if accepted => self.received(stream, member, bytes),
             Packet::Fin => {
                 self.network.hung_up(stream);
-                let waits = self.doors.as_mut().is_some_and(|doors| doors.leave(stream));
+                let waits = self.backlogs.as_mut().is_some_and(|backlogs| backlogs.leave(stream));
                 if accepted && !waits {
                     self.tell(Input::Disconnected { connection: stream });
                 }
@@ -594,25 +594,25 @@ impl Simulation {
 
     /// A client wants a connection.
     fn dialled(&mut self, stream: StreamId, member: MemberId) {
-        let knock = match self.cluster.is_running(member) {
-            true => self.doors.as_mut().map(|doors| doors.knock(stream, member)),
-            false => Some(Knock::Refused),
+        let admission = match self.cluster.is_running(member) {
+            true => self.backlogs.as_mut().map(|backlogs| backlogs.admit(stream, member)),
+            false => Some(Admission::Refused),
         };
-        match knock {
-            Some(Knock::Refused) => {
+        match admission {
+            Some(Admission::Refused) => {
                 self.arrivals.refused += 1;
                 self.network.send(stream, Side::Client, Packet::Refused);
             }
-            Some(Knock::Lost(wait)) => {
+            Some(Admission::Lost(wait)) => {
                 self.arrivals.lost += 1;
                 let again = Event::Arrival { stream, to: Side::Server, packet: Packet::Syn };
                 self.network.plan(wait, again);
             }
-            Some(Knock::Queued) if self.network.accept(stream) => {
+            Some(Admission::Queued) if self.network.accept(stream) => {
                 self.network.send(stream, Side::Client, Packet::SynAck);
                 let now = self.network.now;
-                let doors = self.doors.as_mut();
-                if let Some(at) = doors.and_then(|it| it.queue(now, stream, member)) {
+                let backlogs = self.backlogs.as_mut();
+                if let Some(at) = backlogs.and_then(|it| it.queue(now, stream, member)) {
                     self.network.events.plan(at, Event::Accept(member));
                 }
             }
@@ -621,21 +621,21 @@ impl Simulation {
                 self.tell(Input::Accepted { connection: stream, member });
                 self.network.send(stream, Side::Client, Packet::SynAck);
             }
-            Some(Knock::Queued) | None => {}
+            Some(Admission::Queued) | None => {}
         }
     }
 
     /// A member accepts the connection that has waited longest, be its client still there or not.
     fn accept(&mut self, member: MemberId) {
-        let (now, doors) = (self.network.now, self.doors.as_mut());
-        let Some((stream, said, next)) = doors.and_then(|it| it.accept(now, member)) else {
+        let (now, backlogs) = (self.network.now, self.backlogs.as_mut());
+        let Some((stream, said, next)) = backlogs.and_then(|it| it.accept(now, member)) else {
             return;
         };
         if let Some(at) = next {
             self.network.events.plan(at, Event::Accept(member));
         }
         let Some(said) = said else {
-            self.arrivals.in_vain += 1;
+            self.arrivals.abandoned += 1;
             return;
         };
         if !self.cluster.is_running(member) {
@@ -650,14 +650,16 @@ impl Simulation {
 
     /// A member receives what a client has sent.
     fn received(&mut self, stream: StreamId, member: MemberId, bytes: Vec<u8>) {
-        let Some(doors) = &mut self.doors else {
+        let Some(backlogs) = &mut self.backlogs else {
             return self.tell(Input::Received { connection: stream, bytes: &bytes });
         };
-        match doors.received(self.network.now, stream, member, bytes) {
-            Said::Now(bytes) => self.tell(Input::Received { connection: stream, bytes: &bytes }),
-            Said::LogsIn(None) | Said::Kept => {}
-            Said::LogsIn(Some(at)) => self.network.events.plan(at, Event::LogIn(member)),
-            Said::Refused => {
+        match backlogs.received(self.network.now, stream, member, bytes) {
+            Delivery::Now(bytes) => {
+                self.tell(Input::Received { connection: stream, bytes: &bytes });
+            }
+            Delivery::LogsIn(None) | Delivery::Kept => {}
+            Delivery::LogsIn(Some(at)) => self.network.events.plan(at, Event::LogIn(member)),
+            Delivery::Refused => {
                 self.arrivals.refused_logins += 1;
                 self.tell(Input::Disconnected { connection: stream });
                 self.network.close_server(stream);
@@ -667,8 +669,8 @@ impl Simulation {
 
     /// A member goes on with the login that has waited longest.
     fn log_in(&mut self, member: MemberId) {
-        let (now, doors) = (self.network.now, self.doors.as_mut());
-        let Some((stream, bytes, next)) = doors.and_then(|it| it.log_in(now, member)) else {
+        let (now, backlogs) = (self.network.now, self.backlogs.as_mut());
+        let Some((stream, bytes, next)) = backlogs.and_then(|it| it.log_in(now, member)) else {
             return;
         };
         if let Some(at) = next {

@@ -13,12 +13,12 @@ use super::checks::Violation;
 use super::client::{Client, OperationId};
 use super::deployment::capacity;
 use super::network::{Network, Packet, Side, StreamId};
+use super::oracle::Oracle;
 use super::plan::Plan;
 use super::random::Random;
 use super::run::Statistics;
 use super::runtime::{Clock, End};
 use super::trace::{Observed, Trace};
-use super::truth::Truth;
 use sdam_cluster::{Action, Cluster, Deployment, Input, MemberId};
 
 /// The interval at which everything is checked to be alive.
@@ -99,7 +99,7 @@ pub(super) struct World {
     cluster_deadline: Option<Instant>,
     cluster_actions: Vec<Action>,
     pub(super) clients: Vec<Client>,
-    pub(super) truth: Truth,
+    pub(super) oracle: Oracle,
     /// The last election term, and when it began.
     term: i64,
     pub(super) elected: Instant,
@@ -157,7 +157,7 @@ impl World {
         Self {
             clock,
             network,
-            truth: Truth::new(&cluster, has_mongos),
+            oracle: Oracle::new(&cluster, has_mongos),
             term: cluster.term(),
             elected: Instant::ZERO,
             cluster,
@@ -228,7 +228,7 @@ impl World {
 
     /// Looks at what the checks of a client have found.
     pub(super) fn judge(&mut self, index: usize) -> Result<(), (usize, Violation)> {
-        let (violation, gave_up, forked) = self.clients[index].book().take_findings();
+        let (violation, gave_up, forked) = self.clients[index].ledger().take_findings();
         if let Some(violation) = violation {
             return Err((index, violation));
         }
@@ -236,7 +236,7 @@ impl World {
             self.check_gave_up(index, &gave_up).map_err(|violation| (index, violation))?;
         }
         if self.plan.cluster.keeps_data {
-            let missed = self.clients[index].book().documents.take_missed();
+            let missed = self.clients[index].ledger().documents.take_missed();
             let finding = missed.iter().try_for_each(|it| self.check_missed(it));
             finding.map_err(|violation| (index, violation))?;
         }
@@ -354,7 +354,7 @@ impl World {
         let mut actions = std::mem::take(&mut self.cluster_actions);
         act(&mut self.cluster, self.network.now.into(), &mut actions);
         self.cluster_deadline = self.cluster.deadline();
-        self.truth.refresh(&self.cluster, self.network.now);
+        self.oracle.refresh(&self.cluster, self.network.now);
         if self.term != self.cluster.term() {
             (self.term, self.elected) = (self.cluster.term(), self.network.now);
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use sdam_core::config::Options;
 
 use super::known::{Known, Spent};
-use super::step::Step;
+use super::step::WorldStep;
 use super::walk::{Found, Map, Node, Walker, Wrong, guard, path};
 use super::world::World;
 use crate::sim::Violation;
@@ -84,9 +84,9 @@ impl Limits {
 
     /// Returns what is spent after a step, `None` if that would be too much; `next` is the step
     /// that would be in turn.
-    pub(super) fn spend(&self, spent: Spent, step: Step, next: Step) -> Option<Spent> {
-        let is_fault = matches!(step, Step::Fault(_));
-        let is_late = matches!(step, Step::Arrive(_) | Step::Time) && step != next;
+    pub(super) fn spend(&self, spent: Spent, step: WorldStep, next: WorldStep) -> Option<Spent> {
+        let is_fault = matches!(step, WorldStep::Fault(_));
+        let is_late = matches!(step, WorldStep::Arrive(_) | WorldStep::Time) && step != next;
         let faults = spent.faults + u8::from(is_fault);
         let delays = spent.delays + u8::from(is_late && self.delays.is_some());
         let most_delays = self.delays.unwrap_or_default().min(Self::MOST);

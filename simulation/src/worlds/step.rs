@@ -8,7 +8,7 @@ use super::deployment::NAMES;
 
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum WorldStep {
     /// A message under way on this link arrives.
     Arrive(LinkId),
     /// Time passes until the next timer.
@@ -42,7 +42,7 @@ pub(super) enum Fault {
     StaleNetwork(usize),
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for WorldStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Arrive(link) => write!(f, "what is under way on link {link} arrives"),

@@ -6,7 +6,7 @@ use super::known::{Known, Spent};
 use super::laws::Finding;
 use super::rest::Rest;
 use super::search::Limits;
-use super::step::Step;
+use super::step::WorldStep;
 use super::world::World;
 use crate::sim::Violation;
 
@@ -15,7 +15,7 @@ use crate::sim::Violation;
 pub(super) struct Node {
     /// The world before it, or which of the beginnings this is.
     pub(super) from: u32,
-    pub(super) step: Option<Step>,
+    pub(super) step: Option<WorldStep>,
     pub(super) spent: Spent,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Found {
 }
 
 /// A violation, and the world in which or the step after which it holds.
-pub(super) type Wrong = (Violation, usize, Option<Step>);
+pub(super) type Wrong = (Violation, usize, Option<WorldStep>);
 
 /// Goes from world to world.
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl Walker {
         map: &Map<'_>,
         index: usize,
         found: &mut Found,
-    ) -> Result<(), (Violation, Option<Step>)> {
+    ) -> Result<(), (Violation, Option<WorldStep>)> {
         self.go_to(map, index);
         let Some((_, world)) = self.way.last() else { return Ok(()) };
         let at_rest = guard(|| self.rest.check(world));

@@ -19,11 +19,11 @@ use super::deployment::{Deployment, MEMBERS, NAMES};
 use super::digest::digest;
 use super::laws::{Finding, Laws, Waiting, ensure};
 use super::link::{Arrival, Link};
-use super::step::Step;
+use super::step::WorldStep;
 use crate::sim::Bounds;
 
 /// The time that an operation waits.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The operations that wait: for a primary, and for any server.
 const WAITERS: [WaiterId; 2] = [WaiterId(1), WaiterId(2)];
@@ -72,17 +72,17 @@ impl World {
     }
 
     /// Returns what happens next if everything comes in turn and nothing goes wrong.
-    pub(super) fn next(&self) -> Step {
-        self.arriving().next().map_or(Step::Time, Step::Arrive)
+    pub(super) fn next(&self) -> WorldStep {
+        self.arriving().next().map_or(WorldStep::Time, WorldStep::Arrive)
     }
 
     /// Returns all that can happen.
-    pub(super) fn steps(&self) -> Vec<Step> {
-        let mut steps: Vec<Step> = self.arriving().map(Step::Arrive).collect();
-        steps.push(Step::Time);
-        steps.extend((!self.has_waited).then_some(Step::Wait));
-        steps.extend(self.laws.waiting.keys().map(|waiter| Step::Abandon(*waiter)));
-        steps.extend(self.faults().into_iter().map(Step::Fault));
+    pub(super) fn steps(&self) -> Vec<WorldStep> {
+        let mut steps: Vec<WorldStep> = self.arriving().map(WorldStep::Arrive).collect();
+        steps.push(WorldStep::Time);
+        steps.extend((!self.has_waited).then_some(WorldStep::Wait));
+        steps.extend(self.laws.waiting.keys().map(|waiter| WorldStep::Abandon(*waiter)));
+        steps.extend(self.faults().into_iter().map(WorldStep::Fault));
         steps
     }
 
@@ -97,22 +97,22 @@ impl World {
     /// # Errors
     ///
     /// Says what does not hold then.
-    pub(super) fn take(&mut self, step: Step) -> Finding {
+    pub(super) fn take(&mut self, step: WorldStep) -> Finding {
         match step {
-            Step::Arrive(link) => self.arrive(link)?,
-            Step::Time => self.pass_time()?,
-            Step::Wait => self.wait()?,
-            Step::Abandon(waiter) => {
+            WorldStep::Arrive(link) => self.arrive(link)?,
+            WorldStep::Time => self.pass_time()?,
+            WorldStep::Wait => self.wait()?,
+            WorldStep::Abandon(waiter) => {
                 self.laws.waiting.remove(&waiter);
                 self.input(Input::Abandon { waiter })?;
             }
-            Step::Fault(fault) => self.inject(fault)?,
+            WorldStep::Fault(fault) => self.inject(fault)?,
         }
         self.laws.after_step(self.now, self.topology.get().snapshot())
     }
 
     fn wait(&mut self) -> Finding {
-        let (since, until) = (self.now, self.now + PATIENCE);
+        let (since, until) = (self.now, self.now + TIMEOUT);
         let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
         self.has_waited = true;
         for (waiter, criteria) in WAITERS.into_iter().zip([Criteria::write(), any]) {
@@ -261,7 +261,7 @@ impl World {
         self.heal();
         for _ in 0..ENDLESS {
             let next = self.next();
-            if next == Step::Time && self.now >= until {
+            if next == WorldStep::Time && self.now >= until {
                 return self.compare();
             }
             self.take(next)?;

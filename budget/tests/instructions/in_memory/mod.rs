@@ -25,9 +25,9 @@ use tasks::Tasks;
 
 /// The reactor; clones are the same.
 #[derive(Clone)]
-pub(crate) struct InMemory(Arc<State>);
+pub(crate) struct InMemory(Arc<NetworkState>);
 
-struct State {
+struct NetworkState {
     /// The deployment at the other end of all streams.
     server: Arc<Server>,
     /// The time in nanoseconds.
@@ -50,7 +50,7 @@ impl Wake for Woken {
 
 impl InMemory {
     pub(crate) fn new(server: Server) -> Self {
-        Self(Arc::new(State {
+        Self(Arc::new(NetworkState {
             server: Arc::new(server),
             clock: AtomicU64::new(0),
             tasks: Tasks::default(),

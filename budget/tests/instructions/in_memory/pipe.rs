@@ -12,9 +12,9 @@ use crate::measured::apart;
 use crate::server::{Connection, Server};
 
 /// A stream with a server at its other end.
-pub(super) struct Pipe(Mutex<State>);
+pub(super) struct Pipe(Mutex<PipeState>);
 
-struct State {
+struct PipeState {
     server: Connection,
     /// The bytes that the server has sent, and how much of them was read.
     sent: Vec<u8>,
@@ -28,12 +28,12 @@ pub(crate) struct Socket(pub(super) Arc<Pipe>);
 impl Pipe {
     pub(super) fn new(server: &Arc<Server>, address: SocketAddr) -> Self {
         let server = Connection::new(Arc::clone(server), address);
-        Self(Mutex::new(State { server, sent: Vec::new(), read: 0, reader: None }))
+        Self(Mutex::new(PipeState { server, sent: Vec::new(), read: 0, reader: None }))
     }
 
     /// Has the server say once more what it has said last, if a monitor waits for it to change.
     pub(super) fn repeat_hello(&self) -> bool {
-        let State { server, sent, reader, .. } = &mut *lock(&self.0);
+        let PipeState { server, sent, reader, .. } = &mut *lock(&self.0);
         let repeats = server.repeat_hello(sent);
         let reader = reader.take_if(|_| repeats);
         reader.into_iter().for_each(Waker::wake);
@@ -48,7 +48,7 @@ impl sdam_host::Socket for Socket {
         buffer: &mut [u8],
         _: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
-        let State { sent, read, reader, .. } = &mut *lock(&self.0.0);
+        let PipeState { sent, read, reader, .. } = &mut *lock(&self.0.0);
         let rest = &sent[*read..];
         if rest.is_empty() {
             *reader = Some(cx.waker().clone());
@@ -70,7 +70,7 @@ impl sdam_host::Socket for Socket {
         bytes: &[u8],
         _: Option<Instant>,
     ) -> Poll<io::Result<usize>> {
-        let State { server, sent, reader, .. } = &mut *lock(&self.0.0);
+        let PipeState { server, sent, reader, .. } = &mut *lock(&self.0.0);
         apart(|| server.receive(bytes, sent));
         let reader = reader.take_if(|_| !sent.is_empty());
         reader.into_iter().for_each(Waker::wake);

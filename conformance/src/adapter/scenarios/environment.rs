@@ -8,7 +8,7 @@ use super::Test;
 use crate::adapter::Adapter;
 use crate::adapter::child::Watcher;
 use crate::adapter::fixture::{Fixture, Outcome, ensure, wait_until};
-use crate::adapter::scripted::{Answer, Scripted, is_hello, reply};
+use crate::adapter::scripted::{Scripted, ScriptedReply, is_hello, reply};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![
@@ -56,7 +56,7 @@ fn server() -> Outcome<(Scripted, Hellos)> {
             return reply(name);
         }
         seen.lock().unwrap_or_else(PoisonError::into_inner).push(command.to_owned());
-        Answer::Reply(rawdoc! {
+        ScriptedReply::Reply(rawdoc! {
             "isWritablePrimary": true, "helloOk": true, "minWireVersion": 0, "maxWireVersion": 21,
             "topologyVersion": { "processId": version, "counter": 0_i64 }, "ok": 1,
         })

@@ -10,7 +10,7 @@ use sdam_host::{Client, Error, ErrorKind, Runtime};
 use super::Test;
 use crate::adapter::Adapter;
 use crate::adapter::fixture::{Fixture, Outcome, direct, ensure, ping};
-use crate::adapter::scripted::{Answer, Scripted, is_hello, reply};
+use crate::adapter::scripted::{Scripted, ScriptedReply, is_hello, reply};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![
@@ -23,7 +23,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
 }
 
 /// Starts a server that answers everything but hello in this way.
-fn answering(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Outcome<Scripted> {
+fn answering(answer: impl Fn(&str) -> ScriptedReply + Send + Sync + 'static) -> Outcome<Scripted> {
     Ok(Scripted::start(move |name, _| match is_hello(name) {
         true => reply(name),
         false => answer(name),
@@ -54,7 +54,7 @@ fn is_of_server(error: &Error, kind: ErrorKind, address: &ServerAddress) -> Outc
 
 fn replied<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let server = answering(|_| {
-        Answer::Reply(rawdoc! {
+        ScriptedReply::Reply(rawdoc! {
             "ok": 0, "code": 112, "codeName": "WriteConflict", "errmsg": "planted",
             "errorLabels": ["TransientTransactionError"],
         })
@@ -73,7 +73,7 @@ fn replied<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
 }
 
 fn broken<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
-    let server = answering(|_| Answer::HangUp)?;
+    let server = answering(|_| ScriptedReply::HangUp)?;
     let client = fixture.client(&server.uri())?;
     let error = failed(fixture, &client)?;
     is_of(&error, ErrorKind::Network, &client)?;
@@ -91,7 +91,7 @@ fn broken<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
 
 fn login<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let server = answering(|_| {
-        Answer::Reply(rawdoc! {
+        ScriptedReply::Reply(rawdoc! {
             "ok": 0, "code": 18, "codeName": "AuthenticationFailed", "errmsg": "planted",
         })
     })?;

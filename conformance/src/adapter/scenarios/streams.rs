@@ -12,7 +12,7 @@ use sdam_host::ErrorKind;
 use super::Test;
 use crate::adapter::Adapter;
 use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, ping, wait_until};
-use crate::adapter::scripted::{Answer, Scripted, is_hello, reply};
+use crate::adapter::scripted::{Scripted, ScriptedReply, is_hello, reply};
 use crate::forwarder::Traffic;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -52,13 +52,13 @@ fn torn<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
 }
 
 fn garbage<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
-    let server = Scripted::start(|_, _| Answer::Bytes(vec![0xff; 64]))?;
+    let server = Scripted::start(|_, _| ScriptedReply::Bytes(vec![0xff; 64]))?;
     let client = fixture.client(&server.uri())?;
     let failure = fixture.failure(&client)?;
     ensure!(failure.cause == Cause::Malformed, "{failure:?}");
     let server = Scripted::start(|name, _| match is_hello(name) {
         true => reply(name),
-        false => Answer::Bytes(vec![0xff; 64]),
+        false => ScriptedReply::Bytes(vec![0xff; 64]),
     })?;
     let client = fixture.client(&server.uri())?;
     let primary = fixture.primary(&client)?;
@@ -86,12 +86,12 @@ fn hang_up<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
 fn storm<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     const CHECKS: usize = 10;
     let server = Scripted::start(|_, command| match command.get("maxAwaitTimeMS") {
-        Ok(None) => Answer::Reply(rawdoc! {
+        Ok(None) => ScriptedReply::Reply(rawdoc! {
             "isWritablePrimary": true, "helloOk": true, "minWireVersion": 0, "maxWireVersion": 21,
             "topologyVersion": { "processId": ObjectId::from_bytes([1; 12]), "counter": 0_i64 },
             "ok": 1,
         }),
-        _ => Answer::HangUp,
+        _ => ScriptedReply::HangUp,
     })?;
     let uri = format!("{}&serverMonitoringMode=stream", server.uri());
     let (client, mut events) = fixture.subject(&uri)?;

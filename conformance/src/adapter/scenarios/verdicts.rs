@@ -14,7 +14,7 @@ use sdam_core::topology::EventKind;
 use super::Test;
 use crate::adapter::Adapter;
 use crate::adapter::fixture::{Fixture, Outcome, ensure, ping};
-use crate::adapter::scripted::{Answer, Scripted, is_hello, reply};
+use crate::adapter::scripted::{Scripted, ScriptedReply, is_hello, reply};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![
@@ -24,21 +24,21 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
 }
 
 /// The time after which idle connections are cut.
-const PATIENCE: Duration = Duration::from_millis(700);
+const TIMEOUT: Duration = Duration::from_millis(700);
 
 fn cuts<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let server = Scripted::start(|name, command| {
         if command.get("maxAwaitTimeMS").is_ok_and(|waits| waits.is_some()) {
-            thread::sleep(PATIENCE);
-            return Answer::HangUp;
+            thread::sleep(TIMEOUT);
+            return ScriptedReply::HangUp;
         }
         let mut hello = match reply(name) {
-            Answer::Reply(hello) if is_hello(name) => hello,
+            ScriptedReply::Reply(hello) if is_hello(name) => hello,
             other => return other,
         };
         let version = rawdoc! { "processId": ObjectId::from_bytes([1; 12]), "counter": 0_i64 };
         hello.append(cstr!("topologyVersion"), version);
-        Answer::Reply(hello)
+        ScriptedReply::Reply(hello)
     })?;
     let (_client, mut events) = fixture.subject(&server.uri())?;
     let told = fixture.block_on(async {
@@ -55,7 +55,7 @@ fn cuts<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let Some(Verdict::IdleConnectionsCut { times: 3, after, heartbeat, .. }) = told else {
         return Err(format!("what is told is {told:?}").into());
     };
-    ensure!(after >= PATIENCE && after < heartbeat, "after {after:?} of {heartbeat:?}");
+    ensure!(after >= TIMEOUT && after < heartbeat, "after {after:?} of {heartbeat:?}");
     Ok(())
 }
 
@@ -65,7 +65,7 @@ fn limit<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let server = Scripted::start(move |name, command| {
         let is_first = command.get("client").is_ok_and(|client| client.is_some());
         match is_first && known.load(Ordering::Relaxed) {
-            true => Answer::HangUp,
+            true => ScriptedReply::HangUp,
             false => reply(name),
         }
     })?;

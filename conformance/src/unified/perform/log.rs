@@ -18,10 +18,10 @@ const LONGEST_DOCUMENT: usize = 100_000;
 
 /// The messages of a client that were not read yet.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log(Arc<Mutex<State>>);
+pub(super) struct Log(Arc<Mutex<LogState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct LogState {
     messages: Vec<Logged>,
     waker: Option<Waker>,
 }
@@ -55,7 +55,7 @@ impl Log {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LogState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

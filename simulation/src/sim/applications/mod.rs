@@ -5,10 +5,10 @@
 //! are given: see [`checks`]. The clients below, monitors and pools, are what the rest of
 //! [`sim`](super) judges.
 
-mod book;
 mod checks;
 mod conversation;
 mod fail_point;
+mod ledger;
 mod operations;
 mod plan;
 mod stage;

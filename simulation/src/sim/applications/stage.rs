@@ -9,9 +9,9 @@ use sdam_core::config::{Options, ServerAddress};
 use sdam_core::time::Instant;
 use sdam_host::Host;
 
-use super::book::Book;
 use super::checks::{Checks, Retries};
 use super::fail_point::FailPoint;
+use super::ledger::Ledger;
 use super::plan::Plan;
 use super::work::{Application, Workload};
 use crate::sim::checks::Violation;
@@ -57,7 +57,7 @@ pub(in crate::sim) fn simulate(
         Err(panic) => (0, Violation::of_panic(&*panic)),
     };
     let (at, steps) = (stage.simulation.time().elapsed(), stage.statistics.steps);
-    let trace = stage.book.lock().take_lines();
+    let trace = stage.ledger.lock().take_lines();
     let client = stage.clients.iter().position(|it| it.number == client).unwrap_or_default();
     Err(Box::new(Failure { case: case.clone(), at, steps, client, violation, trace }))
 }
@@ -71,7 +71,7 @@ struct Known {
 
 struct Stage {
     simulation: Simulation,
-    book: Arc<Book>,
+    ledger: Arc<Ledger>,
     plan: Plan,
     clients: Vec<Known>,
     /// The monitors that clients share, until the first one has them.
@@ -98,10 +98,10 @@ impl Stage {
             Observed::Steps(client) => Some(first + client),
             _ => None,
         };
-        let book = Book::new(Checks::new(retries), addresses, observed);
+        let ledger = Ledger::new(Checks::new(retries), addresses, observed);
         let mut stage = Self {
             simulation,
-            book,
+            ledger,
             plan,
             clients: Vec::new(),
             monitors: None,
@@ -116,7 +116,7 @@ impl Stage {
 
     /// Makes all clients, and the tasks that use them.
     fn begin(&mut self) {
-        self.simulation.set_tap(Arc::clone(&self.book) as _);
+        self.simulation.set_tap(Arc::clone(&self.ledger) as _);
         if self.plan.shares_monitors {
             self.numbers.push(self.simulation.next_client());
             let monitors = self.simulation.monitors(self.options(""));
@@ -130,7 +130,7 @@ impl Stage {
             };
             let client = client.expect("a client");
             self.numbers.push(number);
-            self.book.lock().join(number, client.clone());
+            self.ledger.lock().join(number, client.clone());
             let mut random = self.random.fork();
             if self.plan.reduction.has_client(index) {
                 let version = self.plan.cluster.version;
@@ -138,11 +138,11 @@ impl Stage {
                 for _ in 0..plan.tasks {
                     let application = Application::new(
                         (number, client.clone()),
-                        (self.simulation.time(), Arc::clone(&self.book)),
+                        (self.simulation.time(), Arc::clone(&self.ledger)),
                         (workload, plan.interval),
                         random.fork(),
                     );
-                    self.book.lock().task_begins();
+                    self.ledger.lock().task_begins();
                     self.simulation.spawn(application.work());
                 }
             }
@@ -179,7 +179,7 @@ impl Stage {
         let calm = self.plan.calm;
         let limit = (calm + LAST_OPERATIONS).min(latest);
         self.pass(calm.min(latest), |_| false)?;
-        self.pass(limit, |it| it.book.lock().tasks() == 0)?;
+        self.pass(limit, |it| it.ledger.lock().tasks() == 0)?;
         if self.now() >= latest {
             return Ok(());
         }
@@ -226,9 +226,9 @@ impl Stage {
     fn judge(&mut self) -> Found {
         let now = self.now();
         let (found, overloaded) = {
-            let mut book = self.book.lock();
-            book.look(now);
-            (book.take_violation(), book.take_overloaded())
+            let mut ledger = self.ledger.lock();
+            ledger.look(now);
+            (ledger.take_violation(), ledger.take_overloaded())
         };
         for member in overloaded {
             let mut points = self.fail_points.iter();
@@ -244,7 +244,7 @@ impl Stage {
     }
 
     fn have_ended(&self, check: &'static str, client: usize) -> Found {
-        let left = self.book.lock().tasks();
+        let left = self.ledger.lock().tasks();
         match left {
             0 => Ok(()),
             _ => Err((client, Violation::new(check, format!("{left} tasks have not ended")))),
@@ -261,16 +261,16 @@ impl Stage {
                 let workload = Workload { from: Instant::ZERO, to: Instant::ZERO, version };
                 let application = Application::new(
                     (*number, client.clone()),
-                    (self.simulation.time(), Arc::clone(&self.book)),
+                    (self.simulation.time(), Arc::clone(&self.ledger)),
                     (workload, Duration::ZERO),
                     self.random.fork(),
                 );
-                self.book.lock().task_begins();
+                self.ledger.lock().task_begins();
                 self.simulation.spawn(application.idle());
             }
         }
         let limit = self.now() + Duration::from_secs(3 * 3_600);
-        self.pass(limit, |it| it.book.lock().tasks() == 0)?;
+        self.pass(limit, |it| it.ledger.lock().tasks() == 0)?;
         self.have_ended("operations end", self.clients[0].number)
     }
 
@@ -278,24 +278,24 @@ impl Stage {
     fn close(&mut self) -> Found {
         for index in 0..self.clients.len() {
             let Known { number, client } = &self.clients[index];
-            let (number, client, book) = (*number, client.clone(), Arc::clone(&self.book));
-            self.book.lock().task_begins();
+            let (number, client, ledger) = (*number, client.clone(), Arc::clone(&self.ledger));
+            self.ledger.lock().task_begins();
             self.simulation.spawn(async move {
                 client.close().await;
-                book.lock().task_ends();
+                ledger.lock().task_ends();
             });
             let limit = self.now() + CLOSING;
-            self.pass(limit, |it| it.book.lock().tasks() == 0)?;
+            self.pass(limit, |it| it.ledger.lock().tasks() == 0)?;
             self.have_ended("clients are closed in time", number)?;
             let (now, undisturbed) = (self.now(), self.plan.is_undisturbed());
-            let mut book = self.book.lock();
-            let sessions = book.checks.sessions.closed(number, now);
-            book.judge(number, sessions);
+            let mut ledger = self.ledger.lock();
+            let sessions = ledger.checks.sessions.closed(number, now);
+            ledger.judge(number, sessions);
             if undisturbed {
-                let cursors = book.checks.cursors.closed(number);
-                book.judge(number, cursors);
+                let cursors = ledger.checks.cursors.closed(number);
+                ledger.judge(number, cursors);
             }
-            drop(book);
+            drop(ledger);
             self.judge()?;
         }
         Ok(())
@@ -306,10 +306,10 @@ impl Stage {
         let busy = elapsed.min(self.plan.calm.since_origin());
         let clients = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
         self.statistics.client_time = busy * clients;
-        let book = self.book.lock();
-        self.statistics.begun = book.operations.begun;
-        self.statistics.operations = book.operations.succeeded;
-        Run { statistics: self.statistics.clone(), digest: book.digest() }
+        let ledger = self.ledger.lock();
+        self.statistics.begun = ledger.operations.begun;
+        self.statistics.operations = ledger.operations.succeeded;
+        Run { statistics: self.statistics.clone(), digest: ledger.digest() }
     }
 }
 

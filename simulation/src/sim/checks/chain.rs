@@ -27,13 +27,13 @@ pub(super) struct Chain {
     /// True if every check-out and return has an event.
     lends_aloud: bool,
     /// Servers that are open, and what events last said of them.
-    servers: BTreeMap<ServerId, Told>,
+    servers: BTreeMap<ServerId, Announced>,
     pools: BTreeMap<ServerId, Pool>,
 }
 
 /// The last event of a server.
 #[derive(Debug)]
-enum Told {
+enum Announced {
     /// That it joined.
     Address(ServerAddress),
     Description(Arc<ServerDescription>),
@@ -67,7 +67,7 @@ impl Chain {
                 self.topology = Arc::clone(new);
             }
             EventKind::ServerOpening { server, address } => {
-                let told = Told::Address(address.clone());
+                let told = Announced::Address(address.clone());
                 let known = self.servers.insert(*server, told).is_some();
                 ensure(!known, CHAIN, || format!("{server} opens twice"))?;
             }
@@ -82,7 +82,7 @@ impl Chain {
                 let follows = last.is_followed_by(previous);
                 ensure(follows, CHAIN, || format!("{} was {last:?} and now {previous:?}", new.id))?;
                 ensure(!previous.same_as(new), CHAIN, || format!("{} does not change", new.id))?;
-                *last = Told::Description(Arc::clone(new));
+                *last = Announced::Description(Arc::clone(new));
             }
             EventKind::Pool { server, event, .. } => return self.pool_event(*server, event),
             EventKind::ServerHeartbeatStarted { .. }
@@ -173,7 +173,7 @@ impl Chain {
     }
 }
 
-impl Told {
+impl Announced {
     /// Returns whether a change may begin with this; a server that has joined is Unknown, and
     /// nothing is wrong with it.
     fn is_followed_by(&self, previous: &ServerDescription) -> bool {

@@ -1,4 +1,4 @@
-//! A pool's books: who waits, which connections there are, and what may be handed out.
+//! A pool's ledgers: who waits, which connections there are, and what may be handed out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;

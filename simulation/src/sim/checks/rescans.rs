@@ -27,7 +27,7 @@ const FAILED: &str = "a rescan that fails changes nothing";
 const FOLLOWED: &str = "the hosts are those that DNS names";
 
 /// The result of a lookup.
-type Answer = Result<Vec<SrvRecord>, DnsError>;
+type RescanOutcome = Result<Vec<SrvRecord>, DnsError>;
 
 /// The rescans of one client, seen from outside.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Rescans {
     fn ended(
         &mut self,
         now: Instant,
-        answer: &Answer,
+        answer: &RescanOutcome,
         before: &Snapshot,
         after: &Snapshot,
     ) -> Finding {
@@ -187,7 +187,7 @@ impl Checks {
     pub(crate) fn resolved(
         &mut self,
         now: Instant,
-        answer: &Answer,
+        answer: &RescanOutcome,
         (before, after): (&Snapshot, &Snapshot),
     ) {
         let (was_looking, was_failing) = (self.rescans.looking, self.rescans.was_failing);

@@ -39,7 +39,7 @@ impl Client {
     }
 
     pub(in crate::sim) fn has_operation(&self, id: OperationId) -> bool {
-        self.book().operations.contains_key(&id)
+        self.ledger().operations.contains_key(&id)
     }
 
     /// The application begins an operation, or several at once.
@@ -68,20 +68,20 @@ impl Client {
     /// Hears of all events from now on.
     pub(super) fn listen(&mut self) {
         self.events = Some(self.host.subscribe());
-        self.book().told = Some(std::collections::VecDeque::new());
+        self.ledger().told = Some(std::collections::VecDeque::new());
     }
 
     fn stop_listening(&mut self) {
         self.hear();
         self.events = None;
-        self.book().told = None;
+        self.ledger().told = None;
     }
 
     /// Reads all events, which are those that the machines have emitted.
     pub(super) fn hear(&mut self) {
         let Some(events) = &mut self.events else { return };
-        let mut book = self.book.lock();
-        let Some(mut told) = book.told.take() else { return };
+        let mut ledger = self.ledger.lock();
+        let Some(mut told) = ledger.told.take() else { return };
         while let Some(heard) = events.try_next() {
             let next = told.pop_front();
             let is_same = next.as_ref().is_some_and(|next| {
@@ -90,15 +90,15 @@ impl Client {
             });
             if !is_same {
                 let what = || format!("{heard:?} is heard, and {next:?} was told");
-                book.checks.fail("whoever listens hears what happens", what);
+                ledger.checks.fail("whoever listens hears what happens", what);
             }
         }
         if !told.is_empty() {
             let what = || format!("nobody hears {:?}", told.front());
-            book.checks.fail("whoever listens hears what happens", what);
+            ledger.checks.fail("whoever listens hears what happens", what);
             told.clear();
         }
-        book.told = Some(told);
+        ledger.told = Some(told);
     }
 
     fn begin(&mut self, network: &mut Network, mut random: Random) {
@@ -128,11 +128,11 @@ impl Client {
 
     /// Begins an operation that may take so long; the rest of it is drawn.
     pub(super) fn start(&mut self, kind: Kind, patience: Duration, random: Random) -> OperationId {
-        let mut book = self.book.lock();
-        let job = Job::draw(&book, kind, patience, random);
+        let mut ledger = self.ledger.lock();
+        let job = Job::draw(&ledger, kind, patience, random);
         let id = OperationId(self.operations + 1);
-        book.begin(id, &job.criteria, job.patience);
-        drop(book);
+        ledger.begin(id, &job.criteria, job.patience);
+        drop(ledger);
         let worker = self.worker();
         self.desk.spawn(runtime::Kind::Application(id.0), worker.work(job));
         id
@@ -144,7 +144,7 @@ impl Client {
         let job = DocumentJob::draw(patience.min(self.plan.patience), random);
         let worker = self.worker();
         let id = worker.id;
-        self.book().begin(id, &Criteria::write(), job.patience);
+        self.ledger().begin(id, &Criteria::write(), job.patience);
         self.desk.spawn(runtime::Kind::Application(id.0), worker.work_on_documents(job));
         id
     }
@@ -152,9 +152,9 @@ impl Client {
     /// Returns the worker that does the next operation.
     fn worker(&mut self) -> Worker {
         self.operations += 1;
-        let (book, host, desk) =
-            (self.book.clone(), Arc::clone(&self.host), Arc::clone(&self.desk));
-        Worker { id: OperationId(self.operations), book, host, desk }
+        let (ledger, host, desk) =
+            (self.ledger.clone(), Arc::clone(&self.host), Arc::clone(&self.desk));
+        Worker { id: OperationId(self.operations), ledger, host, desk }
     }
 
     /// Draws how long an operation may take.
@@ -170,11 +170,11 @@ impl Client {
     /// The application drops an operation, wherever it is.
     fn cancel(&mut self, id: OperationId) {
         let most = self.options.pool().max_pool_size as usize;
-        let phase = self.book().operations.get(&id).map(|it| it.phase);
+        let phase = self.ledger().operations.get(&id).map(|it| it.phase);
         if phase == Some(Phase::CheckingOut) && most > 0 {
             let members = self.host.members();
             if members.iter().any(|it| it.counts().in_use >= most) {
-                self.book().checks.note(Sign::CancelledInQueue);
+                self.ledger().checks.note(Sign::CancelledInQueue);
             }
         }
         self.executor.cancel(id.0);
@@ -184,20 +184,20 @@ impl Client {
     pub(in crate::sim) fn shut_down(&mut self, network: &mut Network) {
         let now = network.now;
         {
-            let mut book = self.book.lock();
-            book.trace.step(now, || "shutdown".to_owned());
+            let mut ledger = self.ledger.lock();
+            ledger.trace.step(now, || "shutdown".to_owned());
             let awaits = |phase| matches!(phase, Phase::Exchanging | Phase::Running);
-            if !book.links.is_empty() && book.operations.values().any(|it| awaits(it.phase)) {
-                book.checks.note(Sign::ClosedAtWork);
+            if !ledger.links.is_empty() && ledger.operations.values().any(|it| awaits(it.phase)) {
+                ledger.checks.note(Sign::ClosedAtWork);
             }
-            book.closed = true;
+            ledger.closed = true;
         }
         self.closed = true;
         self.host.close();
         self.run(network);
-        let mut book = self.book.lock();
-        let (deadline, links) = (book.deadline, book.links.len());
-        book.checks.closed(deadline, links);
+        let mut ledger = self.ledger.lock();
+        let (deadline, links) = (ledger.deadline, ledger.links.len());
+        ledger.checks.closed(deadline, links);
     }
 
     /// The application wants a fresh view, and reads from whatever server there is.
@@ -205,7 +205,7 @@ impl Client {
         self.host.request_check();
         let random = self.random.fork();
         let id = self.start(Kind::Read(ReadMode::Nearest), patience, random);
-        self.book().look = Look::Begun(id);
+        self.ledger().look = Look::Begun(id);
         self.run(network);
     }
 
@@ -215,10 +215,10 @@ impl Client {
         if !self.options.is_single_threaded() {
             return true;
         }
-        let mut book = self.book.lock();
-        let ended = book.look == Look::Ended;
+        let mut ledger = self.ledger.lock();
+        let ended = ledger.look == Look::Ended;
         if ended {
-            book.look = Look::None;
+            ledger.look = Look::None;
         }
         ended
     }

@@ -15,7 +15,7 @@ use sdam_core::session::SessionOptions;
 use sdam_core::time::Instant;
 use sdam_host::{Client, ClientSession, Error, Reply, Request, Target};
 
-use super::book::{Book, Shared};
+use super::ledger::{Ledger, Shared};
 use super::operation::{Entry, OperationId, Phase, Worker};
 use super::sessions::{HOLDER, Sessions};
 use crate::sim::documents::{COLLECTION, DATABASE};
@@ -120,7 +120,7 @@ type OwnClient = Client<Virtual<Shared>>;
 type OwnSession = ClientSession<Virtual<Shared>>;
 
 /// One operation of such a task.
-struct Step {
+struct DocumentStep {
     /// The session's holder: the task, or, if it has none of its own, the operation.
     holder: i64,
     criteria: Arc<Criteria>,
@@ -130,9 +130,9 @@ struct Step {
 impl Worker {
     /// Does all of it.
     pub(super) async fn work_on_documents(self, mut job: DocumentJob) {
-        let entry = Entry { id: self.id, book: self.book.clone() };
+        let entry = Entry { id: self.id, ledger: self.ledger.clone() };
         let client = Client::from_host(Arc::clone(&self.host));
-        let holder = job.has_session.then(|| self.book.lock().documents.number());
+        let holder = job.has_session.then(|| self.ledger.lock().documents.number());
         let start = |_| client.start_session(SessionOptions::default());
         let mut session = holder.map(start).map(|it| it.expect("the defaults go together"));
         let mut written = None;
@@ -149,24 +149,29 @@ impl Worker {
     }
 
     /// Begins the next operation.
-    fn begin_step(&self, job: &DocumentJob, criteria: Criteria, holder: Option<i64>) -> Step {
-        let mut book = self.book.lock();
-        let (now, criteria) = (book.now(), Arc::new(criteria));
-        let holder = holder.unwrap_or_else(|| book.documents.number());
+    fn begin_step(
+        &self,
+        job: &DocumentJob,
+        criteria: Criteria,
+        holder: Option<i64>,
+    ) -> DocumentStep {
+        let mut ledger = self.ledger.lock();
+        let (now, criteria) = (ledger.now(), Arc::new(criteria));
+        let holder = holder.unwrap_or_else(|| ledger.documents.number());
         let deadline = now + job.patience;
-        if let Some(operation) = book.operations.get_mut(&self.id) {
+        if let Some(operation) = ledger.operations.get_mut(&self.id) {
             (operation.phase, operation.is_retried) = (Phase::Running, true);
             operation.criteria = Arc::clone(&criteria);
             (operation.deadline, operation.wants_since) = (deadline, now);
             // Each step is an operation, with selections of its own.
             operation.attempts = (now, 0);
         }
-        Step { holder, criteria, deadline }
+        DocumentStep { holder, criteria, deadline }
     }
 
     async fn operate(
         &self,
-        step: Step,
+        step: DocumentStep,
         (client, session): (&OwnClient, &mut OwnSession),
         mut command: RawDocumentBuf,
         options: &OperationOptions,
@@ -177,18 +182,18 @@ impl Worker {
             .with_session(Some(session))
             .with_timeout(Timeout::At(step.deadline));
         let outcome = client.operate(request).await;
-        let mut book = self.book.lock();
-        book.documents.ended.push((self.id, step.deadline));
+        let mut ledger = self.ledger.lock();
+        ledger.documents.ended.push((self.id, step.deadline));
         match outcome.as_ref().map_err(Error::as_operation) {
-            Ok(_) => book.succeeded += 1,
+            Ok(_) => ledger.succeeded += 1,
             Err(Some(OperationError::Reply { error, .. })) => {
                 // An arbiter has no users.
-                let anonymous = book.options.credential().is_some();
+                let anonymous = ledger.options.credential().is_some();
                 let excused = error.code == Some(MAX_TIME_EXPIRED)
                     || (anonymous && error.code == Some(UNAUTHORIZED));
-                book.judge_error(self.id, error, excused);
+                ledger.judge_error(self.id, error, excused);
             }
-            Err(Some(OperationError::Stream(failure))) => book.judge_failure(self.id, failure),
+            Err(Some(OperationError::Stream(failure))) => ledger.judge_failure(self.id, failure),
             Err(_) => {}
         }
         outcome
@@ -204,10 +209,10 @@ impl Worker {
         let options = OperationOptions::write().with_retryable(job.random.percent(90));
         let step = self.begin_step(job, Criteria::write(), holder);
         let document = {
-            let mut book = self.book.lock();
-            let (began, document) = (book.now(), book.documents.number());
+            let mut ledger = self.ledger.lock();
+            let (began, document) = (ledger.now(), ledger.documents.number());
             let write = Write { began, acknowledged: Acknowledged::Unknown };
-            book.documents.writes.insert(document, write);
+            ledger.documents.writes.insert(document, write);
             document
         };
         let mut command = match job.random.percent(50) {
@@ -224,7 +229,7 @@ impl Worker {
             false => command.append(cstr!("writeConcern"), rawdoc! { "w": 1 }),
         }
         if let Ok(reply) = self.operate(step, (client, session), command, &options).await {
-            written(&mut self.book.lock(), document, &reply, by_majority);
+            written(&mut self.ledger.lock(), document, &reply, by_majority);
         }
         document
     }
@@ -242,18 +247,18 @@ impl Worker {
         let command = rawdoc! { "find": COLLECTION, "filter": { "_id": document } };
         let options = OperationOptions::read();
         if let Ok(reply) = self.operate(step, (client, session), command, &options).await {
-            read(&mut self.book.lock(), document, &reply);
+            read(&mut self.ledger.lock(), document, &reply);
         }
     }
 }
 
 /// A write has succeeded.
-fn written(book: &mut Book, document: i64, reply: &Reply, by_majority: bool) {
+fn written(ledger: &mut Ledger, document: i64, reply: &Reply, by_majority: bool) {
     if !matches!(reply.get_i32("n"), Ok(1)) || reply.get_array("writeErrors").is_ok() {
         let what = || format!("that of {document:#x} comes to {reply:?}");
-        book.checks.fail("a write is told what it has done", what);
+        ledger.checks.fail("a write is told what it has done", what);
     }
-    if let Some(write) = book.documents.writes.get_mut(&document) {
+    if let Some(write) = ledger.documents.writes.get_mut(&document) {
         write.acknowledged = match (by_majority, reply.write_concern_error()) {
             (true, None) => Acknowledged::ByMajority,
             (false, None) => Acknowledged::ByPrimary,
@@ -263,23 +268,23 @@ fn written(book: &mut Book, document: i64, reply: &Reply, by_majority: bool) {
 }
 
 /// The session that has written a document has read it.
-fn read(book: &mut Book, document: i64, reply: &RawDocument) {
+fn read(ledger: &mut Ledger, document: i64, reply: &RawDocument) {
     let found = reply.get_document("cursor").and_then(|it| it.get_array("firstBatch"));
     let is_found = found.is_ok_and(|found| !found.is_empty());
-    let write = book.documents.writes.get(&document).copied();
+    let write = ledger.documents.writes.get(&document).copied();
     let acknowledged = write.filter(|it| it.acknowledged != Acknowledged::Unknown);
     if let Some(write) = acknowledged.filter(|_| !is_found) {
-        book.documents.missed.push(Missed { document, write });
+        ledger.documents.missed.push(Missed { document, write });
     }
 }
 
 /// No operation takes longer than it may, except while no thread looks at the clock.
-pub(super) fn check_ended(book: &mut Book, running_since: Instant, late: Duration) {
-    let now = book.now();
-    for (id, deadline) in std::mem::take(&mut book.documents.ended) {
+pub(super) fn check_ended(ledger: &mut Ledger, running_since: Instant, late: Duration) {
+    let now = ledger.now();
+    for (id, deadline) in std::mem::take(&mut ledger.documents.ended) {
         if now > deadline.max(running_since) + late {
             let what = || format!("{id:?} ends at {now:?}, and was to by {deadline:?}");
-            book.checks.fail("operations end by their deadline", what);
+            ledger.checks.fail("operations end by their deadline", what);
         }
     }
 }

@@ -2,9 +2,9 @@
 
 mod alarm;
 mod application;
-mod book;
 mod documents;
 mod formatting;
+mod ledger;
 mod network;
 mod operation;
 mod reports;
@@ -24,12 +24,12 @@ use sdam_core::topology::Topology;
 use sdam_host::{Events, Host, Recording};
 
 use alarm::{Alarm, LATEST};
-pub(super) use book::Book;
-use book::Shared;
 #[cfg(test)]
 pub(super) use documents::Write;
 pub(super) use documents::{Acknowledged, Missed, writer_of};
 use documents::{Documents, check_ended};
+pub(super) use ledger::Ledger;
+use ledger::Shared;
 use operation::OwnHost;
 pub(super) use operation::{GaveUp, Operation, OperationId};
 
@@ -49,7 +49,7 @@ pub(super) struct Client {
     pub(super) options: Arc<Options>,
     addresses: Arc<[ServerAddress]>,
     clock: Arc<Clock>,
-    book: Shared,
+    ledger: Shared,
     host: Arc<OwnHost>,
     desk: Arc<Desk>,
     executor: Executor,
@@ -109,10 +109,11 @@ impl Client {
         let known = (topology.id(), Arc::clone(topology.snapshot()));
         let records = trace.is_of_topology();
         let documents = Documents::new(index);
-        let book = Book::new(Arc::clone(&clock), plan.clone(), (checks, documents), trace, known);
-        let (book, desk) = (Shared::new(book), Desk::new(Arc::clone(&clock)));
+        let ledger =
+            Ledger::new(Arc::clone(&clock), plan.clone(), (checks, documents), trace, known);
+        let (ledger, desk) = (Shared::new(ledger), Desk::new(Arc::clone(&clock)));
         let executor = Executor::new(Arc::clone(&desk), random.fork());
-        let runtime = Virtual::new(&options, Arc::clone(&desk), book.clone(), random.fork());
+        let runtime = Virtual::new(&options, Arc::clone(&desk), ledger.clone(), random.fork());
         let host = Host::new(Arc::clone(&options), seed, runtime.expect("there is no proxy"));
         let recording = records.then(Recording::everything);
         recording.iter().for_each(|recording| host.record(recording));
@@ -121,7 +122,7 @@ impl Client {
             options,
             addresses,
             clock,
-            book,
+            ledger,
             host,
             desk,
             executor,
@@ -165,8 +166,8 @@ impl Client {
     }
 
     /// Returns what is noted of it.
-    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock()
+    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock()
     }
 
     /// Takes the trace of its topology, if one was written.
@@ -180,12 +181,12 @@ impl Client {
     }
 
     pub(super) fn view(&self) -> Arc<TopologyDescription> {
-        Arc::clone(self.book().view())
+        Arc::clone(self.ledger().view())
     }
 
     #[cfg(test)]
     pub(super) fn snapshot(&self) -> Arc<sdam_core::selection::Snapshot> {
-        Arc::clone(&self.book().view)
+        Arc::clone(&self.ledger().view)
     }
 
     /// Returns whether its process was forked off another one's.
@@ -203,7 +204,7 @@ impl Client {
         !self.options.is_single_threaded()
             || self.closed
             || self.clock.now() == self.born
-            || self.book().operations.values().any(Operation::waits)
+            || self.ledger().operations.values().any(Operation::waits)
     }
 
     /// Its alarm rings.
@@ -250,22 +251,22 @@ impl Client {
         self.judge_alarm(attended);
         self.hear();
         let (counts, late) = (self.executor.counts(), self.alarm.bearable() * 3 + LOOK);
-        let mut book = self.book.lock();
-        book.settle(counts);
-        check_ended(&mut book, self.running_since, late);
+        let mut ledger = self.ledger.lock();
+        ledger.settle(counts);
+        check_ended(&mut ledger, self.running_since, late);
     }
 
     /// The alarm rings when something is due, or a little later if it is disturbed.
     fn judge_alarm(&mut self, attended: bool) {
-        let mut book = self.book.lock();
-        let Some(due) = book.next_deadline().filter(|_| attended && !self.closed) else { return };
+        let mut ledger = self.ledger.lock();
+        let Some(due) = ledger.next_deadline().filter(|_| attended && !self.closed) else { return };
         // After a stop, and after a ring that was late, what has come is read first.
         let bearable = self.alarm.bearable() + LOOK;
         let now = self.clock.now();
         if self.deadline.is_none_or(|rings| rings > due.max(now) + bearable) {
             let alarm = &self.alarm;
             let what = || format!("something is due at {due:?}, and it does not ring: {alarm:?}");
-            book.checks.fail("the alarm rings when something is due", what);
+            ledger.checks.fail("the alarm rings when something is due", what);
         }
     }
 
@@ -279,7 +280,7 @@ impl Client {
     pub(super) fn disturb_alarm(&mut self, bits: u64) {
         self.alarm.disturb(bits);
         // A ring that is very late is followed by two others before anything is judged.
-        self.book().checks.alarms_may_be_late(LATEST * 3 + LOOK);
+        self.ledger().checks.alarms_may_be_late(LATEST * 3 + LOOK);
     }
 
     /// From now on the alarm rings when it is set to.
@@ -289,25 +290,25 @@ impl Client {
 
     /// The servers may send whatever they like from now on.
     pub(super) fn is_flooded(&mut self) {
-        self.book().checks.distrust_servers();
+        self.ledger().checks.distrust_servers();
     }
 
     /// Everybody is to be alive: monitors, pools, and operations.
     pub(super) fn audit(&mut self, now: Instant) {
         let late = self.alarm.bearable() * 3 + LOOK;
-        let mut book = self.book.lock();
-        book.audit(now, self.running_since, late);
-        book.check_deadlines(self.running_since, late);
+        let mut ledger = self.ledger.lock();
+        ledger.audit(now, self.running_since, late);
+        ledger.check_deadlines(self.running_since, late);
     }
 
     /// Returns whether something has not ended.
     pub(super) fn has_remains(&self) -> bool {
-        self.book().has_remains() || self.executor.len() > 0 || !self.ends.is_empty()
+        self.ledger().has_remains() || self.executor.len() > 0 || !self.ends.is_empty()
     }
 
     /// Says what has not ended: nothing, once the client was closed.
     pub(super) fn remains(&self) -> String {
-        let (book, streams) = (self.book().remains(), self.ends.len());
-        format!("{book}, {:?}, {streams} streams", self.executor)
+        let (ledger, streams) = (self.ledger().remains(), self.ends.len());
+        format!("{ledger}, {:?}, {streams} streams", self.executor)
     }
 }

@@ -61,16 +61,16 @@ impl Client {
     /// A connection for operations says something.
     fn note_sent(&self, stream: StreamId, bytes: &[u8]) {
         if self.plan.documents_percent > 0 {
-            let mut book = self.book.lock();
-            if let Err(what) = book.documents.sessions.sent(stream, bytes) {
-                book.checks.fail("a session is used by one operation at a time", || what);
+            let mut ledger = self.ledger.lock();
+            if let Err(what) = ledger.documents.sessions.sent(stream, bytes) {
+                ledger.checks.fail("a session is used by one operation at a time", || what);
             }
         }
     }
 
     fn note_closed(&self, stream: StreamId) {
         if self.plan.documents_percent > 0 {
-            self.book.lock().documents.sessions.closed(stream);
+            self.ledger.lock().documents.sessions.closed(stream);
         }
     }
 
@@ -91,7 +91,7 @@ impl Client {
         }
         let member = self.addresses.iter().position(|known| known == address);
         if member.is_none() {
-            self.book().checks.fail("known addresses", || format!("{address} is dialled"));
+            self.ledger().checks.fail("known addresses", || format!("{address} is dialled"));
         }
         member
     }
@@ -115,12 +115,12 @@ impl Client {
 
     fn arrived(&mut self, stream: StreamId, packet: &Packet) {
         let Some(end) = self.ends.get(&stream) else { return };
-        self.book.lock().trace.step(self.clock.now(), || match packet {
+        self.ledger.lock().trace.step(self.clock.now(), || match packet {
             Packet::Bytes(bytes) => format!("<- {stream:?} {} bytes", bytes.len()),
             packet => format!("<- {stream:?} {packet:?}"),
         });
         if let (Packet::Bytes(bytes), true) = (packet, self.plan.documents_percent > 0) {
-            self.book.lock().documents.sessions.received(stream, bytes);
+            self.ledger.lock().documents.sessions.received(stream, bytes);
         }
         match packet {
             Packet::Bytes(_) if self.frozen.is_some() && end.link().is_some() => {
@@ -161,17 +161,17 @@ impl Client {
         let limit = self.options.connect_timeout();
         let replies = std::mem::take(&mut self.replies);
         {
-            let mut book = self.book.lock();
+            let mut ledger = self.ledger.lock();
             if limit.is_some_and(|limit| network.now - frozen_at > limit) {
-                book.checks.paused_for_long();
+                ledger.checks.paused_for_long();
             }
-            if !replies.is_empty() && book.deadline.is_some_and(|due| due < network.now) {
-                book.checks.reads_late();
+            if !replies.is_empty() && ledger.deadline.is_some_and(|due| due < network.now) {
+                ledger.checks.reads_late();
             }
             if replies.values().any(|count| *count >= MANY_REPLIES) {
-                book.checks.note(Sign::RepliesQueued);
+                ledger.checks.note(Sign::RepliesQueued);
             }
-            book.checks.resumed(network.now);
+            ledger.checks.resumed(network.now);
         }
         self.running_since = network.now;
         let (missed, is_due) = (

@@ -18,7 +18,7 @@ use sdam_core::time::Instant;
 use sdam_core::wire::Frames;
 use sdam_host::{CheckedOut, Error, Host, Outcome, SelectedServer};
 
-use super::book::{Book, Shared};
+use super::ledger::{Ledger, Shared};
 use crate::sim::coverage::Sign;
 use crate::sim::random::Random;
 use crate::sim::request::{Kind, command, get_more, message};
@@ -129,18 +129,23 @@ pub(super) struct Job {
 
 impl Job {
     /// Draws what an operation does that may take so long.
-    pub(super) fn draw(book: &Book, kind: Kind, patience: Duration, mut random: Random) -> Self {
+    pub(super) fn draw(
+        ledger: &Ledger,
+        kind: Kind,
+        patience: Duration,
+        mut random: Random,
+    ) -> Self {
         let hold = match random.percent(30) {
             true => random.millis(0, 300),
             false => Duration::ZERO,
         };
         let reads = matches!(kind, Kind::Read(_));
-        let batches = reads && random.percent(book.plan.cursor_percent);
+        let batches = reads && random.percent(ledger.plan.cursor_percent);
         let careless = random.percent(2);
-        let hesitates = random.percent(book.plan.hesitating_percent);
-        let own = book.options.pool().wait_queue_timeout.is_none();
+        let hesitates = random.percent(ledger.plan.hesitating_percent);
+        let own = ledger.options.pool().wait_queue_timeout.is_none();
         // A client that is sent elsewhere cannot know there whether it has logged in.
-        let own = own && book.options.credential().is_none();
+        let own = own && ledger.options.credential().is_none();
         let plain = own && !batches && !careless && !hesitates;
         let brief = random.percent(BRIEF_PERCENT) && plain;
         let criteria = match kind {
@@ -175,7 +180,7 @@ impl Chosen {
 /// An operation at work.
 pub(super) struct Worker {
     pub(super) id: OperationId,
-    pub(super) book: Shared,
+    pub(super) ledger: Shared,
     pub(super) host: Arc<OwnHost>,
     pub(super) desk: Arc<Desk>,
 }
@@ -183,7 +188,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Does all of it.
     pub(super) async fn work(self, mut job: Job) {
-        let entry = Entry { id: self.id, book: self.book.clone() };
+        let entry = Entry { id: self.id, ledger: self.ledger.clone() };
         if job.brief {
             self.run(&job).await;
         } else {
@@ -203,18 +208,18 @@ impl Worker {
     }
 
     fn set(&self, change: impl FnOnce(&mut Operation)) {
-        let mut book = self.book.lock();
-        if let Some(operation) = book.operations.get_mut(&self.id) {
+        let mut ledger = self.ledger.lock();
+        if let Some(operation) = ledger.operations.get_mut(&self.id) {
             change(operation);
         }
     }
 
     /// Avoids a server that has failed.
     fn avoid(&self, failed: ServerId) {
-        let mut book = self.book.lock();
-        let now = book.now();
-        let address = book.servers.get(&failed).map(|server| server.address.clone());
-        if let Some(operation) = book.operations.get_mut(&self.id) {
+        let mut ledger = self.ledger.lock();
+        let now = ledger.now();
+        let address = ledger.servers.get(&failed).map(|server| server.address.clone());
+        if let Some(operation) = ledger.operations.get_mut(&self.id) {
             operation.wants_since = now;
             let criteria = (*operation.criteria).clone();
             operation.criteria = Arc::new(criteria.deprioritize(address));
@@ -224,24 +229,26 @@ impl Worker {
     /// Leaves everything to the client.
     async fn run(&self, job: &Job) {
         let (criteria, deadline, sent_by) = {
-            let mut book = self.book.lock();
-            let sent_by = book.now() + book.plan.patience;
-            let Some(operation) = book.operations.get_mut(&self.id) else { return };
+            let mut ledger = self.ledger.lock();
+            let sent_by = ledger.now() + ledger.plan.patience;
+            let Some(operation) = ledger.operations.get_mut(&self.id) else { return };
             operation.phase = Phase::Running;
             (Arc::clone(&operation.criteria), operation.deadline, sent_by)
         };
         let last = deadline.min(sent_by);
         let command = command(job.kind, false);
         let reply = self.host.run_command("d", &command, criteria, Timeout::At(last)).await;
-        let mut book = self.book.lock();
+        let mut ledger = self.ledger.lock();
         match reply {
-            Ok(_) => book.succeeded += 1,
+            Ok(_) => ledger.succeeded += 1,
             Err(error) => match (error.as_selection(), error.as_operation()) {
-                (Some(error), _) if deadline <= sent_by => book.gives_up(self.id, error),
+                (Some(error), _) if deadline <= sent_by => ledger.gives_up(self.id, error),
                 (_, Some(OperationError::Reply { error, .. })) => {
-                    book.judge_error(self.id, error, false);
+                    ledger.judge_error(self.id, error, false);
                 }
-                (_, Some(OperationError::Stream(failure))) => book.judge_failure(self.id, failure),
+                (_, Some(OperationError::Stream(failure))) => {
+                    ledger.judge_failure(self.id, failure);
+                }
                 _ => {}
             },
         }
@@ -255,7 +262,7 @@ impl Worker {
             Ok(selected) => selected,
             Err(error) => {
                 if let Some(error) = error.as_selection() {
-                    self.book.lock().gives_up(self.id, error);
+                    self.ledger.lock().gives_up(self.id, error);
                 }
                 return Next::Over;
             }
@@ -273,20 +280,20 @@ impl Worker {
 
     /// Begins to look for a server; returns what for, and until when.
     fn look(&self, job: &mut Job) -> Option<(Arc<Criteria>, Instant)> {
-        let mut book = self.book.lock();
-        book.looks(self.id);
-        let book = &mut *book;
-        let operation = book.operations.get_mut(&self.id)?;
+        let mut ledger = self.ledger.lock();
+        ledger.looks(self.id);
+        let ledger = &mut *ledger;
+        let operation = ledger.operations.get_mut(&self.id)?;
         operation.phase = Phase::Selecting;
         if std::mem::take(&mut job.hesitates) {
             // Others work between this operation's look at the view and its wait for another one,
             // so that it finds no server at first, even if there is one.
             let pretends = Arc::new(AtomicBool::new(true));
-            book.hesitating = Some(Arc::clone(&pretends));
+            ledger.hesitating = Some(Arc::clone(&pretends));
             let sees = move |_: &ServerDescription| !pretends.load(Ordering::Relaxed);
             operation.criteria = Arc::new((*operation.criteria).clone().with_predicate(sees));
         }
-        let operation = book.operations.get(&self.id)?;
+        let operation = ledger.operations.get(&self.id)?;
         Some((Arc::clone(&operation.criteria), operation.deadline))
     }
 
@@ -297,28 +304,28 @@ impl Worker {
         selected: &SelectedServer<Virtual<Shared>>,
         retried: bool,
     ) -> (ServerId, bool) {
-        let mut book = self.book.lock();
-        let now = book.now();
-        if book.look == Look::Begun(self.id) {
-            book.look = Look::Ended;
+        let mut ledger = self.ledger.lock();
+        let now = ledger.now();
+        if ledger.look == Look::Begun(self.id) {
+            ledger.look = Look::Ended;
         }
         // The operation reads from a near server, unless it avoids one that has failed it.
         if job.kind == Kind::Read(ReadMode::Nearest) && !retried {
-            let view = Arc::clone(&book.view);
+            let view = Arc::clone(&ledger.view);
             let address = selected.address();
             if let Ok(index) = view.description().servers().position(address) {
-                book.checks.chosen(&view, index);
+                ledger.checks.chosen(&view, index);
             }
         }
-        if let Some(operation) = book.operations.get_mut(&self.id) {
+        if let Some(operation) = ledger.operations.get_mut(&self.id) {
             operation.phase = Phase::CheckingOut;
             if now - operation.wants_since >= LONG {
-                book.checks.note(Sign::WaitedLong);
+                ledger.checks.note(Sign::WaitedLong);
             }
         }
         // "If timeoutMS is set, waitQueueTimeoutMS is ignored": with the latter there is no
         // deadline.
-        (selected.id(), book.options.pool().wait_queue_timeout.is_none())
+        (selected.id(), ledger.options.pool().wait_queue_timeout.is_none())
     }
 
     fn got_none(
@@ -328,19 +335,19 @@ impl Worker {
         retried: bool,
         found_dead: &mut bool,
     ) -> Next {
-        let mut book = self.book.lock();
-        let (now, closed) = (book.now(), book.closed);
-        let Some(operation) = book.operations.get(&self.id) else { return Next::Over };
+        let mut ledger = self.ledger.lock();
+        let (now, closed) = (ledger.now(), ledger.closed);
+        let Some(operation) = ledger.operations.get(&self.id) else { return Next::Over };
         if now >= operation.deadline || closed {
             return Next::Over;
         }
         let Some(error) = error.as_check_out() else { return Next::Over };
         match error {
             CheckOutError::Timeout { .. } => {
-                book.checks.note(Sign::WaitedInVain);
-                if book.options.pool().wait_queue_timeout.is_none() {
+                ledger.checks.note(Sign::WaitedInVain);
+                if ledger.options.pool().wait_queue_timeout.is_none() {
                     let what = || format!("{:?} gives up before its deadline: {error}", self.id);
-                    book.checks.fail("check-outs wait until their deadline", what);
+                    ledger.checks.fail("check-outs wait until their deadline", what);
                 }
                 Next::Over
             }
@@ -353,7 +360,7 @@ impl Worker {
             }
             // As a retry does, it avoids the server that failed.
             CheckOutError::Establishing { .. } | CheckOutError::IdleConnection { .. }
-                if book.plan.retries && !retried =>
+                if ledger.plan.retries && !retried =>
             {
                 Next::Retry(server)
             }
@@ -396,13 +403,13 @@ impl Worker {
                     return Next::Over;
                 }
                 Err(OperationError::Stream(failure)) => {
-                    self.book.lock().judge_failure(self.id, &failure);
+                    self.ledger.lock().judge_failure(self.id, &failure);
                     drop(own);
                     return if may_retry { Next::Retry(server) } else { Next::Over };
                 }
                 Err(error) => {
                     let what = || error.to_string();
-                    self.book.lock().checks.fail("commands can be sent", what);
+                    self.ledger.lock().checks.fail("commands can be sent", what);
                     return Next::Over;
                 }
             };
@@ -429,10 +436,10 @@ impl Worker {
     }
 
     fn succeeded(&self, all_out: bool) {
-        let mut book = self.book.lock();
-        book.succeeded += 1;
+        let mut ledger = self.ledger.lock();
+        ledger.succeeded += 1;
         if all_out {
-            book.checks.note(Sign::RetriedWithAllOut);
+            ledger.checks.note(Sign::RetriedWithAllOut);
         }
     }
 
@@ -460,9 +467,9 @@ impl Worker {
         reads_on: bool,
     ) -> Result<RawDocumentBuf, OperationError> {
         let deadline = {
-            let mut book = self.book.lock();
-            let (now, limit) = (book.now(), book.plan.patience);
-            let Some(operation) = book.operations.get_mut(&self.id) else {
+            let mut ledger = self.ledger.lock();
+            let (now, limit) = (ledger.now(), ledger.plan.patience);
+            let Some(operation) = ledger.operations.get_mut(&self.id) else {
                 return Ok(RawDocumentBuf::new());
             };
             operation.phase = Phase::Exchanging;
@@ -483,10 +490,10 @@ impl Worker {
         let reply = checked_out.receive_message().await.map_err(|error| exchange_error(&error))?;
         if reply.header().response_to != 7 {
             let what = || format!("{:?} is answered", reply.header());
-            self.book.lock().checks.fail("replies match requests", what);
+            self.ledger.lock().checks.fail("replies match requests", what);
         }
         let Ok(reply) = reply.op_msg() else {
-            self.book.lock().checks.fail("bytes arrive as sent", String::new);
+            self.ledger.lock().checks.fail("bytes arrive as sent", String::new);
             return Ok(RawDocumentBuf::new());
         };
         checked_out.report(Outcome::of_reply(reply.body));
@@ -498,15 +505,15 @@ impl Worker {
 
     /// Judges the error that the server has replied with.
     fn judge(&self, error: &CommandError, reads_on: bool, stranger: bool) {
-        let mut book = self.book.lock();
-        let lost = reads_on && book.plan.loses_cursors && error.code == Some(CURSOR_NOT_FOUND);
-        book.judge_error(self.id, error, lost || stranger);
+        let mut ledger = self.ledger.lock();
+        let lost = reads_on && ledger.plan.loses_cursors && error.code == Some(CURSOR_NOT_FOUND);
+        ledger.judge_error(self.id, error, lost || stranger);
     }
 
     fn may_retry(&self) -> bool {
-        let book = self.book.lock();
-        let in_time = book.operations.get(&self.id).is_some_and(|it| book.now() < it.deadline);
-        book.plan.retries && !book.closed && in_time
+        let ledger = self.ledger.lock();
+        let in_time = ledger.operations.get(&self.id).is_some_and(|it| ledger.now() < it.deadline);
+        ledger.plan.retries && !ledger.closed && in_time
     }
 
     /// Checks that a client with a user logs in, but to arbiters; returns whether it is anonymous.
@@ -522,7 +529,7 @@ impl Worker {
                     connection_description.server_type
                 )
             };
-            self.book.lock().checks.fail("whoever has a name logs in", what);
+            self.ledger.lock().checks.fail("whoever has a name logs in", what);
         }
         is_anonymous
     }
@@ -539,7 +546,7 @@ impl Worker {
         };
         if error.code == Some(NO_SECONDARY_OK) && may_be_secondary {
             let what = || format!("{:?} fails with {error}", self.id);
-            self.book.lock().checks.fail("a secondary is told that it is meant", what);
+            self.ledger.lock().checks.fail("a secondary is told that it is meant", what);
         }
     }
 
@@ -554,31 +561,31 @@ impl Worker {
     /// The application takes its time until the next batch; returns whether it still wants that.
     async fn rest(&self, job: &mut Job, server: ServerId) -> bool {
         let mut deadline = self.desk.now();
-        let of_primary = self.book.lock().sees_primary(server);
+        let of_primary = self.ledger.lock().sees_primary(server);
         self.set(|operation| {
             (operation.phase, operation.cursor) = (Phase::Resting, Some(server));
             deadline = operation.deadline;
         });
         let next = self.desk.now() + job.random.millis(0, BETWEEN_BATCHES);
         self.desk.sleep_until(next.min(deadline)).await;
-        let mut book = self.book.lock();
-        let is_member = book.servers.get(&server).is_some_and(|it| !it.left);
-        if of_primary && is_member && !book.sees_primary(server) {
-            book.checks.note(Sign::CursorDemoted);
+        let mut ledger = self.ledger.lock();
+        let is_member = ledger.servers.get(&server).is_some_and(|it| !it.left);
+        if of_primary && is_member && !ledger.sees_primary(server) {
+            ledger.checks.note(Sign::CursorDemoted);
         }
         is_member && next < deadline
     }
 }
 
-/// Takes an operation out of the book, also if it is dropped in the middle.
+/// Takes an operation out of the ledger, also if it is dropped in the middle.
 pub(super) struct Entry {
     pub(super) id: OperationId,
-    pub(super) book: Shared,
+    pub(super) ledger: Shared,
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let removed = self.book.lock().operations.remove(&self.id);
+        let removed = self.ledger.lock().operations.remove(&self.id);
         drop(removed);
     }
 }

@@ -15,8 +15,8 @@ use sdam_core::time::Instant;
 use sdam_core::topology::{Action, Event, EventKind, Input, Topology};
 use sdam_host::{PoolStep, TopologyStep};
 
-use super::book::{Book, Pending, Server};
 use super::formatting::{brief, names_mechanism};
+use super::ledger::{Ledger, Pending, Server};
 use super::operation::NO_SECONDARY_OK;
 use super::reports::{Report, is_refused_login, is_to_blame, told_by_server};
 use crate::sim::coverage::Sign;
@@ -35,7 +35,7 @@ const fn most_actions(replies: usize, servers: usize) -> u64 {
     (replies * (OF_REPLY + OF_SERVER * servers)) as u64
 }
 
-impl Book {
+impl Ledger {
     /// Notes a step of the topology.
     pub(super) fn topology(&mut self, step: &TopologyStep<'_>) {
         match *step {
@@ -214,14 +214,14 @@ impl Book {
         let Some(server) = self.servers.get_mut(&id) else { return };
         match *step {
             PoolStep::Tick { at, due } => {
-                server.rings_in_vain = due.is_some_and(|due| due <= at);
+                server.rings_idly = due.is_some_and(|due| due <= at);
                 self.judge_time(at);
             }
             PoolStep::Input(input) => self.pool_input(id, input),
             PoolStep::Action(action) => self.pool_action(id, action),
             PoolStep::Done(pool) => {
                 server.deadline = pool.deadline();
-                if std::mem::take(&mut server.rings_in_vain) {
+                if std::mem::take(&mut server.rings_idly) {
                     let what = || format!("that of {id} does nothing");
                     self.checks.fail("alarms of pools ring for a reason", what);
                 }
@@ -278,7 +278,7 @@ impl Book {
             format!("   {id} {}", format!("{action:?}").chars().take(110).collect::<String>())
         });
         let Some(server) = self.servers.get_mut(&id) else { return };
-        server.rings_in_vain = false;
+        server.rings_idly = false;
         if let Err((check, detail)) = server.pool_model.action(now, action) {
             self.checks.fail(check, || format!("{id}: {detail}"));
         }

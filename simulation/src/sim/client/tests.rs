@@ -14,7 +14,7 @@ use sdam_core::selection::Criteria;
 use sdam_core::topology::{Action, Input};
 use sdam_host::{Outcome, PoolStep, TopologyStep};
 
-use super::book::Pending;
+use super::ledger::Pending;
 use super::operation::Phase;
 use super::reports::is_to_blame;
 use super::*;
@@ -35,7 +35,7 @@ use sdam_cluster::{Deployment, MemberId};
 
 /// Returns which rule the client has broken.
 fn broken(client: &Client) -> Option<&'static str> {
-    client.book().take_findings().0.map(|violation| violation.check)
+    client.ledger().take_findings().0.map(|violation| violation.check)
 }
 
 /// Returns the membership of the first server of a view.
@@ -54,7 +54,7 @@ fn unsuitable() -> Criteria {
 /// its bound.
 fn begin(client: &mut Client) -> OperationId {
     let id = client.start(Kind::Write, Duration::from_secs(5), Random::new(1));
-    client.book().operations.get_mut(&id).unwrap().criteria = Arc::new(unsuitable());
+    client.ledger().operations.get_mut(&id).unwrap().criteria = Arc::new(unsuitable());
     id
 }
 
@@ -72,9 +72,9 @@ fn an_alarm_of_a_pool_that_has_nothing_to_do_is_found() {
     let (client, network) = acting(&mut world);
     let (server, now) = (first_server(client), network.now);
     let ring = |due| {
-        let mut book = client.book();
-        book.pool::<()>(server, &PoolStep::Tick { at: now, due });
-        book.pool(server, &PoolStep::Done(&new_pool()));
+        let mut ledger = client.ledger();
+        ledger.pool::<()>(server, &PoolStep::Tick { at: now, due });
+        ledger.pool(server, &PoolStep::Done(&new_pool()));
     };
     ring(Some(now));
     assert_eq!(broken(client), Some("alarms of pools ring for a reason"));
@@ -88,7 +88,7 @@ fn a_deadline_that_is_judged_before_its_time_is_found() {
     let (client, network) = acting(&mut world);
     let judged = |later| {
         let at = network.now + Duration::from_nanos(later);
-        client.book().topology(&TopologyStep::Tick { at, due: None });
+        client.ledger().topology(&TopologyStep::Tick { at, due: None });
         broken(client)
     };
     assert_eq!([0, 1].map(judged), [None, Some("no deadline is judged before its time")]);
@@ -100,7 +100,7 @@ fn an_operation_that_looks_for_a_server_on_and_on_is_found() {
     let (client, _) = acting(&mut world);
     let id = begin(client);
     let look = |client: &Client, times| {
-        (0..times).for_each(|_| client.book().looks(id));
+        (0..times).for_each(|_| client.ledger().looks(id));
         broken(client)
     };
     assert_eq!(look(client, most_wake_ups(3)), None);
@@ -129,7 +129,7 @@ fn a_server_whose_connections_fail_and_who_does_not_pay_for_it_is_found() {
     let gone = "elsewhere:27017".parse().unwrap();
     let error = met(Stage::Authenticate, 18).error;
     let blamed = |address: &ServerAddress, found| {
-        client.book().check_blame(address, &error, found);
+        client.ledger().check_blame(address, &error, found);
         broken(client)
     };
     let unknown = Some("a server whose connections fail is Unknown");
@@ -161,18 +161,18 @@ fn an_error_that_is_stale_and_changes_something_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, _) = acting(&mut world);
     let server = first_server(client);
-    let mut book = client.book();
+    let mut ledger = client.ledger();
     // As far as the check knows, the error is about a server that is none any more.
-    book.servers.get_mut(&server).unwrap().left = true;
-    let Pending::Report(report) = book.begin_report(server, &met(Stage::Hello, 18)) else {
+    ledger.servers.get_mut(&server).unwrap().left = true;
+    let Pending::Report(report) = ledger.begin_report(server, &met(Stage::Hello, 18)) else {
         panic!("it is judged");
     };
-    book.end_report(&report);
-    drop(book);
+    ledger.end_report(&report);
+    drop(ledger);
     assert_eq!(broken(client), None);
     let other = Topology::new(Arc::clone(&client.options), 1);
-    client.book().view = Arc::clone(other.snapshot());
-    client.book().end_report(&report);
+    client.ledger().view = Arc::clone(other.snapshot());
+    client.ledger().end_report(&report);
     assert_eq!(broken(client), Some("stale errors change nothing"));
 }
 
@@ -192,11 +192,11 @@ fn a_member_is_unknown_for_b_at_most_to_whom_it_has_told_what_it_is_not() {
         let mut servers = view.servers().iter();
         let server = servers.find(|it| it.server_type == server_type).unwrap().id;
         answers(&mut world, server, code);
-        let mut book = world.clients[0].book();
-        let known = book.servers.get_mut(&server).unwrap();
+        let mut ledger = world.clients[0].ledger();
+        let known = ledger.servers.get_mut(&server).unwrap();
         let earlier = |at: Instant| Instant::ZERO + ((at - Instant::ZERO) - ago);
         known.refused = known.refused.map(|(at, change)| (earlier(at), change));
-        drop(book);
+        drop(ledger);
         audit(&mut world)
     };
     let wrong = Some("when faults stop, the view becomes the truth");
@@ -223,11 +223,11 @@ fn a_member_is_unknown_for_b_at_most_to_whom_it_has_told_what_it_is_not() {
     let now = world.network.now;
     let mut arbiter = |change| {
         let (client, _) = acting(&mut world);
-        let (view, mut book) = (client.view(), client.book());
+        let (view, mut ledger) = (client.view(), client.ledger());
         let mut unknown = view.servers().iter();
         let unknown = unknown.find(|it| it.server_type == ServerType::Unknown).unwrap().id;
-        book.servers.get_mut(&unknown).unwrap().refused = Some((now, change));
-        drop(book);
+        ledger.servers.get_mut(&unknown).unwrap().refused = Some((now, change));
+        drop(ledger);
         audit(&mut world)
     };
     assert_eq!(arbiter(StateChange::Recovering), None);
@@ -260,7 +260,7 @@ fn an_operation_that_gives_up_before_its_deadline_is_found() {
     client.run(network);
     // The topology has received another one.
     let later = network.now + Duration::from_secs(90);
-    client.book().operations.get_mut(&id).unwrap().deadline = later;
+    client.ledger().operations.get_mut(&id).unwrap().deadline = later;
     let found = step_until_broken(&mut world);
     assert_eq!(found, Some("selections wait until their deadline"));
 }
@@ -272,16 +272,16 @@ fn an_operation_that_waits_beyond_its_deadline_is_found() {
     let id = begin(client);
     client.run(network);
     let (now, late) = (network.now, Duration::from_secs(1));
-    client.book().operations.get_mut(&id).unwrap().deadline = now;
+    client.ledger().operations.get_mut(&id).unwrap().deadline = now;
     client.clock.set(now + late);
-    client.book().check_deadlines(Instant::ZERO, late);
+    client.ledger().check_deadlines(Instant::ZERO, late);
     assert_eq!(broken(client), None);
     client.clock.set(now + late * 2);
-    client.book().operations.get_mut(&id).unwrap().phase = Phase::Holding;
-    client.book().check_deadlines(Instant::ZERO, late);
+    client.ledger().operations.get_mut(&id).unwrap().phase = Phase::Holding;
+    client.ledger().check_deadlines(Instant::ZERO, late);
     assert_eq!(broken(client), None, "its application takes its time");
-    client.book().operations.get_mut(&id).unwrap().phase = Phase::Selecting;
-    client.book().check_deadlines(Instant::ZERO, late);
+    client.ledger().operations.get_mut(&id).unwrap().phase = Phase::Selecting;
+    client.ledger().check_deadlines(Instant::ZERO, late);
     assert_eq!(broken(client), Some("who waits is answered by the deadline"));
 }
 
@@ -294,12 +294,12 @@ fn an_operation_that_waits_beyond_its_wait_queue_timeout_is_found() {
     let (now, longer) = (network.now, Duration::from_millis(300));
     let id = begin(client);
     let found = |phase, after| {
-        let mut book = client.book();
-        let operation = book.operations.get_mut(&id).unwrap();
+        let mut ledger = client.ledger();
+        let operation = ledger.operations.get_mut(&id).unwrap();
         (operation.phase, operation.deadline) = (phase, now);
-        drop(book);
+        drop(ledger);
         client.clock.set(now + after);
-        client.book().check_deadlines(Instant::ZERO, Duration::ZERO);
+        client.ledger().check_deadlines(Instant::ZERO, Duration::ZERO);
         broken(client)
     };
     let wrong = Some("who waits is answered by the deadline");
@@ -315,14 +315,14 @@ fn an_operation_that_fails_without_a_reason_is_found() {
     let (client, _) = acting(&mut world);
     let failed = |code: i32, is_excused| {
         let error = CommandError::in_reply(&rawdoc! { "ok": 0, "code": code }).unwrap();
-        client.book().judge_error(OperationId(1), &error, is_excused);
+        client.ledger().judge_error(OperationId(1), &error, is_excused);
         broken(client)
     };
     assert_eq!(failed(2, false), Some("commands succeed"));
     assert_eq!((failed(2, true), failed(10107, false)), (None, None));
     let lost = |cause, detail: &str| {
         let failure = Failure::new(Stage::Operate, cause, detail.to_owned());
-        client.book().judge_failure(OperationId(1), &failure);
+        client.ledger().judge_failure(OperationId(1), &failure);
         broken(client)
     };
     assert_eq!(lost(Cause::Closed, "made up"), None);
@@ -376,7 +376,7 @@ fn a_round_trip_may_seem_too_short_to_a_client_that_reads_late() {
         disturb(client, network);
         assert_eq!(broken(client), None);
         let publish = Action::Publish { snapshot: near };
-        client.book().topology(&TopologyStep::Action(&publish));
+        client.ledger().topology(&TopologyStep::Action(&publish));
         broken(client)
     };
     let expected = Some("round trips take as long as the network does");
@@ -389,7 +389,7 @@ fn a_round_trip_may_seem_too_short_to_a_client_that_reads_late() {
 /// Stops the process until something of its monitors is overdue, while bytes come for one or not.
 fn stop(client: &mut Client, network: &mut Network, comes: bool) {
     client.freeze(network.now);
-    let due = client.book().deadline.expect("a check is due some time");
+    let due = client.ledger().deadline.expect("a check is due some time");
     network.now = due + Duration::from_nanos(1);
     client.clock.set(network.now);
     if comes {
@@ -408,9 +408,9 @@ fn a_pool_that_disagrees_with_its_model_is_found() {
     let (client, _) = acting(&mut world);
     let server = first_server(client);
     let asked = pool::Input::<()>::CheckOut { waiter: WaiterId(1 << 40), deadline: None };
-    client.book().told = Some(VecDeque::new());
-    client.book().pool(server, &PoolStep::Input(&asked));
-    client.book().pool(server, &PoolStep::Done(&new_pool()));
+    client.ledger().told = Some(VecDeque::new());
+    client.ledger().pool(server, &PoolStep::Input(&asked));
+    client.ledger().pool(server, &PoolStep::Done(&new_pool()));
     assert_eq!(broken(client), Some("pool arithmetic"));
 }
 
@@ -419,7 +419,7 @@ fn a_server_that_leaves_before_its_links_are_closed_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, _) = acting(&mut world);
     let server = first_server(client);
-    client.book().leave(server);
+    client.ledger().leave(server);
     assert_eq!(broken(client), Some("nothing of a removed server"));
 }
 
@@ -433,7 +433,7 @@ fn an_address_that_nobody_has_is_found_when_it_is_dialled() {
 
 /// Returns the first link of a client's monitors.
 fn first_link(client: &Client) -> LinkId {
-    *client.book().links.first().expect("monitors work")
+    *client.ledger().links.first().expect("monitors work")
 }
 
 /// Server Monitoring, "Multi-threaded or asynchronous monitoring".
@@ -443,7 +443,7 @@ fn a_monitor_that_logs_in_is_found() {
         let mut world = quiet_world(name);
         let (client, _) = acting(&mut world);
         let (link, bytes) = (first_link(client), b"\0saslStart\0".to_vec());
-        client.book().topology(&TopologyStep::Action(&Action::Send { link, bytes }));
+        client.ledger().topology(&TopologyStep::Action(&Action::Send { link, bytes }));
         broken(client)
     };
     assert_eq!(sent("login-refused"), Some("monitors never log in"));
@@ -454,26 +454,26 @@ fn a_monitor_that_logs_in_is_found() {
 #[test]
 fn a_measurement_of_a_round_trip_that_changes_something_is_found() {
     let mut world = quiet_world(PLAIN);
-    let old = world.clients[0].book().links.clone();
+    let old = world.clients[0].ledger().links.clone();
     (0..3).for_each(|member| world.network.reset(0, member));
     let later = world.network.now + Duration::from_secs(30);
     step_until(&mut world, later);
     let (client, network) = acting(&mut world);
     let now = network.now;
     let is_new = |link: &&LinkId| !old.contains(link);
-    let link = *client.book().links.iter().find(is_new).expect("a stream was opened anew");
+    let link = *client.ledger().links.iter().find(is_new).expect("a stream was opened anew");
     let opened = |client: &Client| {
-        let mut book = client.book();
-        book.topology(&TopologyStep::Input { at: now, input: &Input::Opened { link } });
-        let snapshot = Arc::clone(&book.view);
-        book.topology(&TopologyStep::Action(&Action::Publish { snapshot }));
-        book.topology(&TopologyStep::Done(&Topology::new(Arc::clone(&client.options), 1)));
-        drop(book);
+        let mut ledger = client.ledger();
+        ledger.topology(&TopologyStep::Input { at: now, input: &Input::Opened { link } });
+        let snapshot = Arc::clone(&ledger.view);
+        ledger.topology(&TopologyStep::Action(&Action::Publish { snapshot }));
+        ledger.topology(&TopologyStep::Done(&Topology::new(Arc::clone(&client.options), 1)));
+        drop(ledger);
         broken(client)
     };
     assert_eq!(opened(client), None);
     // Beside a link that was closed long ago, that of the checks is taken for a second one.
-    client.book().links.extend(old);
+    client.ledger().links.extend(old);
     assert_eq!(opened(client), Some("measuring round trips changes nothing"));
 }
 
@@ -482,9 +482,9 @@ fn more_work_than_there_are_replies_for_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, _) = acting(&mut world);
     let link = first_link(client);
-    client.book().judge_work(link, 0, 16);
+    client.ledger().judge_work(link, 0, 16);
     assert_eq!(broken(client), None);
-    client.book().judge_work(link, 0, 1 << 20);
+    client.ledger().judge_work(link, 0, 1 << 20);
     assert_eq!(broken(client), Some("bounded work for what comes"));
 }
 
@@ -493,9 +493,9 @@ fn a_stream_that_nobody_works_for_is_found() {
     let mut world = quiet_world(PLAIN);
     let (client, _) = acting(&mut world);
     let (slots, links) = client.executor.counts();
-    client.book().settle((slots, links));
+    client.ledger().settle((slots, links));
     assert_eq!(broken(client), None);
-    client.book().settle((slots, links - 1));
+    client.ledger().settle((slots, links - 1));
     assert_eq!(broken(client), Some("whoever waits for a stream waits for somebody's work"));
 }
 
@@ -510,7 +510,7 @@ fn an_event_that_a_listener_does_not_hear_is_found() {
     assert_eq!(broken(client), None);
     client.host.request_check();
     let later = network.now + Duration::from_secs(1);
-    client.book().told.as_mut().unwrap().clear();
+    client.ledger().told.as_mut().unwrap().clear();
     step_until_then_deaf(&mut world, later);
 }
 
@@ -528,14 +528,14 @@ fn a_pool_that_is_asked_although_it_has_a_connection_is_found() {
         plan.clients.iter_mut().for_each(|client| client.always_listens = false);
     });
     let (client, _) = acting(&mut world);
-    let book = client.book();
+    let ledger = client.ledger();
     let now = client.clock.now();
-    let may_lend = |(_, it): &(&ServerId, &book::Server)| it.pool_model.may_lend(now);
-    let idle = book.servers.iter().find(may_lend).map(|(server, _)| *server);
-    drop(book);
+    let may_lend = |(_, it): &(&ServerId, &ledger::Server)| it.pool_model.may_lend(now);
+    let idle = ledger.servers.iter().find(may_lend).map(|(server, _)| *server);
+    drop(ledger);
     let server = idle.expect("nobody works all the time");
     let asked = pool::Input::<()>::CheckOut { waiter: WaiterId(1 << 40), deadline: None };
-    client.book().pool(server, &PoolStep::Input(&asked));
+    client.ledger().pool(server, &PoolStep::Input(&asked));
     assert_eq!(broken(client), Some("pools that have a connection lend it at once"));
 }
 
@@ -545,10 +545,10 @@ fn a_pool_that_tells_nobody_of_a_loan_is_found() {
         plan.clients.iter_mut().for_each(|client| client.always_listens = false);
     });
     let (client, _) = acting(&mut world);
-    client.book().told = None;
-    let (server, now) = (*client.book().servers.keys().next().unwrap(), client.clock.now());
+    client.ledger().told = None;
+    let (server, now) = (*client.ledger().servers.keys().next().unwrap(), client.clock.now());
     let step = PoolStep::<()>::Told(now, &PoolEvent::ConnectionCheckOutStarted);
-    client.book().pool(server, &step);
+    client.ledger().pool(server, &step);
     assert_eq!(broken(client), Some("pools to which nobody listens lend in silence"));
 }
 
@@ -589,11 +589,11 @@ fn deadlines_hold_while_alarms_ring_early_and_late_and_twice() {
 fn tasks_that_a_runtime_drops_are_begun_again() {
     let dropped = fault(FaultKind::TasksDropped, (61_000, 62_000), 0..0);
     let mut world = quiet_world_with(PLAIN, |plan| plan.faults = vec![dropped]);
-    let links = world.clients[0].book().links.clone();
+    let links = world.clients[0].ledger().links.clone();
     step_until(&mut world, Instant::from_millis(120_000));
     let view = world.clients[0].view();
     assert!(view.primary().is_some());
-    assert_ne!(world.clients[0].book().links, links, "some have ended");
+    assert_ne!(world.clients[0].ledger().links, links, "some have ended");
 }
 
 #[test]
@@ -626,11 +626,11 @@ fn a_hundred_servers_that_fall_silent_at_once_need_no_deep_stack() {
             plan.faults = vec![fault(FaultKind::Blackhole, (0, 30_000), 0..SERVERS)];
         });
         step_until(&mut world, Instant::from_millis(4_999));
-        let mut before = world.clients[0].book().actions;
+        let mut before = world.clients[0].ledger().actions;
         let mut most = 0;
         while world.network.now < Instant::from_millis(40_000) {
             world.step().unwrap();
-            let done = world.clients[0].book().actions;
+            let done = world.clients[0].ledger().actions;
             most = most.max(done - before);
             before = done;
         }

@@ -29,7 +29,7 @@ fn an_operation_on_one_thread_that_waits_in_vain_for_a_server_is_found() {
     }
     world.network.plan(Duration::ZERO, Event::Operate { client: 0 });
     // In truth it is there, and is the primary, but no client finds it.
-    world.truth.current = world.cluster.truth(None);
+    world.oracle.current = world.cluster.truth(None);
     member(&mut world, 0).server_type = ServerType::RsPrimary;
     let bounds = Bounds::of_single_threaded(&world.clients[0].options, 5);
     let last = world.network.now + bounds.reachable + bounds.selection * 2;
@@ -50,7 +50,7 @@ fn a_view_that_is_wrong_between_two_faults_is_found() {
     // It is down since the beginning, and no client has found out.
     member(&mut world, 2).server_type = ServerType::Unknown;
     assert_eq!(finding(&mut world), Some("when faults stop, the view becomes the truth"));
-    world.truth.changed = world.network.now;
+    world.oracle.changed = world.network.now;
     assert_eq!(finding(&mut world), None, "nobody could know yet");
 }
 
@@ -95,11 +95,11 @@ fn a_client_is_not_lost_while_somebody_answers_whom_it_must_know() {
     for down in 0..3 {
         member(&mut world, down).server_type = ServerType::Unknown;
     }
-    let is_lost = |world: &World, member| world.truth.is_lost(&view, &plan, |it| it == member);
+    let is_lost = |world: &World, member| world.oracle.is_lost(&view, &plan, |it| it == member);
     assert!(is_lost(&world, 1), "it is down, too");
     let mut other = member(&mut world, 1).clone();
     other.server_type = ServerType::RsSecondary;
-    world.truth.current.members.insert(MemberId(3), other);
+    world.oracle.current.members.insert(MemberId(3), other);
     assert!(is_lost(&world, 1) && !is_lost(&world, 3));
 }
 
@@ -109,7 +109,7 @@ fn a_client_is_not_lost_while_somebody_answers_whom_it_must_know() {
 fn a_client_that_is_excused_learns_nothing_by_that() {
     let mut world = quiet_world(PLAIN);
     let plan = world.clients[0].plan.clone();
-    assert!(world.truth.is_known(&world.clients[0].view(), &plan));
+    assert!(world.oracle.is_known(&world.clients[0].view(), &plan));
     let was_right = world.clients[0].was_right;
     assert!(was_right.is_some());
     step_until(&mut world, Instant::from_millis(61_000));
@@ -120,7 +120,7 @@ fn a_client_that_is_excused_learns_nothing_by_that() {
     }
     step_until(&mut world, Instant::from_millis(300_000));
     world.network.now = Instant::from_millis(300_500);
-    world.truth.current.members.insert(MemberId(3), newcomer);
+    world.oracle.current.members.insert(MemberId(3), newcomer);
     let right = world.clients[0].was_right;
     assert_eq!(finding(&mut world), None, "it is excused");
     assert_eq!(world.clients[0].was_right, right, "and not right");
@@ -136,12 +136,12 @@ fn a_primary_that_nobody_was_is_no_reason_to_take_another_one_for_stale() {
     let primary = world.plan.cluster.members.iter().position(|it| it.address == primary).unwrap();
     let stale = |world: &mut World| {
         let known = member(world, primary).clone();
-        world.truth.is_taken_for_stale(&known, &view)
+        world.oracle.is_taken_for_stale(&known, &view)
     };
     assert!(!stale(&mut world), "it is what the view says");
     member(&mut world, primary).set_version = Some(0);
     assert!(stale(&mut world), "one with a later configuration was primary");
-    world.truth.configurations.clear();
+    world.oracle.configurations.clear();
     assert!(!stale(&mut world), "nobody ever had such a configuration");
 }
 
@@ -152,12 +152,12 @@ fn a_primary_is_stale_once_a_later_one_was_elected() {
     let mut world = quiet_world(PLAIN);
     let (view, primary) = (world.clients[0].view(), primary(&world));
     let suits = |world: &World| {
-        world.truth.suitable_since(primary, &Criteria::write(), &view, false).is_some()
+        world.oracle.suitable_since(primary, &Criteria::write(), &view, false).is_some()
     };
     assert!(suits(&world), "it is what the view says");
     member(&mut world, primary).election_id = Some(ObjectId::from_bytes([0; 12]));
     assert!(!suits(&world), "the view has the election of a later one");
-    world.truth.elections.clear();
+    world.oracle.elections.clear();
     assert!(suits(&world), "nobody has won that election");
 }
 
@@ -192,7 +192,7 @@ fn a_primary_that_was_superseded_suits_nobody_and_the_other_one_does() {
     let second = (first + 1) % 3;
     let suitable = |world: &World, member| {
         let view = world.clients[0].view();
-        world.truth.suitable_since(member, &Criteria::write(), &view, false).is_some()
+        world.oracle.suitable_since(member, &Criteria::write(), &view, false).is_some()
     };
     assert_eq!([first, second].map(|it| suitable(&world, it)), [true, false]);
     let claim = |election: u8| {
@@ -235,8 +235,8 @@ fn a_round_trip_that_stays_long_is_found() {
     let mut world = quiet_world(PLAIN);
     assert_eq!(check(world.check_round_trips(0)), None);
     // The members are next door, and have been for ten minutes.
-    let doors = [Duration::ZERO; 5];
-    world.network = Network::new(2, 5, &doors, Random::new(1));
+    let latencies = [Duration::ZERO; 5];
+    world.network = Network::new(2, 5, &latencies, Random::new(1));
     world.network.now = Instant::from_millis(660_000);
     assert_eq!(check(world.check_round_trips(0)), Some("round trips get short again"));
 }
@@ -264,7 +264,7 @@ fn a_load_balancer_is_seen_by_whoever_uses_one_and_by_nobody_else() {
     let (set, balanced) = (quiet_world(PLAIN), quiet_world("mongos-behind-a-balancer"));
     let view = |world: &World| world.clients[0].view();
     let plan = &balanced.clients[0].plan;
-    let judge = |view: Arc<_>| check(balanced.truth.compare(&view, plan, |_| false, |_| None));
+    let judge = |view: Arc<_>| check(balanced.oracle.compare(&view, plan, |_| false, |_| None));
     assert_eq!(judge(view(&balanced)), None);
     assert_eq!(judge(view(&set)), Some("a load balancer is what the options say"));
 }
@@ -277,7 +277,7 @@ fn a_client_that_connects_directly_is_judged_between_two_faults_too() {
     assert_eq!(world.statistics.verdicts, verdicts + 1);
     member(&mut world, ONLY).set_version = Some(99);
     assert_eq!(finding(&mut world), Some("when faults stop, the view becomes the truth"));
-    world.truth.changed = world.network.now;
+    world.oracle.changed = world.network.now;
     assert_eq!(finding(&mut world), None, "it could not know yet");
 }
 

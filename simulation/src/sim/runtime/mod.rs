@@ -89,13 +89,13 @@ impl Restless {
 #[derive(Debug)]
 pub(in crate::sim) struct Desk {
     clock: Arc<Clock>,
-    state: Mutex<State>,
+    state: Mutex<RuntimeState>,
     /// The list of those that have something to do, and the number in it.
     restless: Option<(Arc<Restless>, usize)>,
 }
 
 #[derive(Default)]
-struct State {
+struct RuntimeState {
     calls: Vec<Call>,
     alarm: Option<Option<Instant>>,
     spawned: Vec<(Kind, Task)>,
@@ -105,9 +105,9 @@ struct State {
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl Debug for State {
+impl Debug for RuntimeState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("ready", &self.ready).finish_non_exhaustive()
+        f.debug_struct("RuntimeState").field("ready", &self.ready).finish_non_exhaustive()
     }
 }
 
@@ -126,12 +126,12 @@ impl Desk {
         Arc::new(Self { clock, state: Mutex::default(), restless })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RuntimeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves something there.
-    fn leave(&self, what: impl FnOnce(&mut State)) {
+    fn leave(&self, what: impl FnOnce(&mut RuntimeState)) {
         what(&mut self.lock());
         if let Some((restless, client)) = &self.restless {
             restless.note(*client);

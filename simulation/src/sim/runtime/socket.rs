@@ -26,11 +26,11 @@ pub(in crate::sim) enum Refusal {
 pub(in crate::sim) struct End {
     /// The monitor's link that it belongs to.
     link: Option<LinkId>,
-    state: Mutex<State>,
+    state: Mutex<SocketState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SocketState {
     stream: Option<StreamId>,
     opened: Option<Result<(), Refusal>>,
     /// The bytes that have come, and the number that was read.
@@ -43,7 +43,7 @@ struct State {
 }
 
 impl End {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SocketState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,7 +60,7 @@ impl End {
         self.lock().stream = Some(stream);
     }
 
-    fn change(&self, act: impl FnOnce(&mut State)) {
+    fn change(&self, act: impl FnOnce(&mut SocketState)) {
         let mut state = self.lock();
         act(&mut state);
         let waker = state.waker.take();

@@ -19,7 +19,7 @@ use sdam_driver::{
     Client, Collection, Count, Distinct, Error, FindOne, FindOneAndUpdate, InsertOne, Update,
 };
 
-use super::book::{Book, State};
+use super::ledger::{Ledger, LedgerState};
 use crate::sim::random::Random;
 use crate::virtual_time::{self, Runtime, VirtualTime};
 
@@ -45,7 +45,7 @@ pub(super) struct Application {
     number: usize,
     client: Client<Runtime>,
     time: VirtualTime,
-    book: Arc<Book>,
+    ledger: Arc<Ledger>,
     workload: Workload,
     interval: Duration,
     random: Random,
@@ -61,12 +61,12 @@ struct Terms {
 impl Application {
     pub(super) fn new(
         (number, client): (usize, virtual_time::Client),
-        (time, book): (VirtualTime, Arc<Book>),
+        (time, ledger): (VirtualTime, Arc<Ledger>),
         (workload, interval): (Workload, Duration),
         random: Random,
     ) -> Self {
         let client = Client::new(client);
-        Self { number, client, time, book, workload, interval, random }
+        Self { number, client, time, ledger, workload, interval, random }
     }
 
     /// Begins one operation after the other.
@@ -112,8 +112,8 @@ impl Application {
         Instant::ZERO + self.time.elapsed()
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.book.lock()
+    fn state(&self) -> std::sync::MutexGuard<'_, LedgerState> {
+        self.ledger.lock()
     }
 
     /// Draws a limit of an operation.

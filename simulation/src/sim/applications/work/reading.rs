@@ -119,8 +119,8 @@ mod tests {
     use sdam_driver::ArgumentError;
 
     use super::{Application, Duration, Error, Terms, doc, judge_iteration};
-    use crate::sim::applications::book::Book;
     use crate::sim::applications::checks::{Checks, Retries};
+    use crate::sim::applications::ledger::Ledger;
     use crate::sim::applications::work::Workload;
     use crate::sim::random::Random;
     use crate::virtual_time::Simulation;
@@ -129,12 +129,12 @@ mod tests {
     fn an_iteration_that_has_no_time_of_its_own_is_found() {
         let mut simulation = Simulation::new(7);
         let client = simulation.client(Options::parse(simulation.uri()).unwrap()).unwrap();
-        let book = Book::new(Checks::new(Retries::new(2, false, false)), Vec::new(), None);
+        let ledger = Ledger::new(Checks::new(Retries::new(2, false, false)), Vec::new(), None);
         let version = ServerVersion::V8_0;
         let workload = Workload { from: Instant::ZERO, to: Instant::ZERO, version };
         let application = Application::new(
             (0, client),
-            (simulation.time(), Arc::clone(&book)),
+            (simulation.time(), Arc::clone(&ledger)),
             (workload, Duration::ZERO),
             Random::new(7),
         );
@@ -158,7 +158,7 @@ mod tests {
             (None, zero, Some(&late), false),
         ] {
             judge_iteration(&application, 1, timeout, (took, error));
-            let found = book.lock().take_violation();
+            let found = ledger.lock().take_violation();
             assert_eq!(found.is_some(), is_found, "{timeout:?}, {took:?}, {error:?}: {found:?}");
         }
     }

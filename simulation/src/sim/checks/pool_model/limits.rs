@@ -20,17 +20,17 @@ fn check(finding: Finding) -> Option<&'static str> {
 }
 
 /// A pool and its model, which get the same inputs at the origin of time.
-struct Books {
+struct Ledgers {
     pool: Pool<()>,
     pool_model: PoolModel,
 }
 
-impl Books {
+impl Ledgers {
     fn new(options: PoolOptions) -> Self {
         let pool = Pool::new(PoolConfig::new("a".parse().unwrap(), options.clone()));
-        let mut books = Self { pool, pool_model: PoolModel::new(options) };
-        books.tell(Input::Command(Command::Ready));
-        books
+        let mut ledgers = Self { pool, pool_model: PoolModel::new(options) };
+        ledgers.tell(Input::Command(Command::Ready));
+        ledgers
     }
 
     fn tell(&mut self, input: Input<()>) -> Vec<Action<()>> {
@@ -67,11 +67,11 @@ impl Books {
 fn a_connection_that_was_idle_for_too_long_is_not_to_be_handed_out() {
     for (max_idle, idle, expected) in [(500, 500, None), (500, 501, Some(IDLE)), (0, 9999, None)] {
         let max_idle_time = Duration::from_millis(max_idle);
-        let mut books = Books::new(PoolOptions::default().with_max_idle_time(max_idle_time));
-        let check_out = books.check_out();
-        books.pool_model.kept(at(1), &check_out).unwrap();
+        let mut ledgers = Ledgers::new(PoolOptions::default().with_max_idle_time(max_idle_time));
+        let check_out = ledgers.check_out();
+        ledgers.pool_model.kept(at(1), &check_out).unwrap();
         assert_eq!(
-            check(books.pool_model.checked_out(at(1 + idle), &check_out)),
+            check(ledgers.pool_model.checked_out(at(1 + idle), &check_out)),
             expected,
             "{idle} ms"
         );
@@ -97,7 +97,7 @@ fn a_pool_that_stays_too_small_is_found_unless_something_fails() {
     let late = Duration::from_millis(250);
     assert_eq!(check(pool_model.audit(at(9750), (at(0), late))), None);
     assert_eq!(check(pool_model.audit(at(9751), (at(0), late))), Some(SHORT));
-    let connection = Books::new(PoolOptions::default()).pool.newest();
+    let connection = Ledgers::new(PoolOptions::default()).pool.newest();
     let error = sdam_core::operation::OperationError::Stream(Failure::new(
         Stage::Connect,
         Cause::Refused,
@@ -108,8 +108,8 @@ fn a_pool_that_stays_too_small_is_found_unless_something_fails() {
     assert_eq!(check(pool_model.audit(at(10_001), (at(0), PUNCTUAL))), None, "a pause follows");
     assert_eq!(check(pool_model.audit(at(10_002), (at(0), PUNCTUAL))), Some(SHORT));
     // A real pool does not wait.
-    let books = Books::new(PoolOptions::default().with_min_pool_size(1));
-    assert_eq!(check(books.pool_model.audit(at(9000), (at(0), PUNCTUAL))), None);
+    let ledgers = Ledgers::new(PoolOptions::default().with_min_pool_size(1));
+    assert_eq!(check(ledgers.pool_model.audit(at(9000), (at(0), PUNCTUAL))), None);
 }
 
 /// "Populating the Pool with a Connection"
@@ -117,23 +117,23 @@ fn a_pool_that_stays_too_small_is_found_unless_something_fails() {
 fn a_pool_that_does_not_pause_after_a_failure_is_found_unless_somebody_waits() {
     let options = PoolOptions::default().with_min_pool_size(1);
     let begins = |waits: bool, cleared: bool, millis: u64| {
-        let mut books = Books::new(options.clone());
-        let connection = books.pool.newest();
-        let generation = books.pool.generation(None);
+        let mut ledgers = Ledgers::new(options.clone());
+        let connection = ledgers.pool.newest();
+        let generation = ledgers.pool.generation(None);
         let refused = Failure::new(Stage::Connect, Cause::Refused, "nobody listens");
         let outcome = Err(sdam_core::operation::OperationError::Stream(refused));
-        books.tell(Input::Established { connection, outcome });
+        ledgers.tell(Input::Established { connection, outcome });
         if cleared {
-            let clear = books.clear(false);
-            books.pool_model.input(at(0), &clear);
-            books.pool_model.input::<()>(at(0), &Input::Command(Command::Ready));
+            let clear = ledgers.clear(false);
+            ledgers.pool_model.input(at(0), &clear);
+            ledgers.pool_model.input::<()>(at(0), &Input::Command(Command::Ready));
         }
         if waits {
             let asks = Input::CheckOut { waiter: WaiterId(1), deadline: None };
-            books.pool_model.input::<()>(at(0), &asks);
+            ledgers.pool_model.input::<()>(at(0), &asks);
         }
         let begins = Action::<()>::Establish { connection, generation };
-        let found = check(books.pool_model.action(at(millis), &begins));
+        let found = check(ledgers.pool_model.action(at(millis), &begins));
         found.filter(|check| *check == PAUSES)
     };
     assert_eq!((begins(false, false, 499), begins(false, false, 500)), (Some(PAUSES), None));
@@ -146,41 +146,41 @@ fn a_clear_that_is_to_interrupt_and_does_not_is_found() {
     for (interrupt, does, expected) in
         [(true, true, None), (true, false, Some(SPARED)), (false, false, None)]
     {
-        let mut books = Books::new(PoolOptions::default());
-        books.check_out();
-        let input = books.clear(interrupt);
-        books.pool_model.input(at(0), &input);
+        let mut ledgers = Ledgers::new(PoolOptions::default());
+        ledgers.check_out();
+        let input = ledgers.clear(interrupt);
+        ledgers.pool_model.input(at(0), &input);
         let mut actions = Vec::new();
-        books.pool.handle(at(0).into(), input, &mut actions);
+        ledgers.pool.handle(at(0).into(), input, &mut actions);
         actions.retain(|action| does || !matches!(action, Action::Interrupt { .. }));
-        actions.iter().for_each(|action| books.pool_model.action(at(0), action).unwrap());
-        assert_eq!(check(books.pool_model.cleared()), expected, "{interrupt} {does}");
+        actions.iter().for_each(|action| ledgers.pool_model.action(at(0), action).unwrap());
+        assert_eq!(check(ledgers.pool_model.cleared()), expected, "{interrupt} {does}");
     }
 }
 
 #[test]
 fn a_connection_is_kept_only_by_whoever_has_it_on_loan() {
-    let mut books = Books::new(PoolOptions::default());
-    let check_out = books.check_out();
-    assert_eq!(check(books.pool_model.kept(at(1), &check_out)), None);
+    let mut ledgers = Ledgers::new(PoolOptions::default());
+    let check_out = ledgers.check_out();
+    assert_eq!(check(ledgers.pool_model.kept(at(1), &check_out)), None);
     assert_eq!(
-        check(books.pool_model.kept(at(2), &check_out)),
+        check(ledgers.pool_model.kept(at(2), &check_out)),
         Some(ARITHMETIC),
         "it was returned"
     );
-    let mut books = Books::new(PoolOptions::default());
-    let (check_out, clear) = (books.check_out(), books.clear(true));
-    books.tell(clear);
+    let mut ledgers = Ledgers::new(PoolOptions::default());
+    let (check_out, clear) = (ledgers.check_out(), ledgers.clear(true));
+    ledgers.tell(clear);
     assert_eq!(
-        check(books.pool_model.kept(at(1), &check_out)),
+        check(ledgers.pool_model.kept(at(1), &check_out)),
         Some(ARITHMETIC),
         "it is interrupted"
     );
-    let mut books = Books::new(PoolOptions::default());
-    let (check_out, clear) = (books.check_out(), books.clear(false));
-    books.tell(clear);
+    let mut ledgers = Ledgers::new(PoolOptions::default());
+    let (check_out, clear) = (ledgers.check_out(), ledgers.clear(false));
+    ledgers.tell(clear);
     assert_eq!(
-        check(books.pool_model.kept(at(1), &check_out)),
+        check(ledgers.pool_model.kept(at(1), &check_out)),
         Some(ARITHMETIC),
         "it is of the past"
     );

@@ -11,7 +11,7 @@ use sdam_core::selection::Snapshot;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Event, EventKind, Topology};
 
-use super::{Answer, FAILED, FOLLOWED, Finding, IN_TIME, Rescans};
+use super::{FAILED, FOLLOWED, Finding, IN_TIME, RescanOutcome, Rescans};
 
 const HOSTNAME: &str = "cluster.sim.example";
 
@@ -44,12 +44,12 @@ fn asking(max_hosts: usize) -> Rescans {
     rescans
 }
 
-fn named(hosts: &[&str]) -> Answer {
+fn named(hosts: &[&str]) -> RescanOutcome {
     let record = |host: &&str| SrvRecord::new(host.to_string(), 27017, Duration::from_secs(90));
     Ok(hosts.iter().map(record).collect())
 }
 
-fn failed() -> Answer {
+fn failed() -> RescanOutcome {
     Err(DnsError::new(Question::srv("mongodb", HOSTNAME), DnsCause::NoNameServer))
 }
 
@@ -129,7 +129,7 @@ fn an_answer_that_nobody_has_asked_for_changes_nothing() {
 
 #[test]
 fn hosts_that_are_not_those_that_dns_names_are_found() {
-    let ended = |max_hosts, answer: &Answer, refused, after: &[&str]| {
+    let ended = |max_hosts, answer: &RescanOutcome, refused, after: &[&str]| {
         let mut rescans = asking(max_hosts);
         rescans.refused = refused;
         check(rescans.ended(at(61), answer, &view(&["a", "b"]), &view(after)))

@@ -32,7 +32,7 @@ struct Since {
 
 /// The deployment, as it is.
 #[derive(Debug)]
-pub(super) struct Truth {
+pub(super) struct Oracle {
     revision: u64,
     pub(super) current: sdam_cluster::Truth,
     since: Vec<Since>,
@@ -47,7 +47,7 @@ pub(super) struct Truth {
     pub(super) changed: Instant,
 }
 
-impl Truth {
+impl Oracle {
     /// The deployment before its first tick.
     pub(super) fn new(cluster: &Cluster, has_mongos: bool) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The book that is kept of a simulation: what applications do and are given, what is heard on the
+//! The ledger of a simulation: what applications do and are given, what is heard on the
 //! network, and the first thing that must not be.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,9 +26,9 @@ const LAST: usize = 60;
 /// The time by which an operation may be late, for what is done at its end.
 const LATE: Duration = Duration::from_millis(1);
 
-/// A client, as the book knows it.
+/// A client, as the ledger knows it.
 #[derive(Debug)]
-struct Known {
+struct KnownClient {
     client: Client,
     view: Arc<TopologyDescription>,
     /// The members that a read of the nearest may use, and since when.
@@ -37,7 +37,7 @@ struct Known {
     waiting: BTreeMap<i64, Criteria>,
 }
 
-impl Known {
+impl KnownClient {
     /// Notes the members that the client may choose from by now.
     fn note(&mut self, now: Instant, addresses: &[ServerAddress]) {
         let view = self.client.view();
@@ -52,12 +52,12 @@ impl Known {
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct LedgerState {
     conversations: Conversations,
     pub(super) operations: Operations,
     pub(super) checks: Checks,
     /// Clients by their numbers on the network.
-    clients: BTreeMap<usize, Known>,
+    clients: BTreeMap<usize, KnownClient>,
     addresses: Vec<ServerAddress>,
     /// The number of tasks that have not ended.
     tasks: usize,
@@ -70,17 +70,17 @@ pub(super) struct State {
     digest: u64,
 }
 
-/// The book of a simulation.
+/// The ledger of a simulation.
 #[derive(Debug)]
-pub(super) struct Book(Mutex<State>);
+pub(super) struct Ledger(Mutex<LedgerState>);
 
-impl Book {
+impl Ledger {
     pub(super) fn new(
         checks: Checks,
         addresses: Vec<ServerAddress>,
         observed: Option<usize>,
     ) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State {
+        Arc::new(Self(Mutex::new(LedgerState {
             conversations: Conversations::default(),
             operations: Operations::default(),
             checks,
@@ -95,12 +95,12 @@ impl Book {
         })))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, LedgerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Tap for Book {
+impl Tap for Ledger {
     fn hear(&self, now: Instant, line: Line, what: Overheard<'_>) {
         let mut state = self.lock();
         for heard in state.conversations.hear(now, line, what) {
@@ -109,12 +109,12 @@ impl Tap for Book {
     }
 }
 
-impl State {
+impl LedgerState {
     /// A client begins.
     pub(super) fn join(&mut self, number: usize, client: Client) {
         let view = client.view();
         let (choice, waiting) = (Choice::default(), BTreeMap::new());
-        self.clients.insert(number, Known { client, view, choice, waiting });
+        self.clients.insert(number, KnownClient { client, view, choice, waiting });
     }
 
     fn heard(&mut self, now: Instant, line: Line, heard: &Heard) {
@@ -290,7 +290,7 @@ mod tests {
 
     use sdam_core::config::Options;
 
-    use super::{Book, Checks, Criteria, Instant};
+    use super::{Checks, Criteria, Instant, Ledger};
     use crate::sim::applications::checks::Retries;
     use crate::sim::deployment::address;
     use crate::virtual_time::Simulation;
@@ -300,20 +300,20 @@ mod tests {
         let mut simulation = Simulation::new(7);
         let client = simulation.client(Options::parse(simulation.uri()).unwrap()).unwrap();
         let checks = Checks::new(Retries::new(2, false, false));
-        let book = Book::new(checks, [0, 1, 2].map(address).to_vec(), None);
-        book.lock().join(0, client);
-        let operation = book.lock().operations.begin((0, Instant::ZERO), None, None);
-        book.lock().selects(0, operation, Criteria::write());
-        book.lock().look(Instant::ZERO);
-        assert!(book.lock().take_violation().is_none(), "no server is known");
+        let ledger = Ledger::new(checks, [0, 1, 2].map(address).to_vec(), None);
+        ledger.lock().join(0, client);
+        let operation = ledger.lock().operations.begin((0, Instant::ZERO), None, None);
+        ledger.lock().selects(0, operation, Criteria::write());
+        ledger.lock().look(Instant::ZERO);
+        assert!(ledger.lock().take_violation().is_none(), "no server is known");
         simulation.run_for(Duration::from_secs(30));
         let now = Instant::ZERO + simulation.time().elapsed();
-        book.lock().look(now);
-        let (client, found) = book.lock().take_violation().unwrap();
+        ledger.lock().look(now);
+        let (client, found) = ledger.lock().take_violation().unwrap();
         assert_eq!((client, found.check), (0, "who waits for a server is served at once"));
-        book.lock().has_selected(0, operation);
-        book.lock().look(now);
-        assert!(book.lock().take_violation().is_none());
+        ledger.lock().has_selected(0, operation);
+        ledger.lock().look(now);
+        assert!(ledger.lock().take_violation().is_none());
     }
 
     #[test]
@@ -321,13 +321,13 @@ mod tests {
         let mut simulation = Simulation::new(7);
         let client = simulation.client(Options::parse(simulation.uri()).unwrap()).unwrap();
         let checks = Checks::new(Retries::new(2, false, false));
-        let book = Book::new(checks, [0, 1, 2].map(address).to_vec(), None);
-        book.lock().join(0, client);
+        let ledger = Ledger::new(checks, [0, 1, 2].map(address).to_vec(), None);
+        ledger.lock().join(0, client);
         simulation.run_for(Duration::from_secs(30));
         let (known, later) = (Instant::from_millis(30_000), Instant::from_millis(31_000));
         for now in [known, later] {
-            book.lock().look(now);
-            let choice = book.lock().clients[&0].choice.clone();
+            ledger.lock().look(now);
+            let choice = ledger.lock().clients[&0].choice.clone();
             assert_eq!((choice.members, choice.since), ([0, 1, 2].into(), known));
         }
     }

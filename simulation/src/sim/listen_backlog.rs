@@ -1,9 +1,10 @@
-//! The door of a member: what it can bear of new connections, and what became of those that came.
+//! The listen backlog of a member: how many new connections and logins it takes, and what became of
+//! those that came.
 //!
-//! A member's system takes connections on and keeps them for the member, as many as its listen
-//! queue has room for; the packet of another one is lost, and sent again, as TCP does. The member
-//! accepts them one after the other, the oldest first, also those whose clients have given up
-//! meanwhile. Each login costs it time, too.
+//! The operating system of a member accepts connections and keeps them for the member, as many as
+//! its listen backlog has room for; the packet of another one is lost, and sent again, as TCP does.
+//! The member accepts them one after the other, the oldest first, also those whose clients have
+//! given up meanwhile. Each login costs it time, too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -25,15 +26,15 @@ const COMMAND_NAME: usize = 16 + 4 + 1 + 4 + 1;
 /// The new connections that each member can bear.
 ///
 /// ```
-/// use sdam_simulation::sim::Door;
+/// use sdam_simulation::sim::ListenBacklog;
 /// use sdam_simulation::virtual_time::Simulation;
 ///
 /// let mut simulation = Simulation::new(7);
-/// simulation.set_door(Some(Door::new(100, 50).with_backlog(128)));
+/// simulation.set_listen_backlog(Some(ListenBacklog::new(100, 50).with_backlog(128)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Door {
+pub struct ListenBacklog {
     /// The number of connections that a member accepts in a second; at least one is.
     pub accepts_per_second: u32,
     /// The number of logins that it goes on with in a second, after hello; at least one is.
@@ -57,7 +58,7 @@ pub enum WhenFull {
     CloseLogins,
 }
 
-impl Door {
+impl ListenBacklog {
     /// Describes a member that accepts so many connections and logs in so many in a second, of
     /// which any number can wait.
     pub const fn new(accepts_per_second: u32, logins_per_second: u32) -> Self {
@@ -96,7 +97,7 @@ pub struct Arrivals {
     /// The connections that were accepted.
     pub accepted: u64,
     /// Those that were accepted after their clients had given up.
-    pub in_vain: u64,
+    pub abandoned: u64,
     /// The logins that the member went on with, after hello.
     pub logins: u64,
     /// Those whose connections were closed, because too many waited.
@@ -131,7 +132,7 @@ impl Arrivals {
 
 /// The fate of a connection that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knock {
+pub(super) enum Admission {
     /// There is room in the listen queue.
     Queued,
     /// The member wants no connection now.
@@ -142,7 +143,7 @@ pub(super) enum Knock {
 
 /// The fate of bytes that a client has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Delivery {
     /// The member reads them.
     Now(Vec<u8>),
     /// They wait with their connection.
@@ -153,10 +154,10 @@ pub(super) enum Said {
     Refused,
 }
 
-/// The doors of all members, and who waits there.
+/// The backlogs of all members, and who waits there.
 #[derive(Debug)]
-pub(super) struct Doors {
-    door: Door,
+pub(super) struct ListenBacklogs {
+    limits: ListenBacklog,
     members: Vec<Waiting>,
     /// The bytes of those that wait to be accepted; `None` if they have given up.
     said: BTreeMap<StreamId, Option<Vec<u8>>>,
@@ -164,7 +165,7 @@ pub(super) struct Doors {
     lost: BTreeMap<StreamId, u32>,
 }
 
-/// Those who wait for one member.
+/// The connections that wait for one member.
 #[derive(Debug, Default)]
 struct Waiting {
     to_be_accepted: VecDeque<StreamId>,
@@ -173,10 +174,10 @@ struct Waiting {
     logs_in_at: Option<Instant>,
 }
 
-impl Doors {
-    pub(super) fn new(door: Door, members: usize) -> Self {
+impl ListenBacklogs {
+    pub(super) fn new(limits: ListenBacklog, members: usize) -> Self {
         let members = (0..members).map(|_| Waiting::default()).collect();
-        Self { door, members, said: BTreeMap::new(), lost: BTreeMap::new() }
+        Self { limits, members, said: BTreeMap::new(), lost: BTreeMap::new() }
     }
 
     /// Returns the connections that wait, for whatever.
@@ -186,21 +187,21 @@ impl Doors {
     }
 
     /// A connection is wanted.
-    pub(super) fn knock(&mut self, stream: StreamId, member: MemberId) -> Knock {
+    pub(super) fn admit(&mut self, stream: StreamId, member: MemberId) -> Admission {
         let Waiting { to_be_accepted, logins, .. } = &self.members[member.0];
-        let is_full = logins.len() >= self.door.waiting_logins;
-        if is_full && self.door.when_full == WhenFull::RefuseConnections {
+        let is_full = logins.len() >= self.limits.waiting_logins;
+        if is_full && self.limits.when_full == WhenFull::RefuseConnections {
             self.lost.remove(&stream);
-            return Knock::Refused;
+            return Admission::Refused;
         }
-        if to_be_accepted.len() < self.door.backlog {
+        if to_be_accepted.len() < self.limits.backlog {
             self.lost.remove(&stream);
-            return Knock::Queued;
+            return Admission::Queued;
         }
         let times = self.lost.entry(stream).or_default();
         let wait = RETRANSMISSION * 2_u32.pow((*times).min(MAX_DOUBLINGS));
         *times += 1;
-        Knock::Lost(wait)
+        Admission::Lost(wait)
     }
 
     /// A connection begins to wait; returns when the member accepts the next one, unless it knew.
@@ -211,7 +212,7 @@ impl Doors {
         member: MemberId,
     ) -> Option<Instant> {
         self.said.insert(stream, Some(Vec::new()));
-        let (rate, waiting) = (self.door.accepts_per_second, &mut self.members[member.0]);
+        let (rate, waiting) = (self.limits.accepts_per_second, &mut self.members[member.0]);
         waiting.to_be_accepted.push_back(stream);
         let is_first = waiting.to_be_accepted.len() == 1;
         waiting.accepts_at = if is_first { Some(now + every(rate)) } else { waiting.accepts_at };
@@ -225,7 +226,7 @@ impl Doors {
         now: Instant,
         member: MemberId,
     ) -> Option<(StreamId, Option<Vec<u8>>, Option<Instant>)> {
-        let (rate, waiting) = (self.door.accepts_per_second, &mut self.members[member.0]);
+        let (rate, waiting) = (self.limits.accepts_per_second, &mut self.members[member.0]);
         waiting.accepts_at.take_if(|at| *at == now)?;
         let stream = waiting.to_be_accepted.pop_front()?;
         waiting.accepts_at = waiting.to_be_accepted.front().map(|_| now + every(rate));
@@ -239,25 +240,25 @@ impl Doors {
         stream: StreamId,
         member: MemberId,
         bytes: Vec<u8>,
-    ) -> Said {
+    ) -> Delivery {
         if let Some(said) = self.said.get_mut(&stream) {
             said.iter_mut().for_each(|said| said.extend_from_slice(&bytes));
-            return Said::Kept;
+            return Delivery::Kept;
         }
         if !goes_on_with_login(&bytes) {
-            return Said::Now(bytes);
+            return Delivery::Now(bytes);
         }
         let waiting = &mut self.members[member.0];
-        let is_full = waiting.logins.len() >= self.door.waiting_logins;
-        if is_full && self.door.when_full == WhenFull::CloseLogins {
-            return Said::Refused;
+        let is_full = waiting.logins.len() >= self.limits.waiting_logins;
+        if is_full && self.limits.when_full == WhenFull::CloseLogins {
+            return Delivery::Refused;
         }
         waiting.logins.push_back((stream, bytes));
         if waiting.logins.len() > 1 {
-            return Said::LogsIn(None);
+            return Delivery::LogsIn(None);
         }
-        waiting.logs_in_at = Some(now + every(self.door.logins_per_second));
-        Said::LogsIn(waiting.logs_in_at)
+        waiting.logs_in_at = Some(now + every(self.limits.logins_per_second));
+        Delivery::LogsIn(waiting.logs_in_at)
     }
 
     /// The member goes on with the login that has waited longest, if that is due; returns its
@@ -267,7 +268,7 @@ impl Doors {
         now: Instant,
         member: MemberId,
     ) -> Option<(StreamId, Vec<u8>, Option<Instant>)> {
-        let (rate, waiting) = (self.door.logins_per_second, &mut self.members[member.0]);
+        let (rate, waiting) = (self.limits.logins_per_second, &mut self.members[member.0]);
         waiting.logs_in_at.take_if(|at| *at == now)?;
         let (stream, bytes) = waiting.logins.pop_front()?;
         waiting.logs_in_at = waiting.logins.front().map(|_| now + every(rate));
@@ -310,58 +311,58 @@ mod tests {
 
     #[test]
     fn a_full_listen_queue_loses_packets_and_the_oldest_connection_is_accepted_first() {
-        let mut doors = Doors::new(Door::new(10, 1).with_backlog(2), 1);
+        let mut backlogs = ListenBacklogs::new(ListenBacklog::new(10, 1).with_backlog(2), 1);
         let (first, second) = (Instant::from_millis(1100), Instant::from_millis(1200));
         let [a, b, c] = [1, 2, 3].map(StreamId);
-        assert_eq!(doors.knock(a, MEMBER), Knock::Queued);
-        assert_eq!(doors.queue(NOW, a, MEMBER), Some(first));
-        assert_eq!(doors.knock(b, MEMBER), Knock::Queued);
-        assert_eq!(doors.queue(NOW, b, MEMBER), None, "it is known when one is accepted");
+        assert_eq!(backlogs.admit(a, MEMBER), Admission::Queued);
+        assert_eq!(backlogs.queue(NOW, a, MEMBER), Some(first));
+        assert_eq!(backlogs.admit(b, MEMBER), Admission::Queued);
+        assert_eq!(backlogs.queue(NOW, b, MEMBER), None, "it is known when one is accepted");
         for seconds in [1, 2, 4] {
-            assert_eq!(doors.knock(c, MEMBER), Knock::Lost(Duration::from_secs(seconds)));
+            assert_eq!(backlogs.admit(c, MEMBER), Admission::Lost(Duration::from_secs(seconds)));
         }
-        assert_eq!(doors.received(NOW, a, MEMBER, vec![7]), Said::Kept);
-        assert!(doors.leave(b), "it gives up while it waits");
-        assert_eq!(doors.accept(NOW, MEMBER), None, "none is due");
-        assert_eq!(doors.accept(first, MEMBER), Some((a, Some(vec![7]), Some(second))));
-        assert_eq!(doors.knock(c, MEMBER), Knock::Queued);
-        assert_eq!(doors.accept(second, MEMBER), Some((b, None, None)));
-        assert_eq!(doors.accept(second, MEMBER), None);
-        assert!(!doors.leave(a), "it was accepted");
+        assert_eq!(backlogs.received(NOW, a, MEMBER, vec![7]), Delivery::Kept);
+        assert!(backlogs.leave(b), "it gives up while it waits");
+        assert_eq!(backlogs.accept(NOW, MEMBER), None, "none is due");
+        assert_eq!(backlogs.accept(first, MEMBER), Some((a, Some(vec![7]), Some(second))));
+        assert_eq!(backlogs.admit(c, MEMBER), Admission::Queued);
+        assert_eq!(backlogs.accept(second, MEMBER), Some((b, None, None)));
+        assert_eq!(backlogs.accept(second, MEMBER), None);
+        assert!(!backlogs.leave(a), "it was accepted");
     }
 
     #[test]
     fn steps_of_logins_wait_and_all_else_does_not() {
-        let door = Door::new(1, 4).with_waiting_logins(1, WhenFull::CloseLogins);
-        let mut doors = Doors::new(door, 1);
+        let limits = ListenBacklog::new(1, 4).with_waiting_logins(1, WhenFull::CloseLogins);
+        let mut backlogs = ListenBacklogs::new(limits, 1);
         let (hello, step) =
             (message(&rawdoc! { "hello": 1 }), message(&rawdoc! { "saslContinue": 1 }));
         let then = Instant::from_millis(1250);
-        let answer = doors.received(NOW, StreamId(1), MEMBER, hello.clone());
-        assert_eq!(answer, Said::Now(hello));
-        let waits = doors.received(NOW, StreamId(1), MEMBER, step.clone());
-        assert_eq!(waits, Said::LogsIn(Some(then)));
-        assert_eq!(doors.received(NOW, StreamId(2), MEMBER, step.clone()), Said::Refused);
-        assert_eq!(doors.log_in(NOW, MEMBER), None, "none is due");
-        assert_eq!(doors.log_in(then, MEMBER), Some((StreamId(1), step.clone(), None)));
-        assert_eq!(doors.log_in(then, MEMBER), None);
-        let waits = doors.received(then, StreamId(2), MEMBER, step);
-        assert_eq!(waits, Said::LogsIn(Some(Instant::from_millis(1500))));
+        let answer = backlogs.received(NOW, StreamId(1), MEMBER, hello.clone());
+        assert_eq!(answer, Delivery::Now(hello));
+        let waits = backlogs.received(NOW, StreamId(1), MEMBER, step.clone());
+        assert_eq!(waits, Delivery::LogsIn(Some(then)));
+        assert_eq!(backlogs.received(NOW, StreamId(2), MEMBER, step.clone()), Delivery::Refused);
+        assert_eq!(backlogs.log_in(NOW, MEMBER), None, "none is due");
+        assert_eq!(backlogs.log_in(then, MEMBER), Some((StreamId(1), step.clone(), None)));
+        assert_eq!(backlogs.log_in(then, MEMBER), None);
+        let waits = backlogs.received(then, StreamId(2), MEMBER, step);
+        assert_eq!(waits, Delivery::LogsIn(Some(Instant::from_millis(1500))));
     }
 
     #[test]
     fn while_logins_wait_connections_can_be_refused_in_place_of_logins() {
-        let door = Door::new(1, 1).with_waiting_logins(1, WhenFull::RefuseConnections);
-        let mut doors = Doors::new(door, 1);
+        let limits = ListenBacklog::new(1, 1).with_waiting_logins(1, WhenFull::RefuseConnections);
+        let mut backlogs = ListenBacklogs::new(limits, 1);
         let step = message(&rawdoc! { "saslContinue": 1 });
-        assert_eq!(doors.knock(StreamId(1), MEMBER), Knock::Queued);
-        let waits = doors.received(NOW, StreamId(1), MEMBER, step.clone());
-        assert_eq!(waits, Said::LogsIn(Some(Instant::from_millis(2000))));
-        assert_eq!(doors.knock(StreamId(3), MEMBER), Knock::Refused);
-        let waits = doors.received(NOW, StreamId(2), MEMBER, step);
-        assert_eq!(waits, Said::LogsIn(None), "it is inside");
-        assert!(doors.log_in(Instant::from_millis(2000), MEMBER).is_some());
-        assert!(doors.log_in(Instant::from_millis(3000), MEMBER).is_some());
-        assert_eq!(doors.knock(StreamId(3), MEMBER), Knock::Queued);
+        assert_eq!(backlogs.admit(StreamId(1), MEMBER), Admission::Queued);
+        let waits = backlogs.received(NOW, StreamId(1), MEMBER, step.clone());
+        assert_eq!(waits, Delivery::LogsIn(Some(Instant::from_millis(2000))));
+        assert_eq!(backlogs.admit(StreamId(3), MEMBER), Admission::Refused);
+        let waits = backlogs.received(NOW, StreamId(2), MEMBER, step);
+        assert_eq!(waits, Delivery::LogsIn(None), "it is inside");
+        assert!(backlogs.log_in(Instant::from_millis(2000), MEMBER).is_some());
+        assert!(backlogs.log_in(Instant::from_millis(3000), MEMBER).is_some());
+        assert_eq!(backlogs.admit(StreamId(3), MEMBER), Admission::Queued);
     }
 }

@@ -71,8 +71,8 @@ pub(super) struct Server {
     /// The time when the pool is due.
     pub(super) deadline: Option<Instant>,
     /// True if what is being done is due, and nothing was done so far.
-    pub(super) rings_in_vain: bool,
-    /// True if somebody has just asked for a connection.
+    pub(super) rings_idly: bool,
+    /// True if a connection was just asked for.
     pub(super) is_asked: bool,
 }
 
@@ -85,7 +85,7 @@ impl Server {
             left: false,
             refused: None,
             deadline: Some(Instant::ZERO),
-            rings_in_vain: false,
+            rings_idly: false,
             is_asked: false,
         }
     }
@@ -102,7 +102,7 @@ impl Server {
 
 /// All that is noted of one client.
 #[derive(Debug)]
-pub(in crate::sim) struct Book {
+pub(in crate::sim) struct Ledger {
     clock: Arc<Clock>,
     pub(super) topology: TopologyId,
     pub(in crate::sim) plan: ClientPlan,
@@ -142,16 +142,16 @@ pub(in crate::sim) struct Book {
     told_all: bool,
 }
 
-/// The book, which the machines write in, and the world reads.
+/// The ledger, which the machines write in, and the world reads.
 #[derive(Clone, Debug)]
-pub(in crate::sim) struct Shared(Arc<Mutex<Book>>);
+pub(in crate::sim) struct Shared(Arc<Mutex<Ledger>>);
 
 impl Shared {
-    pub(super) fn new(book: Book) -> Self {
-        Self(Arc::new(Mutex::new(book)))
+    pub(super) fn new(ledger: Ledger) -> Self {
+        Self(Arc::new(Mutex::new(ledger)))
     }
 
-    pub(in crate::sim) fn lock(&self) -> MutexGuard<'_, Book> {
+    pub(in crate::sim) fn lock(&self) -> MutexGuard<'_, Ledger> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,7 +166,7 @@ impl Observer for Shared {
     }
 }
 
-impl Book {
+impl Ledger {
     pub(super) fn new(
         clock: Arc<Clock>,
         plan: ClientPlan,

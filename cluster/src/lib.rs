@@ -35,8 +35,8 @@ mod tests;
 
 pub use data::LoggedWrite;
 pub use model::{
-    Action, Change, Cluster, ClusterEvent, Condition, ConnectionId, Input, MAX_SERVERS,
-    MAX_UNREAD_EVENTS, MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, MemberTruth, ReconfigError, Truth,
+    Action, Change, Cluster, ClusterEvent, ClusterState, Condition, ConnectionId, Input,
+    MAX_SERVERS, MAX_UNREAD_EVENTS, MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, MemberState, ReconfigError,
     UNREAD_SHARE,
 };
 pub use options::{

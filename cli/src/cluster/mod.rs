@@ -185,13 +185,13 @@ impl Play {
 
     fn hear(&mut self, event: Result<ClusterEvent, RecvError>) -> Option<News> {
         match event {
-            Ok(ClusterEvent::Greeted { client, .. })
+            Ok(ClusterEvent::SaidHello { client, .. })
                 if self.clients.len() >= MAX_CLIENTS || self.clients.contains(&client) =>
             {
                 None
             }
             Ok(event) => {
-                if let ClusterEvent::Greeted { client, .. } = &event {
+                if let ClusterEvent::SaidHello { client, .. } = &event {
                     self.clients.insert(client.clone());
                 }
                 News::of(event)

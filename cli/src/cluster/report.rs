@@ -48,7 +48,7 @@ impl News {
                 Self::Elected { member: Name::of(member), term }
             }
             ClusterEvent::SteppedDown { member } => Self::SteppedDown { member: Name::of(member) },
-            ClusterEvent::Greeted { member, client: ClientName { driver, application, .. } } => {
+            ClusterEvent::SaidHello { member, client: ClientName { driver, application, .. } } => {
                 let safe = |text: Option<String>| text.map(|text| escaped(&text).into_owned());
                 let member = Name::of(member);
                 Self::Greeted { member, driver: safe(driver), application: safe(application) }

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use sdam_cluster::{
-    Change, Condition, EmbeddedCluster, MemberId, MemberOptions, ReconfigError, Truth, User,
+    Change, ClusterState, Condition, EmbeddedCluster, MemberId, MemberOptions, ReconfigError, User,
 };
 use sdam_core::bson::raw::cstr;
 use sdam_core::bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
@@ -81,7 +81,7 @@ impl Stage {
                 let member = self.whom(step, *who).await?;
                 cluster.cut(member).await?;
                 // A set of one has no rest.
-                if !cluster.truth().await?.members.get(&member).is_some_and(|it| it.cut_off) {
+                if !cluster.state().await?.members.get(&member).is_some_and(|it| it.cut_off) {
                     return Err(Refusal::Vain(Name::of(member), "is the only one that votes"));
                 }
             }
@@ -131,7 +131,7 @@ impl Stage {
 
     /// Says of each server what it is.
     pub(super) async fn describe(&self) -> Result<BTreeMap<Name, String>, Refusal> {
-        let Truth { members, .. } = self.cluster.truth().await?;
+        let ClusterState { members, .. } = self.cluster.state().await?;
         let described = members.into_iter().map(|(id, it)| {
             let what = match it.server_type {
                 ServerType::Unknown => match it.condition {
@@ -167,8 +167,8 @@ impl Stage {
 
     /// As [`whom`](Self::whom), of a member by its name.
     async fn named(&self, step: &Step, name: Name) -> Result<MemberId, Refusal> {
-        let truth = self.cluster.truth().await?;
-        let Some(it) = truth.members.get(&name.member()) else { return Ok(name.member()) };
+        let state = self.cluster.state().await?;
+        let Some(it) = state.members.get(&name.member()) else { return Ok(name.member()) };
         let reason = match (step, it.condition) {
             (Step::Kill(_) | Step::Shutdown(_) | Step::Freeze(_), Condition::Down) => "is down",
             (Step::Shutdown(_), Condition::Ending) => "is shutting down already",
@@ -190,8 +190,8 @@ impl Stage {
             self.count += 1;
             return Ok(());
         };
-        let truth = self.cluster.truth().await?;
-        match truth.members.get(&name.member()) {
+        let state = self.cluster.state().await?;
+        match state.members.get(&name.member()) {
             Some(it) if it.options.is_none() => {
                 let again = MemberOptions::new(it.address.clone());
                 Ok(self.cluster.reconfig(vec![Change::Add(again)]).await?)
@@ -222,8 +222,8 @@ impl Stage {
 
     /// Runs a command on all servers that answer.
     async fn command_all(&self, command: &RawDocumentBuf) -> Result<(), Refusal> {
-        let truth = self.cluster.truth().await?;
-        let all = truth.members.into_iter();
+        let state = self.cluster.state().await?;
+        let all = state.members.into_iter();
         for (member, _) in all.filter(|(_, it)| it.server_type != ServerType::Unknown) {
             self.cluster.run_command(member, command.clone()).await?;
         }

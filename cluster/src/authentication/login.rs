@@ -17,7 +17,7 @@ pub(crate) struct Login {
     pub(crate) user: Option<UserName>,
     pub(crate) conversation: Option<Conversation>,
     /// The addition to the next reply to hello.
-    pub(crate) greeting: Option<RawDocumentBuf>,
+    pub(crate) hello_fields: Option<RawDocumentBuf>,
 }
 
 /// The key of a user.

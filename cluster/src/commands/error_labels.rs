@@ -19,6 +19,6 @@ pub(crate) fn of(code: i32, request: &Request<'_>, version: ServerVersion) -> Op
         return Some("TransientTransactionError");
     }
     let is_numbered = request.body.get("txnNumber").is_ok_and(|number| number.is_some());
-    let is_told = version > ServerVersion::V4_2;
-    (is_retryable && is_numbered && is_told).then_some("RetryableWriteError")
+    let has_it = version > ServerVersion::V4_2;
+    (is_retryable && is_numbered && has_it).then_some("RetryableWriteError")
 }

@@ -10,7 +10,8 @@ use sdam_core::wire::Flags;
 
 use crate::model::fail_point::Injection;
 use crate::model::{
-    Action, Cluster, Connection, ConnectionId, Lists, OpTime, Process, Role, Then, farewell, later,
+    Action, Cluster, Connection, ConnectionId, Lists, OpTime, Process, Role, Then, later,
+    shutdown_reply,
 };
 use crate::options::MemberId;
 use crate::wire::{CommandError, Hello, ReplyForm, ReplyTo, reply};
@@ -24,7 +25,7 @@ const HELLO_LEN: usize = 1024;
 
 impl Cluster {
     /// Answers a hello, now or when there is something new to say; `fields` go with the answer.
-    pub(crate) fn greet(
+    pub(crate) fn begin_hello(
         &mut self,
         now: Instant,
         id: ConnectionId,
@@ -34,7 +35,7 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.login.greeting = Some(fields);
+            connection.login.hello_fields = Some(fields);
         }
         let member = self.connections.get(&id).map(|connection| connection.member);
         let Some(process) = member.and_then(|member| self.process(member)) else {
@@ -52,11 +53,11 @@ impl Cluster {
             Some(wait) if wait.counter == counter && !wait.max.is_zero() => {
                 self.wait(id, later(now, wait.max), Then::SayHello(reply_to, hello));
             }
-            _ => self.say_hello(now, id, reply_to, hello, out),
+            _ => self.send_hello(now, id, reply_to, hello, out),
         }
     }
 
-    pub(crate) fn say_hello(
+    pub(crate) fn send_hello(
         &mut self,
         now: Instant,
         id: ConnectionId,
@@ -67,13 +68,15 @@ impl Cluster {
         let Some(connection) = self.connections.get(&id) else {
             return;
         };
-        if let Some(farewell) = self.process(connection.member).and_then(|it| farewell(now, it)) {
-            self.send(now, id, reply_to, Flags::NONE, farewell, out);
+        if let Some(shutdown_reply) =
+            self.process(connection.member).and_then(|it| shutdown_reply(now, it))
+        {
+            self.send(now, id, reply_to, Flags::NONE, shutdown_reply, out);
             return;
         }
         let mut document = self.hello_reply(now, connection, &hello);
         let connection = self.connections.get_mut(&id);
-        let fields = connection.and_then(|it| it.login.greeting.take()).unwrap_or_default();
+        let fields = connection.and_then(|it| it.login.hello_fields.take()).unwrap_or_default();
         for (name, value) in fields.iter().flatten() {
             document.append(name, value);
         }
@@ -88,13 +91,13 @@ impl Cluster {
         // The next hello of the stream begins, as if the client had asked for it.
         let injection = self.injection(id, hello.command());
         match injection.block {
-            Duration::ZERO => self.go_on(now, id, reply_to, hello, injection, out),
+            Duration::ZERO => self.continue_stream(now, id, reply_to, hello, injection, out),
             block => self.wait(id, later(now, block), Then::Stream(reply_to, hello, injection)),
         }
     }
 
     /// Goes on with a stream, unless a fail point ends it.
-    pub(crate) fn go_on(
+    pub(crate) fn continue_stream(
         &mut self,
         now: Instant,
         id: ConnectionId,

@@ -67,7 +67,7 @@ impl Cluster {
             return;
         };
         if let Err(error) = request.check_levels() {
-            let position = self.kept(member).last();
+            let position = self.data_of(member).last();
             let done = Done { injection, replies: Err(error), position };
             return self.answer(now, (id, member), &request, done, out);
         }
@@ -90,7 +90,9 @@ impl Cluster {
             None if request.is_hello() => match Hello::parse(&request, version) {
                 Ok(_) if request.silent => return,
                 Ok(hello) => match self.hello_login(id, request.body) {
-                    Ok(fields) => return self.greet(now, id, request.reply_to, hello, fields, out),
+                    Ok(fields) => {
+                        return self.begin_hello(now, id, request.reply_to, hello, fields, out);
+                    }
                     Err(error) => Err(error),
                 },
                 Err(error) => Err(error),
@@ -103,7 +105,7 @@ impl Cluster {
                 None => self.execute(now, id, member, &request, out),
             },
         };
-        let position = self.kept(member).last();
+        let position = self.data_of(member).last();
         let done = Done { injection, replies, position };
         match done.replies.is_ok().then(|| self.unsatisfied(now, member, &request)).flatten() {
             Some(until) => {
@@ -208,7 +210,7 @@ impl Cluster {
         if self.options.keeps_data {
             let version = self.process(member).map_or(self.options.version, |it| it.version);
             read_concern::check(request.command_name(), request.body, version)?;
-            if let Some(replies) = self.keep(now, member, request) {
+            if let Some(replies) = self.run_on_data(now, member, request) {
                 return replies;
             }
         }

@@ -14,7 +14,7 @@ use crate::wire::CommandError;
 
 /// The state of a member as others see it (Replica Set Member States).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ReplicaState {
     Startup,
     Primary,
     Secondary,
@@ -24,7 +24,7 @@ enum State {
     Removed,
 }
 
-impl State {
+impl ReplicaState {
     const fn number(self) -> i32 {
         match self {
             Self::Startup => 0,
@@ -71,7 +71,7 @@ impl Cluster {
         let mut status = rawdoc! {
             "set": self.options.set_name.as_str(),
             "date": DateTime::from_millis(self.wall_millis(now)),
-            "myState": self.state(member, member).number(),
+            "myState": self.seen_state(member, member).number(),
             "term": self.known_term(now, member),
             "syncSourceHost": source_host,
             "syncSourceId": source_id,
@@ -115,17 +115,17 @@ impl Cluster {
     }
 
     /// Returns what `observer` takes a member for.
-    fn state(&self, observer: MemberId, member: MemberId) -> State {
+    fn seen_state(&self, observer: MemberId, member: MemberId) -> ReplicaState {
         let process = self.process(member).filter(|_| self.reaches(observer, member));
         match process.map(|it| it.role) {
-            None => State::Down,
-            Some(Role::Primary { .. }) => State::Primary,
-            Some(Role::Secondary) => State::Secondary,
-            Some(Role::Startup) => State::Startup2,
-            Some(Role::Arbiter) => State::Arbiter,
+            None => ReplicaState::Down,
+            Some(Role::Primary { .. }) => ReplicaState::Primary,
+            Some(Role::Secondary) => ReplicaState::Secondary,
+            Some(Role::Startup) => ReplicaState::Startup2,
+            Some(Role::Arbiter) => ReplicaState::Arbiter,
             Some(Role::Unconfigured | Role::Mongos | Role::Standalone) => {
                 let was_member = self.members[member.0].config.is_some();
-                if was_member { State::Removed } else { State::Startup }
+                if was_member { ReplicaState::Removed } else { ReplicaState::Startup }
             }
         }
     }
@@ -147,8 +147,8 @@ impl Cluster {
         member: MemberId,
         options: &MemberOptions,
     ) -> RawDocumentBuf {
-        let (state, is_self) = (self.state(observer, member), observer == member);
-        let process = self.process(member).filter(|_| state != State::Down);
+        let (state, is_self) = (self.seen_state(observer, member), observer == member);
+        let process = self.process(member).filter(|_| state != ReplicaState::Down);
         // It is seen since both have run.
         let own_start = self.process(observer).map_or(now, |it| it.started);
         let uptime = process.map_or(0, |it| (now - it.started.max(own_start)).as_secs());

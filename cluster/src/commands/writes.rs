@@ -80,7 +80,7 @@ impl Cluster {
             return None;
         }
         let wanted = self.wanted(member, request)?;
-        let position = self.kept(member).last();
+        let position = self.data_of(member).last();
         let waits =
             !self.has_enough(member, &wanted, position) && wanted.needed <= wanted.with_data;
         let limit = wanted.concern.get("wtimeout").ok().flatten().and_then(integer);

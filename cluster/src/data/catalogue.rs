@@ -81,7 +81,7 @@ impl Cluster {
     ) -> Result<RawDocumentBuf, CommandError> {
         let namespace = arguments.namespace("drop")?;
         let is_view =
-            self.kept(member).store.collection(&namespace).is_some_and(|it| it.kind() == "view");
+            self.data_of(member).store.collection(&namespace).is_some_and(|it| it.kind() == "view");
         let dropped =
             self.write(now, member, arguments, |writer, _, _| Ok(writer.drop(&namespace)))?;
         let version = self.version_of(member);
@@ -136,7 +136,7 @@ impl Cluster {
         let wrong = |_| CommandError::coded(14, "renameCollection and to are texts");
         let from = arguments.body.get_str("renameCollection").map_err(wrong)?;
         let to = arguments.body.get_str("to").map_err(wrong)?;
-        if self.kept(member).store.collection(from).is_some_and(|it| it.is_series()) {
+        if self.data_of(member).store.collection(from).is_some_and(|it| it.is_series()) {
             return Err(CommandError::coded(166, format!("cannot rename view: {from}")));
         }
         let drops_target = arguments.flag("dropTarget");
@@ -195,7 +195,7 @@ impl Cluster {
         argument: &Document,
     ) -> Result<(String, Vec<OptionChange>), CommandError> {
         let missing = |reason: String| CommandError::coded(27, reason);
-        let collection = self.kept(member).store.collection(namespace);
+        let collection = self.data_of(member).store.collection(namespace);
         let collection = collection.ok_or_else(|| CommandError::coded(26, "ns does not exist"))?;
         let is_meant = |index: &&Index| match (argument.get("name"), argument.get("keyPattern")) {
             (Some(Bson::String(name)), None) => index.name() == name,
@@ -370,7 +370,7 @@ impl Cluster {
         let filter = arguments.document("filter")?.cloned().unwrap_or_default();
         let filter = Filter::parse(&filter, &context)?;
         let (name_only, mut listed) = (arguments.flag("nameOnly"), Vec::new());
-        for (name, collection) in self.kept(member).store.of_database(&arguments.database) {
+        for (name, collection) in self.data_of(member).store.of_database(&arguments.database) {
             let whole = described(name, collection);
             if filter.matches(&whole, &context)? {
                 listed.push(match name_only {
@@ -407,7 +407,7 @@ impl Cluster {
         arguments: &Arguments,
     ) -> Result<RawDocumentBuf, CommandError> {
         let namespace = arguments.namespace("listIndexes")?;
-        let Some(collection) = self.kept(member).store.collection(&namespace) else {
+        let Some(collection) = self.data_of(member).store.collection(&namespace) else {
             return Err(CommandError::coded(26, format!("ns does not exist: {namespace}")));
         };
         let listed = collection.indexes.iter().map(|it| it.description.clone()).collect();
@@ -424,7 +424,7 @@ impl Cluster {
         let filter = arguments.document("filter")?.cloned().unwrap_or_default();
         let filter = Filter::parse(&filter, &context)?;
         let mut names: Vec<&str> = OWN_DATABASES.to_vec();
-        let store = &self.kept(member).store;
+        let store = &self.data_of(member).store;
         names.extend(store.all().filter_map(|(it, _)| it.split('.').next()));
         names.sort_unstable();
         names.dedup();

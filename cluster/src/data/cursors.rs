@@ -62,7 +62,7 @@ impl Cluster {
         let id = cursor_id(&arguments.body)?;
         let namespace = arguments.namespace("collection")?;
         let size = arguments.count("batchSize")?.filter(|size| *size > 0).unwrap_or(usize::MAX);
-        let store = self.kept(member).store.clone();
+        let store = self.data_of(member).store.clone();
         let not_found = || CommandError::coded(43, format!("cursor id {id} not found"));
         let process = self.process_mut(member).ok_or_else(not_found)?;
         let mut cursor = process.cursors.remove(&id).ok_or_else(not_found)?;
@@ -109,7 +109,7 @@ impl Cluster {
         let wait = request.body.get("maxTimeMS").ok().flatten();
         let wait = wait.and_then(integer).and_then(|it| u64::try_from(it).ok());
         let wait = wait.map_or(AWAIT, Duration::from_millis);
-        let store = self.kept(member).store.clone();
+        let store = self.data_of(member).store.clone();
         let cursor = self.process_mut(member)?.cursors.get_mut(&id)?;
         let tail = cursor.tail.as_mut().filter(|it| it.awaits)?;
         let collection = store.collection(&cursor.namespace)?;

@@ -9,13 +9,13 @@ mod created;
 mod cursors;
 mod fields;
 mod find;
+mod logged;
 mod out;
 pub(crate) mod read_concern;
 mod reads;
 mod replication;
 pub(crate) mod search;
 mod sessions;
-mod truth;
 mod writes;
 
 use bson::{Bson, Document, RawDocumentBuf, rawdoc};
@@ -23,8 +23,8 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use self::arguments::Arguments;
+pub use self::logged::LoggedWrite;
 use self::sessions::Retries;
-pub use self::truth::LoggedWrite;
 use crate::model::{Cluster, Role};
 use crate::options::{MemberId, ServerVersion};
 use crate::store::{Context, Data, StoreError, Writer};
@@ -77,7 +77,7 @@ fn session_id(body: &Document) -> Option<Vec<u8>> {
 
 impl Cluster {
     /// Answers a command that is about data; none if it is not.
-    pub(crate) fn keep(
+    pub(crate) fn run_on_data(
         &mut self,
         now: Instant,
         member: MemberId,
@@ -125,7 +125,7 @@ impl Cluster {
             "find" => self.find(now, member, &arguments)?,
             "count" => self.count_documents(now, member, &arguments)?,
             "distinct" => self.distinct(now, member, &arguments)?,
-            "aggregate" => self.aggregate_kept(now, member, &arguments)?,
+            "aggregate" => self.aggregate_data(now, member, &arguments)?,
             "explain" => self.explain(&arguments)?,
             "listCollections" => self.list_collections(now, member, &arguments)?,
             "listDatabases" => self.list_databases(now, member, &arguments)?,
@@ -161,7 +161,7 @@ impl Cluster {
         let collection = arguments.body.get_str(name).unwrap_or_default();
         let namespace = format!("{}.{collection}", arguments.database);
         let is_series = |namespace: &str| {
-            self.kept(member).store.collection(namespace).is_some_and(|it| it.is_series())
+            self.data_of(member).store.collection(namespace).is_some_and(|it| it.is_series())
         };
         match arguments.flag("rawData") && is_series(&namespace) {
             true => Err(StoreError::not_implemented("rawData of a time series").into()),
@@ -180,7 +180,7 @@ impl Cluster {
     }
 
     /// Returns what a member keeps.
-    pub(crate) fn kept(&self, member: MemberId) -> &Data {
+    pub(crate) fn data_of(&self, member: MemberId) -> &Data {
         &self.members[self.owner(member)].data
     }
 

@@ -99,7 +99,7 @@ impl Cluster {
         raw(&reply)
     }
 
-    pub(super) fn aggregate_kept(
+    pub(super) fn aggregate_data(
         &mut self,
         now: Instant,
         member: MemberId,

@@ -122,7 +122,7 @@ impl Cluster {
 
     /// Returns the state that a command reads.
     pub(super) fn view(&self, member: MemberId, arguments: &Arguments) -> View {
-        let data = self.kept(member);
+        let data = self.data_of(member);
         let concern = arguments.document("readConcern").ok().flatten();
         let level = concern.and_then(|it| it.get_str("level").ok()).unwrap_or("local");
         let committed = || {
@@ -234,7 +234,7 @@ impl Cluster {
         // Without a primary, the member that may be the next one knows what there is to see.
         let all = self.members.iter().map(|it| &it.data);
         let newest = match self.primary() {
-            Some(primary) => Some(self.kept(primary)),
+            Some(primary) => Some(self.data_of(primary)),
             None => all.max_by_key(|it| it.last()).filter(|_| self.options.deployment.has_set()),
         };
         let Some(newest) = newest else { return false };
@@ -243,7 +243,7 @@ impl Cluster {
         if role.is_none_or(|role| role.check_readable(request).is_err()) {
             return false;
         }
-        let next = self.kept(member).next_of(newest);
+        let next = self.data_of(member).next_of(newest);
         next.is_some_and(|it| {
             (it.timestamp.time, it.timestamp.increment) <= (time.time, time.increment)
         })

@@ -45,7 +45,7 @@ impl Cluster {
     /// Returns whether a command comes again: whether anything was done under its number.
     pub(crate) fn has_done(&self, member: MemberId, body: &RawDocument) -> bool {
         let Ok(body) = Document::try_from(body) else { return false };
-        let retries = Retries::begin(&self.kept(member).store, &body);
+        let retries = Retries::begin(&self.data_of(member).store, &body);
         retries.is_ok_and(|retries| !retries.session.statements.is_empty())
     }
 }

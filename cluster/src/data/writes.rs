@@ -85,7 +85,7 @@ impl Cluster {
         let version = self.version_of(member);
         check_statements(name, &statements, version)?;
         let is_series =
-            self.kept(member).store.collection(&namespace).is_some_and(|it| it.is_series());
+            self.data_of(member).store.collection(&namespace).is_some_and(|it| it.is_series());
         if is_series && name != "insert" && version < ServerVersion::V6_0 {
             return Err(CommandError::coded(72, format!("Time-series {name}s are not enabled")));
         }
@@ -149,7 +149,7 @@ impl Cluster {
             return Err(CommandError::coded(9, reason));
         }
         let version = self.version_of(member);
-        if self.kept(member).store.collection(&namespace).is_some_and(|it| it.is_series()) {
+        if self.data_of(member).store.collection(&namespace).is_some_and(|it| it.is_series()) {
             let reason = format!("Namespace {namespace} is a timeseries collection");
             return Err(CommandError::coded(166, reason));
         }

@@ -174,7 +174,7 @@ impl Cluster {
 
     /// Closes the connections of all clients that have said hello: what the replies said holds no
     /// more.
-    pub(crate) fn close_greeted(&mut self, member: MemberId, out: &mut Vec<Action>) {
+    pub(crate) fn close_clients(&mut self, member: MemberId, out: &mut Vec<Action>) {
         for id in self.connections_of(member) {
             if self.connections.get(&id).is_some_and(|it| it.client.is_some()) {
                 self.close(id, out);
@@ -358,9 +358,9 @@ impl Cluster {
             return;
         };
         match then {
-            Then::SayHello(reply_to, hello) => self.say_hello(now, id, reply_to, hello, out),
+            Then::SayHello(reply_to, hello) => self.send_hello(now, id, reply_to, hello, out),
             Then::Stream(reply_to, hello, injection) => {
-                self.go_on(now, id, reply_to, hello, injection, out);
+                self.continue_stream(now, id, reply_to, hello, injection, out);
             }
             Then::Begin(message) => self.begin_request(now, id, message, out),
             Then::Run(message, injection) => self.run(now, id, &message, injection, out),

@@ -121,7 +121,7 @@ impl Cluster {
         process.role = Role::Secondary;
         process.primary = None;
         self.data_is_new = true;
-        out.push(Action::Tell { event: ClusterEvent::SteppedDown { member } });
+        out.push(Action::Publish { event: ClusterEvent::SteppedDown { member } });
         self.bump(now, member, out);
     }
 
@@ -186,7 +186,7 @@ impl Cluster {
         process.role = Role::Primary { since: now, term };
         process.primary = Some(member);
         process.learns_at = None;
-        out.push(Action::Tell { event: ClusterEvent::Elected { member, term } });
+        out.push(Action::Publish { event: ClusterEvent::Elected { member, term } });
         self.spread_news(now);
         self.bump(now, member, out);
         self.admit_newly_added(now, out);

@@ -34,7 +34,7 @@ pub enum ClusterEvent {
         member: MemberId,
     },
     /// A client has said hello on a new connection.
-    Greeted {
+    SaidHello {
         /// To this member.
         member: MemberId,
         /// The client's name for itself.

@@ -13,8 +13,8 @@ mod partition;
 pub(crate) mod rate_limit;
 mod reconfig;
 mod shutdown;
+mod state;
 mod takeover;
-mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -34,8 +34,8 @@ pub use self::event::{ClusterEvent, MAX_UNREAD_EVENTS};
 use self::member::Member;
 pub(crate) use self::member::{OpTime, Process, Role};
 pub use self::reconfig::{Change, MAX_SERVERS, ReconfigError};
-pub(crate) use self::shutdown::farewell;
-pub use self::truth::{Condition, MemberTruth, Truth};
+pub(crate) use self::shutdown::shutdown_reply;
+pub use self::state::{ClusterState, Condition, MemberState};
 use crate::authentication::Account;
 use crate::options::{ClusterOptions, MemberId, OptionsError, ServerVersion, User};
 
@@ -196,7 +196,7 @@ pub enum Action {
         member: MemberId,
     },
     /// Nothing to be done: publishes something that no other action reports.
-    Tell {
+    Publish {
         /// The event.
         event: ClusterEvent,
     },

@@ -174,7 +174,7 @@ impl Cluster {
                 process.role = Role::Unconfigured;
                 process.primary = None;
                 process.synced_at = None;
-                self.close_greeted(id, out);
+                self.close_clients(id, out);
             }
             (None, named) => {
                 process.role = Role::configured(named);

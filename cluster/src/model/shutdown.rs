@@ -32,7 +32,7 @@ impl Cluster {
 
 /// Returns the reply to every hello of a process that is ending; it serves other commands as
 /// before.
-pub(crate) fn farewell(now: Instant, process: &Process) -> Option<RawDocumentBuf> {
+pub(crate) fn shutdown_reply(now: Instant, process: &Process) -> Option<RawDocumentBuf> {
     let left = process.ends_at? - now;
     let mut reply = reply::error(&CommandError::coded(91, "the server is shutting down"));
     reply.append(cstr!("topologyVersion"), process.topology_version());

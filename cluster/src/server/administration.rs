@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::engine::Command;
 use super::listening::{ANY_PORT, BACKLOG, bind, server_address};
 use super::{EmbeddedCluster, adjusted};
-use crate::model::{Change, ClusterEvent, Input, Truth};
+use crate::model::{Change, ClusterEvent, ClusterState, Input};
 use crate::options::{MemberId, MemberOptions, User};
 
 /// The time that the deployment rests between two events of
@@ -48,7 +48,7 @@ impl EmbeddedCluster {
         let (address, changes) = (options.address.clone(), vec![Change::Add(options)]);
         let listener = Some(listener);
         self.ask(|done| Command::Reconfig { changes, listener, done }).await??;
-        let members = self.truth().await?.members.into_iter();
+        let members = self.state().await?.members.into_iter();
         let added = members.rev().find(|(_, it)| it.address == address);
         added.map(|(member, _)| member).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
@@ -113,8 +113,8 @@ impl EmbeddedCluster {
     /// # Errors
     ///
     /// Fails if the deployment has ended.
-    pub async fn truth(&self) -> io::Result<Truth> {
-        self.ask(|answer| Command::Truth { answer }).await
+    pub async fn state(&self) -> io::Result<ClusterState> {
+        self.ask(|answer| Command::State { answer }).await
     }
 
     /// Replaces the users: these may log in from now on, and no others. A connection that is logged

@@ -21,7 +21,7 @@ use super::listening::{BACKLOG, accept, bind, socket_address};
 use super::socket::{Conversation, Report};
 use super::{MAX_PENDING_IN_ALL, MAX_PENDING_OUTPUT, PENDING_SHARE};
 use crate::model::{
-    Action, Change, Cluster, ClusterEvent, ConnectionId, Input, MAX_UNREAD_EVENTS, Truth,
+    Action, Change, Cluster, ClusterEvent, ClusterState, ConnectionId, Input, MAX_UNREAD_EVENTS,
 };
 use crate::options::{MemberId, MemberOptions, User};
 
@@ -61,8 +61,8 @@ pub(crate) enum Command {
     Subscribe {
         answer: oneshot::Sender<broadcast::Receiver<ClusterEvent>>,
     },
-    Truth {
-        answer: oneshot::Sender<Truth>,
+    State {
+        answer: oneshot::Sender<ClusterState>,
     },
 }
 
@@ -73,7 +73,7 @@ struct Socket {
     pending: Arc<AtomicUsize>,
     task: AbortHandle,
     /// Its client has said hello.
-    greeted: bool,
+    said_hello: bool,
 }
 
 /// The channel on which the tasks of all connections report.
@@ -195,7 +195,7 @@ impl Engine {
                 let _ = done.send(self.connect(member, stream, reports));
             }
             Command::Subscribe { answer } => drop(answer.send(self.events.subscribe())),
-            Command::Truth { answer } => drop(answer.send(self.model.truth(None))),
+            Command::State { answer } => drop(answer.send(self.model.state(None))),
         }
     }
 
@@ -242,18 +242,18 @@ impl Engine {
                 Action::Send { connection, bytes } => self.send(connection, bytes),
                 Action::Close { connection } => drop(self.sockets.remove(&connection)),
                 Action::Unlisten { member } => {
-                    self.tell(ClusterEvent::Ended { member });
+                    self.publish(ClusterEvent::Ended { member });
                     self.listeners[member.0] = None;
                     self.reserved[member.0] = bind(self.addresses[member.0]).ok();
                 }
                 Action::Listen { member } => {
-                    self.tell(ClusterEvent::Started { member });
+                    self.publish(ClusterEvent::Started { member });
                     if let Err(error) = self.listen(member) {
                         let _ = self.handle(Input::Kill { member });
                         outcome = Err(error);
                     }
                 }
-                Action::Tell { event } => self.tell(event),
+                Action::Publish { event } => self.publish(event),
             }
         }
         let primary = self.model.primary();
@@ -262,7 +262,7 @@ impl Engine {
     }
 
     /// Sends an event to the subscribers.
-    fn tell(&self, event: ClusterEvent) {
+    fn publish(&self, event: ClusterEvent) {
         // There may be none.
         let _ = self.events.send(event);
     }
@@ -347,7 +347,8 @@ impl Engine {
         let (reports, unwritten) = (reports.clone(), Arc::clone(&pending));
         let conversation = Conversation { connection, reports, output, pending: unwritten };
         let task = self.tasks.spawn(converse(conversation));
-        self.sockets.insert(connection, Socket { output: sender, pending, task, greeted: false });
+        self.sockets
+            .insert(connection, Socket { output: sender, pending, task, said_hello: false });
         // Only a start can fail.
         let _ = self.handle(Input::Accepted { connection, member });
         connection
@@ -359,7 +360,7 @@ impl Engine {
             Report::ServerName(name) => self.handle(Input::ServerName { connection, name: &name }),
             Report::Read(bytes) => {
                 let outcome = self.handle(Input::Received { connection, bytes: &bytes });
-                self.note_greeting(connection);
+                self.note_hello(connection);
                 outcome
             }
             Report::Ended => return self.ended(connection),
@@ -367,14 +368,14 @@ impl Engine {
     }
 
     /// Publishes, once, that a client has said hello.
-    fn note_greeting(&mut self, connection: ConnectionId) {
-        let Some(socket) = self.sockets.get_mut(&connection).filter(|it| !it.greeted) else {
+    fn note_hello(&mut self, connection: ConnectionId) {
+        let Some(socket) = self.sockets.get_mut(&connection).filter(|it| !it.said_hello) else {
             return;
         };
         if let Some((member, client)) = self.model.client(connection) {
-            socket.greeted = true;
+            socket.said_hello = true;
             let client = client.clone();
-            self.tell(ClusterEvent::Greeted { member, client });
+            self.publish(ClusterEvent::SaidHello { member, client });
         }
     }
 

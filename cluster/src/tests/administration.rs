@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{SECOND, is};
 use crate::{
-    Change, EmbeddedCluster, EmbeddedOptions, MemberId, MemberOptions, ReconfigError, Truth,
+    Change, ClusterState, EmbeddedCluster, EmbeddedOptions, MemberId, MemberOptions, ReconfigError,
 };
 
 /// Generous, because nothing depends on it while the test succeeds.
@@ -32,9 +32,9 @@ async fn start_with(election_timeout: Duration) -> (EmbeddedCluster, MemberId) {
     (cluster, primary)
 }
 
-async fn until(cluster: &EmbeddedCluster, holds: impl Fn(&Truth) -> bool) {
+async fn until(cluster: &EmbeddedCluster, holds: impl Fn(&ClusterState) -> bool) {
     let poll = async {
-        while !holds(&cluster.truth().await.unwrap()) {
+        while !holds(&cluster.state().await.unwrap()) {
             sleep(Duration::from_millis(5)).await;
         }
     };
@@ -50,12 +50,12 @@ async fn a_member_is_added_at_a_port_of_its_own_and_removed_again() {
     let (cluster, _) = start().await;
     let added = cluster.add_member(|it| it.tags = vec![("dc".into(), "ny".into())]).await.unwrap();
     assert_eq!(added, MemberId(3));
-    until(&cluster, |truth| truth.members[&added].server_type == ServerType::RsSecondary).await;
+    until(&cluster, |state| state.members[&added].server_type == ServerType::RsSecondary).await;
     let reply = cluster.run_command(added, hello()).await.unwrap();
     assert_eq!(reply.get_document("tags").unwrap().get_str("dc").unwrap(), "ny");
-    assert_eq!(cluster.truth().await.unwrap().known.len(), 3, "one is hidden");
+    assert_eq!(cluster.state().await.unwrap().known.len(), 3, "one is hidden");
     cluster.reconfig(vec![Change::Remove(added)]).await.unwrap();
-    until(&cluster, |truth| truth.members[&added].server_type == ServerType::RsGhost).await;
+    until(&cluster, |state| state.members[&added].server_type == ServerType::RsGhost).await;
     assert!(is(&cluster.run_command(added, hello()).await.unwrap(), "isreplicaset"));
 }
 
@@ -70,7 +70,7 @@ async fn a_refused_change_says_why_and_leaves_no_port_open() {
     let nowhere = MemberOptions::new("db.example.com:1".parse().unwrap());
     let refused = cluster.reconfig(vec![Change::Add(nowhere)]).await.unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-    assert_eq!(cluster.truth().await.unwrap().members.len(), 3);
+    assert_eq!(cluster.state().await.unwrap().members.len(), 3);
     let added = cluster.add_member(|_| {}).await.unwrap();
     assert_eq!(added, MemberId(3), "none was used up");
 }
@@ -80,8 +80,8 @@ async fn a_member_that_is_shut_down_says_so_and_then_refuses_and_can_be_started_
     // It says so for one and a half of these.
     let (cluster, primary) = start_with(4 * SECOND).await;
     cluster.shutdown(primary).await.unwrap();
-    let farewell = cluster.run_command(primary, hello()).await.unwrap_err();
-    assert_eq!(farewell.to_string(), "the server is shutting down");
+    let shutdown_reply = cluster.run_command(primary, hello()).await.unwrap_err();
+    assert_eq!(shutdown_reply.to_string(), "the server is shutting down");
     let gone = async {
         while TcpStream::connect(cluster.addresses()[primary.0]).await.is_ok() {
             sleep(Duration::from_millis(5)).await;
@@ -89,5 +89,5 @@ async fn a_member_that_is_shut_down_says_so_and_then_refuses_and_can_be_started_
     };
     timeout(DEADLINE, gone).await.expect("it must end");
     cluster.restart(primary).await.unwrap();
-    until(&cluster, |truth| truth.members[&primary].set_version == Some(1)).await;
+    until(&cluster, |state| state.members[&primary].set_version == Some(1)).await;
 }

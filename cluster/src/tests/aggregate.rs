@@ -114,7 +114,7 @@ fn what_cannot_be_evaluated_is_an_error() {
 
 /// Server Selection, "Passing Read Preference".
 #[test]
-fn a_secondary_counts_for_those_who_mean_it_and_an_arbiter_for_nobody() {
+fn a_secondary_counts_for_those_who_mean_it_and_an_arbiter_for_none() {
     let members = [super::member("a:1"), super::member("b:2"), super::arbiter("c:3")];
     let mut world = World::of(ServerVersion::V6_0, &members);
     let secondary = MemberId(1 - world.primary().unwrap().0);

@@ -215,7 +215,7 @@ fn without_a_login_there_are_only_commands_that_say_nothing_of_the_data() {
 }
 
 #[test]
-fn a_deployment_without_users_demands_no_login_and_lets_nobody_log_in() {
+fn a_deployment_without_users_demands_no_login_and_allows_none() {
     let mut world = World::settled(ServerVersion::V6_0);
     let connection = world.connect(MEMBER);
     assert_eq!(find(&mut world, connection), 0);
@@ -290,7 +290,7 @@ fn a_changed_password_is_for_logins_that_begin_later_and_a_user_who_is_gone_is_l
     world.handle(Input::Users { users: &wrong });
     assert_eq!(find(&mut world, other), 0, "nothing has changed");
     world.handle(Input::Users { users: &[] });
-    assert_eq!(find(&mut world, outside), 0, "nobody has to log in any more");
+    assert_eq!(find(&mut world, outside), 0, "no login is needed any more");
 }
 
 #[test]

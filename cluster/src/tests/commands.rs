@@ -17,7 +17,7 @@ fn insert() -> RawDocumentBuf {
 
 /// SDAM, "not writable primary" and topologyVersion.
 #[test]
-fn writes_succeed_on_the_primary_and_tell_of_the_topology_elsewhere() {
+fn writes_succeed_on_the_primary_and_report_the_topology_elsewhere() {
     for version in [ServerVersion::V4_2, ServerVersion::V6_0] {
         let mut world = World::settled(version);
         let (primary, secondary) = (world.primary().unwrap(), world.secondary());
@@ -198,7 +198,7 @@ fn a_get_more_that_allows_it_is_answered_by_all_batches_that_are_left() {
 
 /// Driver Sessions, "Gossipping the cluster time".
 #[test]
-fn every_reply_tells_a_time_that_grows_with_writes_and_with_the_clock() {
+fn every_reply_has_a_time_that_grows_with_writes_and_with_the_clock() {
     let mut world = World::settled(ServerVersion::V6_0);
     let primary = world.primary().unwrap();
     let connection = world.connect(primary);

@@ -23,7 +23,7 @@ fn command(name: &str, database: &str) -> RawDocumentBuf {
     command
 }
 
-fn told(world: &mut World, member: MemberId, name: &str) -> RawDocumentBuf {
+fn ask(world: &mut World, member: MemberId, name: &str) -> RawDocumentBuf {
     let connection = world.connect(member);
     world.ask(connection, &command(name, "admin"))
 }
@@ -45,7 +45,7 @@ fn the_status_of_a_set_says_what_each_member_is_and_follows_what_happens() {
     let mut world = World::of(ServerVersion::V6_0, &members);
     let primary = world.primary().unwrap();
     for observer in (0..5).map(MemberId) {
-        let status = told(&mut world, observer, "replSetGetStatus");
+        let status = ask(&mut world, observer, "replSetGetStatus");
         assert_eq!(status.get_str("set").unwrap(), "rs");
         assert_eq!(status.get_i64("term").unwrap(), 1);
         assert_eq!(status.get_i32("majorityVoteCount").unwrap(), 3);
@@ -61,13 +61,13 @@ fn the_status_of_a_set_says_what_each_member_is_and_follows_what_happens() {
         }
     }
     world.handle(Input::Kill { member: MemberId(3) });
-    let status = told(&mut world, primary, "replSetGetStatus");
+    let status = ask(&mut world, primary, "replSetGetStatus");
     assert_eq!(states(&status)[3], ("(not reachable/healthy)".to_owned(), false, false));
     world.handle(Input::StepDown { member: primary });
-    let status = told(&mut world, primary, "replSetGetStatus");
+    let status = ask(&mut world, primary, "replSetGetStatus");
     assert_eq!(status.get_i32("myState").unwrap(), 2);
     world.advance(10 * SECOND);
-    let status = told(&mut world, MemberId(2), "replSetGetStatus");
+    let status = ask(&mut world, MemberId(2), "replSetGetStatus");
     assert_eq!((status.get_i64("term").unwrap(), status.get_i32("myState").unwrap()), (2, 7));
 }
 
@@ -78,12 +78,12 @@ fn a_primary_that_is_cut_off_says_that_it_reaches_nobody_and_keeps_its_term() {
     world.handle(Input::Cut { member: old });
     world.advance(5 * SECOND / 2);
     assert!(world.primary().is_some_and(|new| new != old));
-    let status = told(&mut world, old, "replSetGetStatus");
+    let status = ask(&mut world, old, "replSetGetStatus");
     let well = states(&status).into_iter().filter(|(_, is_well, _)| *is_well);
     assert_eq!(well.collect::<Vec<_>>(), [("PRIMARY".to_owned(), true, true)]);
     assert_eq!(status.get_i64("term").unwrap(), 1);
     let other = world.primary().unwrap();
-    let status = told(&mut world, other, "replSetGetStatus");
+    let status = ask(&mut world, other, "replSetGetStatus");
     assert_eq!(states(&status)[old.0].0, "(not reachable/healthy)");
     assert_eq!(status.get_i64("term").unwrap(), 2);
 }
@@ -94,12 +94,12 @@ fn the_configuration_is_told_as_the_member_knows_it() {
     let mut world = World::of(ServerVersion::V6_0, &members);
     let primary = world.primary().unwrap();
     let config = |world: &mut World, member| {
-        let reply = told(world, member, "replSetGetConfig");
+        let reply = ask(world, member, "replSetGetConfig");
         reply.get_document("config").unwrap().to_owned()
     };
-    let told = config(&mut world, primary);
-    assert_eq!((told.get_str("_id").unwrap(), told.get_i32("version").unwrap()), ("rs", 1));
-    let described = told.get_array("members").unwrap().into_iter();
+    let known = config(&mut world, primary);
+    assert_eq!((known.get_str("_id").unwrap(), known.get_i32("version").unwrap()), ("rs", 1));
+    let described = known.get_array("members").unwrap().into_iter();
     let described: Vec<_> = described.map(|it| it.unwrap().as_document().unwrap()).collect();
     let of = |it: &RawDocument| {
         let flags = (it.get_bool("arbiterOnly").unwrap(), it.get_bool("hidden").unwrap());
@@ -113,7 +113,7 @@ fn the_configuration_is_told_as_the_member_knows_it() {
     world.reconfig(&[Change::Remove(MemberId(2))]);
     world.advance(SECOND);
     assert_eq!(config(&mut world, MemberId(2)).get_i32("version").unwrap(), 2);
-    let status = self::told(&mut world, MemberId(2), "replSetGetStatus");
+    let status = self::ask(&mut world, MemberId(2), "replSetGetStatus");
     assert_eq!(
         (code(&status), status.get_str("codeName").unwrap()),
         (93, "InvalidReplicaSetConfig")
@@ -125,22 +125,22 @@ fn a_server_that_has_no_configuration_says_so() {
     let mut world = World::settled(ServerVersion::V6_0);
     world.reconfig(&[Change::Add(member("d:4"))]);
     for name in ["replSetGetStatus", "replSetGetConfig"] {
-        let reply = told(&mut world, MemberId(3), name);
+        let reply = ask(&mut world, MemberId(3), name);
         assert_eq!((code(&reply), reply.get_str("codeName").unwrap()), (94, "NotYetInitialized"));
     }
     world.advance(SECOND / 2);
     let primary = world.primary().unwrap();
-    let status = told(&mut world, primary, "replSetGetStatus");
+    let status = ask(&mut world, primary, "replSetGetStatus");
     assert_eq!(states(&status)[3].0, "STARTUP2", "it gets its data");
     let deployment = Deployment::Sharded;
     let mut world = World::new(ClusterOptions { deployment, ..options(ServerVersion::V6_0) });
     for name in ["replSetGetStatus", "replSetGetConfig"] {
-        let reply = told(&mut world, MemberId(0), name);
+        let reply = ask(&mut world, MemberId(0), name);
         let code_name = reply.get_str("codeName").unwrap();
         assert_eq!((code(&reply), code_name), (76, "NoReplicationEnabled"));
     }
-    assert_eq!(told(&mut world, MemberId(0), "isdbgrid").get_i32("isdbgrid").unwrap(), 1);
-    let status = told(&mut world, MemberId(0), "serverStatus");
+    assert_eq!(ask(&mut world, MemberId(0), "isdbgrid").get_i32("isdbgrid").unwrap(), 1);
+    let status = ask(&mut world, MemberId(0), "serverStatus");
     assert_eq!(status.get_str("process").unwrap(), "mongos");
     assert!(status.get_document("repl").is_err());
 }

@@ -38,7 +38,7 @@ fn a_killed_primary_loses_its_connections_and_is_replaced_after_the_election_tim
     assert_eq!(world.primary(), None);
     world.advance(3 * SECOND);
     let elected = world.log.iter().find_map(|(at, action)| match action {
-        Action::Tell { event: ClusterEvent::Elected { member, term: 2 } } => {
+        Action::Publish { event: ClusterEvent::Elected { member, term: 2 } } => {
             Some((*member, *at - killed))
         }
         _ => None,
@@ -112,7 +112,7 @@ fn a_restarted_member_is_another_process_that_soon_learns_the_primary() {
 }
 
 #[test]
-fn a_primary_that_loses_the_majority_steps_down_and_nobody_is_elected() {
+fn a_primary_that_loses_the_majority_steps_down_and_none_is_elected() {
     let mut world = World::settled(ServerVersion::V6_0);
     let primary = world.primary().unwrap();
     let stale = world.secondary();

@@ -47,9 +47,9 @@ fn what_happened_meanwhile_is_told_by_a_stream_when_its_member_thaws() {
     world.handle(Input::StepDown { member });
     assert!(world.replies(stream).is_empty());
     world.handle(Input::Thaw { member });
-    let told = world.replies(stream);
-    assert_eq!(told.len(), 1);
-    assert!(!body(&told[0].1).get_bool("isWritablePrimary").unwrap());
+    let replies = world.replies(stream);
+    assert_eq!(replies.len(), 1);
+    assert!(!body(&replies[0].1).get_bool("isWritablePrimary").unwrap());
 }
 
 #[test]

@@ -71,7 +71,7 @@ proptest! {
     fn no_term_has_two_primaries_and_no_instant_either(seed: u64, fates in fates()) {
         let mut world = lives(seed, &fates);
         let terms: Vec<i64> = world.log.iter().filter_map(|(_, action)| match action {
-            Action::Tell { event: ClusterEvent::Elected { term, .. } } => Some(*term),
+            Action::Publish { event: ClusterEvent::Elected { term, .. } } => Some(*term),
             _ => None,
         }).collect();
         prop_assert!(terms.windows(2).all(|pair| pair[0] < pair[1]), "{terms:?}");
@@ -89,9 +89,9 @@ proptest! {
         world.advance(4 * SECOND);
         (0..4).for_each(|it| world.handle(Input::Start { member: MemberId(it) }));
         world.advance(60 * SECOND);
-        let truth = world.model.get().truth(None);
+        let state = world.model.get().state(None);
         let configured: BTreeMap<_, _> =
-            truth.members.iter().filter_map(|(id, it)| Some((*id, it.options.clone()?))).collect();
+            state.members.iter().filter_map(|(id, it)| Some((*id, it.options.clone()?))).collect();
         let mut said = BTreeSet::new();
         for (id, reply) in hellos(&mut world) {
             prop_assert_eq!(configured.contains_key(&id), !is(&reply, "isreplicaset"));

@@ -20,7 +20,7 @@ fn a_primary_that_is_cut_off_takes_itself_for_one_after_the_others_have_elected_
     let mut world = World::settled(ServerVersion::V6_0);
     let old = world.primary().unwrap();
     world.handle(Input::Cut { member: old });
-    assert_eq!(world.primary(), None, "nobody follows it");
+    assert_eq!(world.primary(), None, "no member follows it");
     world.advance(2 * SECOND + SECOND / 2);
     let new = world.primary().expect("the majority elects");
     assert_ne!(new, old);
@@ -36,8 +36,8 @@ fn a_primary_that_is_cut_off_takes_itself_for_one_after_the_others_have_elected_
 
     world.handle(Input::Heal { member: old });
     world.advance(SECOND);
-    let told = world.hello(old);
-    assert_eq!(told.get_str("primary").unwrap(), elected.get_str("me").unwrap());
+    let reply = world.hello(old);
+    assert_eq!(reply.get_str("primary").unwrap(), elected.get_str("me").unwrap());
     assert_eq!(world.primary(), Some(new));
 }
 
@@ -54,7 +54,7 @@ fn a_stale_primary_that_is_healed_hears_of_the_other_one_soon() {
 }
 
 #[test]
-fn a_primary_that_nobody_has_missed_goes_on_in_its_term() {
+fn a_primary_that_no_member_has_missed_goes_on_in_its_term() {
     let mut world = World::settled(ServerVersion::V6_0);
     let primary = world.primary();
     world.handle(Input::Cut { member: primary.unwrap() });

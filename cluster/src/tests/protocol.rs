@@ -132,20 +132,20 @@ fn nonsense_closes_its_connection_and_no_other() {
 #[test]
 fn unknown_members_and_connections_are_ignored() {
     let mut world = World::settled(ServerVersion::V6_0);
-    let (before, nobody) = (world.log.len(), MemberId(7));
+    let (before, unknown) = (world.log.len(), MemberId(7));
     let connection = ConnectionId(99);
     world.handle(Input::Received { connection, bytes: b"x" });
     world.handle(Input::Disconnected { connection });
     for input in [
-        Input::Kill { member: nobody },
-        Input::Start { member: nobody },
-        Input::StepDown { member: nobody },
+        Input::Kill { member: unknown },
+        Input::Start { member: unknown },
+        Input::StepDown { member: unknown },
     ] {
         world.handle(input);
     }
     assert_eq!(world.log.len(), before);
-    let to_nobody = world.connect(nobody);
-    assert!(world.is_closed(to_nobody), "nobody could answer");
+    let to_unknown = world.connect(unknown);
+    assert!(world.is_closed(to_unknown), "no member could answer");
 }
 
 #[test]

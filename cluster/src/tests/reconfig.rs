@@ -19,7 +19,7 @@ fn set_version(reply: &bson::RawDocument) -> i32 {
 }
 
 #[test]
-fn the_primary_tells_of_a_change_at_once_and_the_others_soon() {
+fn the_primary_reports_a_change_at_once_and_the_others_soon() {
     for version in AWAITABLE {
         let mut world = World::settled(version);
         let (primary, secondary) = (world.primary().unwrap(), world.secondary());
@@ -38,11 +38,11 @@ fn the_primary_tells_of_a_change_at_once_and_the_others_soon() {
         world.reconfig(&[Change::Set(secondary, tagged)]);
         world.advance(SECOND);
         for (connection, counted) in streams {
-            let told = world.replies(connection);
-            assert_eq!(told.len(), 1, "one change, one reply");
-            assert!(told[0].0 - changed < Duration::from_millis(200));
-            assert_eq!(set_version(&body(&told[0].1)), 2);
-            assert_eq!(counter(&body(&told[0].1)), counted + 1);
+            let replies = world.replies(connection);
+            assert_eq!(replies.len(), 1, "one change, one reply");
+            assert!(replies[0].0 - changed < Duration::from_millis(200));
+            assert_eq!(set_version(&body(&replies[0].1)), 2);
+            assert_eq!(counter(&body(&replies[0].1)), counted + 1);
         }
         let reply = world.hello(secondary);
         assert_eq!(reply.get_document("tags").unwrap().get_str("dc").unwrap(), "sf");
@@ -205,7 +205,7 @@ fn a_removed_member_that_is_added_again_is_the_same_server_with_its_data() {
     let reply = world.hello(member_id);
     assert!(is(&reply, "secondary"), "there is nothing to sync");
     assert_eq!(set_version(&reply), 4, "and it has its vote back");
-    assert_eq!(world.model.get().truth(None).members.len(), 3);
+    assert_eq!(world.model.get().state(None).members.len(), 3);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn an_address_never_belongs_to_two_servers() {
     let mut world = World::settled(ServerVersion::V6_0);
     let add = Change::Add(member("d:4"));
     world.reconfig(&[add.clone(), Change::Remove(NEW), add]);
-    assert_eq!(world.model.get().truth(None).members.len(), 4);
+    assert_eq!(world.model.get().state(None).members.len(), 4);
     let twice = OptionsError::SameAddress("e:5".parse().unwrap()).into();
     let add = Change::Add(member("e:5"));
     assert_eq!(world.model.get().check_reconfig(&[add.clone(), add]), Err(twice));
@@ -249,10 +249,10 @@ fn an_address_never_belongs_to_two_servers() {
 
 /// SDAM, "Why is it possible for maxSetVersion to go down?".
 #[test]
-fn a_configuration_that_nobody_else_has_heard_of_is_lost_with_its_primary() {
+fn a_configuration_that_no_other_member_has_heard_of_is_lost_with_its_primary() {
     let mut world = World::settled(ServerVersion::V6_0);
     let set_version = |world: &World, member| {
-        world.model.get().truth(None).members.get(&member).and_then(|it| it.set_version)
+        world.model.get().state(None).members.get(&member).and_then(|it| it.set_version)
     };
     let dead = world.primary().unwrap();
     world.reconfig(&[Change::Add(member("d:4"))]);
@@ -261,14 +261,14 @@ fn a_configuration_that_nobody_else_has_heard_of_is_lost_with_its_primary() {
     world.advance(5 * SECOND);
     let primary = world.primary().unwrap();
     assert_eq!(set_version(&world, primary), Some(1));
-    assert_eq!(world.model.get().truth(None).known.len(), 3);
+    assert_eq!(world.model.get().state(None).known.len(), 3);
     // When it is back it learns what the others have decided without it.
     world.reconfig(&[Change::Set(primary, MemberOptions { priority: 3, ..member_of(primary) })]);
     world.handle(Input::Start { member: dead });
     world.advance(5 * SECOND);
-    let truth = world.model.get().truth(None);
+    let state = world.model.get().state(None);
     assert_eq!(set_version(&world, dead), Some(2));
-    assert_eq!(truth.members[&dead].named, truth.known);
+    assert_eq!(state.members[&dead].named, state.known);
 }
 
 fn member_of(id: MemberId) -> MemberOptions {

@@ -27,16 +27,16 @@ fn an_awaitable_hello_is_answered_at_once_by_an_error_with_a_newer_topology_vers
         let replies = world.replies(connection);
         assert_eq!((replies.len(), replies[0].0), (1, world.now));
         assert_eq!(replies[0].1.op_msg().unwrap().flags, Flags::NONE, "the stream ends");
-        let farewell = body(&replies[0].1);
-        assert_eq!(farewell.get_f64("ok").unwrap(), 0.0);
-        assert_eq!(farewell.get_i32("code").unwrap(), 91);
-        assert_eq!(farewell.get_str("codeName").unwrap(), "ShutdownInProgress");
-        assert_eq!(farewell.get_i64("remainingQuiesceTimeMillis").unwrap(), 3000);
-        assert_eq!(counter(&farewell), counter(&seen) + 1);
+        let shutdown_reply = body(&replies[0].1);
+        assert_eq!(shutdown_reply.get_f64("ok").unwrap(), 0.0);
+        assert_eq!(shutdown_reply.get_i32("code").unwrap(), 91);
+        assert_eq!(shutdown_reply.get_str("codeName").unwrap(), "ShutdownInProgress");
+        assert_eq!(shutdown_reply.get_i64("remainingQuiesceTimeMillis").unwrap(), 3000);
+        assert_eq!(counter(&shutdown_reply), counter(&seen) + 1);
         assert!(!world.is_closed(connection));
-        let again = world.ask(connection, &awaitable(&farewell, 60 * SECOND));
+        let again = world.ask(connection, &awaitable(&shutdown_reply, 60 * SECOND));
         assert_eq!(again.get_i32("code").unwrap(), 91, "and it does not wait");
-        assert_eq!(counter(&again), counter(&farewell));
+        assert_eq!(counter(&again), counter(&shutdown_reply));
     }
 }
 
@@ -106,7 +106,7 @@ fn before_5_0_a_member_dies_without_a_farewell() {
         world.handle(Input::Shutdown { member });
         let actions: Vec<_> = world.log.iter().map(|(_, action)| action.clone()).collect();
         let expected = [
-            Action::Tell { event: ClusterEvent::SteppedDown { member } },
+            Action::Publish { event: ClusterEvent::SteppedDown { member } },
             Action::Unlisten { member },
             Action::Close { connection },
         ];
@@ -123,9 +123,9 @@ fn a_mongos_says_farewell_too() {
     let member = MemberId(1);
     let seen = world.hello(member);
     world.handle(Input::Shutdown { member });
-    let farewell = world.hello(member);
-    assert_eq!(farewell.get_i32("code").unwrap(), 91);
-    assert_eq!(counter(&farewell), counter(&seen) + 1);
+    let shutdown_reply = world.hello(member);
+    assert_eq!(shutdown_reply.get_i32("code").unwrap(), 91);
+    assert_eq!(counter(&shutdown_reply), counter(&seen) + 1);
     world.advance(QUIESCE);
     assert!(!world.model.get().is_running(member));
 }

@@ -103,9 +103,9 @@ async fn a_stream_tells_of_a_step_down() {
     let seen = hello(&mut client).await;
     send(&mut client, Flags::EXHAUST_ALLOWED, &awaitable(&seen, 600 * SECOND)).await;
     cluster.step_down(primary).await.unwrap();
-    let told = receive(&mut client).await.unwrap();
-    assert!(!body(&told).get_bool("isWritablePrimary").unwrap());
-    assert!(told.op_msg().unwrap().flags.contains(Flags::MORE_TO_COME));
+    let reply = receive(&mut client).await.unwrap();
+    assert!(!body(&reply).get_bool("isWritablePrimary").unwrap());
+    assert!(reply.op_msg().unwrap().flags.contains(Flags::MORE_TO_COME));
 }
 
 #[tokio::test]
@@ -203,8 +203,8 @@ async fn a_test_freezes_a_member_and_commands_it_past_the_client() {
     let refused = cluster.run_command(primary, rawdoc! { "noSuchCommand": 1 }).await.unwrap_err();
     assert_eq!(refused.to_string(), "no such command: 'noSuchCommand'");
     cluster.run_command(primary, rawdoc! { "replSetStepDown": 1 }).await.unwrap();
-    let nobody = cluster.run_command(MemberId(9), rawdoc! { "ping": 1 }).await.unwrap_err();
-    assert_eq!(nobody.kind(), io::ErrorKind::AddrNotAvailable);
+    let unknown = cluster.run_command(MemberId(9), rawdoc! { "ping": 1 }).await.unwrap_err();
+    assert_eq!(unknown.kind(), io::ErrorKind::AddrNotAvailable);
 }
 
 #[tokio::test]

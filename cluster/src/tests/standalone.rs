@@ -34,7 +34,7 @@ fn it_is_writable_at_once_and_knows_of_no_set_and_no_cluster_time() {
     let count = rawdoc! { "count": "things", "$db": "test" };
     assert_eq!(world.ask(connection, &count).get_i32("n").unwrap(), 1);
     assert_eq!(
-        world.model.get().truth(None).members[&MemberId(0)].server_type,
+        world.model.get().state(None).members[&MemberId(0)].server_type,
         ServerType::Standalone
     );
 }

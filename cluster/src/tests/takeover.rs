@@ -40,8 +40,8 @@ fn a_member_of_higher_priority_takes_over_once_it_follows() {
     world.advance(10 * SECOND);
     assert_eq!(world.primary(), Some(MOST));
     let changes = world.log.iter().filter_map(|(at, action)| match action {
-        Action::Tell { event: SteppedDown { member } } => Some((*at, *member, 0)),
-        Action::Tell { event: Elected { member, term } } => Some((*at, *member, *term)),
+        Action::Publish { event: SteppedDown { member } } => Some((*at, *member, 0)),
+        Action::Publish { event: Elected { member, term } } => Some((*at, *member, *term)),
         _ => None,
     });
     let [(at, former, _), (elected_at, MOST, new_term)] = changes.collect::<Vec<_>>()[..] else {
@@ -50,10 +50,10 @@ fn a_member_of_higher_priority_takes_over_once_it_follows() {
     assert_eq!((former, new_term, elected_at), (MemberId(1), term + 1, at));
     let after = at - started;
     assert!((2 * SECOND..Duration::from_millis(2600)).contains(&after), "{after:?}");
-    let told = world.replies(watching);
-    assert_eq!((told.len(), told[0].0), (1, at));
-    let told = body(&told[0].1);
-    assert!(told.get_bool("secondary").unwrap() && counter(&told) > counter(&seen));
+    let replies = world.replies(watching);
+    assert_eq!((replies.len(), replies[0].0), (1, at));
+    let reply = body(&replies[0].1);
+    assert!(reply.get_bool("secondary").unwrap() && counter(&reply) > counter(&seen));
 }
 
 /// With members of priority 1, 5 and 9, that of 5 waits twice as long as that of 9.
@@ -70,7 +70,7 @@ fn each_rank_below_the_highest_waits_one_election_timeout_more() {
             world.advance(20 * SECOND);
             assert_eq!(world.primary(), Some(MemberId(1)), "the best of those that run");
             let elected = world.log.iter().filter_map(|(at, action)| match action {
-                Action::Tell { event: Elected { member, .. } } => Some((*at, *member)),
+                Action::Publish { event: Elected { member, .. } } => Some((*at, *member)),
                 _ => None,
             });
             match elected.collect::<Vec<_>>()[..] {
@@ -97,7 +97,7 @@ fn a_primary_that_stepped_down_leaves_it_to_the_next_best_and_returns_much_later
 }
 
 #[test]
-fn nobody_takes_over_from_an_equal() {
+fn no_member_takes_over_from_an_equal() {
     let mut world = World::settled(ServerVersion::V6_0);
     world.advance(60 * SECOND);
     assert_eq!(world.model.get().term(), 1);

@@ -36,8 +36,8 @@ fn a_member_has_another_version_from_its_next_start_on() {
     world.handle(Input::Start { member: upgraded });
     world.advance(SECOND);
     assert_eq!(wire_version(&mut world, upgraded.0), 17);
-    let truth = world.model.get().truth(None);
-    assert_eq!(truth.members[&upgraded].max_wire_version, Some(17));
+    let state = world.model.get().state(None);
+    assert_eq!(state.members[&upgraded].max_wire_version, Some(17));
 }
 
 #[test]
@@ -73,9 +73,9 @@ fn a_deployment_at_rest_changes_only_when_it_is_told_to() {
     let rests = |world: &World| world.model.get().is_at_rest();
     let revision = |world: &World| world.model.get().revision();
     assert!(rests(&world));
-    let (before, truth) = (revision(&world), world.model.get().truth(None));
+    let (before, state) = (revision(&world), world.model.get().state(None));
     world.advance(60 * SECOND);
-    assert_eq!((revision(&world), world.model.get().truth(None)), (before, truth));
+    assert_eq!((revision(&world), world.model.get().state(None)), (before, state));
     let (primary, other) = (world.primary().unwrap(), world.secondary());
     world.handle(Input::Kill { member: primary });
     assert!(!rests(&world), "an election is due");
@@ -85,5 +85,5 @@ fn a_deployment_at_rest_changes_only_when_it_is_told_to() {
     world.handle(Input::Kill { member: other });
     world.advance(5 * SECOND);
     world.handle(Input::Kill { member: MemberId(3 - primary.0 - other.0) });
-    assert!(rests(&world) && world.primary().is_none(), "nobody is left to be elected");
+    assert!(rests(&world) && world.primary().is_none(), "no member is left to be elected");
 }

@@ -87,7 +87,7 @@ fn an_error_says_whether_a_write_may_be_tried_again() {
 fn a_fail_point_leaves_the_labels_to_the_server_unless_it_names_some_or_none() {
     let mut world = World::settled(ServerVersion::V6_0);
     let connection = world.connect(world.primary().unwrap());
-    let write_concern_error = rawdoc! { "code": 91, "errmsg": "so be it" };
+    let write_concern_error = rawdoc! { "code": 91, "errmsg": "as wanted" };
     let cases: [(RawDocumentBuf, &[&str]); 5] = [
         (rawdoc! { "errorCode": 189 }, &["RetryableWriteError"]),
         (rawdoc! { "errorCode": 64 }, &[]),
@@ -207,8 +207,8 @@ fn a_set_that_cannot_lose_a_member_with_data_does_not_wait_for_a_majority_unaske
         let primary = world.primary().unwrap();
         let connection = world.connect(primary);
         let asked = rawdoc! { "getDefaultRWConcern": 1, "$db": "admin" };
-        let told = world.ask(connection, &asked);
-        assert_eq!(told.get_document("defaultWriteConcern").is_ok(), waits, "{members:?}");
+        let default = world.ask(connection, &asked);
+        assert_eq!(default.get_document("defaultWriteConcern").is_ok(), waits, "{members:?}");
         world.handle(Input::Cut { member: primary });
         let reply = world.ask(connection, &insert());
         assert_eq!(reply.get_document("writeConcernError").is_ok(), waits, "{members:?}");

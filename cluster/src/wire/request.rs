@@ -2,7 +2,7 @@
 
 use bson::{Document, RawBsonRef, RawDocument};
 use sdam_core::bson;
-use sdam_core::wire::{Flags, Message, OpMsg, WireError, nesting, op_code};
+use sdam_core::wire::{DocumentSequence, Flags, Message, OpMsg, WireError, nesting, op_code};
 
 use super::{CommandError, Query};
 use crate::options::ServerVersion;
@@ -36,12 +36,12 @@ pub(crate) struct Request<'a> {
     /// "Global Command Arguments").
     pub(crate) database: Option<&'a str>,
     pub(crate) body: &'a RawDocument,
-    came: Came<'a>,
+    carrier: Carrier<'a>,
 }
 
 /// The form in which a command came.
 #[derive(Clone, Copy, Debug)]
-enum Came<'a> {
+enum Carrier<'a> {
     /// By OP_MSG, with documents behind the body.
     Msg(OpMsg<'a>),
     /// By OP_QUERY.
@@ -52,9 +52,9 @@ impl<'a> Request<'a> {
     /// Reads an OP_MSG or an OP_QUERY.
     pub(crate) fn parse(message: &'a Message) -> Result<Self, WireError> {
         let header = message.header();
-        let (form, silent, database, body, came) = if header.op_code == op_code::OP_QUERY {
+        let (form, silent, database, body, carrier) = if header.op_code == op_code::OP_QUERY {
             let query = Query::of(&message.op_query()?);
-            (ReplyForm::Reply, false, query.database, query.command, Came::Query(query))
+            (ReplyForm::Reply, false, query.database, query.command, Carrier::Query(query))
         } else {
             let request = message.op_msg()?;
             let form = ReplyForm::Msg {
@@ -63,7 +63,7 @@ impl<'a> Request<'a> {
             };
             let silent = request.flags.contains(Flags::MORE_TO_COME);
             let database = request.body.get_str("$db").ok();
-            (form, silent, database, request.body, Came::Msg(request))
+            (form, silent, database, request.body, Carrier::Msg(request))
         };
         let mut command = "";
         for (at, element) in body.iter().enumerate() {
@@ -78,31 +78,30 @@ impl<'a> Request<'a> {
             command,
             database,
             body,
-            came,
+            carrier,
         })
+    }
+
+    /// Returns the sequences of documents behind the body.
+    fn sequences(&self) -> impl Iterator<Item = DocumentSequence<'a>> + use<'a> {
+        let message = match self.carrier {
+            Carrier::Msg(message) => Some(message),
+            Carrier::Query(_) => None,
+        };
+        message.into_iter().flat_map(|message| message.sequences())
     }
 
     /// Returns how many documents this field has, in the body or in sequences behind it (OP_MSG,
     /// "Command Arguments As Payload").
     pub(crate) fn statements(&self, field: &str) -> usize {
         let in_body = self.body.get_array(field).map_or(0, |array| array.into_iter().count());
-        let message = match self.came {
-            Came::Msg(message) => Some(message),
-            Came::Query(_) => None,
-        };
-        let sequences = message.into_iter().flat_map(|message| message.sequences());
-        let sequences = sequences.filter(|sequence| sequence.identifier == field);
+        let sequences = self.sequences().filter(|sequence| sequence.identifier == field);
         in_body + sequences.map(|sequence| sequence.documents().count()).sum::<usize>()
     }
 
     /// Returns the documents of the message: that of the command, and those behind it.
     fn documents(&self) -> impl Iterator<Item = &'a RawDocument> + use<'a> {
-        let message = match self.came {
-            Came::Msg(message) => Some(message),
-            Came::Query(_) => None,
-        };
-        let sequences = message.into_iter().flat_map(|message| message.sequences());
-        let behind = sequences.flat_map(|it| it.documents().filter_map(Result::ok));
+        let behind = self.sequences().flat_map(|it| it.documents().filter_map(Result::ok));
         std::iter::once(self.body).chain(behind)
     }
 
@@ -135,12 +134,7 @@ impl<'a> Request<'a> {
         };
         let in_body = self.body.get_array(field).ok().into_iter().flatten();
         let in_body = in_body.map(|value| value.ok().and_then(RawBsonRef::as_document));
-        let message = match self.came {
-            Came::Msg(message) => Some(message),
-            Came::Query(_) => None,
-        };
-        let sequences = message.into_iter().flat_map(|message| message.sequences());
-        let sequences = sequences.filter(|sequence| sequence.identifier == field);
+        let sequences = self.sequences().filter(|sequence| sequence.identifier == field);
         let behind = sequences.flat_map(|sequence| sequence.documents().map(Result::ok));
         let is_twice = |document: &RawDocument| {
             let inserted = match field {
@@ -163,17 +157,15 @@ impl<'a> Request<'a> {
         let wrong = |error: bson::error::Error| CommandError::coded(22, error.to_string());
         check_length(self.body)?;
         let mut whole = Document::try_from(self.body).map_err(wrong)?;
-        if let Came::Msg(message) = self.came {
-            for sequence in message.sequences() {
-                let documents = sequence.documents().map(|document| {
-                    let torn = |error: WireError| CommandError::coded(22, error.to_string());
-                    let document = document.map_err(torn)?;
-                    check_length(document)?;
-                    Document::try_from(document).map_err(wrong)
-                });
-                let documents: Vec<Document> = documents.collect::<Result<_, _>>()?;
-                whole.insert(sequence.identifier, documents);
-            }
+        for sequence in self.sequences() {
+            let documents = sequence.documents().map(|document| {
+                let torn = |error: WireError| CommandError::coded(22, error.to_string());
+                let document = document.map_err(torn)?;
+                check_length(document)?;
+                Document::try_from(document).map_err(wrong)
+            });
+            let documents: Vec<Document> = documents.collect::<Result<_, _>>()?;
+            whole.insert(sequence.identifier, documents);
         }
         Ok(whole)
     }
@@ -190,31 +182,31 @@ impl<'a> Request<'a> {
 
     /// Returns whether this is no command, but a query for the documents of a collection.
     pub(crate) const fn is_for_documents(&self) -> bool {
-        matches!(self.came, Came::Query(Query { database: None, .. }))
+        matches!(self.carrier, Carrier::Query(Query { database: None, .. }))
     }
 
     /// Returns why it is refused for how it came.
     pub(crate) fn refusal(&self, version: ServerVersion) -> Option<CommandError> {
-        match self.came {
-            Came::Msg(_) => match self.database {
+        match self.carrier {
+            Carrier::Msg(_) => match self.database {
                 None => Some(CommandError::no_database()),
                 Some(name) if !is_database(name) => {
                     Some(CommandError::coded(73, format!("Invalid database name: '{name}'")))
                 }
                 Some(_) => None,
             },
-            Came::Query(query) => query.refusal(self.command, version),
+            Carrier::Query(query) => query.refusal(self.command, version),
         }
     }
 
     /// Returns who may answer a read.
     pub(crate) fn read_mode(&self) -> &'a str {
-        match self.came {
-            Came::Msg(_) => {
+        match self.carrier {
+            Carrier::Msg(_) => {
                 let preference = self.body.get_document("$readPreference");
                 preference.and_then(|it| it.get_str("mode")).unwrap_or("primary")
             }
-            Came::Query(query) => query.read_mode,
+            Carrier::Query(query) => query.read_mode,
         }
     }
 

@@ -14,7 +14,7 @@ use sdam_core::time::Instant;
 use super::checks::{ELECTION_ID_FIRST, Violation};
 use super::coverage::{Sign, Tally};
 use super::plan::ClientPlan;
-use sdam_cluster::{Cluster, MemberId, MemberTruth};
+use sdam_cluster::{Cluster, MemberId, MemberState};
 
 /// Since when a member has been what it is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,7 @@ struct Since {
 #[derive(Debug)]
 pub(super) struct Oracle {
     revision: u64,
-    pub(super) current: sdam_cluster::Truth,
+    pub(super) current: sdam_cluster::ClusterState,
     since: Vec<Since>,
     pub(super) has_mongos: bool,
     /// The elections that were won, and the configurations of those who had won them.
@@ -52,7 +52,7 @@ impl Oracle {
     pub(super) fn new(cluster: &Cluster, has_mongos: bool) -> Self {
         Self {
             revision: cluster.revision(),
-            current: cluster.truth(None),
+            current: cluster.state(None),
             since: Vec::new(),
             has_mongos,
             elections: BTreeSet::new(),
@@ -69,7 +69,7 @@ impl Oracle {
             return;
         }
         self.revision = cluster.revision();
-        let before = std::mem::replace(&mut self.current, cluster.truth(None));
+        let before = std::mem::replace(&mut self.current, cluster.state(None));
         self.since.resize(self.current.members.len(), Since::default());
         for (id, member) in &self.current.members {
             let since = &mut self.since[id.0];
@@ -118,17 +118,17 @@ impl Oracle {
         if count(ServerType::RsPrimary) > 1 {
             self.signs.note(Sign::TwoPrimaries);
         }
-        let is_primary = |it: &MemberTruth| it.server_type == ServerType::RsPrimary;
+        let is_primary = |it: &MemberState| it.server_type == ServerType::RsPrimary;
         let Some((id, primary)) = members.iter().find(|(_, it)| is_primary(it)) else { return };
         let last = self.primary.replace(*id).and_then(|last| members.get(&last));
         let last = last.filter(|it| it.server_type != ServerType::Unknown);
-        let priority = |it: &MemberTruth| it.options.as_ref().map(|options| options.priority);
+        let priority = |it: &MemberState| it.options.as_ref().map(|options| options.priority);
         if last.is_some_and(|last| priority(last) < priority(primary)) {
             self.signs.note(Sign::TakenOver);
         }
     }
 
-    pub(super) fn member(&self, member: usize) -> Option<&MemberTruth> {
+    pub(super) fn member(&self, member: usize) -> Option<&MemberState> {
         self.current.members.get(&MemberId(member))
     }
 
@@ -152,7 +152,7 @@ impl Oracle {
     /// somebody has been it.
     pub(super) fn is_taken_for_stale(
         &self,
-        member: &MemberTruth,
+        member: &MemberState,
         view: &TopologyDescription,
     ) -> bool {
         let older = member.max_wire_version.is_some_and(|it| it < ELECTION_ID_FIRST);
@@ -211,7 +211,7 @@ impl Oracle {
     }
 
     fn has_primary(&self, view: &TopologyDescription) -> bool {
-        let primary = |it: &&MemberTruth| it.server_type == ServerType::RsPrimary;
+        let primary = |it: &&MemberState| it.server_type == ServerType::RsPrimary;
         let mut primaries = self.current.members.values().filter(primary);
         primaries.any(|it| !self.is_taken_for_stale(it, view))
     }
@@ -257,7 +257,7 @@ impl Oracle {
         }
         let position = |it: &ServerAddress| client.addresses.iter().position(|known| known == it);
         let mut known = view.servers().iter().filter_map(|it| position(&it.address));
-        let down = |it: &MemberTruth| it.server_type == ServerType::Unknown;
+        let down = |it: &MemberState| it.server_type == ServerType::Unknown;
         client.direct.is_none() && self.current.members.values().any(down) && !known.any(tells)
     }
 
@@ -324,7 +324,7 @@ impl Oracle {
     /// Returns whom a member names, by the addresses that a client uses.
     fn names<'a>(
         &self,
-        member: &MemberTruth,
+        member: &MemberState,
         client: &'a ClientPlan,
     ) -> BTreeSet<&'a ServerAddress> {
         let own = self.current.members.values().map(|it| &it.address);
@@ -361,15 +361,15 @@ fn named(seen: &ServerDescription) -> BTreeSet<&ServerAddress> {
 }
 
 /// Returns whether a member claims to be primary, and so does one that was elected later.
-fn is_superseded(truth: &sdam_cluster::Truth, id: MemberId) -> bool {
-    let claims = |it: &&MemberTruth| it.server_type == ServerType::RsPrimary;
+fn is_superseded(truth: &sdam_cluster::ClusterState, id: MemberId) -> bool {
+    let claims = |it: &&MemberState| it.server_type == ServerType::RsPrimary;
     let primaries = || truth.members.values().filter(claims);
     let Some(own) = truth.members.get(&id).filter(claims) else { return false };
     primaries().any(|it| it.election_id > own.election_id)
 }
 
 /// Returns the setVersion of a primary.
-fn primary_version(member: &MemberTruth) -> Option<i64> {
+fn primary_version(member: &MemberState) -> Option<i64> {
     member.set_version.filter(|_| member.server_type == ServerType::RsPrimary)
 }
 
@@ -378,8 +378,8 @@ fn described(seen: &Arc<ServerDescription>) -> String {
     put(address, *server_type, (*set_version, *election_id), tags, named(seen))
 }
 
-fn told(address: &ServerAddress, truth: &MemberTruth) -> String {
-    let MemberTruth { server_type, set_version, election_id, tags, .. } = truth;
+fn told(address: &ServerAddress, truth: &MemberState) -> String {
+    let MemberState { server_type, set_version, election_id, tags, .. } = truth;
     put(address, *server_type, (*set_version, *election_id), tags, truth.named.iter().collect())
 }
 

@@ -12,7 +12,7 @@ use super::random::Random;
 use super::scenario::SCENARIOS;
 use super::trace::Observed;
 use super::world::World;
-use sdam_cluster::{MemberId, MemberTruth};
+use sdam_cluster::{MemberId, MemberState};
 
 /// A scenario in which nothing is unusual but its faults.
 pub(super) const PLAIN: &str = "farewells";
@@ -79,6 +79,6 @@ pub(super) fn acting(world: &mut World) -> (&mut Client, &mut Network) {
 }
 
 /// Returns what is so of a member, to be changed.
-pub(super) fn member(world: &mut World, member: usize) -> &mut MemberTruth {
+pub(super) fn member(world: &mut World, member: usize) -> &mut MemberState {
     world.oracle.current.members.get_mut(&MemberId(member)).unwrap()
 }

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
-use sdam_cluster::{Action, Cluster, ClusterOptions, Input, MemberId, OptionsError, Truth};
+use sdam_cluster::{Action, Cluster, ClusterOptions, ClusterState, Input, MemberId, OptionsError};
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::id::ServerId;
 use sdam_core::machine::Machine;
@@ -310,8 +310,8 @@ impl Simulation {
     }
 
     /// Returns what is so of the deployment now: who is primary, who is down.
-    pub fn truth(&self) -> Truth {
-        self.cluster.truth(None)
+    pub fn cluster_state(&self) -> ClusterState {
+        self.cluster.state(None)
     }
 
     /// Returns what tasks look at the clock with, wait, and write lines.
@@ -460,10 +460,11 @@ impl Simulation {
 
     /// Has the primary step down, so that another member is elected; returns who was primary.
     pub fn step_down(&mut self) -> Option<MemberId> {
-        let is_primary = |(_, it): &(&MemberId, &sdam_cluster::MemberTruth)| {
+        let is_primary = |(_, it): &(&MemberId, &sdam_cluster::MemberState)| {
             it.server_type == sdam_core::description::ServerType::RsPrimary
         };
-        let primary = self.truth().members.iter().find(is_primary).map(|(member, _)| *member)?;
+        let primary =
+            self.cluster_state().members.iter().find(is_primary).map(|(member, _)| *member)?;
         self.inject(Input::StepDown { member: primary });
         Some(primary)
     }

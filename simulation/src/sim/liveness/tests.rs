@@ -16,7 +16,7 @@ use crate::sim::path::Trouble;
 use crate::sim::quiet::{ONLY, PLAIN, direct_world, member, quiet_world, step_until};
 use crate::sim::random::Random;
 use crate::sim::world::{Event, World};
-use sdam_cluster::{Input, MemberId, MemberTruth, ServerVersion};
+use sdam_cluster::{Input, MemberId, MemberState, ServerVersion};
 
 /// Single-threaded clients wait for longer than others do, so that they are judged by B, too.
 #[test]
@@ -29,7 +29,7 @@ fn an_operation_on_one_thread_that_waits_in_vain_for_a_server_is_found() {
     }
     world.network.plan(Duration::ZERO, Event::Operate { client: 0 });
     // In truth it is there, and is the primary, but no client finds it.
-    world.oracle.current = world.cluster.truth(None);
+    world.oracle.current = world.cluster.state(None);
     member(&mut world, 0).server_type = ServerType::RsPrimary;
     let bounds = Bounds::of_single_threaded(&world.clients[0].options, 5);
     let last = world.network.now + bounds.reachable + bounds.selection * 2;
@@ -56,7 +56,7 @@ fn a_view_that_is_wrong_between_two_faults_is_found() {
 
 #[test]
 fn a_view_must_have_what_members_say_of_themselves_and_of_others() {
-    let wrong: [fn(&mut MemberTruth); 5] = [
+    let wrong: [fn(&mut MemberState); 5] = [
         |it| it.set_version = Some(9),
         |it| it.max_wire_version = Some(99),
         |it| it.set_name = Some("other".to_owned()),
@@ -197,7 +197,7 @@ fn a_primary_that_was_superseded_suits_nobody_and_the_other_one_does() {
     assert_eq!([first, second].map(|it| suitable(&world, it)), [true, false]);
     let claim = |election: u8| {
         let election_id = Some(ObjectId::from_bytes([election; 12]));
-        move |it: &mut MemberTruth| {
+        move |it: &mut MemberState| {
             (it.server_type, it.election_id) = (ServerType::RsPrimary, election_id);
         }
     };

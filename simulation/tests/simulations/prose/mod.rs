@@ -83,7 +83,7 @@ impl Fixture {
 
     /// The member that is primary, or the first mongos.
     fn primary(&self) -> MemberId {
-        let truth = self.simulation.truth();
+        let truth = self.simulation.cluster_state();
         let primary = truth.members.iter().find(|(_, it)| it.server_type == ServerType::RsPrimary);
         primary.map_or(MemberId(0), |(member, _)| *member)
     }

@@ -1,4 +1,4 @@
-//! The true state of things, for a comparison with a client's view.
+//! The state of the deployment, for a comparison with a client's view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use crate::wire::reply;
 /// A deployment at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Truth {
+pub struct ClusterState {
     /// All servers that there have ever been, also those that are down or have left the set.
-    pub members: BTreeMap<MemberId, MemberTruth>,
+    pub members: BTreeMap<MemberId, MemberState>,
     /// The addresses that a client of a replica set knows in the end, if it can reach the members:
     /// those of all that are not hidden. Of mongos, which do not name each other, it is all.
     pub known: BTreeSet<ServerAddress>,
@@ -39,7 +39,7 @@ pub enum Condition {
 /// A server at one moment, as a client that asks it now should see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct MemberTruth {
+pub struct MemberState {
     /// The address at which clients reach it.
     pub address: ServerAddress,
     /// The condition of its process.
@@ -67,20 +67,20 @@ pub struct MemberTruth {
 impl Cluster {
     /// Returns how things are at this moment, as clients of a horizon see it, or, without one or
     /// with one that there is not, those who use the members' own addresses.
-    pub fn truth(&self, horizon: Option<&str>) -> Truth {
+    pub fn state(&self, horizon: Option<&str>) -> ClusterState {
         let all = (0..self.members.len()).map(MemberId);
-        let members = all.map(|member| (member, self.member_truth(member, horizon))).collect();
+        let members = all.map(|member| (member, self.member_state(member, horizon))).collect();
         let config = &self.config;
         let known = [config.hosts(horizon), config.passives(horizon), config.arbiters(horizon)];
-        Truth { members, known: known.into_iter().flatten().cloned().collect() }
+        ClusterState { members, known: known.into_iter().flatten().cloned().collect() }
     }
 
-    /// Returns a number that is another one whenever the [truth](Self::truth) may be.
+    /// Returns a number that is another one whenever the [state](Self::state) may be.
     pub const fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Returns whether nothing but an input is going to change the [truth](Self::truth).
+    /// Returns whether nothing but an input is going to change the [state](Self::state).
     ///
     /// That there is no primary is such a state if none can be elected.
     pub fn is_at_rest(&self) -> bool {
@@ -100,10 +100,10 @@ impl Cluster {
         !process.version.has_awaitable_hello() && self.members[member.0].config.is_some()
     }
 
-    fn member_truth(&self, id: MemberId, horizon: Option<&str>) -> MemberTruth {
+    fn member_state(&self, id: MemberId, horizon: Option<&str>) -> MemberState {
         let member = &self.members[id.0];
         let options = self.config.get(id);
-        let mut truth = MemberTruth {
+        let mut state = MemberState {
             address: options.map_or(&member.address, |it| it.address_under(horizon)).clone(),
             condition: match &member.process {
                 None => Condition::Down,
@@ -121,13 +121,13 @@ impl Cluster {
             tags: BTreeMap::new(),
             options: options.cloned(),
         };
-        let answers = truth.condition == Condition::Answering;
+        let answers = state.condition == Condition::Answering;
         let Some(process) = member.process.as_ref().filter(|_| answers) else {
-            return truth;
+            return state;
         };
-        truth.max_wire_version = Some(process.version.max_wire_version());
+        state.max_wire_version = Some(process.version.max_wire_version());
         let hidden = member.config.as_ref().and_then(|it| it.get(id)).is_some_and(|it| it.hidden);
-        truth.server_type = match process.role {
+        state.server_type = match process.role {
             Role::Unconfigured => ServerType::RsGhost,
             Role::Mongos => ServerType::Mongos,
             Role::Standalone => ServerType::Standalone,
@@ -140,18 +140,18 @@ impl Cluster {
         let config = member.config.as_ref().filter(|it| it.contains(id));
         if let Some(config) = config.filter(|_| process.role.is_of_set()) {
             let named = [config.hosts(horizon), config.passives(horizon), config.arbiters(horizon)];
-            truth.named = named.into_iter().flatten().cloned().collect();
-            truth.set_name = Some(self.options.set_name.clone());
-            truth.set_version = Some(config.version.into());
-            truth.tags =
+            state.named = named.into_iter().flatten().cloned().collect();
+            state.set_name = Some(self.options.set_name.clone());
+            state.set_version = Some(config.version.into());
+            state.tags =
                 config.get(id).into_iter().flat_map(|it| it.tags.iter().cloned()).collect();
         }
         if process.role == Role::Unconfigured && self.ghost_names_set(id, process) {
-            truth.set_name = Some(self.options.set_name.clone());
+            state.set_name = Some(self.options.set_name.clone());
         }
         if let Role::Primary { term, .. } = process.role {
-            truth.election_id = Some(reply::election_id(term));
+            state.election_id = Some(reply::election_id(term));
         }
-        truth
+        state
     }
 }

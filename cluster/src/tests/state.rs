@@ -1,4 +1,4 @@
-//! The model's truth is what a client reads in its replies.
+//! The model's state is what a client reads in its replies.
 
 use sdam_core::description::ServerType;
 
@@ -6,11 +6,11 @@ use super::{Input, MemberId, SECOND, ServerVersion, World, addresses, arbiter, h
 use crate::{Change, ClusterOptions, Deployment};
 
 fn types(world: &World) -> Vec<ServerType> {
-    world.model.get().truth(None).members.values().map(|it| it.server_type).collect()
+    world.model.get().state(None).members.values().map(|it| it.server_type).collect()
 }
 
 #[test]
-fn the_truth_is_what_a_client_should_see_of_each_member() {
+fn the_state_is_what_a_client_should_see_of_each_member() {
     use ServerType::{RsArbiter, RsGhost, RsOther, RsPrimary, RsSecondary, Unknown};
     let members = [member("a:1"), hidden("b:2"), arbiter("c:3")];
     let mut world = World::of(ServerVersion::V6_0, &members);
@@ -33,10 +33,10 @@ fn the_truth_is_what_a_client_should_see_of_each_member() {
 fn names_versions_elections_and_addresses_are_those_of_the_replies() {
     let members = [member("a:1"), hidden("b:2"), arbiter("c:3")];
     let mut world = World::of(ServerVersion::V8_0, &members);
-    let truth = world.model.get().truth(None);
-    let known: Vec<String> = truth.known.iter().map(ToString::to_string).collect();
+    let state = world.model.get().state(None);
+    let known: Vec<String> = state.known.iter().map(ToString::to_string).collect();
     assert_eq!(known, ["a:1", "c:3"]);
-    for (id, said) in &truth.members {
+    for (id, said) in &state.members {
         let reply = world.hello(*id);
         assert_eq!(said.address.to_string(), reply.get_str("me").unwrap());
         assert_eq!(said.set_name.as_deref(), reply.get_str("setName").ok());
@@ -55,9 +55,9 @@ fn mongos_belong_to_no_set() {
     let deployment = Deployment::Sharded;
     let sharded = ClusterOptions { deployment, ..super::options(ServerVersion::V6_0) };
     let world = World::new(sharded);
-    let truth = world.model.get().truth(None);
-    assert_eq!(truth.known.len(), 3);
-    for said in truth.members.values() {
+    let state = world.model.get().state(None);
+    assert_eq!(state.known.len(), 3);
+    for said in state.members.values() {
         assert_eq!((said.server_type, &said.set_name), (ServerType::Mongos, &None));
         assert!(said.named.is_empty());
     }

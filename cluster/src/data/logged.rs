@@ -1,4 +1,4 @@
-//! The data as it truly is, for a comparison with what clients have seen.
+//! The data and the log of members, for a comparison with what clients have seen.
 
 use bson::RawDocumentBuf;
 use sdam_core::bson;

@@ -11,7 +11,7 @@ use sdam_core::metrics::{ErrorType, OTHER};
 use sdam_core::operation::{CommandError, MAX_TIME_EXPIRED, add_labels, error_labels};
 use sdam_core::session::SessionError;
 use sdam_core::wire;
-use sdam_host::ErrorKind;
+use sdam_host::{ErrorKind, SessionAccessError};
 use serde::de::DeserializeOwned;
 
 use crate::reply::document::read_as;
@@ -508,6 +508,16 @@ impl Error {
 impl From<OptionsError> for Error {
     fn from(error: OptionsError) -> Self {
         sdam_host::Error::from(error).into()
+    }
+}
+
+impl From<SessionAccessError> for Error {
+    fn from(error: SessionAccessError) -> Self {
+        match error {
+            SessionAccessError::TimedOut { waited } => Self::SessionTimeout { waited },
+            SessionAccessError::ClusterTime(error) => ArgumentError::from(error).into(),
+            _ => ArgumentError::SessionInUse.into(),
+        }
     }
 }
 

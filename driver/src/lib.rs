@@ -81,7 +81,7 @@ pub use error::{
     ArgumentError, BulkWriteError, ClientBulkWriteError, DeserializeError, Error, ReplyError,
     WriteConcernError, WriteError,
 };
-pub use handle::{Client, ClientSession, Collection, Cursor, Database};
+pub use handle::{Client, ClientSession, Collection, Cursor, Database, SessionAccessError};
 pub use results::{
     BulkWriteResult, ClientBulkWriteResult, ClientDeleteResult, ClientInsertResult,
     ClientUpdateResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult,

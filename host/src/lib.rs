@@ -61,7 +61,7 @@ pub use operations::operation::Response;
 pub use operations::pinned::Pinned;
 pub use operations::request::{BuildCommand, BuiltCommand, Extension, Message, Request, Target};
 pub use operations::selected_server::SelectedServer;
-pub use operations::session::ClientSession;
+pub use operations::session::{ClientSession, SessionAccessError, SessionGuard};
 pub use process::Process;
 pub use sdam_core::session::ClusterTimeError;
 pub use sync::Interrupter;

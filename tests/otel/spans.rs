@@ -5,8 +5,8 @@ use opentelemetry::{Context, Value};
 use sdam::bson::{RawDocument, rawdoc};
 use sdam::core::config::Options;
 use sdam::core::operation::{CommandMessage, OperationOptions};
-use sdam::core::spans::SpanSettings;
-use sdam::host::{Request, Target};
+use sdam::core::spans::{SpanSettings, SpanStart};
+use sdam::host::{ClientSession, ObservedOperation, Request, Target};
 use sdam::{Client, Criteria, Error, Reply};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
@@ -60,7 +60,7 @@ impl Fixture {
         let message = CommandMessage::new("app", command);
         let options = OperationOptions::read();
         let target = Target::Select(Criteria::write().into());
-        let mut session = self.client.implicit_session();
+        let mut session = ClientSession::implicit(self.client.host()).try_acquire().unwrap();
         let request = Request::new(message, &options, target).with_session(Some(&mut session));
         self.client.operate(request).await
     }
@@ -213,7 +213,8 @@ async fn commands_over_a_connection_are_within_what_they_are_told() {
     let mut connection = selected.check_out().await.unwrap();
     let ping = rawdoc! { "ping": 1 };
     connection.command("app", &ping).await.unwrap();
-    let mut operation = it.client.begin_operation("rename", "app", Some("users"));
+    let start = || SpanStart::of_operation("rename", "app", Some("users"));
+    let mut operation = ObservedOperation::begin(it.client.host(), || "rename".into(), start);
     connection.set_operation_span(operation.span());
     connection.command("app", &ping).await.unwrap();
     let (message, options) = (CommandMessage::new("app", &ping), OperationOptions::command());

@@ -106,8 +106,9 @@ pub struct ConnectionFacts {
 pub enum Input<'a, O> {
     /// A server was selected.
     Selected(SelectedFacts),
-    /// A connection was checked out.
-    CheckedOut(ConnectionFacts),
+    /// A connection was checked out, and the command is built: its options take the place of those
+    /// of the plan, as writes of many statements depend on the limits of their server.
+    CheckedOut(ConnectionFacts, Option<&'a OperationOptions>),
     /// The attempt has ended, at whatever point.
     Ended {
         /// The outcome.
@@ -267,17 +268,6 @@ impl<O: AttemptOutcome> Operation<O> {
         }
     }
 
-    /// Replaces what the plan says of the command, once that is written: to be called before
-    /// [`Input::CheckedOut`] at the latest, as writes of many statements depend on the limits of
-    /// their server.
-    pub const fn set_options(&mut self, options: &OperationOptions) {
-        let OperationOptions { kind, retryable, acknowledged, max_time, .. } = *options;
-        self.plan.kind = kind;
-        self.plan.retryable = retryable;
-        self.plan.acknowledged = acknowledged;
-        self.plan.max_time = max_time;
-    }
-
     /// Returns the servers to avoid while any other is suitable.
     pub fn deprioritized(&self) -> &[ServerAddress] {
         &self.deprioritized
@@ -309,7 +299,13 @@ impl<O: AttemptOutcome> Operation<O> {
                 let deadline = self.selection_deadline.filter(|_| self.plan.timeout.is_set());
                 Some(Action::CheckOut { deadline })
             }
-            (Phase::CheckingOut, Input::CheckedOut(facts)) => Some(self.checked_out(now, facts)),
+            (Phase::CheckingOut, Input::CheckedOut(facts, options)) => {
+                if let Some(options) = options {
+                    let OperationOptions { kind, retryable, acknowledged, max_time, .. } = *options;
+                    self.plan = Plan { kind, retryable, acknowledged, max_time, ..self.plan };
+                }
+                Some(self.checked_out(now, facts))
+            }
             (
                 Phase::Selecting | Phase::CheckingOut | Phase::Sending,
                 Input::Ended { outcome, server, random },

@@ -115,7 +115,7 @@ impl Client {
     ///
     /// Fails as that does.
     pub fn start_session(&self, options: SessionOptions) -> Result<ClientSession, SessionError> {
-        ClientSession::start(&self.shared.client.host_client(), options)
+        self.shared.client.host_client().start_session(options)
     }
 
     /// Returns a database; nothing is sent.

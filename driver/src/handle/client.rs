@@ -5,12 +5,11 @@ use std::time::Duration;
 use bson::{Document, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_core::session::{SessionError, SessionOptions};
-use sdam_host::Runtime;
+use sdam_host::{ClientSession, Runtime};
 
 use super::collection::read_all;
 use super::database::Database;
 use super::perform::Handle;
-use super::session::ClientSession;
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::{Databases, ListDatabases};
 use crate::error::Error;
@@ -82,7 +81,7 @@ impl<R: Runtime> Client<R> {
     ///
     /// Fails if the options exclude each other.
     pub fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {
-        ClientSession::start(&self.handle.client, options)
+        self.handle.client.start_session(options)
     }
 
     /// Returns a database; nothing is sent.
@@ -97,7 +96,8 @@ impl<R: Runtime> Client<R> {
     /// Fails if no server answers in time, or with an error.
     pub async fn list_databases(&self, list: ListDatabases) -> Result<Vec<Document>, Error> {
         let scope = self.handle.scope(&"admin".into(), &"".into())?;
-        let found: Vec<RawDocumentBuf> = self.handle.run(&scope, Databases::whole(list)).await?;
+        let found: Vec<RawDocumentBuf> =
+            self.handle.run(&scope, &mut Databases::whole(list)).await?.outcome;
         read_all(&found)
     }
 
@@ -108,7 +108,7 @@ impl<R: Runtime> Client<R> {
     /// Fails if no server answers in time, or with an error.
     pub async fn list_database_names(&self, list: ListDatabases) -> Result<Vec<String>, Error> {
         let scope = self.handle.scope(&"admin".into(), &"".into())?;
-        self.handle.run(&scope, Databases::names(list)).await
+        Ok(self.handle.run(&scope, &mut Databases::names(list)).await?.outcome)
     }
 
     /// Writes to several collections, in as few commands as their number and length allow (MongoDB
@@ -119,9 +119,12 @@ impl<R: Runtime> Client<R> {
     /// Fails if an argument is invalid, before anything is sent; if no server answers in time, or
     /// with an error; and if it refuses any of the writes, with [`Error::ClientBulkWrite`], which
     /// has the partial result.
-    pub async fn bulk_write(&self, bulk: ClientBulkWrite) -> Result<ClientBulkWriteResult, Error> {
+    pub async fn bulk_write(
+        &self,
+        mut bulk: ClientBulkWrite,
+    ) -> Result<ClientBulkWriteResult, Error> {
         let scope = self.handle.scope(&"admin".into(), &"".into())?;
-        self.handle.run(&scope, bulk).await
+        Ok(self.handle.run(&scope, &mut bulk).await?.outcome)
     }
 }
 

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use bson::{Document, RawBsonRef, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
-use sdam_host::Runtime;
+use sdam_host::{ClientSession, Runtime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cursor::{self, Cursor};
 use super::perform::Handle;
-use super::session::ClientSession;
 use crate::command::aggregate::Aggregate;
 use crate::command::bulk_write::BulkWrite;
 use crate::command::collections::{DropCollection, ModifyCollection, RenameCollection};
@@ -374,8 +373,8 @@ impl<R: Runtime, T> Collection<R, T> {
         Cursor::open(&self.handle, &self.scope()?, list).await
     }
 
-    async fn run<O: Operation + Send>(&self, operation: O) -> Result<O::Output, Error> {
-        self.handle.run(&self.scope()?, operation).await
+    async fn run<O: Operation + Send>(&self, mut operation: O) -> Result<O::Output, Error> {
+        Ok(self.handle.run(&self.scope()?, &mut operation).await?.outcome)
     }
 
     /// Returns what operations are about, unless the collection has no name that a server takes.

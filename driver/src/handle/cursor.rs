@@ -11,13 +11,12 @@ use bson::RawDocumentBuf;
 use futures_core::Stream;
 use sdam_core::operation::Timeout;
 use sdam_core::time::Instant;
-use sdam_host::{ErrorKind, Extension, KillLimits, Pinned, Runtime};
+use sdam_host::{ClientSession, ErrorKind, Extension, KillLimits, Pinned, Runtime};
 use serde::de::DeserializeOwned;
 
 use super::fetching::{Fetched, Fetching};
 use super::kill_cursors::CursorToKill;
 use super::perform::{Handle, Response};
-use super::session::ClientSession;
 use crate::command::get_more::GetMore;
 use crate::command::run::name;
 use crate::command::{Operation, Scope};
@@ -81,8 +80,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
         mut operation: O,
     ) -> Result<Self, Error> {
         let timing = operation.timing();
-        let Response { outcome, pin, session, timeout } =
-            handle.open(scope, &mut operation).await?;
+        let Response { outcome, pin, session, timeout } = handle.run(scope, &mut operation).await?;
         let mut cursor = Self {
             handle: handle.clone(),
             state: outcome,
@@ -366,7 +364,10 @@ impl<R: Runtime, T> Cursor<R, T> {
     fn next_timeout(&mut self) -> Timeout {
         match self.timing.mode() {
             TimeoutMode::CursorLifetime => self.lifetime,
-            TimeoutMode::Iteration => *self.iteration.get_or_insert_with(|| self.handle.timeout()),
+            TimeoutMode::Iteration => *self.iteration.get_or_insert_with(|| {
+                let timeout = self.handle.timeout_of_operations();
+                self.handle.client.timeout(timeout)
+            }),
         }
     }
 

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use bson::Document;
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
-use sdam_host::Runtime;
+use sdam_host::{ClientSession, Runtime};
 use serde::de::DeserializeOwned;
 
 use super::collection::Collection;
 use super::cursor::{self, Cursor};
 use super::perform::Handle;
-use super::session::ClientSession;
 use crate::command::aggregate::Aggregate;
 use crate::command::collections::{CreateCollection, ListCollections};
 use crate::command::databases::DropDatabase;
@@ -85,7 +84,8 @@ impl<R: Runtime> Database<R> {
     /// Fails if no server answers in time, or with an error; an error of a write concern is in the
     /// reply.
     pub async fn run_command(&self, command: impl Into<RunCommand>) -> Result<Document, Error> {
-        let reply = self.handle.run(&self.scope()?, command.into()).await?;
+        let mut command = command.into();
+        let reply = self.handle.run(&self.scope()?, &mut command).await?.outcome;
         // Servers cut messages within a character, which is no reason to lose what else they say.
         read_as(&reply).or_else(|error| read_as(&readable(&reply)).map_err(|_: Error| error))
     }
@@ -144,7 +144,8 @@ impl<R: Runtime> Database<R> {
         &self,
         create: impl Into<CreateCollection>,
     ) -> Result<(), Error> {
-        self.handle.run(&self.scope()?, create.into()).await
+        let created = self.handle.run(&self.scope()?, &mut create.into()).await;
+        created.map(|response| response.outcome)
     }
 
     /// Drops the database with all its collections.
@@ -152,8 +153,9 @@ impl<R: Runtime> Database<R> {
     /// # Errors
     ///
     /// Fails if no server answers in time, or with an error.
-    pub async fn drop(&self, drop: DropDatabase) -> Result<(), Error> {
-        self.handle.run(&self.scope()?, drop).await
+    pub async fn drop(&self, mut drop: DropDatabase) -> Result<(), Error> {
+        let dropped = self.handle.run(&self.scope()?, &mut drop).await;
+        dropped.map(|response| response.outcome)
     }
 
     fn scope(&self) -> Result<crate::command::Scope, Error> {

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::operation::{KillCursors, OpenCursor};
-use sdam_host::{KillLimits, Pinned, Reply, Runtime};
+use sdam_host::{ClientSession, KillLimits, Pinned, Reply, Runtime};
 
 use super::perform::Handle;
-use super::session::ClientSession;
 use crate::cursor::{CursorState, Settings};
 
 /// A cursor that is to be killed, and the way to its server.
@@ -45,14 +44,14 @@ impl<R: Runtime> CursorToKill<R> {
         let Self { mut pin, session, mut cursor } = self;
         // An operation of the application's may use its session at any time: then its name is
         // enough.
-        let mut lent = match cursor.session.is_some() && !session.is_last() {
+        let mut guard = match cursor.session.is_some() && !session.is_last() {
             true => None,
             false => {
                 cursor.session = None;
-                session.try_lend()
+                session.try_acquire()
             }
         };
-        let (command, session) = (KillCursors::of(&cursor), lent.as_deref_mut());
+        let (command, session) = (KillCursors::of(&cursor), guard.as_mut());
         client.kill_cursors(&command, pin.target(), session, limits).await;
     }
 

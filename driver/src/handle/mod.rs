@@ -9,7 +9,6 @@ mod fetching;
 mod kill_cursors;
 mod observed;
 mod perform;
-mod session;
 
 pub use client::Client;
 pub use collection::Collection;
@@ -17,7 +16,7 @@ pub use cursor::Cursor;
 pub use database::Database;
 #[cfg(feature = "blocking")]
 pub(crate) use perform::{Concerns, Handle};
-pub use session::ClientSession;
+pub use sdam_host::{ClientSession, SessionAccessError};
 
 #[cfg(test)]
 mod tests {

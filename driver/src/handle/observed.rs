@@ -2,7 +2,7 @@
 //!
 //! Implements OpenTelemetry, "Instrumenting Driver Operations".
 
-use sdam_core::spans::SpanEnd;
+use sdam_core::spans::{SpanEnd, SpanStart};
 use sdam_host::{Client, ObservedOperation, Runtime};
 
 use crate::command::Scope;
@@ -17,7 +17,9 @@ pub(super) fn begin<R: Runtime>(
 ) -> ObservedOperation<R> {
     let collection = operation.covered_collection().unwrap_or(&scope.collection);
     let collection = Some(collection).filter(|collection| !collection.is_empty());
-    client.begin_operation(operation.covered_name(), &scope.database, collection)
+    let name = operation.covered_name();
+    let start = || SpanStart::of_operation(name, &scope.database, collection);
+    ObservedOperation::begin(client.host(), || name.into(), start)
 }
 
 /// Ends an operation with its outcome.

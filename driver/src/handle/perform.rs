@@ -11,13 +11,12 @@ use sdam_core::operation::{OperationKind, OperationOptions, Timeout, add_labels}
 use sdam_core::selection::Criteria;
 use sdam_core::wire::ReplyDocument;
 use sdam_host::{
-    BuildCommand, BuiltCommand, Extension, ObservedOperation, Pinned, Reply, Request, Runtime,
-    Target,
+    BuildCommand, BuiltCommand, ClientSession, Extension, ObservedOperation, Pinned, Reply,
+    Request, Runtime, SessionGuard, Target,
 };
 
 use super::kill_cursors::{CursorToKill, kill_superseded};
 use super::observed;
-use super::session::{ClientSession, Lent};
 use crate::command::get_more::GetMore;
 use crate::command::{Facts, Operation, Progress, Route, Scope, check_name};
 use crate::error::{ArgumentError, Error};
@@ -50,38 +49,33 @@ pub(crate) struct Response<R: Runtime, T> {
     pub(crate) timeout: Timeout,
 }
 
-/// The part that all commands of an operation share.
-struct OperationContext<'a, R: Runtime> {
-    session: Lent<'a, R>,
-    timeout: Timeout,
-    /// A later limit of the wait for a reply, if one may come.
-    extension: Option<&'a Extension>,
-    observed: &'a mut ObservedOperation<R>,
-    /// The place that a cursor which was opened is continued at.
-    pin: &'a mut Option<Pinned<R>>,
-    /// The connection of commands that are not acknowledged: over another one, a command could
-    /// overtake the one before it.
-    held: Option<Pinned<R>>,
-    /// Replies that another attempt was made after.
-    superseded: &'a mut Vec<Reply>,
-    /// The labels of all errors of write concerns, with those that the client has added.
-    labels: Vec<String>,
-}
-
 /// The next command of an operation, which the host has built once it knows the connection.
 struct NextCommand<'a, O> {
     operation: &'a mut O,
     scope: &'a Scope,
 }
 
-/// An operation, whatever becomes of it: cursors that it leaves open are killed in the background.
-struct Attempted<'a, R: Runtime, O: Operation> {
+/// An operation while its commands are sent, one after the other. Cursors that it leaves open are
+/// killed in the background, whatever becomes of it.
+struct RunningOperation<'a, R: Runtime, O: Operation> {
     handle: &'a Handle<R>,
+    scope: &'a Scope,
     operation: &'a mut O,
-    pin: Option<Pinned<R>>,
-    /// Present until it has succeeded.
+    /// Present until it has ended.
     session: Option<ClientSession<R>>,
+    guard: Option<SessionGuard<R>>,
+    timeout: Timeout,
+    /// A later limit of the wait for a reply, if one may come.
+    extension: Option<&'a Extension>,
+    /// The place that a cursor which was opened is continued at.
+    pin: Option<Pinned<R>>,
+    /// The connection of commands that are not acknowledged: over another one, a command could
+    /// overtake the one before it.
+    held: Option<Pinned<R>>,
+    /// Replies that another attempt was made after.
     superseded: Vec<Reply>,
+    /// The labels of all errors of write concerns, with those that the client has added.
+    labels: Vec<String>,
 }
 
 /// The reason why a command of an operation has no reply.
@@ -143,68 +137,35 @@ impl<R: Runtime> Handle<R> {
         })
     }
 
-    /// Returns the limit of an operation that begins now.
-    pub(crate) fn timeout(&self) -> Timeout {
-        self.client.timeout(self.concerns.timeout)
-    }
-
     /// Returns `timeoutMS` of its operations, if it is not that of the client.
     pub(crate) fn timeout_of_operations(&self) -> Option<Duration> {
         self.concerns.timeout
     }
 
-    /// Runs an operation, and returns its outcome.
-    pub(crate) async fn run<O: Operation + Send>(
-        &self,
-        scope: &Scope,
-        mut operation: O,
-    ) -> Result<O::Output, Error> {
-        Ok(self.open(scope, &mut operation).await?.outcome)
-    }
-
-    /// As [`run`](Self::run); returns besides what a cursor needs that was opened.
+    /// Runs an operation; returns besides its outcome what a cursor needs that was opened.
     ///
     /// All commands have one session, and one limit of their time.
-    pub(crate) async fn open<O: Operation + Send>(
+    pub(crate) async fn run<O: Operation + Send>(
         &self,
         scope: &Scope,
         operation: &mut O,
     ) -> Result<Response<R, O::Output>, Error> {
         let mut observed = observed::begin(&self.client, scope, operation);
-        let outcome = self.perform(&mut observed, scope, operation).await;
+        let outcome = async {
+            let timeout = self.client.timeout(self.concerns.timeout);
+            let limit = self.concerns.timeout.or(self.client.host().options().timeout());
+            operation.timing().check(limit).map_err(ArgumentError::from)?;
+            let implicit = || ClientSession::implicit(self.client.host());
+            let session = self.session.clone().unwrap_or_else(implicit);
+            let mut running =
+                RunningOperation::begin(self, scope, operation, (session, timeout)).await?;
+            let outcome = running.send_all(&mut observed).await?;
+            let (pin, session) = running.end();
+            Ok(Response { outcome, pin, session, timeout })
+        }
+        .await;
         observed::end(observed, &outcome);
         outcome
-    }
-
-    async fn perform<O: Operation + Send>(
-        &self,
-        observed: &mut ObservedOperation<R>,
-        scope: &Scope,
-        operation: &mut O,
-    ) -> Result<Response<R, O::Output>, Error> {
-        let timeout = self.timeout();
-        let limit = self.concerns.timeout.or(self.client.host().options().timeout());
-        operation.timing().check(limit).map_err(ArgumentError::from)?;
-        let implicit = || ClientSession::of(self.client.implicit_session());
-        let session = self.session.clone().unwrap_or_else(implicit);
-        let mut attempted = Attempted::new(self, operation, session);
-        let Attempted { operation, pin, session, superseded, .. } = &mut attempted;
-        let session = session.as_ref().expect("it is there until the operation has succeeded");
-        let session = session.lend(&self.client, timeout).await?;
-        let (extension, held, labels) = (None, None, Vec::new());
-        let context = OperationContext {
-            session,
-            timeout,
-            extension,
-            observed,
-            pin,
-            held,
-            superseded,
-            labels,
-        };
-        let outcome = self.send_all(scope, *operation, context).await?;
-        let (pin, session) = attempted.end();
-        Ok(Response { outcome, pin, session, timeout })
     }
 
     /// Sends the next command of a cursor, to where that is pinned.
@@ -215,139 +176,57 @@ impl<R: Runtime> Handle<R> {
         session: &ClientSession<R>,
         (timeout, extension): (Timeout, Option<&Extension>),
     ) -> Result<ReplyDocument, Error> {
-        let session = session.lend(&self.client, timeout).await?;
         let scope = operation.scope();
-        let mut observed = observed::begin(&self.client, &scope, &operation);
-        let (held, labels) = (None, Vec::new());
-        let (observer, superseded) = (&mut observed, &mut Vec::new());
-        let context = OperationContext {
-            session,
-            timeout,
-            extension,
-            observed: observer,
-            pin,
-            held,
-            superseded,
-            labels,
-        };
-        let outcome = self.send_all(&scope, &mut operation, context).await;
+        let session = (session.clone(), timeout);
+        let mut running = RunningOperation::begin(self, &scope, &mut operation, session).await?;
+        (running.extension, running.pin) = (extension, pin.take());
+        let mut observed = observed::begin(&self.client, &scope, running.operation);
+        let outcome = running.send_all(&mut observed).await;
+        *pin = running.pin.take();
         observed::end(observed, &outcome);
         outcome
     }
-
-    /// Sends one command of an operation after the other, until there is an outcome.
-    async fn send_all<O: Operation + Send>(
-        &self,
-        scope: &Scope,
-        operation: &mut O,
-        mut context: OperationContext<'_, R>,
-    ) -> Result<O::Output, Error> {
-        loop {
-            let progress = match self.send_next(scope, operation, &mut context).await {
-                Ok(reply) => operation.reply(scope, &reply),
-                Err(AttemptError::Refused(error)) => Err(error),
-                Err(AttemptError::Failed(error)) => operation.failed(error.into()),
-            };
-            match progress {
-                Ok(Progress::Next) => {}
-                Ok(Progress::Done(outcome)) => return Ok(outcome),
-                Err(error) => return Err(error.with_labels(&context.labels)),
-            }
-        }
-    }
-
-    /// Builds and sends the next command of an operation, and returns its reply: an empty one, if
-    /// none was asked for.
-    async fn send_next<O: Operation + Send>(
-        &self,
-        scope: &Scope,
-        operation: &mut O,
-        context: &mut OperationContext<'_, R>,
-    ) -> Result<ReplyDocument, AttemptError> {
-        let OperationContext {
-            session,
-            timeout,
-            extension,
-            observed,
-            pin,
-            held,
-            superseded,
-            labels,
-        } = context;
-        if !operation.continues_cursor() {
-            **pin = None;
-        }
-        let (target, criteria, exhaust) = match pin.as_mut().or(held.as_mut()) {
-            Some(pin) => {
-                let exhaust = pin.is_streamed();
-                (pin.target(), None, exhaust)
-            }
-            None => {
-                let criteria = Arc::new(self.criteria(operation));
-                (Target::Select(Arc::clone(&criteria)), Some(criteria), false)
-            }
-        };
-        let mut next = NextCommand { operation, scope };
-        let request = Request::<R, AttemptError>::building(&mut next, target)
-            .with_session(Some(session))
-            .with_timeout(*timeout)
-            .with_extension(*extension)
-            .with_operation(Some(observed))
-            .with_exhaust(exhaust)
-            .with_superseded(Some(superseded));
-        let response = self.client.host().execute(request).await?;
-        let (reply, exhausts) = (response.reply, response.exhausts_cursor);
-        match (criteria, response.connection) {
-            (Some(criteria), Some(connection)) if !response.acknowledged => {
-                *held = Some(Pinned::to_connection(connection, criteria));
-            }
-            (Some(criteria), connection) if response.opens_cursor => {
-                **pin = Some(match connection {
-                    Some(connection) => Pinned::to_origin(connection, criteria, exhausts),
-                    None => Pinned::to_server(reply.server().clone(), criteria),
-                });
-            }
-            _ => {}
-        }
-        superseded.retain(|earlier| !is_same_cursor(earlier, &reply));
-        if let Some(error) = reply.write_concern_error() {
-            add_labels(labels, error.labels.iter().map(String::as_str));
-        }
-        Ok(reply.into_document())
-    }
-
-    /// Returns which servers an operation may use.
-    fn criteria(&self, operation: &impl Operation) -> Criteria {
-        let preference = operation.read_preference();
-        let preference = preference.unwrap_or(&self.concerns.read_preference);
-        match operation.route() {
-            Route::Write => Criteria::write(),
-            Route::Read => Criteria::read(preference.clone()),
-            Route::ReadPrimary => Criteria::read(ReadPreference::new(ReadMode::Primary)),
-            Route::ReadSince(version) => Criteria::read_since(preference.clone(), version),
-        }
-    }
 }
 
-impl<'a, R: Runtime, O: Operation> Attempted<'a, R, O> {
-    const fn new(handle: &'a Handle<R>, operation: &'a mut O, session: ClientSession<R>) -> Self {
-        let session = Some(session);
-        Self { handle, operation, pin: None, session, superseded: Vec::new() }
+impl<'a, R: Runtime, O: Operation> RunningOperation<'a, R, O> {
+    /// Begins an operation as soon as it has its session to itself.
+    async fn begin(
+        handle: &'a Handle<R>,
+        scope: &'a Scope,
+        operation: &'a mut O,
+        (session, timeout): (ClientSession<R>, Timeout),
+    ) -> Result<Self, Error> {
+        let guard = session.acquire(handle.client.host(), timeout).await?;
+        Ok(Self {
+            handle,
+            scope,
+            operation,
+            session: Some(session),
+            guard: Some(guard),
+            timeout,
+            extension: None,
+            pin: None,
+            held: None,
+            superseded: Vec::new(),
+            labels: Vec::new(),
+        })
     }
 
     /// Takes what a cursor needs that is the outcome.
     fn end(mut self) -> (Option<Pinned<R>>, ClientSession<R>) {
+        self.guard = None;
         kill_superseded(self.handle, self.session.as_ref(), &mut self.superseded);
-        let session = self.session.take().expect("it is there until the operation has succeeded");
+        let session = self.session.take().expect("it is there until the operation has ended");
         (self.pin.take(), session)
     }
 }
 
-impl<R: Runtime, O: Operation> Drop for Attempted<'_, R, O> {
+impl<R: Runtime, O: Operation> Drop for RunningOperation<'_, R, O> {
     fn drop(&mut self) {
         if self.session.is_none() {
             return;
         }
+        self.guard = None;
         kill_superseded(self.handle, self.session.as_ref(), &mut self.superseded);
         if let Some(mut cursor) = self.operation.take_cursor() {
             let (pin, session) = (self.pin.take(), self.session.take());
@@ -356,6 +235,62 @@ impl<R: Runtime, O: Operation> Drop for Attempted<'_, R, O> {
                 open.kill_in_background(&self.handle.client);
             }
         }
+    }
+}
+
+impl<R: Runtime, O: Operation + Send> RunningOperation<'_, R, O> {
+    /// Sends one command after the other, until there is an outcome.
+    async fn send_all(&mut self, observed: &mut ObservedOperation<R>) -> Result<O::Output, Error> {
+        loop {
+            let progress = match self.send_next(observed).await {
+                Ok(reply) => self.operation.reply(self.scope, &reply),
+                Err(AttemptError::Refused(error)) => Err(error),
+                Err(AttemptError::Failed(error)) => self.operation.failed(error.into()),
+            };
+            match progress {
+                Ok(Progress::Next) => {}
+                Ok(Progress::Done(outcome)) => return Ok(outcome),
+                Err(error) => return Err(error.with_labels(&self.labels)),
+            }
+        }
+    }
+
+    /// Builds and sends the next command, and returns its reply: an empty one, if none was asked
+    /// for.
+    async fn send_next(
+        &mut self,
+        observed: &mut ObservedOperation<R>,
+    ) -> Result<ReplyDocument, AttemptError> {
+        if !self.operation.continues_cursor() {
+            self.pin = None;
+        }
+        let preference = self.operation.read_preference();
+        let preference = preference.unwrap_or(&self.handle.concerns.read_preference);
+        let target =
+            Target::of(self.pin.as_mut().or(self.held.as_mut()), || match self.operation.route() {
+                Route::Write => Criteria::write(),
+                Route::Read => Criteria::read(preference.clone()),
+                Route::ReadPrimary => Criteria::read(ReadPreference::new(ReadMode::Primary)),
+                Route::ReadSince(version) => Criteria::read_since(preference.clone(), version),
+            });
+        let mut next = NextCommand { operation: self.operation, scope: self.scope };
+        let request = Request::<R, AttemptError>::building(&mut next, target)
+            .with_session(self.guard.as_mut())
+            .with_timeout(self.timeout)
+            .with_extension(self.extension)
+            .with_operation(Some(observed))
+            .with_superseded(Some(&mut self.superseded));
+        let response = self.handle.client.host().execute(request).await?;
+        match response.acknowledged {
+            true => self.pin = response.pin.or(self.pin.take()),
+            false => self.held = response.pin.or(self.held.take()),
+        }
+        let reply = response.reply;
+        self.superseded.retain(|earlier| !is_same_cursor(earlier, &reply));
+        if let Some(error) = reply.write_concern_error() {
+            add_labels(&mut self.labels, error.labels.iter().map(String::as_str));
+        }
+        Ok(reply.into_document())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
 use crate::operations::request::{Request, Target};
-use crate::operations::session::ClientSession;
+use crate::operations::session::{ClientSession, SessionGuard};
 use crate::sync::before;
 
 /// The time that a client that is closed waits for servers to kill cursors.
@@ -76,7 +76,7 @@ pub(crate) async fn kill<R: Runtime>(
     client: &Client<R>,
     command: &KillCursors,
     target: Target<'_, R>,
-    session: Option<&mut ClientSession<R>>,
+    session: Option<&mut SessionGuard<R>>,
     limits: KillLimits,
 ) {
     let options = OperationOptions::continuing().with_max_time(limits.max_time);
@@ -131,7 +131,8 @@ impl<R: Runtime> Killer<R> {
     async fn run(mut self, client: Client<R>) {
         while let Some(command) = self.next_command() {
             let target = Target::Member(&self.server, Arc::new(Criteria::write()));
-            let mut session = (!command.has_session).then(|| client.implicit_session());
+            let own = (!command.has_session).then(|| ClientSession::implicit(client.host()));
+            let mut session = own.and_then(|own| own.try_acquire());
             let limits = KillLimits::in_background(&client, command.timeout);
             kill(&client, &command, target, session.as_mut(), limits).await;
         }

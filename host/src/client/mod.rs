@@ -28,7 +28,6 @@ use sdam_core::metrics::Family;
 use sdam_core::operation::{KillCursors, OpenCursor, Timeout};
 use sdam_core::selection::Criteria;
 use sdam_core::session::{ClusterTime, ClusterTimeError, SessionError, SessionOptions};
-use sdam_core::spans::SpanStart;
 use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
 
@@ -42,10 +41,9 @@ use crate::machines::sleep::sleep_until;
 use crate::net::reactor::Reactor;
 use crate::observe::subscription::{Events, Views};
 use crate::operations::exchange::Reply;
-use crate::operations::observed::ObservedOperation;
 use crate::operations::request::{Request, Target};
 use crate::operations::selected_server::SelectedServer;
-use crate::operations::session::{self, ClientSession};
+use crate::operations::session::{self, ClientSession, SessionGuard};
 use crate::process::Own;
 use crate::system::WallClock;
 
@@ -390,12 +388,6 @@ impl<R: Runtime> Client<R> {
         ClientSession::start(&self.host, options)
     }
 
-    /// Starts the session of one operation that was given none, and of the cursor that this opens.
-    /// It costs nothing before a command with it is sent.
-    pub fn implicit_session(&self) -> ClientSession<R> {
-        ClientSession::implicit(&self.host)
-    }
-
     /// Performs an operation, and returns its reply: the way of everything that is built above
     /// commands.
     ///
@@ -407,21 +399,6 @@ impl<R: Runtime> Client<R> {
     /// Fails as [`run_command`](Self::run_command) does.
     pub async fn operate(&self, request: Request<'_, R>) -> Result<Reply, Error> {
         self.host.operate(request).await
-    }
-
-    /// Begins an operation of several requests, each made with [`Request::with_operation`]: on a
-    /// collection, or else on a database. It has one span, and the metrics count it once, by this
-    /// name. Others begin and end their own.
-    ///
-    /// Nothing is made if nothing observes operations.
-    pub fn begin_operation(
-        &self,
-        name: &'static str,
-        database: &str,
-        collection: Option<&str>,
-    ) -> ObservedOperation<R> {
-        let start = || SpanStart::of_operation(name, database, collection);
-        ObservedOperation::begin(&self.host.shared, || name.into(), start)
     }
 
     /// Has a task of the runtime's do something with the client that no caller waits for, such as
@@ -450,7 +427,7 @@ impl<R: Runtime> Client<R> {
         &self,
         command: &KillCursors,
         target: Target<'_, R>,
-        session: Option<&mut ClientSession<R>>,
+        session: Option<&mut SessionGuard<R>>,
         limits: KillLimits,
     ) {
         kill_cursors::kill(self, command, target, session, limits).await;

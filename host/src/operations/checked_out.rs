@@ -232,7 +232,9 @@ impl<R: Runtime> Server<R> {
                 if self.is_heard() {
                     self.shared().events.wake(Topics::POOLS);
                 }
-                checked_out.check_after_idling().await?;
+                if let Some(since) = checked_out.connection().idle_since {
+                    checked_out.check_after_idling(since).await?;
+                }
                 return Ok(checked_out);
             }
             // The peer has closed it or sent unexpected data: discard the connection.
@@ -399,8 +401,7 @@ impl<R: Runtime> Server<R> {
 impl<R: Runtime> CheckedOut<R> {
     /// Checks with `ping` whether a connection that was idle for 5 s still works; if not, that has
     /// been reported to the topology.
-    pub(crate) async fn check_after_idling(&mut self) -> Result<(), Box<CheckOutError>> {
-        let Some(since) = self.connection().idle_since else { return Ok(()) };
+    async fn check_after_idling(&mut self, since: Instant) -> Result<(), Box<CheckOutError>> {
         let now = self.shared().runtime.now();
         if now - since < SOCKET_CHECK_INTERVAL {
             return Ok(());

@@ -423,32 +423,27 @@ impl<R: Runtime> CheckedOut<R> {
         Error::new(Particular::Operation(error), server, None).judged(verdict)
     }
 
+    /// Sends a command and receives its reply, and once more if the server wants another login.
     pub(crate) async fn exchange(
         &mut self,
         message: &CommandMessage<'_>,
         context: &ExchangeContext<'_>,
     ) -> Result<Reply, Box<ExchangeError>> {
-        let reply = match self.exchange_once(message, context).await? {
-            Err(refused) if self.must_reauthenticate(&refused) => {
-                self.reauthenticate(context.timeout).await?;
-                self.exchange_once(message, context).await?
+        let mut has_logged_in = false;
+        loop {
+            let Sent { id, observers } = self.send(message, context, Flags::NONE).await?;
+            let received = self.receive_reply(Awaited::op_msg(id), context.limits()).await;
+            observers.end(&received);
+            let received = received?;
+            self.state = State::Idle;
+            match received.reply {
+                Err(refused) if !has_logged_in && self.must_reauthenticate(&refused) => {
+                    self.reauthenticate(context.timeout).await?;
+                    has_logged_in = true;
+                }
+                reply => return self.conclude(reply),
             }
-            reply => reply,
-        };
-        self.conclude(reply)
-    }
-
-    async fn exchange_once(
-        &mut self,
-        message: &CommandMessage<'_>,
-        context: &ExchangeContext<'_>,
-    ) -> Result<Result<Reply, Refused>, OperationError> {
-        let Sent { id, observers } = self.send(message, context, Flags::NONE).await?;
-        let received = self.receive_reply(Awaited::op_msg(id), context.limits()).await;
-        observers.end(&received);
-        let received = received?;
-        self.state = State::Idle;
-        Ok(received.reply)
+        }
     }
 
     /// As [`exchange`](Self::exchange), but lets the server answer with several replies, of which

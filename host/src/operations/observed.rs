@@ -14,16 +14,17 @@ use sdam_core::spans::{SpanEnd, SpanStart};
 use sdam_core::time::Instant;
 
 use crate::error::Error;
-use crate::machines::Shared;
 use crate::machines::runtime::Runtime;
 use crate::machines::server::Server;
+use crate::machines::{Host, Shared};
 use crate::observe::spans::OperationSpan;
 use crate::sync::lock;
 
 /// An operation while it runs, for its span and for the metrics, if there are any.
 ///
-/// [`Client::begin_operation`](crate::Client::begin_operation) begins one for an operation of
-/// several requests. Dropped before it has ended, the operation is given up.
+/// One of several requests [begins](Self::begin) here, and each of them is made with
+/// [`Request::with_operation`](crate::Request::with_operation); others begin and end their own.
+/// Dropped before it has ended, the operation is given up.
 #[must_use = "an operation that is dropped counts as given up"]
 pub struct ObservedOperation<R: Runtime> {
     counted: Option<Counted<R>>,
@@ -43,12 +44,14 @@ impl<R: Runtime> ObservedOperation<R> {
     /// An operation that nothing observes.
     pub(crate) const NONE: Self = Self { counted: None, span: OperationSpan::NONE };
 
-    /// Begins one that the metrics have by this name.
-    pub(crate) fn begin(
-        shared: &Arc<Shared<R>>,
+    /// Begins one that the metrics have by this name, with a span. Neither is asked for if nothing
+    /// observes operations.
+    pub fn begin(
+        host: &Host<R>,
         name: impl FnOnce() -> Cow<'static, str>,
         start: impl FnOnce() -> SpanStart,
     ) -> Self {
+        let shared = &host.shared;
         let count = || Counted {
             shared: Arc::clone(shared),
             name: name(),
@@ -61,9 +64,9 @@ impl<R: Runtime> ObservedOperation<R> {
     }
 
     /// Begins one that consists of a command.
-    pub(crate) fn of_command(shared: &Arc<Shared<R>>, message: &CommandMessage<'_>) -> Self {
+    pub(crate) fn of_command(host: &Host<R>, message: &CommandMessage<'_>) -> Self {
         let name = || Cow::Owned(message.name().to_owned());
-        Self::begin(shared, name, || SpanStart::of_operation_by(message.database, message.command))
+        Self::begin(host, name, || SpanStart::of_operation_by(message.database, message.command))
     }
 
     /// Notes the server that it goes to.

@@ -36,9 +36,10 @@ use crate::machines::{Host, View};
 use crate::operations::checked_out::{CheckedOut, State};
 use crate::operations::exchange::{ExchangeContext, ExchangeError, Reply};
 use crate::operations::observed::ObservedOperation;
-use crate::operations::request::{BuiltCommand, Extension, Message, Request, Target};
+use crate::operations::pinned::Pinned;
+use crate::operations::request::{BuildCommand, BuiltCommand, Extension, Message, Request, Target};
 use crate::operations::selected_server::SelectedServer;
-use crate::operations::session::{ClientSession, take_session};
+use crate::operations::session::SessionGuard;
 use crate::sync::atomic::Ordering;
 use crate::sync::channel::{Answers, Channel, Wait};
 
@@ -104,114 +105,60 @@ impl<R: Runtime> Host<R> {
         self.execute(request).await.map(|response| response.reply)
     }
 
-    /// As [`operate`](Self::operate), for operations that build their command, too, with what a
-    /// cursor is continued by: see [`Pinned`](crate::Pinned).
+    /// As [`operate`](Self::operate), for operations that build their command, too, with the place
+    /// where what follows goes: see [`Pinned`].
     ///
     /// # Errors
     ///
     /// Fails as [`operate`](Self::operate) does, and if the command cannot be built.
     pub async fn execute<E: From<Error>>(
         &self,
-        mut request: Request<'_, R, E>,
-    ) -> Result<Response<R>, E> {
-        let mut own = match (&request.operation, &request.message) {
-            (None, Message::Known(message, _)) => {
-                ObservedOperation::of_command(&self.shared, message)
-            }
-            _ => ObservedOperation::NONE,
-        };
-        let operation = match request.operation.take() {
-            Some(operation) => operation,
-            None => &mut own,
-        };
-        let outcome = self.perform(request, operation).await?;
-        own.end(&outcome);
-        outcome.map_err(E::from)
-    }
-
-    /// Returns what came of an operation, or the error with which its command was not built.
-    async fn perform<E>(
-        &self,
         request: Request<'_, R, E>,
-        operation: &mut ObservedOperation<R>,
-    ) -> Result<Result<Response<R>, Error>, E> {
-        let Request { message, target, session, timeout, exhaust, extension, superseded, .. } =
-            request;
-        if session.as_deref().is_some_and(|session| !session.is_of(self)) {
-            return Ok(Err(InvalidCommand::ForeignSession.into()));
+    ) -> Result<Response<R>, E> {
+        let (mut performer, mut unbuilt) = Performer::new(self, request);
+        if performer.parts.session.as_deref().is_some_and(|session| !session.is_of(self)) {
+            return Ok(performer.refuse(InvalidCommand::ForeignSession)?);
         }
-        let (name, plan, command, mut unbuilt) = match message {
-            Message::Known(message, options) => {
-                let plan = self.plan(options, session.as_deref(), timeout);
-                let command = Command::Known(message, options);
-                (Cow::Borrowed(message.name()), plan, Some(command), None)
-            }
-            Message::ToBuild(operation) => {
-                let plan = self.plan(&operation.options(), session.as_deref(), timeout);
-                (operation.name(), plan, None, Some(operation))
-            }
-        };
-        let parts = Parts { name, command, target, session, exhaust, extension, superseded };
-        let mut machine = Operation::new(plan);
-        let mut performer = Performer::new(self, parts, operation);
-        let mut action = Some(machine.start(self.runtime().now()));
+        let mut action = Some(performer.machine.start(self.runtime().now()));
         loop {
             action = match action {
                 Some(Action::Done { outcome, timed_out }) => {
-                    return Ok(performer.done(outcome, timed_out));
+                    return Ok(performer.done(outcome, timed_out)?);
                 }
-                Some(Action::Select { deadline }) => {
-                    match performer.select(deadline, machine.deprioritized()).await {
-                        Ok(facts) => machine.step(self.runtime().now(), Input::Selected(facts)),
-                        Err(outcome) => performer.end_attempt(outcome, &mut machine),
+                Some(Action::Select { deadline }) => match performer.select(deadline).await {
+                    Ok(facts) => {
+                        performer.machine.step(self.runtime().now(), Input::Selected(facts))
                     }
-                }
+                    Err(outcome) => performer.end_attempt(outcome),
+                },
                 Some(Action::CheckOut { deadline }) => match performer.check_out(deadline).await {
                     Ok(()) => {
                         let description = performer.connection().connection_description();
                         let facts = connection_facts(description);
                         if let Some(operation) = unbuilt.take() {
-                            let command = operation.build(description)?;
-                            machine.set_options(&command.options);
-                            performer.parts.command = Some(Command::Built(command));
+                            let built = operation.build(description)?;
+                            performer.parts.command = Some(Command::Built(built));
                         }
-                        machine.step(self.runtime().now(), Input::CheckedOut(facts))
+                        let command = performer.parts.command.as_ref();
+                        let input = Input::CheckedOut(facts, command.map(Command::options));
+                        performer.machine.step(self.runtime().now(), input)
                     }
-                    Err(error) => performer.end_attempt(Err(error).into(), &mut machine),
+                    Err(error) => performer.end_attempt(Err(error).into()),
                 },
                 Some(Action::Send(sending)) => {
                     let result = performer.exchange(sending).await;
-                    performer.end_attempt(result.into(), &mut machine)
+                    performer.end_attempt(result.into())
                 }
                 Some(Action::Refuse(reason)) => {
                     let error = Error::from(Particular::NotSent(reason));
-                    performer.end_attempt(Err(error).into(), &mut machine)
+                    performer.end_attempt(Err(error).into())
                 }
                 None => {
-                    let until = performer.wait(machine.deadline()).await;
-                    machine.wake(until.into())
+                    let until = performer.wait(performer.machine.deadline()).await;
+                    performer.machine.wake(until.into())
                 }
             };
         }
-    }
-
-    fn plan(
-        &self,
-        options: &OperationOptions,
-        session: Option<&ClientSession<R>>,
-        timeout: Timeout,
-    ) -> Plan {
-        let session = match session {
-            None => SessionUse::None,
-            Some(ClientSession { session, .. }) => match session.has_ended() {
-                true => SessionUse::Ended,
-                false if session.is_implicit() => SessionUse::Implicit,
-                false => SessionUse::Explicit { snapshot: session.options().snapshot },
-            },
-        };
-        Plan::new(options, RetryPolicy::of(self.options()))
-            .with_session(session)
-            .with_timeouts(timeout, self.selection_timeout())
     }
 
     /// "when serverSelectionTryOnce is true, server selection timeouts have no effect"
@@ -222,27 +169,24 @@ impl<R: Runtime> Host<R> {
     }
 }
 
-/// A reply, and what a cursor that it has opened is continued by.
+/// A reply, and where what follows goes.
 #[non_exhaustive]
 pub struct Response<R: Runtime> {
     /// The reply.
     pub reply: Reply,
-    /// The connection that it came over, still in use; `None` if the request went to one that was,
-    /// and if another attempt has taken its place.
-    pub connection: Option<CheckedOut<R>>,
+    /// The place for the commands that follow, if the server was selected: after a command that may
+    /// have [opened a cursor](crate::BuiltCommand::opens_cursor), that of the cursor; after one
+    /// without a reply, the connection, over which those that follow keep their order.
+    pub pin: Option<Pinned<R>>,
     /// False if the command asked for no reply.
     pub acknowledged: bool,
-    /// True if the command may have [opened a cursor](crate::BuiltCommand::opens_cursor).
-    pub opens_cursor: bool,
-    /// True if that is to be [read in a stream](crate::BuiltCommand::exhausts_cursor).
-    pub exhausts_cursor: bool,
 }
 
 impl<R: Runtime> std::fmt::Debug for Response<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Response")
             .field("reply", &self.reply)
-            .field("connection", &self.connection)
+            .field("pin", &self.pin)
             .finish_non_exhaustive()
     }
 }
@@ -268,10 +212,11 @@ struct Parts<'a, R: Runtime> {
     /// Present once it is built.
     command: Option<Command<'a>>,
     target: Target<'a, R>,
-    session: Option<&'a mut ClientSession<R>>,
-    exhaust: bool,
+    session: Option<&'a mut SessionGuard<R>>,
     extension: Option<&'a Extension>,
     superseded: Option<&'a mut Vec<Reply>>,
+    /// The operation that it is a part of, if it is none by itself.
+    operation: Option<&'a mut ObservedOperation<R>>,
 }
 
 /// Returns the connection that a command goes over: that of the target, or else the one that was
@@ -281,8 +226,10 @@ fn connection<'a, R: Runtime>(
     checked_out: &'a mut Option<CheckedOut<R>>,
 ) -> &'a mut CheckedOut<R> {
     match target {
-        Target::Connection(checked_out) => checked_out,
-        _ => checked_out.as_mut().expect("a connection is checked out first"),
+        Target::Connection(checked_out) | Target::Stream(checked_out) => checked_out,
+        Target::Select(_) | Target::Member(..) => {
+            checked_out.as_mut().expect("a connection is checked out first")
+        }
     }
 }
 
@@ -294,11 +241,16 @@ struct LoggedOperation {
     has_waited: bool,
 }
 
+/// An operation that builds its command, which is still to be built.
+type Unbuilt<'a, E> = Option<&'a mut dyn BuildCommand<E>>;
+
 /// The performer of the actions of one operation, with what it has at hand meanwhile.
 struct Performer<'a, 'b, R: Runtime> {
     host: &'a Host<R>,
+    machine: Operation<Attempt>,
     parts: Parts<'b, R>,
-    operation: &'a mut ObservedOperation<R>,
+    /// The operation that it is by itself.
+    own: ObservedOperation<R>,
     clock: StopWatch,
     logged: LoggedOperation,
     transaction_number: Option<i64>,
@@ -313,31 +265,57 @@ struct Performer<'a, 'b, R: Runtime> {
 impl<R: Runtime> Drop for Performer<'_, '_, R> {
     fn drop(&mut self) {
         if let Some(session) = self.parts.session.as_deref_mut().filter(|_| self.is_underway) {
-            session.session.mark_dirty();
+            session.mark_dirty();
         }
     }
 }
 
 impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
-    fn new(
-        host: &'a Host<R>,
-        parts: Parts<'b, R>,
-        operation: &'a mut ObservedOperation<R>,
-    ) -> Self {
-        let clock = StopWatch { at: host.runtime().now(), spent: Spent::default() };
-        let (logged, transaction_number) = (LoggedOperation::default(), None);
-        let (selected, checked_out, is_underway) = (None, None, false);
-        Self {
+    fn new<E>(host: &'a Host<R>, request: Request<'b, R, E>) -> (Self, Unbuilt<'b, E>) {
+        let Request { message, target, session, timeout, operation, extension, superseded } =
+            request;
+        let (name, command, options, unbuilt) = match message {
+            Message::Known(message, options) => {
+                let command = Some(Command::Known(message, options));
+                (Cow::Borrowed(message.name()), command, Cow::Borrowed(options), None)
+            }
+            Message::ToBuild(operation) => {
+                (operation.name(), None, Cow::Owned(operation.options()), Some(operation))
+            }
+        };
+        let own = match (&operation, &command) {
+            (None, Some(Command::Known(message, _))) => {
+                ObservedOperation::of_command(host, message)
+            }
+            _ => ObservedOperation::NONE,
+        };
+        let use_of_session = match session.as_deref() {
+            None => SessionUse::None,
+            Some(session) if session.has_ended() => SessionUse::Ended,
+            Some(session) if session.is_implicit() => SessionUse::Implicit,
+            Some(session) => SessionUse::Explicit { snapshot: session.options().snapshot },
+        };
+        let plan = Plan::new(&options, RetryPolicy::of(host.options()))
+            .with_session(use_of_session)
+            .with_timeouts(timeout, host.selection_timeout());
+        let performer = Self {
             host,
-            parts,
-            operation,
-            clock,
-            logged,
-            transaction_number,
-            selected,
-            checked_out,
-            is_underway,
-        }
+            machine: Operation::new(plan),
+            parts: Parts { name, command, target, session, extension, superseded, operation },
+            own,
+            clock: StopWatch { at: host.runtime().now(), spent: Spent::default() },
+            logged: LoggedOperation::default(),
+            transaction_number: None,
+            selected: None,
+            checked_out: None,
+            is_underway: false,
+        };
+        (performer, unbuilt)
+    }
+
+    /// Returns the operation as it is observed.
+    fn observed(&mut self) -> &mut ObservedOperation<R> {
+        self.parts.operation.as_deref_mut().unwrap_or(&mut self.own)
     }
 
     /// Waits until a time, and returns what the clock shows then; if the client is closed
@@ -350,21 +328,19 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         now.max(until)
     }
 
-    async fn select(
-        &mut self,
-        deadline: Option<Instant>,
-        deprioritized: &[ServerAddress],
-    ) -> Result<SelectedFacts, Attempt> {
+    async fn select(&mut self, deadline: Option<Instant>) -> Result<SelectedFacts, Attempt> {
         let found = match &self.parts.target {
-            Target::Connection(checked_out) => {
-                self.operation.goes_to(checked_out.pool());
-                return Ok(self.host.facts_of(checked_out));
+            Target::Connection(checked_out) | Target::Stream(checked_out) => {
+                let (facts, pool) =
+                    (self.host.facts_of(checked_out), Arc::clone(checked_out.pool()));
+                self.observed().goes_to(&pool);
+                return Ok(facts);
             }
             Target::Member(address, criteria) => {
                 self.host.known_member(address, criteria, deadline).await
             }
             Target::Select(criteria) => {
-                let criteria = match deprioritized {
+                let criteria = match self.machine.deprioritized() {
                     [] => Arc::clone(criteria),
                     avoided => Arc::new((**criteria).clone().deprioritize(avoided.iter().cloned())),
                 };
@@ -383,7 +359,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         match found {
             Ok(selected) => {
                 let facts = selected_facts(&selected);
-                self.operation.goes_to(selected.server());
+                self.observed().goes_to(selected.server());
                 self.selected = Some(selected);
                 Ok(facts)
             }
@@ -395,16 +371,14 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     }
 
     async fn check_out(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
-        let checked_out = match (&self.parts.target, &self.selected) {
-            (Target::Connection(_), _) => return Ok(()),
-            (_, Some(selected)) => selected
-                .check_out_by(deadline)
-                .await
-                .map_err(|error| selected.server().check_out_error(*error)),
+        let selected = match (&self.parts.target, &self.selected) {
+            (Target::Connection(_) | Target::Stream(_), _) => return Ok(()),
+            (_, Some(selected)) => selected,
             (_, None) => unreachable!("a server is selected first"),
         };
+        let checked_out = selected.server().check_out(selected.selection(), deadline).await;
         self.clock.lap(self.host.runtime().now(), |spent| &mut spent.checking_out);
-        let checked_out = checked_out?;
+        let checked_out = checked_out.map_err(|error| selected.server().check_out_error(*error))?;
         // That of a check of the connection, if the operation has none.
         if self.logged.number == 0 {
             self.logged.number = checked_out.number;
@@ -417,16 +391,9 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         connection(&mut self.parts.target, &mut self.checked_out)
     }
 
+    /// Sends the command with its session, and receives the reply.
     async fn exchange(&mut self, sending: Sending) -> Result<Reply, Error> {
-        self.is_underway = sending.session;
-        let result = self.send(sending).await;
-        self.is_underway = false;
-        self.clock.lap(self.host.runtime().now(), |spent| &mut spent.exchanging);
-        result
-    }
-
-    async fn send(&mut self, sending: Sending) -> Result<Reply, Error> {
-        let Parts { command, target, session, exhaust, extension, .. } = &mut self.parts;
+        let Parts { command, target, session, extension, operation, .. } = &mut self.parts;
         let sequences: Vec<(&str, &[&RawDocument])>;
         let (message, options) = match command.as_ref().expect("it is built at the check-out") {
             Command::Known(message, options) => (*message, *options),
@@ -437,11 +404,13 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                 (message.with_sequences(&sequences), &built.options)
             }
         };
+        let is_streamed = matches!(target, Target::Stream(_));
         let checked_out = connection(target, &mut self.checked_out);
-        let mut session = session.as_deref_mut().map(|session| &mut session.session);
+        let mut session = session.as_deref_mut();
         if let Some(session) = session.as_deref_mut().filter(|_| sending.session) {
-            self.host.begin_with(session, sending, &mut self.transaction_number)?;
+            session.attach(self.host, sending, &mut self.transaction_number)?;
         }
+        self.is_underway = sending.session;
         let has_cluster_times = checked_out.has_cluster_times();
         let read_concern = match session.as_deref() {
             // What goes on with a cursor takes none, not even that of a snapshot.
@@ -452,7 +421,8 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                 concern.filter(|concern| !concern.is_server_default()).map(ReadConcern::document)
             }
         };
-        let known = session.as_deref().filter(|_| sending.session);
+        let known: Option<&Session> = session.as_deref().map(|it| &**it);
+        let known = known.filter(|_| sending.session);
         let overlay = Overlay {
             lsid: known.and_then(Session::server_session).map(|known| known.id().document()),
             transaction_number: self.transaction_number.filter(|_| sending.transaction_number),
@@ -464,10 +434,11 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         if self.logged.number == 0 && self.host.shared.tells_of_commands() {
             self.logged.number = self.host.shared.commands.next_operation();
         }
-        let (number, span) = (self.logged.number, self.operation.span().shared());
+        let operation = operation.as_deref().unwrap_or(&self.own);
+        let (number, span) = (self.logged.number, operation.span().shared());
         let (timeout, extension) = (sending.timeout, *extension);
         let context = ExchangeContext { overlay, cluster_time, timeout, extension, number, span };
-        let result = match (options.acknowledged, *exhaust) {
+        let result = match (options.acknowledged, is_streamed) {
             (true, false) => checked_out.exchange(&message, &context).await,
             (true, true) => checked_out.exchange_streamed(&message, &context).await,
             (false, _) => {
@@ -475,18 +446,13 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                 sent.map_err(Into::into)
             }
         };
-        if let Some(session) = session.filter(|_| sending.session) {
-            match &result {
-                Ok(reply) if !session.is_implicit() => session.advance_from_reply(reply),
-                Ok(_) => {}
-                Err(failed) => match (&failed.error, &failed.reply) {
-                    // Of a command that was not sent, the connection is as good as before.
-                    (OperationError::Stream(_), _) if checked_out.state == State::Idle => {}
-                    (OperationError::Stream(_), _) => session.mark_dirty(),
-                    (_, Some(reply)) => session.advance_from_reply(reply),
-                    _ => {}
-                },
-            }
+        self.is_underway = false;
+        self.clock.lap(self.host.runtime().now(), |spent| &mut spent.exchanging);
+        let learns = |session: &&mut SessionGuard<R>| {
+            sending.session && (result.is_err() || !session.is_implicit())
+        };
+        if let Some(session) = session.filter(learns) {
+            session.learn(&result, checked_out.state != State::Idle);
         }
         result.map_err(|failed| {
             let error = explained(failed.error, sending.transaction_number);
@@ -495,17 +461,15 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     }
 
     /// Passes the outcome of an attempt to the machine, and records one that has failed.
-    fn end_attempt(
-        &mut self,
-        outcome: Attempt,
-        operation: &mut Operation<Attempt>,
-    ) -> Option<Action<Attempt>> {
+    fn end_attempt(&mut self, outcome: Attempt) -> Option<Action<Attempt>> {
         let (host, now) = (self.host, self.host.runtime().now());
         let is_fault = outcome.fault().is_some();
         let recording = host.shared.tracing.recording();
         let told = recording.and_then(|recording| {
             let server = match &self.parts.target {
-                Target::Connection(checked_out) => Some(checked_out.pool().address()),
+                Target::Connection(checked_out) | Target::Stream(checked_out) => {
+                    Some(checked_out.pool().address())
+                }
                 _ => self.selected.as_ref().map(SelectedServer::address),
             };
             let attempt = (&*self.parts.name, server);
@@ -523,7 +487,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         }
         let random = if is_fault { host.shared.random_bits() } else { 0 };
         let server = self.selected.as_ref().map(SelectedServer::address);
-        let next = operation.step(now, Input::Ended { outcome, server, random });
+        let next = self.machine.step(now, Input::Ended { outcome, server, random });
         if is_reply && !matches!(next, Some(Action::Done { .. })) {
             self.checked_out = None;
             if let Some(superseded) = &mut self.parts.superseded {
@@ -531,55 +495,60 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             }
         }
         if let Some((recording, comment)) = told {
-            recording.put_attempt(now, &comment.followed_by(next.as_ref(), operation.deadline()));
+            recording
+                .put_attempt(now, &comment.followed_by(next.as_ref(), self.machine.deadline()));
             recording.take_wakers().into_iter().for_each(Waker::wake);
         }
         next
     }
 
+    /// Ends the operation with its outcome.
     fn done(mut self, outcome: Attempt, timed_out: bool) -> Result<Response<R>, Error> {
-        match outcome.result {
+        let outcome = match outcome.result {
             Ok(reply) => {
-                // The outcome may be that of an attempt before, perhaps at another server.
-                let place = (reply.server(), reply.connection_id());
-                let is_its = |it: &CheckedOut<R>| (it.server(), it.connection_id()) == place;
-                let connection = self.checked_out.take().filter(is_its);
-                let acknowledged =
-                    self.parts.command.as_ref().is_none_or(|it| it.options().acknowledged);
-                let (opens_cursor, exhausts_cursor) = match &self.parts.command {
-                    Some(Command::Built(built)) => (built.opens_cursor, built.exhausts_cursor),
-                    _ => (false, false),
-                };
-                Ok(Response { reply, connection, acknowledged, opens_cursor, exhausts_cursor })
+                let command = self.parts.command.as_ref();
+                let acknowledged = command.is_none_or(|it| it.options().acknowledged);
+                Ok(Response { pin: self.pin(&reply, acknowledged), reply, acknowledged })
             }
             Err(error) => {
                 let error = self.clock.stop(error);
                 Err(if timed_out { error.timed_out() } else { error })
             }
+        };
+        std::mem::replace(&mut self.own, ObservedOperation::NONE).end(&outcome);
+        outcome
+    }
+
+    /// Ends the operation before it begins.
+    fn refuse(mut self, reason: InvalidCommand) -> Result<Response<R>, Error> {
+        let refused = Err(reason.into());
+        std::mem::replace(&mut self.own, ObservedOperation::NONE).end(&refused);
+        refused
+    }
+
+    /// Returns where the commands go that follow, if the server was selected.
+    fn pin(&mut self, reply: &Reply, acknowledged: bool) -> Option<Pinned<R>> {
+        let (opens_cursor, exhausts_cursor) = match &self.parts.command {
+            Some(Command::Built(built)) => (built.opens_cursor, built.exhausts_cursor),
+            _ => (false, false),
+        };
+        let Target::Select(criteria) = &self.parts.target else { return None };
+        if acknowledged && !opens_cursor {
+            return None;
+        }
+        let criteria = Arc::clone(criteria);
+        // The outcome may be that of an attempt before, perhaps at another server.
+        let place = (reply.server(), reply.connection_id());
+        let is_its = |it: &CheckedOut<R>| (it.server(), it.connection_id()) == place;
+        match self.checked_out.take().filter(is_its) {
+            Some(connection) if !acknowledged => Some(Pinned::to_connection(connection, criteria)),
+            Some(connection) => Some(Pinned::to_origin(connection, criteria, exhausts_cursor)),
+            None => opens_cursor.then(|| Pinned::to_server(reply.server().clone(), criteria)),
         }
     }
 }
 
 impl<R: Runtime> Host<R> {
-    /// Attaches a session to a command: that of the servers, which it takes now if it has
-    /// none, and the number of a retryable write, which is the same for every attempt.
-    fn begin_with(
-        &self,
-        session: &mut Session,
-        sending: Sending,
-        number: &mut Option<i64>,
-    ) -> Result<(), InvalidCommand> {
-        // In a process that was forked off, the pool of sessions may be locked for ever.
-        self.shared.process.check()?;
-        if let Some(server_session) = session.server_session_or(|| take_session(self)) {
-            server_session.used(self.runtime().now());
-            if sending.transaction_number {
-                number.get_or_insert_with(|| server_session.next_transaction_number());
-            }
-        }
-        Ok(())
-    }
-
     /// Finds a member once something is known of it: its pool gives no connection before. Whether
     /// it is suitable for another operation does not matter.
     async fn known_member(
@@ -710,7 +679,7 @@ impl<R: Runtime> Host<R> {
         let options = OperationOptions::command();
         let counted_name = || message.name().to_owned().into();
         let start = || SpanStart::of_operation(name, database, None);
-        let mut operation = ObservedOperation::begin(&self.shared, counted_name, start);
+        let mut operation = ObservedOperation::begin(self, counted_name, start);
         let request = Request::new(message, &options, target).with_timeout(timeout);
         let outcome = self.operate(request.with_operation(Some(&mut operation))).await;
         operation.end(&outcome);
@@ -727,8 +696,8 @@ impl<R: Runtime> Host<R> {
     ///
     /// [`OptionsBuilder::single_threaded`]: sdam_core::config::OptionsBuilder::single_threaded
     ///
-    /// Of two that are drawn among the suitable ones, the one with fewer operations is taken.
-    /// Cancelling the wait leaves nothing behind.
+    /// Picks two suitable servers at random, and returns the one with fewer operations. Dropping
+    /// the future cancels the wait.
     ///
     /// # Errors
     ///

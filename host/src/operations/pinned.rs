@@ -29,19 +29,23 @@ pub struct Pinned<R: Runtime> {
 
 impl<R: Runtime> Pinned<R> {
     /// Pins what follows to a server.
-    pub const fn to_server(server: ServerAddress, criteria: Arc<Criteria>) -> Self {
+    pub(crate) const fn to_server(server: ServerAddress, criteria: Arc<Criteria>) -> Self {
         Self { server, criteria, connection: None, is_streamed: false }
     }
 
     /// Pins what follows to a connection.
-    pub fn to_connection(connection: CheckedOut<R>, criteria: Arc<Criteria>) -> Self {
+    pub(crate) fn to_connection(connection: CheckedOut<R>, criteria: Arc<Criteria>) -> Self {
         let server = connection.server().clone();
         Self { server, criteria, connection: Some(connection), is_streamed: false }
     }
 
     /// Pins a cursor that was opened over a connection: to that behind a load balancer, or if the
     /// cursor is read in a stream of replies, and else to its server, whose connection goes back.
-    pub fn to_origin(connection: CheckedOut<R>, criteria: Arc<Criteria>, exhausts: bool) -> Self {
+    pub(crate) fn to_origin(
+        connection: CheckedOut<R>,
+        criteria: Arc<Criteria>,
+        exhausts: bool,
+    ) -> Self {
         let description = connection.connection_description();
         let is_balanced = description.service.is_some();
         // "Drivers MAY fallback to a non-exhaust cursor": mongos streams none before 7.1.
@@ -61,20 +65,16 @@ impl<R: Runtime> Pinned<R> {
 
     /// Returns where the next command goes.
     pub fn target(&mut self) -> Target<'_, R> {
-        match &mut self.connection {
-            Some(connection) => Target::Connection(connection),
-            None => Target::Member(&self.server, Arc::clone(&self.criteria)),
+        match (&mut self.connection, self.is_streamed) {
+            (Some(connection), true) => Target::Stream(connection),
+            (Some(connection), false) => Target::Connection(connection),
+            (None, _) => Target::Member(&self.server, Arc::clone(&self.criteria)),
         }
     }
 
     /// Returns whether there is no way but the connection.
     pub const fn needs_connection(&self) -> bool {
         self.connection.is_some() && !self.is_streamed
-    }
-
-    /// Returns whether the server may send one batch after the other.
-    pub const fn is_streamed(&self) -> bool {
-        self.is_streamed
     }
 
     /// Closes the connection if further batches come over it without being asked for; the server is

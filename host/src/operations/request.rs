@@ -17,7 +17,8 @@ use crate::machines::runtime::Runtime;
 use crate::operations::checked_out::CheckedOut;
 use crate::operations::exchange::Reply;
 use crate::operations::observed::ObservedOperation;
-use crate::operations::session::ClientSession;
+use crate::operations::pinned::Pinned;
+use crate::operations::session::SessionGuard;
 
 /// An operation that is to be performed: its command, and what is to be known of it. `E` is the
 /// error of one that builds its command.
@@ -28,22 +29,17 @@ pub struct Request<'a, R: Runtime, E = Error> {
     pub message: Message<'a, E>,
     /// The server that it goes to.
     pub target: Target<'a, R>,
-    /// The session, `None` to send none; [`Client::implicit_session`] is for operations that were
+    /// The session, `None` to send none; [`ClientSession::implicit`] is for operations that were
     /// given none.
     ///
-    /// [`Client::implicit_session`]: crate::Client::implicit_session
-    pub session: Option<&'a mut ClientSession<R>>,
+    /// [`ClientSession::implicit`]: crate::ClientSession::implicit
+    pub session: Option<&'a mut SessionGuard<R>>,
     /// The limit of everything.
     pub timeout: Timeout,
     /// The operation that this is a part of, which has a span and is counted as a whole; `None` if
     /// it is one by itself, which is named after its command. One that builds its command has no
     /// name by itself.
     pub operation: Option<&'a mut ObservedOperation<R>>,
-    /// True if the server may answer with several replies, each of which takes a request like this
-    /// one, over the same connection: while one is due, that is waited for, and nothing is sent
-    /// (OP_MSG, "exhaustAllowed"). Servers do so for `getMore` alone, and the connection must be
-    /// one [in use](Target::Connection).
-    pub exhaust: bool,
     /// A limit of the wait for the reply that may be put off meanwhile, beside
     /// [`timeout`](Self::timeout): the later of the two counts.
     pub extension: Option<&'a Extension>,
@@ -183,6 +179,21 @@ pub enum Target<'a, R: Runtime> {
     /// The server of a connection in use, over that very connection, as for a cursor behind a load
     /// balancer.
     Connection(&'a mut CheckedOut<R>),
+    /// The same, where the server may answer with several replies, each of which takes a request
+    /// like this one: while one is due, that is waited for, and nothing is sent (OP_MSG,
+    /// "exhaustAllowed"). Servers do so for `getMore` alone.
+    Stream(&'a mut CheckedOut<R>),
+}
+
+impl<'a, R: Runtime> Target<'a, R> {
+    /// Returns where an operation goes: to what it is pinned to, or else to a server that is
+    /// selected.
+    pub fn of(pin: Option<&'a mut Pinned<R>>, criteria: impl FnOnce() -> Criteria) -> Self {
+        match pin {
+            Some(pin) => pin.target(),
+            None => Self::Select(Arc::new(criteria())),
+        }
+    }
 }
 
 impl<'a, R: Runtime> Request<'a, R> {
@@ -209,7 +220,6 @@ impl<'a, R: Runtime, E> Request<'a, R, E> {
             session: None,
             timeout: Timeout::Unset,
             operation: None,
-            exhaust: false,
             extension: None,
             superseded: None,
         }
@@ -217,7 +227,7 @@ impl<'a, R: Runtime, E> Request<'a, R, E> {
 
     /// Replaces [`session`](Self::session).
     #[must_use]
-    pub fn with_session(mut self, session: Option<&'a mut ClientSession<R>>) -> Self {
+    pub fn with_session(mut self, session: Option<&'a mut SessionGuard<R>>) -> Self {
         self.session = session;
         self
     }
@@ -247,13 +257,6 @@ impl<'a, R: Runtime, E> Request<'a, R, E> {
     #[must_use]
     pub const fn with_extension(mut self, extension: Option<&'a Extension>) -> Self {
         self.extension = extension;
-        self
-    }
-
-    /// Replaces [`exhaust`](Self::exhaust).
-    #[must_use]
-    pub const fn with_exhaust(mut self, exhaust: bool) -> Self {
-        self.exhaust = exhaust;
         self
     }
 }

@@ -121,24 +121,19 @@ impl<R: Runtime> SelectedServer<R> {
     /// single-threaded mode also if the connection has been idle for 5 s and is found dead, see
     /// [`CheckOutError::IdleConnection`].
     pub async fn check_out(&self) -> Result<CheckedOut<R>, Error> {
-        let checked_out = self.check_out_by(self.deadline).await;
-        checked_out.map_err(|error| self.server().check_out_error(*error))
-    }
-
-    pub(crate) async fn check_out_by(
-        &self,
-        deadline: Option<Instant>,
-    ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
-        let checked_out = self.server().check_out(self.selection(), deadline).await?;
-        Ok(self.numbered(checked_out))
+        self.numbered(self.server().check_out(self.selection(), self.deadline).await)
     }
 
     /// Gives the commands of a check-out the number that the log has given the selection.
-    fn numbered(&self, mut checked_out: CheckedOut<R>) -> CheckedOut<R> {
+    fn numbered(
+        &self,
+        checked_out: Result<CheckedOut<R>, Box<CheckOutError>>,
+    ) -> Result<CheckedOut<R>, Error> {
+        let mut checked_out = checked_out.map_err(|error| self.server().check_out_error(*error))?;
         if self.number != 0 {
             checked_out.number = self.number;
         }
-        checked_out
+        Ok(checked_out)
     }
 
     /// Establishes a connection of its own to this very server, whatever its role, arbiters
@@ -149,13 +144,10 @@ impl<R: Runtime> SelectedServer<R> {
     /// Fails if the connection cannot be established, and at the deadline.
     pub async fn connect(&self) -> Result<CheckedOut<R>, Error> {
         self.server().unless_forked()?;
-        let checked_out = self.server().aside().check_out(self.selection(), self.deadline).await;
-        checked_out
-            .map(|checked_out| self.numbered(checked_out))
-            .map_err(|error| self.server().check_out_error(*error))
+        self.numbered(self.server().aside().check_out(self.selection(), self.deadline).await)
     }
 
-    fn selection(&self) -> Option<Selection> {
+    pub(crate) fn selection(&self) -> Option<Selection> {
         let known = self.view.snapshot.description();
         self.criteria.clone().map(|criteria| Selection {
             has_preference: criteria.preference_in(known).is_some(),

@@ -1,42 +1,111 @@
-//! Sessions as applications hold them, and the pool of servers' sessions that a client has.
+//! Sessions as applications and operations hold them, and the pool of servers' sessions that a
+//! client has.
 //!
 //! Implements Driver Sessions; what a session is and has seen is a value of core.
 
-use std::sync::Weak;
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, Timestamp};
+use sdam_core::operation::{InvalidCommand, OperationError, Sending, Timeout};
 use sdam_core::session::{
     ClusterTime, ClusterTimeError, ServerSession, Session, SessionError, SessionOptions,
     SessionTimeout,
 };
+use sdam_core::time::Instant;
 
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
-use crate::sync::lock;
+use crate::machines::sleep::sleep_until;
+use crate::operations::exchange::{ExchangeError, Reply};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// A session: operations that are run with it one after the other, and the times that they have
-/// seen.
+/// seen (Driver Sessions).
 ///
-/// [`Client::start_session`](crate::Client::start_session) starts one of the application's own. It
-/// may be used by one operation at a time, and not in a process that was forked off. One that is
+/// `Client::start_session` starts one; handles that were made with it, by `with_session`, run their
+/// operations in it, and so do the cursors that these open. One operation uses it at a time;
+/// another one that comes meanwhile waits until that has ended, within
+/// `serverSelectionTimeoutMS`, and then fails with [`SessionAccessError::InUse`]; if its
+/// `timeoutMS` is over before, with [`SessionAccessError::TimedOut`]. Clones are the same session.
+///
+/// Unless its options say otherwise, it is causally consistent: its reads see what it has written,
+/// and what it has read before. Writes that are not acknowledged cannot be run with it. One that is
 /// not used for a minute after it was started may be unknown to the servers when it is.
 ///
-/// Writes that are not acknowledged cannot be run with it. Dropping it ends it, and waits for
-/// nothing: the servers' session is used again.
+/// It ends when [`end`](Self::end) is called, or when the last clone, handle and cursor of it is
+/// dropped; both wait for nothing, and the servers' session is used again.
 pub struct ClientSession<R: Runtime> {
-    pub(crate) session: Session,
+    shared: Arc<Shared<R>>,
+}
+
+/// The reason why a session cannot be used, or looked at.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionAccessError {
+    /// Another operation uses it, and has not given it back within `serverSelectionTimeoutMS`.
+    #[error("the session is in use by another operation")]
+    InUse,
+    /// Another operation uses it, and has not given it back within `timeoutMS`.
+    #[error(
+        "the operation has waited {} ms for its session, which another operation uses, and its \
+         timeoutMS is over; nothing was sent",
+        .waited.as_millis()
+    )]
+    TimedOut {
+        /// The time for which the operation has waited.
+        waited: Duration,
+    },
+    /// A time that is no `$clusterTime` as a server gave it out.
+    #[error(transparent)]
+    ClusterTime(#[from] ClusterTimeError),
+}
+
+/// The time for which an operation lets those go first that have waited for its session longer:
+/// enough for a task that was woken.
+const COURTESY: Duration = Duration::from_millis(1);
+
+struct Shared<R: Runtime> {
     host: Weak<Host<R>>,
+    id: Option<RawDocumentBuf>,
+    options: SessionOptions,
+    slot: Mutex<Slot>,
+}
+
+struct Slot {
+    /// The session; `None` while an operation uses it.
+    session: Option<Session>,
+    /// True if it ends as soon as it comes back.
+    is_ending: bool,
+    /// Those who wait for it, in the order in which they came.
+    waiting: BTreeMap<u64, Waker>,
+    /// True from when it came back while others waited until one of those has taken it.
+    is_owed: bool,
+    last: u64,
+}
+
+/// The wait of an operation for its turn.
+struct Turn<'a, R: Runtime> {
+    home: &'a ClientSession<R>,
+    /// Its number, once it waits.
+    number: Option<u64>,
+}
+
+/// A session that an operation uses; dropping it gives it back.
+pub struct SessionGuard<R: Runtime> {
+    /// Present until dropped.
+    session: Option<Session>,
+    home: ClientSession<R>,
 }
 
 /// Takes a session of the servers from the client's pool.
-pub(crate) fn take_session<R: Runtime>(host: &Host<R>) -> ServerSession {
+fn take_session<R: Runtime>(host: &Host<R>) -> ServerSession {
     let (now, timeout) = (host.shared.runtime.now(), session_timeout(host));
     lock(&host.sessions).take(now, timeout)
-}
-
-fn give_back_session<R: Runtime>(host: &Host<R>, session: ServerSession) {
-    let (now, timeout) = (host.shared.runtime.now(), session_timeout(host));
-    lock(&host.sessions).give_back(now, timeout, session);
 }
 
 /// Says when servers forget a session that is not used, as far as the topology knows: nothing is
@@ -67,30 +136,142 @@ impl<R: Runtime> ClientSession<R> {
         if host.shared.process.is_current() {
             session.server_session_or(|| take_session(host));
         }
-        Ok(Self { session, host: Weak::clone(&host.me) })
+        Ok(Self::new(host, session))
     }
 
-    /// Starts the session of an operation that was given none.
-    pub(crate) fn implicit(host: &Host<R>) -> Self {
-        Self { session: Session::implicit(), host: Weak::clone(&host.me) }
+    /// Starts the session of one operation that was given none, and of the cursor that this opens.
+    /// It costs nothing before a command with it is sent.
+    pub fn implicit(host: &Host<R>) -> Self {
+        Self::new(host, Session::implicit())
+    }
+
+    fn new(host: &Host<R>, session: Session) -> Self {
+        let id = session.server_session().map(|session| session.id().document().to_owned());
+        let (host, options) = (Weak::clone(&host.me), session.options().clone());
+        let (waiting, last) = (BTreeMap::new(), 0);
+        let slot = Slot { session: Some(session), is_ending: false, waiting, is_owed: false, last };
+        Self { shared: Arc::new(Shared { host, id, options, slot: Mutex::new(slot) }) }
+    }
+
+    /// Returns whether this is its last handle.
+    pub fn is_last(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+
+    /// Takes the session for an operation of a client, which waits for the one that uses it, and
+    /// lets those go first that have waited longer: a session is for one after another, but
+    /// "Drivers MUST NOT attempt to detect simultaneous use" (Driver Sessions, "ClientSession").
+    ///
+    /// # Errors
+    ///
+    /// Fails if another operation does not give it back in time.
+    pub async fn acquire(
+        &self,
+        host: &Host<R>,
+        timeout: Timeout,
+    ) -> Result<SessionGuard<R>, SessionAccessError> {
+        let free = {
+            let mut slot = self.slot();
+            if slot.is_owed { None } else { slot.session.take() }
+        };
+        match free {
+            Some(session) => Ok(self.guard(session)),
+            None => self.wait(host, timeout).await,
+        }
+    }
+
+    async fn wait(
+        &self,
+        host: &Host<R>,
+        timeout: Timeout,
+    ) -> Result<SessionGuard<R>, SessionAccessError> {
+        let begun = host.runtime().now();
+        if self.slot().is_owed {
+            self.give_way(host, begun).await;
+        }
+        if let Some(guard) = self.try_acquire() {
+            return Ok(guard);
+        }
+        // An operation that comes to no end, such as a future that is kept and not polled, holds
+        // up no other for ever.
+        let most = begun + host.options().server_selection_timeout();
+        let deadline = timeout.deadline().filter(|deadline| *deadline <= most);
+        let until = deadline.unwrap_or(most);
+        let mut turn = Turn { home: self, number: None };
+        let mut late = pin!(sleep(host, until));
+        std::future::poll_fn(|cx| match turn.poll(cx) {
+            Poll::Ready(guard) => Poll::Ready(Ok(guard)),
+            Poll::Pending => late.as_mut().poll(cx).map(|()| {
+                let now = host.runtime().now();
+                // The wait ends with the client, too.
+                Err(match deadline.is_some_and(|deadline| deadline <= now) {
+                    true => SessionAccessError::TimedOut { waited: now - begun },
+                    false => SessionAccessError::InUse,
+                })
+            }),
+        })
+        .await
+    }
+
+    /// Lets the tasks that wait for the session take it, unless they are not polled.
+    async fn give_way(&self, host: &Host<R>, now: Instant) {
+        let mut pause = pin!(sleep(host, now + COURTESY));
+        std::future::poll_fn(|cx| match self.slot().is_owed {
+            true => pause.as_mut().poll(cx),
+            false => Poll::Ready(()),
+        })
+        .await;
+        self.slot().is_owed = false;
+    }
+
+    /// Takes the session unless an operation uses it.
+    pub fn try_acquire(&self) -> Option<SessionGuard<R>> {
+        let session = self.slot().session.take()?;
+        Some(self.guard(session))
+    }
+
+    fn guard(&self, session: Session) -> SessionGuard<R> {
+        SessionGuard { session: Some(session), home: self.clone() }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        lock(&self.shared.slot)
+    }
+
+    /// Looks at the session unless an operation uses it.
+    fn look<T>(&self, look: impl FnOnce(&mut Session) -> T) -> Result<T, SessionAccessError> {
+        let mut slot = self.slot();
+        Ok(look(slot.session.as_mut().ok_or(SessionAccessError::InUse)?))
+    }
+}
+
+/// Waits until a time, or until the client is closed; in a process that was forked off, not at all.
+async fn sleep<R: Runtime>(host: &Host<R>, until: Instant) {
+    if host.shared.process.is_current() {
+        sleep_until(&host.shared, until).await;
     }
 }
 
 impl<R: Runtime> ClientSession<R> {
     /// Returns the session's name, `{ id: <UUID> }`, that commands carry as `lsid`; `None` if it
-    /// has ended, or is implicit and was not sent yet.
+    /// was started in a process that has been forked off from that of its client, or for an
+    /// operation that was given none.
     pub fn id(&self) -> Option<&RawDocument> {
-        self.session.server_session().map(|session| session.id().document())
+        self.shared.id.as_deref()
     }
 
     /// Returns what the session was started with.
-    pub const fn options(&self) -> &SessionOptions {
-        self.session.options()
+    pub fn options(&self) -> &SessionOptions {
+        &self.shared.options
     }
 
     /// Returns the latest cluster time that the session has received or was given.
-    pub fn cluster_time(&self) -> Option<&RawDocument> {
-        self.session.cluster_time().map(ClusterTime::document)
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn cluster_time(&self) -> Result<Option<RawDocumentBuf>, SessionAccessError> {
+        self.look(|session| session.cluster_time().map(|time| time.document().to_owned()))
     }
 
     /// Has the session see at least what another has seen: its [`cluster_time`](Self::cluster_time)
@@ -98,62 +279,212 @@ impl<R: Runtime> ClientSession<R> {
     ///
     /// # Errors
     ///
-    /// Fails if it is no `$clusterTime` as a server gave it out.
-    pub fn advance_cluster_time(&mut self, time: &RawDocument) -> Result<(), ClusterTimeError> {
-        self.session.advance_cluster_time(ClusterTime::parse(time)?);
-        Ok(())
+    /// Fails if it is no `$clusterTime` as a server gave it out, and if an operation uses the
+    /// session.
+    pub fn advance_cluster_time(&self, time: &RawDocument) -> Result<(), SessionAccessError> {
+        let time = ClusterTime::parse(time)?;
+        self.look(|session| session.advance_cluster_time(time))
     }
 
     /// Returns the time of the last operation, as its server has reported it.
-    pub const fn operation_time(&self) -> Option<Timestamp> {
-        self.session.operation_time()
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn operation_time(&self) -> Result<Option<Timestamp>, SessionAccessError> {
+        self.look(|session| session.operation_time())
     }
 
     /// Has reads of the session see at least what was done at this time, the
     /// [`operation_time`](Self::operation_time) of another session.
-    pub fn advance_operation_time(&mut self, time: Timestamp) {
-        self.session.advance_operation_time(time);
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn advance_operation_time(&self, time: Timestamp) -> Result<(), SessionAccessError> {
+        self.look(|session| session.advance_operation_time(time))
     }
 
     /// Returns the time of the snapshot that reads see, once it is known.
-    pub const fn snapshot_time(&self) -> Option<Timestamp> {
-        self.session.snapshot_time()
-    }
-
-    /// Returns whether it was made for an operation that was given no session.
-    pub const fn is_implicit(&self) -> bool {
-        self.session.is_implicit()
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn snapshot_time(&self) -> Result<Option<Timestamp>, SessionAccessError> {
+        self.look(|session| session.snapshot_time())
     }
 
     /// Returns whether a network error came upon a command of the session, or a caller gave one up
     /// before its reply, so that the servers' session is not used again when this one has ended.
-    pub fn is_dirty(&self) -> bool {
-        self.session.server_session().is_some_and(ServerSession::is_dirty)
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn is_dirty(&self) -> Result<bool, SessionAccessError> {
+        self.look(|session| session.server_session().is_some_and(ServerSession::is_dirty))
     }
 
     pub(crate) fn is_of(&self, host: &Host<R>) -> bool {
-        std::ptr::eq(self.host.as_ptr(), host)
+        std::ptr::eq(self.shared.host.as_ptr(), host)
     }
 
-    /// Ends the session; operations with it fail from then on. Another call does nothing.
-    pub fn end(&mut self) {
-        let Some(session) = self.session.end() else { return };
+    /// Ends the session, at the latest when the operation has ended that uses it; operations with
+    /// it fail from then on. Another call does nothing.
+    pub fn end(&self) {
+        let mut slot = self.slot();
+        slot.is_ending = true;
+        let ended = slot.session.as_mut().and_then(Session::end);
+        drop(slot);
+        self.shared.give_back(ended);
+    }
+}
+
+impl<R: Runtime> Shared<R> {
+    /// Gives a session of the servers back to the client's pool.
+    fn give_back(&self, session: Option<ServerSession>) {
         // "drivers MUST ensure that sessions already checked out are not returned to the new pool";
         // in a process that was forked off, the pool may be locked for ever.
-        if let Some(host) = self.host.upgrade().filter(|host| host.shared.process.is_current()) {
-            give_back_session(&host, session);
+        if let Some(session) = session
+            && let Some(host) = self.host.upgrade().filter(|host| host.shared.process.is_current())
+        {
+            let (now, timeout) = (host.shared.runtime.now(), session_timeout(&host));
+            lock(&host.sessions).give_back(now, timeout, session);
         }
     }
 }
 
-impl<R: Runtime> Drop for ClientSession<R> {
+impl<R: Runtime> Drop for Shared<R> {
     fn drop(&mut self) {
-        self.end();
+        let ended = lock(&self.slot).session.as_mut().and_then(Session::end);
+        self.give_back(ended);
     }
 }
 
+impl<R: Runtime> SessionGuard<R> {
+    pub(crate) fn is_of(&self, host: &Host<R>) -> bool {
+        self.home.is_of(host)
+    }
+
+    /// Attaches the session to a command: takes one of the servers if it has none, and the number
+    /// of a retryable write, which is the same for every attempt.
+    pub(crate) fn attach(
+        &mut self,
+        host: &Host<R>,
+        sending: Sending,
+        number: &mut Option<i64>,
+    ) -> Result<(), InvalidCommand> {
+        // In a process that was forked off, the pool of sessions may be locked for ever.
+        host.shared.process.check()?;
+        if let Some(server_session) = self.server_session_or(|| take_session(host)) {
+            server_session.used(host.runtime().now());
+            if sending.transaction_number {
+                number.get_or_insert_with(|| server_session.next_transaction_number());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: Runtime> SessionGuard<R> {
+    /// Takes note of the outcome of a command with the session, `was_sent` or not: the times that a
+    /// reply brings, and that a network error makes the servers' session dirty.
+    pub(crate) fn learn(&mut self, outcome: &Result<Reply, Box<ExchangeError>>, was_sent: bool) {
+        match outcome {
+            Ok(reply) => self.advance_from_reply(reply),
+            Err(failed) => match (&failed.error, &failed.reply) {
+                // Of a command that was not sent, the connection is as good as before.
+                (OperationError::Stream(_), _) if !was_sent => {}
+                (OperationError::Stream(_), _) => self.mark_dirty(),
+                (_, Some(reply)) => self.advance_from_reply(reply),
+                _ => {}
+            },
+        }
+    }
+}
+
+impl<R: Runtime> Drop for SessionGuard<R> {
+    fn drop(&mut self) {
+        let Some(mut session) = self.session.take() else { return };
+        let (mut slot, mut ended) = (self.home.slot(), None);
+        if slot.is_ending {
+            ended = session.end();
+        }
+        slot.session = Some(session);
+        // Wake all: the first may not be polled.
+        let waiting = std::mem::take(&mut slot.waiting);
+        slot.is_owed = !waiting.is_empty();
+        drop(slot);
+        self.home.shared.give_back(ended);
+        waiting.into_values().for_each(Waker::wake);
+    }
+}
+
+impl<R: Runtime> Turn<'_, R> {
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<SessionGuard<R>> {
+        let (home, waker) = (self.home, cx.waker().clone());
+        let mut slot = home.slot();
+        if let Some(session) = slot.session.take() {
+            slot.is_owed = false;
+            drop(slot);
+            return Poll::Ready(home.guard(session));
+        }
+        let number = *self.number.get_or_insert_with(|| {
+            slot.last += 1;
+            slot.last
+        });
+        let earlier = slot.waiting.insert(number, waker);
+        drop(slot);
+        drop(earlier);
+        Poll::Pending
+    }
+}
+
+impl<R: Runtime> Drop for Turn<'_, R> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let waker = self.home.slot().waiting.remove(&number);
+            drop(waker);
+        }
+    }
+}
+
+impl<R: Runtime> Deref for SessionGuard<R> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session.as_ref().expect("it is there until it is given back")
+    }
+}
+
+impl<R: Runtime> DerefMut for SessionGuard<R> {
+    fn deref_mut(&mut self) -> &mut Session {
+        self.session.as_mut().expect("it is there until it is given back")
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for SessionGuard<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionGuard").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+impl<R: Runtime> Clone for ClientSession<R> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Two are equal if they are the same session.
+impl<R: Runtime> PartialEq for ClientSession<R> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl<R: Runtime> Eq for ClientSession<R> {}
+
 impl<R: Runtime> std::fmt::Debug for ClientSession<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientSession").field("session", &self.session).finish_non_exhaustive()
+        f.debug_struct("ClientSession").field("id", &self.shared.id).finish_non_exhaustive()
     }
 }

@@ -23,6 +23,7 @@ mod pools;
 mod puppet;
 mod recordings;
 mod reentry;
+mod sessions;
 mod sets;
 mod sharing;
 mod siblings;

@@ -12,7 +12,7 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{CommandMessage, InvalidCommand, OperationOptions, Timeout};
 use sdam_core::selection::Criteria;
-use sdam_core::session::SessionOptions;
+use sdam_core::session::{ClusterTime, SessionOptions};
 use sdam_core::topology::{EventKind, Topics};
 
 use super::fixture::{Fixture, Task};
@@ -22,7 +22,7 @@ use crate::client::Client;
 use crate::error::{Error, ErrorKind};
 use crate::operations::exchange::Reply;
 use crate::operations::request::{BuildCommand, BuiltCommand, Request, Target};
-use crate::operations::session::ClientSession;
+use crate::operations::session::{ClientSession, SessionGuard};
 
 /// The commands that the server has received over connections that are established.
 fn received(fixture: &Fixture) -> Vec<RawDocumentBuf> {
@@ -51,10 +51,25 @@ where
     }
 }
 
+/// The session of an operation that was given none.
+fn implicit(fixture: &Fixture) -> SessionGuard<Puppet> {
+    ClientSession::implicit(&fixture.host).try_acquire().unwrap()
+}
+
+/// A session of the application's, for an operation.
+fn start(fixture: &Fixture, options: SessionOptions) -> SessionGuard<Puppet> {
+    ClientSession::start(&fixture.host, options).unwrap().try_acquire().unwrap()
+}
+
+/// The name of the servers' session.
+fn lsid(session: &SessionGuard<Puppet>) -> RawDocumentBuf {
+    session.server_session().unwrap().id().document().to_owned()
+}
+
 async fn operate(
     fixture: &Fixture,
     options: &OperationOptions,
-    session: Option<&mut ClientSession<Puppet>>,
+    session: Option<&mut SessionGuard<Puppet>>,
     timeout: Timeout,
 ) -> Result<Reply, Error> {
     let command = rawdoc! { "insert": "things" };
@@ -65,7 +80,7 @@ async fn operate(
 }
 
 pub(super) fn run(fixture: &Fixture, options: &OperationOptions) -> Result<Reply, Error> {
-    let mut session = ClientSession::implicit(&fixture.host);
+    let mut session = implicit(fixture);
     fixture.run(operate(fixture, options, Some(&mut session), Timeout::Unset))
 }
 
@@ -113,7 +128,7 @@ fn a_command_that_is_written_for_its_server_is_sent_again_as_it_was() {
         Ok(built.with_sequences(vec![("documents", vec![empty])]))
     });
     let target = || Target::Select(Arc::new(Criteria::write()));
-    let mut session = ClientSession::implicit(&fixture.host);
+    let mut session = implicit(&fixture);
     let request = Request::building(&mut insert, target()).with_session(Some(&mut session));
     fixture.run(fixture.host.execute(request)).unwrap();
     assert_eq!(limits.len(), 1);
@@ -135,7 +150,7 @@ fn servers_without_sessions_are_sent_none() {
     run(&fixture, &insert_one()).unwrap();
     let [command] = &received(&fixture)[..] else { panic!("one command") };
     assert_eq!(command, &rawdoc! { "insert": "things", "$db": "db" });
-    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    let mut session = start(&fixture, SessionOptions::default());
     let options = OperationOptions::write();
     let refused = operate(&fixture, &options, Some(&mut session), Timeout::Unset);
     let error = fixture.run(refused).unwrap_err();
@@ -152,7 +167,7 @@ fn servers_without_sessions_are_sent_none() {
 fn a_process_that_was_forked_off_takes_no_session() {
     let fixture = Fixture::with_sessions("");
     let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
-    let mut session = ClientSession::implicit(&fixture.host);
+    let mut session = implicit(&fixture);
     let (command, options) = (rawdoc! { "insert": "things" }, insert_one());
     let message = CommandMessage::new("db", &command);
     let request = Request::new(message, &options, Target::Connection(&mut checked_out));
@@ -160,7 +175,7 @@ fn a_process_that_was_forked_off_takes_no_session() {
     let Poll::Ready(Err(error)) = in_child(|| task.poll()) else { panic!("an answer") };
     assert_eq!(error.kind(), ErrorKind::Forked);
     drop(task);
-    assert!(session.id().is_none());
+    assert!(session.server_session().is_none());
     assert!(received(&fixture).is_empty());
 }
 
@@ -202,10 +217,10 @@ fn an_operation_that_is_sent_again_keeps_its_number() {
 fn an_explicit_session_hears_the_times_of_its_replies() {
     let fixture = Fixture::with_sessions("");
     let at = |time| Timestamp { time, increment: 1 };
-    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
-    let lsid = session.id().unwrap().to_owned();
+    let mut session = start(&fixture, SessionOptions::default());
+    let lsid = lsid(&session);
     let own = rawdoc! { "clusterTime": at(9) };
-    session.advance_cluster_time(&own).unwrap();
+    session.advance_cluster_time(ClusterTime::parse(&own).unwrap());
     let refused = rawdoc! { "ok": 0, "code": 11, "errmsg": "no", "operationTime": at(5) };
     answers(&fixture, [Some(refused)]);
     for _ in 0..2 {
@@ -223,12 +238,12 @@ fn an_explicit_session_hears_the_times_of_its_replies() {
     };
     assert_eq!(second, &expected);
     assert_eq!(session.operation_time(), Some(at(5)));
-    session.end();
+    let _ = session.end();
     let read = OperationOptions::read();
     let ended = operate(&fixture, &read, Some(&mut session), Timeout::Unset);
     assert_eq!(fixture.run(ended).unwrap_err().kind(), ErrorKind::Invalid);
     let other = Fixture::with_sessions("");
-    let mut foreign = ClientSession::start(&other.host, SessionOptions::default()).unwrap();
+    let mut foreign = start(&other, SessionOptions::default());
     let foreign = operate(&fixture, &read, Some(&mut foreign), Timeout::Unset);
     assert_eq!(fixture.run(foreign).unwrap_err().kind(), ErrorKind::Invalid);
 }
@@ -239,7 +254,7 @@ fn an_explicit_session_hears_the_times_of_its_replies() {
 fn the_time_of_a_session_does_not_go_back() {
     let fixture = Fixture::with_sessions("");
     let at = |time| Timestamp { time, increment: 1 };
-    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    let mut session = start(&fixture, SessionOptions::default());
     answers(&fixture, [5, 4].map(|time| Some(rawdoc! { "ok": 1, "operationTime": at(time) })));
     let read = OperationOptions::read();
     for _ in 0..3 {
@@ -258,7 +273,7 @@ fn the_time_of_a_session_does_not_go_back() {
 fn a_session_hears_the_times_of_a_reply_whose_write_concern_failed() {
     let fixture = Fixture::with_sessions("");
     let at = |time| Timestamp { time, increment: 1 };
-    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    let mut session = start(&fixture, SessionOptions::default());
     let time = rawdoc! { "clusterTime": at(6) };
     let late = rawdoc! {
         "ok": 1,
@@ -271,7 +286,7 @@ fn a_session_hears_the_times_of_a_reply_whose_write_concern_failed() {
     let reply = fixture.run(operate(&fixture, &write, Some(&mut session), Timeout::Unset)).unwrap();
     assert_eq!(reply.write_concern_error().and_then(|error| error.code), Some(64));
     assert_eq!(session.operation_time(), Some(at(5)));
-    assert_eq!(session.cluster_time(), Some(&*time));
+    assert_eq!(session.cluster_time().map(ClusterTime::document), Some(&*time));
 }
 
 /// Driver Sessions, "Gossipping the cluster time": all replies of an operation count, those that
@@ -330,7 +345,7 @@ fn a_session_with_less_than_a_minute_left_is_used_no_more() {
 fn what_goes_on_with_a_cursor_declares_no_snapshot() {
     let fixture = Fixture::with_sessions("");
     let snapshot = SessionOptions::default().with_snapshot(true);
-    let mut session = ClientSession::start(&fixture.host, snapshot).unwrap();
+    let mut session = start(&fixture, snapshot);
     for (command, options, declares) in [
         (rawdoc! { "find": "things" }, OperationOptions::read(), true),
         (
@@ -396,7 +411,7 @@ fn an_operation_whose_limit_is_lifted_has_not_that_of_sockets() {
 fn a_write_whose_connection_breaks_is_sent_again_with_its_number() {
     let fixture = Fixture::with_sessions("");
     answers(&fixture, [None]);
-    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    let mut session = start(&fixture, SessionOptions::default());
     let options = insert_one();
     let mut task = Task::new(operate(&fixture, &options, Some(&mut session), Timeout::Unset));
     while task.poll().is_pending() {
@@ -409,8 +424,8 @@ fn a_write_whose_connection_breaks_is_sent_again_with_its_number() {
     drop(task);
     let [first, second] = &received(&fixture)[..] else { panic!("two commands") };
     assert_eq!(first, second);
-    assert!(session.is_dirty());
-    let lsid = session.id().unwrap().to_owned();
+    assert!(session.server_session().unwrap().is_dirty());
+    let lsid = lsid(&session);
     drop(session);
     run(&fixture, &insert_one()).unwrap();
     let [command] = &received(&fixture)[..] else { panic!("one command") };
@@ -424,7 +439,7 @@ fn a_session_whose_command_was_not_sent_in_time_is_not_dirty() {
     let fixture = Fixture::with_sessions("");
     run(&fixture, &insert_one()).unwrap();
     received(&fixture);
-    let mut session = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+    let mut session = start(&fixture, SessionOptions::default());
     let host = &fixture.host;
     let timeout = Timeout::At(fixture.now() + Duration::from_millis(500));
     // The process is stopped when the operation has decided to send the command.
@@ -438,7 +453,7 @@ fn a_session_whose_command_was_not_sent_in_time_is_not_dirty() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("before the command was sent"), "{error}");
     assert!(received(&fixture).is_empty());
-    assert!(!session.is_dirty());
+    assert!(!session.server_session().unwrap().is_dirty());
 }
 
 /// Driver Sessions: a command that was given up may still be carried out with its session.
@@ -448,13 +463,13 @@ fn a_session_whose_operation_was_given_up_is_not_used_again() {
     run(&fixture, &insert_one()).unwrap();
     let options = insert_one();
     fixture.server.mute.store(true, Ordering::Relaxed);
-    let mut session = ClientSession::implicit(&fixture.host);
+    let mut session = implicit(&fixture);
     let mut task = Task::new(operate(&fixture, &options, Some(&mut session), Timeout::Unset));
     assert!(task.poll().is_pending());
     drop(task);
     fixture.server.mute.store(false, Ordering::Relaxed);
-    let lsid = session.id().unwrap().to_owned();
-    assert!(session.is_dirty());
+    let lsid = lsid(&session);
+    assert!(session.server_session().unwrap().is_dirty());
     drop(session);
     received(&fixture);
     run(&fixture, &insert_one()).unwrap();
@@ -540,7 +555,7 @@ fn overload_is_waited_for_without_a_connection() {
 fn an_attempt_after_a_slow_one_has_all_the_time_of_a_selection() {
     let fixture = Fixture::with_sessions("serverSelectionTimeoutMS=25000");
     *lock(&fixture.server.mute_from) = Some("insert");
-    let (options, mut session) = (insert_one(), ClientSession::implicit(&fixture.host));
+    let (options, mut session) = (insert_one(), implicit(&fixture));
     let mut task = Task::new(operate(&fixture, &options, Some(&mut session), Timeout::Unset));
     for _ in 0..5 {
         assert!(task.poll().is_pending());

@@ -113,10 +113,10 @@ pub(super) async fn of_session<R: Runtime>(
             None
         }
         OfSession::IsDirty => {
-            Some(session.is_dirty().map(Bson::Boolean).map_err(|error| of_driver(&error))?)
+            Some(session.is_dirty().map(Bson::Boolean).map_err(|error| of_driver(&error.into()))?)
         }
         OfSession::SnapshotTime => {
-            session.snapshot_time().map_err(|error| of_driver(&error))?.map(Bson::Timestamp)
+            session.snapshot_time().map_err(|error| of_driver(&error.into()))?.map(Bson::Timestamp)
         }
     };
     Ok(Ended { result, server: None })

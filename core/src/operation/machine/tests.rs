@@ -119,7 +119,9 @@ impl Scene {
         loop {
             match self.action() {
                 Some(Action::Select { .. }) => self.input(Input::Selected(self.selected)),
-                Some(Action::CheckOut { .. }) => self.input(Input::CheckedOut(self.connection)),
+                Some(Action::CheckOut { .. }) => {
+                    self.input(Input::CheckedOut(self.connection, None));
+                }
                 Some(Action::Refuse(reason)) => self.end(Outcome::Refused(reason)),
                 Some(action) => return action,
                 None => {
@@ -292,8 +294,7 @@ fn a_command_that_is_written_for_its_server_says_then_what_it_is() {
             Operation::<Outcome>::new(plan(&retryable_write(), "").with_session(session));
         operation.start(Instant::ZERO);
         operation.step(Instant::ZERO, Input::Selected(SET));
-        operation.set_options(&options);
-        operation.step(Instant::ZERO, Input::CheckedOut(CONNECTION)).unwrap()
+        operation.step(Instant::ZERO, Input::CheckedOut(CONNECTION, Some(&options))).unwrap()
     };
     let Action::Send(sending) = sent(OperationOptions::write(), SessionUse::Implicit) else {
         panic!()
@@ -500,7 +501,7 @@ fn each_attempt_has_the_time_of_a_selection() {
         assert_eq!(until, Some(Instant::from_millis(deadline)), "before {outcome:?}");
         at = at + Duration::from_millis(300);
         operation.step(at, Input::Selected(SET));
-        operation.step(at, Input::CheckedOut(CONNECTION));
+        operation.step(at, Input::CheckedOut(CONNECTION, None));
         let ended = Input::Ended { outcome, server: Some(&server), random: 0 };
         action = operation.step(at, ended).unwrap();
     }

@@ -182,7 +182,7 @@ impl Model {
             assert!(self.tell(Input::Selected(selected)).is_none(), "{:?}", self.asked);
         }
         if self.asked != Asked::CheckOut {
-            assert!(self.tell(Input::CheckedOut(connection)).is_none(), "{:?}", self.asked);
+            assert!(self.tell(Input::CheckedOut(connection, None)).is_none(), "{:?}", self.asked);
         }
         if matches!(self.asked, Asked::Nothing | Asked::Told) {
             let outcome = Outcome { number: 0, what: What::Reply, base: None, is_labelled: false };
@@ -204,7 +204,6 @@ impl Model {
     /// The command is written for its server, which decides about all but its kind.
     pub(super) fn write(&mut self, mut options: OperationOptions) {
         options.kind = self.rules.options.kind;
-        self.operation.get_mut().set_options(&options);
         self.rules.options = options;
     }
 
@@ -212,7 +211,8 @@ impl Model {
         self.is_unwritten = false;
         self.server.max_wire_version = facts.max_wire_version;
         self.server.retryable_writes = facts.retryable_writes;
-        let action = self.tell(Input::CheckedOut(facts));
+        let options = self.rules.options.clone();
+        let action = self.tell(Input::CheckedOut(facts, Some(&options)));
         let wants_number = self.rules.wants_number();
         // "retrying is not possible and drivers MUST raise the retryable error from the previous
         // attempt"

@@ -13,7 +13,7 @@ use sdam_core::operation::{CommandMessage, OperationError, OperationOptions, Tim
 use sdam_core::selection::Criteria;
 use sdam_core::session::SessionOptions;
 use sdam_core::time::Instant;
-use sdam_host::{Client, ClientSession, Error, Reply, Request, Target};
+use sdam_host::{Client, ClientSession, Error, Reply, Request, SessionGuard, Target};
 
 use super::ledger::{Ledger, Shared};
 use super::operation::{Entry, OperationId, Phase, Worker};
@@ -117,7 +117,7 @@ impl DocumentJob {
 }
 
 type OwnClient = Client<Virtual<Shared>>;
-type OwnSession = ClientSession<Virtual<Shared>>;
+type OwnSession = SessionGuard<Virtual<Shared>>;
 
 /// One operation of such a task.
 struct DocumentStep {
@@ -134,10 +134,12 @@ impl Worker {
         let client = Client::from_host(Arc::clone(&self.host));
         let holder = job.has_session.then(|| self.ledger.lock().documents.number());
         let start = |_| client.start_session(SessionOptions::default());
-        let mut session = holder.map(start).map(|it| it.expect("the defaults go together"));
+        let start = holder.map(start).map(|it| it.expect("the defaults go together"));
+        let mut session = start.and_then(|it| it.try_acquire());
         let mut written = None;
         for _ in 0..job.steps {
-            let mut implicit = session.is_none().then(|| client.implicit_session());
+            let implicit = session.is_none().then(|| ClientSession::implicit(client.host()));
+            let mut implicit = implicit.and_then(|it| it.try_acquire());
             let used = session.as_mut().or(implicit.as_mut()).expect("there is one");
             let reads = job.has_session && job.random.percent(50);
             match written.filter(|_| reads) {

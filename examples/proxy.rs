@@ -50,10 +50,11 @@ async fn serve(client: &Client, mut socket: TcpStream) -> Result<()> {
     loop {
         while let Some(message) = frames.next()? {
             if let Some(legacy) = hello(&message)? {
-                let reply = greet(&client.within(LIMIT), message.header(), legacy).await?;
+                let reply = greet(&client.with_timeout(LIMIT), message.header(), legacy).await?;
                 socket.write_all(&reply).await?;
             } else {
-                pinned = forward(&client.within(LIMIT), pinned, &message, &mut socket).await?;
+                pinned =
+                    forward(&client.with_timeout(LIMIT), pinned, &message, &mut socket).await?;
             }
         }
         match socket.read(frames.spare()).await? {

@@ -13,7 +13,7 @@ use sdam_core::topology::Topics;
 use sdam_host as host;
 
 use crate::dialer::Dialer;
-use crate::engine::{Driver, Engine, Joining};
+use crate::engine::{Engine, EngineMode, Joining};
 use crate::helper::Helper;
 use crate::process::Own;
 use crate::runtime::{Blocking, BlockingReactor};
@@ -29,10 +29,10 @@ pub(crate) struct Blueprint {
 
 impl Blueprint {
     /// Returns whose threads run the tasks.
-    pub(crate) fn driver(&self) -> Driver {
+    pub(crate) fn engine_mode(&self) -> EngineMode {
         match self.shared.options().is_single_threaded() {
-            true => Driver::Callers,
-            false => Driver::Thread,
+            true => EngineMode::Callers,
+            false => EngineMode::Thread,
         }
     }
 
@@ -40,9 +40,9 @@ impl Blueprint {
     pub(crate) fn reactor(&self, engine: &Arc<Engine>) -> BlockingReactor {
         BlockingReactor {
             engine: Arc::clone(engine),
-            helper: match self.driver() {
-                Driver::Thread => Helper::Threads(Arc::default()),
-                Driver::Callers => Helper::Inline,
+            helper: match self.engine_mode() {
+                EngineMode::Thread => Helper::Threads(Arc::default()),
+                EngineMode::Callers => Helper::Inline,
             },
             epoch: self.epoch,
             dialer: self.dialer.clone(),
@@ -51,7 +51,7 @@ impl Blueprint {
 
     /// Makes the client of a process that was forked off, which begins with what its parent knew.
     fn heir(&self, known: &TopologyDescription) -> host::Client<Blocking> {
-        let joining = Joining::new(self.driver());
+        let joining = Joining::new(self.engine_mode());
         // If the system gives no thread, all tasks are given up, and with them the client.
         let engine = joining.as_ref().map_or_else(|_| Engine::exhausted(), |it| Arc::clone(it));
         let shared = self.shared.heir(known, process::id());
@@ -153,7 +153,8 @@ impl Drop for Everywhere {
     fn drop(&mut self) {
         let heir = self.heir.load();
         let ours = self.first.ours().or_else(|| heir.as_ref()?.ours());
-        if let (Driver::Callers, Some((client, engine))) = (self.blueprint.driver(), ours) {
+        if let (EngineMode::Callers, Some((client, engine))) = (self.blueprint.engine_mode(), ours)
+        {
             client.close_now();
             engine.give_up();
         }

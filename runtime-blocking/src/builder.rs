@@ -20,7 +20,7 @@ use sdam_host::{
 use crate::blueprint::Blueprint;
 use crate::client::Client;
 use crate::dialer::Dialer;
-use crate::engine::{Driver, Engine, Joining};
+use crate::engine::{Engine, EngineMode, Joining};
 use crate::helper::Helper;
 use crate::runtime::{BlockingReactor, Registry};
 use crate::subscription::Events;
@@ -197,7 +197,7 @@ impl ClientBuilder {
             origin: SystemTime::now(),
             dialer: self.dialer,
         };
-        let engine = Joining::new(blueprint.driver()).map_err(no_thread)?;
+        let engine = Joining::new(blueprint.engine_mode()).map_err(no_thread)?;
         let reactor = blueprint.reactor(&engine);
         let (client, events) = blueprint.shared.client(reactor, topics, self.registry.as_ref());
         // Those who share monitors have one clock.
@@ -230,7 +230,7 @@ impl ClientBuilder {
 
 /// Looks up the servers on this thread.
 fn complete(settings: Settings) -> Result<Settings, ClientError> {
-    let engine = Engine::new(Driver::Callers).map_err(no_thread)?;
+    let engine = Engine::new(EngineMode::Callers).map_err(no_thread)?;
     let reactor = BlockingReactor {
         engine: Arc::clone(&engine),
         helper: Helper::Inline,

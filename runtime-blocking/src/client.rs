@@ -86,7 +86,7 @@ impl Client {
     fn here(&self) -> Here<'_> {
         let client = self.everywhere.here();
         match self.deadline {
-            Some(deadline) => Here::Limited(client.by(deadline)),
+            Some(deadline) => Here::Limited(client.with_deadline(deadline)),
             None => client,
         }
     }
@@ -163,14 +163,15 @@ impl Client {
     /// It shares everything else. Without it, `timeoutMS` of the options is the limit of each
     /// operation.
     #[must_use]
-    pub fn by(&self, deadline: Instant) -> Self {
+    pub fn with_deadline(&self, deadline: Instant) -> Self {
         Self { everywhere: Arc::clone(&self.everywhere), deadline: Some(deadline) }
     }
 
-    /// Returns a client whose operations all end before `time` has passed, see [`by`](Self::by).
+    /// Returns a client whose operations all end before `time` has passed, see
+    /// [`with_deadline`](Self::with_deadline).
     #[must_use]
-    pub fn within(&self, time: Duration) -> Self {
-        self.by(self.now() + time)
+    pub fn with_timeout(&self, time: Duration) -> Self {
+        self.with_deadline(self.now() + time)
     }
 
     /// Selects a server for an operation, waiting for one for serverSelectionTimeoutMS at most.

@@ -63,8 +63,8 @@ impl SelectedServer {
 
     /// Sets by when connections are to be checked out at the latest; check-outs take it over.
     #[must_use]
-    pub fn by(self, deadline: Option<Instant>) -> Self {
-        Self(self.0.map(|selected| selected.by(deadline)))
+    pub fn with_deadline(self, deadline: Option<Instant>) -> Self {
+        Self(self.0.map(|selected| selected.with_deadline(deadline)))
     }
 
     /// Checks out a connection to the server, by the deadline of the selection.

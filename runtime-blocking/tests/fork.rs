@@ -104,7 +104,7 @@ mod unix {
     }
 
     fn ping(client: &Client) {
-        let reply = client.within(SOON).run_command("admin", &rawdoc! { "ping": 1 });
+        let reply = client.with_timeout(SOON).run_command("admin", &rawdoc! { "ping": 1 });
         reply.unwrap_or_else(|error| panic!("{error}"));
     }
 

@@ -144,7 +144,7 @@ fn a_dialer_that_hangs_holds_up_its_own_server() {
         .build_with_events()
         .unwrap();
     gate.wait_until(|state| state.waiting == 1);
-    client.within(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+    client.with_timeout(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
     let one = std::slice::from_ref(&well);
     checks(&client, &mut events, one, 3, true);
     checks(&client, &mut events, std::slice::from_ref(&hanging), 2, false);

@@ -164,7 +164,7 @@ fn time_between_calls_is_no_round_trip_time() -> Outcome {
     let client = client(&deployment.cluster.uri())?;
     deployment.freeze_primary();
     let begun = client.now();
-    let _ = client.within(Duration::from_millis(100)).select(Criteria::write());
+    let _ = client.with_timeout(Duration::from_millis(100)).select(Criteria::write());
     let primary = deployment.cluster.primary().ok_or("there is a primary")?;
     deployment.runtime.block_on(deployment.cluster.thaw(primary))?;
     thread::sleep(pause);
@@ -228,7 +228,7 @@ fn a_slow_command_makes_nobody_else_late() -> Outcome {
     checked_out.set_deadline(Some(client.now() + 4 * SOON));
     let slow = thread::spawn(move || checked_out.command("admin", &rawdoc! { "ping": 1 }).is_err());
     let begun = Instant::now();
-    let limited = client.within(Duration::from_millis(200));
+    let limited = client.with_timeout(Duration::from_millis(200));
     assert!(limited.run_command("admin", &rawdoc! { "ping": 1 }).is_err());
     assert!(begun.elapsed() < 2 * SOON, "{:?}", begun.elapsed());
     assert!(!slow.is_finished(), "it would have been late, too");

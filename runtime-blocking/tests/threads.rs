@@ -77,7 +77,7 @@ fn nor_with_that_of_clients() {
     let deployment = Deployment::start(EmbeddedOptions::default());
     let clients: Vec<Client> = (0..50).map(|_| deployment.client("")).collect();
     for client in &clients {
-        client.within(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+        client.with_timeout(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
     }
     assert_eq!(threads(), ["sdam-poller"]);
     // Those that are left go on when others end, and so does one that comes later.
@@ -86,7 +86,7 @@ fn nor_with_that_of_clients() {
     assert!(clients.all(|client| client.close(SOON)));
     let later = deployment.client("");
     for client in [&last, &later] {
-        client.within(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+        client.with_timeout(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
     }
     assert_eq!(threads(), ["sdam-poller"]);
     drop((last, later));
@@ -119,7 +119,7 @@ fn one_client_that_panics_or_hangs_is_no_other_clients_business() {
     while std::pin::pin!(views.next()).poll(&mut cx).is_ready() {}
     let other = deployment.client("");
     view(&other, is_whole);
-    other.within(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+    other.with_timeout(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
     // On the thread of the clients, too, one client can wait for another.
     let (sender, receiver) = mpsc::channel();
     let (asked, asker) = (other.host_client(), other.clone());
@@ -144,8 +144,8 @@ struct Waits {
 impl std::task::Wake for Waits {
     fn wake(self: std::sync::Arc<Self>) {
         assert_eq!(thread::current().name(), Some("sdam-poller"));
-        let (ping, asker) = (rawdoc! { "ping": 1 }, self.asker.within(SOON));
-        let answered = block_on(self.asked.within(SOON).run_command("admin", &ping)).is_ok();
+        let (ping, asker) = (rawdoc! { "ping": 1 }, self.asker.with_timeout(SOON));
+        let answered = block_on(self.asked.with_timeout(SOON).run_command("admin", &ping)).is_ok();
         let _ = self.sender.send(answered && asker.run_command("admin", &ping).is_ok());
     }
 }

@@ -132,7 +132,7 @@ macro_rules! run {
             Ok(both) => both,
             Err(error) => return $seen.error(&error),
         };
-        let hurried = client.within(Duration::from_secs($case.time));
+        let hurried = client.with_timeout(Duration::from_secs($case.time));
         for command in &$case.commands {
             match hurried.run_command("admin", command)$($wait)* {
                 Ok(reply) => $seen.show(&reply),

@@ -160,14 +160,15 @@ async fn a_client_sees_the_whole_set_at_local_ports_and_nothing_else() {
     let uri = format!("{}&heartbeatFrequencyMS=500", tunnel.uri);
     let client = Client::connect(uri).await.expect("a client");
     let writable = || async {
-        let server = client.within(GENEROUS).select(Criteria::write()).await.expect("a primary");
+        let server =
+            client.with_timeout(GENEROUS).select(Criteria::write()).await.expect("a primary");
         server.address().to_string()
     };
     let before = writable().await;
     let primary = cluster.primary().expect("there is one");
     assert_eq!(tunnel.local(&cluster.addresses()[primary.0].to_string()), before);
     let secondary = Criteria::read(ReadPreference::new(ReadMode::Secondary));
-    let secondary = client.within(GENEROUS).select(secondary).await.expect("a secondary");
+    let secondary = client.with_timeout(GENEROUS).select(secondary).await.expect("a secondary");
     assert_ne!(secondary.address().to_string(), before);
     assert_eq!(tunnel.expect("primary")["address"], *before);
     cluster.kill(primary).await.expect("it dies");
@@ -181,7 +182,7 @@ async fn a_client_sees_the_whole_set_at_local_ports_and_nothing_else() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let insert = rawdoc! { "insert": "things", "documents": [{ "a": 1 }] };
-    let reply = client.within(GENEROUS).run_command("app", &insert).await.expect("a reply");
+    let reply = client.with_timeout(GENEROUS).run_command("app", &insert).await.expect("a reply");
     assert_eq!(reply.get_i32("n").expect("a count"), 1);
     let unreachable = tunnel.expect("unreachable");
     assert_eq!(unreachable["member"], cluster.addresses()[primary.0].to_string());
@@ -251,12 +252,12 @@ async fn logins_pass_and_no_password_is_printed() {
     let find = rawdoc! { "find": "things" };
     let of = |user: &str| tunnel.uri.replace("mongodb://", &format!("mongodb://{user}"));
     let anonymous = Client::connect(of("")).await.expect("a client");
-    let refused = anonymous.within(GENEROUS).run_command("app", &find).await.unwrap_err();
+    let refused = anonymous.with_timeout(GENEROUS).run_command("app", &find).await.unwrap_err();
     assert!(refused.to_string().contains("Unauthorized"), "{refused}");
     for mechanism in ["SCRAM-SHA-1", "SCRAM-SHA-256"] {
         let uri = format!("{}&authMechanism={mechanism}", of("app:sesame@"));
         let client = Client::connect(uri).await.expect("a client");
-        client.within(GENEROUS).run_command("app", &find).await.expect("a reply");
+        client.with_timeout(GENEROUS).run_command("app", &find).await.expect("a reply");
     }
     kill(&tunnel.process, "-TERM");
     let printed: Vec<String> = tunnel.lines.iter().collect();

@@ -66,7 +66,7 @@ fn run<A: Adapter>(adapter: &A) -> Outcome {
 fn command<A: Adapter>(adapter: &A, uri: &str, time: Duration) -> Outcome {
     let (client, _events) = adapter.client(Options::parse(uri)?)?;
     adapter.block_on(client.run_command("admin", &rawdoc! { "ping": 1 }))?;
-    let limited = client.within(time);
+    let limited = client.with_timeout(time);
     let line = match adapter.block_on(limited.run_command("admin", &rawdoc! { "hang": 1 })) {
         Ok(_) => SUCCEEDED.to_owned(),
         Err(error) => format!("{FAILED}: {error}"),

@@ -245,7 +245,7 @@ impl<R: Runtime, T> Cursor<R, T> {
     /// Closes the cursor at its server, if it is open; errors are ignored.
     ///
     /// That has the whole `timeoutMS` again, or ten seconds without that option, whatever is left
-    /// of the time of [`Client::by`](sdam_host::Client::by).
+    /// of the time of [`Client::with_deadline`](sdam_host::Client::with_deadline).
     pub async fn close(mut self) {
         let timeout = self.handle.timeout_of_operations();
         self.kill(KillLimits::of_close(&self.handle.client, timeout)).await;

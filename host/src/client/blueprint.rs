@@ -23,7 +23,7 @@ use crate::error::ClientError;
 use crate::machines::Host;
 use crate::machines::alarm::{Deadlines, Timekeeper};
 use crate::machines::runtime::Runtime;
-use crate::machines::topology::Driver;
+use crate::machines::topology::TopologyState;
 use crate::net::credentials::CredentialProvider;
 use crate::net::credentials::sources::{CredentialSources, Provider};
 use crate::net::dial::Connector;
@@ -241,10 +241,10 @@ impl Blueprint {
         Self {
             options: inherited_options(&self.options, known),
             seed: self.seed ^ u64::from(process),
-            streams: Arc::new(self.streams.anew()),
+            streams: Arc::new(self.streams.for_fork()),
             records: self.records.clone(),
             validator: self.validator.clone(),
-            provider: Arc::new(self.provider.anew()),
+            provider: Arc::new(self.provider.for_fork()),
             recording: None,
             metrics: self.metrics,
             log: self.log.clone(),
@@ -351,17 +351,18 @@ fn keep_shared_time<R: Reactor>(leader: &Arc<Host<SocketRuntime<R>>>, timekeeper
 ///
 /// Streams went with that runtime, so that servers are Unknown until they have been asked again.
 fn hand_over<R: Reactor>(leader: &Arc<Host<SocketRuntime<R>>>) {
-    if !leader.shared.process.is_current() || !leader.with_driver(Driver::begin_succession) {
+    if !leader.shared.process.is_current() || !leader.with_topology(TopologyState::begin_succession)
+    {
         return;
     }
     // Kept, so that no other client has the place of one in memory.
     let (mut tried, mut kept) = (BTreeSet::new(), Vec::new());
-    while let Some(heir) = leader.with_driver(|driver| driver.next_heir(leader, &mut tried)) {
+    while let Some(heir) = leader.with_topology(|state| state.next_heir(leader, &mut tried)) {
         let runtime = leader.runtime();
         runtime.successor.store(Some(Arc::new(heir.runtime().reactor().clone())));
         // If that one has ended, too, it drops the task, which comes by here.
         keep_shared_time(leader, runtime.deadlines.timekeeper());
-        if leader.with_driver(Driver::end_succession) {
+        if leader.with_topology(TopologyState::end_succession) {
             return leader.request_check();
         }
         kept.push(heir);

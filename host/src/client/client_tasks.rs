@@ -13,10 +13,10 @@ use crate::sync::{Mutex, Running, lock};
 
 /// The tasks of a client, until its last handle is dropped or it is closed.
 #[derive(Default)]
-pub(crate) struct ClientTasks(Mutex<State>);
+pub(crate) struct ClientTasks(Mutex<TasksState>);
 
 #[derive(Default)]
-struct State {
+struct TasksState {
     has_ended: bool,
     last: u64,
     tasks: BTreeMap<u64, Arc<Slot>>,

@@ -30,8 +30,8 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The limits of killing a cursor, whatever is left of the time of the operation that opened it
 /// (Client Side Operations Timeout, "Cursors"), and of the deadline of
-/// [`Client::by`](crate::Client::by): a cursor may be closed for the very reason that this has
-/// passed.
+/// [`Client::with_deadline`](crate::Client::with_deadline): a cursor may be closed for the very
+/// reason that this has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KillLimits {
@@ -83,7 +83,7 @@ pub(crate) async fn kill<R: Runtime>(
     let message = CommandMessage::new(&command.database, &command.body);
     let request =
         Request::new(message, &options, target).with_session(session).with_timeout(limits.timeout);
-    let _ = client.operate(request).await;
+    let _ = client.host().operate(request).await;
 }
 
 /// Queues a cursor, and begins the task of its server unless there is one.

@@ -265,14 +265,15 @@ impl<R: Runtime> Client<R> {
     /// It shares everything else. Without it, `timeoutMS` of the options is the limit of each
     /// operation.
     #[must_use]
-    pub fn by(&self, deadline: Instant) -> Self {
+    pub fn with_deadline(&self, deadline: Instant) -> Self {
         Self { host: self.host.clone(), deadline: Some(deadline) }
     }
 
-    /// Returns a client whose operations all end before `time` has passed, see [`by`](Self::by).
+    /// Returns a client whose operations all end before `time` has passed, see
+    /// [`with_deadline`](Self::with_deadline).
     #[must_use]
-    pub fn within(&self, time: Duration) -> Self {
-        self.by(self.now() + time)
+    pub fn with_timeout(&self, time: Duration) -> Self {
+        self.with_deadline(self.now() + time)
     }
 
     /// Selects a server for an operation, waiting for one for serverSelectionTimeoutMS at most.
@@ -309,7 +310,7 @@ impl<R: Runtime> Client<R> {
         };
         let deadline = self.operation_deadline();
         let selected = self.host.select(&criteria, self.selection_deadline(deadline)).await?;
-        Ok(selected.by(deadline))
+        Ok(selected.with_deadline(deadline))
     }
 
     /// As [`select`](Self::select), from what is known already and without a wait.
@@ -327,7 +328,7 @@ impl<R: Runtime> Client<R> {
         criteria: impl Into<Arc<Criteria>>,
     ) -> Result<SelectedServer<R>, Arc<Criteria>> {
         let selected = self.host.select_now(criteria.into())?;
-        Ok(selected.by(self.operation_deadline()))
+        Ok(selected.with_deadline(self.operation_deadline()))
     }
 
     /// Runs a command on a database of a server that takes writes: selects the server, checks out a
@@ -452,7 +453,7 @@ impl<R: Runtime> Client<R> {
     }
 
     /// Returns the limit of an operation that begins now: its own `timeoutMS`, where zero lifts it,
-    /// or else that of [`by`](Self::by), or else that of the options.
+    /// or else that of [`with_deadline`](Self::with_deadline), or else that of the options.
     pub fn timeout(&self, of_operation: Option<Duration>) -> Timeout {
         match (of_operation, self.deadline) {
             (None, Some(deadline)) => Timeout::At(deadline),
@@ -470,7 +471,7 @@ impl<R: Runtime> Client<R> {
     /// [`SelectedServer::connect`] leads to that very one.
     pub fn members(&self) -> Vec<SelectedServer<R>> {
         let deadline = self.operation_deadline();
-        self.host.members().into_iter().map(|member| member.by(deadline)).collect()
+        self.host.members().into_iter().map(|member| member.with_deadline(deadline)).collect()
     }
 
     /// Returns the member at an address, `None` if there is none: that of a [`Reply`], whose cursor
@@ -495,7 +496,7 @@ impl<R: Runtime> Client<R> {
     /// # }
     /// ```
     pub fn member(&self, address: &ServerAddress) -> Option<SelectedServer<R>> {
-        Some(self.host.member(address)?.by(self.operation_deadline()))
+        Some(self.host.member(address)?.with_deadline(self.operation_deadline()))
     }
 
     /// Has commands carry this cluster time if it is greater than all that replies brought: so that

@@ -39,8 +39,8 @@ impl<R: Runtime> Connected for Host<R> {
                 .map(|pool: &Arc<crate::machines::server::Server<R>>| pool.counts().total());
             links + counts.sum::<usize>()
         };
-        let state = self
-            .with_driver(|driver| (!driver.closed).then(|| (driver.links.len(), driver.pools())));
+        let state =
+            self.with_topology(|state| (!state.closed).then(|| (state.links.len(), state.pools())));
         state.map(|(links, pools)| open(links, pools))
     }
 }

@@ -45,7 +45,7 @@ pub use client_error::ClientError;
 pub struct Error(Arc<Inner>);
 
 struct Inner {
-    cause: Particular,
+    cause: Repr,
     /// The server, where the cause does not name it.
     server: Option<ServerAddress>,
     /// The time that a command took from its selection on.
@@ -62,7 +62,7 @@ struct Inner {
 
 /// An error as reported by the part of the client that has failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Particular {
+pub(crate) enum Repr {
     #[error(transparent)]
     Client(ClientError),
     #[error(transparent)]
@@ -86,7 +86,7 @@ pub(crate) enum Argument {
     Session(SessionError),
 }
 
-impl Particular {
+impl Repr {
     /// Returns the likely cause, if the error itself shows it.
     fn verdict(&self) -> Option<Verdict> {
         match self {
@@ -302,7 +302,7 @@ impl fmt::Display for Spent {
 
 impl Error {
     pub(crate) fn new(
-        cause: Particular,
+        cause: Repr,
         server: Option<ServerAddress>,
         spent: impl Into<Option<Spent>>,
     ) -> Self {
@@ -313,7 +313,7 @@ impl Error {
     }
 
     /// Returns the error as reported by the part that has failed.
-    pub(crate) fn particular(&self) -> &Particular {
+    pub(crate) fn repr(&self) -> &Repr {
         &self.0.cause
     }
 
@@ -329,16 +329,16 @@ impl Error {
     /// Ends the span of an operation that has failed with it: what the server has replied is
     /// recorded with the command.
     pub fn span_end(&self) -> SpanEnd {
-        match self.particular() {
-            Particular::Operation(OperationError::Reply { .. }) => SpanEnd::failed(),
+        match self.repr() {
+            Repr::Operation(OperationError::Reply { .. }) => SpanEnd::failed(),
             _ => SpanEnd::exception("sdam_host::Error", self.to_string()),
         }
     }
 
     /// Returns what metrics call it.
     pub fn error_type(&self) -> ErrorType {
-        match self.particular() {
-            Particular::Operation(error) if !self.0.timed_out => error.into(),
+        match self.repr() {
+            Repr::Operation(error) if !self.0.timed_out => error.into(),
             _ => ErrorType::Named(self.kind().name()),
         }
     }
@@ -387,40 +387,39 @@ impl Error {
             return ErrorKind::Timeout;
         }
         match &self.0.cause {
-            Particular::NotSent(NotSent::Expired) => ErrorKind::Timeout,
-            Particular::NotSent(_) | Particular::Argument(_) => ErrorKind::Invalid,
-            Particular::Client(error) => ErrorKind::of_client(error),
-            Particular::Selection(error) => match error.verdict {
+            Repr::NotSent(NotSent::Expired) => ErrorKind::Timeout,
+            Repr::NotSent(_) | Repr::Argument(_) => ErrorKind::Invalid,
+            Repr::Client(error) => ErrorKind::of_client(error),
+            Repr::Selection(error) => match error.verdict {
                 Verdict::Closed => ErrorKind::Closed,
                 Verdict::Forked(_) => ErrorKind::Forked,
                 _ => ErrorKind::Selection,
             },
-            Particular::CheckOut(error) => ErrorKind::of_check_out(error),
-            Particular::Operation(error) => ErrorKind::of_operation(error),
+            Repr::CheckOut(error) => ErrorKind::of_check_out(error),
+            Repr::Operation(error) => ErrorKind::of_operation(error),
         }
     }
 
     /// Returns the address of the server that it is about, if it is about one.
     pub fn server(&self) -> Option<&ServerAddress> {
         match &self.0.cause {
-            Particular::CheckOut(error) => Some(error.address()),
-            Particular::Client(_)
-            | Particular::Selection(_)
-            | Particular::Operation(_)
-            | Particular::NotSent(_)
-            | Particular::Argument(_) => self.0.server.as_ref(),
+            Repr::CheckOut(error) => Some(error.address()),
+            Repr::Client(_)
+            | Repr::Selection(_)
+            | Repr::Operation(_)
+            | Repr::NotSent(_)
+            | Repr::Argument(_) => self.0.server.as_ref(),
         }
     }
 
     /// Returns the labels: those that the server gave its error, or that the client gave its own.
     pub fn labels(&self) -> Vec<&str> {
         let mut labels = match &self.0.cause {
-            Particular::Client(_)
-            | Particular::Selection(_)
-            | Particular::NotSent(_)
-            | Particular::Argument(_) => Vec::new(),
-            Particular::CheckOut(error) => error.labels(),
-            Particular::Operation(error) => error.labels(),
+            Repr::Client(_) | Repr::Selection(_) | Repr::NotSent(_) | Repr::Argument(_) => {
+                Vec::new()
+            }
+            Repr::CheckOut(error) => error.labels(),
+            Repr::Operation(error) => error.labels(),
         };
         for label in &self.0.labels {
             if !labels.contains(label) {
@@ -467,13 +466,13 @@ impl Error {
     /// as that a primary refuses every write.
     pub fn verdict(&self) -> Option<&Verdict> {
         match &self.0.cause {
-            Particular::Selection(error) => Some(&error.verdict),
-            Particular::CheckOut(CheckOutError::Timeout { verdict, .. }) => verdict.as_deref(),
-            Particular::Client(_)
-            | Particular::CheckOut(_)
-            | Particular::Operation(_)
-            | Particular::NotSent(_)
-            | Particular::Argument(_) => self.0.verdict.as_deref(),
+            Repr::Selection(error) => Some(&error.verdict),
+            Repr::CheckOut(CheckOutError::Timeout { verdict, .. }) => verdict.as_deref(),
+            Repr::Client(_)
+            | Repr::CheckOut(_)
+            | Repr::Operation(_)
+            | Repr::NotSent(_)
+            | Repr::Argument(_) => self.0.verdict.as_deref(),
         }
     }
 
@@ -484,23 +483,18 @@ impl Error {
     /// clock of its own.
     pub fn spent(&self) -> Option<Spent> {
         self.0.spent.or_else(|| match &self.0.cause {
-            Particular::Selection(error) => {
-                Some(Spent { selecting: error.waited, ..Spent::default() })
-            }
-            Particular::CheckOut(error) => {
+            Repr::Selection(error) => Some(Spent { selecting: error.waited, ..Spent::default() }),
+            Repr::CheckOut(error) => {
                 error.waited().map(|checking_out| Spent { checking_out, ..Spent::default() })
             }
-            Particular::Client(_)
-            | Particular::Operation(_)
-            | Particular::NotSent(_)
-            | Particular::Argument(_) => None,
+            Repr::Client(_) | Repr::Operation(_) | Repr::NotSent(_) | Repr::Argument(_) => None,
         })
     }
 
     /// Returns why the client could not be created, if that is what has failed.
     pub fn as_client(&self) -> Option<&ClientError> {
         match &self.0.cause {
-            Particular::Client(error) => Some(error),
+            Repr::Client(error) => Some(error),
             _ => None,
         }
     }
@@ -508,7 +502,7 @@ impl Error {
     /// Returns why no server was found, if that is what has failed: each server with its reason.
     pub fn as_selection(&self) -> Option<&SelectionError> {
         match &self.0.cause {
-            Particular::Selection(error) => Some(error),
+            Repr::Selection(error) => Some(error),
             _ => None,
         }
     }
@@ -516,7 +510,7 @@ impl Error {
     /// Returns why there was no connection, if that is what has failed.
     pub fn as_check_out(&self) -> Option<&CheckOutError> {
         match &self.0.cause {
-            Particular::CheckOut(error) => Some(error),
+            Repr::CheckOut(error) => Some(error),
             _ => None,
         }
     }
@@ -524,7 +518,7 @@ impl Error {
     /// Returns why the exchange failed, if there was a connection for it.
     pub fn as_operation(&self) -> Option<&OperationError> {
         match &self.0.cause {
-            Particular::Operation(error) => Some(error),
+            Repr::Operation(error) => Some(error),
             _ => None,
         }
     }
@@ -532,8 +526,8 @@ impl Error {
     /// Returns what went wrong over a connection, even one that was still being established.
     fn operation(&self) -> Option<&OperationError> {
         match &self.0.cause {
-            Particular::Operation(error)
-            | Particular::CheckOut(
+            Repr::Operation(error)
+            | Repr::CheckOut(
                 CheckOutError::Establishing { error, .. }
                 | CheckOutError::IdleConnection { error, .. },
             ) => Some(error),
@@ -555,7 +549,7 @@ impl fmt::Display for Error {
         match (spent, cause) {
             (None, _) => Ok(()),
             // Its text has several sentences, and the full stop of the last one.
-            (Some(spent), Particular::Selection(_)) => write!(f, " {spent}"),
+            (Some(spent), Repr::Selection(_)) => write!(f, " {spent}"),
             (Some(spent), _) => write!(f, "; {spent}"),
         }
     }
@@ -581,15 +575,15 @@ impl std::error::Error for Error {
     }
 }
 
-impl From<Particular> for Error {
-    fn from(cause: Particular) -> Self {
+impl From<Repr> for Error {
+    fn from(cause: Repr) -> Self {
         Self::new(cause, None, None)
     }
 }
 
 impl From<ClientError> for Error {
     fn from(error: ClientError) -> Self {
-        Particular::Client(error).into()
+        Repr::Client(error).into()
     }
 }
 
@@ -601,7 +595,7 @@ impl From<OptionsError> for Error {
 
 impl From<SelectionError> for Error {
     fn from(error: SelectionError) -> Self {
-        Particular::Selection(error).into()
+        Repr::Selection(error).into()
     }
 }
 
@@ -613,7 +607,7 @@ impl From<Box<SelectionError>> for Error {
 
 impl From<CheckOutError> for Error {
     fn from(error: CheckOutError) -> Self {
-        Particular::CheckOut(error).into()
+        Repr::CheckOut(error).into()
     }
 }
 
@@ -625,7 +619,7 @@ impl From<Box<CheckOutError>> for Error {
 
 impl From<OperationError> for Error {
     fn from(error: OperationError) -> Self {
-        Particular::Operation(error).into()
+        Repr::Operation(error).into()
     }
 }
 
@@ -643,13 +637,13 @@ impl From<InvalidCommand> for Error {
 
 impl From<ClusterTimeError> for Error {
     fn from(error: ClusterTimeError) -> Self {
-        Particular::Argument(Argument::ClusterTime(error)).into()
+        Repr::Argument(Argument::ClusterTime(error)).into()
     }
 }
 
 impl From<SessionError> for Error {
     fn from(error: SessionError) -> Self {
-        Particular::Argument(Argument::Session(error)).into()
+        Repr::Argument(Argument::Session(error)).into()
     }
 }
 

@@ -26,15 +26,15 @@ use crate::machines::sleep::Sleepers;
 use crate::machines::{Host, Shared};
 use crate::process::{Own, Process};
 use crate::sync::channel::Channel;
-use crate::sync::{Mutex, Running, Streak, before, lock};
+use crate::sync::{CoopBudget, Mutex, Running, before, lock};
 
 /// The deadlines of a client's machines; the runtime receives only the earliest.
 ///
 /// Its lock is taken inside those of the machines; when all are free, one thread at a time sets the
 /// runtime's alarm, and checks again afterwards, so that the last deadline set is the right one.
-pub(crate) struct Alarm<R: Runtime>(Mutex<State<R>>);
+pub(crate) struct Alarm<R: Runtime>(Mutex<AlarmState<R>>);
 
-struct State<R: Runtime> {
+struct AlarmState<R: Runtime> {
     topology: Option<Instant>,
     pools: BTreeMap<u64, (Instant, Weak<Server<R>>)>,
     order: BTreeSet<(Instant, u64)>,
@@ -43,9 +43,9 @@ struct State<R: Runtime> {
     sleepers: Sleepers,
     /// The deadline last set at the runtime; `None` since it has rung, even too early, as it may
     /// have forgotten the deadline.
-    told: Option<Option<Instant>>,
+    armed: Option<Option<Instant>>,
     /// True if a thread is setting the runtime's alarm.
-    telling: bool,
+    is_arming: bool,
     /// True if the client has ended, so that nothing will be due any more.
     closed: bool,
     /// While deadlines are not judged because the process seems to have been stopped.
@@ -57,25 +57,25 @@ struct State<R: Runtime> {
 impl<R: Runtime> Alarm<R> {
     pub(crate) fn new() -> Self {
         let (pools, order) = (BTreeMap::new(), BTreeSet::new());
-        Self(Mutex::new(State {
+        Self(Mutex::new(AlarmState {
             // A new machine is due at once, which a runtime knows.
             topology: Some(Instant::ZERO),
             pools,
             order,
             log: None,
             sleepers: Sleepers::default(),
-            told: Some(Some(Instant::ZERO)),
-            telling: false,
+            armed: Some(Some(Instant::ZERO)),
+            is_arming: false,
             closed: false,
             suspension: None,
             last_sweep: 0,
         }))
     }
 
-    /// Decides what a ring does; call [`tell`](Self::tell) afterwards.
+    /// Decides what a ring does; call [`arm`](Self::arm) afterwards.
     pub(crate) fn step(&self, now: Instant) -> Step {
         let mut state = lock(&self.0);
-        state.told = None;
+        state.armed = None;
         let (due, sweep) = (state.earliest(), state.last_sweep + 1);
         let step = Suspension::step(&mut state.suspension, now, due, sweep);
         if let Step::Sweep(sweep) = step {
@@ -94,27 +94,27 @@ impl<R: Runtime> Alarm<R> {
             *until = runtime.now().min(*until);
         }
         drop(state);
-        self.tell(runtime);
+        self.arm(runtime);
     }
 
     /// Sets the runtime's alarm to the earliest deadline, if that has changed; call it under no
     /// other lock.
-    pub(crate) fn tell(&self, runtime: &R) {
+    pub(crate) fn arm(&self, runtime: &R) {
         let mut state = lock(&self.0);
-        if std::mem::replace(&mut state.telling, true) {
+        if std::mem::replace(&mut state.is_arming, true) {
             // The thread that sets it, perhaps this one, checks again.
             return;
         }
         drop(state);
-        let telling = Telling(self);
-        while let Some(deadline) = telling.next() {
+        let arming = Arming(self);
+        while let Some(deadline) = arming.next() {
             runtime.alarm(deadline);
         }
         // That it has ended was noted under the lock.
-        std::mem::forget(telling);
+        std::mem::forget(arming);
     }
 
-    /// Sets the topology's deadline; call [`tell`](Self::tell) afterwards.
+    /// Sets the topology's deadline; call [`arm`](Self::arm) afterwards.
     pub(crate) fn set_topology(&self, deadline: Option<Instant>) {
         lock(&self.0).topology = deadline;
     }
@@ -123,7 +123,7 @@ impl<R: Runtime> Alarm<R> {
     /// has no deadline. Returns the tasks that wait for a time, to be woken.
     pub(crate) fn close(&self) -> Vec<Waker> {
         let mut state = lock(&self.0);
-        (state.closed, state.told) = (true, None);
+        (state.closed, state.armed) = (true, None);
         state.sleepers.all()
     }
 
@@ -132,7 +132,7 @@ impl<R: Runtime> Alarm<R> {
         act(&mut lock(&self.0).sleepers)
     }
 
-    /// Adds a wait for a time, unless the client has ended; call [`tell`](Self::tell) afterwards.
+    /// Adds a wait for a time, unless the client has ended; call [`arm`](Self::arm) afterwards.
     pub(crate) fn add_sleeper(
         &self,
         until: Instant,
@@ -151,7 +151,7 @@ impl<R: Runtime> Alarm<R> {
         lock(&self.0).closed
     }
 
-    /// Sets the deadline of a server's pool; call [`tell`](Self::tell) afterwards.
+    /// Sets the deadline of a server's pool; call [`arm`](Self::arm) afterwards.
     pub(crate) fn set_pool(&self, server: &Server<R>, deadline: Option<Instant>) {
         let mut state = lock(&self.0);
         let key = server.key();
@@ -164,7 +164,7 @@ impl<R: Runtime> Alarm<R> {
         }
     }
 
-    /// Has a ring read the log further; call [`tell`](Self::tell) afterwards.
+    /// Has a ring read the log further; call [`arm`](Self::arm) afterwards.
     pub(crate) fn set_log(&self, now: Instant) {
         lock(&self.0).log.get_or_insert(now);
     }
@@ -187,7 +187,7 @@ impl<R: Runtime> Alarm<R> {
     }
 }
 
-impl<R: Runtime> State<R> {
+impl<R: Runtime> AlarmState<R> {
     fn earliest(&self) -> Option<Instant> {
         let pool = self.order.first().map(|&(due, _)| due);
         [self.topology, pool, self.sleepers.earliest()].into_iter().flatten().min()
@@ -205,22 +205,22 @@ impl<R: Runtime> State<R> {
 
 /// A thread that sets the runtime's alarm; dropped before it has finished, because the runtime has
 /// panicked, it leaves the rest to other threads.
-struct Telling<'a, R: Runtime>(&'a Alarm<R>);
+struct Arming<'a, R: Runtime>(&'a Alarm<R>);
 
-impl<R: Runtime> Telling<'_, R> {
+impl<R: Runtime> Arming<'_, R> {
     /// Returns the deadline to set; `None` if there is none, which ends this thread's turn.
     fn next(&self) -> Option<Option<Instant>> {
         let mut state = lock(&self.0.0);
         let deadline = state.deadline();
-        state.telling = state.told != Some(deadline);
-        state.told = Some(deadline);
-        state.telling.then_some(deadline)
+        state.is_arming = state.armed != Some(deadline);
+        state.armed = Some(deadline);
+        state.is_arming.then_some(deadline)
     }
 }
 
-impl<R: Runtime> Drop for Telling<'_, R> {
+impl<R: Runtime> Drop for Arming<'_, R> {
     fn drop(&mut self) {
-        lock(&self.0.0).telling = false;
+        lock(&self.0.0).is_arming = false;
     }
 }
 
@@ -382,7 +382,7 @@ impl Timekeeper {
         host: &Weak<Host<R>>,
         sleep_until: impl Fn(Instant) -> T,
     ) {
-        let (mut deadline, mut streak) = (None, Streak::default());
+        let (mut deadline, mut budget) = (None, CoopBudget::default());
         loop {
             let due = async {
                 match deadline {
@@ -391,9 +391,9 @@ impl Timekeeper {
                 }
             };
             let latest = std::future::poll_fn(|cx| self.0.poll_next(cx));
-            let told = streak.step(before(due, latest)).await;
+            let due = budget.step(before(due, latest)).await;
             let Some(host) = host.upgrade() else { return };
-            match told {
+            match due {
                 Some(None) => return,
                 Some(Some(None)) if host.shared.alarm.is_closed() => return,
                 Some(Some(latest)) => deadline = latest,

@@ -27,11 +27,11 @@ use crate::sync::{Mutex, lock};
 pub(crate) struct RunningCommands {
     last_request: AtomicU32,
     last_operation: AtomicI64,
-    state: Mutex<State>,
+    state: Mutex<CommandsState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CommandsState {
     /// The number of the last command.
     last: u64,
     running: BTreeMap<u64, Running>,
@@ -91,13 +91,13 @@ impl Running {
 
 /// A command whose start was published. Dropped before its end was, it is given up: no caller waits
 /// for its reply any more.
-pub(crate) struct ToldCommand<R: Runtime> {
+pub(crate) struct StartedCommand<R: Runtime> {
     shared: Arc<Shared<R>>,
     /// Absent once its end was published.
     number: Option<u64>,
 }
 
-impl<R: Runtime> ToldCommand<R> {
+impl<R: Runtime> StartedCommand<R> {
     /// Publishes that a command is about to be sent, with the written message; `None` if the client
     /// is closed.
     pub(crate) fn begin(
@@ -117,9 +117,9 @@ impl<R: Runtime> ToldCommand<R> {
         shared.events.put(Topics::COMMANDS, event);
         drop(state);
         // First, so that it has an end whatever becomes of those who are woken.
-        let told = Self { shared: Arc::clone(shared), number: Some(number) };
+        let started = Self { shared: Arc::clone(shared), number: Some(number) };
         shared.events.wake(Topics::COMMANDS);
-        Some(told)
+        Some(started)
     }
 
     /// Publishes how the command has ended.
@@ -147,7 +147,7 @@ impl<R: Runtime> ToldCommand<R> {
     }
 }
 
-impl<R: Runtime> Drop for ToldCommand<R> {
+impl<R: Runtime> Drop for StartedCommand<R> {
     fn drop(&mut self) {
         let error = || given_up("the wait for the reply was abandoned");
         self.end_once(|command, time| command.failed(time, error()));

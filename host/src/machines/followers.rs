@@ -14,7 +14,7 @@ use sdam_core::topology::{Action, EventKind, Follower, Input, Topology};
 
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
-use crate::machines::topology::{Driver, Root};
+use crate::machines::topology::{Root, TopologyState};
 use crate::sync::lock;
 
 /// The clients that share the monitors of a host.
@@ -53,7 +53,7 @@ impl<R: Runtime> Default for Followers<R> {
     }
 }
 
-impl<R: Runtime> Driver<R> {
+impl<R: Runtime> TopologyState<R> {
     /// Takes note of a client that is to share the monitors, unless these have ended.
     pub(crate) fn admit(&mut self, follower: &Weak<Host<R>>) -> bool {
         let followers = self.followers.as_mut().filter(|_| !self.closed);
@@ -103,13 +103,13 @@ impl<R: Runtime> Driver<R> {
         let (Root::Own(topology), Some(followers)) = (&self.root, &mut self.followers) else {
             return;
         };
-        let mut driver = lock(&follower.driver);
-        let Driver { root: Root::Shared(shared), actions, .. } = &mut *driver else { return };
+        let mut state = lock(&follower.topology);
+        let TopologyState { root: Root::Shared(shared), actions, .. } = &mut *state else { return };
         if !shared.is_new() {
             return;
         }
         shared.open(topology.get(), follower.shared.runtime.now(), actions);
-        driver.perform(follower);
+        state.perform(follower);
         followers.opened.push(Weak::clone(&follower.me));
         if let Some(gathered) = &mut followers.gathered {
             gathered.extend(follower.me.upgrade());
@@ -117,7 +117,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Passes a follower an input of its own, and the topology what that translates to. The caller
-    /// performs what the follower has to do afterwards: see [`touch`](Self::touch).
+    /// performs what the follower has to do afterwards: see [`mark_dirty`](Self::mark_dirty).
     pub(crate) fn step_for(&mut self, host: &Host<R>, follower: &Host<R>, input: Input<'_>) {
         self.open(follower);
         let is_last = matches!(input, Input::Shutdown) && self.dismiss(follower);
@@ -140,7 +140,7 @@ impl<R: Runtime> Driver<R> {
 
     /// Takes note that a follower is closed; returns whether it was the last one.
     fn dismiss(&mut self, follower: &Host<R>) -> bool {
-        let was_closed = lock(&follower.driver).closed;
+        let was_closed = lock(&follower.topology).closed;
         let Some(followers) = self.followers.as_mut().filter(|_| !was_closed) else { return false };
         let is_this = |other: &Weak<Host<R>>| std::ptr::eq(other.as_ptr(), follower);
         let members = followers.members.len();
@@ -154,13 +154,13 @@ impl<R: Runtime> Driver<R> {
         let (Root::Own(topology), now) = (&self.root, follower.shared.runtime.now()) else {
             return Vec::new();
         };
-        let mut driver = lock(&follower.driver);
-        let Driver { root: Root::Shared(shared), actions, .. } = &mut *driver else {
+        let mut state = lock(&follower.topology);
+        let TopologyState { root: Root::Shared(shared), actions, .. } = &mut *state else {
             return Vec::new();
         };
-        let told = told(shared, topology.get(), now, input, actions);
-        driver.perform(follower);
-        told
+        let inputs = inputs_for_leader(shared, topology.get(), now, input, actions);
+        state.perform(follower);
+        inputs
     }
 
     /// Returns whose operation waits under this name, and forgets it.
@@ -169,13 +169,13 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Has a follower do, when the locks are free, what has been left to it.
-    pub(crate) fn touch(&mut self, follower: Arc<Host<R>>) {
-        self.touched.push(follower);
+    pub(crate) fn mark_dirty(&mut self, follower: Arc<Host<R>>) {
+        self.dirty.push(follower);
     }
 
     /// Hands an action on to those who share this topology; returns whether it is to be performed
     /// here.
-    pub(crate) fn hand_on(&mut self, action: &Action) -> bool {
+    pub(crate) fn forward(&mut self, action: &Action) -> bool {
         let Some(followers) = &mut self.followers else { return true };
         match action {
             Action::Open { .. }
@@ -185,8 +185,8 @@ impl<R: Runtime> Driver<R> {
             Action::Wake { waiter, .. } => {
                 let waiting = followers.waiting.remove(waiter);
                 if let Some(follower) = waiting.and_then(|follower| follower.upgrade()) {
-                    lock(&follower.driver).follow(&follower, action);
-                    self.touch(follower);
+                    lock(&follower.topology).follow(&follower, action);
+                    self.mark_dirty(follower);
                 }
                 false
             }
@@ -196,7 +196,7 @@ impl<R: Runtime> Driver<R> {
             | Action::Publish { .. }
             | Action::Emit { .. } => {
                 for follower in followers.gather() {
-                    lock(&follower.driver).follow(follower, action);
+                    lock(&follower.topology).follow(follower, action);
                 }
                 matches!(action, Action::Emit { .. })
             }
@@ -204,11 +204,11 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Returns the followers that have something to do when the locks are free.
-    pub(crate) fn take_touched(&mut self) -> Touched<R> {
-        let mut touched = std::mem::take(&mut self.touched);
+    pub(crate) fn take_dirty(&mut self) -> DirtyFollowers<R> {
+        let mut dirty = std::mem::take(&mut self.dirty);
         let gathered = self.followers.as_mut().and_then(|followers| followers.gathered.take());
-        touched.extend(gathered.into_iter().flatten());
-        Touched(touched.into_iter())
+        dirty.extend(gathered.into_iter().flatten());
+        DirtyFollowers(dirty.into_iter())
     }
 
     /// Does what the leader's topology has done.
@@ -228,20 +228,20 @@ impl<R: Runtime> Driver<R> {
 
 /// The followers that have something to do when the locks are free. If a waker of one of them
 /// panics, the others do it nevertheless.
-pub(crate) struct Touched<R: Runtime>(std::vec::IntoIter<Arc<Host<R>>>);
+pub(crate) struct DirtyFollowers<R: Runtime>(std::vec::IntoIter<Arc<Host<R>>>);
 
-impl<R: Runtime> Touched<R> {
+impl<R: Runtime> DirtyFollowers<R> {
     /// Has them do it.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn run(&mut self) {
         for follower in self.0.by_ref() {
-            follower.with_driver(|_| ());
+            follower.with_topology(|_| ());
         }
     }
 }
 
-impl<R: Runtime> Drop for Touched<R> {
+impl<R: Runtime> Drop for DirtyFollowers<R> {
     fn drop(&mut self) {
-        self.settle();
+        self.run();
     }
 }
 
@@ -257,7 +257,7 @@ impl<R: Runtime> Followers<R> {
 }
 
 /// Passes a follower an input of its own; returns the inputs for the leader.
-fn told<'a>(
+fn inputs_for_leader<'a>(
     follower: &mut Follower,
     leader: &Topology,
     now: Instant,

@@ -115,7 +115,7 @@ impl Logger {
             // Closed in between, when there is no ring any more: nothing may be left unread.
             if !lock(&logger.unread).events.is_closed() {
                 shared.alarm.set_log(shared.runtime.now());
-                return shared.alarm.tell(&shared.runtime);
+                return shared.alarm.arm(&shared.runtime);
             }
         }
     }

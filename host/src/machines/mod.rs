@@ -43,7 +43,7 @@ use crate::machines::log::Logger;
 use crate::machines::runtime::Runtime;
 use crate::machines::server::{Boxed, Server};
 use crate::machines::tasks::{Link, PendingConnection, Rescan};
-use crate::machines::topology::{Deferred, Driver, Root};
+use crate::machines::topology::{Deferred, Root, TopologyState};
 use crate::net::stream::SpareBuffer;
 use crate::observe::meter::Meter;
 use crate::observe::recording::{Recording, Tracing};
@@ -76,7 +76,7 @@ pub struct Host<R: Runtime> {
     pub(crate) shared: Arc<Shared<R>>,
     /// The host whose monitors it shares, if it has none of its own.
     pub(crate) leader: Option<Arc<Self>>,
-    pub(crate) driver: Mutex<Driver<R>>,
+    pub(crate) topology: Mutex<TopologyState<R>>,
     pub(crate) view: ArcSwap<View<R>>,
     /// The name of the next operation that waits for a server.
     pub(crate) next_waiter: AtomicU64,
@@ -132,15 +132,15 @@ impl<R: Runtime> Host<R> {
     /// Creates the machines; nothing happens before the first [`ring`](Self::ring).
     pub fn new(options: Arc<Options>, seed: u64, runtime: R) -> Arc<Self> {
         let root = Root::own(&options, seed);
-        Self::with(options, seed, runtime, Driver::new(root, None, seed), None)
+        Self::with(options, seed, runtime, TopologyState::new(root, None, seed), None)
     }
 
     /// Creates a host that monitors a deployment for others, which [share](Self::sharing) it, and
     /// has neither pools nor operations. It is closed when the last of them is.
     pub fn for_sharing(options: Arc<Options>, seed: u64, runtime: R) -> Arc<Self> {
         let root = Root::own(&options, seed);
-        let driver = Driver::new(root, Some(Followers::default()), seed);
-        Self::with(options, seed, runtime, driver, None)
+        let state = TopologyState::new(root, Some(Followers::default()), seed);
+        Self::with(options, seed, runtime, state, None)
     }
 
     /// Creates the machines of a client that shares the monitors of `leader`; nothing happens
@@ -161,9 +161,9 @@ impl<R: Runtime> Host<R> {
             return Err(NotShared::Options);
         }
         let root = Root::Shared(Box::new(Follower::new(&options, seed)));
-        let (driver, leads) = (Driver::new(root, None, seed), Arc::clone(&leader));
-        let follower = Self::with(options, seed, runtime, driver, Some(leader));
-        match leads.with_driver(|driver| driver.admit(&follower.me)) {
+        let (state, leads) = (TopologyState::new(root, None, seed), Arc::clone(&leader));
+        let follower = Self::with(options, seed, runtime, state, Some(leader));
+        match leads.with_topology(|state| state.admit(&follower.me)) {
             true => Ok(follower),
             false => Err(NotShared::Closed),
         }
@@ -173,10 +173,10 @@ impl<R: Runtime> Host<R> {
         options: Arc<Options>,
         seed: u64,
         runtime: R,
-        driver: Driver<R>,
+        state: TopologyState<R>,
         leader: Option<Arc<Self>>,
     ) -> Arc<Self> {
-        let (topology, snapshot, metadata) = driver.root.beginning();
+        let (topology, snapshot, metadata) = state.root.beginning();
         let view = View { snapshot, servers: Arc::new([]) };
         let process = Process::current();
         let seeds = runtime.session_seeds().unwrap_or([seed, !seed]);
@@ -207,7 +207,7 @@ impl<R: Runtime> Host<R> {
             me: Weak::clone(me),
             shared: Arc::new(shared),
             leader,
-            driver: Mutex::new(driver),
+            topology: Mutex::new(state),
             view: ArcSwap::from_pointee(view),
             next_waiter: AtomicU64::new(0),
             deferred: Mutex::default(),
@@ -255,16 +255,16 @@ impl<R: Runtime> Host<R> {
         match alarm.step(now) {
             Step::Wait => {}
             Step::Sweep(number) => {
-                alarm.tell(runtime);
+                alarm.arm(runtime);
                 self.sweep(number);
             }
             Step::Judge => self.judge(now),
         }
         // Re-arm even if no deadline was judged.
-        alarm.tell(runtime);
+        alarm.arm(runtime);
         if alarm.take_log(now) {
             Logger::read_for(&self.shared);
-            alarm.tell(runtime);
+            alarm.arm(runtime);
         }
     }
 
@@ -274,10 +274,10 @@ impl<R: Runtime> Host<R> {
         let (topology, servers, sleepers) = self.shared.alarm.due(now);
         match &self.leader {
             _ if !topology => {}
-            None => self.with_driver(|driver| driver.tick(self, now)),
+            None => self.with_topology(|state| state.tick(self, now)),
             Some(leader) => {
-                leader.with_driver(|driver| driver.open(self));
-                self.with_driver(|_| ());
+                leader.with_topology(|state| state.open(self));
+                self.with_topology(|_| ());
             }
         }
         servers.iter().for_each(|server| server.tick(now));
@@ -309,13 +309,13 @@ impl<R: Runtime> Host<R> {
     pub fn watch(&self) -> Views {
         let process = self.shared.process;
         // Under the lock, so that no view is published in between.
-        let subscribe = |_: &mut Driver<R>| {
+        let subscribe = |_: &mut TopologyState<R>| {
             let now = Some(self.view());
             self.shared.views.subscribe(Topics::TOPOLOGY, 1, now)
         };
         Views(Own::new(
             match process.is_current() {
-                true => self.with_driver(subscribe),
+                true => self.with_topology(subscribe),
                 false => Subscription::none(),
             },
             process,
@@ -327,8 +327,8 @@ impl<R: Runtime> Host<R> {
     /// called before the first [`ring`](Self::ring).
     pub fn record(&self, recording: &Recording) {
         let tracing = &self.shared.tracing;
-        self.with_driver(|driver| {
-            if tracing.recording().is_none() && driver.record(&self.shared.options, recording) {
+        self.with_topology(|state| {
+            if tracing.recording().is_none() && state.record(&self.shared.options, recording) {
                 tracing.set(recording.clone());
             }
         });
@@ -362,7 +362,7 @@ impl<R: Runtime> Host<R> {
             return Vec::new();
         }
         let metrics = shared.meter.start();
-        let pools = self.with_driver(|driver| driver.pools());
+        let pools = self.with_topology(|state| state.pools());
         let counted: Vec<_> = pools.iter().map(|pool| (pool, pool.take_traffic())).collect();
         let (now, view) = (shared.runtime.now(), self.view());
         let mut metrics = lock(metrics);
@@ -388,13 +388,13 @@ impl<R: Runtime> Host<R> {
     /// Puts what was found out before among the first events; call this before the first
     /// [`ring`](Self::ring).
     pub(crate) fn announce(&self, findings: impl IntoIterator<Item = Verdict>) {
-        self.with_driver(|driver| driver.findings.extend(findings));
+        self.with_topology(|state| state.findings.extend(findings));
     }
 
     /// Asks every task that reads for the machines to read what has arrived.
     pub(crate) fn sweep(&self, number: u64) {
         let barrier: Barrier = Arc::new(Sweep { shared: Arc::downgrade(&self.shared), number });
-        let (links, pools) = self.with_driver(|driver| (driver.readers(), driver.pools()));
+        let (links, pools) = self.with_topology(|state| (state.readers(), state.pools()));
         links.iter().for_each(|link| link.barrier(Arc::clone(&barrier)));
         let pending = pools.iter().flat_map(|pool: &Arc<Server<R>>| pool.readers());
         pending.for_each(|pending| pending.barrier(Arc::clone(&barrier)));
@@ -411,9 +411,9 @@ impl<R: Runtime> Host<R> {
         if !self.shared.process.is_current() {
             return;
         }
-        self.tell(Input::AppendMetadata { info });
-        self.with_driver(|driver| {
-            let (_, _, metadata) = driver.root.beginning();
+        self.handle(Input::AppendMetadata { info });
+        self.with_topology(|state| {
+            let (_, _, metadata) = state.root.beginning();
             *lock(&self.shared.metadata) = Arc::new(metadata);
         });
     }
@@ -438,7 +438,7 @@ impl<R: Runtime> Host<R> {
 
     /// Returns whether the last event was published.
     pub(crate) fn is_closed(&self) -> bool {
-        self.with_driver(|driver| driver.closed)
+        self.with_topology(|state| state.closed)
     }
 
     /// Passes an input to the topology, unless that is another process's, whose locks may never be
@@ -447,38 +447,34 @@ impl<R: Runtime> Host<R> {
         if !self.shared.process.is_current() {
             return;
         }
-        self.tell(input);
-    }
-
-    fn tell(&self, input: Input<'_>) {
         match &self.leader {
-            None => self.with_driver(|driver| driver.step(self, input)),
+            None => self.with_topology(|state| state.step(self, input)),
             Some(leader) => {
-                leader.with_driver(|driver| driver.step_for(leader, self, input));
-                self.with_driver(|_| ());
+                leader.with_topology(|state| state.step_for(leader, self, input));
+                self.with_topology(|_| ());
             }
         }
     }
 
     /// Does something under the lock, and afterwards what had to wait and what came up meanwhile.
-    pub(crate) fn with_driver<T>(&self, act: impl FnOnce(&mut Driver<R>) -> T) -> T {
-        let mut driver = lock(&self.driver);
-        let result = act(&mut driver);
-        self.let_go(driver);
+    pub(crate) fn with_topology<T>(&self, act: impl FnOnce(&mut TopologyState<R>) -> T) -> T {
+        let mut state = lock(&self.topology);
+        let result = act(&mut state);
+        self.unlock(state);
         self.drain();
         result
     }
 
     /// Lets go of the lock, and does what had to wait for that.
-    fn let_go(&self, mut driver: MutexGuard<'_, Driver<R>>) {
-        let mut later = std::mem::take(&mut driver.later);
-        let mut touched = driver.take_touched();
-        drop(driver);
+    fn unlock(&self, mut state: MutexGuard<'_, TopologyState<R>>) {
+        let mut later = std::mem::take(&mut state.later);
+        let mut dirty = state.take_dirty();
+        drop(state);
         if let Some(recording) = self.shared.tracing.recording() {
             later.wakers.extend(recording.take_wakers());
         }
-        later.settle(&self.shared);
-        touched.settle();
+        later.run(&self.shared);
+        dirty.run();
     }
 
     /// Takes note of news that may come under any lock: the holder of the topology's, perhaps this
@@ -499,26 +495,26 @@ impl<R: Runtime> Host<R> {
             return leader.drain();
         }
         while !lock(&self.deferred).is_empty() {
-            let mut driver = match self.driver.try_lock() {
-                Ok(driver) => driver,
+            let mut state = match self.topology.try_lock() {
+                Ok(state) => state,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 // Its holder comes by here after it has let go.
                 Err(TryLockError::WouldBlock) => return,
             };
             let deferred = std::mem::take(&mut *lock(&self.deferred));
             for deferred in deferred {
-                driver.learn(self, deferred);
+                state.apply_deferred(self, deferred);
             }
-            self.let_go(driver);
+            self.unlock(state);
         }
     }
 
     /// Lets a pool that is no server's own end with the client; returns whether that is still open.
     pub(crate) fn adopt(&self, aside: &Server<R>) -> bool {
-        self.with_driver(|driver| {
-            driver.asides.retain(|aside| aside.strong_count() > 0);
-            driver.asides.push(aside.weak());
-            !driver.closed
+        self.with_topology(|state| {
+            state.asides.retain(|aside| aside.strong_count() > 0);
+            state.asides.push(aside.weak());
+            !state.closed
         })
     }
 }
@@ -553,7 +549,7 @@ impl<R: Runtime> std::fmt::Debug for Host<R> {
 ///
 /// It is collected under the locks, and settled by the caller that has released the outermost.
 #[must_use]
-pub(crate) struct Later<R: Runtime> {
+pub(crate) struct PostUnlock<R: Runtime> {
     /// True if the runtime's alarm must be set.
     pub(crate) alarm: bool,
     pub(crate) links: Vec<(Link<R>, ServerAddress)>,
@@ -564,7 +560,7 @@ pub(crate) struct Later<R: Runtime> {
     pub(crate) canceled: Vec<Arc<CancellationToken>>,
     pub(crate) wakers: Vec<Waker>,
     /// The topics of the events that were published.
-    pub(crate) told: Topics,
+    pub(crate) published: Topics,
     /// True if a view was published.
     pub(crate) viewed: bool,
     /// True if the last event was published, which the log gets whatever the wakers do.
@@ -575,7 +571,7 @@ pub(crate) struct Later<R: Runtime> {
     dropped: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
-impl<R: Runtime> Default for Later<R> {
+impl<R: Runtime> Default for PostUnlock<R> {
     fn default() -> Self {
         Self {
             alarm: false,
@@ -585,7 +581,7 @@ impl<R: Runtime> Default for Later<R> {
             failed: Vec::new(),
             canceled: Vec::new(),
             wakers: Vec::new(),
-            told: Topics::NONE,
+            published: Topics::NONE,
             viewed: false,
             ended: false,
             disposed: Vec::new(),
@@ -595,17 +591,17 @@ impl<R: Runtime> Default for Later<R> {
     }
 }
 
-impl<R: Runtime> Later<R> {
+impl<R: Runtime> PostUnlock<R> {
     /// Lets go of something that wakers may be in, or what ends with a runtime's call.
-    pub(crate) fn let_go(&mut self, dropped: Arc<dyn Any + Send + Sync>) {
+    pub(crate) fn drop_later(&mut self, dropped: Arc<dyn Any + Send + Sync>) {
         self.dropped.push(dropped);
     }
 
     /// Does it all, without a lock; those who are woken come last, as they may take their time.
-    pub(crate) fn settle(self, shared: &Arc<Shared<R>>) {
+    pub(crate) fn run(self, shared: &Arc<Shared<R>>) {
         let runtime = &shared.runtime;
         if self.alarm {
-            shared.alarm.tell(runtime);
+            shared.alarm.arm(runtime);
         }
         let interrupted = self.canceled.iter().filter_map(|cancellation| cancellation.cancel());
         interrupted.for_each(Waker::wake);
@@ -623,9 +619,9 @@ impl<R: Runtime> Later<R> {
             server.note_not_established(connection, failure);
         }
         self.findings.iter().for_each(system::log_finding);
-        let (wakers, told) = (self.wakers.into_iter(), self.told);
+        let (wakers, published) = (self.wakers.into_iter(), self.published);
         let (viewed, ended) = (self.viewed, self.ended);
-        WakeUps { shared, wakers, told, viewed, ended }.all();
+        WakeUps { shared, wakers, published, viewed, ended }.all();
         drop(self.dropped);
     }
 }
@@ -635,7 +631,7 @@ impl<R: Runtime> Later<R> {
 struct WakeUps<'a, R: Runtime> {
     shared: &'a Arc<Shared<R>>,
     wakers: std::vec::IntoIter<Waker>,
-    told: Topics,
+    published: Topics,
     viewed: bool,
     ended: bool,
 }
@@ -646,9 +642,9 @@ impl<R: Runtime> WakeUps<'_, R> {
         if std::mem::take(&mut self.viewed) {
             self.shared.views.wake(Topics::TOPOLOGY);
         }
-        let told = std::mem::replace(&mut self.told, Topics::NONE);
-        if told != Topics::NONE {
-            self.shared.events.wake(told);
+        let published = std::mem::replace(&mut self.published, Topics::NONE);
+        if published != Topics::NONE {
+            self.shared.events.wake(published);
         }
         if std::mem::take(&mut self.ended) {
             Logger::read_for(self.shared);

@@ -14,7 +14,7 @@ use crate::machines::tasks::Link;
 use crate::net::socket::{Socket, write_all};
 use crate::net::stream::Connected;
 use crate::process::Own;
-use crate::sync::Streak;
+use crate::sync::CoopBudget;
 
 /// The size of a read; most replies to hello are shorter.
 const READ_LEN: usize = 2048;
@@ -80,7 +80,7 @@ impl<R: Runtime> Link<R> {
         let Connected { mut socket, mut transport, wire } = connected?;
         // The password for a proxy may come to be in there.
         let mut wire = Zeroizing::new(wire);
-        let (mut opened, mut stage, mut streak) = (false, Stage::Connect, Streak::default());
+        let (mut opened, mut stage, mut budget) = (false, Stage::Connect, CoopBudget::default());
         loop {
             // Taken, so that an idle link holds no memory for what it has sent.
             let plain = std::mem::take(&mut outgoing);
@@ -105,7 +105,7 @@ impl<R: Runtime> Link<R> {
                 opened = true;
             }
             let work = |cx: &mut Context<'_>| {
-                self.poll_work(&mut socket, &mut streak, &mut transport, &mut wire, cx)
+                self.poll_work(&mut socket, &mut budget, &mut transport, &mut wire, cx)
             };
             match std::future::poll_fn(work).await? {
                 Work::Write(bytes) => outgoing = bytes,
@@ -119,7 +119,7 @@ impl<R: Runtime> Link<R> {
     fn poll_work(
         &self,
         socket: &mut R::Socket,
-        streak: &mut Streak,
+        budget: &mut CoopBudget,
         transport: &mut Transport,
         wire: &mut Vec<u8>,
         cx: &mut Context<'_>,
@@ -130,7 +130,7 @@ impl<R: Runtime> Link<R> {
             Poll::Pending => {}
         }
         let mut buffer = [0; READ_LEN];
-        let read = match ready!(streak.poll(cx, |cx| socket.poll_read(cx, &mut buffer, None))) {
+        let read = match ready!(budget.poll(cx, |cx| socket.poll_read(cx, &mut buffer, None))) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             read => read,
         };

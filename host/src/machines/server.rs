@@ -17,12 +17,12 @@ use sdam_core::pool::{
 use sdam_core::time::{Instant, Time};
 use sdam_core::topology::{Event, EventKind, Topics};
 
-use crate::error::{Error, Particular};
+use crate::error::{Error, Repr};
 use crate::machines::runtime::Runtime;
 use crate::machines::steps::PoolStep;
-use crate::machines::tasks::{Attempt, PendingConnection};
-use crate::machines::topology::{Deferred, Driver};
-use crate::machines::{Host, Later, Shared};
+use crate::machines::tasks::{Establishing, PendingConnection};
+use crate::machines::topology::{Deferred, TopologyState};
+use crate::machines::{Host, PostUnlock, Shared};
 use crate::net::stream::Connection;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::channel::Channel;
@@ -42,18 +42,18 @@ pub(crate) struct Server<R: Runtime> {
     /// True if what its connections find is news for the topology.
     reports: bool,
     /// True if the pool needs to know the time of each check-out and check-in.
-    tells_time: bool,
+    needs_time: bool,
     pub(crate) operations: AtomicU32,
     pub(crate) next_waiter: AtomicU64,
-    pub(crate) state: Mutex<State<R>>,
+    pub(crate) state: Mutex<PoolState<R>>,
 }
 
-pub(crate) struct State<R: Runtime> {
+pub(crate) struct PoolState<R: Runtime> {
     pub(crate) pool: Pool<Boxed<R>>,
     /// The deadline that was last set at the alarm.
     armed: Option<Instant>,
     pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<Delivery<R>>>>,
-    establishing: BTreeMap<ConnectionId, Attempt>,
+    establishing: BTreeMap<ConnectionId, Establishing>,
     /// The tokens that interrupt users of a connection.
     pub(crate) cancellations: BTreeMap<ConnectionId, Arc<CancellationToken>>,
     /// The check-outs and commands since the metrics were last read, if they are in use.
@@ -69,7 +69,7 @@ impl<R: Runtime> Server<R> {
         shared: &Arc<Shared<R>>,
         id: ServerId,
         address: ServerAddress,
-        later: &mut Later<R>,
+        later: &mut PostUnlock<R>,
     ) -> Arc<Self> {
         let mut options = shared.options.pool().clone();
         // CSOT, "Backwards Breaking Considerations": timeoutMS overrides the older time-outs.
@@ -109,8 +109,8 @@ impl<R: Runtime> Server<R> {
             None => Pool::new(config),
             Some(number) => Pool::new(config).beginning_with(number),
         };
-        let tells_time = pool.tells_time();
-        let state = State {
+        let needs_time = pool.tells_time();
+        let state = PoolState {
             pool,
             armed: None,
             waiters: BTreeMap::new(),
@@ -127,7 +127,7 @@ impl<R: Runtime> Server<R> {
             host,
             shared: Arc::clone(shared),
             reports: aside.is_none(),
-            tells_time,
+            needs_time,
             operations: AtomicU32::new(0),
             next_waiter: AtomicU64::new(0),
             state: Mutex::new(state),
@@ -167,10 +167,10 @@ impl<R: Runtime> Server<R> {
         let evidence = match self.host.upgrade().filter(|_| !is_plain) {
             Some(host) if self.shared.process.is_current() => {
                 let (now, id) = (self.shared.runtime.now(), self.id);
-                let known = |driver: &mut Driver<R>| {
-                    driver.topology().map(|topology| topology.server_evidence(id, now))
+                let known = |state: &mut TopologyState<R>| {
+                    state.topology().map(|topology| topology.server_evidence(id, now))
                 };
-                let mut evidence = host.root().with_driver(known).unwrap_or_default();
+                let mut evidence = host.root().with_topology(known).unwrap_or_default();
                 let counts = self.counts();
                 evidence.open += counts.available + counts.in_use;
                 evidence
@@ -187,12 +187,12 @@ impl<R: Runtime> Server<R> {
             | CheckOutError::IdleConnection { error, .. } => self.judge(error),
             _ => None,
         };
-        Error::new(Particular::CheckOut(error), None, None).judged(verdict)
+        Error::new(Repr::CheckOut(error), None, None).judged(verdict)
     }
 
     /// Returns the time where it matters to a check-out or check-in.
     pub(crate) fn time(&self) -> Instant {
-        match self.tells_time {
+        match self.needs_time {
             true => self.shared.runtime.now(),
             false => Instant::ZERO,
         }
@@ -200,11 +200,11 @@ impl<R: Runtime> Server<R> {
 
     /// Lets the pool judge its deadlines up to `now`.
     pub(crate) fn tick(&self, now: Instant) {
-        self.settle(|later| self.tick_and(now, later));
+        self.with_post_unlock(|later| self.tick_and(now, later));
     }
 
     /// As [`tick`](Self::tick), under the topology's lock.
-    pub(crate) fn tick_and(&self, now: Instant, later: &mut Later<R>) {
+    pub(crate) fn tick_and(&self, now: Instant, later: &mut PostUnlock<R>) {
         self.run(later, |pool, _, actions| {
             self.show(PoolStep::Tick { at: now, due: pool.deadline() });
             pool.tick(now.into(), actions);
@@ -217,11 +217,11 @@ impl<R: Runtime> Server<R> {
         if !self.shared.process.is_current() {
             return;
         }
-        self.settle(|later| self.handle_and(input, later));
+        self.with_post_unlock(|later| self.handle_and(input, later));
     }
 
     /// As [`handle`](Self::handle), under the topology's lock.
-    pub(crate) fn handle_and(&self, input: Input<Boxed<R>>, later: &mut Later<R>) {
+    pub(crate) fn handle_and(&self, input: Input<Boxed<R>>, later: &mut PostUnlock<R>) {
         self.run(later, |pool, clock, actions| {
             self.show(PoolStep::Input(&input));
             pool.handle(Time::before(pool.deadline(), clock), input, actions);
@@ -229,10 +229,10 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Does something under the pool's lock, and afterwards what had to wait.
-    fn settle(&self, act: impl FnOnce(&mut Later<R>)) {
-        let mut later = Later::default();
+    fn with_post_unlock(&self, act: impl FnOnce(&mut PostUnlock<R>)) {
+        let mut later = PostUnlock::default();
         act(&mut later);
-        later.settle(&self.shared);
+        later.run(&self.shared);
         if let Some(host) = self.host.upgrade() {
             host.drain();
         }
@@ -247,7 +247,7 @@ impl<R: Runtime> Server<R> {
     /// Runs the pool, and performs its actions in order under its lock.
     fn run(
         &self,
-        later: &mut Later<R>,
+        later: &mut PostUnlock<R>,
         act: impl FnOnce(&mut Pool<Boxed<R>>, Instant, &mut Vec<Action<Boxed<R>>>),
     ) {
         let mut state = lock(&self.state);
@@ -271,14 +271,14 @@ impl<R: Runtime> Server<R> {
 
     /// As `rearm`, for the hot path: an alarm that rings too early does no harm, as the next one is
     /// set then.
-    pub(crate) fn rearm_if_sooner(&self, state: &mut State<R>) -> bool {
+    pub(crate) fn rearm_if_sooner(&self, state: &mut PoolState<R>) -> bool {
         let deadline = state.pool.deadline();
         let is_sooner = deadline.is_some_and(|due| state.armed.is_none_or(|armed| due < armed));
         is_sooner && self.rearm(state)
     }
 
     /// Sets the alarm; returns whether the runtime's alarm must be set, too.
-    fn rearm(&self, state: &mut State<R>) -> bool {
+    fn rearm(&self, state: &mut PoolState<R>) -> bool {
         let deadline = state.pool.deadline();
         let differs = deadline != state.armed;
         if differs {
@@ -288,11 +288,16 @@ impl<R: Runtime> Server<R> {
         differs
     }
 
-    fn perform(&self, state: &mut State<R>, action: Action<Boxed<R>>, later: &mut Later<R>) {
+    fn perform(
+        &self,
+        state: &mut PoolState<R>,
+        action: Action<Boxed<R>>,
+        later: &mut PostUnlock<R>,
+    ) {
         match action {
             Action::Establish { connection, generation } => {
                 let aborted = Arc::new(Channel::new(0));
-                let attempt = Attempt::new(generation, Arc::clone(&aborted));
+                let attempt = Establishing::new(generation, Arc::clone(&aborted));
                 state.establishing.insert(connection, attempt);
                 let running = self.shared.activity.begin();
                 let pending = PendingConnection::new(self.weak(), connection, aborted, running);
@@ -338,7 +343,7 @@ impl<R: Runtime> Server<R> {
                 }
                 if self.is_heard() {
                     self.shared.events.put(Topics::POOLS, event);
-                    later.told = later.told | Topics::POOLS;
+                    later.published = later.published | Topics::POOLS;
                 }
             }
         }
@@ -366,9 +371,9 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Publishes events of the hot path, under the pool's lock; wake the subscribers afterwards.
-    pub(crate) fn tell(&self, at: Instant, events: impl IntoIterator<Item = PoolEvent>) {
+    pub(crate) fn publish(&self, at: Instant, events: impl IntoIterator<Item = PoolEvent>) {
         for event in events {
-            self.show(PoolStep::Told(at, &event));
+            self.show(PoolStep::Published(at, &event));
             self.shared.events.put(Topics::POOLS, self.event(at, event));
         }
     }
@@ -410,7 +415,7 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Hello was answered on a connection that is still to be authenticated.
-    pub(crate) fn greeted(&self, connection: ConnectionId, handshake: &Handshake) {
+    pub(crate) fn hello_answered(&self, connection: ConnectionId, handshake: &Handshake) {
         let mut state = lock(&self.state);
         let service = handshake.service();
         let generation = state.pool.generation(service);
@@ -476,7 +481,7 @@ impl<R: Runtime> Server<R> {
     }
 }
 
-impl<R: Runtime> State<R> {
+impl<R: Runtime> PoolState<R> {
     /// Returns where check-outs and commands are counted.
     pub(crate) fn traffic(&mut self) -> &mut Traffic {
         self.traffic.get_or_insert_default()
@@ -485,10 +490,10 @@ impl<R: Runtime> State<R> {
 
 /// Ends the task that establishes a connection.
 fn abort<R: Runtime>(
-    state: &mut State<R>,
+    state: &mut PoolState<R>,
     connection: ConnectionId,
-    later: &mut Later<R>,
-) -> Option<Attempt> {
+    later: &mut PostUnlock<R>,
+) -> Option<Establishing> {
     let attempt = state.establishing.remove(&connection)?;
     later.wakers.extend(attempt.abort());
     Some(attempt)
@@ -504,7 +509,7 @@ impl<R: Runtime> Drop for Server<R> {
         let traffic = lock(&self.state).traffic.take();
         self.shared.meter.add(&self.address, traffic);
         self.shared.alarm.set_pool(self, None);
-        self.shared.alarm.tell(&self.shared.runtime);
+        self.shared.alarm.arm(&self.shared.runtime);
     }
 }
 

@@ -77,7 +77,7 @@ pub(crate) async fn sleep_until<R: Runtime>(shared: &Shared<R>, until: Instant) 
     let wait = Wait::new(&sleep, waiter);
     let channel = Arc::clone(wait.answer());
     if shared.alarm.add_sleeper(until, waiter, channel) {
-        shared.alarm.tell(&shared.runtime);
+        shared.alarm.arm(&shared.runtime);
         wait.await;
     }
 }

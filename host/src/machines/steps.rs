@@ -53,5 +53,5 @@ pub enum PoolStep<'a, C> {
     /// A connection was returned, and no caller waits for one.
     CheckedIn(&'a CheckOut, &'a Pool<C>),
     /// One of these two is about to be published, with the time at which it happened.
-    Told(Instant, &'a PoolEvent),
+    Published(Instant, &'a PoolEvent),
 }

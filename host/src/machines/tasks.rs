@@ -57,18 +57,18 @@ impl<R: Runtime> Link<R> {
 
     /// Reports that the stream is up.
     pub fn opened(&self) {
-        self.tell(Input::Opened { link: self.id });
+        self.report(Input::Opened { link: self.id });
     }
 
     /// Reports bytes that came.
     pub fn received(&self, bytes: &[u8]) {
-        self.tell(Input::Received { link: self.id, bytes });
+        self.report(Input::Received { link: self.id, bytes });
     }
 
     /// Reports that the stream failed or ended.
     pub fn closed(mut self, failure: Failure) {
         self.reported = true;
-        self.tell(Input::Closed { link: self.id, failure });
+        self.report(Input::Closed { link: self.id, failure });
     }
 
     /// Returns the next bytes to write, `None` if the stream is to be dropped, or arranges for a
@@ -77,7 +77,7 @@ impl<R: Runtime> Link<R> {
         self.outgoing.poll_next(cx)
     }
 
-    fn tell(&self, input: Input<'_>) {
+    fn report(&self, input: Input<'_>) {
         if let Some(host) = self.host.upgrade() {
             host.handle(input);
         }
@@ -144,9 +144,9 @@ impl<R: Runtime> PendingConnection<R> {
     }
 
     /// Hello was answered.
-    pub(crate) fn greeted(&self, handshake: &Handshake) {
+    pub(crate) fn hello_answered(&self, handshake: &Handshake) {
         if let Some(server) = self.server.upgrade() {
-            server.greeted(self.connection, handshake);
+            server.hello_answered(self.connection, handshake);
         }
         self.progress().reached(handshake.stage());
     }
@@ -181,7 +181,7 @@ impl<R: Runtime> std::fmt::Debug for PendingConnection<R> {
 }
 
 /// A connection that is being established: what ends its task, and whose failure it would be.
-pub(crate) struct Attempt {
+pub(crate) struct Establishing {
     pub(crate) generation: Generation,
     /// Behind a load balancer, the service, once hello has named it; the generation is its own
     /// then, as of that moment.
@@ -192,7 +192,7 @@ pub(crate) struct Attempt {
     aborted: Arc<Channel<()>>,
 }
 
-impl Attempt {
+impl Establishing {
     pub(crate) const fn new(generation: Generation, aborted: Arc<Channel<()>>) -> Self {
         Self { generation, service: None, max_wire_version: 0, aborted }
     }

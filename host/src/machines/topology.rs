@@ -21,25 +21,25 @@ use crate::machines::server::Server;
 use crate::machines::steps::TopologyStep;
 use crate::machines::tasks::Link;
 use crate::machines::tasks::Rescan;
-use crate::machines::{Host, Later, View};
+use crate::machines::{Host, PostUnlock, View};
 use crate::observe::recording::Recording;
 use crate::sync::channel::Channel;
 use crate::sync::lock;
 
 /// The answer to an operation that waits for a server: it is to look again, or why there is none.
-pub(crate) type Answer = Result<(), Box<SelectionError>>;
+pub(crate) type SelectionAnswer = Result<(), Box<SelectionError>>;
 
 /// The state behind the topology's lock.
-pub(crate) struct Driver<R: Runtime> {
+pub(crate) struct TopologyState<R: Runtime> {
     pub(crate) root: Root,
     /// The clients that share the monitors, if it is for such that they are there.
     pub(crate) followers: Option<Followers<R>>,
     /// Those who share the topology and have something to do when the locks are free.
-    pub(crate) touched: Vec<Arc<Host<R>>>,
+    pub(crate) dirty: Vec<Arc<Host<R>>>,
     /// The seed of the topology.
     seed: u64,
     /// The latest time at which the topology received an input.
-    told: Time,
+    last_input: Time,
     /// The bytes to be sent over each link that is not closed.
     pub(crate) links: BTreeMap<LinkId, Arc<Channel<Vec<u8>>>>,
     pub(crate) servers: BTreeMap<ServerId, Arc<Server<R>>>,
@@ -50,16 +50,16 @@ pub(crate) struct Driver<R: Runtime> {
     /// True if the last event has been published, so that nothing will follow.
     pub(crate) closed: bool,
     /// Operations that wait for a server, and where their answers go.
-    pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<Answer>>>,
+    pub(crate) waiters: BTreeMap<WaiterId, Arc<Channel<SelectionAnswer>>>,
     /// The findings from before the first event.
     pub(crate) findings: Vec<Verdict>,
     /// The work that waits for the lock to be free.
-    pub(crate) later: Later<R>,
+    pub(crate) later: PostUnlock<R>,
     /// Kept between calls for its memory.
     pub(crate) actions: Vec<Action>,
 }
 
-impl<R: Runtime> Driver<R> {
+impl<R: Runtime> TopologyState<R> {
     /// Returns the topology, if it is one of its own.
     pub(crate) const fn topology(&self) -> Option<&Topology> {
         match &self.root {
@@ -72,9 +72,9 @@ impl<R: Runtime> Driver<R> {
         Self {
             root,
             followers,
-            touched: Vec::new(),
+            dirty: Vec::new(),
             seed,
-            told: Time::ZERO,
+            last_input: Time::ZERO,
             links: BTreeMap::new(),
             servers: BTreeMap::new(),
             asides: Vec::new(),
@@ -82,7 +82,7 @@ impl<R: Runtime> Driver<R> {
             closed: false,
             waiters: BTreeMap::new(),
             findings: Vec::new(),
-            later: Later::default(),
+            later: PostUnlock::default(),
             actions: Vec::new(),
         }
     }
@@ -104,7 +104,7 @@ impl<R: Runtime> Driver<R> {
     /// Forgets a link; returns what ends its task.
     fn forget(&mut self, link: LinkId) -> Option<Arc<Channel<Vec<u8>>>> {
         let outgoing = self.links.remove(&link)?;
-        self.later.let_go(Arc::clone(&outgoing) as Arc<_>);
+        self.later.drop_later(Arc::clone(&outgoing) as Arc<_>);
         Some(outgoing)
     }
 
@@ -126,7 +126,7 @@ impl<R: Runtime> Driver<R> {
         // Clients that share one receive this from its host.
         let Root::Own(topology) = &mut self.root else { return };
         let now = Time::before(topology.deadline(), host.shared.runtime.now());
-        self.told = now;
+        self.last_input = now;
         host.shared.runtime.on_topology(TopologyStep::Input { at: now.judged, input: &input });
         topology.handle(now, input, &mut self.actions);
         self.perform(host);
@@ -136,30 +136,30 @@ impl<R: Runtime> Driver<R> {
     /// may have passed it inputs since.
     pub(crate) fn tick(&mut self, host: &Host<R>, now: Instant) {
         let Root::Own(topology) = &mut self.root else { return };
-        self.told = self.told.max(now.into());
-        let (at, due) = (self.told.judged, topology.deadline());
+        self.last_input = self.last_input.max(now.into());
+        let (at, due) = (self.last_input.judged, topology.deadline());
         host.shared.runtime.on_topology(TopologyStep::Tick { at, due });
-        topology.tick(self.told, &mut self.actions);
+        topology.tick(self.last_input, &mut self.actions);
         self.perform(host);
     }
 
-    pub(crate) fn learn(&mut self, host: &Host<R>, deferred: Deferred<R>) {
+    pub(crate) fn apply_deferred(&mut self, host: &Host<R>, deferred: Deferred<R>) {
         match deferred {
             Deferred::Lost(input) => self.step(host, input),
             Deferred::Abandoned(waiter) => match self.follower_of(waiter) {
                 Some(follower) => {
-                    let mut driver = lock(&follower.driver);
-                    let answer = driver.waiters.remove(&waiter);
+                    let mut state = lock(&follower.topology);
+                    let answer = state.waiters.remove(&waiter);
                     if let Some(answer) = answer {
-                        driver.later.let_go(answer);
+                        state.later.drop_later(answer);
                     }
-                    drop(driver);
+                    drop(state);
                     self.step_for(host, &follower, Input::Abandon { waiter });
-                    self.touch(follower);
+                    self.mark_dirty(follower);
                 }
                 None => {
                     if let Some(answer) = self.waiters.remove(&waiter) {
-                        self.later.let_go(answer);
+                        self.later.drop_later(answer);
                         self.step(host, Input::Abandon { waiter });
                     }
                 }
@@ -174,15 +174,15 @@ impl<R: Runtime> Driver<R> {
                 let report = id.map(|server| Input::OperationFailed { server, failure });
                 match server.host().filter(|owner| owner.leader.is_some()) {
                     Some(follower) => {
-                        server.handle_and(failing, &mut lock(&follower.driver).later);
+                        server.handle_and(failing, &mut lock(&follower.topology).later);
                         if let Some(report) = report {
                             self.step_for(host, &follower, report);
                         }
-                        let mut driver = lock(&follower.driver);
-                        server.handle_and(failed, &mut driver.later);
-                        driver.later.let_go(server);
-                        drop(driver);
-                        self.touch(follower);
+                        let mut state = lock(&follower.topology);
+                        server.handle_and(failed, &mut state.later);
+                        state.later.drop_later(server);
+                        drop(state);
+                        self.mark_dirty(follower);
                     }
                     None => {
                         server.handle_and(failing, &mut self.later);
@@ -191,7 +191,7 @@ impl<R: Runtime> Driver<R> {
                             self.step(host, report);
                         }
                         server.handle_and(failed, &mut self.later);
-                        self.later.let_go(server);
+                        self.later.drop_later(server);
                     }
                 }
             }
@@ -205,7 +205,7 @@ impl<R: Runtime> Driver<R> {
             if let Root::Own(_) = &self.root {
                 host.shared.runtime.on_topology(TopologyStep::Action(&action));
             }
-            if self.hand_on(&action) {
+            if self.forward(&action) {
                 self.perform_one(host, action);
             }
         }
@@ -253,7 +253,7 @@ impl<R: Runtime> Driver<R> {
             Action::Leave { server } => {
                 if let Some(server) = self.servers.remove(&server) {
                     server.handle_and(pool::Input::Close, &mut self.later);
-                    self.later.let_go(server);
+                    self.later.drop_later(server);
                 }
             }
             Action::Pool { server, command } => {
@@ -272,7 +272,7 @@ impl<R: Runtime> Driver<R> {
                 }
                 if let Some(answer) = self.waiters.remove(&waiter) {
                     self.later.wakers.extend(answer.put(outcome));
-                    self.later.let_go(answer);
+                    self.later.drop_later(answer);
                 }
             }
             Action::Emit { event } if matches!(event.kind, EventKind::TopologyClosed) => {
@@ -288,7 +288,7 @@ impl<R: Runtime> Driver<R> {
         let topic = event.kind.topic();
         if host.shared.events.wants(topic) {
             host.shared.events.put(topic, event.clone());
-            self.later.told = self.later.told | topic;
+            self.later.published = self.later.published | topic;
         }
         match &event.kind {
             EventKind::TopologyOpening => {
@@ -316,7 +316,7 @@ impl<R: Runtime> Driver<R> {
         host.shared.views.close(Topics::TOPOLOGY, None, &mut later.wakers);
         for aside in std::mem::take(&mut self.asides).iter().filter_map(Weak::upgrade) {
             aside.handle_and(pool::Input::Close, later);
-            later.let_go(aside);
+            later.drop_later(aside);
         }
     }
 
@@ -324,7 +324,7 @@ impl<R: Runtime> Driver<R> {
     fn dump(&self, host: &Host<R>, reason: impl FnOnce() -> String) {
         if let Some(recording) = host.shared.tracing.recording() {
             let Root::Own(topology) = &self.root else { return };
-            let (now, view) = (self.told.judged, topology.get().description());
+            let (now, view) = (self.last_input.judged, topology.get().description());
             recording.dump(now, view, reason);
         }
     }
@@ -349,7 +349,7 @@ impl<R: Runtime> Driver<R> {
         };
         // First, so that no subscriber reads an older view than the one it received.
         let earlier = host.view.swap(Arc::new(View { snapshot, servers }));
-        self.later.let_go(earlier);
+        self.later.drop_later(earlier);
         if is_news {
             host.shared.views.put(Topics::TOPOLOGY, description);
             self.later.viewed = true;

@@ -19,7 +19,7 @@ use sdam_core::machine::Machine;
 
 use crate::net::reactor::{Lane, Reactor};
 use crate::net::socket::{Socket, write_all};
-use crate::sync::{Streak, before};
+use crate::sync::{CoopBudget, before};
 use crate::system::{lookup_seed, name_servers};
 
 /// A lookup in progress.
@@ -144,7 +144,8 @@ async fn ask_name_servers<R: Reactor>(
     let seed = lookup_seed(&question)?;
     let mut lookup = Lookup::new(question, servers, seed);
     let (mut buffer, mut out) = (vec![0; MAX_MESSAGE_LEN], Vec::new());
-    let (mut exchange, mut streak): (Option<Exchange<R::Socket>>, _) = (None, Streak::default());
+    let (mut exchange, mut budget): (Option<Exchange<R::Socket>>, _) =
+        (None, CoopBudget::default());
     lookup.tick(reactor.now().into(), &mut out);
     loop {
         for action in out.drain(..) {
@@ -163,7 +164,7 @@ async fn ask_name_servers<R: Reactor>(
         };
         let receiving =
             before(reactor.sleep_until(deadline), exchange.receive(reactor, &mut buffer));
-        let received = streak.step(receiving).await;
+        let received = budget.step(receiving).await;
         let (exchange, now) = (exchange.id, reactor.now());
         match received {
             None => lookup.tick(now.into(), &mut out),

@@ -13,7 +13,7 @@ use sdam_core::wire::{Compression, Decompressor, Frames, Message, may_be_compres
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::net::socket::Socket;
-use crate::sync::{CancellationToken, Mutex, Streak};
+use crate::sync::{CancellationToken, CoopBudget, Mutex};
 
 /// The size of a read of a sealed stream.
 const SEALED_READ_LEN: usize = 16_384;
@@ -42,7 +42,7 @@ pub(crate) struct Stream<S> {
     /// The number of bytes sent.
     written: usize,
     /// The number of reads without a wait.
-    streak: Streak,
+    budget: CoopBudget,
     pub(crate) cancellation: Arc<CancellationToken>,
 }
 
@@ -63,8 +63,8 @@ impl<S: Socket> Stream<S> {
     pub(crate) fn new(connected: Connected<S>) -> Self {
         let Connected { socket, transport, wire } = connected;
         let cancellation = Arc::new(CancellationToken::new(socket.interrupter()));
-        let (wire, sealed, streak) = (Zeroizing::new(wire), Vec::new(), Streak::default());
-        Self { socket, transport, sealed, wire, written: 0, streak, cancellation }
+        let (wire, sealed, budget) = (Zeroizing::new(wire), Vec::new(), CoopBudget::default());
+        Self { socket, transport, sealed, wire, written: 0, budget, cancellation }
     }
 
     /// Finishes the handshakes of the filters, and says at each answer of theirs how far they are.
@@ -101,8 +101,8 @@ impl<S: Socket> Stream<S> {
         deadline: Option<Instant>,
     ) -> Result<(), Failure> {
         if self.transport.is_transparent() {
-            let Self { socket, streak, cancellation, .. } = self;
-            let read = read(socket, streak, cancellation, frames.spare(), deadline).await;
+            let Self { socket, budget, cancellation, .. } = self;
+            let read = read(socket, budget, cancellation, frames.spare(), deadline).await;
             let count = read.map_err(|error| self.failed(&error))?;
             frames.fill(count);
             return Ok(());
@@ -127,9 +127,9 @@ impl<S: Socket> Stream<S> {
         plain: &mut impl io::Write,
         deadline: Option<Instant>,
     ) -> Result<(), Failure> {
-        let Self { socket, streak, cancellation, sealed, .. } = self;
+        let Self { socket, budget, cancellation, sealed, .. } = self;
         sealed.resize(SEALED_READ_LEN, 0);
-        let read = read(socket, streak, cancellation, sealed, deadline).await;
+        let read = read(socket, budget, cancellation, sealed, deadline).await;
         let count = read.map_err(|error| self.failed(&error))?;
         self.transport.receive(&self.sealed[..count], plain, &mut self.wire)
     }
@@ -193,7 +193,7 @@ impl<S: Socket> Stream<S> {
 /// judged, and what came meanwhile counts.
 async fn read<S: Socket>(
     socket: &mut S,
-    streak: &mut Streak,
+    budget: &mut CoopBudget,
     cancellation: &CancellationToken,
     buffer: &mut [u8],
     deadline: Option<Instant>,
@@ -206,7 +206,7 @@ async fn read<S: Socket>(
         }
         poll => poll,
     };
-    let poll = |cx: &mut Context<'_>| streak.poll(cx, &mut read);
+    let poll = |cx: &mut Context<'_>| budget.poll(cx, &mut read);
     match until_interrupted(cancellation, poll).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         count => Ok(count),

@@ -56,11 +56,11 @@ impl Streams {
     }
 
     /// Returns the same for a process that was forked off, which shares no locks with this one.
-    pub(crate) fn anew(&self) -> Self {
+    pub(crate) fn for_fork(&self) -> Self {
         Self {
             connector: self.connector.clone(),
             #[cfg(feature = "tls")]
-            tls: self.tls.as_ref().map(system::Certificates::anew),
+            tls: self.tls.as_ref().map(system::Certificates::for_fork),
         }
     }
 }

@@ -11,7 +11,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::Event;
 use sdam_core::trace::{Header, Journal, Seal, description_comment, pool_comment};
 
-use crate::sync::{Gate, Place, State as Waited};
+use crate::sync::{Gate, GateState as Waited, Place};
 
 /// The maximum unread length of a recording, in bytes, before it ends: a trace with a gap is none.
 const MAX_UNREAD_LEN: usize = 1 << 24;
@@ -53,11 +53,11 @@ struct Tape {
     keeps: Option<usize>,
     /// The clones have a place each; they are counted there, so that a clone that waits misses
     /// nothing when another one is dropped.
-    state: Gate<State>,
+    state: Gate<RecordingState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RecordingState {
     header: Option<Header>,
     seal: Seal,
     /// Whole, and not read yet.
@@ -134,7 +134,7 @@ impl Recording {
 
     /// Returns more, or arranges for a wake-up when there is.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
-        let next = |state: &mut Waited<State>| match state.inner.next() {
+        let next = |state: &mut Waited<RecordingState>| match state.inner.next() {
             Some(unread) => Some(Some(unread)),
             // A client that could not be created has dropped its clone.
             None => (state.inner.closed || is_of_nobody(state)).then_some(None),
@@ -258,7 +258,7 @@ impl Recording {
 }
 
 /// Returns whether there is no client, and only the reader could create one.
-fn is_of_nobody(state: &Waited<State>) -> bool {
+fn is_of_nobody(state: &Waited<RecordingState>) -> bool {
     state.inner.header.is_none() && state.places() == 1
 }
 
@@ -278,7 +278,7 @@ impl Drop for Recording {
     }
 }
 
-impl State {
+impl RecordingState {
     /// Takes what is to be read next.
     fn next(&mut self) -> Option<Unread> {
         match self.unread.is_empty() {

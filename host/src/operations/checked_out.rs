@@ -36,7 +36,7 @@ use crate::sync::lock;
 /// next reply could belong to either. Nothing waits, blocks or needs a runtime for that.
 #[must_use = "a connection that is dropped is checked in at once"]
 pub struct CheckedOut<R: Runtime> {
-    operation: Operation<R>,
+    operation: OperationCount<R>,
     /// The number that events give what it was checked out for; 0 before the first one.
     pub(crate) number: i64,
     /// The span of the operation that it is used for, if a tracer receives spans.
@@ -48,7 +48,7 @@ pub struct CheckedOut<R: Runtime> {
     since: Option<Instant>,
     /// Present until dropped.
     connection: Option<Box<Connection<R::Socket>>>,
-    pub(crate) state: State,
+    pub(crate) state: ExchangeState,
     /// The error of a connection that is of no more use, if there was one.
     pub(crate) broken_by: Option<Box<OperationError>>,
     /// True if the raw message that was sent last may have several replies.
@@ -59,7 +59,7 @@ pub struct CheckedOut<R: Runtime> {
 
 /// The progress of the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ExchangeState {
     /// There is none.
     Idle,
     /// A message is being sent, or its reply awaited.
@@ -85,12 +85,12 @@ const fn timeout_by(deadline: Option<Instant>) -> Timeout {
 
 impl<R: Runtime> CheckedOut<R> {
     pub(crate) fn new(
-        (operation, selection): (Operation<R>, Option<Selection>),
+        (operation, selection): (OperationCount<R>, Option<Selection>),
         check_out: CheckOut,
         connection: Box<Connection<R::Socket>>,
         deadline: Option<Instant>,
     ) -> Self {
-        let (connection, state, takes_several) = (Some(connection), State::Idle, false);
+        let (connection, state, takes_several) = (Some(connection), ExchangeState::Idle, false);
         let since = operation.0.is_counted().then(|| operation.0.shared().runtime.now());
         Self {
             operation,
@@ -173,7 +173,7 @@ impl<R: Runtime> Drop for CheckedOut<R> {
             // Closing it would take it from those that the parent waits for.
             return std::mem::forget(connection);
         }
-        let outcome = match connection.filter(|_| self.state == State::Idle) {
+        let outcome = match connection.filter(|_| self.state == ExchangeState::Idle) {
             Some(connection) => Ok(connection),
             None => Err(self.why_broken()),
         };
@@ -186,8 +186,10 @@ impl<R: Runtime> CheckedOut<R> {
     fn why_broken(&mut self) -> Box<OperationError> {
         let given_up = || {
             let detail = match self.state {
-                State::Unreported => "the outcome of an exchange of messages was not reported",
-                State::Broken => "the connection was not to be used again",
+                ExchangeState::Unreported => {
+                    "the outcome of an exchange of messages was not reported"
+                }
+                ExchangeState::Broken => "the connection was not to be used again",
                 _ => "an exchange was given up before its end",
             };
             Box::new(OperationError::Stream(Failure::new(Stage::Operate, Cause::Canceled, detail)))
@@ -215,7 +217,7 @@ impl<R: Runtime> Server<R> {
         deadline: Option<Instant>,
     ) -> Result<CheckedOut<R>, Box<CheckOutError>> {
         self.unless_forked()?;
-        let operation = Operation::new(self);
+        let operation = OperationCount::new(self);
         let mut newest = None;
         loop {
             let (check_out, mut connection) = match self.try_check_out() {
@@ -277,7 +279,7 @@ impl<R: Runtime> Server<R> {
                 state.traffic().checked_out(Duration::ZERO);
             }
             if is_heard {
-                self.tell(now, PoolEvent::of_check_out(check_out));
+                self.publish(now, PoolEvent::of_check_out(check_out));
             }
         }
         lent
@@ -339,12 +341,12 @@ impl<R: Runtime> Server<R> {
         self.show(PoolStep::CheckedIn(&check_out, &state.pool));
         if is_heard {
             let connection = check_out.connection;
-            self.tell(now, [PoolEvent::ConnectionCheckedIn { connection }]);
+            self.publish(now, [PoolEvent::ConnectionCheckedIn { connection }]);
         }
-        let tells = self.rearm_if_sooner(&mut state);
+        let is_sooner = self.rearm_if_sooner(&mut state);
         drop(state);
-        if tells {
-            self.shared().alarm.tell(&self.shared().runtime);
+        if is_sooner {
+            self.shared().alarm.arm(&self.shared().runtime);
         }
         if is_heard {
             self.shared().events.wake(Topics::POOLS);
@@ -354,16 +356,16 @@ impl<R: Runtime> Server<R> {
 }
 
 /// An operation that waits for a connection or has one, for `operationCount`.
-pub(crate) struct Operation<R: Runtime>(pub(crate) Arc<Server<R>>);
+pub(crate) struct OperationCount<R: Runtime>(pub(crate) Arc<Server<R>>);
 
-impl<R: Runtime> Operation<R> {
+impl<R: Runtime> OperationCount<R> {
     fn new(server: &Arc<Server<R>>) -> Self {
         server.operations.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(server))
     }
 }
 
-impl<R: Runtime> Drop for Operation<R> {
+impl<R: Runtime> Drop for OperationCount<R> {
     fn drop(&mut self) {
         self.0.operations.fetch_sub(1, Ordering::Relaxed);
     }
@@ -406,14 +408,14 @@ impl<R: Runtime> CheckedOut<R> {
         if now - since < SOCKET_CHECK_INTERVAL {
             return Ok(());
         }
-        let (deadline, patience) = (self.deadline(), self.shared().options.connect_timeout());
-        let limit = patience.map(|patience| now + patience);
+        let (deadline, limit) = (self.deadline(), self.shared().options.connect_timeout());
+        let limit = limit.map(|limit| now + limit);
         let timeout = timeout_by(deadline.into_iter().chain(limit).min());
         let ping = rawdoc! { "ping": 1 };
         let message = CommandMessage::new("admin", &ping);
         let context = ExchangeContext { timeout, ..self.context() };
         match self.exchange(&message, &context).await {
-            Err(failed) if self.state != State::Idle => {
+            Err(failed) if self.state != ExchangeState::Idle => {
                 let error = failed.error;
                 // Unless the operation itself had no more time.
                 if deadline.is_none_or(|deadline| self.shared().runtime.now() < deadline) {
@@ -431,7 +433,7 @@ impl<R: Runtime> CheckedOut<R> {
     fn blame_for_silence(&self, error: &OperationError) {
         if let OperationError::Stream(Failure { cause: Cause::Timeout, .. }) = error {
             let failure = Failure::new(Stage::Operate, Cause::Io, "no reply to ping in time");
-            self.tell(OperationError::Stream(failure));
+            self.report_failure(OperationError::Stream(failure));
         }
     }
 }

@@ -138,7 +138,7 @@ impl<R: Runtime> PendingConnection<R> {
                     match login.derivation() {
                         None => received,
                         Some(derivation) => {
-                            self.told(&login.handshake, &mut stage);
+                            self.report_progress(&login.handshake, &mut stage);
                             self.answered();
                             login.derive(derivation, &mut out).await
                         }
@@ -147,7 +147,7 @@ impl<R: Runtime> PendingConnection<R> {
                 HandshakeProgress::Asking(question) => {
                     match login.answer(question, None, &mut out).await {
                         Ok(step) => Ok(step),
-                        Err(Asked::InVain(failure)) => {
+                        Err(Asked::Unanswered(failure)) => {
                             return Err(of_stream(&login.handshake, failure));
                         }
                         Err(Asked::Failed(error)) => Err(error),
@@ -155,7 +155,7 @@ impl<R: Runtime> PendingConnection<R> {
                 }
             };
             // First, as what fails now may fail in the next stage already.
-            self.told(&login.handshake, &mut stage);
+            self.report_progress(&login.handshake, &mut stage);
             step = next?;
             if !out.is_empty() || matches!(step, HandshakeProgress::Asking(_)) {
                 self.asked();
@@ -164,12 +164,12 @@ impl<R: Runtime> PendingConnection<R> {
     }
 
     /// The handshake has gone on, perhaps to the next stage.
-    fn told(&self, handshake: &Handshake, stage: &mut Stage) {
+    fn report_progress(&self, handshake: &Handshake, stage: &mut Stage) {
         if handshake.stage() == *stage {
             return self.progress().reached(*stage);
         }
         *stage = handshake.stage();
-        self.greeted(handshake);
+        self.hello_answered(handshake);
     }
 }
 
@@ -244,7 +244,7 @@ impl<R: Runtime> Login<R> {
         self.handshake.refresh(&lock(&shared.credential_cache));
         let answer = match self.known(&question) {
             Some(answer) => answer,
-            None => shared.runtime.answer(question).await.map_err(Asked::InVain)?,
+            None => shared.runtime.answer(question).await.map_err(Asked::Unanswered)?,
         };
         let progress = self.handshake.supply(answer, out);
         self.note(progress).map_err(Asked::Failed)
@@ -307,7 +307,7 @@ impl<R: Runtime> Drop for Login<R> {
 /// The reason why asking came to nothing.
 pub(crate) enum Asked {
     /// There was no answer.
-    InVain(Failure),
+    Unanswered(Failure),
     /// The answer cannot be used.
     Failed(OperationError),
 }

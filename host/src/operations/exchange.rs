@@ -27,15 +27,15 @@ use sdam_core::topology::Topics;
 use sdam_core::wire::{self, Awaited, Flags, Message, OpMsg, ReplyDocument};
 use zeroize::Zeroizing;
 
-use crate::error::{Error, Particular};
+use crate::error::{Error, Repr};
 use crate::machines::Shared;
 use crate::machines::cluster_time::LatestClusterTime;
-use crate::machines::commands::{Running, ToldCommand};
+use crate::machines::commands::{Running, StartedCommand};
 use crate::machines::runtime::Runtime;
 use crate::net::socket::Socket;
 use crate::net::stream::{Connection, KEPT_LEN, malformed};
 use crate::observe::spans::{CommandSpan, Span};
-use crate::operations::checked_out::{CheckedOut, State};
+use crate::operations::checked_out::{CheckedOut, ExchangeState};
 use crate::operations::establish::{Asked, Login};
 use crate::operations::request::Extension;
 use crate::operations::timed::TimedCommand;
@@ -175,7 +175,7 @@ impl<R: Runtime> Shared<R> {
     }
 
     /// Returns whether there are subscribers to commands, or spans.
-    pub(crate) fn tells_of_commands(&self) -> bool {
+    pub(crate) fn reports_commands(&self) -> bool {
         self.events.wants(Topics::COMMANDS) || self.spans.get().is_some()
     }
 
@@ -254,7 +254,7 @@ struct Sent<'a, R: Runtime> {
 /// Those who are to hear how a command ends.
 struct Observers<'a, R: Runtime> {
     /// Present if its start was published.
-    told: Option<ToldCommand<R>>,
+    started: Option<StartedCommand<R>>,
     /// Present if its time is counted.
     timed: Option<TimedCommand<'a, R>>,
     /// Present if it has a span.
@@ -277,8 +277,8 @@ impl<R: Runtime> Observers<'_, R> {
         if let Some(span) = self.span {
             span.end(reply.as_ref().map(|reply| reply.document()));
         }
-        if let Some(told) = self.told {
-            told.end(|command, time| match reply {
+        if let Some(started) = self.started {
+            started.end(|command, time| match reply {
                 Ok(reply) => command.succeeded(time, reply.document()),
                 Err(error) => command.failed(time, error),
             });
@@ -293,8 +293,8 @@ impl<R: Runtime> Observers<'_, R> {
         if let Some(span) = self.span {
             span.end(Err(error));
         }
-        if let Some(told) = self.told {
-            told.end(|command, time| command.failed(time, error.clone()));
+        if let Some(started) = self.started {
+            started.end(|command, time| command.failed(time, error.clone()));
         }
     }
 
@@ -306,15 +306,15 @@ impl<R: Runtime> Observers<'_, R> {
         if let Some(span) = self.span {
             span.end_unacknowledged();
         }
-        if let Some(told) = self.told {
-            told.end(MonitoredCommand::unacknowledged);
+        if let Some(started) = self.started {
+            started.end(MonitoredCommand::unacknowledged);
         }
     }
 
     /// Returns the same, which may live longer than the request.
     fn into_owned(self) -> Observers<'static, R> {
         let timed = self.timed.map(TimedCommand::into_owned);
-        Observers { told: self.told, timed, span: self.span }
+        Observers { started: self.started, timed, span: self.span }
     }
 }
 
@@ -391,7 +391,7 @@ impl<R: Runtime> CheckedOut<R> {
         context: &ExchangeContext<'_>,
     ) -> Result<Reply, OperationError> {
         let sent = self.send(message, context, Flags::MORE_TO_COME).await?;
-        self.state = State::Idle;
+        self.state = ExchangeState::Idle;
         sent.observers.end_unacknowledged();
         let (server, connection) = (self.server().clone(), self.connection_id());
         let (document, origin) = (rawdoc! { "ok": 1 }.into(), Origin { server, connection });
@@ -405,7 +405,7 @@ impl<R: Runtime> CheckedOut<R> {
 
     /// Returns the context of exchanges that are no operation's.
     pub(crate) fn context(&mut self) -> ExchangeContext<'static> {
-        if self.number == 0 && self.shared().tells_of_commands() {
+        if self.number == 0 && self.shared().reports_commands() {
             self.number = self.shared().commands.next_operation();
         }
         ExchangeContext {
@@ -420,7 +420,7 @@ impl<R: Runtime> CheckedOut<R> {
     pub(crate) fn error(&self, error: OperationError) -> Error {
         let verdict = self.pool().judge(&error);
         let server = Some(self.server().clone());
-        Error::new(Particular::Operation(error), server, None).judged(verdict)
+        Error::new(Repr::Operation(error), server, None).judged(verdict)
     }
 
     /// Sends a command and receives its reply, and once more if the server wants another login.
@@ -435,7 +435,7 @@ impl<R: Runtime> CheckedOut<R> {
             let received = self.receive_reply(Awaited::op_msg(id), context.limits()).await;
             observers.end(&received);
             let received = received?;
-            self.state = State::Idle;
+            self.state = ExchangeState::Idle;
             match received.reply {
                 Err(refused) if !has_logged_in && self.must_reauthenticate(&refused) => {
                     self.reauthenticate(context.timeout).await?;
@@ -455,12 +455,12 @@ impl<R: Runtime> CheckedOut<R> {
         context: &ExchangeContext<'_>,
     ) -> Result<Reply, Box<ExchangeError>> {
         let Sent { id, observers } = match self.state {
-            State::Streaming(next) => {
+            ExchangeState::Streaming(next) => {
                 let shared = Arc::clone(self.shared());
                 shared.process.check().map_err(InvalidCommand::from)?;
                 shared.limit_unless_passed(context.timeout)?;
                 let (unsent, _) = self.write(message, context, Flags::EXHAUST_ALLOWED)?;
-                self.state = State::Awaiting(next);
+                self.state = ExchangeState::Awaiting(next);
                 Sent { id: next, ..unsent }
             }
             _ => self.send(message, context, Flags::EXHAUST_ALLOWED).await?,
@@ -469,9 +469,9 @@ impl<R: Runtime> CheckedOut<R> {
         observers.end(&received);
         let received = received?;
         self.state = match (received.next.map(Awaited::request), &received.reply) {
-            (Some(next), Ok(_)) => State::Streaming(next),
-            (Some(_), Err(_)) => State::Broken,
-            (None, _) => State::Idle,
+            (Some(next), Ok(_)) => ExchangeState::Streaming(next),
+            (Some(_), Err(_)) => ExchangeState::Broken,
+            (None, _) => ExchangeState::Idle,
         };
         self.conclude(received.reply)
     }
@@ -479,7 +479,7 @@ impl<R: Runtime> CheckedOut<R> {
     /// Returns whether another reply to the last request comes without one. Dropped then, the
     /// check-out closes its connection.
     pub const fn is_streaming(&self) -> bool {
-        matches!(self.state, State::Streaming(_))
+        matches!(self.state, ExchangeState::Streaming(_))
     }
 
     /// Receives the reply that is due, and keeps the cluster time it brings.
@@ -521,7 +521,7 @@ impl<R: Runtime> CheckedOut<R> {
         // message to the server", and return the connection (CSOT, "Command Execution").
         let sent = match self.shared().limit_unless_passed(context.timeout) {
             Ok(deadline) => {
-                self.state = State::Awaiting(id);
+                self.state = ExchangeState::Awaiting(id);
                 let sent = self.connection().send(deadline).await;
                 sent.map_err(|failure| self.broken(failure))
             }
@@ -574,13 +574,13 @@ impl<R: Runtime> CheckedOut<R> {
             shared.spare.give(large);
         }
         let name = written?;
-        let (told, span) = match shared.tells_of_commands() {
-            true => self.tell_started(id, context),
+        let (started, span) = match shared.reports_commands() {
+            true => self.publish_started(id, context),
             false => (None, None),
         };
         let is_counted = shared.meter.is_on();
         let timed = is_counted.then(|| TimedCommand::begin(self.pool(), name));
-        Ok((Sent { id, observers: Observers { told, timed, span } }, name))
+        Ok((Sent { id, observers: Observers { started, timed, span } }, name))
     }
 
     /// Returns whether the server gossips cluster times, as replica sets and sharded clusters do.
@@ -589,11 +589,11 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     /// Publishes to subscribers that the written command is about to be sent.
-    fn tell_started(
+    fn publish_started(
         &mut self,
         id: i32,
         context: &ExchangeContext<'_>,
-    ) -> (Option<ToldCommand<R>>, Option<CommandSpan>) {
+    ) -> (Option<StartedCommand<R>>, Option<CommandSpan>) {
         let shared = Arc::clone(self.shared());
         let (is_wanted, spans) = (shared.events.wants(Topics::COMMANDS), shared.spans.get());
         let number = match context.number {
@@ -612,8 +612,9 @@ impl<R: Runtime> CheckedOut<R> {
         let span = spans
             .and_then(|spans| spans.command(context.span.as_deref(), &address, &command, &message));
         let running = Running { server, address, command, since };
-        let told = is_wanted.then(|| ToldCommand::begin(&shared, running, &message)).flatten();
-        (told, span)
+        let started =
+            is_wanted.then(|| StartedCommand::begin(&shared, running, &message)).flatten();
+        (started, span)
     }
 
     /// Returns what commands say of whom they are meant for.
@@ -634,12 +635,12 @@ impl<R: Runtime> CheckedOut<R> {
     pub(crate) fn begin(&self) -> Result<(), InvalidCommand> {
         self.shared().process.check()?;
         match self.state {
-            State::Idle => Ok(()),
-            State::Awaiting(_) | State::Streaming(_) | State::Authenticating => {
-                Err(InvalidCommand::Busy)
-            }
-            State::Unreported => Err(InvalidCommand::Unreported),
-            State::Broken => Err(InvalidCommand::Broken),
+            ExchangeState::Idle => Ok(()),
+            ExchangeState::Awaiting(_)
+            | ExchangeState::Streaming(_)
+            | ExchangeState::Authenticating => Err(InvalidCommand::Busy),
+            ExchangeState::Unreported => Err(InvalidCommand::Unreported),
+            ExchangeState::Broken => Err(InvalidCommand::Broken),
         }
     }
 
@@ -651,21 +652,21 @@ impl<R: Runtime> CheckedOut<R> {
         };
         if let Some(error) = error.filter(|error| error.state_change().is_some()) {
             let (stage, error) = (Stage::Operate, error.clone());
-            self.tell(OperationError::Reply { stage, error });
+            self.report_failure(OperationError::Reply { stage, error });
         }
         reply.map_err(Into::into)
     }
 
     /// The connection is of no more use; reports to the topology why.
     pub(crate) fn broken(&mut self, failure: Failure) -> OperationError {
-        self.state = State::Broken;
+        self.state = ExchangeState::Broken;
         let error = OperationError::Stream(failure);
         self.broken_by = Some(Box::new(error.clone()));
-        self.tell(error.clone());
+        self.report_failure(error.clone());
         error
     }
 
-    pub(crate) fn tell(&self, error: OperationError) {
+    pub(crate) fn report_failure(&self, error: OperationError) {
         let CheckOut { generation, service, .. } = self.check_out;
         let max_wire_version = self.connection_description().max_wire_version;
         let failure =
@@ -681,16 +682,16 @@ impl<R: Runtime> CheckedOut<R> {
     /// Logs in once more over the same connection. If that fails, the connection is closed, and the
     /// topology receives only what the stream says of the server.
     async fn reauthenticate(&mut self, timeout: Timeout) -> Result<(), OperationError> {
-        self.state = State::Authenticating;
+        self.state = ExchangeState::Authenticating;
         match self.log_in(timeout.deadline()).await {
             Ok(connection_description) => {
                 self.connection().connection_description = connection_description;
-                self.state = State::Idle;
+                self.state = ExchangeState::Idle;
                 Ok(())
             }
             Err(Refusal::Stream(failure)) => Err(self.broken(failure)),
             Err(Refusal::Login(error)) => {
-                self.state = State::Broken;
+                self.state = ExchangeState::Broken;
                 self.broken_by = Some(Box::new(error.clone()));
                 Err(error)
             }
@@ -762,7 +763,7 @@ impl<S: Socket> Connection<S> {
         let mut ends = pin!(self.receive(deadline));
         std::future::poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(Ok(progress)) => Poll::Ready(Ok(progress)),
-            Poll::Ready(Err(Asked::InVain(failure))) => {
+            Poll::Ready(Err(Asked::Unanswered(failure))) => {
                 Poll::Ready(Err(Refusal::Login(OperationError::Stream(failure))))
             }
             Poll::Ready(Err(Asked::Failed(error))) => Poll::Ready(Err(Refusal::Login(error))),
@@ -845,9 +846,9 @@ impl<R: Runtime> Exhaust<'_, R> {
         let more = received.next.map(Awaited::request);
         self.next = more.filter(|_| received.reply.is_ok());
         self.checked_out.state = match (self.next, more) {
-            (Some(id), _) => State::Awaiting(id),
-            (None, None) => State::Idle,
-            (None, Some(_)) => State::Broken,
+            (Some(id), _) => ExchangeState::Awaiting(id),
+            (None, None) => ExchangeState::Idle,
+            (None, Some(_)) => ExchangeState::Broken,
         };
         self.checked_out.conclude(received.reply)
     }
@@ -893,7 +894,7 @@ impl<R: Runtime> CheckedOut<R> {
 
     async fn send_raw(&mut self, message: &Message) -> Result<(), OperationError> {
         self.shared().process.check().map_err(InvalidCommand::from)?;
-        if !matches!(self.state, State::Unreported) {
+        if !matches!(self.state, ExchangeState::Unreported) {
             self.begin()?;
         }
         let limit = self.connection_description().max_message_size_bytes;
@@ -902,7 +903,7 @@ impl<R: Runtime> CheckedOut<R> {
             return Err(InvalidCommand::TooLong { length, limit }.into());
         }
         let deadline = self.shared().limit_unless_passed(self.timeout)?;
-        self.state = State::Awaiting(message.header().request_id);
+        self.state = ExchangeState::Awaiting(message.header().request_id);
         let sent = self.connection().stream.send(message.bytes(), deadline).await;
         if let Err(error) = sent {
             let failure = self.connection().stream.failure(&error);
@@ -911,7 +912,7 @@ impl<R: Runtime> CheckedOut<R> {
         let flags = self.flags(message);
         self.takes_several = flags.contains(Flags::EXHAUST_ALLOWED);
         if flags.contains(Flags::MORE_TO_COME) {
-            self.state = State::Unreported;
+            self.state = ExchangeState::Unreported;
         }
         Ok(())
     }
@@ -919,7 +920,7 @@ impl<R: Runtime> CheckedOut<R> {
     /// Returns whether [`receive_message`](Self::receive_message) has something to wait for: not
     /// after a message to which there is no reply, nor after the last of several replies.
     pub const fn is_reply_due(&self) -> bool {
-        matches!(self.state, State::Awaiting(_))
+        matches!(self.state, ExchangeState::Awaiting(_))
     }
 
     /// Receives a message as it is: the reply to the one sent, or the next of several.
@@ -935,7 +936,7 @@ impl<R: Runtime> CheckedOut<R> {
 
     async fn receive_raw(&mut self) -> Result<Message, OperationError> {
         self.shared().process.check().map_err(InvalidCommand::from)?;
-        if !matches!(self.state, State::Awaiting(_)) {
+        if !matches!(self.state, ExchangeState::Awaiting(_)) {
             return Err(InvalidCommand::NoReplyDue.into());
         }
         let deadline = self.shared().limit(self.timeout);
@@ -945,8 +946,8 @@ impl<R: Runtime> CheckedOut<R> {
         // the exhaustAllowed bit set", so that most replies need not be decompressed.
         let more = self.takes_several && self.flags(&message).contains(Flags::MORE_TO_COME);
         self.state = match more {
-            true => State::Awaiting(message.header().request_id),
-            false => State::Unreported,
+            true => ExchangeState::Awaiting(message.header().request_id),
+            false => ExchangeState::Unreported,
         };
         Ok(message)
     }
@@ -956,19 +957,19 @@ impl<R: Runtime> CheckedOut<R> {
     /// If replies are still due, or the stream has failed, the connection is of no more use,
     /// whatever the outcome.
     pub fn report(&mut self, outcome: Outcome) {
-        let settled = matches!(self.state, State::Idle | State::Unreported);
+        let settled = matches!(self.state, ExchangeState::Idle | ExchangeState::Unreported);
         let (usable, error) = match outcome {
             Outcome::Success => (settled, None),
             Outcome::Discard => (false, None),
             Outcome::Failure(error @ OperationError::Reply { .. }) => (settled, Some(error)),
             Outcome::Failure(error) => (false, Some(error)),
         };
-        self.state = if usable { State::Idle } else { State::Broken };
+        self.state = if usable { ExchangeState::Idle } else { ExchangeState::Broken };
         if let Some(error) = error {
             if !usable {
                 self.broken_by = Some(Box::new(error.clone()));
             }
-            self.tell(error);
+            self.report_failure(error);
         }
     }
 

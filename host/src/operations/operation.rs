@@ -27,13 +27,13 @@ use sdam_core::time::Instant;
 use sdam_core::topology;
 use sdam_core::trace::AttemptComment;
 
-use crate::error::{Error, Particular, Spent};
+use crate::error::{Error, Repr, Spent};
 use crate::machines::log::SelectionLogger;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
-use crate::machines::topology::{Answer, Deferred, Driver};
+use crate::machines::topology::{Deferred, SelectionAnswer, TopologyState};
 use crate::machines::{Host, View};
-use crate::operations::checked_out::{CheckedOut, State};
+use crate::operations::checked_out::{CheckedOut, ExchangeState};
 use crate::operations::exchange::{ExchangeContext, ExchangeError, Reply};
 use crate::operations::observed::ObservedOperation;
 use crate::operations::pinned::Pinned;
@@ -62,12 +62,12 @@ impl AttemptOutcome for Attempt {
             Ok(reply) => return reply.write_concern_error().map(Fault::WriteConcern),
             Err(error) => error,
         };
-        Some(match error.particular() {
-            Particular::Client(_) | Particular::Argument(_) => Fault::Refused(false),
-            Particular::NotSent(reason) => Fault::Refused(*reason == NotSent::Expired),
-            Particular::Selection(_) => Fault::Selection(self.late),
-            Particular::Operation(error) => Fault::Exchange(error),
-            Particular::CheckOut(error) => match error {
+        Some(match error.repr() {
+            Repr::Client(_) | Repr::Argument(_) => Fault::Refused(false),
+            Repr::NotSent(reason) => Fault::Refused(*reason == NotSent::Expired),
+            Repr::Selection(_) => Fault::Selection(self.late),
+            Repr::Operation(error) => Fault::Exchange(error),
+            Repr::CheckOut(error) => match error {
                 CheckOutError::PoolCleared { .. } | CheckOutError::NotReady { .. } => {
                     Fault::PoolCleared
                 }
@@ -150,7 +150,7 @@ impl<R: Runtime> Host<R> {
                     performer.end_attempt(result.into())
                 }
                 Some(Action::Refuse(reason)) => {
-                    let error = Error::from(Particular::NotSent(reason));
+                    let error = Error::from(Repr::NotSent(reason));
                     performer.end_attempt(Err(error).into())
                 }
                 None => {
@@ -431,7 +431,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             ..Overlay::default()
         };
         let cluster_time: Option<&ClusterTime> = known.and_then(Session::cluster_time);
-        if self.logged.number == 0 && self.host.shared.tells_of_commands() {
+        if self.logged.number == 0 && self.host.shared.reports_commands() {
             self.logged.number = self.host.shared.commands.next_operation();
         }
         let operation = operation.as_deref().unwrap_or(&self.own);
@@ -452,7 +452,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             sending.session && (result.is_err() || !session.is_implicit())
         };
         if let Some(session) = session.filter(learns) {
-            session.learn(&result, checked_out.state != State::Idle);
+            session.learn(&result, checked_out.state != ExchangeState::Idle);
         }
         result.map_err(|failed| {
             let error = explained(failed.error, sending.transaction_number);
@@ -465,7 +465,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let (host, now) = (self.host, self.host.runtime().now());
         let is_fault = outcome.fault().is_some();
         let recording = host.shared.tracing.recording();
-        let told = recording.and_then(|recording| {
+        let attempt = recording.and_then(|recording| {
             let server = match &self.parts.target {
                 Target::Connection(checked_out) | Target::Stream(checked_out) => {
                     Some(checked_out.pool().address())
@@ -494,7 +494,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                 superseded.extend(reply);
             }
         }
-        if let Some((recording, comment)) = told {
+        if let Some((recording, comment)) = attempt {
             recording
                 .put_attempt(now, &comment.followed_by(next.as_ref(), self.machine.deadline()));
             recording.take_wakers().into_iter().for_each(Waker::wake);
@@ -792,7 +792,7 @@ impl<R: Runtime> Host<R> {
         let waiter = WaiterId(self.root().next_waiter.fetch_add(1, Ordering::Relaxed));
         let wait = Wait::new(self, waiter);
         let answer = Arc::clone(wait.answer());
-        self.with_driver(|driver| driver.waiters.insert(waiter, answer));
+        self.with_topology(|state| state.waiters.insert(waiter, answer));
         self.handle(topology::Input::Wait { waiter, criteria, deadline });
         wait
     }
@@ -809,14 +809,14 @@ impl<R: Runtime> Host<R> {
         }
         // No predicate is called under the lock.
         let now = self.shared.runtime.now();
-        let is_closed = self.with_driver(|driver| driver.closed);
-        let evidence = |driver: &mut Driver<R>| {
-            driver.topology().map(|topology| match is_closed {
+        let is_closed = self.with_topology(|state| state.closed);
+        let evidence = |state: &mut TopologyState<R>| {
+            state.topology().map(|topology| match is_closed {
                 true => topology.evidence_of_closed(),
                 false => topology.evidence(now),
             })
         };
-        self.root().with_driver(evidence)?.diagnose(criteria)
+        self.root().with_topology(evidence)?.diagnose(criteria)
     }
 
     /// Refuses a process that was forked off, where no answer would ever come.
@@ -888,9 +888,9 @@ impl<R: Runtime> Host<R> {
 }
 
 impl<R: Runtime> Answers for Host<R> {
-    type Answer = Answer;
+    type Answer = SelectionAnswer;
 
-    fn give_up(&self, waiter: WaiterId, _: &Channel<Answer>) {
+    fn give_up(&self, waiter: WaiterId, _: &Channel<SelectionAnswer>) {
         if self.shared.process.is_current() {
             // A woken task may end the wait under this very lock.
             self.defer(Deferred::Abandoned(waiter));

@@ -101,7 +101,7 @@ impl<R: Runtime> SelectedServer<R> {
 
     /// Sets by when connections are to be checked out at the latest; check-outs take it over.
     #[must_use]
-    pub fn by(mut self, deadline: Option<Instant>) -> Self {
+    pub fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
         self.deadline = deadline;
         self
     }

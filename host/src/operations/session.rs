@@ -40,7 +40,7 @@ use crate::sync::{Mutex, MutexGuard, lock};
 /// It ends when [`end`](Self::end) is called, or when the last clone, handle and cursor of it is
 /// dropped; both wait for nothing, and the servers' session is used again.
 pub struct ClientSession<R: Runtime> {
-    shared: Arc<Shared<R>>,
+    shared: Arc<SharedSession<R>>,
 }
 
 /// The reason why a session cannot be used, or looked at.
@@ -69,7 +69,7 @@ pub enum SessionAccessError {
 /// enough for a task that was woken.
 const COURTESY: Duration = Duration::from_millis(1);
 
-struct Shared<R: Runtime> {
+struct SharedSession<R: Runtime> {
     host: Weak<Host<R>>,
     id: Option<RawDocumentBuf>,
     options: SessionOptions,
@@ -150,7 +150,7 @@ impl<R: Runtime> ClientSession<R> {
         let (host, options) = (Weak::clone(&host.me), session.options().clone());
         let (waiting, last) = (BTreeMap::new(), 0);
         let slot = Slot { session: Some(session), is_ending: false, waiting, is_owed: false, last };
-        Self { shared: Arc::new(Shared { host, id, options, slot: Mutex::new(slot) }) }
+        Self { shared: Arc::new(SharedSession { host, id, options, slot: Mutex::new(slot) }) }
     }
 
     /// Returns whether this is its last handle.
@@ -339,7 +339,7 @@ impl<R: Runtime> ClientSession<R> {
     }
 }
 
-impl<R: Runtime> Shared<R> {
+impl<R: Runtime> SharedSession<R> {
     /// Gives a session of the servers back to the client's pool.
     fn give_back(&self, session: Option<ServerSession>) {
         // "drivers MUST ensure that sessions already checked out are not returned to the new pool";
@@ -353,7 +353,7 @@ impl<R: Runtime> Shared<R> {
     }
 }
 
-impl<R: Runtime> Drop for Shared<R> {
+impl<R: Runtime> Drop for SharedSession<R> {
     fn drop(&mut self) {
         let ended = lock(&self.slot).session.as_mut().and_then(Session::end);
         self.give_back(ended);

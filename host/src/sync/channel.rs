@@ -19,11 +19,11 @@ pub(crate) type Barrier = Arc<dyn Any + Send + Sync>;
 #[derive(Debug)]
 pub(crate) struct Channel<T> {
     limit: usize,
-    state: Mutex<State<T>>,
+    state: Mutex<ChannelState<T>>,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct ChannelState<T> {
     items: VecDeque<T>,
     closed: bool,
     waker: Option<Waker>,
@@ -33,7 +33,7 @@ struct State<T> {
 impl<T> Channel<T> {
     pub(crate) const fn new(limit: usize) -> Self {
         let items = VecDeque::new();
-        let state = State { items, closed: false, waker: None, barrier: None };
+        let state = ChannelState { items, closed: false, waker: None, barrier: None };
         Self { limit, state: Mutex::new(state) }
     }
 
@@ -75,7 +75,7 @@ impl<T> Channel<T> {
 
     /// Returns the next item, `None` if there will be none, or arranges for a wake-up.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        let next = |state: &mut State<T>| match state.items.pop_front() {
+        let next = |state: &mut ChannelState<T>| match state.items.pop_front() {
             Some(item) => Some(Some(item)),
             None => state.closed.then_some(None),
         };

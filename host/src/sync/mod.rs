@@ -56,10 +56,10 @@ pub(crate) fn poll_locked<S, T>(
 
 /// A state for whose changes several tasks wait, each known by its last waker.
 #[derive(Debug, Default)]
-pub(crate) struct Gate<S>(Mutex<State<S>>);
+pub(crate) struct Gate<S>(Mutex<GateState<S>>);
 
 #[derive(Debug, Default)]
-pub(crate) struct State<S> {
+pub(crate) struct GateState<S> {
     pub(crate) inner: S,
     last: u64,
     waiting: BTreeMap<u64, Option<Waker>>,
@@ -69,21 +69,21 @@ pub(crate) struct State<S> {
 #[derive(Debug)]
 pub(crate) struct Place(u64);
 
-impl<S> State<S> {
+impl<S> GateState<S> {
     /// Returns how many there are who may wait.
     pub(crate) fn places(&self) -> usize {
         self.waiting.len()
     }
 
     /// Returns whom to wake, once the lock is free.
-    #[must_use = "whoever waits is to be woken"]
+    #[must_use = "the task that waits is to be woken"]
     pub(crate) fn take_wakers(&mut self) -> Vec<Waker> {
         self.waiting.values_mut().filter_map(Option::take).collect()
     }
 }
 
 impl<S> Gate<S> {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<S>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, GateState<S>> {
         lock(&self.0)
     }
 
@@ -114,7 +114,7 @@ impl<S> Gate<S> {
         &self,
         place: &Place,
         cx: &Context<'_>,
-        mut ready: impl FnMut(&mut State<S>) -> Option<T>,
+        mut ready: impl FnMut(&mut GateState<S>) -> Option<T>,
     ) -> Poll<T> {
         poll_locked(&self.0, cx, &mut ready, |state| state.waiting.entry(place.0).or_default())
     }
@@ -227,7 +227,7 @@ impl CancellationToken {
     }
 
     /// Returns who is to be woken.
-    #[must_use = "whoever waits is to be woken"]
+    #[must_use = "the task that waits is to be woken"]
     pub(crate) fn cancel(&self) -> Option<Waker> {
         self.canceled.store(true, Ordering::Release);
         if let Some(interrupt) = &self.interrupter {
@@ -265,9 +265,9 @@ const LIMIT: u32 = 16;
 
 /// The number of steps that a task has taken without a wait.
 #[derive(Debug, Default)]
-pub(crate) struct Streak(u32);
+pub(crate) struct CoopBudget(u32);
 
-impl Streak {
+impl CoopBudget {
     /// Takes the next step, unless others are to have their turn first: then the task is woken.
     pub(crate) fn poll<T>(
         &mut self,

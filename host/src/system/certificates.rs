@@ -86,7 +86,7 @@ impl Certificates {
     /// Returns the same, but for what was read already: a process that was forked off shares no
     /// locks with the one it came from.
     #[must_use]
-    pub fn anew(&self) -> Self {
+    pub fn for_fork(&self) -> Self {
         match &self.0 {
             Source::Given(config) => Self(Source::Given(config.clone())),
             Source::Files(files) => Self::of(files.options.clone(), files.store.clone()),

@@ -41,7 +41,7 @@ struct Message<'a>(&'a Mutex<Vec<String>>);
 impl Visit for Message<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
-            self.0.lock().expect("nobody panicked").push(format!("{value:?}"));
+            self.0.lock().expect("no thread panicked").push(format!("{value:?}"));
         }
     }
 }
@@ -58,6 +58,6 @@ pub(crate) fn log_lines_with(
 ) -> Vec<String> {
     let lines = Arc::default();
     tracing::subscriber::with_default(Lines { lines: Arc::clone(&lines), within }, work);
-    let lines = lines.lock().expect("nobody panicked");
+    let lines = lines.lock().expect("no thread panicked");
     lines.clone()
 }

@@ -236,7 +236,7 @@ fn whoever_is_woken_may_stop_to_wait_for_a_server() {
     host.close();
     let answer = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert_eq!(answer, Poll::Ready(false), "the client is closed");
-    assert!(super::lock(&host.driver).waiters.is_empty());
+    assert!(super::lock(&host.topology).waiters.is_empty());
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn selecting_from_what_is_known_takes_no_lock_no_memory_and_no_look_at_the_clock
     let fixture = Fixture::new("");
     let (client, criteria) = (client(&fixture), Arc::new(Criteria::write()));
     let server = client.members().remove(0);
-    let (driver, pool) = (lock(&fixture.host.driver), lock(&server.server().state));
+    let (state, pool) = (lock(&fixture.host.topology), lock(&server.server().state));
     // Reading the clock would stop the process.
     *lock(&fixture.host.runtime().stops) = Some(Duration::from_secs(1));
     let mut selected = None;
@@ -64,7 +64,7 @@ fn selecting_from_what_is_known_takes_no_lock_no_memory_and_no_look_at_the_clock
     let mut selecting = Task::new(client.select(Arc::clone(&criteria)));
     assert!(selecting.poll().is_ready(), "it begins with that");
     assert!(lock(&fixture.host.runtime().stops).is_some());
-    drop((driver, pool));
+    drop((state, pool));
 
     let secondary = ReadPreference::new(ReadMode::Secondary);
     let unknown = Client::from_host(host("mongodb://a", false));
@@ -120,9 +120,9 @@ fn loans_end_by_the_deadline_of_the_client_that_they_come_from() {
     };
     assert_eq!(loan_of(&client), None);
     let deadline = fixture.now() + Duration::from_secs(7);
-    assert_eq!(loan_of(&client.by(deadline)), Some(deadline));
-    assert_eq!(loan_of(&client.within(Duration::from_secs(7)).clone()), Some(deadline));
-    let member = client.by(deadline).members().remove(0);
+    assert_eq!(loan_of(&client.with_deadline(deadline)), Some(deadline));
+    assert_eq!(loan_of(&client.with_timeout(Duration::from_secs(7)).clone()), Some(deadline));
+    let member = client.with_deadline(deadline).members().remove(0);
     assert_eq!(fixture.run(member.check_out()).unwrap().deadline(), Some(deadline));
 }
 

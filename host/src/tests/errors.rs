@@ -102,7 +102,7 @@ fn the_text_is_that_of_what_has_failed_with_the_server_and_where_the_time_went()
     let alone = Error::from(particular.clone());
     assert_eq!(alone.to_string(), "planted");
     let spent = Spent { exchanging: Duration::from_millis(5), ..Spent::default() };
-    let cause = crate::error::Particular::Operation(particular);
+    let cause = crate::error::Repr::Operation(particular);
     let whole = Error::new(cause, Some(address()), spent);
     assert_eq!(
         whole.to_string(),
@@ -114,7 +114,7 @@ fn the_text_is_that_of_what_has_failed_with_the_server_and_where_the_time_went()
     let options = Arc::new(Options::parse("mongodb://a").unwrap());
     let host = Host::new(options, 1, Puppet::default());
     let unknown = host.diagnose(&Criteria::write()).unwrap();
-    let of_selection = crate::error::Particular::Selection(*unknown);
+    let of_selection = crate::error::Repr::Selection(*unknown);
     let text = Error::new(of_selection, None, spent).to_string();
     assert!(text.contains(". 0 ms went into selecting a server"), "{text}");
 }

@@ -185,7 +185,7 @@ fn an_error_in_a_fork_is_judged_without_a_lock() {
         let fixture = Fixture::new("");
         let pool = fixture.pool();
         let failure = Failure::new(Stage::Connect, Cause::Refused, "refused");
-        let _driver = lock(&fixture.host.driver);
+        let _topology = lock(&fixture.host.topology);
         in_child(|| pool.server().judge(&OperationError::Stream(failure)));
     });
 }

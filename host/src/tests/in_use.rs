@@ -370,7 +370,7 @@ fn checking_out_and_in_again_allocates_nothing_while_others_listen() {
     for _ in 0..100 {
         drop((fixture.host.subscribe(), fixture.host.watch()));
         assert_eq!((shared.events.listed(), shared.views.listed()), (0, 0));
-        assert_eq!(check_out(), 0, "nobody listens");
+        assert_eq!(check_out(), 0, "nothing listens");
     }
     let mut kept = fixture.host.subscribe_to(Topics::ALL);
     let dropped = fixture.host.subscribe();
@@ -608,7 +608,7 @@ fn a_connection_aside_is_nobodys_business_and_is_forgotten_when_it_is_gone() {
         fixture.run(checked_out.command("admin", &rawdoc! { "ping": 1 })).unwrap();
     }
     assert!(events.try_next().is_none());
-    assert!(lock(&fixture.host.driver).asides.len() <= 1, "those that are gone are forgotten");
+    assert!(lock(&fixture.host.topology).asides.len() <= 1, "those that are gone are forgotten");
 
     // All that are there end with the client.
     let mut waits = [Task::new(member.connect()), Task::new(member.connect())];

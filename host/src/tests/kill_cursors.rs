@@ -120,7 +120,7 @@ fn cursors_are_waited_for_while_their_server_is_known_and_answers() {
     let view = fixture.host.view();
     assert!(view.servers()[0].error.is_some(), "it is not known any more");
     let mut later = Task::new(client.close_cursors());
-    assert!(later.poll().is_ready(), "nobody would hear of it");
+    assert!(later.poll().is_ready(), "no server would hear of it");
 }
 
 /// The end of a client whose last handle is dropped waits for cursors, too, although servers keep

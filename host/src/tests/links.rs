@@ -107,7 +107,7 @@ fn watchers_are_woken_by_changes_and_not_by_round_trip_times() {
     let checked = host.view();
     let (old, new) = (&known.servers()[0], &checked.servers()[0]);
     assert_ne!(old.last_update_time, new.last_update_time, "it was checked again");
-    assert_ne!(old.round_trip_time, new.round_trip_time, "and whoever selects sees that");
+    assert_ne!(old.round_trip_time, new.round_trip_time, "and selections see that");
     next(false, "nothing has changed");
 }
 

@@ -131,7 +131,7 @@ impl Collector {
 /// A message has the time of its event, not that at which a thread that was held up came to write
 /// it: a log is judged by its times.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the log that was written is read by nobody else")]
+#[expect(clippy::disallowed_methods, reason = "the log that was written is read by no other test")]
 fn messages_have_the_times_of_their_events() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("log");

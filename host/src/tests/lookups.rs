@@ -27,7 +27,7 @@ struct Babble {
 
 impl Babble {
     fn count(&self) {
-        assert!(self.calls.fetch_add(1, Ordering::Relaxed) < 1000, "nobody else has a turn");
+        assert!(self.calls.fetch_add(1, Ordering::Relaxed) < 1000, "no other task has a turn");
     }
 }
 

@@ -234,7 +234,7 @@ fn a_selection_that_is_cancelled_leaves_nothing_behind() {
     let host = host("mongodb://a/?connectTimeoutMS=0", false);
     host.ring();
     assert!(select_once(&host, 700).is_pending());
-    assert!(lock(&host.driver).waiters.is_empty());
+    assert!(lock(&host.topology).waiters.is_empty());
     assert_eq!(*lock(&host.runtime().alarm), None, "no deadline is left");
 }
 
@@ -269,7 +269,7 @@ fn links_that_have_ended_are_forgotten() {
         *lock(&host.runtime().now) = lock(&host.runtime().alarm).unwrap();
         host.ring();
     }
-    assert_eq!(lock(&host.driver).links.len(), 1);
+    assert_eq!(lock(&host.topology).links.len(), 1);
 }
 
 #[test]

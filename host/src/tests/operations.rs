@@ -667,13 +667,13 @@ fn take_tasks(fixture: &Fixture) -> Vec<crate::machines::runtime::Task> {
 fn sessions_are_ended_in_the_background_when_the_last_handle_is_dropped() {
     let fixture = Fixture::with_sessions("");
     let (client, lsid) = used(&fixture);
-    let clone = client.within(Duration::from_secs(1));
+    let clone = client.with_timeout(Duration::from_secs(1));
     drop(client);
     assert!(take_tasks(&fixture).is_empty(), "there is another one");
     drop(clone);
     let mut tasks = take_tasks(&fixture);
     assert_eq!(tasks.len(), 1);
-    assert!(received(&fixture).is_empty(), "nothing is done by whoever drops it");
+    assert!(received(&fixture).is_empty(), "the thread that drops it does nothing");
     fixture.run(tasks.remove(0));
     let [command] = &received(&fixture)[..] else { panic!("one command") };
     let ended = command.get_array("endSessions").unwrap();

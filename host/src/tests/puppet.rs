@@ -114,7 +114,7 @@ impl Runtime for Puppet {
         match &self.provider {
             Some(provider) => provider.answer(question),
             None => {
-                let detail = "nobody has tokens";
+                let detail = "there are no tokens";
                 let failure = Failure::new(Stage::Authenticate, Cause::Configuration, detail);
                 Box::pin(async { Err(failure) })
             }

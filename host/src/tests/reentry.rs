@@ -218,7 +218,7 @@ fn a_task_that_panics_when_it_is_woken_keeps_nobody_else_from_being_woken() {
     assert!(waits.poll().is_pending());
     assert!(Task::new(second.next()).poll().is_ready());
     let closes = catch_unwind(AssertUnwindSafe(|| fixture.host.close()));
-    assert!(closes.is_err(), "nobody else has panicked");
+    assert!(closes.is_err(), "no other task has panicked");
     assert!(waits.was_woken());
 }
 

@@ -134,7 +134,7 @@ fn whoever_waits_for_a_connection_of_any_member_is_told_when_time_is_up() {
     let members = scene.host.members();
     let now = *lock(&scene.host.runtime().now);
     let members = [(0, 300), (1, 200)].map(|(index, millis): (usize, u64)| {
-        members[index].clone().by(Some(now + Duration::from_millis(millis)))
+        members[index].clone().with_deadline(Some(now + Duration::from_millis(millis)))
     });
     let mut waits = members.each_ref().map(|member| Task::new(member.check_out()));
     let are_over =

@@ -46,7 +46,7 @@ fn a_follower_that_gives_up_or_is_served_leaves_nothing_behind() {
     let link = take_link(&leader);
     link.opened();
     let criteria = Arc::new(Criteria::write());
-    let count = || lock(&leader.driver).followers.as_ref().unwrap().waiting.len();
+    let count = || lock(&leader.topology).followers.as_ref().unwrap().waiting.len();
     let mut waiting = followers.each_ref().map(|it| Task::new(it.select(&criteria, None)));
     assert!(waiting.iter_mut().all(|task| task.poll().is_pending()));
     assert_eq!(count(), 2);

@@ -125,7 +125,7 @@ fn an_operation_that_has_no_more_time_says_nothing_of_the_server() {
     let fixture = idle("");
     fixture.server.mute.store(true, Ordering::Relaxed);
     let pool = fixture.pool();
-    let pool = pool.by(Some(fixture.now() + Duration::from_millis(300)));
+    let pool = pool.with_deadline(Some(fixture.now() + Duration::from_millis(300)));
     let mut task = Task::new(pool.check_out());
     assert!(task.poll().is_pending());
     fixture.pass(Duration::from_millis(300));
@@ -182,7 +182,7 @@ fn silence_counts_against_the_server_while_the_operation_has_time() {
     let fixture = idle("&connectTimeoutMS=700");
     fixture.server.mute.store(true, Ordering::Relaxed);
     let pool = fixture.pool();
-    let pool = pool.by(Some(fixture.now() + Duration::from_secs(5)));
+    let pool = pool.with_deadline(Some(fixture.now() + Duration::from_secs(5)));
     let mut task = Task::new(pool.check_out());
     assert!(task.poll().is_pending());
     fixture.pass(Duration::from_millis(700));

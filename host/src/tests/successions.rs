@@ -172,7 +172,7 @@ fn monitors_go_on_in_the_runtime_of_another_client_when_their_own_has_ended() {
     assert_eq!(registry.monitored(), 1);
     *lock(&first.1) = Instant::ZERO + Duration::from_millis(500);
     [&second, &third].into_iter().for_each(Room::run);
-    assert_eq!(second.opened() + third.opened(), 1, "the monitor's stream, made anew");
+    assert_eq!(second.opened() + third.opened(), 1, "the monitor's stream, made again");
     assert!(waiting.poll().is_pending());
 
     second.end();

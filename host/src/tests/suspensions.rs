@@ -230,7 +230,7 @@ fn a_connection_whose_hello_was_answered_is_established_and_delivered() {
         fixture.server.mute.store(true, Ordering::Relaxed);
         let pool = fixture.pool();
         let deadline = fixture.now() + Duration::from_millis(500);
-        let pool = pool.clone().by(Some(deadline));
+        let pool = pool.clone().with_deadline(Some(deadline));
         let mut waiting = Task::new(pool.check_out());
         assert!(waiting.poll().is_pending());
         fixture.establish();

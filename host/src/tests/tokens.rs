@@ -151,7 +151,8 @@ fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
     let (fixture, provider) = discovered("");
     fixture.pass(Duration::from_secs(1));
     let deadline = fixture.now() + Duration::from_secs(3);
-    let mut checked_out = fixture.run(fixture.pool().by(Some(deadline)).check_out()).unwrap();
+    let mut checked_out =
+        fixture.run(fixture.pool().with_deadline(Some(deadline)).check_out()).unwrap();
     fixture.server.expired.store(1, Ordering::Relaxed);
     provider.hangs.store(true, Ordering::Relaxed);
     let mut exchange = Task::new(ping(&mut checked_out));

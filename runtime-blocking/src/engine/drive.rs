@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use super::{Driver, Engine};
+use super::{Engine, EngineMode};
 use crate::block_on::{block_on, block_on_until};
 
 /// The turn to drive; the caller that has it drives for all who wait.
@@ -43,11 +43,11 @@ struct Place<'a> {
 impl Engine {
     /// Has this thread wait for a future, and drive the tasks if callers do.
     pub(crate) fn wait<T>(self: &Arc<Self>, future: impl Future<Output = T>) -> T {
-        match self.driver {
-            Driver::Thread => block_on(future),
+        match self.mode {
+            EngineMode::Thread => block_on(future),
             // It has the turn already, and one of the tasks calls.
-            Driver::Callers if self.is_current() => self.block_on(future),
-            Driver::Callers => self.take_turns(future),
+            EngineMode::Callers if self.is_current() => self.block_on(future),
+            EngineMode::Callers => self.take_turns(future),
         }
     }
 
@@ -57,7 +57,7 @@ impl Engine {
         future: impl Future<Output = T>,
         end: Option<Instant>,
     ) -> Option<T> {
-        if self.driver == Driver::Thread && !self.is_current() {
+        if self.mode == EngineMode::Thread && !self.is_current() {
             return block_on_until(future, end);
         }
         let (mut future, mut sleep) = (pin!(future), pin!(self.sleep_until(end)));

@@ -36,7 +36,7 @@ pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The thread that runs the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Driver {
+pub(crate) enum EngineMode {
     /// One in the background, for all clients of the process.
     Thread,
     /// Those that wait, while they wait.
@@ -50,7 +50,7 @@ pub(crate) enum Driver {
 pub(crate) struct Engine {
     /// The process it belongs to; one that is forked off must leave it alone.
     process: Process,
-    driver: Driver,
+    mode: EngineMode,
     /// The poller of sockets; absent if the system had none left.
     poller: Option<Poller>,
     state: Mutex<EngineState>,
@@ -91,20 +91,20 @@ thread_local! {
 }
 
 impl Engine {
-    pub(crate) fn new(driver: Driver) -> io::Result<Arc<Self>> {
-        Ok(Self::with(driver, Some(Poller::new()?), false))
+    pub(crate) fn new(mode: EngineMode) -> io::Result<Arc<Self>> {
+        Ok(Self::with(mode, Some(Poller::new()?), false))
     }
 
     /// Creates one that gives every task up, in place of one that the system has refused.
     pub(crate) fn exhausted() -> Arc<Self> {
-        Self::with(Driver::Thread, None, true)
+        Self::with(EngineMode::Thread, None, true)
     }
 
-    fn with(driver: Driver, poller: Option<Poller>, ended: bool) -> Arc<Self> {
+    fn with(mode: EngineMode, poller: Option<Poller>, ended: bool) -> Arc<Self> {
         let state = Mutex::new(EngineState { ended, ..EngineState::default() });
         Arc::new(Self {
             process: Process::current(),
-            driver,
+            mode,
             poller,
             state,
             turns: EngineMutex::default(),
@@ -228,18 +228,18 @@ impl Engine {
     /// other client's tasks with it; among callers, it is the caller who panics.
     fn poll(&self, task: &mut Task, waker: &Waker) -> Poll<()> {
         let mut poll = || task.as_mut().poll(&mut Context::from_waker(waker));
-        match self.driver {
-            Driver::Callers => poll(),
-            Driver::Thread => catch_unwind(AssertUnwindSafe(poll)).unwrap_or(Poll::Ready(())),
+        match self.mode {
+            EngineMode::Callers => poll(),
+            EngineMode::Thread => catch_unwind(AssertUnwindSafe(poll)).unwrap_or(Poll::Ready(())),
         }
     }
 
     /// Drops what is left of a task, which may panic as its polls may.
     fn finish<T>(&self, task: T) {
         let drop = || drop(task);
-        match self.driver {
-            Driver::Callers => drop(),
-            Driver::Thread => catch_unwind(AssertUnwindSafe(drop)).unwrap_or_default(),
+        match self.mode {
+            EngineMode::Callers => drop(),
+            EngineMode::Thread => catch_unwind(AssertUnwindSafe(drop)).unwrap_or_default(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::thread;
 
 use arc_swap::ArcSwapOption;
 
-use super::{Driver, Engine};
+use super::{Engine, EngineMode};
 
 /// The engine of the clients that have a thread, while there is one.
 ///
@@ -27,9 +27,9 @@ impl Joining {
     /// # Errors
     ///
     /// Fails if the system has no thread, or nothing that waits for sockets.
-    pub(crate) fn new(driver: Driver) -> io::Result<Self> {
-        let engine = || Engine::new(driver).map(Self::first);
-        if driver == Driver::Callers {
+    pub(crate) fn new(mode: EngineMode) -> io::Result<Self> {
+        let engine = || Engine::new(mode).map(Self::first);
+        if mode == EngineMode::Callers {
             return engine();
         }
         loop {

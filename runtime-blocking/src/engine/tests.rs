@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use socket2::Socket;
 
 use super::share::start;
-use super::{Driver, Engine, Interest, Joining, Registration, Sleep};
+use super::{Engine, EngineMode, Interest, Joining, Registration, Sleep};
 
 fn sleep(engine: &Arc<Engine>, time: Duration) -> Sleep {
     engine.sleep_until(Some(Instant::now() + time))
@@ -41,7 +41,7 @@ fn note(
 
 #[test]
 fn the_caller_runs_the_tasks_and_no_other_thread_does() {
-    let engine = Engine::new(Driver::Thread).unwrap();
+    let engine = Engine::new(EngineMode::Thread).unwrap();
     let (sender, receiver) = mpsc::channel();
     let driven = Arc::clone(&engine);
     engine.spawn(Box::pin(async move {
@@ -60,7 +60,7 @@ fn the_caller_runs_the_tasks_and_no_other_thread_does() {
 /// After SIGSTOP and SIGCONT, for one.
 #[test]
 fn what_had_come_by_then_is_seen_before_time_is_up() {
-    let engine = Engine::new(Driver::Thread).unwrap();
+    let engine = Engine::new(EngineMode::Thread).unwrap();
     let (mut far, near) = pair();
     let notes = Arc::default();
     let registration = Registration::new(&engine, &near).unwrap();
@@ -88,7 +88,7 @@ fn what_had_come_by_then_is_seen_before_time_is_up() {
 
 #[test]
 fn another_thread_wakes_a_task_while_the_engine_sleeps() {
-    let engine = Engine::new(Driver::Thread).unwrap();
+    let engine = Engine::new(EngineMode::Thread).unwrap();
     let (sender, receiver) = mpsc::channel();
     let woken = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&woken);
@@ -108,7 +108,7 @@ fn another_thread_wakes_a_task_while_the_engine_sleeps() {
 
 #[test]
 fn tasks_are_given_up_when_nobody_drives_the_engine_any_more() {
-    let engine = Engine::new(Driver::Thread).unwrap();
+    let engine = Engine::new(EngineMode::Thread).unwrap();
     let held = Arc::new(());
     let task = || {
         let held = Arc::clone(&held);
@@ -129,7 +129,7 @@ fn tasks_are_given_up_when_nobody_drives_the_engine_any_more() {
 /// It may be another client's.
 #[test]
 fn a_task_that_panics_ends_alone() {
-    let engine = Engine::new(Driver::Thread).unwrap();
+    let engine = Engine::new(EngineMode::Thread).unwrap();
     let (sender, receiver) = mpsc::channel();
     let held = sender.clone();
     engine.spawn(Box::pin(async move {
@@ -150,8 +150,8 @@ fn a_task_that_panics_ends_alone() {
 #[test]
 fn whoever_joins_has_an_engine_that_goes_on_until_its_tasks_have_ended() {
     let (sender, receiver) = mpsc::channel();
-    let first = Joining::new(Driver::Thread).unwrap();
-    let second = Joining::new(Driver::Thread).unwrap();
+    let first = Joining::new(EngineMode::Thread).unwrap();
+    let second = Joining::new(EngineMode::Thread).unwrap();
     assert!(Arc::ptr_eq(&first, &second), "it is shared");
     drop(first);
     second.spawn(Box::pin(async move { sender.send(()).unwrap() }));
@@ -164,16 +164,16 @@ fn whoever_joins_has_an_engine_that_goes_on_until_its_tasks_have_ended() {
         assert!(Instant::now() < end, "it ends");
         thread::yield_now();
     }
-    let third = Joining::new(Driver::Thread).unwrap();
+    let third = Joining::new(EngineMode::Thread).unwrap();
     assert!(!Arc::ptr_eq(&engine, &third), "one that has ended is not joined");
-    let callers = Joining::new(Driver::Callers).unwrap();
+    let callers = Joining::new(EngineMode::Callers).unwrap();
     assert!(!Arc::ptr_eq(&callers, &third), "callers drive their own");
 }
 
 #[test]
 fn another_caller_goes_on_when_the_one_who_drives_has_what_it_waits_for_or_panics() {
     for panics in [false, true] {
-        let engine = Engine::new(Driver::Callers).unwrap();
+        let engine = Engine::new(EngineMode::Callers).unwrap();
         let (driven, (sender, receiver)) = (Arc::clone(&engine), mpsc::channel());
         let first = thread::spawn(move || {
             driven.wait(async {
@@ -199,7 +199,7 @@ fn another_caller_goes_on_when_the_one_who_drives_has_what_it_waits_for_or_panic
 
 #[test]
 fn nobody_is_late_because_another_caller_blocks() {
-    let engine = Engine::new(Driver::Callers).unwrap();
+    let engine = Engine::new(EngineMode::Callers).unwrap();
     let (driven, (sender, receiver)) = (Arc::clone(&engine), mpsc::channel());
     let (blocks, blocked) = mpsc::channel();
     let blocker = thread::spawn(move || {
@@ -220,7 +220,7 @@ fn nobody_is_late_because_another_caller_blocks() {
 fn a_task_that_wakes_itself_again_and_again_holds_up_neither_timers_nor_sockets() {
     let (ended, end) = mpsc::channel();
     thread::spawn(move || {
-        let engine = Engine::new(Driver::Thread).unwrap();
+        let engine = Engine::new(EngineMode::Thread).unwrap();
         let (mut far, near) = pair();
         far.write_all(b"x").unwrap();
         let registration = Registration::new(&engine, &near).unwrap();

@@ -13,7 +13,7 @@ use sdam_host::Socket as _;
 
 use super::{FRESH, Socket};
 use crate::block_on::block_on;
-use crate::engine::{Driver, Engine};
+use crate::engine::{Engine, EngineMode};
 
 fn pair(engine: &Arc<Engine>) -> (UnixStream, Socket) {
     let (far, near) = UnixStream::pair().unwrap();
@@ -31,7 +31,7 @@ fn within(socket: &Socket, millis: u64) -> Option<Instant> {
 
 #[test]
 fn a_thread_waits_as_long_as_it_may_and_no_longer() {
-    let (mut far, mut socket) = pair(&Engine::new(Driver::Thread).unwrap());
+    let (mut far, mut socket) = pair(&Engine::new(EngineMode::Thread).unwrap());
     for millis in [0, 1, 30, 70] {
         let deadline = within(&socket, millis).unwrap();
         let error = block_on(read(&mut socket, Some(deadline))).unwrap_err();
@@ -55,7 +55,7 @@ fn a_thread_waits_as_long_as_it_may_and_no_longer() {
 
 #[test]
 fn a_thread_that_cannot_write_gives_up_at_the_deadline() {
-    let (_far, mut socket) = pair(&Engine::new(Driver::Thread).unwrap());
+    let (_far, mut socket) = pair(&Engine::new(EngineMode::Thread).unwrap());
     let bytes = vec![0; 1 << 20];
     let deadline = within(&socket, 50);
     let error = loop {
@@ -70,7 +70,7 @@ fn a_thread_that_cannot_write_gives_up_at_the_deadline() {
 
 #[test]
 fn a_thread_a_task_and_a_thread_use_it_in_turn() {
-    let engine = Engine::new(Driver::Thread).unwrap();
+    let engine = Engine::new(EngineMode::Thread).unwrap();
     let (mut far, mut socket) = pair(&engine);
     far.write_all(b"thread").unwrap();
     let deadline = within(&socket, 30_000);
@@ -94,7 +94,7 @@ fn a_thread_a_task_and_a_thread_use_it_in_turn() {
 
 #[test]
 fn what_is_unasked_or_the_end_disturbs_the_quiet() {
-    let (mut far, mut socket) = pair(&Engine::new(Driver::Thread).unwrap());
+    let (mut far, mut socket) = pair(&Engine::new(EngineMode::Thread).unwrap());
     assert!(socket.is_quiet());
     far.write_all(b"!").unwrap();
     assert!(!socket.is_quiet());
@@ -107,7 +107,7 @@ fn what_is_unasked_or_the_end_disturbs_the_quiet() {
 
 #[test]
 fn a_thread_that_blocks_can_be_interrupted() {
-    let (_far, mut socket) = pair(&Engine::new(Driver::Thread).unwrap());
+    let (_far, mut socket) = pair(&Engine::new(EngineMode::Thread).unwrap());
     let interrupt = socket.interrupter().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -123,7 +123,7 @@ fn a_thread_that_blocks_can_be_interrupted() {
 /// A process that was forked off holds the stream, too.
 #[test]
 fn dropping_it_ends_the_stream_whoever_else_holds_it() {
-    let (mut far, socket) = pair(&Engine::new(Driver::Thread).unwrap());
+    let (mut far, socket) = pair(&Engine::new(EngineMode::Thread).unwrap());
     let _held = socket.stream.try_clone().unwrap();
     drop(socket);
     assert_eq!(far.read(&mut [0; 1]).unwrap(), 0);

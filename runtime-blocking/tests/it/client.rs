@@ -97,7 +97,7 @@ fn it_keeps_deadlines_while_a_server_is_silent() {
     assert!(took >= limit && took < GRACE, "{took:?}");
     // The same for a wait that is not for a socket.
     let begun = client.now();
-    let error = client.within(limit).run_command("admin", &ping).unwrap_err();
+    let error = client.with_timeout(limit).run_command("admin", &ping).unwrap_err();
     let took = client.now() - begun;
     assert!(error.as_operation().is_none(), "no connection was ready: {error}");
     assert!(took >= limit && took < GRACE, "{took:?}");

@@ -39,6 +39,9 @@ fn a_provider_on_another_thread_is_waited_for() {
         })
         .build()
         .unwrap();
-    client.within(Duration::from_secs(90)).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
+    client
+        .with_timeout(Duration::from_secs(90))
+        .run_command("admin", &rawdoc! { "ping": 1 })
+        .unwrap();
     assert_eq!((asked.load(Ordering::Relaxed), server.count("saslStart")), (2, 2));
 }

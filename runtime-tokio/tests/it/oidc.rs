@@ -369,7 +369,7 @@ async fn a_new_login_ends_at_the_deadline_of_the_command() {
     });
     ping(&client).await.unwrap();
     gate.fail("ping", 391);
-    let limited = client.within(Duration::from_millis(300));
+    let limited = client.with_timeout(Duration::from_millis(300));
     let error = soon(ping(&limited)).await.unwrap_err().to_string();
     assert!(!error.contains("connectTimeoutMS"), "it is not what ends the callback: {error}");
 }

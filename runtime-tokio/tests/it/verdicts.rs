@@ -165,7 +165,7 @@ async fn the_time_out_that_was_waited_for_is_named_and_the_one_that_was_set() {
     assert!(text.contains(other), "{text}");
     let selection = error.as_selection().unwrap();
     assert_eq!(selection.limited_by, Some("serverSelectionTimeoutMS"));
-    let within = client.within(Duration::from_secs(2));
+    let within = client.with_timeout(Duration::from_secs(2));
     let error = within.run_command("db", &rawdoc! { "ping": 1 }).await.unwrap_err();
     assert_eq!(error.as_selection().unwrap().limited_by, None, "{error}");
 }

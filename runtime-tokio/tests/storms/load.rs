@@ -111,7 +111,7 @@ async fn work(client: Client, mut rng: Rng, stop: Arc<AtomicBool>) -> Tally {
 type Ended = (Result<Reply, Error>, Duration);
 
 async fn operate(client: Client, writes: bool) -> Ended {
-    let (start, client) = (Instant::now(), client.within(DEADLINE));
+    let (start, client) = (Instant::now(), client.with_timeout(DEADLINE));
     let result = match writes {
         true => {
             let insert = rawdoc! { "insert": "storm", "documents": [{ "x": 1 }] };

@@ -54,7 +54,7 @@ pub(crate) async fn storm(
 
 async fn until_an_operation_fails(client: &Client) {
     let ping = rawdoc! { "ping": 1 };
-    while client.within(DEADLINE).run_command("admin", &ping).await.is_ok() {}
+    while client.with_timeout(DEADLINE).run_command("admin", &ping).await.is_ok() {}
 }
 
 /// Waits until no connection is in use, awaited or being made.
@@ -79,7 +79,8 @@ pub(crate) async fn primary(
 ) -> Result<Duration, Box<dyn std::error::Error>> {
     let start = Instant::now();
     loop {
-        let reply = client.within(DEADLINE).run_command("admin", &rawdoc! { "hello": 1 }).await;
+        let reply =
+            client.with_timeout(DEADLINE).run_command("admin", &rawdoc! { "hello": 1 }).await;
         match reply {
             Ok(reply) if reply.get_str("me").is_ok_and(&accepted) => return Ok(start.elapsed()),
             other if start.elapsed() > RECOVERY_LIMIT => {

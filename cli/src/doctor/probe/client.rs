@@ -166,7 +166,7 @@ pub(super) async fn log_in(client: &Client, means: &Means, server: &mut ServerSe
     }
     // Something is left to say what has come of it.
     let (begun, limit) = (Instant::now(), means.left() * 9 / 10);
-    let checked_out = member.by(Some(client.now() + limit)).check_out().await;
+    let checked_out = member.with_deadline(Some(client.now() + limit)).check_out().await;
     let took = begun.elapsed();
     match checked_out {
         Ok(connection) => {

@@ -110,7 +110,7 @@ fn time_out<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     fixture.block_on(client.run_command("admin", &ping()))?;
     let begun = client.now();
     let by = begun + Duration::from_secs(2);
-    let hang = fixture.block_on(client.by(by).run_command("admin", &hang())).err();
+    let hang = fixture.block_on(client.with_deadline(by).run_command("admin", &hang())).err();
     let error = hang.ok_or("there is a reply")?;
     ensure!(error.kind() == ErrorKind::Timeout, "{error:?}");
     // On a busy machine the time may have passed before the command was sent to any server.
@@ -121,7 +121,7 @@ fn time_out<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         ensure!(all <= client.now() - begun && !all.is_zero(), "{error:?}");
     }
     let nobody = fixture.client(&direct("127.0.0.1:1"))?;
-    let error = failed(fixture, &nobody.within(time))?;
+    let error = failed(fixture, &nobody.with_timeout(time))?;
     // CSOT, "Errors": it is a time-out, and what was being done then is within.
     ensure!(error.kind() == ErrorKind::Timeout && error.server().is_none(), "{error:?}");
     ensure!(error.as_selection().is_some(), "{error:?}");

@@ -40,7 +40,7 @@ fn selections<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let mut waiting: Vec<Waiting<'_>> = order
         .map(|place| {
             let deadline = begun + Duration::from_micros(300_000 + 500 * place);
-            let limited = client.by(deadline);
+            let limited = client.with_deadline(deadline);
             let selection = async move { limited.select(Arc::clone(criteria)).await.is_err() };
             (deadline, Box::pin(selection) as Pin<Box<dyn Future<Output = bool>>>)
         })
@@ -68,13 +68,13 @@ fn moved<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     fixture.failure(&client)?;
     for number in 0..COUNT {
         // Each is due earlier than the one before, and none is waited for.
-        let earlier = client.within(Duration::from_secs(60) - Duration::from_millis(number));
+        let earlier = client.with_timeout(Duration::from_secs(60) - Duration::from_millis(number));
         let mut selection = pin!(earlier.select(Criteria::write()));
         let poll = fixture.block_on(once(selection.as_mut()));
         ensure!(poll.is_pending(), "selection {number} ended too early");
     }
     let deadline = client.now() + Duration::from_millis(100);
-    let last = fixture.block_on(client.by(deadline).select(Criteria::write()));
+    let last = fixture.block_on(client.with_deadline(deadline).select(Criteria::write()));
     let late = client.now() - deadline;
     ensure!(last.is_err() && client.now() >= deadline, "it ended too early");
     ensure!(late < GRACE, "it ended {late:?} late");

@@ -116,7 +116,7 @@ fn queue<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let uri = format!("{}&maxPoolSize=1&waitQueueTimeoutMS=300", direct(cluster.addresses()[0]));
     let client = fixture.client(&uri)?;
     let primary = fixture.primary(&client)?;
-    let patient = primary.clone().by(Some(client.now() + GRACE));
+    let patient = primary.clone().with_deadline(Some(client.now() + GRACE));
     let _in_use = fixture.block_on(patient.check_out())?;
     let time = Duration::from_millis(300);
     let second = takes(&client, time, |_| fixture.block_on(primary.check_out()))?;

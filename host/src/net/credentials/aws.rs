@@ -60,7 +60,7 @@ impl Services {
 
     /// Lets go of what another process may have locked.
     pub(super) fn renew(&mut self) {
-        self.authorities = self.authorities.anew();
+        self.authorities = self.authorities.for_fork();
     }
 
     /// Returns credentials of the source that comes first; the variables are read each time, as

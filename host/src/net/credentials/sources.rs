@@ -107,7 +107,7 @@ impl Provider {
     }
 
     /// Returns the same for a process that was forked off, which shares no locks with this one.
-    pub(crate) fn anew(&self) -> Self {
+    pub(crate) fn for_fork(&self) -> Self {
         match self {
             Self::Application(provider) => Self::Application(Arc::clone(provider)),
             Self::Sources(sources, environment) => {

@@ -115,7 +115,7 @@ fn the_key_is_forgotten_once_a_configuration_was_made_of_it() {
     let certificates = Certificates::of_files(options);
     let first = certificates.load().expect("good files");
     let Source::Files(files) = &certificates.0 else { panic!("files were named") };
-    let last = files.last.lock().expect("nobody panicked");
+    let last = files.last.lock().expect("no thread panicked");
     let good = last.good.as_ref().expect("it was loaded");
     assert_eq!(size_of_val(&good.digest), 32, "a digest is all that is kept of the files");
     drop(last);
@@ -156,7 +156,7 @@ impl Puppet {
         let (result, reads) = (Arc::clone(&puppet.result), Arc::clone(&puppet.reads));
         let store = Store::of(move || {
             reads.fetch_add(1, Ordering::Relaxed);
-            let (certificates, errors) = &*result.lock().expect("nobody panicked");
+            let (certificates, errors) = &*result.lock().expect("no thread panicked");
             let mut out = CertificateResult::default();
             out.certs = certificates.iter().map(|der| der.clone().into()).collect();
             out.errors = (0..*errors).map(unreadable).collect();
@@ -167,7 +167,7 @@ impl Puppet {
 
     fn set(&self, certificates: &[&rcgen::Certificate], errors: usize) {
         let certificates = certificates.iter().map(|it| it.der().to_vec()).collect();
-        *self.result.lock().expect("nobody panicked") = (certificates, errors);
+        *self.result.lock().expect("no thread panicked") = (certificates, errors);
     }
 
     fn reads(&self) -> usize {
@@ -243,7 +243,7 @@ fn no_store_is_read_where_a_file_or_nothing_is_trusted() {
     let path = folder.write("ca.pem", &folder.authority.pem());
     let lax = TlsOptions::default().with_allow_invalid_certificates(true);
     for options in [with_ca(&path), lax] {
-        let store = Store::of(|| panic!("nobody needs it"));
+        let store = Store::of(|| panic!("no test needs it"));
         Certificates::of(options, store).load().expect("a configuration");
     }
 }

@@ -147,7 +147,7 @@ fn select_while(causes: u32, late: bool) {
     drop(answers.join().unwrap());
     closes.join().unwrap();
     rings.join().unwrap();
-    assert!(lock(&host.driver).waiters.is_empty());
+    assert!(lock(&host.topology).waiters.is_empty());
     drop_links(host.runtime());
     block_on(host.ended());
 }
@@ -268,7 +268,7 @@ fn what_the_runtime_was_told_last_is_when_the_host_is_due_whoever_has_told_it() 
             spawn(move || link.closed(reset())),
         ];
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        let due = lock(&host.driver).topology().and_then(Machine::deadline);
+        let due = lock(&host.topology).topology().and_then(Machine::deadline);
         assert_eq!(*lock(&host.runtime().alarm), due);
         drop_links(host.runtime());
     });

@@ -68,7 +68,7 @@ fn together(finds: bool) {
     }
     worker.join().unwrap();
     block_on(activity.activity.idle());
-    assert!(weak.upgrade().is_none(), "nobody is left who would hold the monitors");
+    assert!(weak.upgrade().is_none(), "nothing is left that would hold the monitors");
     assert_eq!(server.open.load(Ordering::Relaxed), 0);
 }
 

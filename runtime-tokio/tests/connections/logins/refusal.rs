@@ -156,7 +156,8 @@ fn kept_secret(binary: &Binary) -> Outcome {
             let (client, mut events) = Client::with_events(options)?;
             let error = ping(&client).await.expect_err("the password is wrong");
             told += &format!("{error} {error:?} {client:?} {:?}", client.view());
-            if let Err(error) = client.within(Duration::ZERO).select(Criteria::write()).await {
+            if let Err(error) = client.with_timeout(Duration::ZERO).select(Criteria::write()).await
+            {
                 told += &format!("{error} {error:?}");
             }
             client.close().await;

@@ -59,7 +59,7 @@ async fn write(client: &Client, id: i32) -> Outcome {
         "writeConcern": { "w": "majority", "wtimeout": 30_000 },
     };
     let insert = RawDocumentBuf::try_from(&insert)?;
-    let client = client.within(Duration::from_secs(60));
+    let client = client.with_timeout(Duration::from_secs(60));
     let reply = client.run_command("test", &insert).await?;
     assert_eq!(reply.get_i32("n")?, 1);
     assert!(reply.write_concern_error().is_none());

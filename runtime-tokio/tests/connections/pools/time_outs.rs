@@ -83,7 +83,7 @@ async fn check_out(options: &str, limit: Duration) -> Outcome {
     let options = format!("{}&maxPoolSize=1&{options}", cluster.uri());
     cluster.elected().await?;
     let client = Client::new(Options::parse(&options)?)?;
-    let generous = client.within(crate::support::GENEROUS);
+    let generous = client.with_timeout(crate::support::GENEROUS);
     let checked_out = soon(async {
         loop {
             // The first may come before the client knows of a primary.

@@ -365,7 +365,7 @@ fn greets(options: Options) -> Outcome<bool> {
             let mut events = client.subscribe_to(Topics::COMMANDS);
             let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
             let hello = rawdoc! { "hello": 1 };
-            client.within(GENEROUS).run_command_on(nearest, "admin", &hello).await?;
+            client.with_timeout(GENEROUS).run_command_on(nearest, "admin", &hello).await?;
             let event = tokio::time::timeout(GENEROUS, events.next()).await?;
             names_the_server(&event.ok_or("a command has begun")?.kind, &client)?;
         }

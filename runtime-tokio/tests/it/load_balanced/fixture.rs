@@ -47,7 +47,7 @@ impl Fixture {
     /// The client, whose operations end in time, but not before: its deadline overrides the
     /// waitQueueTimeoutMS of the options, which bounds the making of connections too.
     pub(crate) fn patient(&self) -> Client {
-        self.client.within(GENEROUS)
+        self.client.with_timeout(GENEROUS)
     }
 
     pub(crate) async fn check_out(&self) -> CheckedOut {

@@ -271,7 +271,7 @@ impl Worker {
         let most = self.host.options().pool().max_pool_size as usize;
         let all_out = retried && most > 0 && selected.counts().in_use >= most;
         let by = own.then_some(deadline);
-        let checked_out = match selected.clone().by(by).check_out().await {
+        let checked_out = match selected.clone().with_deadline(by).check_out().await {
             Ok(checked_out) => checked_out,
             Err(error) => return self.got_none(&error, server, retried, found_dead),
         };
@@ -454,7 +454,7 @@ impl Worker {
             operation.phase = Phase::CheckingOut;
             by = own.then_some(operation.deadline);
         });
-        selected.clone().by(by).check_out().await.ok()
+        selected.clone().with_deadline(by).check_out().await.ok()
     }
 
     /// Sends a command, and waits for its reply as long as others do, however patient the operation

@@ -242,7 +242,7 @@ impl Ledger {
                 }
                 self.settle_pool(id, pool);
             }
-            PoolStep::Told(at, event) => {
+            PoolStep::Published(at, event) => {
                 if self.told.is_none() {
                     let what = || format!("{id} tells {event:?}");
                     self.checks.fail("pools to which nobody listens lend in silence", what);

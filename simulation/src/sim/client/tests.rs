@@ -547,7 +547,7 @@ fn a_pool_that_tells_nobody_of_a_loan_is_found() {
     let (client, _) = acting(&mut world);
     client.ledger().told = None;
     let (server, now) = (*client.ledger().servers.keys().next().unwrap(), client.clock.now());
-    let step = PoolStep::<()>::Told(now, &PoolEvent::ConnectionCheckOutStarted);
+    let step = PoolStep::<()>::Published(now, &PoolEvent::ConnectionCheckOutStarted);
     client.ledger().pool(server, &step);
     assert_eq!(broken(client), Some("pools to which nobody listens lend in silence"));
 }

@@ -1,6 +1,8 @@
 //! Times as people type them, `500ms` or `2m`, and as they read them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
 
 /// The longest time that can be asked for: a year.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -58,6 +60,13 @@ pub(crate) fn precise(duration: Duration) -> String {
         10.0..1000.0 => format!("{millis:.1} ms"),
         _ => format!("{:.2} s", millis / 1e3),
     }
+}
+
+/// Writes a time as RFC 3339 does, in UTC and with milliseconds.
+pub(crate) fn rfc_3339(time: SystemTime) -> String {
+    // A clock beyond the year 9999 is not worth an error.
+    let time = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
+    format!("{time:.3}")
 }
 
 #[cfg(test)]

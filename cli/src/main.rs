@@ -12,7 +12,7 @@ mod embedded;
 mod export;
 mod exporter;
 mod file;
-mod finding;
+mod findings;
 #[cfg(test)]
 mod fixture;
 mod footprint;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::text::ascii_controls;
 use crate::text::escaped;
-use crate::watch::ascii_controls;
 
 /// Something to report; serialised, it is an object.
 pub(crate) trait News: fmt::Display + Serialize {

@@ -9,9 +9,9 @@ use sdam_host::Recording;
 use sdam_tokio::Client;
 
 use crate::complain;
+use crate::duration::rfc_3339;
 use crate::output;
 use crate::preparation::{self, Observation, Preparation, PreparationError};
-use crate::watch::rfc_3339;
 
 /// Examples and exit codes.
 const MORE: &str = "\

@@ -1,6 +1,7 @@
 //! Texts of others, made fit to be printed.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::ops::Range;
 
 use sdam_core::config::ServerAddress;
@@ -32,6 +33,22 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(escaped)
+}
+
+/// Escapes what serde_json may leave as it is, but a terminal obeys; it only occurs inside strings.
+pub(crate) fn ascii_controls(object: String) -> String {
+    if !object.contains(is_unsafe) {
+        return object;
+    }
+    let mut escaped = String::with_capacity(object.len() + 16);
+    for c in object.chars() {
+        match is_unsafe(c) {
+            // All of them are in the basic plane, so that one escape suffices.
+            true => write!(escaped, "\\u{:04x}", u32::from(c)).expect("writing to memory"),
+            false => escaped.push(c),
+        }
+    }
+    escaped
 }
 
 /// Cuts a text to at most `limit` characters; an ellipsis shows that it was longer.

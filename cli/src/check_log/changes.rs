@@ -13,8 +13,8 @@ use sdam_core::description::{ServerType, TopologyType};
 
 use super::clock::{FEWEST_RECORDS, REORDERED_RECORDS, REORDERING};
 use super::fields::{Fields, Fresh};
-use super::finding::{Counts, Finding};
-use super::laws::{self, Broken};
+use super::finding::{Broken, Counts, Finding};
+use super::laws;
 use super::model::{Model, described};
 use super::record::{Found, Record, What};
 use super::rule::Rule;
@@ -160,7 +160,7 @@ impl<'a> Changes<'a> {
         let may_be_older = self.unsure.contains(late.address) && late.found.may_be_streamed();
         let found = format!("{reported}, still in line {line}");
         (!may_be_older && late.number > self.before)
-            .then(|| self.finding(late.record, Rule::IgnoredOutcome, (expected, found)))
+            .then(|| self.finding(late.record, Rule::IgnoredOutcome, expected, found))
     }
 
     /// Judges a description that the log reports; `ahead` is what follows of its topology.
@@ -184,10 +184,7 @@ impl<'a> Changes<'a> {
         let is_last = ahead.is_empty() || ahead.iter().any(closes);
         self.is_closing |= new.is_blank() && is_last;
         if let Some(reported) = self.reported {
-            let broken = laws::broken(reported, previous, new).into_iter();
-            findings.extend(
-                broken.map(|(rule, expected, found)| self.finding(record, rule, (expected, found))),
-            );
+            findings.extend(self.findings(record, laws::broken(reported, previous, new)));
             if self.is_closing {
                 (self.model, self.pending) = (None, VecDeque::new());
             } else if self.model.is_some() && !self.explain(record, reported, new, ahead, counts) {
@@ -199,7 +196,7 @@ impl<'a> Changes<'a> {
             } else if !self.has_just_begun(record) {
                 let mut broken = laws::wrong(reported, new);
                 broken.extend(self.fields.judge(reported, new, near(record, ahead).as_deref()));
-                broken.retain(|(rule, ..)| *rule != Rule::NoError || self.tells_errors);
+                broken.retain(|it| it.rule != Rule::NoError || self.tells_errors);
                 findings.extend(self.findings(record, broken));
             }
         }
@@ -286,20 +283,16 @@ impl<'a> Changes<'a> {
             return None;
         }
         let (expected, found) = self.fields.wrong((address, server), number, Some(&[]))?;
-        let wrong = (expected, format!("{found}, still in line {line}"));
-        Some(self.finding(record, Rule::IgnoredOutcome, wrong))
+        let found = format!("{found}, still in line {line}");
+        Some(self.finding(record, Rule::IgnoredOutcome, expected, found))
     }
 
     fn findings(&self, record: &Record, broken: Vec<Broken>) -> Vec<Finding> {
-        let broken = broken.into_iter();
-        broken
-            .map(|(rule, expected, found)| self.finding(record, rule, (expected, found)))
-            .collect()
+        broken.into_iter().map(|broken| Finding::of(record, self.topology, broken)).collect()
     }
 
-    fn finding(&self, record: &Record, rule: Rule, (expected, found): (String, String)) -> Finding {
-        let (line, at, topology) = (record.line, record.at, self.topology);
-        Finding { line, at, topology, rule, expected, found }
+    fn finding(&self, record: &Record, rule: Rule, expected: String, found: String) -> Finding {
+        Finding::of(record, self.topology, Broken::new(rule, expected, found))
     }
 
     /// Looks for what has caused a change, and moves the model by it.
@@ -387,7 +380,7 @@ impl<'a> Changes<'a> {
             (next.shape().to_string(), rule)
         });
         let (expected, rule) = judged.unwrap_or_else(fallback);
-        self.finding(record, rule, (expected, new.to_string()))
+        self.finding(record, rule, expected, new.to_string())
     }
 }
 

@@ -12,7 +12,7 @@ use sdam_core::description::{Change, ServerDescription, ServerType, TopologyVers
 use serde_json::Value;
 
 use super::clock::{FEWEST_RECORDS, REORDERED_RECORDS, REORDERING};
-use super::laws::Broken;
+use super::finding::Broken;
 use super::model::described;
 use super::read::hello;
 use super::record::{Found, Record, What};
@@ -131,7 +131,7 @@ impl<'a> Fields<'a> {
             if before.is_some_and(|before| before.says_the_same_as(server)) {
                 continue;
             }
-            let mut add = |rule, (expected, found)| broken.push((rule, expected, found));
+            let mut add = |rule, (expected, found)| broken.push(Broken::new(rule, expected, found));
             if let Some(wrong) = self.wrong((address, server), 0, ahead) {
                 add(Rule::WrongField, wrong);
             }
@@ -155,15 +155,15 @@ impl<'a> Fields<'a> {
         ahead: Option<&[&Record]>,
     ) -> Vec<Broken> {
         let wrong = self.wrong((address, new), 0, ahead);
-        let wrong = wrong.map(|(expected, found)| (Rule::WrongField, expected, found));
+        let wrong = wrong.map(|(expected, found)| Broken::new(Rule::WrongField, expected, found));
         let is_same = previous.is_some_and(|previous| {
             previous.says_the_same_as(new)
                 && [previous, new].iter().all(|server| self.states_all_of(address, server))
         });
         let same = is_same.then(|| {
             let expected = format!("another description of {address} than before");
-            let found = "one that differs in nothing that is compared".to_owned();
-            (Rule::NothingChanged, expected, found)
+            let found = "one that differs in nothing that is compared";
+            Broken::new(Rule::NothingChanged, expected, found)
         });
         wrong.into_iter().chain(same).collect()
     }

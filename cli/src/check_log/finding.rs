@@ -1,11 +1,15 @@
 //! The findings in a log, and the counts made on the way.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use super::record::Record;
 use super::rule::Rule;
+use crate::findings::{Allowed, Breach};
+
+/// A rule that is broken, what was to be expected, and what was found.
+pub(super) type Broken = Breach<Rule>;
 
 /// A step that breaks a rule.
 #[derive(Clone, Debug)]
@@ -16,9 +20,14 @@ pub(super) struct Finding {
     pub(super) at: Option<Duration>,
     /// The number of the topology.
     pub(super) topology: usize,
-    pub(super) rule: Rule,
-    pub(super) expected: String,
-    pub(super) found: String,
+    pub(super) broken: Broken,
+}
+
+impl Finding {
+    /// Describes what is wrong with a line of a topology.
+    pub(super) const fn of(record: &Record, topology: usize, broken: Broken) -> Self {
+        Self { line: record.line, at: record.at, topology, broken }
+    }
 }
 
 /// The counts of a log's contents.
@@ -51,7 +60,7 @@ pub(super) struct Counts {
     /// checked.
     pub(super) timed: bool,
     /// The findings that are allowed, by rule.
-    pub(super) allowed: BTreeMap<&'static str, usize>,
+    pub(super) allowed: Allowed,
 }
 
 impl Counts {

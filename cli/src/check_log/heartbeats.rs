@@ -6,7 +6,7 @@ use std::time::Duration;
 use sdam_core::config::ServerAddress;
 
 use super::clock::Limits;
-use super::finding::Finding;
+use super::finding::{Broken, Finding};
 use super::record::{Found, Record};
 use super::rule::Rule;
 
@@ -68,7 +68,8 @@ impl Heartbeats {
     }
 
     fn finding(&self, mark: Mark, rule: Rule, expected: String, found: String) -> Finding {
-        Finding { line: mark.line, at: mark.at, topology: self.topology, rule, expected, found }
+        let broken = Broken::new(rule, expected, found);
+        Finding { line: mark.line, at: mark.at, topology: self.topology, broken }
     }
 
     /// A server has joined, and is to be checked from now on.
@@ -198,18 +199,11 @@ impl Heartbeats {
                 Some(_) => (Rule::HeartbeatStuck, "the end of this heartbeat of"),
                 None => (Rule::NotChecked, "another check of"),
             };
-            findings.push(Finding {
-                line: last.line,
-                at: last.at,
-                topology,
-                rule,
-                expected: format!("{expected} {address} within {} ms", longest.as_millis()),
-                found: format!(
-                    "nothing of it until line {}, {} ms later",
-                    now.line,
-                    silence.as_millis()
-                ),
-            });
+            let expected = format!("{expected} {address} within {} ms", longest.as_millis());
+            let (line, silence) = (now.line, silence.as_millis());
+            let found = format!("nothing of it until line {line}, {silence} ms later");
+            let broken = Broken::new(rule, expected, found);
+            findings.push(Finding { line: last.line, at: last.at, topology, broken });
         }
         findings
     }

@@ -8,7 +8,7 @@ use sdam_core::description::{ServerType, TopologyType};
 
 use super::changes::Changes;
 use super::clock::{Clock, Limits, REORDERED_RECORDS, REORDERING};
-use super::finding::{Counts, Finding};
+use super::finding::{Broken, Counts, Finding};
 use super::heartbeats::Heartbeats;
 use super::read::Log;
 use super::record::{Found, Record, What};
@@ -92,8 +92,7 @@ impl<'a> Topology<'a> {
     }
 
     fn finding(&self, record: &Record, rule: Rule, expected: String, found: &str) -> Finding {
-        let (line, at, topology) = (record.line, record.at, self.number);
-        Finding { line, at, topology, rule, expected, found: found.to_owned() }
+        Finding::of(record, self.number, Broken::new(rule, expected, found))
     }
 
     /// Forgets all that messages which are missing may have changed.

@@ -4,26 +4,24 @@ use sdam_core::config::ServerAddress;
 use sdam_core::description::ServerType;
 use serde_json::Value;
 
+use super::finding::Broken;
 use super::rule::Rule;
 use super::shape::{ServerShape, Shape};
 
 /// From this wire version on, that of MongoDB 6.0, electionId is compared before setVersion.
 const ELECTION_FIRST: i64 = 17;
 
-/// A rule that is broken, what was to be expected, and what was found.
-pub(super) type Broken = (Rule, String, String);
-
 /// Returns the rules that a change from what was `reported` last breaks.
 pub(super) fn broken(reported: &Shape, previous: Option<&Shape>, new: &Shape) -> Vec<Broken> {
     let mut broken = Vec::new();
     if let Some(previous) = previous.filter(|previous| !previous.agrees_with(reported)) {
         let expected = format!("previously {reported}");
-        broken.push((Rule::DescriptionChain, expected, previous.to_string()));
+        broken.push(Broken::new(Rule::DescriptionChain, expected, previous.to_string()));
     }
     let is_primary = |(_, it): &(_, ServerType)| *it == ServerType::RsPrimary;
     if new.types().filter(is_primary).count() > 1 {
         let expected = "one primary at most".to_owned();
-        broken.push((Rule::TwoPrimaries, expected, new.to_string()));
+        broken.push(Broken::new(Rule::TwoPrimaries, expected, new.to_string()));
     }
     broken.extend(election_backwards(reported, new));
     broken
@@ -43,7 +41,7 @@ fn election_backwards(reported: &Shape, new: &Shape) -> Option<Broken> {
     is_back.then(|| {
         let expected = format!("at least electionId {old_id}, setVersion {old_version}");
         let found = format!("electionId {id}, setVersion {version}");
-        (Rule::ElectionBackwards, expected, found)
+        Broken::new(Rule::ElectionBackwards, expected, found)
     })
 }
 
@@ -69,8 +67,8 @@ fn wrong_election(reported: &Shape, new: &Shape) -> Option<Broken> {
             (expected, (id, version) == (old_id, old_version))
         }
     };
-    (!is_right)
-        .then(|| (Rule::WrongElection, expected, format!("electionId {id}, setVersion {version}")))
+    let found = format!("electionId {id}, setVersion {version}");
+    (!is_right).then(|| Broken::new(Rule::WrongElection, expected, found))
 }
 
 /// Reads the electionId and the setVersion of a server.
@@ -96,5 +94,6 @@ fn wrong_session_timeout(new: &Shape) -> Option<Broken> {
         Some(minutes) => format!("logicalSessionTimeoutMinutes {minutes}"),
         None => "no logicalSessionTimeoutMinutes".to_owned(),
     };
-    (stated != least).then(|| (Rule::WrongSessionTimeout, shown(least), shown(stated)))
+    let wrong = || Broken::new(Rule::WrongSessionTimeout, shown(least), shown(stated));
+    (stated != least).then(wrong)
 }

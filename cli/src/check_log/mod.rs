@@ -21,8 +21,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,10 +31,13 @@ pub(crate) use self::read::Log;
 pub(crate) use self::record::{Found, Record, What};
 use self::rule::Rule;
 pub(crate) use self::shape::server_type;
+use crate::color::ColorChoice;
 use crate::duration;
+use crate::file::read_or_standard_input;
+use crate::findings::{Printer, Rule as _, allow, named};
 
 /// The longest log that is read, in bytes.
-const MAX_LOG_LEN: usize = 1 << 28;
+const MAX_LOG_LEN: u64 = 1 << 28;
 
 /// The default of every driver (SDAM, "heartbeatFrequencyMS").
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
@@ -74,7 +76,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     connect_timeout: Option<Duration>,
     /// Count what breaks this rule, and do not complain; may be repeated
-    #[arg(long, value_name = "RULE", value_parser = Rule::named)]
+    #[arg(long, value_name = "RULE", value_parser = named::<Rule>)]
     allow: Vec<Rule>,
     /// Report all steps that break a rule, not only the first; those may follow from it
     #[arg(long)]
@@ -185,22 +187,9 @@ impl CheckError {
 /// Checks a log.
 pub(crate) fn run(args: &Args) -> Result<(), CheckError> {
     let path = &args.file;
-    let text = read(path).map_err(|error| CheckError::Read { path: path.clone(), error })?;
-    check(args, &text, &mut io::stdout())
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    // One more than is allowed, which shows that there is more.
-    let limit = MAX_LOG_LEN as u64 + 1;
-    match path.to_str() {
-        Some("-") => io::stdin().lock().take(limit).read_to_end(&mut bytes)?,
-        _ => File::open(path)?.take(limit).read_to_end(&mut bytes)?,
-    };
-    if bytes.len() > MAX_LOG_LEN {
-        return Err(io::Error::other(format!("it is longer than {MAX_LOG_LEN} bytes")));
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let bytes = read_or_standard_input(path, MAX_LOG_LEN);
+    let bytes = bytes.map_err(|error| CheckError::Read { path: path.clone(), error })?;
+    check(args, &String::from_utf8_lossy(&bytes))
 }
 
 /// Reads a log of any driver, and complains of lines that cannot be read.
@@ -218,7 +207,7 @@ pub(crate) fn logged(path: &Path, text: &str) -> Result<Log, CheckError> {
     Ok(log)
 }
 
-fn check(args: &Args, text: &str, out: &mut impl Write) -> Result<(), CheckError> {
+fn check(args: &Args, text: &str) -> Result<(), CheckError> {
     let path = || args.file.clone();
     let log = logged(&args.file, text)?;
     let given = (args.heartbeat_frequency, args.connect_timeout);
@@ -227,32 +216,21 @@ fn check(args: &Args, text: &str, out: &mut impl Write) -> Result<(), CheckError
         connect_timeout: given.1.or(log.connect_timeout).unwrap_or(CONNECT_TIMEOUT),
     };
     let (mut findings, mut counts) = judge::judge(&log, &limits);
-    findings.retain(|finding| {
-        let is_allowed = args.allow.contains(&finding.rule);
-        if is_allowed {
-            *counts.allowed.entry(finding.rule.name()).or_default() += 1;
-        }
-        !is_allowed
-    });
+    counts.allowed = allow(&mut findings, &args.allow, |finding| finding.broken.rule);
     if !args.all {
         findings.truncate(1);
     }
-    let printed = match args.json {
+    Printer::report(ColorChoice::Never, |out| match args.json {
         true => report::json(&findings, &counts, &log.topologies, out),
         false => report::text(&findings, &counts, &log.topologies, &limits, out),
-    };
-    match printed {
-        // The reader has seen enough, and still gets the exit code.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
-        _ => {}
-    }
+    })?;
     match (findings.first(), counts.missing()) {
         (None, Some((count, of, line, reason))) if counts.is_blind() => {
             Err(CheckError::NotCompared { path: path(), count, of, line, reason })
         }
         (None, _) => Ok(()),
         (Some(first), _) => {
-            let (line, rule) = (first.line, first.rule.name());
+            let (line, rule) = (first.line, first.broken.rule.law().name);
             Err(CheckError::Found { path: path(), line, rule })
         }
     }

@@ -1,14 +1,14 @@
 //! The printed form of a judgement: text for people, or lines of JSON.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
 
 use super::clock::Limits;
-use super::finding::{Counts, Finding};
-use crate::finding::Broken;
+use super::finding::{Broken, Counts, Finding};
+use crate::findings::{Printer, Rule as _};
 use crate::text::escaped;
 
 /// A finding as a line of JSON.
@@ -20,22 +20,7 @@ struct Line<'a> {
     elapsed_ms: Option<f64>,
     topology: &'a str,
     #[serde(flatten)]
-    broken: Broken<'a>,
-}
-
-impl Finding {
-    /// Returns what is broken.
-    fn broken(&self) -> Broken<'_> {
-        let (specification, section) = self.rule.source();
-        Broken {
-            rule: self.rule.name(),
-            text: self.rule.text(),
-            specification,
-            section,
-            expected: &self.expected,
-            found: &self.found,
-        }
-    }
+    broken: &'a Broken,
 }
 
 /// Prints findings and counts as JSON, one object each.
@@ -43,18 +28,18 @@ pub(super) fn json(
     findings: &[Finding],
     counts: &Counts,
     topologies: &[String],
-    out: &mut impl Write,
+    out: &mut Printer<'_>,
 ) -> io::Result<()> {
     for finding in findings {
         let line = Line {
             line: finding.line,
             elapsed_ms: finding.at.map(millis),
             topology: &topologies[finding.topology],
-            broken: finding.broken(),
+            broken: &finding.broken,
         };
-        writeln!(out, "{}", json!({ "finding": line }))?;
+        out.json(&json!({ "finding": line }))?;
     }
-    writeln!(out, "{}", json!({ "counts": counts }))
+    out.json(&json!({ "counts": counts }))
 }
 
 /// Prints findings, or that there are none, for people.
@@ -63,7 +48,7 @@ pub(super) fn text(
     counts: &Counts,
     topologies: &[String],
     limits: &Limits,
-    out: &mut impl Write,
+    out: &mut Printer<'_>,
 ) -> io::Result<()> {
     for finding in findings {
         let at = finding.at.map_or_else(String::new, |at| format!(", {:.3} s", at.as_secs_f64()));
@@ -71,18 +56,18 @@ pub(super) fn text(
             "" => String::new(),
             name => format!(", topology {}", escaped(name)),
         };
-        writeln!(out, "line {}{at}{topology}: {}", finding.line, finding.rule.name())?;
-        finding.broken().print(out)?;
+        let name = finding.broken.rule.law().name;
+        out.line(format_args!("line {}{at}{topology}: {name}", finding.line))?;
+        finding.broken.print(out)?;
     }
     if findings.is_empty() && !counts.is_blind() {
-        writeln!(out, "nothing illegal in {} lines", counts.lines)?;
+        out.line(format_args!("nothing illegal in {} lines", counts.lines))?;
     }
     summary(counts, limits, out)
 }
 
-fn summary(counts: &Counts, limits: &Limits, out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
+fn summary(counts: &Counts, limits: &Limits, out: &mut Printer<'_>) -> io::Result<()> {
+    out.line(format_args!(
         "{} topologies, {} heartbeats started ({} failed), {} changes of descriptions \
          ({} by errors of operations)",
         counts.topologies,
@@ -90,32 +75,31 @@ fn summary(counts: &Counts, limits: &Limits, out: &mut impl Write) -> io::Result
         counts.failed_heartbeats,
         counts.description_changes,
         counts.operation_errors,
-    )?;
+    ))?;
     for (count, what) in [
         (counts.passed_over, "lines are about something else"),
         (counts.unreadable, "lines cannot be read"),
     ] {
         if count > 0 {
-            writeln!(out, "{count} {what}")?;
+            out.line(format_args!("{count} {what}"))?;
         }
     }
     if let Some((count, _, line, reason)) = counts.missing() {
-        writeln!(out, "{count} descriptions cannot be compared, first in line {line}: {reason}")?;
+        out.line(format_args!(
+            "{count} descriptions cannot be compared, first in line {line}: {reason}"
+        ))?;
     }
     if !counts.tells_errors {
-        writeln!(out, "no description has an error: nothing was judged by that")?;
+        out.line(format_args!("no description has an error: nothing was judged by that"))?;
     }
-    for (rule, count) in &counts.allowed {
-        writeln!(out, "{count} times {rule}, which is allowed")?;
-    }
+    out.allowed(&counts.allowed)?;
     match counts.timed {
-        true => writeln!(
-            out,
+        true => out.line(format_args!(
             "servers are to be checked every {} ms, and to answer within {} ms",
             limits.heartbeat_frequency.as_millis(),
             limits.connect_timeout.as_millis(),
-        ),
-        false => writeln!(out, "no line has a time: nothing was judged by that"),
+        )),
+        false => out.line(format_args!("no line has a time: nothing was judged by that")),
     }
 }
 

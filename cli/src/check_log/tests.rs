@@ -25,7 +25,7 @@ fn judged(text: &str) -> (Vec<Finding>, Counts) {
 
 /// Returns the findings, as lines and rules.
 fn found(text: &str) -> Vec<(usize, Rule)> {
-    judged(text).0.into_iter().map(|finding| (finding.line, finding.rule)).collect()
+    judged(text).0.into_iter().map(|finding| (finding.line, finding.broken.rule)).collect()
 }
 
 /// A log that is written line by line, a tenth of a second apart.
@@ -122,9 +122,9 @@ fn a_primary_brings_its_hosts() {
     story.start("a:1").reply("a:1", primary(1));
     story.describe("ReplicaSetWithPrimary", &[("a:1", "RSPrimary")]);
     let (findings, _) = judged(&story.text);
-    assert_eq!((findings[0].line, findings[0].rule), (5, Rule::UnexplainedChange));
-    assert_eq!(findings[0].expected, "ReplicaSetWithPrimary: a:1 RSPrimary, b:1 Unknown");
-    assert_eq!(findings[0].found, "ReplicaSetWithPrimary: a:1 RSPrimary");
+    assert_eq!((findings[0].line, findings[0].broken.rule), (5, Rule::UnexplainedChange));
+    assert_eq!(findings[0].broken.expected, "ReplicaSetWithPrimary: a:1 RSPrimary, b:1 Unknown");
+    assert_eq!(findings[0].broken.found, "ReplicaSetWithPrimary: a:1 RSPrimary");
 }
 
 /// A thread that is held up writes its lines later than others, which say when they were.
@@ -347,7 +347,7 @@ fn every_part_of_a_real_log_is_as_clean_as_the_whole() {
         let parts = (0..lines.len()).step_by(11).flat_map(|cut| [&lines[cut..], &lines[..cut]]);
         for part in parts {
             let (mut findings, _) = judged(&part.join("\n"));
-            findings.retain(|finding| !KNOWN.contains(&finding.rule));
+            findings.retain(|finding| !KNOWN.contains(&finding.broken.rule));
             assert!(findings.is_empty(), "{name}, {} lines: {findings:?}", part.len());
         }
     }
@@ -363,7 +363,7 @@ fn golden(name: &str) -> Vec<String> {
 /// Returns what is found in a log and not known of its driver.
 fn unknown(log: &Log) -> Vec<Finding> {
     let (mut findings, _) = judge(log, &LIMITS);
-    findings.retain(|finding| !KNOWN.contains(&finding.rule));
+    findings.retain(|finding| !KNOWN.contains(&finding.broken.rule));
     findings
 }
 

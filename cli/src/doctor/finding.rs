@@ -3,15 +3,7 @@
 use sdam_core::diagnosis::Verdict;
 use serde::Serialize;
 
-/// The weight of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Severity {
-    /// Applications fail because of it.
-    Error,
-    /// Applications work in spite of it, or could.
-    Warning,
-}
+use crate::findings::Severity;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

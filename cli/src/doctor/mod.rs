@@ -12,7 +12,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -32,11 +32,12 @@ use self::probe::Means;
 use self::probe::client::Watcher;
 use self::report::Report;
 use crate::color::ColorChoice;
+use crate::duration::rfc_3339;
+use crate::findings::Printer;
 use crate::preparation::{self, PreparationError};
 use crate::shutdown::{End, Shutdown};
 use crate::target::{Target, TargetError};
-use crate::watch::rfc_3339;
-use crate::{complain, duration, output};
+use crate::{complain, duration};
 
 /// Examples and exit codes.
 const MORE: &str = "\
@@ -154,14 +155,10 @@ async fn examine(args: &Args, color: ColorChoice) -> Result<u8, DoctorError> {
     let findings = rules::judge(&evidence);
     let time = rfc_3339(SystemTime::now());
     let report = Report { time, elapsed: begun.elapsed(), findings, evidence };
-    let mut out = io::stdout();
-    let color = color.wants_color(out.is_terminal());
-    let printed = match args.json {
-        true => report.print_json(&mut out),
-        false => report.print(&mut out, color),
-    };
-    // The reader has seen enough, and still gets the exit code.
-    let printed = output::unless_gone(printed.and_then(|()| out.flush()));
+    let printed = Printer::report(color, |out| match args.json {
+        true => report.print_json(out),
+        false => report.print(out),
+    });
     printed.map_err(DoctorError::Output)?;
     Ok(match report.findings.iter().any(Finding::is_of_the_call) {
         true => NO_SENSE,

@@ -3,17 +3,17 @@
 
 mod sections;
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Style};
 use serde_json::json;
 
 use super::evidence::Evidence;
-use super::finding::{Finding, Severity};
+use super::finding::Finding;
 use crate::duration::precise;
+use crate::findings::Printer;
 use crate::text::escaped;
-use crate::watch::ascii_controls;
 
 /// All that there is to say.
 #[derive(Debug)]
@@ -30,46 +30,39 @@ pub(super) struct Report {
 
 impl Report {
     /// Prints one object.
-    pub(super) fn print_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        let object = json!({
+    pub(super) fn print_json(&self, out: &mut Printer<'_>) -> io::Result<()> {
+        out.json(&json!({
             "time": self.time,
             "elapsedMs": self.elapsed.as_nanos() as f64 / 1e6,
             "healthy": self.findings.is_empty(),
             "verdict": self.findings.first().map(|finding| finding.verdict.name()),
             "findings": self.findings,
             "evidence": self.evidence,
-        });
-        writeln!(out, "{}", ascii_controls(object.to_string()))
+        }))
     }
 
     /// Prints what is wrong, what to do, and the evidence.
-    pub(super) fn print(&self, out: &mut dyn Write, color: bool) -> io::Result<()> {
-        let paint = |style: Style, text: &str| match color {
-            true => format!("{style}{text}{style:#}"),
-            false => text.to_owned(),
-        };
+    pub(super) fn print(&self, out: &mut Printer<'_>) -> io::Result<()> {
+        let bold = Style::new().bold();
         if self.findings.is_empty() {
-            let healthy = paint(AnsiColor::Green.on_default().bold(), "Nothing is wrong");
-            writeln!(out, "{healthy}, as far as can be seen in {}.", precise(self.elapsed))?;
+            let healthy = out.paint(AnsiColor::Green.on_default().bold(), "Nothing is wrong");
+            let took = precise(self.elapsed);
+            out.line(format_args!("{healthy}, as far as can be seen in {took}."))?;
         }
         for finding in &self.findings {
-            let style = match finding.severity {
-                Severity::Error => AnsiColor::Red.on_default().bold(),
-                Severity::Warning => AnsiColor::Yellow.on_default().bold(),
-            };
-            writeln!(out, "{}.", paint(style, &escaped(&sentence(&finding.cause))))?;
-            writeln!(out, "  {}.", escaped(&sentence(&finding.advice)))?;
+            let cause = out.paint(finding.severity.style(), &escaped(&sentence(&finding.cause)));
+            out.line(format_args!("{cause}."))?;
+            out.line(format_args!("  {}.", escaped(&sentence(&finding.advice))))?;
             for line in &finding.lines {
-                writeln!(out, "      {}", paint(Style::new().bold(), &escaped(line)))?;
+                let line = out.paint(bold, &escaped(line));
+                out.line(format_args!("      {line}"))?;
             }
-            writeln!(out)?;
+            out.line(format_args!(""))?;
         }
-        for section in sections::of(&self.evidence) {
-            let (name, lines) = section;
-            writeln!(out, "{}", paint(Style::new().bold(), name))?;
-            for line in lines {
-                writeln!(out, "  {}", escaped(&line))?;
-            }
+        for (name, lines) in sections::of(&self.evidence) {
+            let name = out.paint(bold, name);
+            out.line(format_args!("{name}"))?;
+            lines.iter().try_for_each(|line| out.line(format_args!("  {}", escaped(line))))?;
         }
         Ok(())
     }

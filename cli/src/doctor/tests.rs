@@ -14,9 +14,10 @@ use super::evidence::{
     LoginError, Lookups, MemberSeen, NameServerSeen, OptionsSeen, Pause, Refusal, Resolved, Role,
     Said, ServerSeen, Stale, Way,
 };
-use super::finding::{Severity, listed};
+use super::finding::listed;
 use super::report::Report;
 use super::rules::judge;
+use crate::findings::{Printer, Severity};
 
 fn address(text: &str) -> ServerAddress {
     text.parse().expect("an address")
@@ -174,7 +175,7 @@ fn a_peer_that_answers_in_another_protocol_was_not_silent() {
     let (time, elapsed) = ("now".to_owned(), Duration::ZERO);
     let report = Report { time, elapsed, findings: judge(&evidence), evidence };
     let mut printed = Vec::new();
-    report.print(&mut printed, false).expect("memory takes everything");
+    report.print(&mut Printer::new(&mut printed, false)).expect("memory takes everything");
     let printed = String::from_utf8(printed).expect("text");
     assert!(printed.contains("answers in HTTP"), "{printed}");
     assert!(!printed.contains("within") && !printed.contains("2.6"), "{printed}");
@@ -719,7 +720,7 @@ fn every_field_is_documented() {
         evidence,
     };
     let mut out = Vec::new();
-    report.print_json(&mut out).expect("writing to memory");
+    report.print_json(&mut Printer::new(&mut out, false)).expect("writing to memory");
     let object: Value = serde_json::from_slice(&out).expect("an object");
     let fields = [&object, &object["findings"][0], &object["evidence"]];
     for name in fields.into_iter().flat_map(|it| it.as_object().expect("an object").keys()) {
@@ -738,7 +739,7 @@ fn the_cause_comes_first_and_the_evidence_last() {
         evidence,
     };
     let mut out = Vec::new();
-    report.print(&mut out, false).expect("writing to memory");
+    report.print(&mut Printer::new(&mut out, false)).expect("writing to memory");
     let text = String::from_utf8(out).expect("text");
     let expected = "\
 a:27017 refuses connections.

@@ -8,76 +8,94 @@ use sdam_core::wire::op_code;
 
 use crate::text::shortened;
 
-/// A question to a server, one of each kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Topic {
+/// Makes the topics of their table: each with the words for it.
+macro_rules! topics {
+    ($($topic:ident = $words:literal,)*) => {
+        /// A question to a server, one of each kind.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(super) enum Topic {
+            $($topic,)*
+        }
+
+        impl Topic {
+            /// Returns the words for it.
+            pub(super) const fn words(self) -> &'static str {
+                match self {
+                    $(Self::$topic => $words,)*
+                }
+            }
+        }
+    };
+}
+
+topics! {
     // Hello.
-    Query,
-    QueryLowerCase,
-    Legacy,
-    Hello,
-    LowerCase,
-    OtherMetadata,
-    AfterOtherMetadata,
-    UnknownClient,
-    Compression,
-    CompressedPing,
-    Mechanisms,
-    Speculation,
+    Query = "legacy hello by OP_QUERY",
+    QueryLowerCase = "a later ismaster by OP_QUERY",
+    Legacy = "legacy hello by OP_MSG",
+    Hello = "hello",
+    LowerCase = "ismaster by OP_MSG",
+    OtherMetadata = "a second hello with other metadata",
+    AfterOtherMetadata = "hello after one with other metadata",
+    UnknownClient = "legacy hello with fields in `client` that are new",
+    Compression = "legacy hello that offers compressors",
+    CompressedPing = "a compressed ping",
+    Mechanisms = "legacy hello with saslSupportedMechs",
+    Speculation = "legacy hello with speculativeAuthenticate",
     // Awaitable and streaming hello.
-    BeforeAwait,
-    AwaitUnchanged,
-    Beside,
-    AwaitOther,
-    AwaitOlder,
-    AwaitWithoutTime,
-    AwaitWithoutVersion,
-    BeforeStream,
-    Stream,
+    BeforeAwait = "legacy hello before one that waits",
+    AwaitUnchanged = "an awaitable hello",
+    Beside = "hello on another connection, while one waits",
+    AwaitOther = "an awaitable hello with another processId",
+    AwaitOlder = "an awaitable hello with an older counter",
+    AwaitWithoutTime = "hello with topologyVersion and no maxAwaitTimeMS",
+    AwaitWithoutVersion = "hello with maxAwaitTimeMS and no topologyVersion",
+    BeforeStream = "legacy hello before a stream",
+    Stream = "a streaming hello",
     // Messages.
-    UnknownRequiredFlag,
-    UnknownOptionalFlag,
-    WithoutDatabase,
-    AfterSilent,
-    LargeDocument,
-    TooLarge,
-    Idle,
+    UnknownRequiredFlag = "a ping with an unknown required flag",
+    UnknownOptionalFlag = "a ping with an unknown optional flag",
+    WithoutDatabase = "a ping without $db",
+    AfterSilent = "a ping after one that wants no reply",
+    LargeDocument = "a ping of maxBsonObjectSize",
+    TooLarge = "a message longer than maxMessageSizeBytes",
+    Idle = "a ping on a connection that was idle",
     // Commands.
-    Ping,
-    UnknownCommand,
-    WrongType,
-    FindNothing,
-    BareFind,
-    UnknownCursor,
-    KillUnknown,
+    Ping = "ping",
+    UnknownCommand = "a command that does not exist",
+    WrongType = "a find whose filter is a string",
+    FindNothing = "a find in a collection that does not exist",
+    BareFind = "a find without $readPreference",
+    UnknownCursor = "getMore of a cursor that does not exist",
+    KillUnknown = "killCursors of a cursor that does not exist",
     // Sessions.
-    StartSession,
-    WithSession,
-    EndSessions,
-    Gossip,
-    UnknownTransaction,
+    StartSession = "startSession",
+    WithSession = "a find with lsid",
+    EndSessions = "endSessions",
+    Gossip = "a ping with $clusterTime",
+    UnknownTransaction = "a find in a transaction that was not started",
     // Writes.
-    Insert,
-    FirstBatch,
-    NextBatch,
-    KillCursor,
-    KilledCursor,
-    Duplicate,
-    Retryable,
-    Retried,
-    RetriedFound,
-    Transaction,
-    Abort,
-    AbortedFound,
-    LargeBatch,
-    Drop,
-    SecondaryWrite,
+    Insert = "an insert with a document sequence before the body",
+    FirstBatch = "a find with batchSize 2",
+    NextBatch = "its getMore with batchSize 2",
+    KillCursor = "killCursors of an open cursor",
+    KilledCursor = "getMore of a cursor that was killed",
+    Duplicate = "an insert of an _id that exists",
+    Retryable = "an update with a txnNumber",
+    Retried = "the same update with the same txnNumber",
+    RetriedFound = "a find of what was updated",
+    Transaction = "an insert in a transaction",
+    Abort = "abortTransaction",
+    AbortedFound = "a find after a transaction was aborted",
+    LargeBatch = "a batch of maxWriteBatchSize and one more",
+    Drop = "drop",
+    SecondaryWrite = "a write on a secondary",
     // A step-down.
-    BeforeStepDown,
-    StepDown,
-    StepDownStream,
-    AfterStepDown,
-    NewPrimary,
+    BeforeStepDown = "hello before the step-down",
+    StepDown = "replSetStepDown",
+    StepDownStream = "a streaming hello during the step-down",
+    AfterStepDown = "a ping on another connection after the step-down",
+    NewPrimary = "hello of the new primary",
 }
 
 impl Topic {
@@ -94,72 +112,6 @@ impl Topic {
         Self::Beside,
         Self::BeforeStream,
     ];
-
-    /// Returns the words for it.
-    pub(super) const fn words(self) -> &'static str {
-        match self {
-            Self::Query => "legacy hello by OP_QUERY",
-            Self::QueryLowerCase => "a later ismaster by OP_QUERY",
-            Self::Legacy => "legacy hello by OP_MSG",
-            Self::Hello => "hello",
-            Self::LowerCase => "ismaster by OP_MSG",
-            Self::OtherMetadata => "a second hello with other metadata",
-            Self::AfterOtherMetadata => "hello after one with other metadata",
-            Self::UnknownClient => "legacy hello with fields in `client` that are new",
-            Self::Compression => "legacy hello that offers compressors",
-            Self::CompressedPing => "a compressed ping",
-            Self::Mechanisms => "legacy hello with saslSupportedMechs",
-            Self::Speculation => "legacy hello with speculativeAuthenticate",
-            Self::BeforeAwait => "legacy hello before one that waits",
-            Self::AwaitUnchanged => "an awaitable hello",
-            Self::Beside => "hello on another connection, while one waits",
-            Self::AwaitOther => "an awaitable hello with another processId",
-            Self::AwaitOlder => "an awaitable hello with an older counter",
-            Self::AwaitWithoutTime => "hello with topologyVersion and no maxAwaitTimeMS",
-            Self::AwaitWithoutVersion => "hello with maxAwaitTimeMS and no topologyVersion",
-            Self::BeforeStream => "legacy hello before a stream",
-            Self::Stream => "a streaming hello",
-            Self::UnknownRequiredFlag => "a ping with an unknown required flag",
-            Self::UnknownOptionalFlag => "a ping with an unknown optional flag",
-            Self::WithoutDatabase => "a ping without $db",
-            Self::AfterSilent => "a ping after one that wants no reply",
-            Self::LargeDocument => "a ping of maxBsonObjectSize",
-            Self::TooLarge => "a message longer than maxMessageSizeBytes",
-            Self::Idle => "a ping on a connection that was idle",
-            Self::Ping => "ping",
-            Self::UnknownCommand => "a command that does not exist",
-            Self::WrongType => "a find whose filter is a string",
-            Self::FindNothing => "a find in a collection that does not exist",
-            Self::BareFind => "a find without $readPreference",
-            Self::UnknownCursor => "getMore of a cursor that does not exist",
-            Self::KillUnknown => "killCursors of a cursor that does not exist",
-            Self::StartSession => "startSession",
-            Self::WithSession => "a find with lsid",
-            Self::EndSessions => "endSessions",
-            Self::Gossip => "a ping with $clusterTime",
-            Self::UnknownTransaction => "a find in a transaction that was not started",
-            Self::Insert => "an insert with a document sequence before the body",
-            Self::FirstBatch => "a find with batchSize 2",
-            Self::NextBatch => "its getMore with batchSize 2",
-            Self::KillCursor => "killCursors of an open cursor",
-            Self::KilledCursor => "getMore of a cursor that was killed",
-            Self::Duplicate => "an insert of an _id that exists",
-            Self::Retryable => "an update with a txnNumber",
-            Self::Retried => "the same update with the same txnNumber",
-            Self::RetriedFound => "a find of what was updated",
-            Self::Transaction => "an insert in a transaction",
-            Self::Abort => "abortTransaction",
-            Self::AbortedFound => "a find after a transaction was aborted",
-            Self::LargeBatch => "a batch of maxWriteBatchSize and one more",
-            Self::Drop => "drop",
-            Self::SecondaryWrite => "a write on a secondary",
-            Self::BeforeStepDown => "hello before the step-down",
-            Self::StepDown => "replSetStepDown",
-            Self::StepDownStream => "a streaming hello during the step-down",
-            Self::AfterStepDown => "a ping on another connection after the step-down",
-            Self::NewPrimary => "hello of the new primary",
-        }
-    }
 
     /// Returns whether a rule of its own says what the server may do instead of replying.
     const fn may_be_unanswered(self) -> bool {

@@ -18,7 +18,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,11 +36,12 @@ use self::probe::{Probe, Scope};
 use self::report::{Counts, Linted};
 use self::rule::Rule;
 use crate::color::ColorChoice;
+use crate::findings::{Printer, named};
 use crate::preparation::{self, Preparation, PreparationError};
 use crate::shutdown::{End, Shutdown};
 use crate::status::is_settled;
 use crate::target::Target;
-use crate::{complain, duration, output};
+use crate::{complain, duration};
 
 /// The part of the time that finding the servers may take.
 const DISCOVERY: u32 = 3;
@@ -88,7 +89,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     idle: Option<Duration>,
     /// Count what breaks this rule, and do not complain; may be repeated
-    #[arg(long, value_name = "RULE", value_parser = rule::named)]
+    #[arg(long, value_name = "RULE", value_parser = named::<&Rule>)]
     allow: Vec<&'static Rule>,
     /// Print every rule, and ask no server
     #[arg(long)]
@@ -155,8 +156,7 @@ impl LintError {
 /// Asks, judges and prints.
 pub(crate) fn run(args: &Args, color: ColorChoice) -> Result<(), LintError> {
     if args.list {
-        let mut out = io::stdout();
-        return Ok(output::unless_gone(report::list(args.json, &mut out))?);
+        return Ok(Printer::report(color, |out| report::list(args.json, out))?);
     }
     preparation::run(lint(args, color))
 }
@@ -296,14 +296,10 @@ fn judged((server, probe, ended): Asked, allowed: &[&'static Rule]) -> Linted {
 }
 
 fn conclude(args: &Args, color: ColorChoice, linted: &[Linted]) -> Result<(), LintError> {
-    let mut out = io::stdout();
-    let color = color.wants_color(out.is_terminal());
-    let printed = match args.json {
-        true => report::json(linted, &mut out),
-        false => report::text(linted, color, &mut out),
-    };
-    // The reader has seen enough, and still gets the exit code.
-    output::unless_gone(printed.and_then(|()| out.flush()))?;
+    Printer::report(color, |out| match args.json {
+        true => report::json(linted, out),
+        false => report::text(linted, out),
+    })?;
     let Counts { servers: of, failed_servers: failed, errors, .. } = Counts::of(linted);
     match (errors, failed) {
         (0, 0) => Ok(()),

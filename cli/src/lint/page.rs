@@ -1,23 +1,22 @@
 //! The table of rules in the page, which is made of the rules.
 
-use super::rule;
+use super::rule::Rule;
+use crate::findings::{Law, Rule as _};
 use crate::pages;
 
 fn table() -> String {
     let mut table =
         "| Rule | Severity | Promise | Written in | In drivers |\n|---|---|---|---|---|\n"
             .to_owned();
-    for rule in rule::all() {
-        let (specification, section) = rule.source;
+    for rule in <&Rule>::all() {
+        let Law { name, text, specification, section } = rule.law();
         let needs = match rule.needs.argument() {
             "" => String::new(),
             argument => format!(", `{argument}`"),
         };
         table += &format!(
-            "| `{}` | {}{needs} | {} | {specification}, \"{section}\" | {} |\n",
-            rule.name,
+            "| `{name}` | {}{needs} | {text} | {specification}, \"{section}\" | {} |\n",
             rule.severity.name(),
-            rule.text,
             rule.breaks
         );
     }

@@ -1,19 +1,18 @@
 //! The printed form of judgements: text for people, or lines of JSON, which `LINT.md` describes.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 
-use clap::builder::styling::{AnsiColor, Style};
+use clap::builder::styling::AnsiColor;
 use sdam_core::config::ServerAddress;
 use serde::Serialize;
 use serde_json::json;
 
 use super::evidence::Kind;
-use super::judge::{Finding, Judgement};
-use super::rule::{self, Severity};
-use crate::finding::Broken;
+use super::judge::Judgement;
+use super::rule::Rule;
+use crate::findings::{Allowed, Breach, Law, Printer, Rule as _, Severity};
 use crate::text::{escaped, of_server};
-use crate::watch::ascii_controls;
 
 /// A server, and its judgement.
 #[derive(Clone, Debug)]
@@ -30,10 +29,10 @@ pub(super) struct Linted {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
-    server: String,
-    severity: &'static str,
+    server: &'a str,
+    severity: Severity,
     #[serde(flatten)]
-    broken: Broken<'a>,
+    breach: &'a Breach<&'static Rule>,
     breaks: &'static str,
 }
 
@@ -50,7 +49,7 @@ pub(super) struct Counts {
     pub(super) kept: usize,
     pub(super) not_tried: usize,
     /// The broken rules that are allowed, by rule.
-    pub(super) allowed: BTreeMap<&'static str, usize>,
+    pub(super) allowed: Allowed,
 }
 
 impl Counts {
@@ -63,61 +62,39 @@ impl Counts {
             counts.notes += judgement.count(Severity::Note);
             counts.kept += judgement.kept.len();
             counts.not_tried += judgement.not_tried.len();
-            for rule in &judgement.allowed {
-                *counts.allowed.entry(rule).or_default() += 1;
+            for (rule, count) in &judgement.allowed {
+                *counts.allowed.entry(rule).or_default() += count;
             }
         }
         counts
     }
 }
 
-impl Finding {
-    fn broken(&self) -> Broken<'_> {
-        let (specification, section) = self.rule.source;
-        Broken {
-            rule: self.rule.name,
-            text: self.rule.text,
-            specification,
-            section,
-            expected: &self.expected,
-            found: &self.found,
-        }
-    }
-}
-
 /// Prints each server, finding and rule that was not tried as an object, and then the counts.
-pub(super) fn json(linted: &[Linted], out: &mut dyn Write) -> io::Result<()> {
-    let mut line =
-        |value: serde_json::Value| writeln!(out, "{}", ascii_controls(value.to_string()));
+pub(super) fn json(linted: &[Linted], out: &mut Printer<'_>) -> io::Result<()> {
     for it in linted {
         let server = it.server.to_string();
-        line(json!({ "server": {
+        out.json(&json!({ "server": {
             "address": server,
             "type": it.kind.map(|(kind, _)| kind.name()),
             "maxWireVersion": it.kind.and_then(|(_, version)| version),
             "error": it.error,
             "kept": it.judgement.kept,
         }}))?;
-        for finding in &it.judgement.findings {
-            let (severity, breaks) = (finding.rule.severity.name(), finding.rule.breaks);
-            let server = server.clone();
-            let finding = Line { server, severity, broken: finding.broken(), breaks };
-            line(json!({ "finding": finding }))?;
+        for breach in &it.judgement.findings {
+            let (severity, breaks) = (breach.rule.severity, breach.rule.breaks);
+            out.json(&json!({ "finding": Line { server: &server, severity, breach, breaks } }))?;
         }
         for (rule, reason) in &it.judgement.not_tried {
             let not_tried = json!({ "server": server, "rule": rule.name, "reason": reason });
-            line(json!({ "notTried": not_tried }))?;
+            out.json(&json!({ "notTried": not_tried }))?;
         }
     }
-    line(json!({ "counts": Counts::of(linted) }))
+    out.json(&json!({ "counts": Counts::of(linted) }))
 }
 
 /// Prints servers and findings for people.
-pub(super) fn text(linted: &[Linted], color: bool, out: &mut dyn Write) -> io::Result<()> {
-    let paint = |style: Style, text: &str| match color {
-        true => format!("{style}{text}{style:#}"),
-        false => text.to_owned(),
-    };
+pub(super) fn text(linted: &[Linted], out: &mut Printer<'_>) -> io::Result<()> {
     for it in linted {
         let server = it.server.to_string();
         let kind = match it.kind {
@@ -128,58 +105,51 @@ pub(super) fn text(linted: &[Linted], color: bool, out: &mut dyn Write) -> io::R
         let (kept, findings) = (it.judgement.kept.len(), it.judgement.findings.len());
         let not_tried = it.judgement.not_tried.len();
         let counts = format!("{kept} rules kept, {findings} broken, {not_tried} not tried");
-        writeln!(out, "{}{kind}: {counts}", escaped(&server))?;
+        out.line(format_args!("{}{kind}: {counts}", escaped(&server)))?;
         if let Some(error) = &it.error {
             let error = escaped(of_server(error, &it.server)).into_owned();
-            writeln!(out, "  {}", paint(AnsiColor::Red.on_default(), &error))?;
+            let error = out.paint(AnsiColor::Red.on_default(), &error);
+            out.line(format_args!("  {error}"))?;
         }
         for finding in &it.judgement.findings {
             let severity = finding.rule.severity;
-            let style = match severity {
-                Severity::Error => AnsiColor::Red.on_default().bold(),
-                Severity::Warning => AnsiColor::Yellow.on_default(),
-                Severity::Note => Style::new(),
-            };
-            writeln!(out, "{}: {}", paint(style, severity.name()), finding.rule.name)?;
-            finding.broken().print(out)?;
-            writeln!(out, "  breaks:   {}", finding.rule.breaks)?;
+            let severity = out.paint(severity.style(), severity.name());
+            out.line(format_args!("{severity}: {}", finding.rule.name))?;
+            finding.print(out)?;
+            out.line(format_args!("  breaks:   {}", finding.rule.breaks))?;
         }
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for (_, reason) in &it.judgement.not_tried {
             *reasons.entry(reason).or_default() += 1;
         }
         for (reason, count) in reasons {
-            writeln!(out, "  not tried: {count}, as {}", escaped(reason))?;
+            out.line(format_args!("  not tried: {count}, as {}", escaped(reason)))?;
         }
     }
-    for (rule, count) in Counts::of(linted).allowed {
-        writeln!(out, "{count} times {rule}, which is allowed")?;
-    }
-    Ok(())
+    out.allowed(&Counts::of(linted).allowed)
 }
 
 /// Prints every rule.
-pub(super) fn list(is_json: bool, out: &mut dyn Write) -> io::Result<()> {
-    for rule in rule::all() {
-        let (specification, section) = rule.source;
-        let needs = rule.needs.argument();
+pub(super) fn list(is_json: bool, out: &mut Printer<'_>) -> io::Result<()> {
+    for rule in <&Rule>::all() {
+        let Law { name, text, specification, section } = rule.law();
+        let (severity, needs) = (rule.severity.name(), rule.needs.argument());
         if is_json {
             let rule = json!({
-                "rule": rule.name, "severity": rule.severity.name(), "text": rule.text,
+                "rule": name, "severity": severity, "text": text,
                 "specification": specification, "section": section, "breaks": rule.breaks,
                 "needs": (!needs.is_empty()).then_some(needs),
             });
-            writeln!(out, "{}", json!({ "rule": rule }))?;
+            out.json(&json!({ "rule": rule }))?;
             continue;
         }
         let needs = match needs {
             "" => String::new(),
             needs => format!(", needs {needs}"),
         };
-        writeln!(out, "{} ({}{needs})", rule.name, rule.severity.name())?;
-        writeln!(out, "  rule:     {}", rule.text)?;
-        writeln!(out, "            ({specification}, \"{section}\")")?;
-        writeln!(out, "  breaks:   {}", rule.breaks)?;
+        out.line(format_args!("{name} ({severity}{needs})"))?;
+        rule.law().print(out)?;
+        out.line(format_args!("  breaks:   {}", rule.breaks))?;
     }
     Ok(())
 }

@@ -28,36 +28,6 @@ impl Request {
         Self { command, form, flags, sequence, answers, timeout }
     }
 
-    /// Makes it an OP_QUERY.
-    pub(super) const fn by_query(mut self) -> Self {
-        self.form = Form::Query;
-        self
-    }
-
-    /// Compresses it.
-    pub(super) const fn compressed(mut self) -> Self {
-        self.form = Form::Compressed;
-        self
-    }
-
-    /// Sets flags.
-    pub(super) const fn with_flags(mut self, flags: u32) -> Self {
-        self.flags = flags;
-        self
-    }
-
-    /// Adds a section of kind 1.
-    pub(super) fn with_sequence(mut self, name: &'static str, documents: Vec<Document>) -> Self {
-        self.sequence = Some((name, documents));
-        self
-    }
-
-    /// Waits for as many answers.
-    pub(super) const fn with_answers(mut self, answers: usize) -> Self {
-        self.answers = answers;
-        self
-    }
-
     /// Returns the message, uncompressed.
     pub(super) fn bytes(&self, id: i32) -> Vec<u8> {
         let raw = |document: &Document| {

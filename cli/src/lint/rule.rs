@@ -2,6 +2,7 @@
 
 use super::evidence::{Evidence, Judged};
 use super::rules;
+use crate::findings::{self, Law, Severity};
 
 /// A promise of servers, and how to check that it is kept.
 #[derive(Debug)]
@@ -19,28 +20,6 @@ pub(super) struct Rule {
     pub(super) breaks: &'static str,
     /// Finds out whether it is kept.
     pub(super) judge: fn(&Evidence) -> Judged,
-}
-
-/// The weight of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Severity {
-    /// Drivers do without, or few of them notice.
-    Note,
-    /// Drivers work, and do something worse than they could.
-    Warning,
-    /// Operations fail or hang, or data or servers are taken for what they are not.
-    Error,
-}
-
-impl Severity {
-    /// Returns the name.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
 }
 
 /// The permission that a rule needs to be tried.
@@ -64,25 +43,42 @@ impl Needs {
     }
 }
 
-/// Returns every rule, in the order of the page.
-pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
-    let groups = [
-        rules::messages::RULES,
-        rules::hello::RULES,
-        rules::members::RULES,
-        rules::logins::RULES,
-        rules::versions::RULES,
-        rules::streaming::RULES,
-        rules::commands::RULES,
-        rules::sessions::RULES,
-        rules::writes::RULES,
-        rules::step_down::RULES,
-    ];
-    groups.into_iter().flatten()
-}
+/// A rule of severity error that is tried without any argument, but for what makes it one.
+pub(super) const ERROR: Rule = Rule {
+    name: "",
+    severity: Severity::Error,
+    needs: Needs::Nothing,
+    text: "",
+    source: ("", ""),
+    breaks: "",
+    judge: |_| Ok(()),
+};
 
-/// Finds the rule of that name.
-pub(super) fn named(name: &str) -> Result<&'static Rule, String> {
-    let names = || all().map(|rule| rule.name).collect::<Vec<_>>().join(", ");
-    all().find(|rule| rule.name == name).ok_or_else(|| format!("there are: {}", names()))
+/// The same of severity warning.
+pub(super) const WARNING: Rule = Rule { severity: Severity::Warning, ..ERROR };
+
+/// The same of severity note.
+pub(super) const NOTE: Rule = Rule { severity: Severity::Note, ..ERROR };
+
+impl findings::Rule for &'static Rule {
+    fn law(self) -> Law {
+        let (specification, section) = self.source;
+        Law { name: self.name, text: self.text, specification, section }
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        let groups = [
+            rules::messages::RULES,
+            rules::hello::RULES,
+            rules::members::RULES,
+            rules::logins::RULES,
+            rules::versions::RULES,
+            rules::streaming::RULES,
+            rules::commands::RULES,
+            rules::sessions::RULES,
+            rules::writes::RULES,
+            rules::step_down::RULES,
+        ];
+        groups.into_iter().flatten()
+    }
 }

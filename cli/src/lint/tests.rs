@@ -12,7 +12,8 @@ use super::evidence::{
 };
 use super::judge::Judgement;
 use super::report::{self, Linted};
-use super::rule::{self, Severity, named};
+use super::rule::Rule;
+use crate::findings::{self, Printer, Rule as _, Severity};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -68,8 +69,12 @@ fn with_hello(hello: Document) -> Evidence {
     evidence([(Topic::Legacy, exchange(doc! { "isMaster": 1 }, &[(1, hello)]))])
 }
 
+fn named(rule: &str) -> &'static Rule {
+    findings::named(rule).expect("a rule")
+}
+
 fn judged(rule: &str, evidence: &Evidence) -> &'static str {
-    match (named(rule).expect("a rule").judge)(evidence) {
+    match (named(rule).judge)(evidence) {
         Ok(()) => "kept",
         Err(Objection::Broken { .. }) => "broken",
         Err(Objection::NotTried(_)) => "not tried",
@@ -78,22 +83,22 @@ fn judged(rule: &str, evidence: &Evidence) -> &'static str {
 
 #[test]
 fn names_are_unique_and_every_rule_says_where_it_is_written() {
-    let names: BTreeSet<_> = rule::all().map(|rule| rule.name).collect();
-    assert_eq!(names.len(), rule::all().count());
-    for rule in rule::all() {
+    let names: BTreeSet<_> = <&Rule>::all().map(|rule| rule.name).collect();
+    assert_eq!(names.len(), <&Rule>::all().count());
+    for rule in <&Rule>::all() {
         let (specification, section) = rule.source;
         let texts = [rule.name, rule.text, specification, section, rule.breaks];
         assert!(texts.iter().all(|text| !text.is_empty()), "{rule:?}");
-        assert_eq!(named(rule.name).map(|it| it.name), Ok(rule.name));
+        assert_eq!(named(rule.name).name, rule.name);
     }
-    assert!(named("all").is_err_and(|error| error.contains("no-reply")));
+    assert!(findings::named::<&Rule>("all").is_err_and(|error| error.contains("no-reply")));
 }
 
 #[test]
 fn without_evidence_no_rule_is_kept_or_broken() {
     let judgement = Judgement::of(&Evidence::default(), &[]);
     assert!(judgement.findings.is_empty() && judgement.kept.is_empty(), "{judgement:?}");
-    assert_eq!(judgement.not_tried.len(), rule::all().count());
+    assert_eq!(judgement.not_tried.len(), <&Rule>::all().count());
 }
 
 #[test]
@@ -374,16 +379,16 @@ fn what_is_allowed_is_counted_and_the_rest_is_printed_in_one_form() {
     let mut hello = primary();
     hello.insert("connectionId", "5");
     hello.insert("maxWriteBatchSize", 1.5);
-    let allowed = [named("connection-id").expect("a rule")];
+    let allowed = [named("connection-id")];
     let judgement = Judgement::of(&with_hello(hello), &allowed);
-    assert_eq!(judgement.allowed, ["connection-id"]);
+    assert_eq!(judgement.allowed, [("connection-id", 1)].into());
     assert_eq!(judgement.count(Severity::Error), 1);
     let server = "a:1".parse().expect("an address");
     let kind = Some((Kind::Primary, Some(17)));
     let linted = [Linted { server, kind, error: None, judgement }];
     let (mut text, mut json) = (Vec::new(), Vec::new());
-    report::text(&linted, false, &mut text).expect("it is printed");
-    report::json(&linted, &mut json).expect("it is printed");
+    report::text(&linted, &mut Printer::new(&mut text, false)).expect("it is printed");
+    report::json(&linted, &mut Printer::new(&mut json, false)).expect("it is printed");
     let text = String::from_utf8(text).expect("text");
     assert!(text.starts_with("a:1, primary, wire version 17: "), "{text}");
     let finding = "error: sizes\n  rule:     maxBsonObjectSize, maxMessageSizeBytes and \

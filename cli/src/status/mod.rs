@@ -18,10 +18,10 @@ use sdam_tokio::Client;
 
 use self::report::{Status, WhyNot};
 use crate::color::ColorChoice;
+use crate::duration::rfc_3339;
 use crate::preparation::{self, Preparation, PreparationError};
 use crate::shutdown::{End, Shutdown};
 use crate::target::Target;
-use crate::watch::rfc_3339;
 use crate::{duration, output};
 
 /// The exit code of a call that makes no sense, or says nothing of the deployment.

@@ -10,8 +10,8 @@ use sdam_core::diagnosis::{SelectionError, Verdict};
 use serde_json::{Value, json};
 
 use crate::duration::precise;
+use crate::text::ascii_controls;
 use crate::text::{escaped, of_server};
-use crate::watch::ascii_controls;
 
 /// The finding of one look.
 #[derive(Debug)]

@@ -1,10 +1,8 @@
 //! One JSON object for each event; `EVENTS.md` is its schema.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use jiff::Timestamp;
 use sdam_core::description::Change;
 use sdam_core::time::Instant;
 use sdam_core::topology::Event;
@@ -12,7 +10,8 @@ use sdam_tokio::Client;
 use serde::Serialize;
 
 use super::Report;
-use crate::text::is_unsafe;
+use crate::duration::rfc_3339;
+use crate::text::ascii_controls;
 
 /// A translation from the time of an event to that of the wall clock.
 pub(super) trait WallClock {
@@ -84,27 +83,4 @@ impl<W: Write, C: WallClock> Report for Json<W, C> {
     fn dropped(&mut self, count: u64, next: &Event) -> io::Result<()> {
         self.print(next.at, Dropped { count })
     }
-}
-
-/// Writes a time as RFC 3339 does, in UTC and with milliseconds.
-pub(crate) fn rfc_3339(time: SystemTime) -> String {
-    // A clock beyond the year 9999 is not worth an error.
-    let time = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
-    format!("{time:.3}")
-}
-
-/// Escapes what serde_json may leave as it is, but a terminal obeys; it only occurs inside strings.
-pub(crate) fn ascii_controls(object: String) -> String {
-    if !object.contains(is_unsafe) {
-        return object;
-    }
-    let mut escaped = String::with_capacity(object.len() + 16);
-    for c in object.chars() {
-        match is_unsafe(c) {
-            // All of them are in the basic plane, so that one escape suffices.
-            true => write!(escaped, "\\u{:04x}", u32::from(c)).expect("writing to memory"),
-            false => escaped.push(c),
-        }
-    }
-    escaped
 }

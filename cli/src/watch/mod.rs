@@ -28,7 +28,6 @@ use sdam_tokio::Client;
 use self::balancer::Balancer;
 use self::feed::{Arrival, Feed};
 use self::json::Json;
-pub(crate) use self::json::{ascii_controls, rfc_3339};
 pub(crate) use self::model::{State, bars, worst_within};
 use self::plain::Plain;
 #[cfg(test)]
@@ -161,7 +160,7 @@ async fn watch(args: Args, color: ColorChoice) -> Result<(), WatchError> {
         Box::new(Plain::new(io::stdout(), story, color))
     } else {
         let mut plain = Plain::new(io::stdout(), story, color);
-        let since = json::rfc_3339(client.wall_clock(Instant::ZERO));
+        let since = crate::duration::rfc_3339(client.wall_clock(Instant::ZERO));
         let watching = format!("watching {seeds} since {since}");
         for line in banner.into_iter().chain([&*watching]) {
             plain.headline(line).map_err(WatchError::Output)?;

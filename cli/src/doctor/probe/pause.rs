@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, sleep};
 
 use crate::doctor::evidence::Pause;
-use crate::watch::rfc_3339;
+use crate::duration::rfc_3339;
 
 /// The time between two looks at the clocks.
 const TICK: Duration = Duration::from_millis(50);

@@ -9,7 +9,8 @@ use sdam_core::diagnosis::{Disagreement, Verdict};
 
 use super::reach::reason;
 use crate::doctor::evidence::{Evidence, Greeting, Role, ServerSeen};
-use crate::doctor::finding::{Finding, Severity, listed};
+use crate::doctor::finding::{Finding, listed};
+use crate::findings::Severity;
 
 /// Finds that the set knows members by addresses that lead elsewhere from here, and returns those
 /// addresses, which need no other explanation.

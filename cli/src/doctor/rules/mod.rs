@@ -14,7 +14,8 @@ use std::time::Duration;
 use sdam_core::diagnosis::Verdict;
 
 use super::evidence::Evidence;
-use super::finding::{Finding, Severity};
+use super::finding::Finding;
+use crate::findings::Severity;
 
 /// The time that is enough for most deployments.
 const MORE: Duration = Duration::from_secs(60);

@@ -6,15 +6,17 @@ use sdam_core::config::{AuthMechanism, Credential};
 use sdam_core::wire::{Compression, Compressor};
 
 use super::{Probe, with};
-use crate::lint::evidence::Topic;
+use crate::lint::evidence::{Form, Topic};
+use crate::lint::request::Request;
 
 /// Says hello as drivers do; the rest follows from what the server says then.
 pub(super) async fn say_hello(probe: &Probe) {
     let topics = [Topic::Query, Topic::QueryLowerCase];
     if let Some(mut talk) = probe.open(&topics).await {
-        let hello = probe.request(probe.legacy_hello()).by_query();
+        let by_query = |command| Request { form: Form::Query, ..probe.request(command) };
+        let hello = by_query(probe.legacy_hello());
         if talk.ask(Topic::Query, hello).await.is_some() {
-            let again = probe.request(doc! { "ismaster": 1, "$db": "admin" }).by_query();
+            let again = by_query(doc! { "ismaster": 1, "$db": "admin" });
             talk.ask(Topic::QueryLowerCase, again).await;
         }
     }
@@ -64,7 +66,8 @@ async fn compression(probe: &Probe) {
     let is_agreed = |it: &Compressor| agreed.iter().any(|name| name.as_str() == Some(it.name()));
     let Some(compressor) = known.into_iter().find(is_agreed) else { return };
     talk.connection.compression = Compression::new(compressor, -1).ok();
-    let ping = probe.request(doc! { "ping": 1, "$db": "admin" }).compressed();
+    let ping = probe.request(doc! { "ping": 1, "$db": "admin" });
+    let ping = Request { form: Form::Compressed, ..ping };
     talk.ask(Topic::CompressedPing, ping).await;
 }
 

@@ -6,6 +6,7 @@ use sdam_core::wire::op_code;
 
 use super::Probe;
 use crate::lint::evidence::{Topic, number};
+use crate::lint::request::Request;
 
 /// A required flag bit that is not defined.
 const UNKNOWN_REQUIRED: u32 = 1 << 7;
@@ -40,7 +41,7 @@ fn ping() -> Document {
 async fn with_flags(probe: &Probe, topic: Topic, flags: u32) {
     let Some(mut talk) = probe.open(&[topic]).await else { return };
     talk.connection.ask(probe.request(probe.legacy_hello())).await;
-    talk.ask(topic, probe.request(ping()).with_flags(flags)).await;
+    talk.ask(topic, Request { flags, ..probe.request(ping()) }).await;
 }
 
 async fn without_database(probe: &Probe) {
@@ -52,7 +53,8 @@ async fn without_database(probe: &Probe) {
 async fn after_silent(probe: &Probe) {
     let Some(mut talk) = probe.open(&[Topic::AfterSilent]).await else { return };
     talk.connection.ask(probe.request(probe.legacy_hello())).await;
-    talk.connection.begin(&probe.request(ping()).with_flags(MORE_TO_COME)).await;
+    let silent = Request { flags: MORE_TO_COME, ..probe.request(ping()) };
+    talk.connection.begin(&silent).await;
     talk.command(Topic::AfterSilent, ping()).await;
 }
 

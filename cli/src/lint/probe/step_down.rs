@@ -42,7 +42,7 @@ pub(super) async fn ask(probe: &Probe) -> Result<(), Failure> {
     let streamed = match &version {
         Some(version) => {
             let hello = Request::new(awaitable(version, WAIT), WAIT + probe.timeout);
-            let hello = hello.with_flags(EXHAUST_ALLOWED);
+            let hello = Request { flags: EXHAUST_ALLOWED, ..hello };
             Some((stream.connection.begin(&hello).await, hello.timeout))
         }
         None => {

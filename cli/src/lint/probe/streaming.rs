@@ -151,8 +151,10 @@ async fn stream(probe: &Probe) {
     let Some(version) = reply.as_ref().and_then(version_of) else {
         return probe.not_asked(&topics[1..], NONE);
     };
-    let stream = Request::new(awaitable(&version, INTERVAL), INTERVAL + probe.timeout)
-        .with_flags(EXHAUST_ALLOWED)
-        .with_answers(REPLIES);
+    let stream = Request {
+        flags: EXHAUST_ALLOWED,
+        answers: REPLIES,
+        ..Request::new(awaitable(&version, INTERVAL), INTERVAL + probe.timeout)
+    };
     talk.ask(Topic::Stream, stream).await;
 }

@@ -131,7 +131,8 @@ async fn cursors(talk: &mut Talk<'_>) {
     let name = probe.collection();
     let documents = (1..=5).map(|number| doc! { "_id": number }).collect();
     let insert = doc! { "insert": &name, "$db": DATABASE };
-    let insert = probe.request(insert).with_sequence("documents", documents);
+    let sequence = Some(("documents", documents));
+    let insert = Request { sequence, ..probe.request(insert) };
     write(talk, Topic::Insert, insert).await;
     let duplicate = doc! { "insert": &name, "documents": [{ "_id": 1 }], "$db": DATABASE };
     write(talk, Topic::Duplicate, probe.request(duplicate)).await;
@@ -196,6 +197,7 @@ async fn large_batch(talk: &mut Talk<'_>) {
     let one = || doc! { "q": { "_id": "nothing" }, "limit": 1 };
     let deletes = std::iter::repeat_with(one).take(usize::try_from(most).unwrap_or(0) + 1);
     let delete = doc! { "delete": probe.collection(), "$db": DATABASE };
-    let delete = probe.request(delete).with_sequence("deletes", deletes.collect());
+    let sequence = Some(("deletes", deletes.collect()));
+    let delete = Request { sequence, ..probe.request(delete) };
     talk.ask(Topic::LargeBatch, delete).await;
 }

@@ -6,127 +6,111 @@ use super::{CURSORS, HANDSHAKE, SDAM, SELECTION, field, is_int32, is_text};
 use crate::lint::evidence::{
     Evidence, Judged, Kind, Objection, Topic, broken, is_ok, not_tried, type_name,
 };
-use crate::lint::rule::{Needs, Rule, Severity};
+use crate::lint::rule::{ERROR, NOTE, Rule, WARNING};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "ping",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "ping succeeds",
         source: (SELECTION, "Checking an Idle Socket After socketCheckIntervalMS"),
         breaks: "single-threaded drivers close each connection that was idle; health checks fail",
-        judge: ping,
+        judge: |evidence| evidence.must_succeed(Topic::Ping).map(|_| ()),
+        ..ERROR
     },
     Rule {
         name: "error-code",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "an error has code, an int32",
         source: (CURSORS, "Errors"),
         breaks: "drivers distinguish errors by their codes: nothing is retried, and no change of \
                  state is noticed",
-        judge: error_code,
+        judge: |evidence| each_error(evidence, "code", "an int32 as", is_int32),
+        ..ERROR
     },
     Rule {
         name: "error-message",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "an error has errmsg, a string",
         source: (CURSORS, "Errors"),
         breaks: "applications see an error without words, or one of the driver's parser",
-        judge: error_message,
+        judge: |evidence| each_error(evidence, "errmsg", "a string as", is_text),
+        ..ERROR
     },
     Rule {
         name: "error-code-name",
-        severity: Severity::Note,
-        needs: Needs::Nothing,
         text: "an error has codeName, a string",
         source: ("Unified Test Format", "expectedError"),
         breaks: "errors of drivers have no name",
-        judge: error_code_name,
+        judge: |evidence| each_error(evidence, "codeName", "a string as", is_text),
+        ..NOTE
     },
     Rule {
         name: "unknown-command",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a command that does not exist fails with CommandNotFound (59)",
         source: (HANDSHAKE, "Terms"),
         breaks: "drivers that find out so what a server can do, as for hello, give up",
-        judge: unknown_command,
+        judge: |evidence| evidence.must_fail(Topic::UnknownCommand, &[59]).map(|_| ()),
+        ..ERROR
     },
     Rule {
         name: "wrong-type",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "an argument of a wrong type is an error: TypeMismatch (14), FailedToParse (9) or \
                BadValue (2)",
         source: (CURSORS, "Errors"),
         breaks: "a mistake in an application goes unnoticed",
-        judge: wrong_type,
+        judge: |evidence| evidence.must_fail(Topic::WrongType, &[14, 9, 2]).map(|_| ()),
+        ..WARNING
     },
     Rule {
         name: "missing-collection",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "find in a collection that does not exist finds nothing: firstBatch is empty and \
                the cursor's id is 0",
         source: (CURSORS, "find"),
         breaks: "reads fail until there is a write",
         judge: missing_collection,
+        ..ERROR
     },
     Rule {
         name: "cursor-shape",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "the reply to find has cursor, with id, an int64, ns, a string, and firstBatch, an \
                array",
         source: (CURSORS, "find"),
         breaks: "drivers cannot read the reply to any query",
         judge: cursor_shape,
+        ..ERROR
     },
     Rule {
         name: "unknown-cursor",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "getMore of a cursor that does not exist fails with CursorNotFound (43)",
         source: ("Change Streams", "Resumable Error"),
         breaks: "change streams are not resumed, and applications see another error",
-        judge: unknown_cursor,
+        judge: |evidence| evidence.must_fail(Topic::UnknownCursor, &[43]).map(|_| ()),
+        ..ERROR
     },
     Rule {
         name: "kill-cursors",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "killCursors succeeds, and names in cursorsNotFound which cursors do not exist",
         source: (CURSORS, "killCursors"),
         breaks: "closing a cursor that has ended by itself is an error",
         judge: kill_cursors,
+        ..ERROR
     },
     Rule {
         name: "secondary-read",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a secondary refuses a find without $readPreference, with NotPrimaryNoSecondaryOk \
                (13435)",
         source: (SDAM, "\"not writable primary\" and \"node is recovering\""),
         breaks: "an application that asks for the primary reads old data after a failover",
         judge: secondary_read,
+        ..ERROR
     },
     Rule {
         name: "secondary-ok",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a secondary answers a find whose $readPreference allows it",
         source: (SELECTION, "Passing read preference to mongos and load balancers"),
         breaks: "reads from secondaries fail",
         judge: secondary_ok,
+        ..ERROR
     },
 ];
-
-fn ping(evidence: &Evidence) -> Judged {
-    evidence.must_succeed(Topic::Ping).map(|_| ())
-}
 
 /// Judges a field of each error.
 fn each_error(
@@ -143,26 +127,6 @@ fn each_error(
     errors.into_iter().try_for_each(|(topic, reply)| {
         field(topic.words(), reply, name, expected, &fits).map(|_| ())
     })
-}
-
-fn error_code(evidence: &Evidence) -> Judged {
-    each_error(evidence, "code", "an int32 as", is_int32)
-}
-
-fn error_message(evidence: &Evidence) -> Judged {
-    each_error(evidence, "errmsg", "a string as", is_text)
-}
-
-fn error_code_name(evidence: &Evidence) -> Judged {
-    each_error(evidence, "codeName", "a string as", is_text)
-}
-
-fn unknown_command(evidence: &Evidence) -> Judged {
-    evidence.must_fail(Topic::UnknownCommand, &[59]).map(|_| ())
-}
-
-fn wrong_type(evidence: &Evidence) -> Judged {
-    evidence.must_fail(Topic::WrongType, &[14, 9, 2]).map(|_| ())
 }
 
 /// Returns a batch of a cursor, and its id.
@@ -211,10 +175,6 @@ fn missing_collection(evidence: &Evidence) -> Judged {
         (0, 0) => Ok(()),
         (id, count) => broken("id 0 and no document", format!("id {id} and {count} documents")),
     }
-}
-
-fn unknown_cursor(evidence: &Evidence) -> Judged {
-    evidence.must_fail(Topic::UnknownCursor, &[43]).map(|_| ())
 }
 
 fn kill_cursors(evidence: &Evidence) -> Judged {

@@ -8,168 +8,151 @@ use crate::lint::evidence::{
     End, Evidence, Judged, Kind, Topic, broken, is_mongos, is_true, kind_of, not_tried, number,
     refusal, shown,
 };
-use crate::lint::rule::{Needs, Rule, Severity};
+use crate::lint::rule::{ERROR, NOTE, Rule, WARNING};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "hello-by-query",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "legacy hello is answered that comes by OP_QUERY as the first message",
         source: (HANDSHAKE, "Connection handshake"),
         breaks: "drivers from before the summer of 2026 cannot open a connection",
-        judge: by_query,
+        judge: |evidence| answers_hello(evidence, Topic::Query),
+        ..ERROR
     },
     Rule {
         name: "hello-by-msg",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "legacy hello is answered that comes by OP_MSG as the first message",
         source: (HANDSHAKE, "Connection handshake"),
         breaks: "drivers that speak nothing but OP_MSG cannot open a connection",
-        judge: by_message,
+        judge: |evidence| evidence.must_succeed(Topic::Legacy).map(|_| ()),
+        ..ERROR
     },
     Rule {
         name: "lower-case",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "ismaster is the same command as isMaster",
         source: (HANDSHAKE, "Terms"),
         breaks: "drivers that spell it so cannot open a connection",
         judge: lower_case,
+        ..ERROR
     },
     Rule {
         name: "hello-ok",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "the reply to a legacy hello with helloOk: true has helloOk: true, from MongoDB 5.0 \
                on",
         source: (HANDSHAKE, "Connection handshake"),
         breaks: "drivers go on with legacy hello",
         judge: hello_ok,
+        ..WARNING
     },
     Rule {
         name: "hello-command",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "hello is answered if helloOk says so, and from MongoDB 5.0 on",
         source: (HANDSHAKE, "Connection handshake"),
         breaks: "monitors send it after helloOk, and take the server for dead",
         judge: hello_command,
+        ..ERROR
     },
     Rule {
         name: "hello-forms-agree",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "hello and legacy hello, by OP_QUERY and by OP_MSG, say the same",
         source: (SDAM, "Parsing a hello or legacy hello response"),
         breaks: "the server is another one with each driver, and with each connection of a driver",
         judge: agree,
+        ..ERROR
     },
     Rule {
         name: "primary-field",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "hello has isWritablePrimary and legacy hello ismaster, a boolean",
         source: (SDAM, "Parsing a hello or legacy hello response"),
         breaks: "a primary is taken for something else, and writes find none",
         judge: primary_field,
+        ..ERROR
     },
     Rule {
         name: "wire-version",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "minWireVersion and maxWireVersion are int32, and the first is not the greater",
         source: (SDAM, "Checking wire protocol compatibility"),
         breaks: "drivers take it for 0, and the server for one that is too old for them",
         judge: wire_version,
+        ..ERROR
     },
     Rule {
         name: "wire-version-supported",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "the wire versions have some in common with those of drivers, 8 (MongoDB 4.2) to 25 \
                (8.0)",
         source: (SDAM, "Checking wire protocol compatibility"),
         breaks: "every operation fails, as the deployment is not compatible",
         judge: wire_version_supported,
+        ..ERROR
     },
     Rule {
         name: "sizes",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "maxBsonObjectSize, maxMessageSizeBytes and maxWriteBatchSize are int32 above 0, and \
                a message has room for a document",
         source: ("Write Commands", "Request Size Limits"),
         breaks: "drivers split batches wrongly, or do not send what they could",
         judge: sizes,
+        ..ERROR
     },
     Rule {
         name: "session-timeout",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "logicalSessionTimeoutMinutes is an int32, and is there on all that bear data",
         source: (SDAM, "logicalSessionTimeoutMinutes"),
         breaks: "drivers refuse sessions, transactions and retryable writes",
         judge: session_timeout,
+        ..ERROR
     },
     Rule {
         name: "connection-id",
-        severity: Severity::Note,
-        needs: Needs::Nothing,
         text: "connectionId, where it is, is a whole number above 0",
         source: ("Command Logging and Monitoring", "Events API"),
         breaks: "a line in a driver's log cannot be found in that of the server",
         judge: connection_id,
+        ..NOTE
     },
     Rule {
         name: "one-role",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a server is one of standalone, mongos, primary, secondary and arbiter; a mongos has \
                no setName",
         source: (SDAM, "type"),
         breaks: "which one it is differs between drivers; a set whose members call themselves \
                  mongos is removed where the connection string has replicaSet",
         judge: one_role,
+        ..ERROR
     },
     Rule {
         name: "unknown-client-fields",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "hello is answered whatever fields of it and of its client document are new",
         source: (HANDSHAKE, "Hello Command"),
         breaks: "the next version of a driver, which says something more of itself, cannot connect",
         judge: unknown_client_fields,
+        ..ERROR
     },
     Rule {
         name: "other-metadata",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "a second hello with other metadata is refused or passed over, and the connection \
                goes on",
         source: (HANDSHAKE, "Connection handshake"),
         breaks: "a driver whose metadata has grown loses the connection",
         judge: other_metadata,
+        ..WARNING
     },
     Rule {
         name: "tags",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "tags, where they are, are a document of strings",
         source: (SELECTION, "tag_sets"),
         breaks: "reads by tags find no server, or drivers refuse the whole reply",
         judge: tags,
+        ..ERROR
     },
     Rule {
         name: "booleans",
-        severity: Severity::Note,
-        needs: Needs::Nothing,
         text: "readOnly, secondary, arbiterOnly, hidden, passive and isreplicaset are booleans \
                where they are",
         source: (SDAM, "type"),
         breaks: "drivers with strict parsers refuse the reply, and others take 1 for false",
         judge: truths,
+        ..NOTE
     },
 ];
 
@@ -182,14 +165,6 @@ fn answers_hello(evidence: &Evidence, topic: Topic) -> Judged {
         return broken(format!("a reply to {}", topic.words()), end.words());
     }
     evidence.must_succeed(topic).map(|_| ())
-}
-
-fn by_query(evidence: &Evidence) -> Judged {
-    answers_hello(evidence, Topic::Query)
-}
-
-fn by_message(evidence: &Evidence) -> Judged {
-    evidence.must_succeed(Topic::Legacy).map(|_| ())
 }
 
 fn lower_case(evidence: &Evidence) -> Judged {

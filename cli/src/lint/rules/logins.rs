@@ -4,28 +4,26 @@ use sdam_core::bson::Bson;
 
 use super::{AUTHENTICATION, HANDSHAKE, field, is_texts};
 use crate::lint::evidence::{Evidence, Judged, Topic, broken, not_tried, number, type_name};
-use crate::lint::rule::{Needs, Rule, Severity};
+use crate::lint::rule::{ERROR, Rule, WARNING};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "sasl-mechanisms",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "hello with saslSupportedMechs names the mechanisms of a user that there is, in an \
                array of strings",
         source: (AUTHENTICATION, "Mechanism Negotiation via Handshake"),
         breaks: "drivers try SCRAM-SHA-1, which may be one that the user cannot log in with",
         judge: mechanisms,
+        ..ERROR
     },
     Rule {
         name: "speculative-login",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "hello with speculativeAuthenticate has the reply to the first step of SCRAM in it: \
                conversationId, done and payload",
         source: (HANDSHAKE, "Speculative Authentication"),
         breaks: "each connection costs a round trip more",
         judge: speculation,
+        ..WARNING
     },
 ];
 

@@ -5,7 +5,7 @@ use sdam_core::config::ServerAddress;
 
 use super::{SDAM, STALENESS, each_hello, field, if_there, is_int32, is_text, is_texts};
 use crate::lint::evidence::{Evidence, Judged, Kind, Topic, broken, kind_of, not_tried, type_name};
-use crate::lint::rule::{Needs, Rule, Severity};
+use crate::lint::rule::{ERROR, NOTE, Rule};
 
 /// The members that say which hosts there are.
 const MEMBERS: &[Kind] = &[Kind::Primary, Kind::Secondary, Kind::Arbiter];
@@ -13,67 +13,60 @@ const MEMBERS: &[Kind] = &[Kind::Primary, Kind::Secondary, Kind::Arbiter];
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "hosts",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a member names hosts, and passives and arbiters if there are any: arrays of \
                addresses",
         source: (SDAM, "updateRSFromPrimary"),
         breaks: "members are not discovered, or all are removed",
         judge: hosts,
+        ..ERROR
     },
     Rule {
         name: "set-version",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a member has setVersion, an int32",
         source: (SDAM, "updateRSFromPrimary"),
         breaks: "an old primary is believed, or a new one is not",
         judge: set_version,
+        ..ERROR
     },
     Rule {
         name: "me",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "me is one of hosts, passives and arbiters, unless the member is hidden",
         source: (SDAM, "updateRSFromPrimary"),
         breaks: "drivers remove the member as soon as it is found",
         judge: me,
+        ..ERROR
     },
     Rule {
         name: "primary-address",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "primary, where it is, is one of hosts and passives, and on a primary it is me",
         source: (SDAM, "updateRSWithPrimaryFromMember"),
         breaks: "drivers expect a primary where none is",
         judge: primary_address,
+        ..ERROR
     },
     Rule {
         name: "election-id",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a primary has electionId, an ObjectId",
         source: (SDAM, "updateRSFromPrimary"),
         breaks: "after a split, drivers write to the primary that has lost the election",
         judge: election_id,
+        ..ERROR
     },
     Rule {
         name: "last-write",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a primary or secondary has lastWrite, with lastWriteDate, a date",
         source: (STALENESS, "lastWrite"),
         breaks: "reads with maxStalenessSeconds fail, or read what is older than allowed",
         judge: last_write,
+        ..ERROR
     },
     Rule {
         name: "last-write-op-time",
-        severity: Severity::Note,
-        needs: Needs::Nothing,
         text: "lastWrite has opTime, a document with a timestamp",
         source: (STALENESS, "lastWrite"),
         breaks: "nothing in most drivers; tools cannot compare members",
         judge: op_time,
+        ..NOTE
     },
 ];
 

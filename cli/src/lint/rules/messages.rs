@@ -4,7 +4,7 @@ use super::{COMPRESSION, OP_MSG, POOLING, SDAM};
 use crate::lint::evidence::{
     Answer, End, Evidence, Judged, Topic, broken, not_tried, op_code_of_reply, type_name,
 };
-use crate::lint::rule::{Needs, Rule, Severity};
+use crate::lint::rule::{ERROR, Needs, Rule, WARNING};
 
 use sdam_core::bson::Bson;
 use sdam_core::wire::op_code;
@@ -19,171 +19,154 @@ const REQUIRED: u32 = 0xffff;
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "no-reply",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "every command is answered, within connectTimeoutMS if it has nothing to wait for, \
                and its connection stays open",
         source: (OP_MSG, "moreToCome"),
         breaks: "operations hang or fail with network errors; after one, the server is taken for \
                  dead and its pool is cleared",
         judge: no_reply,
+        ..ERROR
     },
     Rule {
         name: "response-to",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "responseTo of a reply is the requestID of the request",
         source: (OP_MSG, "OP_MSG"),
         breaks: "drivers close the connection, as replies seem to belong to other operations",
         judge: response_to,
+        ..ERROR
     },
     Rule {
         name: "malformed-reply",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a reply is a whole message with one body, which is valid BSON",
         source: (OP_MSG, "sections"),
         breaks: "drivers cannot read the reply, and close the connection",
         judge: malformed_reply,
+        ..ERROR
     },
     Rule {
         name: "reply-form",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "OP_QUERY is answered by OP_REPLY, and OP_MSG by OP_MSG",
         source: (OP_MSG, "Usage"),
         breaks: "drivers expect that opcode and no other, and close the connection",
         judge: reply_form,
+        ..ERROR
     },
     Rule {
         name: "unasked-more-to-come",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a reply has the flag moreToCome only if the request has exhaustAllowed",
         source: (OP_MSG, "exhaustAllowed"),
         breaks: "drivers wait for a further reply that they have not asked for, or close the \
                  connection",
-        judge: unasked_more_to_come,
+        judge: |evidence| flags(evidence, MORE_TO_COME, "moreToCome"),
+        ..ERROR
     },
     Rule {
         name: "unknown-flags",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a reply has none of the required flag bits (0 to 15) that are not defined",
         source: (OP_MSG, "flagBits"),
         breaks: "clients MUST error if they see such a bit, so that each reply with it is lost",
         judge: unknown_flags,
+        ..ERROR
     },
     Rule {
         name: "unasked-checksum",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a reply has no checksum, which is reserved, unless the request has one",
         source: (OP_MSG, "checksumPresent"),
         breaks: "drivers that leave checksums to the future read four bytes as a section that is \
                  none",
-        judge: unasked_checksum,
+        judge: |evidence| flags(evidence, CHECKSUM_PRESENT, "checksum"),
+        ..ERROR
     },
     Rule {
         name: "ok-field",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "every reply has ok, a number: 1 if the command has succeeded and else 0",
         source: (SDAM, "type"),
         breaks: "a reply without \"ok: 1\" is an error, and a server that says hello so is Unknown",
         judge: ok_field,
+        ..ERROR
     },
     Rule {
         name: "unasked-compression",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "nothing is compressed on a connection whose client has offered no compressor",
         source: (COMPRESSION, "MongoDB Handshake Amendment"),
         breaks: "drivers without that compressor cannot read the reply",
         judge: unasked_compression,
+        ..ERROR
     },
     Rule {
         name: "compressors-offered",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "hello names those compressors that both sides know, and has no compression field \
                if there is none",
         source: (COMPRESSION, "MongoDB Handshake Amendment"),
         breaks: "drivers compress what the server or they themselves cannot read",
         judge: compressors_offered,
+        ..ERROR
     },
     Rule {
         name: "compressed-request",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a command is answered that is compressed with what was agreed on",
         source: (COMPRESSION, "Compressible messages"),
         breaks: "every operation of clients with the option compressors fails",
         judge: compressed_request,
+        ..ERROR
     },
     Rule {
         name: "optional-flags",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "optional flag bits (16 to 31) that are not known are ignored",
         source: (OP_MSG, "flagBits"),
         breaks: "drivers that come to use a new optional flag cannot talk to this server",
-        judge: optional_flags,
+        judge: |evidence| answered_well(evidence, Topic::UnknownOptionalFlag),
+        ..WARNING
     },
     Rule {
         name: "required-flags",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "a request with a required flag bit (0 to 15) that is not known is refused",
         source: (OP_MSG, "flagBits"),
         breaks: "a request is carried out otherwise than it was meant, and its sender never knows",
-        judge: required_flags,
+        judge: |evidence| refused(evidence, Topic::UnknownRequiredFlag),
+        ..WARNING
     },
     Rule {
         name: "silent-request",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a request with the flag moreToCome has no reply",
         source: (OP_MSG, "moreToCome On Requests"),
         breaks: "after an unacknowledged write each operation gets the reply of the one before it",
         judge: silent_request,
+        ..ERROR
     },
     Rule {
         name: "database-required",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "a command without $db is refused, by an error or by closing the connection",
         source: (OP_MSG, "Global Command Arguments"),
         breaks: "a driver that leaves it out by mistake works here, and on no other server",
-        judge: database_required,
+        judge: |evidence| refused(evidence, Topic::WithoutDatabase),
+        ..WARNING
     },
     Rule {
         name: "large-document",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a command as large as maxBsonObjectSize is answered",
         source: ("Write Commands", "Request Size Limits"),
         breaks: "documents that drivers believe to be allowed cannot be sent",
-        judge: large_document,
+        judge: |evidence| answered_well(evidence, Topic::LargeDocument),
+        ..ERROR
     },
     Rule {
         name: "too-large-message",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "a message that claims to exceed maxMessageSizeBytes ends its connection",
         source: (OP_MSG, "OP_MSG"),
         breaks: "a client that sends one hangs, or fills the server's memory",
         judge: too_large_message,
+        ..WARNING
     },
     Rule {
         name: "idle-connection",
-        severity: Severity::Warning,
         needs: Needs::Idle,
         text: "a connection that is idle stays open",
         source: (POOLING, "Connection Pool Options"),
         breaks: "pools are full of connections that are dead, and the next operation on each fails \
                  with a network error, after which the whole pool is cleared",
-        judge: idle_connection,
+        judge: |evidence| answered_well(evidence, Topic::Idle),
+        ..WARNING
     },
 ];
 
@@ -259,17 +242,9 @@ fn flags(evidence: &Evidence, unwanted: u32, words: &str) -> Judged {
     }
 }
 
-fn unasked_more_to_come(evidence: &Evidence) -> Judged {
-    flags(evidence, MORE_TO_COME, "moreToCome")
-}
-
 fn unknown_flags(evidence: &Evidence) -> Judged {
     let unknown = REQUIRED & !(CHECKSUM_PRESENT | MORE_TO_COME);
     flags(evidence, unknown, "unknown required flag")
-}
-
-fn unasked_checksum(evidence: &Evidence) -> Judged {
-    flags(evidence, CHECKSUM_PRESENT, "checksum")
 }
 
 fn ok_field(evidence: &Evidence) -> Judged {
@@ -336,10 +311,6 @@ fn compressed_request(evidence: &Evidence) -> Judged {
     evidence.must_succeed(Topic::CompressedPing).map(|_| ())
 }
 
-fn optional_flags(evidence: &Evidence) -> Judged {
-    answered_well(evidence, Topic::UnknownOptionalFlag)
-}
-
 /// Expects a reply that says `ok`.
 fn answered_well(evidence: &Evidence, topic: Topic) -> Judged {
     let exchange = evidence.exchange(topic)?;
@@ -367,14 +338,6 @@ fn refused(evidence: &Evidence, topic: Topic) -> Judged {
     }
 }
 
-fn required_flags(evidence: &Evidence) -> Judged {
-    refused(evidence, Topic::UnknownRequiredFlag)
-}
-
-fn database_required(evidence: &Evidence) -> Judged {
-    refused(evidence, Topic::WithoutDatabase)
-}
-
 fn silent_request(evidence: &Evidence) -> Judged {
     let exchange = evidence.exchange(Topic::AfterSilent)?;
     let expected = "the reply to the second of two pings, the first of which wants none";
@@ -386,10 +349,6 @@ fn silent_request(evidence: &Evidence) -> Judged {
     }
 }
 
-fn large_document(evidence: &Evidence) -> Judged {
-    answered_well(evidence, Topic::LargeDocument)
-}
-
 fn too_large_message(evidence: &Evidence) -> Judged {
     let exchange = evidence.exchange(Topic::TooLarge)?;
     match &exchange.end {
@@ -397,8 +356,4 @@ fn too_large_message(evidence: &Evidence) -> Judged {
         Some(end @ End::Silent(_)) => broken("the end of the connection", end.words()),
         Some(End::Malformed(_)) | None => broken("the end of the connection", "a reply"),
     }
-}
-
-fn idle_connection(evidence: &Evidence) -> Judged {
-    answered_well(evidence, Topic::Idle)
 }

@@ -7,7 +7,7 @@ use super::{CAUSAL, SESSIONS, TRANSACTIONS, has};
 use crate::lint::evidence::{
     Evidence, Judged, Kind, Topic, broken, is_ok, not_tried, number, refusal, type_name,
 };
-use crate::lint::rule::{Needs, Rule, Severity};
+use crate::lint::rule::{ERROR, Rule, WARNING};
 
 /// The members of a set that bear data.
 const TIMED: &[Kind] = &[Kind::Primary, Kind::Secondary];
@@ -15,79 +15,71 @@ const TIMED: &[Kind] = &[Kind::Primary, Kind::Secondary];
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "session-id",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a command with lsid is answered as without, if logicalSessionTimeoutMinutes is \
                there",
         source: (SESSIONS, "Sending the session ID to the server on all commands"),
         breaks: "every operation of every driver fails, as all of them have it",
         judge: session_id,
+        ..ERROR
     },
     Rule {
         name: "start-session",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "startSession returns id, a document with a UUID as its id",
         source: (SESSIONS, "startSession"),
         breaks: "applications that call it have no session; drivers make their own",
         judge: start_session,
+        ..WARNING
     },
     Rule {
         name: "end-sessions",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "endSessions succeeds",
         source: (SESSIONS, "endSessions"),
         breaks: "sessions stay with the server for half an hour after a client was closed",
-        judge: end_sessions,
+        judge: |evidence| evidence.must_succeed(Topic::EndSessions).map(|_| ()),
+        ..WARNING
     },
     Rule {
         name: "cluster-time",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "replies of a set's members have $clusterTime, with clusterTime, a timestamp, and \
                signature, with hash, binary data, and keyId, an int64",
         source: (SESSIONS, "Receiving the current cluster time"),
         breaks: "drivers send back what no server understands, or have no cluster time for causal \
                  reads",
         judge: cluster_time,
+        ..ERROR
     },
     Rule {
         name: "cluster-time-grows",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "clusterTime never goes back",
         source: (SESSIONS, "Receiving the current cluster time"),
         breaks: "a causally consistent read waits for a time that the server has forgotten",
         judge: cluster_time_grows,
+        ..ERROR
     },
     Rule {
         name: "operation-time",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "replies of a set's members have operationTime, a timestamp",
         source: (CAUSAL, "Server Command Responses"),
         breaks: "a causally consistent session does not read its own writes",
         judge: operation_time,
+        ..ERROR
     },
     Rule {
         name: "gossip",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a command is answered that has the $clusterTime of an earlier reply",
         source: (SESSIONS, "Sending the highest seen cluster time"),
         breaks: "every operation fails but the first",
-        judge: gossip,
+        judge: |evidence| evidence.must_succeed(Topic::Gossip).map(|_| ()),
+        ..ERROR
     },
     Rule {
         name: "transient-label",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a command in a transaction that the server does not know fails with \
                NoSuchTransaction (251) and the label TransientTransactionError",
         source: (TRANSACTIONS, "Transient Transaction Error"),
         breaks: "transactions that a failover has ended are not begun again",
         judge: transient_label,
+        ..ERROR
     },
 ];
 
@@ -110,10 +102,6 @@ fn start_session(evidence: &Evidence) -> Judged {
         Some(Bson::Binary(binary)) if binary.subtype == BinarySubtype::Uuid => Ok(()),
         other => broken("a UUID as id.id", format!("it is {}", type_name(other))),
     }
-}
-
-fn end_sessions(evidence: &Evidence) -> Judged {
-    evidence.must_succeed(Topic::EndSessions).map(|_| ())
 }
 
 /// Lets a rule pass on a member of a set that knows of no primary: there may never have been one,
@@ -206,10 +194,6 @@ fn operation_time(evidence: &Evidence) -> Judged {
         }
     }
     some_reply(&dated)
-}
-
-fn gossip(evidence: &Evidence) -> Judged {
-    evidence.must_succeed(Topic::Gossip).map(|_| ())
 }
 
 fn transient_label(evidence: &Evidence) -> Judged {

@@ -7,44 +7,44 @@ use super::{MONITORING, SDAM, SURVIVAL};
 use crate::lint::evidence::{
     End, Evidence, Judged, Kind, Objection, Topic, broken, kind_of, not_tried, number, shown,
 };
-use crate::lint::rule::{Needs, Rule, Severity};
+use crate::lint::rule::{ERROR, Needs, Rule};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "step-down-answered",
-        severity: Severity::Error,
         needs: Needs::StepDown,
         text: "replSetStepDown is answered on its own connection, from MongoDB 4.2 on",
         source: (SURVIVAL, "getMore Iteration"),
         breaks: "who asks for a step-down cannot know whether it has happened",
         judge: answered,
+        ..ERROR
     },
     Rule {
         name: "connections-survive",
-        severity: Severity::Error,
         needs: Needs::StepDown,
         text: "connections stay open when a primary steps down, from MongoDB 4.2 on",
         source: (SURVIVAL, "getMore Iteration"),
         breaks: "each failover clears every pool, and reads fail that have nothing to do with it",
         judge: survive,
+        ..ERROR
     },
     Rule {
         name: "step-down-streamed",
-        severity: Severity::Error,
         needs: Needs::StepDown,
         text: "a step-down is sent at once to a streaming hello, with a greater counter",
         source: (MONITORING, "Awaitable hello or legacy hello Protocol"),
         breaks: "drivers believe in the old primary for up to 10 s",
         judge: streamed,
+        ..ERROR
     },
     Rule {
         name: "next-election",
-        severity: Severity::Error,
         needs: Needs::StepDown,
         text: "the next primary has a greater electionId, and no smaller setVersion",
         source: (SDAM, "updateRSFromPrimary"),
         breaks: "drivers take the new primary for an old one, and have none",
         judge: next_election,
+        ..ERROR
     },
 ];
 

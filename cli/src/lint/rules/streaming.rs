@@ -7,101 +7,91 @@ use super::{MONITORING, OP_MSG};
 use crate::lint::evidence::{
     Answer, End, Evidence, Exchange, Judged, Objection, Topic, broken, is_ok, not_tried,
 };
-use crate::lint::rule::{Needs, Rule, Severity};
+use crate::lint::rule::{ERROR, NOTE, Rule, WARNING};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "await-waits",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "an awaitable hello is not answered before maxAwaitTimeMS while topologyVersion \
                stays as it is",
         source: (MONITORING, "Awaitable hello or legacy hello Protocol"),
         breaks: "monitors ask again at once, and keep the server, the network and themselves busy",
         judge: await_waits,
+        ..ERROR
     },
     Rule {
         name: "await-ends",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "an awaitable hello is answered after maxAwaitTimeMS, within connectTimeoutMS",
         source: (MONITORING, "Socket timeout"),
         breaks: "monitors give up, close the connection and take the server for dead",
         judge: await_ends,
+        ..ERROR
     },
     Rule {
         name: "await-other-process",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "an awaitable hello with the processId of another process is answered at once",
         source: (MONITORING, "Awaitable hello or legacy hello Protocol"),
         breaks: "after a restart of the server, drivers learn of it after 10 s only",
-        judge: await_other,
+        judge: |evidence| at_once(evidence, Topic::AwaitOther),
+        ..ERROR
     },
     Rule {
         name: "await-older-counter",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "an awaitable hello with a counter lower than the server's is answered at once",
         source: (MONITORING, "Awaitable hello or legacy hello Protocol"),
         breaks: "what changes between two hellos is known 10 s later only",
-        judge: await_older,
+        judge: |evidence| at_once(evidence, Topic::AwaitOlder),
+        ..ERROR
     },
     Rule {
         name: "await-arguments",
-        severity: Severity::Warning,
-        needs: Needs::Nothing,
         text: "hello with topologyVersion but without maxAwaitTimeMS is an error, and the other \
                way round",
         source: (MONITORING, "Awaitable hello or legacy hello Protocol"),
         breaks: "a mistake in a driver goes unnoticed until it meets another server",
         judge: await_arguments,
+        ..WARNING
     },
     Rule {
         name: "await-blocks",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "while a hello waits, other connections are answered",
         source: (MONITORING, "Measuring RTT"),
         breaks: "the round trip seems to take 10 s, and operations wait behind monitors",
         judge: await_blocks,
+        ..ERROR
     },
     Rule {
         name: "stream",
-        severity: Severity::Note,
-        needs: Needs::Nothing,
         text: "the reply to a hello with exhaustAllowed has the flag moreToCome",
         source: (MONITORING, "Streaming hello or legacy hello"),
         breaks: "drivers ask for each reply, which costs half a round trip",
         judge: streams,
+        ..NOTE
     },
     Rule {
         name: "stream-continues",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "a reply with moreToCome is followed by another one, within maxAwaitTimeMS and \
                connectTimeoutMS",
         source: (MONITORING, "Awaitable hello or legacy hello Protocol"),
         breaks: "monitors wait for what does not come, and take the server for dead",
         judge: stream_continues,
+        ..ERROR
     },
     Rule {
         name: "stream-waits",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "between two replies of a stream maxAwaitTimeMS elapses, or counter grows",
         source: (MONITORING, "Awaitable hello or legacy hello Protocol"),
         breaks: "monitors are flooded with replies that say nothing new",
         judge: stream_waits,
+        ..ERROR
     },
     Rule {
         name: "stream-chain",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "responseTo of a further reply in a stream is the requestID of the reply before it",
         source: (OP_MSG, "moreToCome On Responses"),
         breaks: "drivers close the connection, as the reply seems to belong to something else",
         judge: stream_chain,
+        ..ERROR
     },
 ];
 
@@ -177,14 +167,6 @@ fn at_once(evidence: &Evidence, topic: Topic) -> Judged {
         true => broken(format!("a reply to {} at once", topic.words()), after(took)),
         false => Ok(()),
     }
-}
-
-fn await_other(evidence: &Evidence) -> Judged {
-    at_once(evidence, Topic::AwaitOther)
-}
-
-fn await_older(evidence: &Evidence) -> Judged {
-    at_once(evidence, Topic::AwaitOlder)
 }
 
 fn await_arguments(evidence: &Evidence) -> Judged {

@@ -4,48 +4,44 @@ use sdam_core::bson::{Bson, Document};
 
 use super::{MONITORING, each_hello};
 use crate::lint::evidence::{Evidence, Judged, Topic, broken, is_ok, not_tried, number, type_name};
-use crate::lint::rule::{Needs, Rule, Severity};
+use crate::lint::rule::{ERROR, Rule};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "topology-version",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "each reply to hello has topologyVersion from MongoDB 4.4 on, with processId, an \
                ObjectId, and counter, an int64 that is not negative",
         source: (MONITORING, "topologyVersion"),
         breaks: "drivers do not stream, so that they notice a failover up to 10 s later, or refuse \
                  the reply",
         judge: topology_version,
+        ..ERROR
     },
     Rule {
         name: "process-id",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "processId is the same on all connections while the server runs",
         source: (MONITORING, "processId"),
         breaks: "each reply seems to be of a server that was started again: old news replace new \
                  ones, and awaitable hellos never wait",
         judge: process_id,
+        ..ERROR
     },
     Rule {
         name: "counter",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "counter never goes back",
         source: (MONITORING, "counter"),
         breaks: "drivers pass over the reply as old, and believe in a primary that has gone",
         judge: counter,
+        ..ERROR
     },
     Rule {
         name: "state-error-version",
-        severity: Severity::Error,
-        needs: Needs::Nothing,
         text: "an error that says that the server is not primary has topologyVersion from MongoDB \
                4.4 on",
         source: (MONITORING, "topologyVersion"),
         breaks: "each late error of an old connection makes drivers forget a new primary",
         judge: state_error_version,
+        ..ERROR
     },
 ];
 

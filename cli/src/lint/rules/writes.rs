@@ -8,94 +8,94 @@ use super::{CURSORS, OP_MSG, RETRYABLE_WRITES, SDAM, TRANSACTIONS, WRITES};
 use crate::lint::evidence::{
     End, Evidence, Judged, Kind, Topic, broken, is_ok, not_tried, number, shown, type_name,
 };
-use crate::lint::rule::{Needs, Rule, Severity};
+use crate::lint::rule::{ERROR, Needs, Rule, WARNING};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "document-sequence",
-        severity: Severity::Error,
         needs: Needs::Write,
         text: "an insert is answered whose documents are a section of kind 1, wherever that \
                stands",
         source: (OP_MSG, "sections"),
         breaks: "no bulk write of any driver succeeds",
         judge: document_sequence,
+        ..ERROR
     },
     Rule {
         name: "batch-size",
-        severity: Severity::Error,
         needs: Needs::Write,
         text: "a batch has as many documents as batchSize says, if there are more",
         source: (CURSORS, "Behavior of Limit, skip and batchSize"),
         breaks: "applications that bound their memory so do not",
         judge: batch_size,
+        ..ERROR
     },
     Rule {
         name: "kill-cursor",
-        severity: Severity::Error,
         needs: Needs::Write,
         text: "killCursors of an open cursor names it in cursorsKilled, and getMore does not find \
                it any more",
         source: (CURSORS, "killCursors"),
         breaks: "cursors that applications have closed stay open on the server",
         judge: kill_cursor,
+        ..ERROR
     },
     Rule {
         name: "write-errors",
-        severity: Severity::Error,
         needs: Needs::Write,
         text: "a document that cannot be inserted is reported in writeErrors, with index, code and \
                errmsg, while ok is 1",
         source: (WRITES, "General Response Fields"),
         breaks: "a failed write seems to have succeeded, or drivers cannot know which one failed",
         judge: write_errors,
+        ..ERROR
     },
     Rule {
         name: "write-batch",
-        severity: Severity::Warning,
         needs: Needs::Write,
         text: "a batch of more than maxWriteBatchSize writes is refused",
         source: (WRITES, "Request Size Limits"),
         breaks: "the reply has no room for the errors of all writes",
         judge: write_batch,
+        ..WARNING
     },
     Rule {
         name: "retried-write",
-        severity: Severity::Error,
         needs: Needs::Write,
         text: "a write that comes twice with the same lsid and txnNumber is applied once, and \
                answered alike both times",
         source: (RETRYABLE_WRITES, "Supported Server Versions"),
         breaks: "after a network error a driver repeats a write, and it is there twice",
         judge: retried_write,
+        ..ERROR
     },
     Rule {
         name: "aborted-transaction",
-        severity: Severity::Error,
         needs: Needs::Write,
         text: "nothing is left of a transaction that was aborted",
         source: (TRANSACTIONS, "abortTransaction"),
         breaks: "half of a transaction is there, of which the application believes that nothing is",
         judge: aborted_transaction,
+        ..ERROR
     },
     Rule {
         name: "secondary-write",
-        severity: Severity::Error,
         needs: Needs::Write,
         text: "a secondary refuses a write with NotWritablePrimary (10107)",
         source: (SDAM, "\"not writable primary\" and \"node is recovering\""),
         breaks: "drivers do not look for the new primary, or writes are lost",
         judge: secondary_write,
+        ..ERROR
     },
     Rule {
         name: "retryable-label",
-        severity: Severity::Error,
         needs: Needs::Write,
         text: "the refusal of a retryable write by a secondary has the label RetryableWriteError, \
                from MongoDB 4.4 on",
         source: (RETRYABLE_WRITES, "RetryableWriteError Labels"),
         breaks: "writes are not retried after a failover, as drivers wait for that label",
         judge: retryable_label,
+        ..ERROR
     },
 ];
 

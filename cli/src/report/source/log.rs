@@ -12,8 +12,9 @@ use super::judged::by_states;
 use super::words;
 use crate::check_log::{Found, Log, Record, What};
 use crate::duration::precise;
+use crate::duration::rfc_3339;
 use crate::report::model::{Builder, Check, Event, Origin, Report, without_secrets};
-use crate::watch::{State, Tone, rfc_3339};
+use crate::watch::{State, Tone};
 
 /// The time since 1970 from which a log has the date, and not a time since its own beginning: 1973.
 const LEAST_DATE: Duration = Duration::from_secs(100_000_000);

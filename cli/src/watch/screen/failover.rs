@@ -112,7 +112,7 @@ impl Failover {
         let moment = Moment {
             title: "db1.example:27017 db2.example:27017 db3.example:27017",
             now,
-            clock: crate::watch::rfc_3339(time + now.since_origin()),
+            clock: crate::duration::rfc_3339(time + now.since_origin()),
             color: true,
         };
         drawn(&self.model, controls, &moment, width, height)

@@ -27,9 +27,9 @@ use tokio::sync::mpsc;
 use self::controls::{Controls, Wish};
 use self::draw::Moment;
 use super::feed::Feed;
-use super::json::rfc_3339;
 use super::model::{Model, Verdicts};
 use super::story::Story;
+use crate::duration::rfc_3339;
 use crate::shutdown::Shutdown;
 
 /// The interval at which ages are drawn again.

@@ -11,8 +11,8 @@ use sdam_conformance::mongod::{Config, Connection, Options, ReplicaSet, Tls};
 use crate::fakes;
 use crate::network::{BLACK_HOLE, HERE, Machine, NameServer, Sight, lead_in};
 use crate::support::{
-    Cluster, Failure, Fixture, Report, SDAM, Said, all_is_well, doctor, finish, port, run, start,
-    until, with_fail_point, with_responder,
+    Cluster, Failure, Fixture, Report, SDAM, Said, Watching, all_is_well, doctor, finish, port,
+    run, start, until, with_fail_point, with_responder,
 };
 use crate::table::Row;
 
@@ -430,19 +430,12 @@ fn credentials_that_cannot_be_had(fixture: &Fixture) -> Result<Row, Failure> {
 }
 
 fn a_process_that_is_stopped(fixture: &Fixture) -> Result<Row, Failure> {
-    let target = (Ipv4Addr::LOCALHOST, port(&fixture.standalone()?.address())?).into();
-    let (taken, first) = mpsc::channel();
-    let address = fakes::cutting(target, crate::GENEROUS, taken)?;
-    let uri = format!("mongodb://{address}/");
-    let watching = start(Command::new(SDAM), &["--watch", "--for", "12s", &uri])?;
-    let pid = watching.0.id().to_string();
-    let signal = |name: &str| Command::new("kill").args([name, &pid]).status();
-    // It has looked at the clock before it connects.
-    first.recv_timeout(crate::GENEROUS)?;
-    signal("-STOP")?;
+    let watching = Watching::start(&format!("mongodb://{}/", fixture.standalone()?.address()))?;
+    watching.signal("-STOP")?;
+    // The incident itself: any gap of two seconds or more is one.
     std::thread::sleep(Duration::from_secs(3));
-    signal("-CONT")?;
-    let report = finish(watching)?;
+    watching.signal("-CONT")?;
+    let report = watching.end()?;
     let said = report.paused()?;
     Ok(Row::of(&report, said))
 }
@@ -604,12 +597,22 @@ fn a_responder_that_is_silent(fixture: &Fixture) -> Result<Row, Failure> {
     Ok(Row::of(&report, said).naming(&server.address(), "a.example:27017"))
 }
 
+/// The number of further connections after which a monitor's was cut often enough for a verdict:
+/// three times in a row, while another connection measures round trips more seldom.
+const RECONNECTED: usize = 8;
+
 fn idle_connections_that_are_cut(fixture: &Fixture) -> Result<Row, Failure> {
     let server = fixture.standalone()?.address();
     let target = (Ipv4Addr::LOCALHOST, port(&server)?).into();
-    let cutting = fakes::cutting(target, Duration::from_millis(1500), mpsc::channel().0)?;
+    let (taken, connections) = mpsc::channel();
+    let cutting = fakes::cutting(target, Duration::from_millis(1500), taken)?;
     let uri = format!("mongodb://{cutting}/?directConnection=true&heartbeatFrequencyMS=6000");
-    let report = doctor(&["--watch", "--for", "15s", &uri])?;
+    let watching = Watching::start(&uri)?;
+    connections.try_iter().for_each(drop);
+    for _ in 0..RECONNECTED {
+        connections.recv_timeout(crate::GENEROUS)?;
+    }
+    let report = watching.end()?;
     // A busy machine may be late with an operation, too.
     let said = report.any("idleConnectionsCut")?;
     says(&said, &["heartbeatFrequencyMS (6.0 s)"])?;

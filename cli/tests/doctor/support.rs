@@ -92,10 +92,21 @@ impl Watching {
         Ok(watching)
     }
 
-    /// Ends the watch as Ctrl-C does when another doctor, which came later, has seen all there is.
-    pub(crate) fn report(mut self, uri: &str) -> Result<Report, Failure> {
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) -> Result<(), Failure> {
+        Command::new("kill").args([name, &self.process.id().to_string()]).status()?;
+        Ok(())
+    }
+
+    /// Ends the watch when another doctor, which came later, has seen all there is.
+    pub(crate) fn report(self, uri: &str) -> Result<Report, Failure> {
         doctor(&["--for", "60s", uri])?;
-        Command::new("kill").args(["-INT", &self.process.id().to_string()]).status()?;
+        self.end()
+    }
+
+    /// Ends the watch as Ctrl-C does.
+    pub(crate) fn end(mut self) -> Result<Report, Failure> {
+        self.signal("-INT")?;
         let report = finish((self.process, self.begun));
         report.map_err(|error| {
             let mut said = String::new();

@@ -12,10 +12,10 @@ use sdam_host::system::configure_tcp;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
-use super::doors::{DoorError, Doors};
+use super::dialer::Dialer;
+use super::local_addresses::{LocalAddressError, LocalAddresses};
 use super::news::{News, NewsSender};
 use super::session::{End, carry, unless_gone};
-use super::way::Way;
 
 /// The time that a client may take to open TLS.
 const TLS_LIMIT: Duration = Duration::from_secs(30);
@@ -26,8 +26,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// All that the connections of a tunnel share.
 #[derive(Debug)]
 pub(super) struct Tunnel {
-    way: Way,
-    doors: Mutex<Doors>,
+    dialer: Dialer,
+    local_addresses: Mutex<LocalAddresses>,
     clients: Clients,
     sender: NewsSender,
     /// The trouble with each member, as it was reported last.
@@ -46,13 +46,18 @@ pub(super) struct Clients {
 }
 
 impl Tunnel {
-    /// Leads to members in this way; nothing listens yet.
-    pub(super) fn new(way: Way, doors: Doors, clients: Clients, sender: NewsSender) -> Arc<Self> {
-        let (doors, troubles) = (Mutex::new(doors), Mutex::default());
-        Arc::new(Self { way, doors, clients, sender, troubles })
+    /// Leads to members; nothing listens yet.
+    pub(super) fn new(
+        dialer: Dialer,
+        local_addresses: LocalAddresses,
+        clients: Clients,
+        sender: NewsSender,
+    ) -> Arc<Self> {
+        let (local_addresses, troubles) = (Mutex::new(local_addresses), Mutex::default());
+        Arc::new(Self { dialer, local_addresses, clients, sender, troubles })
     }
 
-    /// Returns the local address of a member, and whether it is new; from now on somebody listens
+    /// Returns the local address of a member, and whether it is new; from now on something listens
     /// there.
     ///
     /// # Errors
@@ -65,34 +70,34 @@ impl Tunnel {
     pub(super) fn open(
         self: &Arc<Self>,
         member: &ServerAddress,
-    ) -> Result<(SocketAddr, bool), DoorError> {
-        let mut doors = lock(&self.doors);
-        if let Some(address) = doors.find(member) {
+    ) -> Result<(SocketAddr, bool), LocalAddressError> {
+        let mut local_addresses = lock(&self.local_addresses);
+        if let Some(address) = local_addresses.find(member) {
             return Ok((address, false));
         }
-        let (address, listener) = doors.listen(member)?;
+        let (address, listener) = local_addresses.listen(member)?;
         let listener = TcpListener::from_std(listener)
-            .map_err(|error| DoorError::Listen { address, error })?;
+            .map_err(|error| LocalAddressError::Listen { address, error })?;
         tokio::spawn(Arc::clone(self).listen(member.clone(), listener));
         Ok((address, true))
     }
 
     /// Returns how clients call a local address that they reach by this one.
-    pub(super) fn name(&self, door: SocketAddr, by: IpAddr) -> ServerAddress {
+    pub(super) fn name(&self, local: SocketAddr, by: IpAddr) -> ServerAddress {
         let host = match &self.clients.host {
             Some(host) => Arc::clone(host),
             // The names of hosts lead there.
-            None if self.clients.pass_tls => door.ip().to_string().into(),
+            None if self.clients.pass_tls => local.ip().to_string().into(),
             None => by.to_canonical().to_string().into(),
         };
-        ServerAddress::Tcp { host, port: door.port() }
+        ServerAddress::Tcp { host, port: local.port() }
     }
 
     /// Finds the name for a member in a reply to hello; it may be one that was unknown.
     fn rename(self: &Arc<Self>, member: &ServerAddress, by: IpAddr) -> Option<ServerAddress> {
         match self.open(member) {
-            Ok((door, is_new)) => {
-                let name = self.name(door, by);
+            Ok((local, is_new)) => {
+                let name = self.name(local, by);
                 if is_new {
                     let (member, address) = (member.to_string(), name.to_string());
                     self.sender.send(News::Opened { member, address });
@@ -134,7 +139,7 @@ impl Tunnel {
     async fn serve(self: Arc<Self>, member: ServerAddress, client: TcpStream, peer: SocketAddr) {
         configure_tcp(&client, TcpOptions::default());
         let Ok(by) = client.local_addr() else { return };
-        let opened = match unless_gone(&client, self.way.open(&member)).await {
+        let opened = match unless_gone(&client, self.dialer.open(&member)).await {
             Some(Ok(opened)) => opened,
             Some(Err(failure)) => return self.unreachable(&member, failure.to_string()),
             None => return,

@@ -1,19 +1,19 @@
 //! `sdam tunnel`: a local address for each member of a deployment, by which clients of any kind use
 //! all of it through one way.
 //!
-//! The map: `way` leads to the members, perhaps through `ssh`, of which `owner` says whether it is
-//! who listens at its port; `doors` says which local address a
-//! member has, `listening` waits for clients there, and `session` is the connection of one of them.
-//! `news` is what is printed, and `uri` what clients connect by.
+//! The map: `dialer` leads to the members, perhaps through `ssh`, of which `owner` says whether it
+//! is who listens at its port; `local_addresses` says which local address a member has, `listening`
+//! waits for clients there, and `session` is the connection of one of them. `news` is what is
+//! printed, and `uri` what clients connect by.
 
-mod doors;
+mod dialer;
 mod listening;
+mod local_addresses;
 mod news;
 mod owner;
 mod session;
 mod ssh;
 mod uri;
-mod way;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,12 +31,12 @@ use sdam_host::Views;
 use sdam_tokio::Client;
 use tokio::time::{Instant, timeout};
 
-use self::doors::{DoorError, Doors, Plan};
+use self::dialer::Dialer;
 use self::listening::{Clients, Tunnel};
+use self::local_addresses::{LocalAddressError, LocalAddresses, Plan};
 use self::news::{News, NewsReceiver, NewsSender};
 use self::ssh::{Kept, Place, Ssh, SshError};
 use self::uri::{ClientTls, connection_string};
-use self::way::Way;
 use crate::duration::precise;
 use crate::news::Report;
 use crate::open_files;
@@ -106,9 +106,9 @@ pub(crate) enum TunnelError {
     /// There is no way through ssh.
     #[error(transparent)]
     Ssh(#[from] SshError),
-    /// The way cannot be gone.
+    /// Streams cannot be opened.
     #[error(transparent)]
-    Way(#[from] sdam_host::ClientError),
+    Dialer(#[from] sdam_host::ClientError),
     /// Clients know no such host.
     #[error("--advertise {host}: {error}")]
     Advertise {
@@ -136,11 +136,11 @@ pub(crate) enum TunnelError {
     NoTls,
     /// A member has no local address.
     #[error("no port for {member}: {error}")]
-    Door {
+    LocalAddress {
         /// The member.
         member: ServerAddress,
         /// The reason.
-        error: DoorError,
+        error: LocalAddressError,
     },
     /// No server is available.
     #[error("no server was found in {}: {}", precise(*limit), cause.sentence())]
@@ -176,12 +176,12 @@ impl TunnelError {
         match self {
             Self::Preparation(error) => error.exit_code(),
             Self::Ssh(error) => error.exit_code(),
-            Self::Way(_)
+            Self::Dialer(_)
             | Self::Advertise { .. }
             | Self::Certificate { .. }
             | Self::NotIpv4(_)
             | Self::NoTls => 2,
-            Self::Door { .. }
+            Self::LocalAddress { .. }
             | Self::NothingFound { .. }
             | Self::NothingThroughSsh { .. }
             | Self::NoSsh(_)
@@ -293,11 +293,11 @@ async fn lead(
     }
     let client = preparation.connected(builder.connect()).await?;
     let Preparation { mut shutdown, .. } = preparation;
-    let way = Way::new(client.host().options(), place, args.tls_passthrough)?;
+    let dialer = Dialer::new(client.host().options(), place, args.tls_passthrough)?;
     find(&client, &mut shutdown, begun, args.ssh.as_deref()).await?;
     let reporting = Reporting {
         views: client.watch_topology(),
-        tunnel: Tunnel::new(way, Doors::new(plan), clients, sender),
+        tunnel: Tunnel::new(dialer, LocalAddresses::new(plan), clients, sender),
         receiver,
         report: Report::new(io::stdout(), args.json, false),
         begun,
@@ -429,7 +429,7 @@ impl<W: io::Write> Reporting<W> {
         self.report.print(self.begun.elapsed(), news).map_err(TunnelError::Output)
     }
 
-    /// Opens a door for each member there is, and says by what clients connect.
+    /// Listens for each member there is, and says by what clients connect.
     fn ready(
         &mut self,
         client_tls: ClientTls,
@@ -439,14 +439,14 @@ impl<W: io::Write> Reporting<W> {
         let (mut members, mut hosts) = (BTreeMap::new(), Vec::new());
         for server in view.servers() {
             let member = &server.address;
-            let (door, _) = self
+            let (local, _) = self
                 .tunnel
                 .open(member)
-                .map_err(|error| TunnelError::Door { member: member.clone(), error })?;
-            let name = self.tunnel.name(door, self.by);
+                .map_err(|error| TunnelError::LocalAddress { member: member.clone(), error })?;
+            let name = self.tunnel.name(local, self.by);
             members.insert(member.to_string(), name.to_string());
             hosts.push(if self.pass_tls { member.clone() } else { name });
-            self.new_host(member, door);
+            self.new_host(member, local);
             self.members.insert(member.clone());
         }
         let uri = connection_string(written, view, &hosts, client_tls);
@@ -454,8 +454,8 @@ impl<W: io::Write> Reporting<W> {
     }
 
     /// Returns the line that `/etc/hosts` needs for a member, if that is a new one.
-    fn new_host(&mut self, member: &ServerAddress, door: SocketAddr) -> Option<String> {
-        let line = format!("{} {}", door.ip(), member.host());
+    fn new_host(&mut self, member: &ServerAddress, local: SocketAddr) -> Option<String> {
+        let line = format!("{} {}", local.ip(), member.host());
         let is_new = self.pass_tls && !self.hosts.contains(&line);
         is_new.then(|| {
             self.hosts.push(line.clone());
@@ -480,8 +480,9 @@ impl<W: io::Write> Reporting<W> {
             let news = match primary {
                 None => News::NoPrimary,
                 Some(primary) => {
-                    let door = self.tunnel.open(&primary).ok();
-                    let address = door.map(|(door, _)| self.tunnel.name(door, self.by).to_string());
+                    let local = self.tunnel.open(&primary).ok();
+                    let address =
+                        local.map(|(local, _)| self.tunnel.name(local, self.by).to_string());
                     News::Primary { member: primary.to_string(), address }
                 }
             };
@@ -493,9 +494,9 @@ impl<W: io::Write> Reporting<W> {
     /// Gives a server that has become a member its local address, if there is one for it.
     fn joined(&mut self, member: &ServerAddress) -> News {
         match self.tunnel.open(member) {
-            Ok((door, _)) => {
-                let (host, member) = (self.new_host(member, door), member.to_string());
-                News::Joined { member, address: self.tunnel.name(door, self.by).to_string(), host }
+            Ok((local, _)) => {
+                let (host, member) = (self.new_host(member, local), member.to_string());
+                News::Joined { member, address: self.tunnel.name(local, self.by).to_string(), host }
             }
             Err(error) => News::NotOpened { member: member.to_string(), reason: error.to_string() },
         }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use sdam_core::config::ServerAddress;
 
 /// The number of members that may ever have a local address.
-pub(super) const MAX_DOORS: usize = 1000;
+pub(super) const MAX_MEMBERS: usize = 1000;
 
 /// The rule by which members get local addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub(super) enum Plan {
 
 /// The reason why a member has no local address.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DoorError {
+pub(crate) enum LocalAddressError {
     /// There are too many already.
-    #[error("{MAX_DOORS} members have had a port, and no more are allowed")]
+    #[error("{MAX_MEMBERS} members have had a port, and no more are allowed")]
     TooMany,
     /// All ports are taken.
     #[error("no port from {first} to 65535 is free at {address}")]
@@ -61,12 +61,12 @@ pub(crate) enum DoorError {
 
 /// The local addresses of all members that have one.
 #[derive(Debug)]
-pub(super) struct Doors {
+pub(super) struct LocalAddresses {
     plan: Plan,
     open: BTreeMap<ServerAddress, SocketAddr>,
 }
 
-impl Doors {
+impl LocalAddresses {
     /// Begins with none.
     pub(super) const fn new(plan: Plan) -> Self {
         Self { plan, open: BTreeMap::new() }
@@ -85,9 +85,9 @@ impl Doors {
     pub(super) fn listen(
         &mut self,
         member: &ServerAddress,
-    ) -> Result<(SocketAddr, TcpListener), DoorError> {
-        if self.open.len() >= MAX_DOORS {
-            return Err(DoorError::TooMany);
+    ) -> Result<(SocketAddr, TcpListener), LocalAddressError> {
+        if self.open.len() >= MAX_MEMBERS {
+            return Err(LocalAddressError::TooMany);
         }
         let (wanted, last) = self.candidates(member)?;
         for port in wanted.port()..=last {
@@ -101,14 +101,14 @@ impl Doors {
                     return Ok((address, listener));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && wanted.port() < last => {}
-                Err(error) => return Err(DoorError::Listen { address, error }),
+                Err(error) => return Err(LocalAddressError::Listen { address, error }),
             }
         }
-        Err(DoorError::NoPort { address: wanted.ip(), first: wanted.port() })
+        Err(LocalAddressError::NoPort { address: wanted.ip(), first: wanted.port() })
     }
 
     /// Returns where a member may listen: at this address, or a later port of it up to the last.
-    fn candidates(&self, member: &ServerAddress) -> Result<(SocketAddr, u16), DoorError> {
+    fn candidates(&self, member: &ServerAddress) -> Result<(SocketAddr, u16), LocalAddressError> {
         match self.plan {
             Plan::Ports { address, first: None | Some(0) } => Ok((SocketAddr::new(address, 0), 0)),
             Plan::Ports { address, first: Some(first) } => {
@@ -116,10 +116,10 @@ impl Doors {
             }
             Plan::Hosts(first) => {
                 let ServerAddress::Tcp { host, port } = member else {
-                    return Err(DoorError::Path(member.clone()));
+                    return Err(LocalAddressError::Path(member.clone()));
                 };
                 if host.parse::<IpAddr>().is_ok() {
-                    return Err(DoorError::NoName);
+                    return Err(LocalAddressError::NoName);
                 }
                 let same_host = self.open.iter().find(|(known, _)| known.host() == &**host);
                 let address = match same_host {
@@ -131,7 +131,7 @@ impl Doors {
         }
     }
 
-    fn next_address(&self, first: Ipv4Addr) -> Result<Ipv4Addr, DoorError> {
+    fn next_address(&self, first: Ipv4Addr) -> Result<Ipv4Addr, LocalAddressError> {
         let taken = self.open.values().filter_map(|address| match address.ip() {
             IpAddr::V4(address) => Some(address),
             IpAddr::V6(_) => None,
@@ -139,7 +139,7 @@ impl Doors {
         let Some(last) = taken.max() else { return Ok(first) };
         let next = u32::from(last).checked_add(1).map(Ipv4Addr::from);
         let same_network = |next: &Ipv4Addr| next.octets()[0] == first.octets()[0];
-        next.filter(same_network).ok_or(DoorError::NoAddress(last))
+        next.filter(same_network).ok_or(LocalAddressError::NoAddress(last))
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
 
     use sdam_core::config::ServerAddress;
 
-    use super::{DoorError, Doors, MAX_DOORS, Plan};
+    use super::{LocalAddressError, LocalAddresses, MAX_MEMBERS, Plan};
 
     const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -165,12 +165,12 @@ mod tests {
 
     #[test]
     fn each_member_has_a_port_and_keeps_it() {
-        let mut doors = Doors::new(Plan::Ports { address: LOCAL, first: None });
-        let (first, _listener) = doors.listen(&member("a")).unwrap();
-        let (second, _listener) = doors.listen(&member("b")).unwrap();
+        let mut local_addresses = LocalAddresses::new(Plan::Ports { address: LOCAL, first: None });
+        let (first, _listener) = local_addresses.listen(&member("a")).unwrap();
+        let (second, _listener) = local_addresses.listen(&member("b")).unwrap();
         assert_ne!(first, second);
-        assert_eq!(doors.find(&member("a")), Some(first));
-        assert_eq!(doors.find(&member("c")), None);
+        assert_eq!(local_addresses.find(&member("a")), Some(first));
+        assert_eq!(local_addresses.find(&member("c")), None);
     }
 
     #[test]
@@ -183,14 +183,15 @@ mod tests {
                 break (taken, first);
             }
         };
-        let mut doors = Doors::new(Plan::Ports { address: LOCAL, first: Some(first) });
-        let (address, _listener) = doors.listen(&member("a")).unwrap();
+        let mut local_addresses =
+            LocalAddresses::new(Plan::Ports { address: LOCAL, first: Some(first) });
+        let (address, _listener) = local_addresses.listen(&member("a")).unwrap();
         assert!(address.port() > first);
         drop(taken);
         // A port that was passed over goes to the next member.
-        let (next, _listener) = doors.listen(&member("b")).unwrap();
+        let (next, _listener) = local_addresses.listen(&member("b")).unwrap();
         assert_ne!(next, address);
-        let mut last = Doors::new(Plan::Ports { address: LOCAL, first: Some(u16::MAX) });
+        let mut last = LocalAddresses::new(Plan::Ports { address: LOCAL, first: Some(u16::MAX) });
         let (_, _listener) = last.listen(&member("a")).unwrap();
         let error = last.listen(&member("b")).unwrap_err();
         assert_eq!(error.to_string(), "no port from 65535 to 65535 is free at 127.0.0.1");
@@ -199,28 +200,36 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn each_host_has_an_address_and_its_members_keep_their_ports() {
-        let mut doors = Doors::new(Plan::Hosts(Ipv4Addr::new(127, 9, 8, 255)));
-        let mut at = |text: &str| doors.listen(&member(text)).map(|(at, _)| at.to_string());
+        let mut local_addresses = LocalAddresses::new(Plan::Hosts(Ipv4Addr::new(127, 9, 8, 255)));
+        let mut at =
+            |text: &str| local_addresses.listen(&member(text)).map(|(at, _)| at.to_string());
         assert_eq!(at("a:40001").unwrap(), "127.9.8.255:40001");
         assert_eq!(at("b:40001").unwrap(), "127.9.9.0:40001");
         assert_eq!(at("a:40002").unwrap(), "127.9.8.255:40002");
-        assert!(matches!(at("/tmp/a.sock"), Err(DoorError::Path(_))));
+        assert!(matches!(at("/tmp/a.sock"), Err(LocalAddressError::Path(_))));
         for address in ["10.0.0.7:40001", "[2001:db8::7]:40001"] {
-            assert!(matches!(at(address), Err(DoorError::NoName)), "{address}");
+            assert!(matches!(at(address), Err(LocalAddressError::NoName)), "{address}");
         }
-        let mut doors = Doors::new(Plan::Hosts(Ipv4Addr::new(127, 255, 255, 254)));
-        let _listener = doors.listen(&member("a:40001")).unwrap();
-        doors.open.insert(member("b:1"), "127.255.255.255:1".parse().unwrap());
-        assert!(matches!(doors.listen(&member("c:1")), Err(DoorError::NoAddress(_))));
+        let mut local_addresses =
+            LocalAddresses::new(Plan::Hosts(Ipv4Addr::new(127, 255, 255, 254)));
+        let _listener = local_addresses.listen(&member("a:40001")).unwrap();
+        local_addresses.open.insert(member("b:1"), "127.255.255.255:1".parse().unwrap());
+        assert!(matches!(
+            local_addresses.listen(&member("c:1")),
+            Err(LocalAddressError::NoAddress(_))
+        ));
     }
 
     #[test]
-    fn there_are_not_more_doors_than_allowed() {
-        let mut doors = Doors::new(Plan::Ports { address: LOCAL, first: None });
-        for number in 1..=MAX_DOORS {
+    fn there_are_not_more_local_addresses_than_allowed() {
+        let mut local_addresses = LocalAddresses::new(Plan::Ports { address: LOCAL, first: None });
+        for number in 1..=MAX_MEMBERS {
             let port = u16::try_from(number).unwrap();
-            doors.open.insert(member(&format!("db{number}")), (LOCAL, port).into());
+            local_addresses.open.insert(member(&format!("db{number}")), (LOCAL, port).into());
         }
-        assert!(matches!(doors.listen(&member("one-more")), Err(DoorError::TooMany)));
+        assert!(matches!(
+            local_addresses.listen(&member("one-more")),
+            Err(LocalAddressError::TooMany)
+        ));
     }
 }

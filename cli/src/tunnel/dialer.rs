@@ -1,4 +1,4 @@
-//! The way to the members: the one that the connection string describes, as its monitors go it.
+//! Opens streams to the members, as the connection string describes and monitors do.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use super::ssh::Place;
 use crate::duration::precise;
 use crate::stream::{Stream, connect};
 
-/// The way to the members of one deployment.
+/// Opens streams to the members of one deployment.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Dialer {
     connector: Connector,
     /// The certificates to trust, if TLS to the members begins here.
     certificates: Option<Certificates>,
@@ -28,7 +28,7 @@ pub(super) struct Way {
     limit: Option<Duration>,
 }
 
-impl Way {
+impl Dialer {
     /// Goes as the options say, to `ssh` if that is their proxy; but for TLS if that is the
     /// clients' own business.
     ///

@@ -6,7 +6,7 @@ use crate::pages;
 
 fn table() -> String {
     let mut table =
-        "| Prometheus | OpenTelemetry | MetricKind | Unit | Meaning |\n|---|---|---|---|---|\n"
+        "| Prometheus | OpenTelemetry | Kind | Unit | Meaning |\n|---|---|---|---|---|\n"
             .to_owned();
     for definition in DEFINITIONS {
         let kind = match definition.kind {

@@ -30,11 +30,13 @@ fn an_operation_on_one_thread_that_waits_in_vain_for_a_server_is_found() {
     world.network.plan(Duration::ZERO, Event::Operate { client: 0 });
     // In truth it is there, and is the primary, but no client finds it.
     world.oracle.current = world.cluster.state(None);
-    member(&mut world, 0).server_type = ServerType::RsPrimary;
+    let primary = member(&mut world, 0);
+    primary.server_type = ServerType::RsPrimary;
+    primary.election_id = Some(ObjectId::from_bytes([u8::MAX; 12]));
     let bounds = Bounds::of_single_threaded(&world.clients[0].options, 5);
     let last = world.network.now + bounds.reachable + bounds.selection * 2;
     let found = std::iter::from_fn(|| (world.network.now < last).then(|| world.step()));
-    let found = found.filter_map(Result::err).next().expect("somebody waits for long");
+    let found = found.filter_map(Result::err).next().expect("an operation waits for long");
     assert_eq!(found.1.check, "selections end while a server is reachable");
 }
 

@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// What fails while a connection is established has no reply, and is an overload.
+    /// A connection that fails while it is established has no reply, and is an overload.
     #[test]
     fn servers_that_may_have_refused_a_connection_are_not_taken_for_others() {
         for (closed, found) in [(None, true), (Some(0), true), (Some(1), false)] {

@@ -1,7 +1,7 @@
 //! Tokens and credentials that a client gets from its environment only, under every runtime.
 
 mod aws;
-#[path = "../../runtime-tokio/tests/support/fake_server.rs"]
+#[path = "../support/fake_server.rs"]
 mod fake_server;
 mod http;
 mod runtimes;

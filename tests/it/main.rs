@@ -19,5 +19,4 @@ mod runtimes;
 mod secrets;
 #[cfg(all(feature = "tokio", feature = "smol", feature = "blocking"))]
 mod seeds;
-#[path = "../support/mod.rs"]
 mod support;

@@ -1,12 +1,35 @@
-//! The common parts of the tests of examples.
+//! The common parts of tests of the client: waiting for what must come, with a generous deadline.
 
-use std::path::PathBuf;
+use std::future::Future;
+use std::time::Duration;
 
-/// Returns where an example is built.
-///
-/// Cargo builds the examples for its tests; if only one test is asked for, they must be there.
-pub(crate) fn example_path(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this test has a path");
-    let folder = test.ancestors().nth(2).expect("it is in the folder deps");
-    folder.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION)
+use sdam_core::description::{ServerType, TopologyDescription};
+use sdam_tokio::Client;
+
+/// The time limit of steps that depend on the load of the machine.
+pub(crate) const GENEROUS: Duration = Duration::from_secs(90);
+
+pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(GENEROUS, work).await.expect("done in time")
+}
+
+/// Waits for a view that is as it should be.
+pub(crate) async fn view(client: &Client, wanted: impl Fn(&TopologyDescription) -> bool) {
+    let mut views = client.watch_topology();
+    soon(async {
+        while let Some(view) = views.next().await {
+            if wanted(&view) {
+                return;
+            }
+        }
+        panic!("the client was closed");
+    })
+    .await;
+}
+
+/// Returns whether all three members of the embedded deployment are up.
+pub(crate) fn is_whole(view: &TopologyDescription) -> bool {
+    let members =
+        |wanted| view.servers().iter().filter(|server| server.server_type == wanted).count();
+    members(ServerType::RsPrimary) == 1 && members(ServerType::RsSecondary) == 2
 }

@@ -60,7 +60,8 @@ impl Deployment {
         Self::start_with(EmbeddedOptions::default().with_members(1).with_users(users))
     }
 
-    fn start_with(options: EmbeddedOptions) -> Outcome<Self> {
+    /// Starts members, and waits for their primary.
+    pub(super) fn start_with(options: EmbeddedOptions) -> Outcome<Self> {
         let election_timeout = Duration::from_millis(200);
         let options = options.with_election_timeout(election_timeout);
         let cluster = world().block_on(EmbeddedCluster::start(options))?;

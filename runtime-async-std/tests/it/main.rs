@@ -2,7 +2,7 @@
 
 mod client;
 #[cfg(feature = "smol")]
-#[path = "../../../runtime-tokio/tests/support/fake_server.rs"]
+#[path = "../../../tests/support/fake_server.rs"]
 mod fake_server;
 #[cfg(feature = "smol")]
 mod oidc;

@@ -4,7 +4,7 @@ mod client;
 #[path = "../deployment/mod.rs"]
 mod deployment;
 #[expect(dead_code, reason = "other tests need more of it")]
-#[path = "../../../runtime-tokio/tests/support/fake_server.rs"]
+#[path = "../../../tests/support/fake_server.rs"]
 mod fake_server;
 mod flood;
 mod reauthentication;

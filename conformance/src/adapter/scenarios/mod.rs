@@ -8,6 +8,7 @@ mod errors;
 mod forks;
 mod half_open;
 mod jumps;
+mod logins;
 mod lookups;
 mod offloading;
 mod reads;
@@ -61,6 +62,7 @@ pub(super) fn all<A: Adapter>() -> Vec<Test<A>> {
     tests.extend(streams::tests());
     tests.extend(half_open::tests());
     tests.extend(transports::tests());
+    tests.extend(logins::tests());
     #[cfg(target_os = "linux")]
     tests.extend(sockets::tests());
     tests.extend(environment::tests());

@@ -137,7 +137,7 @@ async fn the_callback_is_told_its_version_and_its_time() {
     let seen = Arc::new(Mutex::new(None::<OidcRequest>));
     let tell = Arc::clone(&seen);
     let client = with_provider(&server, move |question| {
-        let CredentialRequest::Oidc(question) = question else { panic!("another question") };
+        let CredentialRequest::Oidc(question) = question else { panic!("no question for a token") };
         *tell.lock().unwrap() = Some(question);
         async { Ok(CredentialResponse::Oidc(OidcToken::new("token"))) }
     });
@@ -163,7 +163,7 @@ async fn a_callback_without_a_token_fails_the_command() {
         Ok(CredentialResponse::Aws { credentials, now: DateTime::now() })
     });
     let error = ping(&client).await.unwrap_err().to_string();
-    assert!(error.contains("another question") && !error.contains("planted"), "{error}");
+    assert!(error.contains("unexpected type") && !error.contains("planted"), "{error}");
     assert_eq!(server.count("saslStart"), 0);
 }
 

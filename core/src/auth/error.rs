@@ -58,7 +58,7 @@ pub(crate) enum AuthError {
     #[error("the provider of tokens gave an empty one")]
     EmptyToken,
     #[error(
-        "the runtime answered with credentials of an unexpected type, which is a bug of the runtime"
+        "the provider of credentials answered with an unexpected type of answer"
     )]
     WrongAnswer,
     #[error(

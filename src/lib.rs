@@ -1,5 +1,6 @@
-//! The layer of MongoDB below CRUD: Server Discovery And Monitoring, selection of servers, and
-//! pools of connections, as pure state machines, and thin runtimes that drive them.
+//! A MongoDB client library: it discovers the servers of a deployment, monitors them, selects one
+//! for each operation, and pools connections to them. With the feature `driver`, it also reads and
+//! writes documents.
 #![cfg_attr(feature = "tokio", doc = "\n")]
 #![cfg_attr(feature = "tokio", doc = include_str!("front_page.md"))]
 

@@ -6,13 +6,12 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, count};
-use super::created::complete;
 use super::cursors::raw;
 use super::session_id;
 use super::writes::int32;
 use crate::model::Cluster;
 use crate::options::{MAX_WRITE_BATCH_SIZE, MemberId, ServerVersion};
-use crate::store::{Collection, Cursor, Filter, Index};
+use crate::store::{Collection, Cursor, Filter, Index, StoreError, is_true};
 use crate::wire::CommandError;
 
 /// The arguments of `create` and `collMod` that are no options of the collection.
@@ -37,6 +36,23 @@ fn options(body: &Document) -> Document {
         !name.starts_with('$') && !name.starts_with("api") && !NO_OPTIONS.contains(&name.as_str())
     });
     own.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Checks the options of a new collection.
+fn check_options(options: &Document) -> Result<(), CommandError> {
+    let is = |name: &str| options.contains_key(name);
+    if let Some(unknown) = ["timeseries", "clusteredIndex"].into_iter().find(|it| is(it)) {
+        return Err(StoreError::not_implemented(unknown).into());
+    }
+    if is("expireAfterSeconds") {
+        let reason = "'expireAfterSeconds' is only supported on time-series collections or when \
+                      the 'clusteredIndex' option is specified";
+        return Err(CommandError::coded(72, reason));
+    }
+    if is_true(options.get("capped")) && !is("size") {
+        return Err(CommandError::coded(72, "the 'size' field is required when 'capped' is true"));
+    }
+    Ok(())
 }
 
 impl Cluster {
@@ -67,7 +83,8 @@ impl Cluster {
         arguments: &Arguments,
     ) -> Result<RawDocumentBuf, CommandError> {
         let namespace = arguments.namespace("create")?;
-        let options = complete(options(&arguments.body), self.version_of(member))?;
+        let options = options(&arguments.body);
+        check_options(&options)?;
         self.check_validation(now, arguments)?;
         self.write(now, member, arguments, |writer, _, _| Ok(writer.create(&namespace, options)?))?;
         raw(&doc! { "ok": 1.0 })
@@ -136,9 +153,6 @@ impl Cluster {
         let wrong = |_| CommandError::coded(14, "renameCollection and to are texts");
         let from = arguments.body.get_str("renameCollection").map_err(wrong)?;
         let to = arguments.body.get_str("to").map_err(wrong)?;
-        if self.data_of(member).store.collection(from).is_some_and(|it| it.is_series()) {
-            return Err(CommandError::coded(166, format!("cannot rename view: {from}")));
-        }
         let drops_target = arguments.flag("dropTarget");
         self.write(now, member, arguments, |writer, _, _| {
             Ok(writer.rename(from, to, drops_target)?)
@@ -214,7 +228,7 @@ impl Cluster {
             let (old, new) = match option.as_str() {
                 "name" | "keyPattern" => continue,
                 "hidden" | "prepareUnique" => {
-                    let flag = crate::store::is_true(Some(new));
+                    let flag = is_true(Some(new));
                     (Some(old.unwrap_or(Bson::Boolean(false))), Bson::Boolean(flag))
                 }
                 "expireAfterSeconds" => (old, new.clone()),
@@ -335,10 +349,6 @@ impl Cluster {
             let collection = writer.store().collection(&namespace);
             let indexes = collection.map(|it| it.indexes.clone()).unwrap_or_default();
             for name in names.iter().filter(|_| collection.is_some()) {
-                if indexes.iter().any(|it| it.is_clustered() && is(it, name) && *name != all) {
-                    let reason = "It is illegal to drop the clusteredIndex";
-                    return Err(CommandError::numbered(5_979_800, reason));
-                }
                 if *name == Bson::String("_id_".to_owned()) {
                     return Err(CommandError::coded(72, "cannot drop _id index"));
                 }
@@ -491,7 +501,7 @@ fn described(name: &str, collection: &Collection) -> Document {
         "options": collection.options.clone(),
         "info": info,
     };
-    let is_of_id = |it: &&Index| it.name() == "_id_" && !it.is_clustered();
+    let is_of_id = |it: &&Index| it.name() == "_id_";
     if let Some(index) = collection.indexes.first().filter(is_of_id) {
         whole.insert("idIndex", index.description.clone());
     }

@@ -41,10 +41,6 @@ impl Cluster {
         let filter = Filter::parse(&filter, &context)?;
         let form = Form::parse(arguments, collection.as_deref(), &context)?;
         let (tailable, awaits) = is_tailable(body);
-        if tailable && collection.as_ref().is_some_and(|it| it.is_series()) {
-            let reason = "Tailable cursors are not supported in aggregation.";
-            return Err(CommandError::coded(168, reason));
-        }
         if tailable && collection.as_ref().is_some_and(|it| !it.is_capped()) {
             let reason = format!("tailable cursor requested on non capped collection {namespace}");
             return Err(CommandError::coded(2, reason));
@@ -55,7 +51,7 @@ impl Cluster {
                 found.into_iter().map(|(record, it)| (Some(record), it)).collect()
             }
             _ => {
-                let source = Source::new(&view.store, &arguments.database, self.version_of(member));
+                let source = Source::new(&view.store, &arguments.database);
                 let found = source.found(collection_of(&namespace), &filter, &context)?;
                 found.into_iter().map(|it| (None, it)).collect()
             }
@@ -65,7 +61,7 @@ impl Cluster {
         let limit = arguments.count("limit")?.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let mut rest = VecDeque::new();
         for found in documents.into_iter().skip(skip).take(limit) {
-            rest.push_back(form.of(found, &filter, &context)?);
+            rest.push_back(form.of(found, &context)?);
         }
         let projection = form.projection;
         let tail = collection.filter(|_| tailable).map(|collection| Tail {
@@ -123,7 +119,6 @@ impl Form {
     fn of(
         &self,
         (record, document): Found,
-        filter: &Filter,
         context: &Context,
     ) -> Result<Arc<Document>, StoreError> {
         if let Some(index) = &self.key {
@@ -131,7 +126,7 @@ impl Form {
             return Ok(Arc::new(keys.unwrap_or_default()));
         }
         let given = match &self.projection {
-            Some(projection) => Arc::new(projection.apply_to(&document, filter, context)?),
+            Some(projection) => Arc::new(projection.apply(&document, context)?),
             None => document,
         };
         let Some(record) = record.filter(|_| self.shows_record) else { return Ok(given) };

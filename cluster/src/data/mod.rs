@@ -5,7 +5,6 @@
 
 mod arguments;
 mod catalogue;
-mod created;
 mod cursors;
 mod fields;
 mod find;
@@ -27,7 +26,7 @@ pub use self::logged::LoggedWrite;
 use self::sessions::Retries;
 use crate::model::{Cluster, Role};
 use crate::options::{MemberId, ServerVersion};
-use crate::store::{Context, Data, StoreError, Writer};
+use crate::store::{Context, Data, Writer};
 use crate::wire::{CommandError, Request};
 
 /// The commands that read what is kept.
@@ -114,7 +113,6 @@ impl Cluster {
         }
         let arguments = Arguments::read(request)?;
         fields::check(name, &arguments.body, self.version_of(member))?;
-        self.check_raw_data(member, &arguments, name)?;
         let for_admin = matches!(name, "listDatabases" | "bulkWrite");
         if for_admin && arguments.database != "admin" {
             let reason = format!("{name} may only be run against the admin database.");
@@ -148,25 +146,6 @@ impl Cluster {
             },
         };
         Ok(vec![reply])
-    }
-
-    /// Checks that a command does not ask for a time series as it is stored, which these members do
-    /// not store so.
-    fn check_raw_data(
-        &self,
-        member: MemberId,
-        arguments: &Arguments,
-        name: &str,
-    ) -> Result<(), CommandError> {
-        let collection = arguments.body.get_str(name).unwrap_or_default();
-        let namespace = format!("{}.{collection}", arguments.database);
-        let is_series = |namespace: &str| {
-            self.data_of(member).store.collection(namespace).is_some_and(|it| it.is_series())
-        };
-        match arguments.flag("rawData") && is_series(&namespace) {
-            true => Err(StoreError::not_implemented("rawData of a time series").into()),
-            false => Ok(()),
-        }
     }
 
     /// Returns the version of a member's process.

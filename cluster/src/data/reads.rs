@@ -44,7 +44,7 @@ impl Cluster {
             }
         };
         let limit = limit.filter(|it| *it > 0).and_then(|it| usize::try_from(it).ok());
-        let source = Source::new(&view.store, &arguments.database, self.version_of(member));
+        let source = Source::new(&view.store, &arguments.database);
         let count = source.found(collection_of(&namespace), &filter, &context)?.len();
         let count = count.saturating_sub(arguments.count("skip")?.unwrap_or(0));
         let count = count.min(limit.unwrap_or(usize::MAX));
@@ -81,7 +81,7 @@ impl Cluster {
                 distinct.push(value.clone());
             }
         };
-        let source = Source::new(&view.store, &arguments.database, self.version_of(member));
+        let source = Source::new(&view.store, &arguments.database);
         for document in source.found(collection_of(&namespace), &filter, &context)? {
             for value in values(&document, key).into_iter().flatten() {
                 match value {
@@ -137,7 +137,7 @@ impl Cluster {
         let collection = view.store.collection(&namespace);
         check_hint(collection, body.get("hint"))?;
         let size = count(cursor, "batchSize")?;
-        let source = Source::new(&view.store, &arguments.database, self.version_of(member));
+        let source = Source::new(&view.store, &arguments.database);
         let mut documents = Self::beginning(source, &namespace, &stages, arguments, &context)?;
         for (name, value) in &stages {
             documents = match name.as_str() {
@@ -146,7 +146,7 @@ impl Cluster {
                     Vec::new()
                 }
                 "$documents" | "$listLocalSessions" | "$listSessions" | "$collStats" => documents,
-                _ => through(documents, name, value, source, &context)?,
+                _ => through(documents, name, value, &context)?,
             };
         }
         let (rest, session) = (documents.into(), session_id(body));

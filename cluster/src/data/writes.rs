@@ -12,8 +12,8 @@ use super::sessions::Retries;
 use crate::model::Cluster;
 use crate::options::{MemberId, ServerVersion};
 use crate::store::{
-    Collation, Context, Cursor, Filter, Projection, Series, Sort, StoreError, Update,
-    UpdateStatement, Writer,
+    Collation, Context, Cursor, Filter, Projection, Sort, StoreError, Update, UpdateStatement,
+    Writer,
 };
 use crate::wire::CommandError;
 
@@ -84,11 +84,6 @@ impl Cluster {
         let ordered = !arguments.body.contains_key("ordered") || arguments.flag("ordered");
         let version = self.version_of(member);
         check_statements(name, &statements, version)?;
-        let is_series =
-            self.data_of(member).store.collection(&namespace).is_some_and(|it| it.is_series());
-        if is_series && name != "insert" && version < ServerVersion::V6_0 {
-            return Err(CommandError::coded(72, format!("Time-series {name}s are not enabled")));
-        }
         let reply = self.write(now, member, arguments, |writer, context, retries| {
             let mut batch = Batch::default();
             for (at, statement) in statements.into_iter().enumerate() {
@@ -105,9 +100,8 @@ impl Cluster {
                     true => Err(StoreError::bad_value(TWICE_IDENTIFIED)),
                     false => outcome,
                 };
-                let outcome = outcome
-                    .and_then(|()| check_series(writer, &namespace, (name, version), &statement))
-                    .and_then(|()| perform(writer, &namespace, name, statement, context));
+                let outcome =
+                    outcome.and_then(|()| perform(writer, &namespace, name, statement, context));
                 match outcome {
                     Ok(outcome) => {
                         batch.count(at, &outcome);
@@ -149,10 +143,6 @@ impl Cluster {
             return Err(CommandError::coded(9, reason));
         }
         let version = self.version_of(member);
-        if self.data_of(member).store.collection(&namespace).is_some_and(|it| it.is_series()) {
-            let reason = format!("Namespace {namespace} is a timeseries collection");
-            return Err(CommandError::coded(166, reason));
-        }
         let reply = self.write(now, member, arguments, |writer, context, retries| {
             if let Some(mut done) = retries.done(0) {
                 if version >= ServerVersion::V6_0 {
@@ -200,8 +190,7 @@ impl Cluster {
                     None if arguments.has_two_ids(at) => {
                         Err(StoreError::bad_value(TWICE_IDENTIFIED))
                     }
-                    None => check_series(writer, &namespace, (name, version), &statement)
-                        .and_then(|()| perform(writer, &namespace, name, statement, context)),
+                    None => perform(writer, &namespace, name, statement, context),
                 };
                 match outcome {
                     Ok(outcome) => {
@@ -242,22 +231,6 @@ impl Cluster {
         reply.extend(totals);
         reply.extend(retried);
         raw(&reply)
-    }
-}
-
-/// Checks what a time series takes: since 7.0 any deletion.
-fn check_series(
-    writer: &Writer<'_>,
-    namespace: &str,
-    (name, version): (&str, ServerVersion),
-    statement: &Document,
-) -> Result<(), StoreError> {
-    let collection = writer.store().collection(namespace);
-    let Some(series) = collection.and_then(|it| Series::of(it)) else { return Ok(()) };
-    match name {
-        "update" => series.check_update(statement),
-        "delete" if version < ServerVersion::V7_0 => series.check_deletion(statement),
-        _ => Ok(()),
     }
 }
 
@@ -371,7 +344,6 @@ fn modified(
             let array_filters = body.get_array("arrayFilters").cloned().unwrap_or_default();
             let update = Update::parse(update, &array_filters, context)?;
             let upsert = arguments.flag("upsert");
-            let filter = filter.clone();
             let statement = UpdateStatement { filter, update, multi: false, upsert, sort };
             let updated = writer.update(namespace, &statement, context)?;
             outcome.insert("n", int32(updated.found + usize::from(updated.upserted.is_some())));
@@ -387,7 +359,7 @@ fn modified(
         (None, _) => Bson::Null,
         (Some(value), None) => Document::clone(&value).into(),
         (Some(value), Some(fields)) => {
-            Projection::of_found(fields, context)?.apply_to(&value, &filter, context)?.into()
+            Projection::of_found(fields, context)?.apply(&value, context)?.into()
         }
     };
     Ok(doc! { "lastErrorObject": outcome, "value": value, "ok": 1.0 })

@@ -192,9 +192,10 @@ pub struct ClusterOptions {
     /// True if the members keep what is written; false by default: then every write succeeds and
     /// changes nothing, which costs less.
     ///
-    /// Operators and stages that are not known are refused by name: those with JavaScript, texts
-    /// or places, and look-around in regular expressions. There are no transactions and no change
-    /// streams. Time series are kept as the documents that they are written as, without buckets.
+    /// Operators, stages and options that are not known are refused by name: among them JavaScript,
+    /// texts, places, regular expressions, `$jsonSchema`, `$lookup`, projections of some elements
+    /// of an array, time series and clustered collections. There are no transactions and no change
+    /// streams.
     pub keeps_data: bool,
     /// The time after which secondaries have what the primary writes, zero by default; it matters
     /// only to members that keep data.

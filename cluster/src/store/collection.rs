@@ -38,11 +38,6 @@ impl Index {
         self.keys() == other.keys() && (!by_options || OPTIONS.iter().all(same))
     }
 
-    /// Returns whether the documents themselves are in its order.
-    pub(crate) fn is_clustered(&self) -> bool {
-        self.description.get_bool("clustered").unwrap_or(false)
-    }
-
     /// Returns whether new documents must have other keys: also those that are to be unique soon.
     pub(crate) fn is_unique(&self) -> bool {
         let says = |name| self.description.get_bool(name).unwrap_or(false);
@@ -77,15 +72,8 @@ pub(crate) struct Collection {
 
 impl Collection {
     pub(crate) fn new(options: Document, uuid: [u8; 16]) -> Self {
-        let description = match options.get_document("clusteredIndex") {
-            Ok(clustered) => {
-                let mut description = clustered.clone();
-                description.insert("clustered", true);
-                description
-            }
-            Err(_) => doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" },
-        };
-        let indexes = match options.contains_key("viewOn") || options.contains_key("timeseries") {
+        let description = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
+        let indexes = match options.contains_key("viewOn") {
             true => Vec::new(),
             false => vec![Index { description }],
         };
@@ -95,26 +83,7 @@ impl Collection {
 
     /// Returns the kind that `listCollections` says it is of.
     pub(crate) fn kind(&self) -> &'static str {
-        match () {
-            () if self.options.contains_key("viewOn") => "view",
-            () if self.options.contains_key("timeseries") => "timeseries",
-            () => "collection",
-        }
-    }
-
-    /// Returns whether it is a time series.
-    pub(crate) fn is_series(&self) -> bool {
-        self.options.contains_key("timeseries")
-    }
-
-    /// Returns whether its documents are in the order of their `_id`s.
-    fn is_clustered(&self) -> bool {
-        self.options.contains_key("clusteredIndex")
-    }
-
-    /// Returns how many indexes there are besides the documents themselves.
-    pub(crate) fn index_count(&self) -> usize {
-        self.indexes.iter().filter(|it| !it.is_clustered()).count()
+        if self.options.contains_key("viewOn") { "view" } else { "collection" }
     }
 
     pub(crate) fn is_capped(&self) -> bool {
@@ -132,11 +101,7 @@ impl Collection {
 
     /// Returns the documents in their order.
     pub(crate) fn documents(&self) -> impl Iterator<Item = (u64, &Arc<Document>)> {
-        let get = |record: &u64| Some((*record, self.documents.get(record)?));
-        let by_id = self.is_clustered().then(|| self.ids.values().filter_map(get));
-        let by_record = self.documents.iter().map(|(record, document)| (*record, document));
-        let by_record = (!self.is_clustered()).then_some(by_record);
-        by_id.into_iter().flatten().chain(by_record.into_iter().flatten())
+        self.documents.iter().map(|(record, document)| (*record, document))
     }
 
     /// Returns the documents from a number on.
@@ -159,7 +124,6 @@ impl Collection {
         context: &Context,
     ) -> Result<Vec<(u64, Arc<Document>)>, StoreError> {
         let by_id = filter.single_id().filter(|_| context.collation == Collation::Simple);
-        let by_id = by_id.filter(|_| !self.is_series());
         let mut found = Vec::new();
         if let Some(id) = by_id {
             let record = self.ids.get(&Key(id.clone())).copied();
@@ -190,16 +154,12 @@ impl Collection {
         record: u64,
         document: &Document,
     ) -> Result<(), StoreError> {
-        if self.is_series() {
-            return Ok(());
-        }
         let id = Key(document.get("_id").cloned().unwrap_or(Bson::Null));
         if self.ids.get(&id).is_some_and(|it| *it != record) {
             let (keys, values) = (doc! { "_id": 1 }, doc! { "_id": id.0 });
-            let index = (!self.is_clustered()).then_some("_id_");
-            return Err(StoreError::duplicate(namespace, index, &keys, &values));
+            return Err(StoreError::duplicate(namespace, "_id_", &keys, &values));
         }
-        for index in self.indexes.iter().filter(|it| it.is_unique() && !it.is_clustered()) {
+        for index in self.indexes.iter().filter(|it| it.is_unique()) {
             self.check_index(namespace, index, record, document)?;
         }
         Ok(())
@@ -217,10 +177,7 @@ impl Collection {
         let others = self.documents.iter().filter(|(other, _)| **other != record);
         let mut others = others.filter_map(|(_, other)| index.values(other));
         match others.any(|other| Key(other.into()) == key) {
-            true => {
-                let name = Some(index.name());
-                Err(StoreError::duplicate(namespace, name, &index.keys(), &values))
-            }
+            true => Err(StoreError::duplicate(namespace, index.name(), &index.keys(), &values)),
             false => Ok(()),
         }
     }
@@ -259,7 +216,7 @@ impl Collection {
             self.ids.remove(&Key(id.clone()));
         }
         if let Some(document) = document {
-            if let Some(id) = document.get("_id").filter(|_| !self.is_series()) {
+            if let Some(id) = document.get("_id") {
                 self.ids.insert(Key(id.clone()), record);
             }
             self.documents.insert(record, document);

@@ -48,7 +48,7 @@ impl Tail {
         for (record, document) in collection.since(self.next) {
             if self.filter.matches(document, &self.context)? {
                 found.push(match &self.projection {
-                    Some(it) => Arc::new(it.apply_to(document, &self.filter, &self.context)?),
+                    Some(it) => Arc::new(it.apply(document, &self.context)?),
                     None => Arc::clone(document),
                 });
             }

@@ -37,16 +37,14 @@ impl StoreError {
     /// Two documents have the same key in a unique index.
     pub(crate) fn duplicate(
         namespace: &str,
-        index: Option<&str>,
+        index: &str,
         keys: &Document,
         values: &Document,
     ) -> Self {
         let shown: Vec<String> =
             values.iter().map(|(name, value)| format!("{name}: {}", shown(value))).collect();
-        // A collection that is clustered by the keys has no index of them.
-        let index = index.map(|name| format!("index: {name} ")).unwrap_or_default();
         let message = format!(
-            "E11000 duplicate key error collection: {namespace} {index}dup key: {{ {} }}",
+            "E11000 duplicate key error collection: {namespace} index: {index} dup key: {{ {} }}",
             shown.join(", ")
         );
         let details = Box::new(doc! { "keyPattern": keys.clone(), "keyValue": values.clone() });

@@ -10,8 +10,6 @@ use super::{
     error::StoreError,
     expression::{self, Context},
     path,
-    pattern::Pattern,
-    schema::Schema,
 };
 
 /// A filter that has been read.
@@ -27,8 +25,6 @@ pub(crate) enum Filter {
     Expression(Bson),
     /// A test of the values at a path.
     Field(String, Test),
-    /// The demands of a schema.
-    Schema(Schema),
 }
 
 /// A test of a value.
@@ -37,12 +33,10 @@ pub(crate) enum Test {
     Equals(Bson),
     /// Less, equal or greater: one of these orderings, among values of one type.
     Ordered(&'static [Ordering], Bson),
-    In(Vec<Bson>, Vec<Pattern>),
+    In(Vec<Bson>),
     Exists(bool),
     /// The numbers of types, 0 for any number.
     Type(Vec<Option<i64>>),
-    /// A text in which a regular expression finds something.
-    Regex(Pattern),
     Size(i64),
     Modulo(i64, i64),
     /// Every one of these tests.
@@ -86,11 +80,8 @@ impl Filter {
                     Self::Expression(value.clone())
                 }
                 "$comment" => Self::All(Vec::new()),
-                "$jsonSchema" => match value {
-                    Bson::Document(schema) => Self::Schema(Schema::parse(schema)?),
-                    _ => return Err(StoreError::new(14, "$jsonSchema must be an object")),
-                },
-                "$where" | "$text" | "$sampleRate" | "$alwaysTrue" | "$alwaysFalse" => {
+                "$jsonSchema" | "$where" | "$text" | "$sampleRate" | "$alwaysTrue"
+                | "$alwaysFalse" => {
                     return Err(StoreError::not_implemented(name));
                 }
                 _ if name.starts_with('$') => {
@@ -137,35 +128,6 @@ impl Filter {
                 Ok(expression::is_true(value.as_ref()))
             }
             Self::Field(path, test) => test.passes(&path::values(document, path), context),
-            Self::Schema(schema) => Ok(schema.is_met_by(document)),
-        }
-    }
-
-    /// Returns the place in an array of the element by which a document is found: the one that
-    /// positional operators mean.
-    ///
-    /// # Errors
-    ///
-    /// Fails if an expression does.
-    pub(crate) fn position(
-        &self,
-        document: &Document,
-        context: &Context,
-    ) -> Result<Option<usize>, StoreError> {
-        match self {
-            Self::All(filters) | Self::Any(filters) => {
-                let mut last = None;
-                for filter in filters {
-                    let is_found =
-                        matches!(self, Self::All(_)) || filter.matches(document, context)?;
-                    if is_found && let Some(position) = filter.position(document, context)? {
-                        last = Some(position);
-                    }
-                }
-                Ok(last)
-            }
-            Self::Field(path, test) => test.position(document, path, context),
-            Self::Nor(_) | Self::Expression(_) | Self::Schema(_) => Ok(None),
         }
     }
 
@@ -195,7 +157,7 @@ impl Filter {
                 for test in tests {
                     match test {
                         Test::Equals(value) => path::set(document, name, value.clone()),
-                        Test::In(values, patterns) if values.len() == 1 && patterns.is_empty() => {
+                        Test::In(values) if values.len() == 1 => {
                             path::set(document, name, values[0].clone());
                         }
                         _ => {}
@@ -210,8 +172,8 @@ impl Filter {
 impl Test {
     /// Reads what is said of a field: an operator or several, or a value.
     fn parse(value: &Bson, context: &Context) -> Result<Self, StoreError> {
-        if let Bson::RegularExpression(regex) = value {
-            return Ok(Self::Regex(Pattern::parse(regex)?));
+        if let Bson::RegularExpression(_) = value {
+            return Err(StoreError::not_implemented("a regular expression"));
         }
         let operators = value.as_document().filter(|it| {
             let first = it.keys().next();
@@ -224,15 +186,7 @@ impl Test {
     }
 
     fn parse_all(operators: &Document, context: &Context) -> Result<Vec<Self>, StoreError> {
-        if operators.contains_key("$options") && !operators.contains_key("$regex") {
-            return Err(StoreError::bad_value("$options needs a $regex"));
-        }
-        let tests = operators.iter().filter(|(name, _)| *name != "$options");
-        let tests = tests.map(|(name, value)| match name.as_str() {
-            "$regex" => Ok(Self::Regex(Pattern::of_operators(value, operators.get("$options"))?)),
-            name => Self::parse_one(name, value, context),
-        });
-        tests.collect()
+        operators.iter().map(|(name, value)| Self::parse_one(name, value, context)).collect()
     }
 
     fn parse_one(name: &str, value: &Bson, context: &Context) -> Result<Self, StoreError> {
@@ -273,13 +227,14 @@ impl Test {
                 let tests = list()?.into_iter().map(|it| Self::parse(&it, context));
                 let tests: Vec<Self> = tests.collect::<Result<_, _>>()?;
                 match tests.is_empty() {
-                    true => Self::In(Vec::new(), Vec::new()),
+                    true => Self::In(Vec::new()),
                     false => Self::Each(tests),
                 }
             }
             "$not" => match value {
-                Bson::Document(_) | Bson::RegularExpression(_) => {
-                    Self::Not(Box::new(Self::parse(value, context)?))
+                Bson::Document(_) => Self::Not(Box::new(Self::parse(value, context)?)),
+                Bson::RegularExpression(_) => {
+                    return Err(StoreError::not_implemented("a regular expression"));
                 }
                 _ => return Err(StoreError::bad_value("$not needs a regex or a document")),
             },
@@ -316,11 +271,7 @@ impl Test {
         let arrays = || values.iter().filter_map(|value| value.and_then(Bson::as_array));
         Ok(match self {
             Self::Equals(wanted) => any(&|value| equals(value, wanted)),
-            Self::In(list, patterns) => any(&|value| {
-                list.iter().any(|wanted| equals(value, wanted))
-                    || patterns.iter().any(|it| value.is_some_and(|value| it.finds(value)))
-            }),
-            Self::Regex(pattern) => any(&|value| value.is_some_and(|it| pattern.finds(it))),
+            Self::In(list) => any(&|value| list.iter().any(|wanted| equals(value, wanted))),
             Self::Ordered(orderings, limit) => any(&|value| {
                 let value = value.unwrap_or(&Bson::Null);
                 let is_alike =
@@ -371,65 +322,20 @@ impl Test {
 
     /// Reads the list of `$in`.
     fn among(list: Vec<Bson>) -> Result<Self, StoreError> {
-        let (mut values, mut patterns) = (Vec::new(), Vec::new());
-        for value in list {
+        for value in &list {
             match value {
-                Bson::RegularExpression(regex) => patterns.push(Pattern::parse(&regex)?),
+                Bson::RegularExpression(_) => {
+                    return Err(StoreError::not_implemented("a regular expression"));
+                }
                 Bson::Document(operators)
                     if operators.keys().next().is_some_and(|it| it.starts_with('$')) =>
                 {
                     return Err(StoreError::bad_value("cannot nest $ under $in"));
                 }
-                value => values.push(value),
+                _ => {}
             }
         }
-        Ok(Self::In(values, patterns))
-    }
-
-    /// Returns the place of the first element by which the values at a path pass, in the first
-    /// array on the way.
-    fn position(
-        &self,
-        document: &Document,
-        path: &str,
-        context: &Context,
-    ) -> Result<Option<usize>, StoreError> {
-        match self {
-            Self::Each(tests) => {
-                let mut last = None;
-                for test in tests {
-                    last = test.position(document, path, context)?.or(last);
-                }
-                return Ok(last);
-            }
-            Self::Not(_) | Self::Size(_) => return Ok(None),
-            _ => {}
-        }
-        let (first, rest) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
-        let array = match (document.get(first), rest) {
-            (Some(Bson::Document(inner)), Some(rest)) => {
-                return self.position(inner, rest, context);
-            }
-            (Some(Bson::Array(array)), _) => array,
-            _ => return Ok(None),
-        };
-        for (at, element) in array.iter().enumerate() {
-            let passes = match (self, rest, element) {
-                (_, Some(rest), Bson::Document(inner)) => {
-                    self.passes(&path::values(inner, rest), context)?
-                }
-                (_, Some(_), _) => false,
-                (Self::Element(_) | Self::ElementValue(_), None, element) => {
-                    let alone = Bson::Array(vec![element.clone()]);
-                    self.passes(&[Some(&alone)], context)?
-                }
-                (_, None, element) => self.passes(&[Some(element)], context)?,
-            };
-            if passes {
-                return Ok(Some(at));
-            }
-        }
-        Ok(None)
+        Ok(Self::In(list))
     }
 
     /// Returns whether one value passes on its own.
@@ -444,7 +350,9 @@ impl Test {
 }
 
 /// The operators that servers know, and this store does not.
-const UNKNOWN_HERE: [&str; 13] = [
+const UNKNOWN_HERE: [&str; 15] = [
+    "$regex",
+    "$options",
     "$bitsAllSet",
     "$bitsAllClear",
     "$bitsAnySet",
@@ -461,7 +369,7 @@ const UNKNOWN_HERE: [&str; 13] = [
 ];
 
 /// Reads the types that `$type` names, by number or by alias; none stands for all numbers.
-pub(super) fn types(value: &Bson) -> Result<Vec<Option<i64>>, StoreError> {
+fn types(value: &Bson) -> Result<Vec<Option<i64>>, StoreError> {
     let one = |value: &Bson| match value {
         Bson::String(name) if name == "number" => Ok(None),
         Bson::String(name) => match TYPES.iter().find(|(known, _)| known == name) {
@@ -504,7 +412,7 @@ const TYPES: [(&str, i64); 21] = [
     ("maxKey", 127),
 ];
 
-pub(super) fn is_of_type(value: &Bson, wanted: Option<i64>) -> bool {
+fn is_of_type(value: &Bson, wanted: Option<i64>) -> bool {
     match wanted {
         None => rank(value) == rank(&Bson::Int32(0)),
         Some(wanted) => {

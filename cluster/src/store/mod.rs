@@ -4,6 +4,11 @@
 //! taken back. Filters, updates, projections and stages know the operators that the official
 //! suites use, and those that applications use most; one that is not known is an error that names
 //! it, never ignored.
+//!
+//! What no suite asks of members that only the embedded deployment can be, mongos and versions from
+//! 7.0 on, is left to real servers: `$jsonSchema`, `$lookup`, `$unionWith`, `$facet`, `$unwind`,
+//! `$sample`, regular expressions, time series, clustered collections, the positional operator,
+//! projections of some elements of an array, `$bit`, and where `$push` adds.
 
 mod catalog;
 mod collection;
@@ -12,14 +17,10 @@ mod cursor;
 mod error;
 mod expression;
 mod filter;
-mod join;
 mod log;
 mod path;
-mod pattern;
 mod pipeline;
 mod projection;
-mod schema;
-mod series;
 mod session;
 mod sort;
 mod update;
@@ -37,7 +38,6 @@ pub(crate) use log::{Data, Entry, Position};
 pub(crate) use path::{MAX_LEVELS, MAX_PARTS, is_too_long, values};
 pub(crate) use pipeline::{Documents, parse as parse_stages, through};
 pub(crate) use projection::Projection;
-pub(crate) use series::Series;
 pub(crate) use session::Session;
 pub(crate) use sort::Sort;
 pub(crate) use update::Update;

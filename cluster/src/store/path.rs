@@ -107,36 +107,6 @@ pub(crate) fn remove(document: &mut Document, path: &str) {
     }
 }
 
-/// Changes the values at a path, of arrays on the way those of each document; without a new value
-/// the field goes.
-///
-/// # Errors
-///
-/// Fails if the change does.
-pub(crate) fn change<E>(
-    document: &mut Document,
-    path: &str,
-    change: &dyn Fn(Bson) -> Result<Option<Bson>, E>,
-) -> Result<(), E> {
-    let Some((first, rest)) = path.split_once('.') else {
-        if let Some(value) = document.get_mut(path) {
-            match change(std::mem::replace(value, Bson::Null))? {
-                Some(changed) => *value = changed,
-                None => drop(document.remove(path)),
-            }
-        }
-        return Ok(());
-    };
-    match document.get_mut(first) {
-        Some(Bson::Document(inner)) => self::change(inner, rest, change),
-        Some(Bson::Array(array)) => array.iter_mut().try_for_each(|element| match element {
-            Bson::Document(inner) => self::change(inner, rest, change),
-            _ => Ok(()),
-        }),
-        _ => Ok(()),
-    }
-}
-
 /// Returns whether a document has more than so many levels of documents and arrays.
 pub(crate) fn is_too_deep(document: &Document, levels: usize) -> bool {
     document.values().any(|value| exceeds(value, levels - 1))

@@ -11,17 +11,16 @@ use super::{
     error::StoreError,
     expression::{self, Context},
     filter::Filter,
-    join, path,
+    path,
     projection::Projection,
     sort::Sort,
-    view::Source,
 };
 
 /// Documents on their way through stages.
 pub(crate) type Documents = Vec<Arc<Document>>;
 
 /// The stages that are known here, besides those that documents come from and go to.
-const STAGES: [&str; 18] = [
+const STAGES: [&str; 12] = [
     "$match",
     "$sort",
     "$skip",
@@ -34,39 +33,39 @@ const STAGES: [&str; 18] = [
     "$replaceRoot",
     "$replaceWith",
     "$group",
-    "$unwind",
-    "$sortByCount",
-    "$sample",
-    "$lookup",
-    "$unionWith",
-    "$facet",
 ];
 
 /// The stages that servers know, and this store does not.
-const UNKNOWN_HERE: [&str; 19] = [
+const UNKNOWN_HERE: [&str; 25] = [
     "$bucket",
     "$bucketAuto",
     "$changeStream",
     "$changeStreamSplitLargeEvent",
     "$densify",
+    "$facet",
     "$fill",
     "$geoNear",
     "$graphLookup",
     "$indexStats",
+    "$lookup",
     "$planCacheStats",
     "$querySettings",
     "$queryStats",
     "$rankFusion",
     "$redact",
+    "$sample",
     "$search",
     "$searchMeta",
     "$setWindowFields",
     "$shardedDataDistribution",
+    "$sortByCount",
+    "$unionWith",
+    "$unwind",
     "$vectorSearch",
 ];
 
 /// The stages by which documents come and go.
-pub(super) const ENDS: [&str; 7] = [
+const ENDS: [&str; 7] = [
     "$out",
     "$merge",
     "$documents",
@@ -113,10 +112,9 @@ pub(crate) fn through(
     documents: Documents,
     name: &str,
     value: &Bson,
-    source: Source<'_>,
     context: &Context,
 ) -> Result<Documents, StoreError> {
-    let made = made_by(documents, name, value, source, context)?;
+    let made = made_by(documents, name, value, context)?;
     match made.iter().any(|it| path::is_too_deep(it, path::MAX_LEVELS)) {
         true => Err(StoreError::too_deep(path::MAX_LEVELS)),
         false => Ok(made),
@@ -127,13 +125,9 @@ fn made_by(
     documents: Documents,
     name: &str,
     value: &Bson,
-    source: Source<'_>,
     context: &Context,
 ) -> Result<Documents, StoreError> {
     match name {
-        "$lookup" => join::looked_up(&documents, value, source, context),
-        "$unionWith" => join::united(documents, value, source, context),
-        "$facet" => join::faceted(&documents, value, source, context),
         "$match" => {
             let wrong =
                 || StoreError::new(15959, "the match filter must be an expression in an object");
@@ -158,12 +152,6 @@ fn made_by(
             0 => Err(StoreError::new(15958, "the limit must be positive")),
             limit => Ok(documents.into_iter().take(limit).collect()),
         },
-        "$sample" => {
-            let size = value.as_document().and_then(|it| it.get("size"));
-            let wrong = || StoreError::new(28747, "size argument to $sample must be a number");
-            let size = amount(name, size.ok_or_else(wrong)?)?;
-            Ok(documents.into_iter().take(size).collect())
-        }
         "$count" => {
             let field =
                 value.as_str().filter(|it| !it.is_empty() && !it.contains(['$', '.', '\0']));
@@ -175,12 +163,6 @@ fn made_by(
             })
         }
         "$group" => grouped(&documents, value, context),
-        "$sortByCount" => {
-            let group = doc! { "_id": value.clone(), "count": { "$sum": 1 } };
-            let groups = grouped(&documents, &group.into(), context)?;
-            through(groups, "$sort", &doc! { "count": -1 }.into(), source, context)
-        }
-        "$unwind" => unwound(&documents, value),
         _ => {
             let shaped =
                 documents.iter().map(|it| Ok(Arc::new(reshaped(name, value, it, context)?)));
@@ -192,7 +174,6 @@ fn made_by(
 fn amount(name: &str, value: &Bson) -> Result<usize, StoreError> {
     let code = match name {
         "$limit" => 5_107_201,
-        "$sample" => 28747,
         _ => 5_107_200,
     };
     let wrong = || StoreError::new(code, format!("invalid argument to {name} stage"));
@@ -256,78 +237,6 @@ pub(crate) fn reshaped(
         }
         _ => Err(StoreError::new(40272, format!("{name} specification stage must be an object"))),
     }
-}
-
-fn unwound(documents: &Documents, value: &Bson) -> Result<Documents, StoreError> {
-    let wrong = |path: &str| {
-        let reason = format!("path option to $unwind stage should be prefixed with a '$': {path}");
-        StoreError::new(28818, reason)
-    };
-    let (mut path, mut keeps_all, mut index) = ("", false, None);
-    match value {
-        Bson::String(text) => path = text,
-        Bson::Document(options) => {
-            for (name, value) in options {
-                match (name.as_str(), value) {
-                    ("path", Bson::String(text)) => path = text,
-                    ("preserveNullAndEmptyArrays", Bson::Boolean(flag)) => keeps_all = *flag,
-                    ("includeArrayIndex", Bson::String(field)) if field.starts_with('$') => {
-                        let reason = format!(
-                            "includeArrayIndex option to $unwind stage should not be prefixed \
-                             with a '$': {field}"
-                        );
-                        return Err(StoreError::new(28822, reason));
-                    }
-                    ("includeArrayIndex", Bson::String(field)) => index = Some(field.as_str()),
-                    ("path", _) => return Err(StoreError::new(28808, "path must be a string")),
-                    ("preserveNullAndEmptyArrays", _) => {
-                        return Err(StoreError::new(28809, "expected a boolean"));
-                    }
-                    ("includeArrayIndex", _) => {
-                        return Err(StoreError::new(28810, "expected a non-empty string"));
-                    }
-                    _ => {
-                        let reason = format!("unrecognized option to $unwind stage: {name}");
-                        return Err(StoreError::new(28811, reason));
-                    }
-                }
-            }
-        }
-        _ => {
-            let reason = "expected either a string or an object as specification for $unwind stage";
-            return Err(StoreError::new(15981, reason));
-        }
-    }
-    let path = path.strip_prefix('$').ok_or_else(|| wrong(path))?;
-    if [Some(path), index].into_iter().flatten().any(path::is_too_long) {
-        return Err(StoreError::too_deep(path::MAX_LEVELS));
-    }
-    let mut made = Vec::new();
-    let mut add = |document: &Document, element: Option<Bson>, at: Bson| {
-        let mut one = document.clone();
-        match element {
-            Some(element) => path::set(&mut one, path, element),
-            None => path::remove(&mut one, path),
-        }
-        if let Some(field) = index {
-            path::set(&mut one, field, at);
-        }
-        made.push(Arc::new(one));
-    };
-    for document in documents {
-        match path::value(document, path) {
-            Some(Bson::Array(list)) if !list.is_empty() => {
-                for (at, element) in (0_i64..).zip(list) {
-                    add(document, Some(element), Bson::Int64(at));
-                }
-            }
-            Some(Bson::Array(_)) | None if keeps_all => add(document, None, Bson::Null),
-            Some(Bson::Null) if keeps_all => add(document, Some(Bson::Null), Bson::Null),
-            None | Some(Bson::Null | Bson::Array(_)) => {}
-            Some(value) => add(document, Some(value), Bson::Null),
-        }
-    }
-    Ok(made)
 }
 
 fn grouped(

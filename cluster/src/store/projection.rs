@@ -4,10 +4,8 @@ use bson::{Bson, Document};
 use sdam_core::bson;
 
 use super::{
-    compare::whole,
     error::StoreError,
     expression::{self, Context},
-    filter::{Filter, Test},
     path,
 };
 
@@ -20,19 +18,6 @@ pub(crate) struct Projection {
     paths: Vec<String>,
     /// Paths and the expressions that are computed for them.
     computed: Vec<(String, Bson)>,
-    /// Paths of arrays, and which of their elements are given.
-    elements: Vec<(String, Elements)>,
-}
-
-/// The elements of an array that are given.
-#[derive(Clone, Debug)]
-enum Elements {
-    /// The one by which the document was found (`$`).
-    Found,
-    /// The first one that passes (`$elemMatch`).
-    First(Box<Test>),
-    /// Those from a place on, the end if it is negative, up to a number (`$slice`).
-    Slice(i64, usize),
 }
 
 impl Projection {
@@ -42,13 +27,8 @@ impl Projection {
     ///
     /// Fails if it includes fields and excludes others, or if an expression is not known.
     pub(crate) fn parse(projection: &Document, context: &Context) -> Result<Self, StoreError> {
-        let mut read = Self {
-            includes: false,
-            with_id: true,
-            paths: Vec::new(),
-            computed: Vec::new(),
-            elements: Vec::new(),
-        };
+        let mut read =
+            Self { includes: false, with_id: true, paths: Vec::new(), computed: Vec::new() };
         let mut includes = None;
         for (name, value) in projection {
             let is_flag = matches!(value, Bson::Boolean(_))
@@ -87,66 +67,20 @@ impl Projection {
         Ok(read)
     }
 
-    /// Reads a projection of what is found, which may have some elements of arrays given.
+    /// Reads a projection of what is found.
     ///
     /// # Errors
     ///
-    /// Fails if it includes fields and excludes others, or if an expression is not known.
+    /// Fails also by the name of what gives some elements of arrays, which is not known here.
     pub(crate) fn of_found(projection: &Document, context: &Context) -> Result<Self, StoreError> {
-        let (mut rest, mut elements) = (Document::new(), Vec::new());
+        const OPERATORS: [&str; 2] = ["$elemMatch", "$slice"];
         for (name, value) in projection {
-            if let Some(path) = name.strip_suffix(".$") {
-                if elements.iter().any(|(_, it)| matches!(it, Elements::Found)) {
-                    let reason = "Cannot specify more than one positional projection per query.";
-                    return Err(StoreError::new(31276, reason));
-                }
-                elements.push((path.to_owned(), Elements::Found));
-                rest.insert(path, 1);
-                continue;
-            }
-            let operator = value.as_document().filter(|it| it.len() == 1);
-            match operator.and_then(|it| it.iter().next()).map(|(name, it)| (name.as_str(), it)) {
-                Some(("$elemMatch", _)) => {
-                    let test = Box::new(Test::of_element(value, context)?);
-                    elements.push((name.clone(), Elements::First(test)));
-                    rest.insert(name, 1);
-                }
-                Some(("$slice", argument)) => {
-                    elements.push((name.clone(), Elements::slice(argument)?));
-                }
-                _ => drop(rest.insert(name, value.clone())),
+            let operator = value.as_document().and_then(|it| it.keys().next());
+            if name.ends_with(".$") || operator.is_some_and(|it| OPERATORS.contains(&it.as_str())) {
+                return Err(StoreError::not_implemented("a projection of elements of arrays"));
             }
         }
-        let mut read = Self::parse(&rest, context)?;
-        if read.includes {
-            let more = elements.iter().map(|(path, _)| path.clone());
-            let more: Vec<String> = more.filter(|it| !read.paths.contains(it)).collect();
-            read.paths.extend(more);
-        }
-        read.elements = elements;
-        Ok(read)
-    }
-
-    /// Returns what is given of a document that a filter has found.
-    ///
-    /// # Errors
-    ///
-    /// Fails if an expression does, or if no element of an array was found.
-    pub(crate) fn apply_to(
-        &self,
-        document: &Document,
-        filter: &Filter,
-        context: &Context,
-    ) -> Result<Document, StoreError> {
-        let mut given = self.apply(document, context)?;
-        for (path, elements) in &self.elements {
-            let position = match elements {
-                Elements::Found => filter.position(document, context)?,
-                _ => None,
-            };
-            path::change(&mut given, path, &|value| elements.of(value, position, context))?;
-        }
-        Ok(given)
+        Self::parse(projection, context)
     }
 
     /// Returns what is given of a document.
@@ -179,67 +113,6 @@ impl Projection {
             }
         }
         Ok(given)
-    }
-}
-
-impl Elements {
-    /// Reads the argument of `$slice`.
-    fn slice(argument: &Bson) -> Result<Self, StoreError> {
-        let count = |it: i64| usize::try_from(it.unsigned_abs()).unwrap_or(usize::MAX);
-        let wrong = || {
-            let reason = "$slice needs a number, or an array of a number and a positive one";
-            StoreError::new(28724, reason)
-        };
-        match argument {
-            Bson::Array(pair) => match &pair[..] {
-                [skip, limit] => match (whole(skip), whole(limit)) {
-                    (Some(skip), Some(limit @ 1..)) => Ok(Self::Slice(skip, count(limit))),
-                    _ => Err(wrong()),
-                },
-                _ => Err(wrong()),
-            },
-            number => match whole(number).ok_or_else(wrong)? {
-                last @ ..0 => Ok(Self::Slice(last, count(last))),
-                first => Ok(Self::Slice(0, count(first))),
-            },
-        }
-    }
-
-    /// Returns what is given in the place of a value.
-    fn of(
-        &self,
-        value: Bson,
-        position: Option<usize>,
-        context: &Context,
-    ) -> Result<Option<Bson>, StoreError> {
-        let Bson::Array(list) = value else {
-            return Ok(Some(value).filter(|_| !matches!(self, Self::First(_))));
-        };
-        match self {
-            Self::Found => {
-                let found = position.and_then(|at| list.into_iter().nth(at));
-                let wrong = || {
-                    let reason = "Executor error during find command :: caused by :: positional \
-                                  operator '.$' couldn't find a matching element in the array";
-                    StoreError::new(51246, reason)
-                };
-                Ok(Some(Bson::Array(vec![found.ok_or_else(wrong)?])))
-            }
-            Self::First(test) => {
-                for element in list {
-                    let alone = Bson::Array(vec![element.clone()]);
-                    if test.passes_one(&alone, context)? {
-                        return Ok(Some(Bson::Array(vec![element])));
-                    }
-                }
-                Ok(None)
-            }
-            Self::Slice(from, count) => {
-                let distance = usize::try_from(from.unsigned_abs()).unwrap_or(usize::MAX);
-                let skip = if *from < 0 { list.len().saturating_sub(distance) } else { distance };
-                Ok(Some(Bson::Array(list.into_iter().skip(skip).take(*count).collect())))
-            }
-        }
     }
 }
 

@@ -1,18 +1,15 @@
 //! Updates: replacements, operators and pipelines.
 
-use std::borrow::Cow;
-
 use bson::{Bson, Document};
 use sdam_core::bson;
 
 use super::{
-    compare::{integer, whole},
+    compare::whole,
     error::StoreError,
     expression::{self, Context},
     filter::{Filter, Test},
     path::{MAX_LEVELS, is_too_deep, is_too_long},
     pipeline,
-    sort::Sort,
 };
 
 /// An update that has been read.
@@ -46,7 +43,6 @@ pub(crate) enum Operator {
     PullAll,
     Pop,
     CurrentDate,
-    Bit,
 }
 
 impl Operator {
@@ -66,7 +62,6 @@ impl Operator {
             "$pullAll" => Self::PullAll,
             "$pop" => Self::Pop,
             "$currentDate" => Self::CurrentDate,
-            "$bit" => Self::Bit,
             _ => return None,
         })
     }
@@ -123,17 +118,7 @@ impl Update {
         }
     }
 
-    /// Returns whether a path has the positional operator, which stands for the element of an array
-    /// by which the document was found.
-    pub(crate) fn is_positional(&self) -> bool {
-        match self {
-            Self::Operators(operators, _) => operators.iter().any(|it| is_positional(&it.1)),
-            Self::Replacement(_) | Self::Pipeline(_) => false,
-        }
-    }
-
-    /// Returns what becomes of a document; `inserts` says that it is new, and `position` is that of
-    /// the element by which it was found.
+    /// Returns what becomes of a document; `inserts` says that it is new.
     ///
     /// # Errors
     ///
@@ -142,7 +127,6 @@ impl Update {
         &self,
         document: &Document,
         inserts: bool,
-        position: Option<usize>,
         context: &Context,
     ) -> Result<Document, StoreError> {
         let changed = match self {
@@ -161,7 +145,6 @@ impl Update {
                     if *operator == Operator::SetOnInsert && !inserts {
                         continue;
                     }
-                    let path = &*placed(path, position)?;
                     let change = Change { operator: *operator, argument, path, filters, context };
                     change.apply(&mut changed)?;
                 }
@@ -211,6 +194,9 @@ fn operators(
 ) -> Result<Vec<(Operator, String, Bson)>, StoreError> {
     let mut read: Vec<(Operator, String, Bson)> = Vec::new();
     for (name, arguments) in update {
+        if name == "$bit" {
+            return Err(StoreError::not_implemented(name));
+        }
         let Some(operator) = Operator::parse(name) else {
             let reason = format!(
                 "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style \
@@ -242,34 +228,9 @@ fn conflicts(a: &str, b: &str) -> bool {
     a == b || leads(a, b) || leads(b, a)
 }
 
-fn is_positional(path: &str) -> bool {
-    path.split('.').any(|part| part == "$")
-}
-
-/// Returns a path with a number in the place of its positional operator.
-fn placed(path: &str, position: Option<usize>) -> Result<Cow<'_, str>, StoreError> {
-    if !is_positional(path) {
-        return Ok(Cow::Borrowed(path));
-    }
-    let Some(position) = position else {
-        let reason = "The positional operator did not find the match needed from the query.";
-        return Err(StoreError::bad_value(reason));
-    };
-    let position = position.to_string();
-    let parts = path.split('.').map(|part| if part == "$" { position.as_str() } else { part });
-    Ok(Cow::Owned(parts.collect::<Vec<_>>().join(".")))
-}
-
 fn check_path(path: &str, filters: &Filters) -> Result<(), StoreError> {
-    if path.split('.').next() == Some("$") {
-        let reason = format!(
-            "Cannot have positional (i.e. '$') element in the first position in path '{path}'"
-        );
-        return Err(StoreError::bad_value(reason));
-    }
-    if path.split('.').filter(|part| *part == "$").count() > 1 {
-        let reason = format!("Too many positional (i.e. '$') elements found in path '{path}'");
-        return Err(StoreError::bad_value(reason));
+    if path.split('.').any(|part| part == "$") {
+        return Err(StoreError::not_implemented("the positional operator $"));
     }
     for part in path.split('.') {
         let identifier = part.strip_prefix("$[").and_then(|it| it.strip_suffix(']'));
@@ -302,9 +263,8 @@ fn check_argument(operator: Operator, path: &str, argument: &Bson) -> Result<(),
             }
         }
         (Operator::Push, Bson::Document(clauses)) if clauses.contains_key("$each") => {
-            const CLAUSES: [&str; 4] = ["$each", "$position", "$slice", "$sort"];
-            match clauses.keys().find(|it| !CLAUSES.contains(&it.as_str())) {
-                Some(name) => wrong(format!("Unrecognized clause in $push: {name}")),
+            match clauses.keys().find(|it| *it != "$each") {
+                Some(name) => Err(StoreError::not_implemented(&format!("{name} of $push"))),
                 None => Ok(()),
             }
         }
@@ -316,18 +276,6 @@ fn check_argument(operator: Operator, path: &str, argument: &Bson) -> Result<(),
                 _ => wrong(
                     "The '$type' string field is required to be 'date' or 'timestamp'".to_owned(),
                 ),
-            }
-        }
-        (Operator::Bit, argument) => {
-            let is_operation = |(name, value): (&String, &Bson)| {
-                matches!(name.as_str(), "and" | "or" | "xor")
-                    && matches!(value, Bson::Int32(_) | Bson::Int64(_))
-            };
-            match argument.as_document().is_some_and(|it| it.iter().all(is_operation)) {
-                true => Ok(()),
-                false => wrong(format!(
-                    "The $bit modifier takes 'and', 'or' and 'xor' with integers: {path}"
-                )),
             }
         }
         _ => Ok(()),
@@ -480,7 +428,6 @@ impl Change<'_> {
         Ok(Some(match (self.operator, before) {
             (Operator::Unset, _) => return Ok(None),
             (Operator::CurrentDate, _) => self.now(),
-            (Operator::Bit, before) => self.masked(before)?,
             (Operator::Inc, Some(before)) => self.calculated(&before, "$inc", expression::add)?,
             (Operator::Mul, Some(before)) => {
                 self.calculated(&before, "$mul", expression::multiply)?
@@ -537,60 +484,13 @@ impl Change<'_> {
         };
         let each = self.argument.as_document().and_then(|it| it.get_array("$each").ok());
         let new = each.cloned().unwrap_or_else(|| vec![self.argument.clone()]);
-        if self.operator == Operator::Push {
-            return self.pushed(list, new).map(Bson::Array);
-        }
         for value in new {
-            if !list.iter().any(|it| self.context.collation.is_equal(it, &value)) {
+            let is_there = |it: &Bson| self.context.collation.is_equal(it, &value);
+            if self.operator == Operator::Push || !list.iter().any(is_there) {
                 list.push(value);
             }
         }
         Ok(Bson::Array(list))
-    }
-
-    /// Returns a list with what `$push` adds to it, where and in which order its clauses say.
-    fn pushed(&self, mut list: Vec<Bson>, new: Vec<Bson>) -> Result<Vec<Bson>, StoreError> {
-        let clauses = self.argument.as_document().filter(|it| it.contains_key("$each"));
-        let number = |name: &str| match clauses.and_then(|it| it.get(name)) {
-            None => Ok(None),
-            Some(value) => {
-                let reason = format!("The value for {name} must be an integer value");
-                whole(value).map(Some).ok_or_else(|| StoreError::bad_value(reason))
-            }
-        };
-        let place = |number: i64, length: usize| {
-            let distance = usize::try_from(number.unsigned_abs()).unwrap_or(usize::MAX);
-            if number < 0 { length.saturating_sub(distance) } else { distance.min(length) }
-        };
-        let at = number("$position")?.map_or(list.len(), |it| place(it, list.len()));
-        list.splice(at..at, new);
-        match clauses.and_then(|it| it.get("$sort")) {
-            None => {}
-            Some(Bson::Document(sort)) => {
-                let sort = Sort::parse(sort)?;
-                let document = |it: &Bson| it.as_document().cloned().unwrap_or_default();
-                let mut pairs: Vec<(Document, Bson)> =
-                    list.into_iter().map(|it| (document(&it), it)).collect();
-                sort.apply_to(&mut pairs, |it| &it.0, self.context.collation);
-                list = pairs.into_iter().map(|it| it.1).collect();
-            }
-            Some(direction) => match whole(direction) {
-                Some(1) => list.sort_by(|a, b| self.context.collation.compare(a, b)),
-                Some(-1) => list.sort_by(|a, b| self.context.collation.compare(b, a)),
-                _ => {
-                    let reason = "The $sort is invalid: use 1/-1 to sort the whole element, or \
-                                  {field:1/-1} to sort embedded fields";
-                    return Err(StoreError::bad_value(reason));
-                }
-            },
-        }
-        if let Some(slice) = number("$slice")? {
-            match slice < 0 {
-                true => drop(list.drain(..place(slice, list.len()))),
-                false => list.truncate(place(slice, list.len())),
-            }
-        }
-        Ok(list)
     }
 
     fn now(&self) -> Bson {
@@ -604,30 +504,6 @@ impl Change<'_> {
             }
             _ => Bson::DateTime(now),
         }
-    }
-
-    /// Returns a number after the operations of `$bit`.
-    fn masked(&self, before: Option<Bson>) -> Result<Bson, StoreError> {
-        let before = before.unwrap_or(Bson::Int32(0));
-        let Some(mut number) = integer(&before) else {
-            let reason = format!(
-                "Cannot apply $bit to a value of non-integral type: the field '{}'",
-                self.path
-            );
-            return Err(StoreError::bad_value(reason));
-        };
-        let mut is_narrow = matches!(before, Bson::Int32(_));
-        for (name, value) in self.argument.as_document().into_iter().flatten() {
-            is_narrow &= matches!(value, Bson::Int32(_));
-            let mask = integer(value).unwrap_or_default();
-            number = match name.as_str() {
-                "and" => number & mask,
-                "or" => number | mask,
-                _ => number ^ mask,
-            };
-        }
-        let narrow = i32::try_from(number).ok().filter(|_| is_narrow);
-        Ok(narrow.map_or(Bson::Int64(number), Bson::Int32))
     }
 
     fn pulled(&self, list: Vec<Bson>) -> Result<Bson, StoreError> {

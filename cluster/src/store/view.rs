@@ -1,8 +1,5 @@
 //! Collections and views as what reads them sees them.
 
-use bson::Bson;
-use sdam_core::bson;
-
 use super::{
     catalog::Store,
     error::StoreError,
@@ -10,9 +7,8 @@ use super::{
     filter::Filter,
     pipeline::{self, Documents},
 };
-use crate::options::ServerVersion;
 
-/// The longest chain of views upon views, and of pipelines within pipelines.
+/// The longest chain of views upon views.
 const MAX_DEPTH: usize = 20;
 
 /// A state that is read by the pipelines of one database.
@@ -20,26 +16,13 @@ const MAX_DEPTH: usize = 20;
 pub(crate) struct Source<'a> {
     pub(crate) store: &'a Store,
     pub(crate) database: &'a str,
-    pub(crate) version: ServerVersion,
-    /// The number of views and pipelines that this one is within.
+    /// The number of views that this one is within.
     depth: usize,
 }
 
 impl<'a> Source<'a> {
-    pub(crate) const fn new(store: &'a Store, database: &'a str, version: ServerVersion) -> Self {
-        Self { store, database, version, depth: 0 }
-    }
-
-    /// Returns the same for what is within this.
-    ///
-    /// # Errors
-    ///
-    /// Fails if too much is within each other.
-    pub(crate) fn within(self) -> Result<Self, StoreError> {
-        match self.depth < MAX_DEPTH {
-            true => Ok(Self { depth: self.depth + 1, ..self }),
-            false => Err(StoreError::new(165, "View depth too deep")),
-        }
+    pub(crate) const fn new(store: &'a Store, database: &'a str) -> Self {
+        Self { store, database, depth: 0 }
     }
 
     /// Returns the documents of a collection, or of a view, that a filter finds.
@@ -59,16 +42,21 @@ impl<'a> Source<'a> {
             let found = kept.find(filter, context)?;
             return Ok(found.into_iter().map(|(_, document)| document).collect());
         };
-        let within = self.within()?;
-        let all = within.found(source, &Filter::All(Vec::new()), context)?;
+        if self.depth == MAX_DEPTH {
+            return Err(StoreError::new(165, "View depth too deep"));
+        }
+        let mut documents = Self { depth: self.depth + 1, ..self }.all(source, context)?;
         let stages = kept.options.get_array("pipeline").cloned().unwrap_or_default();
-        let mut documents = Vec::new();
-        for document in within.through(all, &pipeline::parse(&stages)?, context)? {
+        for (name, value) in pipeline::parse(&stages)? {
+            documents = pipeline::through(documents, &name, &value, context)?;
+        }
+        let mut found = Vec::new();
+        for document in documents {
             if filter.matches(&document, context)? {
-                documents.push(document);
+                found.push(document);
             }
         }
-        Ok(documents)
+        Ok(found)
     }
 
     /// Returns all documents of a collection, or of a view.
@@ -78,22 +66,5 @@ impl<'a> Source<'a> {
     /// Fails if a stage of a view does.
     pub(crate) fn all(self, collection: &str, context: &Context) -> Result<Documents, StoreError> {
         self.found(collection, &Filter::All(Vec::new()), context)
-    }
-
-    /// Takes documents through stages.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a stage does.
-    pub(crate) fn through(
-        self,
-        mut documents: Documents,
-        stages: &[(String, Bson)],
-        context: &Context,
-    ) -> Result<Documents, StoreError> {
-        for (name, value) in stages {
-            documents = pipeline::through(documents, name, value, self, context)?;
-        }
-        Ok(documents)
     }
 }

@@ -14,8 +14,6 @@ use super::{
     expression::Context,
     filter::Filter,
     path::is_too_deep,
-    schema::Schema,
-    series::Series,
     session::Session,
     sort::Sort,
     update::Update,
@@ -161,7 +159,7 @@ impl<'a> Writer<'a> {
 
     /// Drops a collection, and returns how many indexes it had.
     pub(crate) fn drop(&mut self, namespace: &str) -> Option<usize> {
-        let indexes = self.store.collection(namespace)?.index_count();
+        let indexes = self.store.collection(namespace)?.indexes.len();
         self.replace(namespace, None);
         Some(indexes)
     }
@@ -236,19 +234,12 @@ impl<'a> Writer<'a> {
     ) -> Result<(usize, usize), StoreError> {
         self.ensure(namespace)?;
         let mut collection = self.collection(namespace)?.clone();
-        let before = collection.index_count();
+        let before = collection.indexes.len();
         for description in descriptions {
             let index = Index { description };
             if index.name().is_empty() || index.keys().is_empty() {
                 let reason = "The field 'name' and 'key' are required properties of an index";
                 return Err(StoreError::new(9, reason));
-            }
-            if collection.is_series() && index.is_unique() {
-                let reason = "Unique indexes are not supported on time-series collections";
-                return Err(StoreError::new(72, reason));
-            }
-            if collection.indexes.iter().any(|it| it.is_clustered() && it.keys() == index.keys()) {
-                continue;
             }
             let same_name = collection.indexes.iter().find(|it| it.name() == index.name());
             let by_options = self.is_since_5_0;
@@ -273,7 +264,7 @@ impl<'a> Writer<'a> {
                 }
             }
         }
-        let after = collection.index_count();
+        let after = collection.indexes.len();
         if after != before {
             self.replace(namespace, Some(collection));
         }
@@ -294,9 +285,8 @@ impl<'a> Writer<'a> {
             return Err(StoreError::new(26, format!("ns not found {namespace}")));
         };
         let mut collection = Collection::clone(collection);
-        let before = collection.index_count();
-        let stays = |index: &Index| index.name() == "_id_" || index.is_clustered();
-        collection.indexes.retain(|index| stays(index) || !is_meant(index));
+        let before = collection.indexes.len();
+        collection.indexes.retain(|index| index.name() == "_id_" || !is_meant(index));
         self.replace(namespace, Some(collection));
         Ok(before)
     }
@@ -322,14 +312,8 @@ impl<'a> Writer<'a> {
         check_size(&document, 2, "object to insert too large, max size: 16777216")?;
         self.check(&document)?;
         self.ensure(namespace)?;
-        let collection = self.collection(namespace)?;
-        if let Some(series) = Series::of(collection) {
-            series.check_document(&document)?;
-        }
         let document = match document.keys().position(|name| name == "_id") {
             Some(0) => document,
-            // A time series has documents without.
-            None if collection.is_series() => document,
             _ => {
                 let mut document = document;
                 let id = document.remove("_id").unwrap_or_else(|| self.new_id().into());
@@ -439,14 +423,7 @@ impl<'a> Writer<'a> {
         }
         let mut error = StoreError::new(121, "Document failed validation");
         if self.is_since_5_0 {
-            let details = match validator.get_document("$jsonSchema") {
-                Ok(schema) => doc! {
-                    "operatorName": "$jsonSchema",
-                    "schemaRulesNotSatisfied": Schema::parse(schema)?.broken_by(document),
-                },
-                Err(_) => doc! { "operatorName": "validator" },
-            };
-            let mut info = doc! { "details": details };
+            let mut info = doc! { "details": { "operatorName": "validator" } };
             if let Some(id) = document.get("_id") {
                 info.insert("failingDocumentId", id.clone());
             }
@@ -470,11 +447,7 @@ impl<'a> Writer<'a> {
             self.found(namespace, &statement.filter, statement.multi, &statement.sort, context)?;
         let mut updated = Updated { found: found.len(), ..Updated::default() };
         for (record, before) in found {
-            let position = match statement.update.is_positional() {
-                true => statement.filter.position(&before, context)?,
-                false => None,
-            };
-            let after = statement.update.apply(&before, false, position, context)?;
+            let after = statement.update.apply(&before, false, context)?;
             self.check_levels(&after)?;
             check_size(&after, 17419, TOO_LARGE)?;
             updated.before = Some(Arc::clone(&before));
@@ -506,7 +479,7 @@ impl<'a> Writer<'a> {
             let id = seed.remove("_id");
             seed = id.into_iter().map(|id| ("_id".to_owned(), id)).collect();
         }
-        let mut document = statement.update.apply(&seed, true, None, context)?;
+        let mut document = statement.update.apply(&seed, true, context)?;
         self.check_levels(&document)?;
         let id = document.remove("_id").unwrap_or_else(|| self.new_id().into());
         let mut whole = doc! { "_id": id };

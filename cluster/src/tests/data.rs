@@ -6,19 +6,14 @@ use sdam_core::wire::Flags;
 
 use super::{ClusterOptions, ConnectionId, MemberId, SECOND, ServerVersion, World, body, options};
 
-mod arrays;
 mod catalogue;
 mod cursors;
 mod fields;
 mod find;
-mod joins;
-mod patterns;
 mod reads;
 mod refusals;
 mod replication;
 mod retries;
-mod schemas;
-mod series;
 mod sizes;
 mod writes;
 

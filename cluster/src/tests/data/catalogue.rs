@@ -134,3 +134,29 @@ fn an_index_becomes_unique_in_two_steps() {
     let none = doc! { "collMod": "x", "index": { "name": "none", "hidden": true } };
     assert_eq!(code(&ask(&mut world, connection, none)), 27);
 }
+
+/// A level of "moderate" leaves documents as they are that were wrong before.
+#[test]
+fn a_validator_has_levels() {
+    let (mut world, connection) = client();
+    insert(&mut world, connection, vec![doc! { "_id": 1 }, doc! { "_id": 2, "n": 1 }]);
+    let validator = doc! { "n": { "$exists": true } };
+    let mut modify = doc! { "collMod": "x", "validator": validator, "validationLevel": "moderate" };
+    must(&mut world, connection, modify.clone());
+    let update = |id: i32, change: Document| {
+        doc! { "update": "x", "updates": [{ "q": { "_id": id }, "u": change }] }
+    };
+    must(&mut world, connection, update(1, doc! { "$set": { "w": 1 } }));
+    let unset = doc! { "$unset": { "n": 1 } };
+    let reply = ask(&mut world, connection, update(2, unset.clone()));
+    assert!(reply.contains_key("writeErrors"), "{reply}");
+    modify.insert("validationLevel", "strict");
+    must(&mut world, connection, modify.clone());
+    let other = doc! { "$set": { "w": 2 } };
+    assert!(ask(&mut world, connection, update(1, other)).contains_key("writeErrors"));
+    modify.insert("validationLevel", "off");
+    must(&mut world, connection, modify.clone());
+    must(&mut world, connection, update(2, unset));
+    modify.insert("validationLevel", "nonsense");
+    assert_eq!(code(&ask(&mut world, connection, modify)), 2);
+}

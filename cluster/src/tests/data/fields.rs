@@ -3,7 +3,7 @@
 use bson::{Document, doc};
 use sdam_core::bson;
 
-use super::{all, ask, code, insert, keeping, must};
+use super::{all, ask, batch, code, insert, keeping, must};
 use crate::ServerVersion;
 
 const V4_2: ServerVersion = ServerVersion::V4_2;
@@ -103,5 +103,18 @@ fn a_command_takes_the_read_concerns_that_it_can_have() {
     for (concern, expected) in [(doc! { "level": 1 }, 14), (doc! { "nonsense": 1 }, 72)] {
         let command = doc! { "find": "x", "readConcern": concern };
         assert_eq!(code_of(V6_0, command.clone()), expected, "{command}");
+    }
+}
+
+/// Manual, "rawData": it is of no effect on what is no time series.
+#[test]
+fn raw_data_are_asked_for_since_8_2() {
+    for (version, expected) in [(ServerVersion::V8_0, 40415), (ServerVersion::V8_2, 0)] {
+        let (mut world, connection) = keeping(version);
+        let find = doc! { "find": "x", "rawData": true };
+        assert_eq!(code(&ask(&mut world, connection, find)), expected, "{version:?}");
+        must(&mut world, connection, doc! { "create": "x", "rawData": true });
+        let listed = batch(&must(&mut world, connection, doc! { "listCollections": 1 })).remove(0);
+        assert_eq!(listed.get_document("options").unwrap(), &doc! {});
     }
 }

@@ -78,24 +78,3 @@ fn an_index_that_is_named_has_an_order_and_bounds() {
         assert_eq!(code(&ask(&mut world, connection, find(fields.clone()))), expected, "{fields}");
     }
 }
-
-#[test]
-fn parts_of_arrays_are_given() {
-    let (mut world, connection) = client();
-    let list = vec![doc! { "k": 1, "v": 1 }, doc! { "k": 2, "v": 2 }];
-    insert(&mut world, connection, vec![doc! { "_id": 1, "a": [1, 2, 3], "d": list.clone() }]);
-    let second = vec![list[1].clone()];
-    let cases = [
-        (doc! { "d.k": 2 }, doc! { "d.$": 1 }, doc! { "_id": 1, "d": second.clone() }),
-        (doc! {}, doc! { "d": { "$elemMatch": { "k": 2 } } }, doc! { "_id": 1, "d": second }),
-        (doc! {}, doc! { "d": { "$elemMatch": { "k": 3 } } }, doc! { "_id": 1 }),
-        (doc! {}, doc! { "a": { "$slice": -1 }, "d": 0 }, doc! { "_id": 1, "a": [3] }),
-        (doc! {}, doc! { "a": { "$slice": [1, 1] }, "_id": 1 }, doc! { "_id": 1, "a": [2] }),
-    ];
-    for (filter, projection, expected) in cases {
-        let command = find(doc! { "filter": filter, "projection": projection.clone() });
-        assert_eq!(batch(&must(&mut world, connection, command)), [expected], "{projection}");
-    }
-    let nowhere = find(doc! { "projection": { "d.$": 1 } });
-    assert_eq!(code(&ask(&mut world, connection, nowhere)), 51246);
-}

@@ -118,10 +118,10 @@ fn stages_are_taken_one_by_one() {
         ),
         (
             vec![
-                doc! { "$unwind": "$list" },
+                doc! { "$match": { "list": { "$exists": true } } },
                 doc! { "$replaceRoot": { "newRoot": { "l": "$list" } } },
             ],
-            vec![doc! { "l": 1 }, doc! { "l": 2 }],
+            vec![doc! { "l": [1, 2] }],
         ),
         (vec![doc! { "$collStats": { "count": {} } }], vec![doc! { "ns": "test.x", "count": 4 }]),
     ];

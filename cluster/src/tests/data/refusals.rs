@@ -114,12 +114,6 @@ fn no_command_makes_documents_that_are_nested_deeper() {
     let upsert = doc! { "q": { path(100_000): 1 }, "u": { "$set": { "d": 1 } }, "upsert": true };
     let update = doc! { "update": "x", "updates": [upsert] };
     assert_eq!(code(&ask(&mut world, connection, update)), 15);
-    let lookup = doc! { "from": "x", "pipeline": [], "as": path(100_000) };
-    let lookup = doc! { "aggregate": "x", "pipeline": [{ "$lookup": lookup }], "cursor": {} };
-    assert_eq!(code(&ask(&mut world, connection, lookup)), 15);
-    let unwind = doc! { "path": "$b", "includeArrayIndex": path(100_000) };
-    let unwind = doc! { "aggregate": "x", "pipeline": [{ "$unwind": unwind }], "cursor": {} };
-    assert_eq!(code(&ask(&mut world, connection, unwind)), 15);
     let variables: Document = (0..1000_i32)
         .map(|at| {
             let before = if at == 0 { Bson::Int32(1) } else { format!("$$v{}", at - 1).into() };
@@ -195,4 +189,47 @@ fn a_document_with_two_ids_is_refused() {
     bulk.append(cstr!("ops"), operations);
     let reply = ask_raw(&mut world, connection, &bulk);
     assert_eq!(number(&reply, "nErrors"), Some(1));
+}
+
+/// Operators that servers know and these members do not are refused by name, never ignored.
+#[test]
+fn what_is_not_known_here_is_refused() {
+    let (mut world, connection) = client();
+    insert(&mut world, connection, vec![doc! { "_id": 1, "a": [1] }]);
+    let text = |text: &str| text.to_owned().try_into().unwrap();
+    let regex = || bson::Regex { pattern: text("a"), options: text("") };
+    let filters = [
+        doc! { "$jsonSchema": {} },
+        doc! { "a": { "$regex": "a" } },
+        doc! { "a": regex() },
+        doc! { "a": { "$in": [regex()] } },
+        doc! { "a": { "$not": regex() } },
+        doc! { "a": { "$bitsAllSet": 1 } },
+    ];
+    for filter in filters {
+        let find = doc! { "find": "x", "filter": filter.clone() };
+        assert_eq!(code(&ask(&mut world, connection, find)), 238, "{filter}");
+    }
+    for projection in [doc! { "a.$": 1 }, doc! { "a": { "$slice": 1 } }] {
+        let find = doc! { "find": "x", "projection": projection.clone() };
+        assert_eq!(code(&ask(&mut world, connection, find)), 238, "{projection}");
+    }
+    for stage in ["$facet", "$graphLookup", "$lookup", "$sample", "$unionWith", "$unwind"] {
+        let aggregate = doc! { "aggregate": "x", "pipeline": [{ stage: {} }], "cursor": {} };
+        assert_eq!(code(&ask(&mut world, connection, aggregate)), 238, "{stage}");
+    }
+    let updates = [
+        doc! { "$set": { "a.$": 1 } },
+        doc! { "$bit": { "n": { "or": 1 } } },
+        doc! { "$push": { "a": { "$each": [1], "$slice": 1 } } },
+    ];
+    for update in updates {
+        let statement = doc! { "q": {}, "u": update.clone() };
+        let reply = ask(&mut world, connection, doc! { "update": "x", "updates": [statement] });
+        assert_eq!(code_of_write(&reply), 238, "{update}");
+    }
+    for option in ["timeseries", "clusteredIndex"] {
+        let create = doc! { "create": "y", option: {} };
+        assert_eq!(code(&ask(&mut world, connection, create)), 238, "{option}");
+    }
 }

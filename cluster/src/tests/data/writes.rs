@@ -261,3 +261,14 @@ fn a_bulk_write_goes_to_several_collections() {
     let (mut world, connection) = keeping(ServerVersion::V7_0);
     assert_eq!(code(&ask(&mut world, connection, command)), 59);
 }
+
+#[test]
+fn dates_are_set() {
+    let (mut world, connection) = client();
+    insert(&mut world, connection, vec![doc! { "_id": 1 }]);
+    let dates = doc! { "$currentDate": { "d": true, "t": { "$type": "timestamp" } } };
+    let statement = doc! { "q": {}, "u": dates };
+    must(&mut world, connection, doc! { "update": "x", "updates": [statement] });
+    let after = all(&mut world, connection).remove(0);
+    assert!(after.get_datetime("d").is_ok() && after.get_timestamp("t").is_ok(), "{after}");
+}

@@ -1,5 +1,6 @@
 //! The description of a deployment: its members, their version, its users.
 
+mod setters;
 mod user;
 mod version;
 
@@ -10,6 +11,7 @@ use bson::raw::CStr;
 use sdam_core::bson;
 use sdam_core::config::{Secret, ServerAddress};
 
+pub(crate) use self::setters::setters;
 pub(crate) use self::user::validate_users;
 pub use self::user::{MAX_USERS, ScramMechanism, User, UserError};
 pub use self::version::ServerVersion;
@@ -115,39 +117,12 @@ impl MemberOptions {
         self.priority > 0 && !self.arbiter
     }
 
-    /// Replaces [`tags`](Self::tags).
-    #[must_use]
-    pub fn with_tags(mut self, tags: Vec<(String, String)>) -> Self {
-        self.tags = tags;
-        self
-    }
-
-    /// Replaces [`priority`](Self::priority).
-    #[must_use]
-    pub fn with_priority(mut self, priority: u16) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// Replaces [`hidden`](Self::hidden).
-    #[must_use]
-    pub fn with_hidden(mut self, hidden: bool) -> Self {
-        self.hidden = hidden;
-        self
-    }
-
-    /// Replaces [`arbiter`](Self::arbiter).
-    #[must_use]
-    pub fn with_arbiter(mut self, arbiter: bool) -> Self {
-        self.arbiter = arbiter;
-        self
-    }
-
-    /// Replaces [`horizons`](Self::horizons).
-    #[must_use]
-    pub fn with_horizons(mut self, horizons: BTreeMap<String, ServerAddress>) -> Self {
-        self.horizons = horizons;
-        self
+    setters! {
+        with_tags: tags Vec<(String, String)>,
+        with_priority: priority u16,
+        with_hidden: hidden bool,
+        with_arbiter: arbiter bool,
+        with_horizons: horizons BTreeMap<String, ServerAddress>,
     }
 }
 
@@ -241,95 +216,20 @@ impl ClusterOptions {
         validate_members(self.deployment, &self.members.iter().collect::<Vec<_>>())
     }
 
-    /// Replaces [`deployment`](Self::deployment).
-    #[must_use]
-    pub fn with_deployment(mut self, deployment: Deployment) -> Self {
-        self.deployment = deployment;
-        self
-    }
-
-    /// Replaces [`keeps_data`](Self::keeps_data).
-    #[must_use]
-    pub fn with_keeps_data(mut self, keeps_data: bool) -> Self {
-        self.keeps_data = keeps_data;
-        self
-    }
-
-    /// Replaces [`replication_lag`](Self::replication_lag).
-    #[must_use]
-    pub fn with_replication_lag(mut self, replication_lag: Duration) -> Self {
-        self.replication_lag = replication_lag;
-        self
-    }
-
-    /// Replaces [`members`](Self::members).
-    #[must_use]
-    pub fn with_members(mut self, members: Vec<MemberOptions>) -> Self {
-        self.members = members;
-        self
-    }
-
-    /// Replaces [`version`](Self::version).
-    #[must_use]
-    pub fn with_version(mut self, version: ServerVersion) -> Self {
-        self.version = version;
-        self
-    }
-
-    /// Replaces [`versions`](Self::versions).
-    #[must_use]
-    pub fn with_versions(mut self, versions: BTreeMap<MemberId, ServerVersion>) -> Self {
-        self.versions = versions;
-        self
-    }
-
-    /// Replaces [`users`](Self::users).
-    #[must_use]
-    pub fn with_users(mut self, users: Vec<User>) -> Self {
-        self.users = users;
-        self
-    }
-
-    /// Replaces [`oidc_tokens`](Self::oidc_tokens).
-    #[must_use]
-    pub fn with_oidc_tokens(mut self, oidc_tokens: Vec<Secret>) -> Self {
-        self.oidc_tokens = oidc_tokens;
-        self
-    }
-
-    /// Replaces [`seed`](Self::seed).
-    #[must_use]
-    pub fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Replaces [`election_timeout`](Self::election_timeout).
-    #[must_use]
-    pub fn with_election_timeout(mut self, election_timeout: Duration) -> Self {
-        self.election_timeout = election_timeout;
-        self
-    }
-
-    /// Replaces [`max_connections`](Self::max_connections).
-    #[must_use]
-    pub fn with_max_connections(mut self, max_connections: usize) -> Self {
-        self.max_connections = max_connections;
-        self
-    }
-
-    /// Replaces [`max_write_batch_size`](Self::max_write_batch_size).
-    #[must_use]
-    pub const fn with_max_write_batch_size(mut self, max_write_batch_size: i32) -> Self {
-        self.max_write_batch_size = max_write_batch_size;
-        self
-    }
-
-    /// Replaces [`wall_epoch_millis`](Self::wall_epoch_millis).
-    #[must_use]
-    pub fn with_wall_epoch_millis(mut self, wall_epoch_millis: i64) -> Self {
-        self.wall_epoch_millis = wall_epoch_millis;
-        self
+    setters! {
+        with_deployment: deployment Deployment,
+        with_keeps_data: keeps_data bool,
+        with_replication_lag: replication_lag Duration,
+        with_members: members Vec<MemberOptions>,
+        with_version: version ServerVersion,
+        with_versions: versions BTreeMap<MemberId, ServerVersion>,
+        with_users: users Vec<User>,
+        with_oidc_tokens: oidc_tokens Vec<Secret>,
+        with_seed: seed u64,
+        with_election_timeout: election_timeout Duration,
+        with_max_connections: max_connections usize,
+        with_max_write_batch_size: max_write_batch_size i32,
+        with_wall_epoch_millis: wall_epoch_millis i64,
     }
 }
 

@@ -9,7 +9,7 @@ use sdam_core::config::Secret;
 use super::listening::server_address;
 use super::tls::TlsIdentity;
 use crate::options::{
-    ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, ServerVersion, User,
+    ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, ServerVersion, User, setters,
 };
 
 /// The number of bytes that a connection holds for a client that does not read them; more close it.
@@ -91,13 +91,6 @@ impl EmbeddedOptions {
         Self { deployment: Deployment::Standalone, members: 1, ..Self::default() }
     }
 
-    /// Replaces [`deployment`](Self::deployment).
-    #[must_use]
-    pub fn with_deployment(mut self, deployment: Deployment) -> Self {
-        self.deployment = deployment;
-        self
-    }
-
     /// Replaces [`set_name`](Self::set_name).
     #[must_use]
     pub fn with_set_name(mut self, set_name: impl Into<String>) -> Self {
@@ -105,67 +98,17 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Replaces [`members`](Self::members).
-    #[must_use]
-    pub fn with_members(mut self, members: usize) -> Self {
-        self.members = members;
-        self
-    }
-
-    /// Replaces [`version`](Self::version).
-    #[must_use]
-    pub fn with_version(mut self, version: ServerVersion) -> Self {
-        self.version = version;
-        self
-    }
-
-    /// Replaces [`keeps_data`](Self::keeps_data).
-    #[must_use]
-    pub fn with_keeps_data(mut self, keeps_data: bool) -> Self {
-        self.keeps_data = keeps_data;
-        self
-    }
-
-    /// Replaces [`users`](Self::users).
-    #[must_use]
-    pub fn with_users(mut self, users: Vec<User>) -> Self {
-        self.users = users;
-        self
-    }
-
-    /// Replaces [`oidc_tokens`](Self::oidc_tokens).
-    #[must_use]
-    pub fn with_oidc_tokens(mut self, oidc_tokens: Vec<Secret>) -> Self {
-        self.oidc_tokens = oidc_tokens;
-        self
-    }
-
-    /// Replaces [`tls`](Self::tls).
-    #[must_use]
-    pub fn with_tls(mut self, tls: Option<TlsIdentity>) -> Self {
-        self.tls = tls;
-        self
-    }
-
-    /// Replaces [`seed`](Self::seed).
-    #[must_use]
-    pub fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Replaces [`election_timeout`](Self::election_timeout).
-    #[must_use]
-    pub fn with_election_timeout(mut self, election_timeout: Duration) -> Self {
-        self.election_timeout = election_timeout;
-        self
-    }
-
-    /// Replaces [`first_port`](Self::first_port).
-    #[must_use]
-    pub fn with_first_port(mut self, first_port: Option<u16>) -> Self {
-        self.first_port = first_port;
-        self
+    setters! {
+        with_deployment: deployment Deployment,
+        with_members: members usize,
+        with_version: version ServerVersion,
+        with_keeps_data: keeps_data bool,
+        with_users: users Vec<User>,
+        with_oidc_tokens: oidc_tokens Vec<Secret>,
+        with_tls: tls Option<TlsIdentity>,
+        with_seed: seed u64,
+        with_election_timeout: election_timeout Duration,
+        with_first_port: first_port Option<u16>,
     }
 }
 

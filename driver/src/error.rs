@@ -146,8 +146,34 @@ pub enum ArgumentError {
     )]
     ExhaustWithLimit,
     /// A name of a collection or a database that is empty or has NUL in it.
-    #[error("{0:?} is no name of a collection or a database")]
+    #[error("invalid collection or database name {0:?}")]
     Name(String),
+    /// An argument that an operation cannot do without, where it is read from a document.
+    #[error("the argument {0} is missing")]
+    MissingArgument(&'static str),
+    /// An argument that there is not, where an operation is read from a document.
+    #[error("unknown option {name:?}; {}", known_names(.known))]
+    UnknownArgument {
+        /// Its name.
+        name: String,
+        /// The names of the options that there are.
+        known: &'static [&'static str],
+    },
+    /// An argument of another type, where an operation is read from a document.
+    #[error("the option {name} must be {expected}")]
+    WrongType {
+        /// The argument's name.
+        name: String,
+        /// The value that it must be.
+        expected: &'static str,
+    },
+}
+
+fn known_names(known: &[&str]) -> String {
+    match known {
+        [] => "there are none".to_owned(),
+        known => format!("known are {}", known.join(", ")),
+    }
 }
 
 /// A reply without what the command promises.
@@ -572,6 +598,15 @@ impl WriteConcernError {
             labels: error_labels(reply),
             result: None,
         })
+    }
+
+    /// Fails with the error of the write concern in a reply, if there is one (Read and Write
+    /// Concern): it is an error of every command that writes.
+    pub(crate) fn check(reply: &RawDocument) -> Result<(), Error> {
+        match Self::in_reply(reply) {
+            Some(error) => Err(Error::WriteConcern(error.into())),
+            None => Ok(()),
+        }
     }
 
     /// The same error of an operation that would have returned this.

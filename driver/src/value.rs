@@ -75,6 +75,25 @@ impl<T: Into<RawBson>> From<Result<T, bson::error::Error>> for Value {
     }
 }
 
+/// Values that are BSON for certain.
+macro_rules! certain {
+    ($($type:ty)*) => {
+        $(impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                Self(Ok(value.into()))
+            }
+        })*
+    };
+}
+
+certain! { bool i32 i64 String }
+
+impl From<Duration> for Value {
+    fn from(time: Duration) -> Self {
+        whole_millis(time).into()
+    }
+}
+
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -120,7 +139,7 @@ impl From<&str> for Hint {
 
 impl From<String> for Hint {
     fn from(name: String) -> Self {
-        Self(Ok(name).into())
+        Self(name.into())
     }
 }
 

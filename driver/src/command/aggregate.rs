@@ -1,45 +1,49 @@
 //! Aggregation (CRUD, `aggregate`).
 
-use std::borrow::Cow;
+use std::time::Duration;
 
-use bson::raw::cstr;
-use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{CStr, cstr};
+use bson::{RawBson, RawBsonRef, RawDocument};
 use sdam_core::operation::OperationKind;
 use sdam_core::wire::ReplyDocument;
 
-use super::fields::{Fields, Value, documents, get, options};
-use super::{Command, Facts, MONGODB_5_0, Operation, Progress, Route, Scope, find, left_out};
+use super::declaration::operation;
+use super::fields::get;
+use super::single::{Body, Rules, SingleCommand};
+use super::{MONGODB_5_0, Route, Scope, find};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
-use crate::error::Error;
-use crate::value::IntoDocument;
+use crate::error::{Error, WriteConcernError};
 
-/// A pipeline that a server runs, and how.
-///
-/// ```
-/// use sdam_driver::bson::doc;
-/// use sdam_driver::Aggregate;
-///
-/// let sums = [doc! { "$group": { "_id": "$kind", "sum": { "$sum": "$price" } } }];
-/// let sums = Aggregate::new(sums).allow_disk_use(true);
-/// # let _ = sums;
-/// ```
-#[derive(Clone, Debug)]
-pub struct Aggregate {
-    pipeline: Value,
-    options: Fields,
-    max_await_time: Option<std::time::Duration>,
-    timeout_mode: Option<TimeoutMode>,
-    settings: Settings,
-}
+operation! {
+    /// A pipeline that a server runs, and how.
+    ///
+    /// ```
+    /// use sdam_driver::bson::doc;
+    /// use sdam_driver::Aggregate;
+    ///
+    /// let sums = [doc! { "$group": { "_id": "$kind", "sum": { "$sum": "$price" } } }];
+    /// let sums = Aggregate::new(sums).allow_disk_use(true);
+    /// # let _ = sums;
+    /// ```
+    #[derive(Clone, Debug)]
+    pub struct Aggregate {
+        max_await_time: Option<Duration>,
+        timeout_mode: Option<TimeoutMode>,
+        settings: Settings,
+    }
 
-options! {
-    Aggregate {
+    arguments {
+        /// Runs the stages of a pipeline.
+        new(pipeline: documents = "pipeline");
+    }
+
+    options {
         /// Lets the server write temporary files.
-        allow_disk_use: truth = "allowDiskUse";
+        allow_disk_use: bool = "allowDiskUse";
         /// Sets how many documents a batch has.
         batch_size: int = "batchSize";
         /// Has `$out` and `$merge` write documents that the collection's rules forbid.
-        bypass_document_validation: truth = "bypassDocumentValidation";
+        bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
@@ -53,38 +57,17 @@ options! {
         max_time: millis = "maxTimeMS";
         /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
         /// applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
+        /// Sets how long the server waits for new documents of a cursor that awaits them, as that
+        /// of `$changeStream` does: `maxTimeMS` of each getMore, which servers refuse for other
+        /// cursors.
+        max_await_time: millis = "maxAwaitTimeMS" in max_await_time;
+        /// Sets what `timeoutMS` limits.
+        timeout_mode: TimeoutMode = "timeoutMode" in timeout_mode;
     }
 }
 
 impl Aggregate {
-    /// Runs the stages of a pipeline.
-    pub fn new(pipeline: impl IntoIterator<Item = impl IntoDocument>) -> Self {
-        Self {
-            pipeline: documents(pipeline),
-            options: Fields::default(),
-            max_await_time: None,
-            timeout_mode: None,
-            settings: Settings::default(),
-        }
-    }
-
-    /// Sets how long the server waits for new documents of a cursor that awaits them, as that of
-    /// `$changeStream` does: `maxTimeMS` of each getMore (`maxAwaitTimeMS`), which servers refuse
-    /// for other cursors.
-    #[must_use]
-    pub const fn max_await_time(mut self, time: std::time::Duration) -> Self {
-        self.max_await_time = Some(time);
-        self
-    }
-
-    /// Sets what `timeoutMS` limits.
-    #[must_use]
-    pub const fn timeout_mode(mut self, mode: TimeoutMode) -> Self {
-        self.timeout_mode = Some(mode);
-        self
-    }
-
     /// Returns whether the pipeline ends by writing to a collection.
     fn writes(&self) -> bool {
         let Ok(RawBson::Array(pipeline)) = &self.pipeline.0 else { return false };
@@ -99,26 +82,28 @@ pub(crate) fn first_key(document: &RawDocument) -> Option<&str> {
     document.iter().next()?.ok().map(|(name, _)| name.as_str())
 }
 
-impl Operation for Aggregate {
+impl SingleCommand for Aggregate {
     type Output = CursorState;
 
-    fn name(&self) -> Cow<'static, str> {
-        "aggregate".into()
-    }
+    const COMMAND: &'static CStr = cstr!("aggregate");
+    const RULES: Rules = Rules::READ.opening();
 
-    fn kind(&self) -> OperationKind {
+    /// Retryable Reads: pipelines that write are not repeated. Their reply has a cursor in any
+    /// case, so that there is no aggregation without one.
+    fn rules(&self) -> Rules {
         match self.writes() {
-            true => OperationKind::Write,
-            false => OperationKind::Read,
+            false => Self::RULES,
+            true => Rules {
+                kind: OperationKind::Write,
+                route: Route::ReadSince(MONGODB_5_0),
+                is_retryable: false,
+                writes: true,
+                ..Self::RULES
+            },
         }
     }
 
-    /// Retryable Reads: pipelines that write are not repeated.
-    fn is_retryable(&self) -> bool {
-        !self.writes()
-    }
-
-    fn timing(&self) -> Timing {
+    fn cursor_timing(&self) -> Timing {
         Timing {
             mode: self.timeout_mode,
             await_data: self.max_await_time.is_some(),
@@ -128,52 +113,24 @@ impl Operation for Aggregate {
         }
     }
 
-    fn route(&self) -> Route {
-        match self.writes() {
-            true => Route::ReadSince(MONGODB_5_0),
-            false => Route::Read,
-        }
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        self.settings = find::settings(&self.options, facts);
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+        self.settings = find::settings(&self.options, body.facts);
         // "Drivers SHOULD always send this value": only the server knows what the cursor does.
         self.settings.max_await_time = self.max_await_time;
         self.settings.await_data = self.max_await_time.is_some();
-        let pipeline = get(&self.pipeline)?;
-        let mut body = RawDocumentBuf::new();
-        match scope.collection.is_empty() {
-            // "The database aggregate command requires a collection name of 1"
-            true => body.append(cstr!("aggregate"), 1),
-            false => body.append(cstr!("aggregate"), &*scope.collection),
-        }
-        body.append(cstr!("pipeline"), pipeline);
-        let writes = self.writes();
-        let mut cursor = RawDocumentBuf::new();
+        body.append(cstr!("pipeline"), get(&self.pipeline)?);
         // "Drivers SHOULD leave the cursor.batchSize command option unset in an aggregate command
         // that includes an $out or $merge stage."
-        if let Some(size) = self.options.get(cstr!("batchSize")).filter(|_| !writes) {
-            cursor.append(cstr!("batchSize"), size);
-        }
-        body.append(cstr!("cursor"), cursor);
-        self.options.write(&mut body, &left_out(scope, facts, &[cstr!("batchSize")]))?;
-        if !writes {
-            return Ok(Command::read(scope, body).opening());
-        }
-        // The reply has a cursor in any case, so that there is no aggregation without one.
-        scope.declare_write_concern(&mut body)?;
-        // Retryable Reads: pipelines that write are not repeated.
-        Ok(Command { takes_read_concern: true, ..Command::run(scope, body).opening() })
+        body.cursor(self.options.get(cstr!("batchSize")).filter(|_| !self.writes()));
+        body.options(&self.options, &[cstr!("batchSize")])
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
-        if self.writes()
-            && let Some(error) = crate::error::WriteConcernError::in_reply(reply)
-        {
-            return Err(Error::WriteConcern(error.into()));
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<CursorState, Error> {
+        if self.writes() {
+            WriteConcernError::check(reply)?;
         }
         let settings = std::mem::take(&mut self.settings);
-        Ok(Progress::Done(CursorState::open("aggregate", reply, settings)?))
+        Ok(CursorState::open(Self::COMMAND.as_str(), reply, settings)?)
     }
 }
 

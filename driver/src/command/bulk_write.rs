@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bson::raw::cstr;
-use bson::{Bson, RawDocumentBuf};
+use bson::{Bson, Document, RawDocumentBuf};
 use sdam_core::operation::add_labels;
 use sdam_core::wire::ReplyDocument;
 
+use super::arguments::{Arguments, FromArguments};
+use super::declaration::{from_document, operation};
 use super::documents::Documents;
-use super::fields::{Fields, options};
+use super::fields::Fields;
 use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};
+use super::single::Rules;
 use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Scope, left_out};
 use crate::error::{ArgumentError, BulkWriteError, Error, WriteConcernError, WriteError};
 use crate::reply::write::{Kind, WriteReply, add};
@@ -161,7 +164,8 @@ impl Statements {
                 let is_multi = |index| self.multi.binary_search(index).is_ok();
                 let retryable = !indexes.iter().any(is_multi);
                 let sequences = vec![(sequence, documents)];
-                Ok(Command { sequences, ..Command::write(scope, body, retryable)? })
+                let rules = Rules::WRITE.retryable(retryable);
+                Ok(Command { sequences, ..rules.command(scope, body)? })
             }
             Err(error) if self.batch.end > 0 => Err(self.failed(error)),
             Err(error) => Err(error),
@@ -343,16 +347,20 @@ pub struct BulkWrite {
     options: Fields,
 }
 
-options! {
-    BulkWrite {
+operation! {
+    pub struct BulkWrite;
+
+    options {
         /// Writes documents that the collection's rules forbid.
-        bypass_document_validation: truth = "bypassDocumentValidation";
+        bypass_document_validation: bool = "bypassDocumentValidation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets the values of variables for expressions.
         let_vars: document = "let";
         /// Writes documents of time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
+        /// Goes on after a write that the server has refused, and does them in any order, if false.
+        ordered: bool = "ordered" in statements.ordered;
     }
 }
 
@@ -365,14 +373,16 @@ impl BulkWrite {
             options: Fields::default(),
         }
     }
+}
 
-    /// Goes on after a write that the server has refused, and does them in any order, if false.
-    #[must_use]
-    pub const fn ordered(mut self, ordered: bool) -> Self {
-        self.statements.ordered = ordered;
-        self
+impl FromArguments for BulkWrite {
+    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
+        let models = arguments.required::<Vec<Document>>("requests")?.into_iter();
+        Ok(Self::new(models.map(WriteModel::from_document).collect::<Result<Vec<_>, _>>()?))
     }
 }
+
+from_document!(BulkWrite);
 
 /// Refuses an unacknowledged deletion with an index if the server does not support that, as its
 /// error would go unnoticed (CRUD, `hint` of `deleteOne`).
@@ -387,7 +397,11 @@ pub(crate) fn check_hint(parts: &Parts<'_>, scope: &Scope, facts: &Facts) -> Res
 impl Operation for BulkWrite {
     type Output = BulkWriteResult;
 
-    fn name(&self) -> Cow<'static, str> {
+    fn name(&self) -> &'static str {
+        "bulkWrite"
+    }
+
+    fn command_name(&self) -> Cow<'static, str> {
         let name = match self.models.first() {
             Some(WriteModel::InsertOne(_)) => "insert",
             Some(WriteModel::DeleteOne(_) | WriteModel::DeleteMany(_)) => "delete",

@@ -6,14 +6,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bson::raw::cstr;
-use bson::{Bson, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use sdam_core::operation::{OperationKind, add_labels, error_labels};
 use sdam_core::wire::ReplyDocument;
 
+use super::arguments::{Arguments, FromArguments, read};
 use super::bulk_write::check_hint;
+use super::declaration::{from_document, operation};
 use super::documents::Documents;
-use super::fields::{Fields, options};
+use super::fields::Fields;
 use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};
+use super::single::Rules;
 use super::{Command, Facts, Operation, Progress, Scope, check_namespace, left_out};
 use crate::cursor::{CursorState, CursorStep, Settings};
 use crate::error::{
@@ -89,18 +92,41 @@ impl std::fmt::Debug for Write {
     }
 }
 
-options! {
-    ClientBulkWrite {
+operation! {
+    pub struct ClientBulkWrite;
+
+    options {
         /// Writes documents that the rules of collections forbid.
-        bypass_document_validation: truth = "bypassDocumentValidation";
+        bypass_document_validation: bool = "bypassDocumentValidation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets the values of variables for expressions.
         let_vars: document = "let";
         /// Writes documents of time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
+        /// Goes on after a write that the server has refused, if false.
+        ordered: bool = "ordered" in ordered;
+        /// Returns the result of each write, if true.
+        verbose_results: bool = "verboseResults" in is_verbose;
     }
 }
+
+/// Each write has its namespace among its arguments.
+impl FromArguments for ClientBulkWrite {
+    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
+        let model = |mut write: Document| {
+            let of_write = write.iter_mut().next().and_then(|(_, value)| value.as_document_mut());
+            let namespace = of_write.and_then(|arguments| arguments.remove("namespace"));
+            let namespace = namespace.ok_or(ArgumentError::MissingArgument("namespace"))?;
+            let namespace = read::<String>("namespace", namespace)?;
+            WriteModel::from_document(write).map(|model| (namespace, model))
+        };
+        let models = arguments.required::<Vec<Document>>("models")?.into_iter();
+        Ok(Self::new(models.map(model).collect::<Result<Vec<_>, _>>()?))
+    }
+}
+
+from_document!(ClientBulkWrite);
 
 impl ClientBulkWrite {
     /// Does writes in their order, up to the first that the server refuses: each with the namespace
@@ -126,20 +152,6 @@ impl ClientBulkWrite {
             is_partial: false,
             cause: None,
         }
-    }
-
-    /// Goes on after a write that the server has refused, if false.
-    #[must_use]
-    pub const fn ordered(mut self, ordered: bool) -> Self {
-        self.ordered = ordered;
-        self
-    }
-
-    /// Returns the result of each write, if true.
-    #[must_use]
-    pub const fn verbose_results(mut self, is_verbose: bool) -> Self {
-        self.is_verbose = is_verbose;
-        self
     }
 
     /// Judges all arguments, before anything is sent.
@@ -418,7 +430,11 @@ fn operation(parts: &Parts<'_>, namespace: i32) -> Result<(RawDocumentBuf, Write
 impl Operation for ClientBulkWrite {
     type Output = ClientBulkWriteResult;
 
-    fn name(&self) -> Cow<'static, str> {
+    fn name(&self) -> &'static str {
+        "bulkWrite"
+    }
+
+    fn command_name(&self) -> Cow<'static, str> {
         let name = match (&self.cursor, &self.cause) {
             (None, _) => "bulkWrite",
             (Some(_), None) => "getMore",
@@ -457,7 +473,7 @@ impl Operation for ClientBulkWrite {
                 }
             };
             let scope = Scope { database, ..scope.clone() };
-            return Ok(Command::run(&scope, body));
+            return Rules::RUN.command(&scope, body);
         }
         self.result.acknowledged = scope.is_acknowledged();
         match self.next_batch(scope, facts) {
@@ -465,8 +481,8 @@ impl Operation for ClientBulkWrite {
             Ok(Some((body, is_repeatable))) => {
                 let scope = Scope { database: "admin".into(), ..scope.clone() };
                 let sequences = vec![("ops", self.ops.all()), ("nsInfo", self.namespaces.all())];
-                let command = Command::write(&scope, body, is_repeatable)?.opening();
-                Ok(Command { sequences, ..command })
+                let rules = Rules::WRITE.retryable(is_repeatable).opening();
+                Ok(Command { sequences, ..rules.command(&scope, body)? })
             }
             Err(error) if self.batch.start > 0 || !self.write_errors.is_empty() => {
                 Err(self.error(Some(Box::new(error))))

@@ -1,35 +1,35 @@
 //! Collections: enumerated, created, changed, renamed, dropped (Enumerate Collections).
 
-use std::borrow::Cow;
-
-use bson::RawDocumentBuf;
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
 use sdam_core::wire::ReplyDocument;
 
-use super::fields::{Fields, Value, document, get, options};
-use super::{
-    Command, Facts, Operation, Progress, Route, Scope, check_name, check_namespace, find, left_out,
-};
+use super::declaration::operation;
+use super::fields::{Value, get};
+use super::single::{Body, Rules, SingleCommand, Target};
+use super::{Scope, check_name, check_namespace, find};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
 use crate::error::{Error, WriteConcernError};
-use crate::value::IntoDocument;
 
-/// The collections of a database.
-///
-/// Documents that describe indexes have no field `ns` since MongoDB 4.4.
-#[derive(Clone, Debug, Default)]
-pub struct ListCollections {
-    filter: Option<Value>,
-    names_only: bool,
-    options: Fields,
-    timeout_mode: Option<TimeoutMode>,
-    settings: Settings,
-}
+operation! {
+    /// The collections of a database.
+    ///
+    /// Documents that describe indexes have no field `ns` since MongoDB 4.4.
+    #[derive(Clone, Debug, Default)]
+    pub struct ListCollections {
+        filter: Option<Value>,
+        names_only: bool,
+        timeout_mode: Option<TimeoutMode>,
+        settings: Settings,
+    }
 
-options! {
-    ListCollections {
+    arguments {
+        /// Asks for all collections.
+        new();
+    }
+
+    options {
         /// Leaves out collections that the user may not use, and needs fewer privileges for that.
-        authorized_collections: truth = "authorizedCollections";
+        authorized_collections: bool = "authorizedCollections";
         /// Sets how many documents a batch has.
         batch_size: int = "batchSize";
         /// Adds a comment, which servers write to their logs.
@@ -38,30 +38,15 @@ options! {
         /// `timeoutMS`.
         max_time: millis = "maxTimeMS";
         /// Describes time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
+        /// Asks for those only that a filter matches.
+        filter: document = "filter" in filter;
+        /// Sets what `timeoutMS` limits.
+        timeout_mode: TimeoutMode = "timeoutMode" in timeout_mode;
     }
 }
 
 impl ListCollections {
-    /// Sets what `timeoutMS` limits.
-    #[must_use]
-    pub const fn timeout_mode(mut self, mode: TimeoutMode) -> Self {
-        self.timeout_mode = Some(mode);
-        self
-    }
-
-    /// Asks for all collections.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Asks for those only that a filter matches.
-    #[must_use]
-    pub fn filter(mut self, filter: impl IntoDocument) -> Self {
-        self.filter = Some(document(filter));
-        self
-    }
-
     /// Asks for names alone, where the filter allows it: "drivers MUST NOT set nameOnly if a filter
     /// specifies any keys other than name".
     #[must_use]
@@ -81,58 +66,52 @@ impl ListCollections {
     }
 }
 
-impl Operation for ListCollections {
+impl SingleCommand for ListCollections {
     type Output = CursorState;
 
-    fn timing(&self) -> Timing {
+    const COMMAND: &'static CStr = cstr!("listCollections");
+    const RULES: Rules = Rules::LIST.opening();
+
+    fn target(&self) -> Target<'_> {
+        Target::Database
+    }
+
+    fn cursor_timing(&self) -> Timing {
         Timing { mode: self.timeout_mode, ..Timing::default() }
     }
 
-    fn name(&self) -> Cow<'static, str> {
-        "listCollections".into()
-    }
-
-    fn route(&self) -> Route {
-        Route::ReadPrimary
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         // "drivers MUST NOT attach the comment to subsequent getMore commands".
-        self.settings = Settings { comment: None, ..find::settings(&self.options, facts) };
-        let mut body = RawDocumentBuf::new();
-        body.append(cstr!("listCollections"), 1);
+        self.settings = Settings { comment: None, ..find::settings(&self.options, body.facts) };
         if let Some(filter) = &self.filter {
             body.append(cstr!("filter"), get(filter)?);
         }
-        let mut cursor = RawDocumentBuf::new();
-        if let Some(size) = self.options.get(cstr!("batchSize")) {
-            cursor.append(cstr!("batchSize"), size);
-        }
-        body.append(cstr!("cursor"), cursor);
+        body.cursor(self.options.get(cstr!("batchSize")));
         if self.names_only && self.is_by_name() {
             body.append(cstr!("nameOnly"), true);
         }
-        self.options.write(&mut body, &left_out(scope, facts, &[cstr!("batchSize")]))?;
-        Ok(Command { retryable: true, ..Command::run(scope, body).opening() })
+        body.options(&self.options, &[cstr!("batchSize")])
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<CursorState, Error> {
         let settings = std::mem::take(&mut self.settings);
-        Ok(Progress::Done(CursorState::open("listCollections", reply, settings)?))
+        Ok(CursorState::open(Self::COMMAND.as_str(), reply, settings)?)
     }
 }
 
-/// The creation of a collection, or of a view.
-#[derive(Clone, Debug)]
-pub struct CreateCollection {
-    name: String,
-    options: Fields,
-}
+operation! {
+    /// The creation of a collection, or of a view.
+    #[derive(Clone, Debug)]
+    pub struct CreateCollection {}
 
-options! {
-    CreateCollection {
+    arguments {
+        /// Creates a collection of this name.
+        new(name: text = "collection");
+    }
+
+    options {
         /// Makes a collection of a fixed size, in which the oldest documents make room.
-        capped: truth = "capped";
+        capped: bool = "capped";
         /// Keeps documents of before and after changes for change streams (MongoDB 6.0).
         change_stream_pre_and_post_images: document = "changeStreamPreAndPostImages";
         /// Stores documents in the order of their keys (MongoDB 5.3).
@@ -171,54 +150,47 @@ options! {
     }
 }
 
-impl CreateCollection {
-    /// Creates a collection of this name.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), options: Fields::default() }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-}
-
 impl From<&str> for CreateCollection {
     fn from(name: &str) -> Self {
         Self::new(name)
     }
 }
 
-impl Operation for CreateCollection {
+impl SingleCommand for CreateCollection {
     type Output = ();
 
-    fn name(&self) -> Cow<'static, str> {
-        "create".into()
+    const COMMAND: &'static CStr = cstr!("create");
+    const RULES: Rules = Rules::WRITE_ONCE;
+
+    fn name(&self) -> &'static str {
+        "createCollection"
     }
 
-    fn is_retryable(&self) -> bool {
-        false
+    fn target(&self) -> Target<'_> {
+        Target::Named(&self.name)
     }
 
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         check_name(&self.name)?;
-        let mut body = super::on_collection(cstr!("create"), &scope.at(&self.name));
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        Command::write(scope, body, false)
+        body.options(&self.options, &[])
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<()>, Error> {
-        unless_write_concern_failed(reply).map(Progress::Done)
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<(), Error> {
+        WriteConcernError::check(reply)
     }
 }
 
-/// The change of a collection's options: `collMod`.
-#[derive(Clone, Debug, Default)]
-pub struct ModifyCollection {
-    options: Fields,
-}
+operation! {
+    /// The change of a collection's options: `collMod`.
+    #[derive(Clone, Debug, Default)]
+    pub struct ModifyCollection {}
 
-options! {
-    ModifyCollection {
+    arguments {
+        /// Changes nothing, but for what its options say.
+        new();
+    }
+
+    options {
         /// Sets the size of a capped collection in bytes (MongoDB 6.0).
         capped_size: long = "cappedSize";
         /// Sets the number of documents that a capped collection has at most (MongoDB 6.0).
@@ -246,143 +218,100 @@ options! {
     }
 }
 
-impl ModifyCollection {
-    /// Changes nothing, but for what its options say.
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
-
-impl Operation for ModifyCollection {
+impl SingleCommand for ModifyCollection {
     type Output = ();
 
-    fn name(&self) -> Cow<'static, str> {
-        "collMod".into()
+    const COMMAND: &'static CStr = cstr!("collMod");
+    const RULES: Rules = Rules { takes_cluster_time: false, ..Rules::WRITE_ONCE };
+
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+        body.options(&self.options, &[])
     }
 
-    fn is_retryable(&self) -> bool {
-        false
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = super::on_collection(cstr!("collMod"), scope);
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        Ok(Command { takes_cluster_time: false, ..Command::write(scope, body, false)? })
-    }
-
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<()>, Error> {
-        unless_write_concern_failed(reply).map(Progress::Done)
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<(), Error> {
+        WriteConcernError::check(reply)
     }
 }
 
-/// The removal of a collection with its documents and indexes; it is no error if there is none.
-#[derive(Clone, Debug, Default)]
-pub struct DropCollection {
-    options: Fields,
-}
+operation! {
+    /// The removal of a collection with its documents and indexes; it is no error if there is none.
+    #[derive(Clone, Debug, Default)]
+    pub struct DropCollection {}
 
-options! {
-    DropCollection {
+    arguments {
+        /// Drops the collection.
+        new();
+    }
+
+    options {
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
     }
 }
 
-impl DropCollection {
-    /// Drops the collection.
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
-
-impl Operation for DropCollection {
+impl SingleCommand for DropCollection {
     type Output = ();
 
-    fn name(&self) -> Cow<'static, str> {
-        "drop".into()
+    const COMMAND: &'static CStr = cstr!("drop");
+    const RULES: Rules = Rules::WRITE_ONCE;
+
+    fn name(&self) -> &'static str {
+        "dropCollection"
     }
 
-    fn is_retryable(&self) -> bool {
-        false
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+        body.options(&self.options, &[])
     }
 
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = super::on_collection(cstr!("drop"), scope);
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        Command::write(scope, body, false)
-    }
-
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<()>, Error> {
-        unless_write_concern_failed(reply).map(Progress::Done)
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<(), Error> {
+        WriteConcernError::check(reply)
     }
 
     /// Servers older than 7.0 say that there is none; later ones do not.
-    fn failed(&mut self, error: Error) -> Result<Progress<()>, Error> {
-        match error.code() {
-            Some(NAMESPACE_NOT_FOUND) => Ok(Progress::Done(())),
-            _ => Err(error),
-        }
+    fn read_code(&self, code: i32) -> Option<()> {
+        (code == NAMESPACE_NOT_FOUND).then_some(())
     }
 }
 
 /// "NamespaceNotFound"
 pub(crate) const NAMESPACE_NOT_FOUND: i32 = 26;
 
-/// A new name for a collection, which may be in another database.
-#[derive(Clone, Debug)]
-pub struct RenameCollection {
-    to: String,
-    options: Fields,
-}
+operation! {
+    /// A new name for a collection, which may be in another database.
+    #[derive(Clone, Debug)]
+    pub struct RenameCollection {}
 
-options! {
-    RenameCollection {
+    arguments {
+        /// Renames the collection to this namespace: a database, a dot, and a collection.
+        new(to: text = "to");
+    }
+
+    options {
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Drops the collection that has the new name, if there is one.
-        drop_target: truth = "dropTarget";
+        drop_target: bool = "dropTarget";
     }
 }
 
-impl RenameCollection {
-    /// Renames the collection to this namespace: a database, a dot, and a collection.
-    pub fn new(to: impl Into<String>) -> Self {
-        Self { to: to.into(), options: Fields::default() }
-    }
-}
-
-impl Operation for RenameCollection {
+impl SingleCommand for RenameCollection {
     type Output = ();
 
-    fn name(&self) -> Cow<'static, str> {
-        "renameCollection".into()
+    const COMMAND: &'static CStr = cstr!("renameCollection");
+    const RULES: Rules = Rules { takes_cluster_time: false, ..Rules::WRITE_ONCE };
+
+    fn target(&self) -> Target<'_> {
+        Target::Namespace
     }
 
-    fn is_retryable(&self) -> bool {
-        false
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         check_namespace(&self.to)?;
-        let mut body = RawDocumentBuf::new();
-        let from = format!("{}.{}", scope.database, scope.collection);
-        body.append(cstr!("renameCollection"), from.as_str());
         body.append(cstr!("to"), self.to.as_str());
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        let scope = Scope { database: "admin".into(), ..scope.clone() };
-        Ok(Command { takes_cluster_time: false, ..Command::write(&scope, body, false)? })
+        body.options(&self.options, &[])
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<()>, Error> {
-        unless_write_concern_failed(reply).map(Progress::Done)
-    }
-}
-
-/// Read and Write Concern: errors of write concerns are errors of whichever command writes.
-pub(crate) fn unless_write_concern_failed(reply: &ReplyDocument) -> Result<(), Error> {
-    match WriteConcernError::in_reply(reply) {
-        Some(error) => Err(Error::WriteConcern(error.into())),
-        None => Ok(()),
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<(), Error> {
+        WriteConcernError::check(reply)
     }
 }
 

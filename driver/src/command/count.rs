@@ -1,30 +1,31 @@
 //! Numbers of documents (CRUD, "Count API Details").
 
-use std::borrow::Cow;
-
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
 use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, rawdoc};
 use sdam_core::wire::ReplyDocument;
 
-use super::fields::{Fields, Value, document, get, options};
-use super::{Command, Facts, Operation, Progress, Route, Scope, left_out};
+use super::Scope;
+use super::declaration::operation;
+use super::fields::get;
+use super::single::{Body, Rules, SingleCommand};
 use crate::cursor::Batch;
 use crate::error::Error;
 use crate::reply::write::count;
-use crate::value::IntoDocument;
 
-/// `countDocuments`: the exact number of documents that a filter matches.
-///
-/// The server runs an aggregation for it, in which `$where`, `$near` and `$nearSphere` are not
-/// allowed: use `$expr`, and `$geoWithin` with `$center` or `$centerSphere`.
-#[derive(Clone, Debug)]
-pub struct CountDocuments {
-    filter: Value,
-    options: Fields,
-}
+operation! {
+    /// `countDocuments`: the exact number of documents that a filter matches.
+    ///
+    /// The server runs an aggregation for it, in which `$where`, `$near` and `$nearSphere` are not
+    /// allowed: use `$expr`, and `$geoWithin` with `$center` or `$centerSphere`.
+    #[derive(Clone, Debug)]
+    pub struct CountDocuments {}
 
-options! {
-    CountDocuments {
+    arguments {
+        /// Counts the documents that a filter matches.
+        new(filter: document = "filter");
+    }
+
+    options {
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -38,37 +39,19 @@ options! {
         max_time: millis = "maxTimeMS";
         /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
         /// applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
         /// Sets how many documents are left out at the beginning.
         skip: long = "skip";
     }
 }
 
-impl CountDocuments {
-    /// Counts the documents that a filter matches.
-    pub fn new(filter: impl IntoDocument) -> Self {
-        Self { filter: document(filter), options: Fields::default() }
-    }
-}
-
-impl<D: IntoDocument> From<D> for CountDocuments {
-    fn from(filter: D) -> Self {
-        Self::new(filter)
-    }
-}
-
-impl Operation for CountDocuments {
+impl SingleCommand for CountDocuments {
     type Output = u64;
 
-    fn name(&self) -> Cow<'static, str> {
-        "aggregate".into()
-    }
+    const COMMAND: &'static CStr = cstr!("aggregate");
+    const RULES: Rules = Rules::READ;
 
-    fn route(&self) -> Route {
-        Route::Read
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         let mut stages = RawArrayBuf::new();
         stages.push(stage(cstr!("$match"), get(&self.filter)?));
         for (option, name) in [(cstr!("skip"), cstr!("$skip")), (cstr!("limit"), cstr!("$limit"))] {
@@ -78,41 +61,43 @@ impl Operation for CountDocuments {
             }
         }
         stages.push(rawdoc! { "$group": { "_id": 1, "n": { "$sum": 1 } } });
-        let mut body = super::on_collection(cstr!("aggregate"), scope);
         body.append(cstr!("pipeline"), stages);
-        body.append(cstr!("cursor"), RawDocumentBuf::new());
-        self.options.write(&mut body, &left_out(scope, facts, &[cstr!("skip"), cstr!("limit")]))?;
-        Ok(Command::read(scope, body))
+        body.cursor(None);
+        body.options(&self.options, &[cstr!("skip"), cstr!("limit")])
     }
 
     /// "an empty array will be returned with no n field. Drivers MUST interpret this result as a 0
     /// count."
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<u64>, Error> {
-        let mut batch = Batch::in_reply("aggregate", "firstBatch", reply)?;
-        let counted = batch.next_document()?.map(|group| count("aggregate", group, "n"));
-        Ok(Progress::Done(counted.transpose()?.unwrap_or(0)))
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<u64, Error> {
+        let command = Self::COMMAND.as_str();
+        let mut batch = Batch::in_reply(command, "firstBatch", reply)?;
+        let counted = batch.next_document()?.map(|group| count(command, group, "n"));
+        Ok(counted.transpose()?.unwrap_or(0))
     }
 }
 
-fn stage(name: &'static bson::raw::CStr, value: RawBsonRef<'_>) -> RawDocumentBuf {
+fn stage(name: &'static CStr, value: RawBsonRef<'_>) -> RawDocumentBuf {
     let mut stage = RawDocumentBuf::new();
     stage.append(name, value);
     stage
 }
 
-/// `estimatedDocumentCount`: the number of documents as the collection's metadata have it.
-///
-/// The server's command [`count`] is used for it. MongoDB 5.0.0 to 5.0.8 left that command out of
-/// version 1 of the Stable API: with it, use 5.0.9 or later, or `apiStrict: false`.
-///
-/// [`count`]: https://www.mongodb.com/docs/manual/reference/command/count/#behavior
-#[derive(Clone, Debug, Default)]
-pub struct EstimatedDocumentCount {
-    options: Fields,
-}
+operation! {
+    /// `estimatedDocumentCount`: the number of documents as the collection's metadata have it.
+    ///
+    /// The server's command [`count`] is used for it. MongoDB 5.0.0 to 5.0.8 left that command out
+    /// of version 1 of the Stable API: with it, use 5.0.9 or later, or `apiStrict: false`.
+    ///
+    /// [`count`]: https://www.mongodb.com/docs/manual/reference/command/count/#behavior
+    #[derive(Clone, Debug, Default)]
+    pub struct EstimatedDocumentCount {}
 
-options! {
-    EstimatedDocumentCount {
+    arguments {
+        /// Asks for the number, without options.
+        new();
+    }
+
+    options {
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
@@ -120,49 +105,37 @@ options! {
         max_time: millis = "maxTimeMS";
         /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
         /// applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
     }
 }
 
-impl EstimatedDocumentCount {
-    /// Asks for the number, without options.
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
-
-impl Operation for EstimatedDocumentCount {
+impl SingleCommand for EstimatedDocumentCount {
     type Output = u64;
 
-    fn name(&self) -> Cow<'static, str> {
-        "count".into()
+    const COMMAND: &'static CStr = cstr!("count");
+    const RULES: Rules = Rules::READ;
+
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+        body.options(&self.options, &[])
     }
 
-    fn route(&self) -> Route {
-        Route::Read
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = super::on_collection(cstr!("count"), scope);
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        Ok(Command::read(scope, body))
-    }
-
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<u64>, Error> {
-        read_count(reply)
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<u64, Error> {
+        Ok(count(Self::COMMAND.as_str(), reply, "n")?)
     }
 }
 
-/// The command `count` with a filter, which drivers have deprecated: in sharded clusters it may
-/// count wrongly. Use [`CountDocuments`].
-#[derive(Clone, Debug)]
-pub struct Count {
-    filter: Value,
-    options: Fields,
-}
+operation! {
+    /// The command `count` with a filter, which drivers have deprecated: in sharded clusters it may
+    /// count wrongly. Use [`CountDocuments`].
+    #[derive(Clone, Debug)]
+    pub struct Count {}
 
-options! {
-    Count {
+    arguments {
+        /// Counts the documents that a filter matches.
+        new(filter: document = "filter");
+    }
+
+    options {
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -176,50 +149,26 @@ options! {
         max_time: millis = "maxTimeMS";
         /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
         /// applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
         /// Sets how many documents are left out at the beginning.
         skip: long = "skip";
     }
 }
 
-impl Count {
-    /// Counts the documents that a filter matches.
-    pub fn new(filter: impl IntoDocument) -> Self {
-        Self { filter: document(filter), options: Fields::default() }
-    }
-}
-
-impl<D: IntoDocument> From<D> for Count {
-    fn from(filter: D) -> Self {
-        Self::new(filter)
-    }
-}
-
-impl Operation for Count {
+impl SingleCommand for Count {
     type Output = u64;
 
-    fn name(&self) -> Cow<'static, str> {
-        "count".into()
-    }
+    const COMMAND: &'static CStr = cstr!("count");
+    const RULES: Rules = Rules::READ;
 
-    fn route(&self) -> Route {
-        Route::Read
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = super::on_collection(cstr!("count"), scope);
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         body.append(cstr!("query"), get(&self.filter)?);
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        Ok(Command::read(scope, body))
+        body.options(&self.options, &[])
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<u64>, Error> {
-        read_count(reply)
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<u64, Error> {
+        Ok(count(Self::COMMAND.as_str(), reply, "n")?)
     }
-}
-
-fn read_count(reply: &ReplyDocument) -> Result<Progress<u64>, Error> {
-    Ok(Progress::Done(count("count", reply, "n")?))
 }
 
 #[cfg(test)]

@@ -1,49 +1,32 @@
 //! Databases: enumerated and dropped (Enumerate Databases).
 
-use std::borrow::Cow;
-
 use bson::RawDocumentBuf;
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
 use sdam_core::wire::ReplyDocument;
 
-use super::collections::unless_write_concern_failed;
-use super::fields::{Fields, options};
+use super::Scope;
+use super::declaration::operation;
 use super::run::{name, whole};
-use super::{Command, Facts, Operation, Progress, Route, Scope};
-use crate::error::{Error, ReplyError};
+use super::single::{Body, Rules, SingleCommand, Target};
+use crate::error::{Error, ReplyError, WriteConcernError};
 
-/// The databases of a deployment.
-#[derive(Clone, Debug, Default)]
-pub struct ListDatabases {
-    options: Fields,
-}
+operation! {
+    /// The databases of a deployment.
+    #[derive(Clone, Debug, Default)]
+    pub struct ListDatabases {}
 
-options! {
-    ListDatabases {
+    arguments {
+        /// Asks for all databases.
+        new();
+    }
+
+    options {
         /// Leaves out databases that the user may not use, or does not.
-        authorized_databases: truth = "authorizedDatabases";
+        authorized_databases: bool = "authorizedDatabases";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Asks for those only that a filter matches.
         filter: document = "filter";
-    }
-}
-
-impl ListDatabases {
-    /// Asks for all databases.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    fn command(&self, scope: &Scope, names_only: bool) -> Result<Command<'static>, Error> {
-        let mut body = RawDocumentBuf::new();
-        body.append(cstr!("listDatabases"), 1);
-        self.options.write(&mut body, &[])?;
-        if names_only {
-            body.append(cstr!("nameOnly"), true);
-        }
-        let scope = Scope { database: "admin".into(), ..scope.clone() };
-        Ok(Command { retryable: true, ..Command::run(&scope, body) })
     }
 }
 
@@ -69,69 +52,64 @@ impl Databases<RawDocumentBuf> {
     }
 }
 
-impl<T> Operation for Databases<T> {
+impl<T> SingleCommand for Databases<T> {
     type Output = Vec<T>;
 
-    fn name(&self) -> Cow<'static, str> {
-        "listDatabases".into()
+    const COMMAND: &'static CStr = cstr!("listDatabases");
+    const RULES: Rules = Rules::LIST;
+
+    fn target(&self) -> Target<'_> {
+        Target::Deployment
     }
 
-    fn route(&self) -> Route {
-        Route::ReadPrimary
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+        body.options(&self.list.options, &[])?;
+        if self.names_only {
+            body.append(cstr!("nameOnly"), true);
+        }
+        Ok(())
     }
 
-    fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
-        self.list.command(scope, self.names_only)
-    }
-
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Vec<T>>, Error> {
-        let missing = |_| ReplyError { command: "listDatabases", field: "databases" };
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Vec<T>, Error> {
+        let missing = |_| ReplyError { command: Self::COMMAND.as_str(), field: "databases" };
         let databases = reply.get_array("databases").map_err(missing)?;
         let databases = databases.into_iter().filter_map(|database| database.ok()?.as_document());
-        Ok(Progress::Done(databases.filter_map(self.read).collect()))
+        Ok(databases.filter_map(self.read).collect())
     }
 }
 
-/// The removal of a database with all its collections.
-#[derive(Clone, Debug, Default)]
-pub struct DropDatabase {
-    options: Fields,
-}
+operation! {
+    /// The removal of a database with all its collections.
+    #[derive(Clone, Debug, Default)]
+    pub struct DropDatabase {}
 
-options! {
-    DropDatabase {
+    arguments {
+        /// Drops the database.
+        new();
+    }
+
+    options {
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
     }
 }
 
-impl DropDatabase {
-    /// Drops the database.
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
-
-impl Operation for DropDatabase {
+impl SingleCommand for DropDatabase {
     type Output = ();
 
-    fn name(&self) -> Cow<'static, str> {
-        "dropDatabase".into()
+    const COMMAND: &'static CStr = cstr!("dropDatabase");
+    const RULES: Rules = Rules::WRITE_ONCE;
+
+    fn target(&self) -> Target<'_> {
+        Target::Database
     }
 
-    fn is_retryable(&self) -> bool {
-        false
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+        body.options(&self.options, &[])
     }
 
-    fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = RawDocumentBuf::new();
-        body.append(cstr!("dropDatabase"), 1);
-        self.options.write(&mut body, &[])?;
-        Command::write(scope, body, false)
-    }
-
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<()>, Error> {
-        unless_write_concern_failed(reply).map(Progress::Done)
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<(), Error> {
+        WriteConcernError::check(reply)
     }
 }
 

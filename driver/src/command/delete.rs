@@ -1,28 +1,29 @@
 //! Deletions (CRUD, `deleteOne`, `deleteMany`).
 
-use std::borrow::Cow;
-
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
 use sdam_core::wire::ReplyDocument;
 
+use super::Scope;
 use super::bulk_write::check_hint;
-use super::fields::{Fields, Value, document, get, options};
+use super::declaration::operation;
+use super::fields::get;
 use super::models::{OF_STATEMENT, Parts};
-use super::{Command, Facts, Operation, Progress, Scope, left_out};
+use super::single::{Body, Rules, SingleCommand};
 use crate::error::{Error, WriteError};
 use crate::reply::write::{Kind, WriteReply};
 use crate::results::{DeleteResult, WriteResult};
-use crate::value::IntoDocument;
 
-/// A deletion of one document or of many.
-#[derive(Clone, Debug)]
-pub struct Delete {
-    filter: Value,
-    options: Fields,
-}
+operation! {
+    /// A deletion of one document or of many.
+    #[derive(Clone, Debug)]
+    pub struct Delete {}
 
-options! {
-    Delete {
+    arguments {
+        /// Deletes what a filter matches.
+        new(filter: document = "filter");
+    }
+
+    options {
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -32,25 +33,14 @@ options! {
         /// Sets the values of variables for expressions.
         let_vars: document = "let";
         /// Deletes documents of time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
     }
 }
 
 impl Delete {
-    /// Deletes what a filter matches.
-    pub fn new(filter: impl IntoDocument) -> Self {
-        Self { filter: document(filter), options: Fields::default() }
-    }
-
     /// Makes the operation that deletes the first document, or all of them.
     pub const fn into_operation(self, multi: bool) -> Deleting {
         Deleting { delete: self, multi }
-    }
-}
-
-impl<D: IntoDocument> From<D> for Delete {
-    fn from(filter: D) -> Self {
-        Self::new(filter)
     }
 }
 
@@ -61,43 +51,37 @@ pub struct Deleting {
     multi: bool,
 }
 
-impl Operation for Deleting {
+impl SingleCommand for Deleting {
     type Output = DeleteResult;
 
-    fn name(&self) -> Cow<'static, str> {
-        "delete".into()
+    const COMMAND: &'static CStr = cstr!("delete");
+    const RULES: Rules = Rules::WRITE;
+
+    fn rules(&self) -> Rules {
+        Self::RULES.retryable(!self.multi)
     }
 
-    fn is_retryable(&self) -> bool {
-        !self.multi
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         let Delete { filter, options } = &self.delete;
         let parts = Parts::Delete { filter: get(filter)?, multi: self.multi, options };
-        check_hint(&parts, scope, facts)?;
+        check_hint(&parts, body.scope, body.facts)?;
         let statement = parts.statement()?;
-        if let Some(excess) = facts.excess(scope, statement.as_bytes().len(), || 0) {
+        if let Some(excess) = body.facts.excess(body.scope, statement.as_bytes().len(), || 0) {
             return Err(Error::Write(WriteError::too_large(0, excess).into()));
         }
-        let mut body = super::on_collection(cstr!("delete"), scope);
         body.append(cstr!("ordered"), true);
-        options.write(&mut body, &left_out(scope, facts, &OF_STATEMENT))?;
+        body.options(options, &OF_STATEMENT)?;
         body.append(cstr!("deletes"), bson::RawArrayBuf::from_iter([statement]));
-        Command::write(scope, body, !self.multi)
+        Ok(())
     }
 
-    fn reply(
-        &mut self,
-        scope: &Scope,
-        reply: &ReplyDocument,
-    ) -> Result<Progress<DeleteResult>, Error> {
+    fn read(&mut self, scope: &Scope, reply: &ReplyDocument) -> Result<DeleteResult, Error> {
         if !scope.is_acknowledged() {
-            return Ok(Progress::Done(DeleteResult::default()));
+            return Ok(DeleteResult::default());
         }
         let read = WriteReply::read(Kind::Delete, reply, 1)?;
         let read = read.single(|read| WriteResult::Delete(read.delete_result()))?;
-        Ok(Progress::Done(read.delete_result()))
+        Ok(read.delete_result())
     }
 }
 

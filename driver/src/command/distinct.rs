@@ -1,29 +1,29 @@
 //! Distinct values (CRUD, `distinct`).
 
-use std::borrow::Cow;
-
-use bson::raw::{RawArrayIter, cstr};
+use bson::raw::{CStr, RawArrayIter, cstr};
 use bson::{RawArray, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::fields::{Fields, Value, document, get, options};
-use super::{Command, Facts, Operation, Progress, Route, Scope, left_out};
+use super::Scope;
+use super::declaration::operation;
+use super::fields::get;
+use super::single::{Body, Rules, SingleCommand};
 use crate::error::{DeserializeError, Error, ReplyError};
 use crate::reply::document::read_as;
-use crate::value::IntoDocument;
 
-/// The different values of a field, in the documents that a filter matches.
-#[derive(Clone, Debug)]
-pub struct Distinct {
-    field: String,
-    filter: Value,
-    options: Fields,
-}
+operation! {
+    /// The different values of a field, in the documents that a filter matches.
+    #[derive(Clone, Debug)]
+    pub struct Distinct {}
 
-options! {
-    Distinct {
+    arguments {
+        /// Asks for the values of a field in the documents that a filter matches.
+        new(field: text = "fieldName", filter: document = "filter");
+    }
+
+    options {
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -35,40 +35,26 @@ options! {
         max_time: millis = "maxTimeMS";
         /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
         /// applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
     }
 }
 
-impl Distinct {
-    /// Asks for the values of a field in the documents that a filter matches.
-    pub fn new(field: impl Into<String>, filter: impl IntoDocument) -> Self {
-        Self { field: field.into(), filter: document(filter), options: Fields::default() }
-    }
-}
-
-impl Operation for Distinct {
+impl SingleCommand for Distinct {
     type Output = DistinctValues;
 
-    fn name(&self) -> Cow<'static, str> {
-        "distinct".into()
-    }
+    const COMMAND: &'static CStr = cstr!("distinct");
+    const RULES: Rules = Rules::READ;
 
-    fn route(&self) -> Route {
-        Route::Read
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = super::on_collection(cstr!("distinct"), scope);
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         body.append(cstr!("key"), self.field.as_str());
         body.append(cstr!("query"), get(&self.filter)?);
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        Ok(Command::read(scope, body))
+        body.options(&self.options, &[])
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Self::Output>, Error> {
-        let missing = |_| ReplyError { command: "distinct", field: "values" };
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<DistinctValues, Error> {
+        let missing = |_| ReplyError { command: Self::COMMAND.as_str(), field: "values" };
         reply.get_array("values").map_err(missing)?;
-        Ok(Progress::Done(DistinctValues(reply.clone())))
+        Ok(DistinctValues(reply.clone()))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Explanations of operations (CRUD, "Explain").
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use bson::raw::cstr;
@@ -13,8 +12,9 @@ use super::aggregate::Aggregate;
 use super::count::{Count, CountDocuments, EstimatedDocumentCount};
 use super::delete::{Delete, Deleting};
 use super::distinct::Distinct;
-use super::find::{Find, FindOne, OpenFind};
+use super::find::{Find, FindOne};
 use super::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
+use super::single::Rules;
 use super::update::{Replace, Update, Updating};
 use super::{Command, Facts, Operation, Progress, Route, Scope};
 use crate::error::Error;
@@ -89,10 +89,10 @@ impl<O> Explain<O> {
     }
 }
 
-impl Explain<OpenFind> {
+impl Explain<Find> {
     /// Explains a search.
     pub fn find(find: impl Into<Find>) -> Self {
-        Self::new(find.into().into())
+        Self::new(find.into())
     }
 }
 
@@ -191,8 +191,8 @@ impl Explain<FindOneAndUpdate> {
 impl<O: Operation> Operation for Explain<O> {
     type Output = RawDocumentBuf;
 
-    fn name(&self) -> Cow<'static, str> {
-        "explain".into()
+    fn name(&self) -> &'static str {
+        "explain"
     }
 
     fn kind(&self) -> OperationKind {
@@ -232,7 +232,7 @@ impl<O: Operation> Operation for Explain<O> {
         if let Some(time) = own.or(max_time).filter(|_| !scope.has_timeout) {
             body.append(cstr!("maxTimeMS"), time.as_raw_bson_ref());
         }
-        Ok(Command::run(scope, body))
+        Rules::RUN.command(scope, body)
     }
 
     fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Self::Output>, Error> {

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use bson::raw::CStr;
-use bson::{Bson, RawBson, RawBsonRef, RawDocumentBuf};
+use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 
 use crate::error::Error;
 pub(crate) use crate::value::Value;
-use crate::value::{Hint, IntoDocument, array, value_without_contents, whole_millis};
+use crate::value::value_without_contents;
 
 /// The fields that the application has set, in the order in which it has.
 ///
@@ -107,97 +107,3 @@ pub(crate) fn get(value: &Value) -> Result<RawBsonRef<'_>, Error> {
         Err(error) => Err(Error::Serialize(error.clone())),
     }
 }
-
-pub(crate) fn document(value: impl IntoDocument) -> Value {
-    Value::document(value)
-}
-
-pub(crate) fn documents(values: impl IntoIterator<Item = impl IntoDocument>) -> Value {
-    array(values).into()
-}
-
-pub(crate) fn value(value: impl Into<Bson>) -> Value {
-    Value::of(value)
-}
-
-pub(crate) fn hint(value: impl Into<Hint>) -> Value {
-    value.into().0
-}
-
-pub(crate) fn millis(value: std::time::Duration) -> Value {
-    Ok(whole_millis(value)).into()
-}
-
-/// Makes the methods that set the options of an operation, one for each: its name, its kind, and
-/// the name of the field.
-macro_rules! options {
-    ($operation:ident $(<$parameter:ident>)? {
-        $($(#[$doc:meta])* $method:ident: $kind:ident = $name:literal;)*
-    }) => {
-        impl $(<$parameter>)? $operation $(<$parameter>)? {
-            $($crate::command::fields::option!($(#[$doc])* $method $kind $name);)*
-        }
-    };
-}
-
-/// Makes one of these methods.
-macro_rules! option {
-    ($(#[$doc:meta])* $method:ident truth $name:literal) => {
-        $crate::command::fields::option!(
-            @ $(#[$doc])* $method (bool) $name Ok::<_, bson::error::Error>
-        );
-    };
-    ($(#[$doc:meta])* $method:ident int $name:literal) => {
-        $crate::command::fields::option!(
-            @ $(#[$doc])* $method (i32) $name Ok::<_, bson::error::Error>
-        );
-    };
-    ($(#[$doc:meta])* $method:ident long $name:literal) => {
-        $crate::command::fields::option!(
-            @ $(#[$doc])* $method (i64) $name Ok::<_, bson::error::Error>
-        );
-    };
-    ($(#[$doc:meta])* $method:ident text $name:literal) => {
-        $crate::command::fields::option!(
-            @ $(#[$doc])* $method (&str) $name Ok::<_, bson::error::Error>
-        );
-    };
-    ($(#[$doc:meta])* $method:ident millis $name:literal) => {
-        $crate::command::fields::option!(
-            @ $(#[$doc])* $method (std::time::Duration) $name $crate::command::fields::millis
-        );
-    };
-    ($(#[$doc:meta])* $method:ident document $name:literal) => {
-        $crate::command::fields::option!(
-            @ $(#[$doc])* $method (impl $crate::value::IntoDocument) $name
-            $crate::command::fields::document
-        );
-    };
-    ($(#[$doc:meta])* $method:ident documents $name:literal) => {
-        $crate::command::fields::option!(
-            @ $(#[$doc])* $method (impl IntoIterator<Item = impl $crate::value::IntoDocument>)
-            $name $crate::command::fields::documents
-        );
-    };
-    ($(#[$doc:meta])* $method:ident value $name:literal) => {
-        $crate::command::fields::option!(
-            @ $(#[$doc])* $method (impl Into<bson::Bson>) $name $crate::command::fields::value
-        );
-    };
-    ($(#[$doc:meta])* $method:ident hint $name:literal) => {
-        $crate::command::fields::option!(
-            @ $(#[$doc])* $method (impl Into<$crate::value::Hint>) $name
-            $crate::command::fields::hint
-        );
-    };
-    (@ $(#[$doc:meta])* $method:ident ($kind:ty) $name:literal $convert:expr) => {
-        $(#[$doc])*
-        #[must_use]
-        pub fn $method(mut self, value: $kind) -> Self {
-            self.options.set(bson::raw::cstr!($name), $convert(value));
-            self
-        }
-    };
-}
-
-pub(crate) use {option, options};

@@ -1,33 +1,112 @@
 //! The operations that the command `find` is for (CRUD, "Read").
 
-use std::borrow::Cow;
+use std::time::Duration;
 
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
 
-use super::fields::{Fields, Value, document, get, options};
-use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Route, Scope, left_out};
+use super::declaration::operation;
+use super::fields::{Fields, get};
+use super::single::{Body, Rules, SingleCommand};
+use super::{Facts, MONGODB_4_4, Scope};
 use crate::cursor::{Batch, CursorState, Settings, TimeoutMode, Timing};
 use crate::error::{ArgumentError, Error};
-use crate::value::IntoDocument;
 
-/// A search for documents, with its options.
-///
-/// ```
-/// use sdam_driver::bson::doc;
-/// use sdam_driver::Find;
-///
-/// let newest = Find::new(doc! { "kind": "book" }).sort(doc! { "year": -1 }).limit(10);
-/// # let _ = newest;
-/// ```
-#[derive(Clone, Debug)]
-pub struct Find {
-    filter: Value,
-    options: Fields,
-    cursor_type: CursorType,
-    max_await_time: Option<std::time::Duration>,
-    timeout_mode: Option<TimeoutMode>,
+operation! {
+    /// A search for documents, with its options.
+    ///
+    /// ```
+    /// use sdam_driver::bson::doc;
+    /// use sdam_driver::Find;
+    ///
+    /// let newest = Find::new(doc! { "kind": "book" }).sort(doc! { "year": -1 }).limit(10);
+    /// # let _ = newest;
+    /// ```
+    ///
+    /// As other operations, it may be part of a configuration, whole or as options:
+    ///
+    /// ```
+    /// use sdam_driver::bson::{self, Document, doc};
+    /// use sdam_driver::Find;
+    /// use serde::Deserialize;
+    ///
+    /// #[derive(Deserialize)]
+    /// struct Configuration {
+    ///     newest: Find,
+    ///     paging: Document,
+    /// }
+    ///
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let configuration: Configuration = bson::deserialize_from_document(doc! {
+    ///     "newest": { "filter": { "kind": "book" }, "sort": { "year": -1 } },
+    ///     "paging": { "limit": 10, "maxTimeMS": 500 },
+    /// })?;
+    /// let page = configuration.newest.with_options(configuration.paging)?;
+    /// # let _ = page;
+    /// # Ok(())
+    /// # }
+    /// # example().unwrap();
+    /// ```
+    #[derive(Clone, Debug)]
+    pub struct Find {
+        cursor_type: CursorType,
+        max_await_time: Option<Duration>,
+        timeout_mode: Option<TimeoutMode>,
+        settings: Settings,
+    }
+
+    arguments {
+        /// Looks for the documents that a filter matches.
+        new(filter: document = "filter");
+    }
+
+    options {
+        /// Lets the server write temporary files.
+        allow_disk_use: bool = "allowDiskUse";
+        /// Takes partial results from mongos if shards are down.
+        allow_partial_results: bool = "allowPartialResults";
+        /// Sets how many documents a batch has.
+        batch_size: int = "batchSize";
+        /// Sets the rules for comparing texts.
+        collation: document = "collation";
+        /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
+        comment: value = "comment";
+        /// Sets the index to be used.
+        hint: hint = "hint";
+        /// Sets the values of variables for expressions.
+        let_vars: document = "let";
+        /// Sets how many documents there may be in all; a negative number asks for a single batch.
+        limit: long = "limit";
+        /// Sets the upper bounds of the index, exclusive.
+        max: document = "max";
+        /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
+        /// `timeoutMS`.
+        max_time: millis = "maxTimeMS";
+        /// Sets the lower bounds of the index, inclusive.
+        min: document = "min";
+        /// Keeps the server from closing the cursor after ten minutes without a request.
+        no_cursor_timeout: bool = "noCursorTimeout";
+        /// Sets which fields there are in the documents.
+        projection: document = "projection";
+        /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
+        /// applications.
+        raw_data: bool = "rawData";
+        /// Returns the keys of the index alone.
+        return_key: bool = "returnKey";
+        /// Adds the number of the record to each document.
+        show_record_id: bool = "showRecordId";
+        /// Sets how many documents are left out at the beginning.
+        skip: long = "skip";
+        /// Sets the order of the documents.
+        sort: document = "sort";
+        /// Sets the kind of the cursor.
+        cursor_type: CursorType = "cursorType" in cursor_type;
+        /// Sets how long the server waits for new documents of a cursor that awaits them.
+        max_await_time: millis = "maxAwaitTimeMS" in max_await_time;
+        /// Sets what `timeoutMS` limits.
+        timeout_mode: TimeoutMode = "timeoutMode" in timeout_mode;
+    }
 }
 
 /// The kind of a cursor (CRUD, `cursorType`).
@@ -56,86 +135,10 @@ impl CursorType {
     }
 }
 
-options! {
-    Find {
-        /// Lets the server write temporary files.
-        allow_disk_use: truth = "allowDiskUse";
-        /// Takes partial results from mongos if shards are down.
-        allow_partial_results: truth = "allowPartialResults";
-        /// Sets how many documents a batch has.
-        batch_size: int = "batchSize";
-        /// Sets the rules for comparing texts.
-        collation: document = "collation";
-        /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
-        comment: value = "comment";
-        /// Sets the index to be used.
-        hint: hint = "hint";
-        /// Sets the values of variables for expressions.
-        let_vars: document = "let";
-        /// Sets how many documents there may be in all; a negative number asks for a single batch.
-        limit: long = "limit";
-        /// Sets the upper bounds of the index, exclusive.
-        max: document = "max";
-        /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
-        /// `timeoutMS`.
-        max_time: millis = "maxTimeMS";
-        /// Sets the lower bounds of the index, inclusive.
-        min: document = "min";
-        /// Keeps the server from closing the cursor after ten minutes without a request.
-        no_cursor_timeout: truth = "noCursorTimeout";
-        /// Sets which fields there are in the documents.
-        projection: document = "projection";
-        /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
-        /// applications.
-        raw_data: truth = "rawData";
-        /// Returns the keys of the index alone.
-        return_key: truth = "returnKey";
-        /// Adds the number of the record to each document.
-        show_record_id: truth = "showRecordId";
-        /// Sets how many documents are left out at the beginning.
-        skip: long = "skip";
-        /// Sets the order of the documents.
-        sort: document = "sort";
-    }
-}
-
 impl Find {
-    /// Looks for the documents that a filter matches.
-    pub fn new(filter: impl IntoDocument) -> Self {
-        Self {
-            filter: document(filter),
-            options: Fields::default(),
-            cursor_type: CursorType::NonTailable,
-            max_await_time: None,
-            timeout_mode: None,
-        }
-    }
-
-    /// Sets the kind of the cursor.
-    #[must_use]
-    pub const fn cursor_type(mut self, cursor_type: CursorType) -> Self {
-        self.cursor_type = cursor_type;
-        self
-    }
-
-    /// Sets how long the server waits for new documents of a cursor that awaits them
-    /// (`maxAwaitTimeMS`).
-    #[must_use]
-    pub const fn max_await_time(mut self, time: std::time::Duration) -> Self {
-        self.max_await_time = Some(time);
-        self
-    }
-
-    /// Sets what `timeoutMS` limits.
-    #[must_use]
-    pub const fn timeout_mode(mut self, mode: TimeoutMode) -> Self {
-        self.timeout_mode = Some(mode);
-        self
-    }
-
     /// Writes limit, batchSize and singleBatch by the rules of "Behavior of Limit, skip and
     /// batchSize", and "Setting limit and batchSize options for find commands" of CRUD.
-    fn write_sizes(&self, body: &mut RawDocumentBuf) {
+    fn write_sizes(&self, body: &mut Body<'_>) {
         let size = |name| self.options.integer(name).unwrap_or(0);
         let (limit, batch_size) = (size(cstr!("limit")), size(cstr!("batchSize")));
         let single_batch = limit < 0 || batch_size < 0;
@@ -158,22 +161,10 @@ impl Find {
         }
     }
 
-    /// Writes the command, but for `limit` and what goes with it.
-    fn body(&self, scope: &Scope, facts: &Facts) -> Result<RawDocumentBuf, Error> {
-        let mut body = super::on_collection(cstr!("find"), scope);
-        body.append(cstr!("filter"), get(&self.filter)?);
-        let but = left_out(scope, facts, &[cstr!("limit"), cstr!("batchSize")]);
-        self.options.write(&mut body, &but)?;
-        Ok(body)
-    }
-
     fn settings(&self, facts: &Facts) -> Settings {
-        let mut settings = settings(&self.options, facts);
-        settings.limit = self.options.integer(cstr!("limit")).unwrap_or(0).saturating_abs();
-        settings.tailable = self.cursor_type.is_tailable();
-        settings.await_data = self.cursor_type == CursorType::TailableAwait;
-        settings.max_await_time = self.max_await_time;
-        settings
+        let Timing { tailable, await_data, max_await_time, .. } = self.cursor_timing();
+        let limit = self.options.integer(cstr!("limit")).unwrap_or(0).saturating_abs();
+        Settings { limit, tailable, await_data, max_await_time, ..settings(&self.options, facts) }
     }
 }
 
@@ -193,82 +184,64 @@ pub(crate) fn settings(options: &Fields, facts: &Facts) -> Settings {
     }
 }
 
-impl<D: IntoDocument> From<D> for Find {
-    fn from(filter: D) -> Self {
-        Self::new(filter)
-    }
-}
-
-/// `find`, as it is sent.
-#[derive(Clone, Debug)]
-pub struct OpenFind {
-    find: Find,
-    settings: Settings,
-}
-
-impl From<Find> for OpenFind {
-    fn from(find: Find) -> Self {
-        Self { find, settings: Settings::default() }
-    }
-}
-
-impl Operation for OpenFind {
+impl SingleCommand for Find {
     type Output = CursorState;
 
-    fn timing(&self) -> Timing {
+    const COMMAND: &'static CStr = cstr!("find");
+    const RULES: Rules = Rules::READ.opening();
+
+    fn rules(&self) -> Rules {
+        let exhausts_cursor = self.cursor_type == CursorType::Exhaust;
+        Rules { exhausts_cursor, ..Self::RULES }
+    }
+
+    fn cursor_timing(&self) -> Timing {
         Timing {
-            mode: self.find.timeout_mode,
-            tailable: self.find.cursor_type.is_tailable(),
-            await_data: self.find.cursor_type == CursorType::TailableAwait,
-            max_await_time: self.find.max_await_time,
+            mode: self.timeout_mode,
+            tailable: self.cursor_type.is_tailable(),
+            await_data: self.cursor_type == CursorType::TailableAwait,
+            max_await_time: self.max_await_time,
             writes: false,
         }
     }
 
-    fn name(&self) -> Cow<'static, str> {
-        "find".into()
-    }
-
-    fn route(&self) -> Route {
-        Route::Read
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        self.settings = self.find.settings(facts);
-        let exhausts = self.find.cursor_type == CursorType::Exhaust;
-        if exhausts && self.settings.limit != 0 {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+        self.settings = self.settings(body.facts);
+        if self.cursor_type == CursorType::Exhaust && self.settings.limit != 0 {
             return Err(ArgumentError::ExhaustWithLimit.into());
         }
-        let mut body = self.find.body(scope, facts)?;
-        self.find.write_sizes(&mut body);
+        body.append(cstr!("filter"), get(&self.filter)?);
+        body.options(&self.options, &[cstr!("limit"), cstr!("batchSize")])?;
+        self.write_sizes(body);
         if self.settings.tailable {
             body.append(cstr!("tailable"), true);
         }
         if self.settings.await_data {
             body.append(cstr!("awaitData"), true);
         }
-        Ok(Command { exhausts_cursor: exhausts, ..Command::read(scope, body).opening() })
+        Ok(())
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
-        let settings = std::mem::take(&mut self.settings);
-        Ok(Progress::Done(CursorState::open("find", reply, settings)?))
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<CursorState, Error> {
+        Ok(CursorState::open(Self::COMMAND.as_str(), reply, std::mem::take(&mut self.settings))?)
     }
 }
 
-/// `findOne`: the first document that a filter matches.
-#[derive(Clone, Debug)]
-pub struct FindOne {
-    filter: Value,
-    options: Fields,
-}
+operation! {
+    /// `findOne`: the first document that a filter matches.
+    #[derive(Clone, Debug)]
+    pub struct FindOne {}
 
-options! {
-    FindOne {
+    arguments {
+        /// Looks for the first document that a filter matches.
+        new(filter: document = "filter");
+    }
+
+    options {
         /// Lets the server write temporary files.
-        allow_disk_use: truth = "allowDiskUse";
+        allow_disk_use: bool = "allowDiskUse";
         /// Takes partial results from mongos if shards are down.
-        allow_partial_results: truth = "allowPartialResults";
+        allow_partial_results: bool = "allowPartialResults";
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -288,11 +261,11 @@ options! {
         projection: document = "projection";
         /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
         /// applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
         /// Returns the keys of the index alone.
-        return_key: truth = "returnKey";
+        return_key: bool = "returnKey";
         /// Adds the number of the record.
-        show_record_id: truth = "showRecordId";
+        show_record_id: bool = "showRecordId";
         /// Sets how many documents are left out at the beginning.
         skip: long = "skip";
         /// Sets the order of the documents, the first of which is returned.
@@ -300,43 +273,24 @@ options! {
     }
 }
 
-impl FindOne {
-    /// Looks for the first document that a filter matches.
-    pub fn new(filter: impl IntoDocument) -> Self {
-        Self { filter: document(filter), options: Fields::default() }
-    }
-}
-
-impl<D: IntoDocument> From<D> for FindOne {
-    fn from(filter: D) -> Self {
-        Self::new(filter)
-    }
-}
-
-impl Operation for FindOne {
+impl SingleCommand for FindOne {
     type Output = Option<RawDocumentBuf>;
 
-    fn name(&self) -> Cow<'static, str> {
-        "find".into()
-    }
-
-    fn route(&self) -> Route {
-        Route::Read
-    }
+    const COMMAND: &'static CStr = cstr!("find");
+    const RULES: Rules = Rules::READ;
 
     /// "drivers MUST set limit to 1", "MUST also set singleBatch: true"
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = super::on_collection(cstr!("find"), scope);
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         body.append(cstr!("filter"), get(&self.filter)?);
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
+        body.options(&self.options, &[])?;
         body.append(cstr!("limit"), RawBsonRef::Int64(1));
         body.append(cstr!("singleBatch"), true);
-        Ok(Command::read(scope, body))
+        Ok(())
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Self::Output>, Error> {
-        let mut batch = Batch::in_reply("find", "firstBatch", reply)?;
-        Ok(Progress::Done(batch.next_document()?.map(ToOwned::to_owned)))
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Self::Output, Error> {
+        let mut batch = Batch::in_reply(Self::COMMAND.as_str(), "firstBatch", reply)?;
+        Ok(batch.next_document()?.map(ToOwned::to_owned))
     }
 }
 
@@ -350,11 +304,11 @@ mod tests {
     use super::super::collections::CreateCollection;
     use super::super::testing::{NEW, OLD, scope, written, written_in};
     use super::super::{Facts, MONGODB_4_4, Operation, Progress, Route, Scope};
-    use super::{CursorType, Find, FindOne, OpenFind};
+    use super::{CursorType, Find, FindOne};
     use crate::cursor::CursorStep;
 
-    fn command(find: Find) -> RawDocumentBuf {
-        written(&mut OpenFind::from(find), NEW).body
+    fn command(mut find: Find) -> RawDocumentBuf {
+        written(&mut find, NEW).body
     }
 
     #[test]
@@ -372,7 +326,7 @@ mod tests {
             "comment": "why",
         };
         assert_eq!(command(find), expected);
-        let mut operation = OpenFind::from(Find::new(doc! {}));
+        let mut operation = Find::new(doc! {});
         assert_eq!(operation.route(), Route::Read);
         let command = operation.command(&scope(), &NEW).unwrap();
         assert!(command.retryable && command.takes_read_concern && command.opens_cursor);
@@ -406,7 +360,7 @@ mod tests {
         let tailable = command(Find::new(doc! {}).cursor_type(CursorType::Tailable));
         assert_eq!(tailable, rawdoc! { "find": "things", "filter": {}, "tailable": true });
         let find = Find::new(doc! {}).cursor_type(CursorType::TailableAwait);
-        let mut operation = OpenFind::from(find.max_await_time(Duration::from_millis(9)));
+        let mut operation = find.max_await_time(Duration::from_millis(9));
         let body = written(&mut operation, NEW).body;
         assert_eq!(body.get_bool("awaitData").ok(), Some(true));
         assert_eq!(body.get("maxTimeMS").unwrap(), None);
@@ -424,27 +378,25 @@ mod tests {
     #[test]
     fn a_cursor_that_is_streamed_is_opened_as_any_other_and_has_no_limit() {
         let exhaust = || Find::new(doc! {}).cursor_type(CursorType::Exhaust).batch_size(2);
-        let mut operation = OpenFind::from(exhaust());
+        let mut operation = exhaust();
         let command = operation.command(&scope(), &NEW).unwrap();
         assert!(command.opens_cursor && command.exhausts_cursor && command.retryable);
         let expected = rawdoc! { "find": "things", "filter": {}, "batchSize": 2_i64 };
         assert_eq!(command.body, expected);
         assert!(!operation.timing().tailable);
         for limit in [1, -1] {
-            let mut limited = OpenFind::from(exhaust().limit(limit));
+            let mut limited = exhaust().limit(limit);
             let error = limited.command(&scope(), &NEW).unwrap_err();
             assert!(error.to_string().contains("limit"), "{error}");
         }
-        assert!(
-            !OpenFind::from(Find::new(doc! {})).command(&scope(), &NEW).unwrap().exhausts_cursor
-        );
+        assert!(!Find::new(doc! {}).command(&scope(), &NEW).unwrap().exhausts_cursor);
     }
 
     /// CSOT, "timeoutMS overrides deprecated timeout options"; not even where nothing is sent in
     /// its place, as with a time-out of zero.
     #[test]
     fn max_time_gives_way_to_a_timeout() {
-        let mut find = OpenFind::from(Find::new(doc! {}).max_time(Duration::from_micros(1)));
+        let mut find = Find::new(doc! {}).max_time(Duration::from_micros(1));
         assert_eq!(written(&mut find, NEW).body.get_i64("maxTimeMS").ok(), Some(1));
         let timed = Scope { has_timeout: true, ..scope() };
         assert_eq!(written_in(&mut find, &timed, NEW).body.get("maxTimeMS").unwrap(), None);
@@ -457,7 +409,7 @@ mod tests {
     fn old_servers_are_not_sent_what_they_do_not_know() {
         let find = Find::new(doc! {}).comment("why").raw_data(true);
         assert!(command(find.clone()).get("rawData").unwrap().is_some());
-        let mut operation = OpenFind::from(find);
+        let mut operation = find;
         assert_eq!(written(&mut operation, OLD).body.get("rawData").unwrap(), None);
         assert_eq!(operation.settings.comment, None);
     }
@@ -502,8 +454,7 @@ mod tests {
         let since = Facts::of_wire_version(MONGODB_4_4);
         for (facts, comment) in [(NEW, Some("why")), (since, Some("why")), (OLD, None)] {
             for (size, expected) in [(3, Some(3)), (-3, Some(3)), (0, None)] {
-                let find = Find::new(doc! {}).batch_size(size).comment("why");
-                let mut find = OpenFind::from(find);
+                let mut find = Find::new(doc! {}).batch_size(size).comment("why");
                 written(&mut find, facts);
                 let opened = find.reply(&scope(), &reply()).unwrap();
                 let Progress::Done(mut cursor) = opened else { panic!("it is open") };

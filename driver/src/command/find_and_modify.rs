@@ -1,19 +1,17 @@
 //! Writes that return the document (CRUD, `findOneAndDelete`, `findOneAndReplace`,
 //! `findOneAndUpdate`), by the command `findAndModify`.
 
-use std::borrow::Cow;
-
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
 use bson::{RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
-use serde::Serialize;
 
-use super::fields::{Fields, Value, document, get, options};
-use super::models::{replacement, serialized, update};
-use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Scope, left_out};
+use super::declaration::operation;
+use super::fields::{Fields, Value, get};
+use super::models::{replacement, update};
+use super::single::{Body, Rules, SingleCommand};
+use super::{MONGODB_4_4, Scope};
 use crate::error::{ArgumentError, Error, ReplyError, WriteConcernError};
 use crate::results::WriteResult;
-use crate::value::{IntoDocument, Modifications};
 
 /// The document that is returned (CRUD, `returnDocument`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -26,15 +24,17 @@ pub enum ReturnDocument {
     After,
 }
 
-/// `findOneAndDelete`: the deletion of a document, which is returned.
-#[derive(Clone, Debug)]
-pub struct FindOneAndDelete {
-    filter: Value,
-    options: Fields,
-}
+operation! {
+    /// `findOneAndDelete`: the deletion of a document, which is returned.
+    #[derive(Clone, Debug)]
+    pub struct FindOneAndDelete {}
 
-options! {
-    FindOneAndDelete {
+    arguments {
+        /// Deletes the first document that a filter matches.
+        new(filter: document = "filter");
+    }
+
+    options {
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -47,28 +47,28 @@ options! {
         /// `timeoutMS`.
         max_time: millis = "maxTimeMS";
         /// Sets which fields there are in the document.
-        projection: document = "fields";
+        projection: document = "projection" as "fields";
         /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
         /// applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
         /// Sets the order, of which the first document is deleted.
         sort: document = "sort";
     }
 }
 
-/// `findOneAndReplace`: the replacement of a document, which is returned.
-#[derive(Clone, Debug)]
-pub struct FindOneAndReplace {
-    filter: Value,
-    replacement: Value,
-    returned: ReturnDocument,
-    options: Fields,
-}
+operation! {
+    /// `findOneAndReplace`: the replacement of a document, which is returned.
+    #[derive(Clone, Debug)]
+    pub struct FindOneAndReplace { returned: ReturnDocument }
 
-options! {
-    FindOneAndReplace {
+    arguments {
+        /// Replaces the first document that a filter matches.
+        new(filter: document = "filter", replacement: serialized = "replacement");
+    }
+
+    options {
         /// Writes a document that the collection's rules forbid.
-        bypass_document_validation: truth = "bypassDocumentValidation";
+        bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -81,32 +81,34 @@ options! {
         /// `timeoutMS`.
         max_time: millis = "maxTimeMS";
         /// Sets which fields there are in the document.
-        projection: document = "fields";
+        projection: document = "projection" as "fields";
         /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
         /// applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
         /// Sets the order, of which the first document is replaced.
         sort: document = "sort";
         /// Inserts the document if none matches.
-        upsert: truth = "upsert";
+        upsert: bool = "upsert";
+        /// Sets which document is returned.
+        return_document: ReturnDocument = "returnDocument" in returned;
     }
 }
 
-/// `findOneAndUpdate`: the update of a document, which is returned.
-#[derive(Clone, Debug)]
-pub struct FindOneAndUpdate {
-    filter: Value,
-    modifications: Value,
-    returned: ReturnDocument,
-    options: Fields,
-}
+operation! {
+    /// `findOneAndUpdate`: the update of a document, which is returned.
+    #[derive(Clone, Debug)]
+    pub struct FindOneAndUpdate { returned: ReturnDocument }
 
-options! {
-    FindOneAndUpdate {
+    arguments {
+        /// Updates the first document that a filter matches, by operators or a pipeline.
+        new(filter: document = "filter", modifications: modifications = "update");
+    }
+
+    options {
         /// Sets which elements of arrays are updated.
         array_filters: documents = "arrayFilters";
         /// Writes a document that the collection's rules forbid.
-        bypass_document_validation: truth = "bypassDocumentValidation";
+        bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -119,80 +121,75 @@ options! {
         /// `timeoutMS`.
         max_time: millis = "maxTimeMS";
         /// Sets which fields there are in the document.
-        projection: document = "fields";
+        projection: document = "projection" as "fields";
         /// Reads the documents of time series as they are stored (MongoDB 8.2); not for
         /// applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
         /// Sets the order, of which the first document is updated.
         sort: document = "sort";
         /// Inserts a document if none matches.
-        upsert: truth = "upsert";
+        upsert: bool = "upsert";
+        /// Sets which document is returned.
+        return_document: ReturnDocument = "returnDocument" in returned;
     }
 }
+
+/// The change of a document, and which one is returned; none is its deletion.
+type Change<'a> = Option<(RawBsonRef<'a>, ReturnDocument)>;
 
 impl FindOneAndDelete {
-    /// Deletes the first document that a filter matches.
-    pub fn new(filter: impl IntoDocument) -> Self {
-        Self { filter: document(filter), options: Fields::default() }
-    }
-}
-
-impl<D: IntoDocument> From<D> for FindOneAndDelete {
-    fn from(filter: D) -> Self {
-        Self::new(filter)
+    const fn change(&self) -> Result<Change<'_>, Error> {
+        Ok(None)
     }
 }
 
 impl FindOneAndReplace {
-    /// Replaces the first document that a filter matches.
-    pub fn new(filter: impl IntoDocument, replacement: &impl Serialize) -> Self {
-        Self {
-            filter: document(filter),
-            replacement: serialized(replacement),
-            returned: ReturnDocument::Before,
-            options: Fields::default(),
-        }
-    }
-
-    /// Sets which document is returned.
-    #[must_use]
-    pub const fn return_document(mut self, returned: ReturnDocument) -> Self {
-        self.returned = returned;
-        self
+    fn change(&self) -> Result<Change<'_>, Error> {
+        Ok(Some((replacement(&self.replacement)?, self.returned)))
     }
 }
 
 impl FindOneAndUpdate {
-    /// Updates the first document that a filter matches, by operators or a pipeline.
-    pub fn new(filter: impl IntoDocument, modifications: impl Into<Modifications>) -> Self {
-        Self {
-            filter: document(filter),
-            modifications: modifications.into().0,
-            returned: ReturnDocument::Before,
-            options: Fields::default(),
-        }
-    }
-
-    /// Sets which document is returned.
-    #[must_use]
-    pub const fn return_document(mut self, returned: ReturnDocument) -> Self {
-        self.returned = returned;
-        self
+    fn change(&self) -> Result<Change<'_>, Error> {
+        Ok(Some((update(&self.modifications)?, self.returned)))
     }
 }
 
-/// Writes the command; without modifications it deletes.
-fn command<'a>(
-    scope: &Scope,
-    facts: &Facts,
-    (filter, options): (&Value, &Fields),
-    change: Option<(RawBsonRef<'_>, ReturnDocument)>,
-) -> Result<Command<'a>, Error> {
-    let is_old = facts.max_wire_version < MONGODB_4_4;
-    if is_old && !scope.is_acknowledged() && options.has(cstr!("hint")) {
+macro_rules! find_and_modify {
+    ($($operation:ident)+) => {
+        $(impl SingleCommand for $operation {
+            type Output = Option<RawDocumentBuf>;
+
+            const COMMAND: &'static CStr = cstr!("findAndModify");
+            const RULES: Rules = Rules::WRITE;
+
+            fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+                write(body, &self.filter, &self.options, self.change()?)
+            }
+
+            fn read(
+                &mut self,
+                scope: &Scope,
+                reply: &ReplyDocument,
+            ) -> Result<Self::Output, Error> {
+                read(scope, reply)
+            }
+        })+
+    };
+}
+
+find_and_modify! { FindOneAndDelete FindOneAndReplace FindOneAndUpdate }
+
+fn write(
+    body: &mut Body<'_>,
+    filter: &Value,
+    options: &Fields,
+    change: Change<'_>,
+) -> Result<(), Error> {
+    let is_old = body.facts.max_wire_version < MONGODB_4_4;
+    if is_old && !body.scope.is_acknowledged() && options.has(cstr!("hint")) {
         return Err(ArgumentError::Unacknowledged("hint").into());
     }
-    let mut body = super::on_collection(cstr!("findAndModify"), scope);
     body.append(cstr!("query"), get(filter)?);
     match change {
         Some((modifications, returned)) => {
@@ -203,13 +200,12 @@ fn command<'a>(
         }
         None => body.append(cstr!("remove"), true),
     }
-    options.write(&mut body, &left_out(scope, facts, &[]))?;
-    Command::write(scope, body, true)
+    body.options(options, &[])
 }
 
 /// Returns the document that the reply has, if there was one; nothing is known of an
 /// unacknowledged write.
-fn read(scope: &Scope, reply: &ReplyDocument) -> Result<Progress<Option<RawDocumentBuf>>, Error> {
+fn read(scope: &Scope, reply: &ReplyDocument) -> Result<Option<RawDocumentBuf>, Error> {
     let missing = ReplyError { command: "findAndModify", field: "value" };
     let document = match reply.get("value").map_err(|_| missing.clone())? {
         Some(RawBsonRef::Document(document)) => Ok(Some(document.to_owned())),
@@ -222,69 +218,7 @@ fn read(scope: &Scope, reply: &ReplyDocument) -> Result<Progress<Option<RawDocum
         let result = document.ok().map(WriteResult::FindOneAnd);
         return Err(Error::WriteConcern(WriteConcernError { result, ..error }.into()));
     }
-    Ok(Progress::Done(document?))
-}
-
-impl Operation for FindOneAndDelete {
-    type Output = Option<RawDocumentBuf>;
-
-    fn name(&self) -> Cow<'static, str> {
-        "findAndModify".into()
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        command(scope, facts, (&self.filter, &self.options), None)
-    }
-
-    fn reply(
-        &mut self,
-        scope: &Scope,
-        reply: &ReplyDocument,
-    ) -> Result<Progress<Self::Output>, Error> {
-        read(scope, reply)
-    }
-}
-
-impl Operation for FindOneAndReplace {
-    type Output = Option<RawDocumentBuf>;
-
-    fn name(&self) -> Cow<'static, str> {
-        "findAndModify".into()
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let change = (replacement(&self.replacement)?, self.returned);
-        command(scope, facts, (&self.filter, &self.options), Some(change))
-    }
-
-    fn reply(
-        &mut self,
-        scope: &Scope,
-        reply: &ReplyDocument,
-    ) -> Result<Progress<Self::Output>, Error> {
-        read(scope, reply)
-    }
-}
-
-impl Operation for FindOneAndUpdate {
-    type Output = Option<RawDocumentBuf>;
-
-    fn name(&self) -> Cow<'static, str> {
-        "findAndModify".into()
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let change = (update(&self.modifications)?, self.returned);
-        command(scope, facts, (&self.filter, &self.options), Some(change))
-    }
-
-    fn reply(
-        &mut self,
-        scope: &Scope,
-        reply: &ReplyDocument,
-    ) -> Result<Progress<Self::Output>, Error> {
-        read(scope, reply)
-    }
+    Ok(document?)
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! The next batch of a cursor.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 use sdam_core::operation::OperationKind;
 use sdam_core::wire::ReplyDocument;
 
-use super::covered::Covered;
+use super::single::Rules;
 use super::{Command, Facts, Operation, Progress, Scope};
 use crate::cursor::Timing;
 use crate::error::Error;
@@ -39,23 +38,17 @@ impl GetMore {
     }
 }
 
-impl Covered for GetMore {
-    fn covered_name(&self) -> &'static str {
+impl Operation for GetMore {
+    type Output = ReplyDocument;
+
+    fn name(&self) -> &'static str {
         "getMore"
     }
 
     /// Cursors of databases have such names in place of a collection's.
-    fn covered_collection(&self) -> Option<&str> {
+    fn collection(&self) -> Option<&str> {
         let is_of_database = &*self.database == "admin" || self.collection.starts_with("$cmd.");
         is_of_database.then_some("")
-    }
-}
-
-impl Operation for GetMore {
-    type Output = ReplyDocument;
-
-    fn name(&self) -> Cow<'static, str> {
-        "getMore".into()
     }
 
     fn kind(&self) -> OperationKind {
@@ -75,7 +68,7 @@ impl Operation for GetMore {
     }
 
     fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
-        Ok(Command::run(scope, std::mem::take(&mut self.body)))
+        Rules::RUN.command(scope, std::mem::take(&mut self.body))
     }
 
     fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Self::Output>, Error> {

@@ -1,38 +1,41 @@
 //! Indexes (Index Management, "Standard API").
 
-use std::borrow::Cow;
-
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
 use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
 
-use super::collections::{NAMESPACE_NOT_FOUND, unless_write_concern_failed};
-use super::fields::{Fields, Value, document, get, options};
-use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Route, Scope, find, left_out};
+use super::arguments::{Arguments, FromArguments, Options as _};
+use super::collections::NAMESPACE_NOT_FOUND;
+use super::declaration::{from_document, operation};
+use super::fields::{Fields, Value, get};
+use super::single::{Body, Rules, SingleCommand};
+use super::{MONGODB_4_4, Scope, find};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
 use crate::error::{ArgumentError, Error, WriteConcernError};
 use crate::results::WriteResult;
 use crate::value::IntoDocument;
 
-/// An index: its keys and its options.
-///
-/// ```
-/// use sdam_driver::bson::doc;
-/// use sdam_driver::IndexModel;
-///
-/// let index = IndexModel::new(doc! { "name": 1, "born": -1 }).unique(true);
-/// assert_eq!(index.index_name().as_deref(), Some("name_1_born_-1"));
-/// ```
-#[derive(Clone, Debug)]
-pub struct IndexModel {
-    keys: Value,
-    options: Fields,
-}
+operation! {
+    /// An index: its keys and its options.
+    ///
+    /// ```
+    /// use sdam_driver::bson::doc;
+    /// use sdam_driver::IndexModel;
+    ///
+    /// let index = IndexModel::new(doc! { "name": 1, "born": -1 }).unique(true);
+    /// assert_eq!(index.index_name().as_deref(), Some("name_1_born_-1"));
+    /// ```
+    #[derive(Clone, Debug)]
+    pub struct IndexModel {}
 
-options! {
-    IndexModel {
+    arguments {
+        /// Describes an index by its keys: fields with their directions, or types.
+        new(keys: document = "keys");
+    }
+
+    options {
         /// Builds the index beside other operations; MongoDB 4.2 and later always do.
-        background: truth = "background";
+        background: bool = "background";
         /// Sets how exact geohashes are, for `2d` indexes.
         bits: int = "bits";
         /// Sets the number of units within which locations are grouped, for `geoHaystack` indexes,
@@ -45,7 +48,7 @@ options! {
         /// Has documents expire, this many seconds after the time in the field.
         expire_after_seconds: int = "expireAfterSeconds";
         /// Hides the index from queries (MongoDB 4.4).
-        hidden: truth = "hidden";
+        hidden: bool = "hidden";
         /// Sets the field that has the language of a document.
         language_override: text = "language_override";
         /// Sets the greatest longitude and latitude, for `2d` indexes.
@@ -57,7 +60,7 @@ options! {
         /// Leaves out documents that the filter does not match.
         partial_filter_expression: document = "partialFilterExpression";
         /// Leaves out documents that do not have the fields.
-        sparse: truth = "sparse";
+        sparse: bool = "sparse";
         /// Sets options of the storage engine.
         storage_engine: document = "storageEngine";
         /// Sets the version of the index of texts.
@@ -65,7 +68,7 @@ options! {
         /// Sets the version of the index on a sphere.
         sphere_index_version: int = "2dsphereIndexVersion";
         /// Refuses documents with keys that another one has.
-        unique: truth = "unique";
+        unique: bool = "unique";
         /// Sets the version of the index.
         version: int = "v";
         /// Sets the weights of fields in the index of texts.
@@ -76,11 +79,6 @@ options! {
 }
 
 impl IndexModel {
-    /// Describes an index by its keys: fields with their directions, or types.
-    pub fn new(keys: impl IntoDocument) -> Self {
-        Self { keys: document(keys), options: Fields::default() }
-    }
-
     /// Returns the name of the index: the one that was set, or the one that its keys give; `None`
     /// if these are no BSON.
     ///
@@ -113,12 +111,6 @@ impl IndexModel {
     }
 }
 
-impl<D: IntoDocument> From<D> for IndexModel {
-    fn from(keys: D) -> Self {
-        Self::new(keys)
-    }
-}
-
 fn direction_text(direction: RawBsonRef<'_>) -> String {
     match direction {
         RawBsonRef::Int32(direction) => direction.to_string(),
@@ -136,8 +128,10 @@ pub struct CreateIndexes {
     options: Fields,
 }
 
-options! {
-    CreateIndexes {
+operation! {
+    pub struct CreateIndexes;
+
+    options {
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets how many members must have built the indexes before they are used (MongoDB 4.4): a
@@ -147,7 +141,7 @@ options! {
         /// `timeoutMS`.
         max_time: millis = "maxTimeMS";
         /// Creates indexes of time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
     }
 }
 
@@ -158,50 +152,56 @@ impl CreateIndexes {
     }
 }
 
+/// The arguments of `createIndex` for one index, its keys and its options, stand beside those of
+/// the command, as specifications have them.
+impl FromArguments for CreateIndexes {
+    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
+        let mut index = arguments.take(&["keys"]);
+        index.0.extend(arguments.take(IndexModel::OPTIONS).0);
+        Ok(Self::new([IndexModel::from_document(index.0)?]))
+    }
+}
+
+from_document!(CreateIndexes);
+
 impl<M: Into<IndexModel>> From<M> for CreateIndexes {
     fn from(model: M) -> Self {
         Self::new([model.into()])
     }
 }
 
-impl Operation for CreateIndexes {
+impl SingleCommand for CreateIndexes {
     /// The names of the indexes.
     type Output = Vec<String>;
 
-    fn name(&self) -> Cow<'static, str> {
-        "createIndexes".into()
-    }
+    const COMMAND: &'static CStr = cstr!("createIndexes");
+    const RULES: Rules = Rules::WRITE_ONCE;
 
-    fn is_retryable(&self) -> bool {
-        false
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         if self.models.is_empty() {
             return Err(ArgumentError::NoIndexes.into());
         }
         // "Drivers MUST manually raise an error if this option is specified when creating an index
         // on a pre 4.4 server."
-        if facts.max_wire_version < MONGODB_4_4 && self.options.has(cstr!("commitQuorum")) {
+        let is_old = body.facts.max_wire_version < MONGODB_4_4;
+        if is_old && self.options.has(cstr!("commitQuorum")) {
             return Err(ArgumentError::ServerTooOld { option: "commitQuorum", since: "4.4" }.into());
         }
         let mut indexes = RawArrayBuf::new();
         for model in &self.models {
             indexes.push(model.write()?);
         }
-        let mut body = super::on_collection(cstr!("createIndexes"), scope);
         body.append(cstr!("indexes"), indexes);
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        Command::write(scope, body, false)
+        body.options(&self.options, &[])
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Vec<String>>, Error> {
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Vec<String>, Error> {
         let names = self.models.iter().filter_map(IndexModel::index_name).collect();
         match WriteConcernError::in_reply(reply) {
             Some(error) => {
                 Err(Error::WriteConcern(error.with(WriteResult::CreateIndexes(names)).into()))
             }
-            None => Ok(Progress::Done(names)),
+            None => Ok(names),
         }
     }
 }
@@ -214,28 +214,29 @@ pub struct DropIndexes {
     options: Fields,
 }
 
-options! {
-    DropIndexes {
+operation! {
+    pub struct DropIndexes;
+
+    options {
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
         /// `timeoutMS`.
         max_time: millis = "maxTimeMS";
         /// Drops indexes of time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
     }
 }
 
 impl DropIndexes {
     /// Drops the index of this name.
     pub fn one(name: &str) -> Self {
-        let index = Ok(name).into();
-        Self { index, is_single: true, options: Fields::default() }
+        Self { index: name.to_owned().into(), is_single: true, options: Fields::default() }
     }
 
     /// Drops the index that has these keys.
     pub fn by_keys(keys: impl IntoDocument) -> Self {
-        Self { index: document(keys), is_single: true, options: Fields::default() }
+        Self { index: Value::document(keys), is_single: true, options: Fields::default() }
     }
 
     /// Drops all indexes but that of `_id`.
@@ -244,52 +245,59 @@ impl DropIndexes {
     }
 }
 
+/// All indexes, unless the arguments have the name of one.
+impl FromArguments for DropIndexes {
+    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
+        let name = arguments.optional::<String>("name")?;
+        Ok(name.map_or_else(Self::all, |name| Self::one(&name)))
+    }
+}
+
+from_document!(DropIndexes);
+
 impl From<&str> for DropIndexes {
     fn from(name: &str) -> Self {
         Self::one(name)
     }
 }
 
-impl Operation for DropIndexes {
+impl SingleCommand for DropIndexes {
     type Output = ();
 
-    fn name(&self) -> Cow<'static, str> {
-        "dropIndexes".into()
-    }
+    const COMMAND: &'static CStr = cstr!("dropIndexes");
+    const RULES: Rules = Rules::WRITE_ONCE;
 
-    fn is_retryable(&self) -> bool {
-        false
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         let index = get(&self.index)?;
         // "If the string passed is '*', the driver MUST raise an error"
         if self.is_single && index == RawBsonRef::String("*") {
             return Err(ArgumentError::DropEveryIndex.into());
         }
-        let mut body = super::on_collection(cstr!("dropIndexes"), scope);
         body.append(cstr!("index"), index);
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        Command::write(scope, body, false)
+        body.options(&self.options, &[])
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<()>, Error> {
-        unless_write_concern_failed(reply).map(Progress::Done)
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<(), Error> {
+        WriteConcernError::check(reply)
     }
 }
 
-/// The indexes of a collection; none, if there is no such collection.
-///
-/// The documents have no field `ns` since MongoDB 4.4.
-#[derive(Clone, Debug, Default)]
-pub struct ListIndexes {
-    options: Fields,
-    timeout_mode: Option<TimeoutMode>,
-    settings: Settings,
-}
+operation! {
+    /// The indexes of a collection; none, if there is no such collection.
+    ///
+    /// The documents have no field `ns` since MongoDB 4.4.
+    #[derive(Clone, Debug, Default)]
+    pub struct ListIndexes {
+        timeout_mode: Option<TimeoutMode>,
+        settings: Settings,
+    }
 
-options! {
-    ListIndexes {
+    arguments {
+        /// Asks for all indexes.
+        new();
+    }
+
+    options {
         /// Sets how many documents a batch has.
         batch_size: int = "batchSize";
         /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
@@ -298,61 +306,35 @@ options! {
         /// `timeoutMS`.
         max_time: millis = "maxTimeMS";
         /// Lists indexes of time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
+        /// Sets what `timeoutMS` limits.
+        timeout_mode: TimeoutMode = "timeoutMode" in timeout_mode;
     }
 }
 
-impl ListIndexes {
-    /// Sets what `timeoutMS` limits.
-    #[must_use]
-    pub const fn timeout_mode(mut self, mode: TimeoutMode) -> Self {
-        self.timeout_mode = Some(mode);
-        self
-    }
-
-    /// Asks for all indexes.
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
-
-impl Operation for ListIndexes {
+impl SingleCommand for ListIndexes {
     type Output = CursorState;
 
-    fn timing(&self) -> Timing {
+    const COMMAND: &'static CStr = cstr!("listIndexes");
+    const RULES: Rules = Rules::LIST.opening();
+
+    fn cursor_timing(&self) -> Timing {
         Timing { mode: self.timeout_mode, ..Timing::default() }
     }
 
-    fn name(&self) -> Cow<'static, str> {
-        "listIndexes".into()
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+        self.settings = find::settings(&self.options, body.facts);
+        body.cursor(self.options.get(cstr!("batchSize")));
+        body.options(&self.options, &[cstr!("batchSize")])
     }
 
-    fn route(&self) -> Route {
-        Route::ReadPrimary
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        self.settings = find::settings(&self.options, facts);
-        let mut body = super::on_collection(cstr!("listIndexes"), scope);
-        let mut cursor = RawDocumentBuf::new();
-        if let Some(size) = self.options.get(cstr!("batchSize")) {
-            cursor.append(cstr!("batchSize"), size);
-        }
-        body.append(cstr!("cursor"), cursor);
-        self.options.write(&mut body, &left_out(scope, facts, &[cstr!("batchSize")]))?;
-        Ok(Command { retryable: true, ..Command::run(scope, body).opening() })
-    }
-
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<CursorState, Error> {
         let settings = std::mem::take(&mut self.settings);
-        Ok(Progress::Done(CursorState::open("listIndexes", reply, settings)?))
+        Ok(CursorState::open(Self::COMMAND.as_str(), reply, settings)?)
     }
 
-    fn failed(&mut self, error: Error) -> Result<Progress<CursorState>, Error> {
-        match error.code() {
-            Some(NAMESPACE_NOT_FOUND) => Ok(Progress::Done(CursorState::empty())),
-            _ => Err(error),
-        }
+    fn read_code(&self, code: i32) -> Option<CursorState> {
+        (code == NAMESPACE_NOT_FOUND).then(CursorState::empty)
     }
 }
 

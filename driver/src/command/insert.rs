@@ -1,18 +1,21 @@
 //! Insertions (CRUD, `insertOne` and `insertMany`).
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use bson::Bson;
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
+use bson::{Bson, Document, RawDocument};
 use sdam_core::wire::ReplyDocument;
 use serde::Serialize;
 
+use super::arguments::{Arguments, FromArguments};
 use super::bulk_write::Statements;
+use super::declaration::{from_document, operation};
 use super::documents::Documents;
-use super::fields::{Fields, options};
-use super::{Command, Facts, Operation, Progress, Scope, left_out};
+use super::fields::Fields;
+use super::single::{Body, Rules, SingleCommand};
+use super::{Command, Facts, Operation, Progress, Scope};
 use crate::error::{ArgumentError, Error, WriteError};
 use crate::reply::write::{Kind, WriteReply};
 use crate::results::{BulkWriteResult, InsertManyResult, InsertOneResult, WriteResult};
@@ -25,14 +28,16 @@ pub struct InsertOne<T> {
     of: PhantomData<fn() -> T>,
 }
 
-options! {
-    InsertOne<T> {
+operation! {
+    pub struct InsertOne<T>;
+
+    options {
         /// Inserts a document that the collection's rules forbid.
-        bypass_document_validation: truth = "bypassDocumentValidation";
+        bypass_document_validation: bool = "bypassDocumentValidation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Writes documents of time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
     }
 }
 
@@ -45,6 +50,14 @@ impl<T: Serialize> InsertOne<T> {
         Self { document, options: Fields::default(), of: PhantomData }
     }
 }
+
+impl FromArguments for InsertOne<Document> {
+    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
+        Ok(Self::new(&arguments.required("document")?))
+    }
+}
+
+from_document!(InsertOne<Document>);
 
 impl<T: Serialize> From<&T> for InsertOne<T> {
     fn from(document: &T) -> Self {
@@ -61,31 +74,28 @@ impl<T> fmt::Debug for InsertOne<T> {
     }
 }
 
-impl<T> Operation for InsertOne<T> {
+impl<T> SingleCommand for InsertOne<T> {
     type Output = InsertOneResult;
 
-    fn name(&self) -> Cow<'static, str> {
-        "insert".into()
-    }
+    const COMMAND: &'static CStr = cstr!("insert");
+    const RULES: Rules = Rules::WRITE;
 
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         let (documents, _) = self.document.as_ref().map_err(Error::clone)?;
         let length = documents.length(0);
-        if let Some(excess) = facts.excess(scope, length, || length) {
+        if let Some(excess) = body.facts.excess(body.scope, length, || length) {
             return Err(Error::Write(WriteError::too_large(0, excess).into()));
         }
-        let mut body = super::on_collection(cstr!("insert"), scope);
         body.append(cstr!("ordered"), true);
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        let sequences = vec![("documents", vec![documents.get(0)])];
-        Ok(Command { sequences, ..Command::write(scope, body, true)? })
+        body.options(&self.options, &[])
     }
 
-    fn reply(
-        &mut self,
-        scope: &Scope,
-        reply: &ReplyDocument,
-    ) -> Result<Progress<InsertOneResult>, Error> {
+    fn sequences(&self) -> Vec<(&'static str, Vec<&RawDocument>)> {
+        let document = self.document.iter().map(|(documents, _)| documents.get(0));
+        vec![("documents", document.collect())]
+    }
+
+    fn read(&mut self, scope: &Scope, reply: &ReplyDocument) -> Result<InsertOneResult, Error> {
         let acknowledged = scope.is_acknowledged();
         let (_, id) = self.document.as_ref().map_err(Error::clone)?;
         let result = InsertOneResult { acknowledged, inserted_id: id.clone() };
@@ -93,7 +103,7 @@ impl<T> Operation for InsertOne<T> {
             let read = WriteReply::read(Kind::Insert, reply, 1)?;
             read.single(|_| WriteResult::InsertOne(result.clone()))?;
         }
-        Ok(Progress::Done(result))
+        Ok(result)
     }
 }
 
@@ -106,14 +116,18 @@ pub struct InsertMany<T> {
     of: PhantomData<fn() -> T>,
 }
 
-options! {
-    InsertMany<T> {
+operation! {
+    pub struct InsertMany<T>;
+
+    options {
         /// Inserts documents that the collection's rules forbid.
-        bypass_document_validation: truth = "bypassDocumentValidation";
+        bypass_document_validation: bool = "bypassDocumentValidation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Writes documents of time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
+        /// Goes on after a document that the server has refused, if false.
+        ordered: bool = "ordered" in statements.ordered;
     }
 }
 
@@ -137,14 +151,13 @@ impl<T: Serialize> InsertMany<T> {
     }
 }
 
-impl<T> InsertMany<T> {
-    /// Goes on after a document that the server has refused, if false.
-    #[must_use]
-    pub const fn ordered(mut self, ordered: bool) -> Self {
-        self.statements.ordered = ordered;
-        self
+impl FromArguments for InsertMany<Document> {
+    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
+        Ok(Self::new(arguments.required::<Vec<Document>>("documents")?))
     }
 }
+
+from_document!(InsertMany<Document>);
 
 impl<T: Serialize> From<&[T]> for InsertMany<T> {
     fn from(documents: &[T]) -> Self {
@@ -167,8 +180,8 @@ impl<T: Serialize, const N: usize> From<&[T; N]> for InsertMany<T> {
 impl<T> Operation for InsertMany<T> {
     type Output = InsertManyResult;
 
-    fn name(&self) -> Cow<'static, str> {
-        "insert".into()
+    fn name(&self) -> &'static str {
+        "insert"
     }
 
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {

@@ -1,38 +1,38 @@
 //! Map-reduce, which MongoDB 5.0 has deprecated.
 
-use std::borrow::Cow;
-
 use bson::raw::{CStr, cstr};
 use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
-use sdam_core::operation::OperationKind;
 use sdam_core::wire::ReplyDocument;
 
-use super::fields::{Fields, options};
-use super::{Command, Facts, Operation, Progress, Route, Scope, left_out};
-use crate::error::{Error, ReplyError, WriteConcernError};
+use super::Scope;
+use super::arguments::{Arguments, FromArguments};
+use super::declaration::{from_document, operation};
+use super::fields::Fields;
+use super::single::{Body, Rules, SingleCommand};
+use crate::error::{ArgumentError, Error, ReplyError, WriteConcernError};
 
-/// A map-reduce operation: two functions in JavaScript, and the place for what they make.
-///
-/// MongoDB 5.0 deprecates it; [`Aggregate`](super::aggregate::Aggregate) does the same, faster.
-#[derive(Clone, Debug)]
-pub struct MapReduce {
-    map: String,
-    reduce: String,
-    output: MapReduceOutput,
-    finalize: Option<String>,
-    options: Fields,
-}
+operation! {
+    /// A map-reduce operation: two functions in JavaScript, and the place for what they make.
+    ///
+    /// MongoDB 5.0 deprecates it; [`Aggregate`](super::aggregate::Aggregate) does the same, faster.
+    #[derive(Clone, Debug)]
+    pub struct MapReduce { finalize: Option<String> }
 
-options! {
-    MapReduce {
+    arguments {
+        /// Calls the function `map` for each document, which emits keys with values, and the
+        /// function `reduce` for each key and its values.
+        new(map: code = "map", reduce: code = "reduce", output: MapReduceOutput = "out");
+    }
+
+    options {
         /// Has the output collection take documents that its rules forbid.
-        bypass_document_validation: truth = "bypassDocumentValidation";
+        bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Has servers before MongoDB 4.4 keep values as JavaScript's between both functions.
-        js_mode: truth = "jsMode";
+        js_mode: bool = "jsMode";
         /// Sets how many documents the first function is called for at most.
         limit: long = "limit";
         /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
@@ -45,23 +45,9 @@ options! {
         /// Sets the order in which the first function is called for documents.
         sort: document = "sort";
         /// Has the reply say how long the parts took.
-        verbose: truth = "verbose";
-    }
-}
-
-impl MapReduce {
-    /// Calls the function `map` for each document, which emits keys with values, and the function
-    /// `reduce` for each key and its values.
-    pub fn new(map: impl Into<String>, reduce: impl Into<String>, output: MapReduceOutput) -> Self {
-        let (finalize, options) = (None, Fields::default());
-        Self { map: map.into(), reduce: reduce.into(), output, finalize, options }
-    }
-
-    /// Sets a function that is called for each key and what `reduce` made of its values.
-    #[must_use]
-    pub fn finalize(mut self, finalize: impl Into<String>) -> Self {
-        self.finalize = Some(finalize.into());
-        self
+        verbose: bool = "verbose";
+        /// Sets a function that is called for each key and what `reduce` made of its values.
+        finalize: code = "finalize" in finalize;
     }
 }
 
@@ -71,14 +57,16 @@ pub struct MapReduceOutput {
     options: Fields,
 }
 
-options! {
-    MapReduceOutput {
+operation! {
+    pub struct MapReduceOutput;
+
+    options {
         /// Sets the database of the collection, for another than that of the documents.
         database: text = "db";
         /// Has servers before MongoDB 4.4 let others use the database between two documents.
-        non_atomic: truth = "nonAtomic";
+        non_atomic: bool = "nonAtomic";
         /// Has servers before MongoDB 4.4 shard the collection by its `_id`.
-        sharded: truth = "sharded";
+        sharded: bool = "sharded";
     }
 }
 
@@ -115,36 +103,41 @@ impl MapReduceOutput {
     }
 }
 
+impl FromArguments for MapReduceOutput {
+    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
+        type Make = fn(String) -> MapReduceOutput;
+        let makes: [(_, Make); 3] =
+            [("replace", Self::replace), ("merge", Self::merge), ("reduce", Self::reduce)];
+        for (name, make) in makes {
+            if let Some(collection) = arguments.optional::<String>(name)? {
+                return Ok(make(collection));
+            }
+        }
+        arguments.required::<i64>("inline").map(|_| Self::inline())
+    }
+}
+
+from_document!(MapReduceOutput);
+
 /// Server Selection, "Read Preference": with `{ inline: 1 }` it "may-use-secondary", else it
 /// "must-use-primary".
-impl Operation for MapReduce {
+impl SingleCommand for MapReduce {
     type Output = RawArrayBuf;
 
-    fn name(&self) -> Cow<'static, str> {
-        "mapReduce".into()
-    }
-
-    fn kind(&self) -> OperationKind {
-        match self.output.is_inline() {
-            true => OperationKind::Read,
-            false => OperationKind::Write,
-        }
-    }
-
+    const COMMAND: &'static CStr = cstr!("mapReduce");
     /// Retryable Reads, "Unsupported Read Operations": `Collection.mapReduce()`.
-    fn is_retryable(&self) -> bool {
-        false
-    }
+    const RULES: Rules = Rules::READ.retryable(false);
 
-    fn route(&self) -> Route {
+    /// Read and Write Concern: what is not inline has a write concern, and "does not support a
+    /// readConcern". The reply is always waited for.
+    fn rules(&self) -> Rules {
         match self.output.is_inline() {
-            true => Route::Read,
-            false => Route::Write,
+            true => Self::RULES,
+            false => Rules { writes: true, ..Rules::RUN },
         }
     }
 
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = super::on_collection(cstr!("mapReduce"), scope);
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         body.append(cstr!("map"), RawBsonRef::JavaScriptCode(&self.map));
         body.append(cstr!("reduce"), RawBsonRef::JavaScriptCode(&self.reduce));
         let mut output = RawDocumentBuf::new();
@@ -153,25 +146,15 @@ impl Operation for MapReduce {
         if let Some(finalize) = &self.finalize {
             body.append(cstr!("finalize"), RawBsonRef::JavaScriptCode(finalize));
         }
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
-        if self.output.is_inline() {
-            return Ok(Command { retryable: false, ..Command::read(scope, body) });
-        }
-        // Read and Write Concern: what is not inline has a write concern, and "does not support a
-        // readConcern". The reply is always waited for.
-        scope.declare_write_concern(&mut body)?;
-        Ok(Command::run(scope, body))
+        body.options(&self.options, &[])
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<RawArrayBuf>, Error> {
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<RawArrayBuf, Error> {
         if !self.output.is_inline() {
-            return match WriteConcernError::in_reply(reply) {
-                Some(error) => Err(Error::WriteConcern(error.into())),
-                None => Ok(Progress::Done(RawArrayBuf::new())),
-            };
+            return WriteConcernError::check(reply).map(|()| RawArrayBuf::new());
         }
-        let missing = |_| ReplyError { command: "mapReduce", field: "results" };
-        Ok(Progress::Done(reply.get_array("results").map_err(missing)?.to_owned()))
+        let missing = |_| ReplyError { command: Self::COMMAND.as_str(), field: "results" };
+        Ok(reply.get_array("results").map_err(missing)?.to_owned())
     }
 }
 

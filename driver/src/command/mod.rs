@@ -10,18 +10,18 @@ use sdam_core::config::{Acknowledgment, ReadConcern, ReadPreference, WriteConcer
 use sdam_core::operation::{CommandMessage, OperationKind};
 use sdam_core::wire::ReplyDocument;
 
-use crate::command::covered::Covered;
 use crate::cursor::{CursorState, Timing};
 use crate::error::{ArgumentError, Error};
 
 pub mod aggregate;
+pub(crate) mod arguments;
 pub(crate) mod bounded;
 pub mod bulk_write;
 pub mod client_bulk_write;
 pub mod collections;
 pub mod count;
-pub mod covered;
 pub mod databases;
+pub(crate) mod declaration;
 pub mod delete;
 pub mod distinct;
 pub(crate) mod documents;
@@ -36,6 +36,7 @@ pub mod map_reduce;
 pub mod models;
 pub mod run;
 pub mod search_indexes;
+pub(crate) mod single;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -46,12 +47,23 @@ pub mod update;
 ///
 /// The caller takes its command, sends it, and hands the reply to [`reply`](Self::reply), or the
 /// error to [`failed`](Self::failed), until that asks for no further command.
-pub trait Operation: Covered {
+pub trait Operation {
     /// The outcome.
     type Output;
 
+    /// Returns the name that traces and metrics give the operation, the same in every driver
+    /// (OpenTelemetry, "Covered operations"): mostly that of its command.
+    fn name(&self) -> &'static str;
+
+    /// Returns the collection that it is about, where that is not the one of the handle.
+    fn collection(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the name of the next command, for the log.
-    fn name(&self) -> Cow<'static, str>;
+    fn command_name(&self) -> Cow<'static, str> {
+        self.name().into()
+    }
 
     /// Returns the kind of the next command, which says by which rules it is sent again.
     fn kind(&self) -> OperationKind {
@@ -268,43 +280,6 @@ impl std::fmt::Debug for Command<'_> {
 }
 
 impl Command<'_> {
-    /// A command that reads, and may be repeated.
-    pub(crate) fn read(scope: &Scope, body: RawDocumentBuf) -> Self {
-        Self { retryable: true, takes_read_concern: true, ..Self::run(scope, body) }
-    }
-
-    /// A command that is not retried and has no read or write concern.
-    pub(crate) fn run(scope: &Scope, body: RawDocumentBuf) -> Self {
-        Self {
-            database: Arc::clone(&scope.database),
-            body,
-            sequences: Vec::new(),
-            acknowledged: true,
-            retryable: false,
-            takes_read_concern: false,
-            takes_cluster_time: false,
-            opens_cursor: false,
-            exhausts_cursor: false,
-        }
-    }
-
-    /// A command that writes: it has the write concern, and is retried only if `retryable`.
-    pub(crate) fn write(
-        scope: &Scope,
-        mut body: RawDocumentBuf,
-        retryable: bool,
-    ) -> Result<Self, Error> {
-        scope.declare_write_concern(&mut body)?;
-        let acknowledged = scope.is_acknowledged();
-        let (retryable, takes_cluster_time) = (retryable && acknowledged, true);
-        Ok(Self { acknowledged, retryable, takes_cluster_time, ..Self::run(scope, body) })
-    }
-
-    /// The same command, which may open a cursor.
-    pub(crate) fn opening(self) -> Self {
-        Self { opens_cursor: true, ..self }
-    }
-
     /// Returns the read concern of the operation, to which a session adds its times; `None` if the
     /// command takes none.
     pub fn read_concern(&self, scope: &Scope) -> Option<ReadConcern> {
@@ -338,11 +313,6 @@ impl Scope {
             body.append(cstr!("writeConcern"), concern.document());
         }
         Ok(())
-    }
-
-    /// The scope of the same handle with another collection.
-    pub(crate) fn at(&self, collection: &str) -> Self {
-        Self { collection: collection.into(), ..self.clone() }
     }
 }
 

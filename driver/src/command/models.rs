@@ -1,14 +1,15 @@
 //! Single writes, as bulks of writes have them (CRUD, "Write Models"; Bulk Write, "Write Models").
 
 use bson::raw::{CStr, cstr};
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use serde::Serialize;
 
 use super::aggregate::first_key;
+use super::arguments::read;
 use super::bounded::Bounded;
-use super::fields::{Fields, Value, document, get, options};
+use super::declaration::operation;
+use super::fields::{Fields, Value, get};
 use crate::error::{ArgumentError, Error};
-use crate::value::{IntoDocument, Modifications};
 
 /// A single write of a bulk.
 #[derive(Clone, Debug)]
@@ -28,37 +29,30 @@ pub enum WriteModel {
     DeleteMany(DeleteModel),
 }
 
-/// The insertion of a document.
-#[derive(Clone, Debug)]
-pub struct InsertModel {
-    document: Value,
+operation! {
+    /// The insertion of a document.
+    #[derive(Clone, Debug)]
+    pub struct InsertModel {}
+
+    arguments {
+        /// Inserts a document, with an `_id` if it has none.
+        new(document: serialized = "document");
+    }
+
+    options {}
 }
 
-/// An update of documents.
-#[derive(Clone, Debug)]
-pub struct UpdateModel {
-    filter: Value,
-    modifications: Value,
-    options: Fields,
-}
+operation! {
+    /// An update of documents.
+    #[derive(Clone, Debug)]
+    pub struct UpdateModel {}
 
-/// The replacement of a document.
-#[derive(Clone, Debug)]
-pub struct ReplaceModel {
-    filter: Value,
-    replacement: Value,
-    options: Fields,
-}
+    arguments {
+        /// Updates what a filter matches, by operators or a pipeline.
+        new(filter: document = "filter", modifications: modifications = "update");
+    }
 
-/// The deletion of documents.
-#[derive(Clone, Debug)]
-pub struct DeleteModel {
-    filter: Value,
-    options: Fields,
-}
-
-options! {
-    UpdateModel {
+    options {
         /// Sets which elements of arrays are updated.
         array_filters: documents = "arrayFilters";
         /// Sets the rules for comparing texts.
@@ -69,12 +63,21 @@ options! {
         /// them.
         sort: document = "sort";
         /// Inserts a document if none matches.
-        upsert: truth = "upsert";
+        upsert: bool = "upsert";
     }
 }
 
-options! {
-    ReplaceModel {
+operation! {
+    /// The replacement of a document.
+    #[derive(Clone, Debug)]
+    pub struct ReplaceModel {}
+
+    arguments {
+        /// Replaces the document that a filter matches.
+        new(filter: document = "filter", replacement: serialized = "replacement");
+    }
+
+    options {
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Sets the index to be used.
@@ -82,12 +85,21 @@ options! {
         /// Sets the order, of which the first document is replaced (MongoDB 8.0).
         sort: document = "sort";
         /// Inserts the document if none matches.
-        upsert: truth = "upsert";
+        upsert: bool = "upsert";
     }
 }
 
-options! {
-    DeleteModel {
+operation! {
+    /// The deletion of documents.
+    #[derive(Clone, Debug)]
+    pub struct DeleteModel {}
+
+    arguments {
+        /// Deletes what a filter matches.
+        new(filter: document = "filter");
+    }
+
+    options {
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Sets the index to be used.
@@ -95,23 +107,7 @@ options! {
     }
 }
 
-impl InsertModel {
-    /// Inserts a document, with an `_id` if it has none.
-    pub fn new(document: &impl Serialize) -> Self {
-        Self { document: serialized(document) }
-    }
-}
-
 impl UpdateModel {
-    /// Updates what a filter matches, by operators or a pipeline.
-    pub fn new(filter: impl IntoDocument, modifications: impl Into<Modifications>) -> Self {
-        Self {
-            filter: document(filter),
-            modifications: modifications.into().0,
-            options: Fields::default(),
-        }
-    }
-
     pub(crate) fn parts(&self, multi: bool) -> Result<Parts<'_>, Error> {
         self.options.check()?;
         let modifications = update(&self.modifications)?;
@@ -125,12 +121,6 @@ impl UpdateModel {
 }
 
 impl ReplaceModel {
-    /// Replaces the document that a filter matches.
-    pub fn new(filter: impl IntoDocument, replacement: &impl Serialize) -> Self {
-        let replacement = serialized(replacement);
-        Self { filter: document(filter), replacement, options: Fields::default() }
-    }
-
     pub(crate) fn parts(&self) -> Result<Parts<'_>, Error> {
         self.options.check()?;
         let modifications = replacement(&self.replacement)?;
@@ -140,11 +130,6 @@ impl ReplaceModel {
 }
 
 impl DeleteModel {
-    /// Deletes what a filter matches.
-    pub fn new(filter: impl IntoDocument) -> Self {
-        Self { filter: document(filter), options: Fields::default() }
-    }
-
     pub(crate) fn parts(&self, multi: bool) -> Result<Parts<'_>, Error> {
         self.options.check()?;
         Ok(Parts::Delete { filter: get(&self.filter)?, multi, options: &self.options })
@@ -168,9 +153,35 @@ pub(crate) enum Parts<'a> {
 }
 
 impl WriteModel {
+    /// Reads it from a document with one field: the name of the write, `updateOne` for one, with
+    /// its arguments. `Deserialize` does the same for other formats.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no write of this name, and if one of its arguments is missing, unknown or
+    /// of another type.
+    pub fn from_document(write: Document) -> Result<Self, ArgumentError> {
+        const KNOWN: &[&str] =
+            &["insertOne", "updateOne", "updateMany", "replaceOne", "deleteOne", "deleteMany"];
+        let single = |write: Document| <[_; 1]>::try_from(Vec::from_iter(write)).ok();
+        let [(name, arguments)] =
+            single(write).ok_or(ArgumentError::MissingArgument("updateOne"))?;
+        let arguments = read(&name, arguments)?;
+        Ok(match name.as_str() {
+            "insertOne" => Self::InsertOne(InsertModel::from_document(arguments)?),
+            "updateOne" => Self::UpdateOne(UpdateModel::from_document(arguments)?),
+            "updateMany" => Self::UpdateMany(UpdateModel::from_document(arguments)?),
+            "replaceOne" => Self::ReplaceOne(ReplaceModel::from_document(arguments)?),
+            "deleteOne" => Self::DeleteOne(DeleteModel::from_document(arguments)?),
+            "deleteMany" => Self::DeleteMany(DeleteModel::from_document(arguments)?),
+            _ => return Err(ArgumentError::UnknownArgument { name, known: KNOWN }),
+        })
+    }
+
     pub(crate) fn parts(&self) -> Result<Parts<'_>, Error> {
         match self {
             Self::InsertOne(insert) => {
+                insert.options.check()?;
                 let document = get(&insert.document)?.as_document();
                 Ok(Parts::Insert(document.expect("it was written as a document")))
             }

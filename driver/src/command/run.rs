@@ -1,14 +1,18 @@
 //! Commands that the application writes itself (Run Command).
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use bson::RawDocumentBuf;
+use bson::raw::cstr;
 use sdam_core::config::ReadPreference;
 use sdam_core::operation::OperationKind;
 use sdam_core::wire::ReplyDocument;
 
 use super::aggregate::first_key;
-use super::fields::{Value, document, get};
+use super::declaration::operation;
+use super::fields::{Value, get};
+use super::single::Rules;
 use super::{Command, Facts, Operation, Progress, Route, Scope};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
 use crate::error::Error;
@@ -31,7 +35,7 @@ pub struct RunCommand {
 impl RunCommand {
     /// Runs a command.
     pub fn new(command: impl IntoDocument) -> Self {
-        Self { command: document(command), read_preference: ReadPreference::default() }
+        Self { command: Value::document(command), read_preference: ReadPreference::default() }
     }
 
     /// Sets which servers may run it.
@@ -61,7 +65,11 @@ fn body(command: &Value) -> Result<RawDocumentBuf, Error> {
 impl Operation for RunCommand {
     type Output = RawDocumentBuf;
 
-    fn name(&self) -> Cow<'static, str> {
+    fn name(&self) -> &'static str {
+        "runCommand"
+    }
+
+    fn command_name(&self) -> Cow<'static, str> {
         command_name(&self.command)
     }
 
@@ -83,7 +91,7 @@ impl Operation for RunCommand {
     }
 
     fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
-        Ok(Command::run(scope, body(&self.command)?))
+        Rules::RUN.command(scope, body(&self.command)?)
     }
 
     fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Self::Output>, Error> {
@@ -91,31 +99,41 @@ impl Operation for RunCommand {
     }
 }
 
-/// `runCursorCommand`: a command of the application's that opens a cursor.
-///
-/// The options are about getMore alone: what the first command says, the application has written.
-/// A `maxTimeMS` in it is sent as with [`RunCommand`]. Setting both [`max_time`](Self::max_time)
-/// and `timeoutMS` is not supported, except for cursors that await data; nor is calling a cursor
-/// [`tailable`](Self::tailable) that the command does not open as such.
-#[derive(Clone, Debug)]
-pub struct RunCursorCommand {
-    command: Value,
-    read_preference: ReadPreference,
-    timeout_mode: Option<TimeoutMode>,
-    settings: Settings,
+operation! {
+    /// `runCursorCommand`: a command of the application's that opens a cursor.
+    ///
+    /// The options are about getMore alone: what the first command says, the application has
+    /// written. A `maxTimeMS` in it is sent as with [`RunCommand`]. Setting both
+    /// [`max_time`](Self::max_time) and `timeoutMS` is not supported, except for cursors that await
+    /// data; nor is calling a cursor [`tailable`](Self::tailable) that the command does not open as
+    /// such.
+    #[derive(Clone, Debug)]
+    pub struct RunCursorCommand {
+        read_preference: ReadPreference,
+        timeout_mode: Option<TimeoutMode>,
+        max_await_time: Option<Duration>,
+        tailable: bool,
+    }
+
+    arguments {
+        /// Runs a command whose reply has a cursor.
+        new(command: document = "command");
+    }
+
+    options {
+        /// Sets what `timeoutMS` limits.
+        timeout_mode: TimeoutMode = "timeoutMode" in timeout_mode;
+        /// Sets how many documents the next batches have; zero leaves it to the server, and of a
+        /// negative number the amount counts.
+        batch_size: int = "batchSize";
+        /// Sets how long the server waits for new documents: `maxTimeMS` of each getMore.
+        max_time: millis = "maxTimeMS" in max_await_time;
+        /// Adds a comment to each getMore.
+        comment: value = "comment";
+    }
 }
 
 impl RunCursorCommand {
-    /// Runs a command whose reply has a cursor.
-    pub fn new(command: impl IntoDocument) -> Self {
-        Self {
-            command: document(command),
-            read_preference: ReadPreference::default(),
-            timeout_mode: None,
-            settings: Settings::default(),
-        }
-    }
-
     /// Sets which servers may run it.
     #[must_use]
     pub fn read_preference(mut self, preference: ReadPreference) -> Self {
@@ -123,50 +141,11 @@ impl RunCursorCommand {
         self
     }
 
-    /// Sets what `timeoutMS` limits.
-    #[must_use]
-    pub const fn timeout_mode(mut self, mode: TimeoutMode) -> Self {
-        self.timeout_mode = Some(mode);
-        self
-    }
-
-    /// Sets how many documents the next batches have; zero leaves it to the server, and of a
-    /// negative number the amount counts.
-    #[must_use]
-    pub const fn batch_size(mut self, batch_size: i32) -> Self {
-        self.settings.batch_size = batch_size;
-        self
-    }
-
-    /// Sets how long the server waits for new documents: `maxTimeMS` of each getMore.
-    #[must_use]
-    pub const fn max_time(mut self, time: std::time::Duration) -> Self {
-        self.settings.max_await_time = Some(time);
-        self.settings.await_data = true;
-        self
-    }
-
-    /// Adds a comment to each getMore.
-    #[must_use]
-    pub fn comment(mut self, comment: impl Into<bson::Bson>) -> Self {
-        match super::fields::value(comment).0 {
-            Ok(comment) => self.settings.comment = Some(comment),
-            Err(error) => self.command = Value(Err(error)),
-        }
-        self
-    }
-
     /// Says that an empty batch is no end, as of a cursor that the command opens as tailable.
     #[must_use]
     pub const fn tailable(mut self) -> Self {
-        self.settings.tailable = true;
+        self.tailable = true;
         self
-    }
-}
-
-impl<D: IntoDocument> From<D> for RunCursorCommand {
-    fn from(command: D) -> Self {
-        Self::new(command)
     }
 }
 
@@ -174,11 +153,20 @@ impl Operation for RunCursorCommand {
     type Output = CursorState;
 
     fn timing(&self) -> Timing {
-        let Settings { tailable, await_data, max_await_time, .. } = self.settings;
-        Timing { mode: self.timeout_mode, tailable, await_data, max_await_time, writes: false }
+        Timing {
+            mode: self.timeout_mode,
+            tailable: self.tailable,
+            await_data: self.max_await_time.is_some(),
+            max_await_time: self.max_await_time,
+            writes: false,
+        }
     }
 
-    fn name(&self) -> Cow<'static, str> {
+    fn name(&self) -> &'static str {
+        "runCursorCommand"
+    }
+
+    fn command_name(&self) -> Cow<'static, str> {
         command_name(&self.command)
     }
 
@@ -199,13 +187,22 @@ impl Operation for RunCursorCommand {
     }
 
     fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
-        Ok(Command::run(scope, body(&self.command)?).opening())
+        self.options.check()?;
+        Rules::RUN.opening().command(scope, body(&self.command)?)
     }
 
     /// "if the server does not include a cursor field the driver MUST throw an error"
     fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
-        let settings = std::mem::take(&mut self.settings);
-        Ok(Progress::Done(CursorState::open("runCursorCommand", reply, settings)?))
+        let size = self.options.integer(cstr!("batchSize")).and_then(|it| i32::try_from(it).ok());
+        let settings = Settings {
+            batch_size: size.unwrap_or_default(),
+            limit: 0,
+            comment: self.options.get(cstr!("comment")).map(Into::into),
+            max_await_time: self.max_await_time,
+            tailable: self.tailable,
+            await_data: self.max_await_time.is_some(),
+        };
+        Ok(Progress::Done(CursorState::open(self.name(), reply, settings)?))
     }
 }
 

@@ -3,29 +3,31 @@
 //! Servers answer before the indexes are made, changed or dropped: list them until they are.
 //! No read concern or write concern is sent: servers would refuse it.
 
-use std::borrow::Cow;
-
-use bson::raw::cstr;
-use bson::{RawArrayBuf, RawDocumentBuf};
+use bson::raw::{CStr, cstr};
+use bson::{Bson, Document, RawArrayBuf, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
 
+use super::Scope;
 use super::aggregate::Aggregate;
+use super::arguments::{Arguments, FromArguments, Options, read};
 use super::collections::NAMESPACE_NOT_FOUND;
-use super::fields::{Fields, Value, document, get, options};
-use super::{Command, Facts, Operation, Progress, Route, Scope};
+use super::declaration::{from_document, operation};
+use super::fields::{Fields, get};
+use super::single::{Body, Rules, SingleCommand};
 use crate::cursor::{CursorState, Timing};
-use crate::error::{Error, ReplyError};
-use crate::value::IntoDocument;
+use crate::error::{ArgumentError, Error, ReplyError};
 
-/// An index for searches: its definition, and perhaps its name and type.
-#[derive(Clone, Debug)]
-pub struct SearchIndexModel {
-    definition: Value,
-    options: Fields,
-}
+operation! {
+    /// An index for searches: its definition, and perhaps its name and type.
+    #[derive(Clone, Debug)]
+    pub struct SearchIndexModel {}
 
-options! {
-    SearchIndexModel {
+    arguments {
+        /// Describes an index by its definition.
+        new(definition: document = "definition");
+    }
+
+    options {
         /// Sets the name of the index; the server calls it `default` without one.
         name: text = "name";
         /// Sets the type of the index, `search` or `vectorSearch`; the server takes the first
@@ -34,39 +36,43 @@ options! {
     }
 }
 
-impl SearchIndexModel {
-    /// Describes an index by its definition.
-    pub fn new(definition: impl IntoDocument) -> Self {
-        Self { definition: document(definition), options: Fields::default() }
-    }
-}
-
 /// The creation of indexes for searches.
 #[derive(Clone, Debug)]
 pub struct CreateSearchIndexes {
     models: Vec<SearchIndexModel>,
+    options: Fields,
+}
+
+operation! {
+    pub struct CreateSearchIndexes;
+
+    options {}
 }
 
 impl CreateSearchIndexes {
     /// Creates indexes.
     pub fn new(models: impl IntoIterator<Item = SearchIndexModel>) -> Self {
-        Self { models: models.into_iter().collect() }
+        Self { models: models.into_iter().collect(), options: Fields::default() }
     }
 }
 
-impl Operation for CreateSearchIndexes {
+impl FromArguments for CreateSearchIndexes {
+    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
+        let models = arguments.required::<Vec<Document>>("models")?.into_iter();
+        Ok(Self::new(models.map(SearchIndexModel::from_document).collect::<Result<Vec<_>, _>>()?))
+    }
+}
+
+from_document!(CreateSearchIndexes);
+
+impl SingleCommand for CreateSearchIndexes {
     /// The names of the indexes.
     type Output = Vec<String>;
 
-    fn name(&self) -> Cow<'static, str> {
-        "createSearchIndexes".into()
-    }
+    const COMMAND: &'static CStr = cstr!("createSearchIndexes");
+    const RULES: Rules = Rules::RUN;
 
-    fn is_retryable(&self) -> bool {
-        false
-    }
-
-    fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         let mut indexes = RawArrayBuf::new();
         for model in &self.models {
             let mut index = RawDocumentBuf::new();
@@ -74,96 +80,79 @@ impl Operation for CreateSearchIndexes {
             model.options.write(&mut index, &[])?;
             indexes.push(index);
         }
-        let mut body = super::on_collection(cstr!("createSearchIndexes"), scope);
         body.append(cstr!("indexes"), indexes);
-        Ok(Command::run(scope, body))
+        body.options(&self.options, &[])
     }
 
-    fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<Vec<String>>, Error> {
-        let missing = |_| ReplyError { command: "createSearchIndexes", field: "indexesCreated" };
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Vec<String>, Error> {
+        let missing = |_| ReplyError { command: Self::COMMAND.as_str(), field: "indexesCreated" };
         let created = reply.get_array("indexesCreated").map_err(missing)?;
         let created = created.into_iter().filter_map(|index| index.ok()?.as_document());
-        Ok(Progress::Done(created.filter_map(super::run::name).collect()))
+        Ok(created.filter_map(super::run::name).collect())
     }
 }
 
-/// The removal of an index for searches; it is no error if there is none.
-#[derive(Clone, Debug)]
-pub struct DropSearchIndex {
-    name: String,
-}
+operation! {
+    /// The removal of an index for searches; it is no error if there is none.
+    #[derive(Clone, Debug)]
+    pub struct DropSearchIndex {}
 
-impl DropSearchIndex {
-    /// Drops the index of this name.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into() }
+    arguments {
+        /// Drops the index of this name.
+        new(name: text = "name");
     }
+
+    options {}
 }
 
-impl Operation for DropSearchIndex {
+impl SingleCommand for DropSearchIndex {
     type Output = ();
 
-    fn name(&self) -> Cow<'static, str> {
-        "dropSearchIndex".into()
-    }
+    const COMMAND: &'static CStr = cstr!("dropSearchIndex");
+    const RULES: Rules = Rules::RUN;
 
-    fn is_retryable(&self) -> bool {
-        false
-    }
-
-    fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = super::on_collection(cstr!("dropSearchIndex"), scope);
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         body.append(cstr!("name"), self.name.as_str());
-        Ok(Command::run(scope, body))
+        body.options(&self.options, &[])
     }
 
-    fn reply(&mut self, _: &Scope, _: &ReplyDocument) -> Result<Progress<()>, Error> {
-        Ok(Progress::Done(()))
+    fn read(&mut self, _: &Scope, _: &ReplyDocument) -> Result<(), Error> {
+        Ok(())
     }
 
     /// "Drivers MUST suppress NamespaceNotFound errors for the dropSearchIndex helper."
-    fn failed(&mut self, error: Error) -> Result<Progress<()>, Error> {
-        match error.code() {
-            Some(NAMESPACE_NOT_FOUND) => Ok(Progress::Done(())),
-            _ => Err(error),
-        }
+    fn read_code(&self, code: i32) -> Option<()> {
+        (code == NAMESPACE_NOT_FOUND).then_some(())
     }
 }
 
-/// The change of an index for searches.
-#[derive(Clone, Debug)]
-pub struct UpdateSearchIndex {
-    name: String,
-    definition: Value,
-}
+operation! {
+    /// The change of an index for searches.
+    #[derive(Clone, Debug)]
+    pub struct UpdateSearchIndex {}
 
-impl UpdateSearchIndex {
-    /// Gives the index of this name another definition.
-    pub fn new(name: impl Into<String>, definition: impl IntoDocument) -> Self {
-        Self { name: name.into(), definition: document(definition) }
+    arguments {
+        /// Gives the index of this name another definition.
+        new(name: text = "name", definition: document = "definition");
     }
+
+    options {}
 }
 
-impl Operation for UpdateSearchIndex {
+impl SingleCommand for UpdateSearchIndex {
     type Output = ();
 
-    fn name(&self) -> Cow<'static, str> {
-        "updateSearchIndex".into()
-    }
+    const COMMAND: &'static CStr = cstr!("updateSearchIndex");
+    const RULES: Rules = Rules::RUN;
 
-    fn is_retryable(&self) -> bool {
-        false
-    }
-
-    fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = super::on_collection(cstr!("updateSearchIndex"), scope);
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         body.append(cstr!("name"), self.name.as_str());
         body.append(cstr!("definition"), get(&self.definition)?);
-        Ok(Command::run(scope, body))
+        body.options(&self.options, &[])
     }
 
-    fn reply(&mut self, _: &Scope, _: &ReplyDocument) -> Result<Progress<()>, Error> {
-        Ok(Progress::Done(()))
+    fn read(&mut self, _: &Scope, _: &ReplyDocument) -> Result<(), Error> {
+        Ok(())
     }
 }
 
@@ -186,32 +175,46 @@ impl ListSearchIndexes {
     }
 }
 
-impl Operation for ListSearchIndexes {
+impl Options for ListSearchIndexes {
+    const OPTIONS: &'static [&'static str] = &["aggregationOptions"];
+
+    fn set(self, name: &str, value: Bson) -> Result<Self, ArgumentError> {
+        match name {
+            "aggregationOptions" => {
+                Ok(Self { aggregate: self.aggregate.with_options(read(name, value)?)? })
+            }
+            _ => {
+                Err(ArgumentError::UnknownArgument { name: name.to_owned(), known: Self::OPTIONS })
+            }
+        }
+    }
+}
+
+impl FromArguments for ListSearchIndexes {
+    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
+        let name = arguments.optional::<String>("name")?;
+        Ok(Self::new(name.as_deref(), |aggregate| aggregate))
+    }
+}
+
+from_document!(ListSearchIndexes);
+
+impl SingleCommand for ListSearchIndexes {
     type Output = CursorState;
 
-    fn timing(&self) -> Timing {
-        self.aggregate.timing()
+    const COMMAND: &'static CStr = Aggregate::COMMAND;
+    const RULES: Rules = Rules { reads: false, ..Aggregate::RULES };
+
+    fn cursor_timing(&self) -> Timing {
+        self.aggregate.cursor_timing()
     }
 
-    fn name(&self) -> Cow<'static, str> {
-        "aggregate".into()
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+        self.aggregate.write(body)
     }
 
-    fn route(&self) -> Route {
-        Route::Read
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let command = self.aggregate.command(scope, facts)?;
-        Ok(Command { takes_read_concern: false, ..command })
-    }
-
-    fn reply(
-        &mut self,
-        scope: &Scope,
-        reply: &ReplyDocument,
-    ) -> Result<Progress<CursorState>, Error> {
-        self.aggregate.reply(scope, reply)
+    fn read(&mut self, scope: &Scope, reply: &ReplyDocument) -> Result<CursorState, Error> {
+        self.aggregate.read(scope, reply)
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn written(operation: &mut impl Operation, facts: Facts) -> Written {
 
 /// Writes the next command of an operation, which has the name that the operation says it has.
 pub(crate) fn written_in(operation: &mut impl Operation, scope: &Scope, facts: Facts) -> Written {
-    let name = operation.name();
+    let name = operation.command_name();
     let command = operation.command(scope, &facts).expect("it can be written");
     let first = command.body.iter().next().expect("it has a name").expect("it is BSON");
     assert_eq!(first.0.as_str(), name);

@@ -10,12 +10,11 @@ use super::collections::{
     CreateCollection, DropCollection, ListCollections, ModifyCollection, RenameCollection,
 };
 use super::count::{Count, CountDocuments, EstimatedDocumentCount};
-use super::covered::Covered as _;
 use super::databases::{Databases, DropDatabase, ListDatabases};
 use super::delete::Delete;
 use super::distinct::Distinct;
 use super::explain::Explain;
-use super::find::{Find, FindOne, OpenFind};
+use super::find::{Find, FindOne};
 use super::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use super::indexes::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
 use super::insert::{InsertMany, InsertOne};
@@ -35,7 +34,7 @@ type Rules = (String, OperationKind, bool);
 
 /// Returns the rules of an operation whose command has the name that it says.
 fn rules(mut operation: impl Operation) -> Rules {
-    let rules = (operation.name().into_owned(), operation.kind(), operation.is_retryable());
+    let rules = (operation.command_name().into_owned(), operation.kind(), operation.is_retryable());
     written(&mut operation, NEW);
     rules
 }
@@ -64,7 +63,7 @@ fn reads_are_sent_again_unless_they_write_or_are_not_known() {
         (rules(EstimatedDocumentCount::new()), "count", Read, true),
         (rules(Count::new(doc! {})), "count", Read, true),
         (rules(Distinct::new("a", doc! {})), "distinct", Read, true),
-        (rules(OpenFind::from(Find::new(doc! {}))), "find", Read, true),
+        (rules(Find::new(doc! {})), "find", Read, true),
         (rules(FindOne::new(doc! {})), "find", Read, true),
         (rules(ListCollections::new()), "listCollections", Read, true),
         (rules(Databases::names(ListDatabases::new())), "listDatabases", Read, true),
@@ -128,7 +127,7 @@ fn operations_that_open_cursors_say_what_their_time_limits() {
     let mode = TimeoutMode::Iteration;
     let timings = [
         Aggregate::new([doc! { "$match": {} }]).timeout_mode(mode).timing(),
-        OpenFind::from(Find::new(doc! {}).timeout_mode(mode)).timing(),
+        Find::new(doc! {}).timeout_mode(mode).timing(),
         ListCollections::new().timeout_mode(mode).timing(),
         ListIndexes::new().timeout_mode(mode).timing(),
         ListSearchIndexes::new(None, |it| it.timeout_mode(mode)).timing(),
@@ -142,12 +141,9 @@ fn operations_that_open_cursors_say_what_their_time_limits() {
 #[test]
 fn an_operation_is_covered_with_the_collection_that_it_names() {
     let create = CreateCollection::new("new");
-    assert_eq!(
-        (create.covered_name(), create.covered_collection()),
-        ("createCollection", Some("new"))
-    );
+    assert_eq!((create.name(), create.collection()), ("createCollection", Some("new")));
     let drop = DropCollection::new();
-    assert_eq!((drop.covered_name(), drop.covered_collection()), ("dropCollection", None));
+    assert_eq!((drop.name(), drop.collection()), ("dropCollection", None));
 }
 
 /// Run Command, "ReadPreference": the command's own, which is primary unless it is set.

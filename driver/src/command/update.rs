@@ -1,41 +1,40 @@
 //! Updates and replacements (CRUD, `updateOne`, `updateMany`, `replaceOne`).
 
-use std::borrow::Cow;
-
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
 use sdam_core::wire::ReplyDocument;
-use serde::Serialize;
 
-use super::fields::{Fields, Value, document, get, options};
-use super::models::{OF_STATEMENT, Parts, replacement, serialized, stored_len, update};
-use super::{Command, Facts, Operation, Progress, Scope, left_out};
+use super::Scope;
+use super::declaration::operation;
+use super::fields::{Fields, Value, get};
+use super::models::{OF_STATEMENT, Parts, replacement, stored_len, update};
+use super::single::{Body, Rules, SingleCommand};
 use crate::error::{Error, WriteError};
 use crate::reply::write::{Kind, WriteReply};
 use crate::results::{UpdateResult, WriteResult};
-use crate::value::{IntoDocument, Modifications};
 
-/// An update of one document or of many.
-///
-/// ```
-/// use sdam_driver::bson::doc;
-/// use sdam_driver::Update;
-///
-/// let update = Update::new(doc! { "_id": 1 }, doc! { "$inc": { "n": 1 } }).upsert(true);
-/// # let _ = update;
-/// ```
-#[derive(Clone, Debug)]
-pub struct Update {
-    filter: Value,
-    modifications: Value,
-    options: Fields,
-}
+operation! {
+    /// An update of one document or of many.
+    ///
+    /// ```
+    /// use sdam_driver::bson::doc;
+    /// use sdam_driver::Update;
+    ///
+    /// let update = Update::new(doc! { "_id": 1 }, doc! { "$inc": { "n": 1 } }).upsert(true);
+    /// # let _ = update;
+    /// ```
+    #[derive(Clone, Debug)]
+    pub struct Update {}
 
-options! {
-    Update {
+    arguments {
+        /// Updates what a filter matches, by operators or a pipeline.
+        new(filter: document = "filter", modifications: modifications = "update");
+    }
+
+    options {
         /// Sets which elements of arrays are updated.
         array_filters: documents = "arrayFilters";
         /// Writes documents that the collection's rules forbid.
-        bypass_document_validation: truth = "bypassDocumentValidation";
+        bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -45,25 +44,16 @@ options! {
         /// Sets the values of variables for expressions.
         let_vars: document = "let";
         /// Writes documents of time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
         /// Sets the order, of which the first document is updated (MongoDB 8.0); not for all of
         /// them.
         sort: document = "sort";
         /// Inserts a document if none matches.
-        upsert: truth = "upsert";
+        upsert: bool = "upsert";
     }
 }
 
 impl Update {
-    /// Updates what a filter matches, by operators or a pipeline.
-    pub fn new(filter: impl IntoDocument, modifications: impl Into<Modifications>) -> Self {
-        Self {
-            filter: document(filter),
-            modifications: modifications.into().0,
-            options: Fields::default(),
-        }
-    }
-
     /// Makes the operation that updates the first document, or all of them.
     pub fn into_operation(self, multi: bool) -> Updating {
         let Self { filter, modifications, options } = self;
@@ -71,18 +61,19 @@ impl Update {
     }
 }
 
-/// The replacement of a document.
-#[derive(Clone, Debug)]
-pub struct Replace {
-    filter: Value,
-    replacement: Value,
-    options: Fields,
-}
+operation! {
+    /// The replacement of a document.
+    #[derive(Clone, Debug)]
+    pub struct Replace {}
 
-options! {
-    Replace {
+    arguments {
+        /// Replaces the document that a filter matches.
+        new(filter: document = "filter", replacement: serialized = "replacement");
+    }
+
+    options {
         /// Writes a document that the collection's rules forbid.
-        bypass_document_validation: truth = "bypassDocumentValidation";
+        bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -92,21 +83,15 @@ options! {
         /// Sets the values of variables for expressions.
         let_vars: document = "let";
         /// Writes documents of time series as they are stored (MongoDB 8.2); not for applications.
-        raw_data: truth = "rawData";
+        raw_data: bool = "rawData";
         /// Sets the order, of which the first document is replaced (MongoDB 8.0).
         sort: document = "sort";
         /// Inserts the document if none matches.
-        upsert: truth = "upsert";
+        upsert: bool = "upsert";
     }
 }
 
 impl Replace {
-    /// Replaces the document that a filter matches.
-    pub fn new(filter: impl IntoDocument, replacement: &impl Serialize) -> Self {
-        let replacement = serialized(replacement);
-        Self { filter: document(filter), replacement, options: Fields::default() }
-    }
-
     /// Makes the operation.
     pub fn into_operation(self) -> Updating {
         let Self { filter, replacement, options } = self;
@@ -129,18 +114,17 @@ enum How {
     Replace,
 }
 
-impl Operation for Updating {
+impl SingleCommand for Updating {
     type Output = UpdateResult;
 
-    fn name(&self) -> Cow<'static, str> {
-        "update".into()
+    const COMMAND: &'static CStr = cstr!("update");
+    const RULES: Rules = Rules::WRITE;
+
+    fn rules(&self) -> Rules {
+        Self::RULES.retryable(!matches!(self.how, How::Update { multi: true }))
     }
 
-    fn is_retryable(&self) -> bool {
-        !matches!(self.how, How::Update { multi: true })
-    }
-
-    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         let (modifications, multi) = match self.how {
             How::Update { multi } => (update(&self.modifications)?, multi),
             How::Replace => (replacement(&self.modifications)?, false),
@@ -148,27 +132,22 @@ impl Operation for Updating {
         let (filter, options) = (get(&self.filter)?, &self.options);
         let statement = Parts::Update { filter, modifications, multi, options }.statement()?;
         let stored = || stored_len(Some(modifications));
-        if let Some(excess) = facts.excess(scope, statement.as_bytes().len(), stored) {
+        if let Some(excess) = body.facts.excess(body.scope, statement.as_bytes().len(), stored) {
             return Err(Error::Write(WriteError::too_large(0, excess).into()));
         }
-        let mut body = super::on_collection(cstr!("update"), scope);
         body.append(cstr!("ordered"), true);
-        self.options.write(&mut body, &left_out(scope, facts, &OF_STATEMENT))?;
+        body.options(options, &OF_STATEMENT)?;
         body.append(cstr!("updates"), bson::RawArrayBuf::from_iter([statement]));
-        Command::write(scope, body, !multi)
+        Ok(())
     }
 
-    fn reply(
-        &mut self,
-        scope: &Scope,
-        reply: &ReplyDocument,
-    ) -> Result<Progress<UpdateResult>, Error> {
+    fn read(&mut self, scope: &Scope, reply: &ReplyDocument) -> Result<UpdateResult, Error> {
         if !scope.is_acknowledged() {
-            return Ok(Progress::Done(UpdateResult::default()));
+            return Ok(UpdateResult::default());
         }
         let read = WriteReply::read(Kind::Update, reply, 1)?;
         let read = read.single(|read| WriteResult::Update(read.into_update_result()))?;
-        Ok(Progress::Done(read.into_update_result()))
+        Ok(read.into_update_result())
     }
 }
 

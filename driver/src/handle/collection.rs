@@ -19,7 +19,7 @@ use crate::command::count::{Count, CountDocuments, EstimatedDocumentCount};
 use crate::command::delete::Delete;
 use crate::command::distinct::{Distinct, DistinctValues};
 use crate::command::explain::Explain;
-use crate::command::find::{Find, FindOne, OpenFind};
+use crate::command::find::{Find, FindOne};
 use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use crate::command::indexes::{CreateIndexes, DropIndexes, ListIndexes};
 use crate::command::insert::{InsertMany, InsertOne};
@@ -421,7 +421,7 @@ impl<R: Runtime, T: DeserializeOwned> Collection<R, T> {
     ///
     /// Fails if no server answers in time, or with an error.
     pub async fn find(&self, find: impl Into<Find>) -> Result<Cursor<R, T>, Error> {
-        Cursor::open(&self.handle, &self.scope()?, OpenFind::from(find.into())).await
+        Cursor::open(&self.handle, &self.scope()?, find.into()).await
     }
 
     /// Returns the first document that matches, if any does.

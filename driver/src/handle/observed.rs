@@ -5,19 +5,18 @@
 use sdam_core::spans::{SpanEnd, SpanStart};
 use sdam_host::{Client, ObservedOperation, Runtime};
 
-use crate::command::Scope;
-use crate::command::covered::Covered;
+use crate::command::{Operation, Scope};
 use crate::error::Error;
 
 /// Begins an operation.
 pub(super) fn begin<R: Runtime>(
     client: &Client<R>,
     scope: &Scope,
-    operation: &impl Covered,
+    operation: &impl Operation,
 ) -> ObservedOperation<R> {
-    let collection = operation.covered_collection().unwrap_or(&scope.collection);
+    let collection = operation.collection().unwrap_or(&scope.collection);
     let collection = Some(collection).filter(|collection| !collection.is_empty());
-    let name = operation.covered_name();
+    let name = operation.name();
     let start = || SpanStart::of_operation(name, &scope.database, collection);
     ObservedOperation::begin(client.host(), || name.into(), start)
 }

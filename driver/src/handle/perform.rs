@@ -302,7 +302,7 @@ fn is_same_cursor(one: &Reply, other: &Reply) -> bool {
 
 impl<O: Operation + Send> BuildCommand<AttemptError> for NextCommand<'_, O> {
     fn name(&self) -> Cow<'static, str> {
-        self.operation.name()
+        self.operation.command_name()
     }
 
     fn options(&self) -> OperationOptions {

@@ -1,0 +1,305 @@
+//! Declarations of operations: one has the type, what it cannot do without, and a line for each
+//! option. The constructor, the methods that set options, the fields of the command, and what reads
+//! all of this from documents follow from it.
+
+/// Declares an operation, or a part of one.
+///
+/// ```text
+/// operation! {
+///     /// A search.
+///     #[derive(Clone, Debug)]
+///     pub struct Find { cursor_type: CursorType }
+///
+///     arguments {
+///         /// Looks for the documents that a filter matches.
+///         new(filter: document = "filter");
+///     }
+///
+///     options {
+///         /// Sets the order.
+///         sort: document = "sort";
+///         /// Sets which fields there are.
+///         projection: document = "projection" as "fields";
+///         /// Sets the kind of the cursor.
+///         cursor_type: CursorType = "cursorType" in cursor_type;
+///     }
+/// }
+/// ```
+///
+/// The fields of the struct begin with their defaults; arguments are further fields. An option has
+/// a method, a kind (those of [`taken!`], or a type) and a name. It is a field of the command of
+/// that name, or of the one behind `as`, or it is a field of the struct, the one behind `in`.
+///
+/// Without `arguments`, the struct and its constructor stand beside the declaration.
+macro_rules! operation {
+    (
+        $(#[$meta:meta])*
+        pub struct $type:ident { $($state:ident: $state_type:ty),* $(,)? }
+
+        arguments {
+            $(#[$doc:meta])*
+            new($($argument:ident: $kind:ident = $name:literal),* $(,)?);
+        }
+
+        options $options:tt
+    ) => {
+        $(#[$meta])*
+        pub struct $type {
+            $($argument: $crate::command::declaration::stored!($kind),)*
+            $($state: $state_type,)*
+            options: $crate::command::fields::Fields,
+        }
+
+        impl $type {
+            $(#[$doc])*
+            pub fn new($($argument: $crate::command::declaration::taken!($kind)),*) -> Self {
+                Self {
+                    $($argument: $crate::command::declaration::store!($kind $argument),)*
+                    $($state: Default::default(),)*
+                    options: Default::default(),
+                }
+            }
+        }
+
+        $crate::command::declaration::from_filter!($type $($kind)*);
+
+        impl $crate::command::arguments::FromArguments for $type {
+            fn required(
+                _arguments: &mut $crate::command::arguments::Arguments,
+            ) -> Result<Self, $crate::error::ArgumentError> {
+                $(
+                    let $argument: $crate::command::declaration::read!($kind) =
+                        _arguments.required($name)?;
+                )*
+                Ok(Self::new($($crate::command::declaration::given!($kind $argument)),*))
+            }
+        }
+
+        $crate::command::declaration::operation! { pub struct $type; options $options }
+        $crate::command::declaration::from_document!($type);
+    };
+    (
+        pub struct $type:ident $(<$parameter:ident>)?;
+
+        options {
+            $(
+                $(#[$doc:meta])*
+                $option:ident: $kind:ident = $name:literal
+                    $(as $wire:literal)?
+                    $(in $place:ident $(.$within:ident)?)?;
+            )*
+        }
+    ) => {
+        impl $(<$parameter>)? $type $(<$parameter>)? {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $option(
+                    mut self,
+                    value: $crate::command::declaration::taken!($kind),
+                ) -> Self {
+                    let value = $crate::command::declaration::store!($kind value);
+                    $crate::command::declaration::set!(
+                        self value [$name] [$($wire)?] [$($place $(.$within)?)?]
+                    );
+                    self
+                }
+            )*
+
+            /// Sets options by their names, as a configuration may have them: those of
+            /// specifications and servers, such as `maxTimeMS`.
+            ///
+            /// # Errors
+            ///
+            /// Fails if there is no option of a name, and if a value is of another type.
+            pub fn with_options(
+                self,
+                options: bson::Document,
+            ) -> Result<Self, $crate::error::ArgumentError> {
+                $crate::command::arguments::Options::set_all(self, options)
+            }
+        }
+
+        impl $(<$parameter>)? $crate::command::arguments::Options for $type $(<$parameter>)? {
+            const OPTIONS: &'static [&'static str] = &[$($name),*];
+
+            fn set(
+                self,
+                name: &str,
+                _value: bson::Bson,
+            ) -> Result<Self, $crate::error::ArgumentError> {
+                match name {
+                    $($name => {
+                        let value: $crate::command::declaration::read!($kind) =
+                            $crate::command::arguments::read(name, _value)?;
+                        Ok(self.$option(value))
+                    })*
+                    _ => Err($crate::error::ArgumentError::UnknownArgument {
+                        name: name.to_owned(),
+                        known: Self::OPTIONS,
+                    }),
+                }
+            }
+        }
+    };
+}
+
+/// Lets a type be read from a document of its arguments.
+macro_rules! from_document {
+    ($type:ty) => {
+        impl $type {
+            /// Reads it from a document with all its arguments by name: those that it cannot do
+            /// without, and options. `Deserialize` does the same for other formats.
+            ///
+            /// # Errors
+            ///
+            /// Fails if an argument is missing, unknown or of another type.
+            pub fn from_document(
+                arguments: bson::Document,
+            ) -> Result<Self, $crate::error::ArgumentError> {
+                let arguments = $crate::command::arguments::Arguments(arguments);
+                $crate::command::arguments::FromArguments::from_arguments(arguments)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::command::arguments::deserialize(deserializer, Self::from_document)
+            }
+        }
+    };
+}
+
+/// The type that a method takes for a kind of option.
+macro_rules! taken {
+    (int) => { i32 };
+    (long) => { i64 };
+    (millis) => { std::time::Duration };
+    (text) => { impl Into<String> };
+    (code) => { impl Into<String> };
+    (document) => { impl $crate::value::IntoDocument };
+    (documents) => { impl IntoIterator<Item = impl $crate::value::IntoDocument> };
+    (serialized) => { &impl serde::Serialize };
+    (value) => { impl Into<bson::Bson> };
+    (hint) => { impl Into<$crate::value::Hint> };
+    (modifications) => { impl Into<$crate::value::Modifications> };
+    ($other:ident) => { $other };
+}
+
+/// The type that an argument is kept as.
+macro_rules! stored {
+    (text) => {
+        String
+    };
+    (code) => {
+        String
+    };
+    (document) => {
+        $crate::value::Value
+    };
+    (documents) => {
+        $crate::value::Value
+    };
+    (serialized) => {
+        $crate::value::Value
+    };
+    (modifications) => {
+        $crate::value::Value
+    };
+    ($other:ident) => {
+        $other
+    };
+}
+
+/// Makes of what a method takes what is kept.
+macro_rules! store {
+    (int $value:ident) => {
+        $value
+    };
+    (long $value:ident) => {
+        $value
+    };
+    (millis $value:ident) => {
+        $value
+    };
+    (text $value:ident) => {
+        Into::<String>::into($value)
+    };
+    (code $value:ident) => {
+        Into::<String>::into($value)
+    };
+    (document $value:ident) => {
+        $crate::value::Value::document($value)
+    };
+    (documents $value:ident) => {
+        $crate::value::Value::from($crate::value::array($value))
+    };
+    (serialized $value:ident) => {
+        $crate::command::models::serialized($value)
+    };
+    (value $value:ident) => {
+        $crate::value::Value::of($value)
+    };
+    (hint $value:ident) => {
+        Into::<$crate::value::Hint>::into($value).0
+    };
+    (modifications $value:ident) => {
+        Into::<$crate::value::Modifications>::into($value).0
+    };
+    ($other:ident $value:ident) => {
+        $value
+    };
+}
+
+/// The type that an argument is read as from a document.
+macro_rules! read {
+    (int) => { i32 };
+    (long) => { i64 };
+    (millis) => { std::time::Duration };
+    (text) => { String };
+    (code) => { $crate::command::arguments::Code };
+    (document) => { bson::Document };
+    (documents) => { Vec<bson::Document> };
+    (serialized) => { bson::Document };
+    (value) => { bson::Bson };
+    (hint) => { $crate::value::Hint };
+    (modifications) => { $crate::value::Modifications };
+    ($other:ident) => { $other };
+}
+
+/// Hands what was read to a constructor.
+macro_rules! given {
+    (serialized $value:ident) => {
+        &$value
+    };
+    ($kind:ident $value:ident) => {
+        $value
+    };
+}
+
+/// Sets an option: a field of the struct, or one of the command.
+macro_rules! set {
+    ($self:ident $value:ident [$name:literal] [] []) => {
+        $self.options.set(bson::raw::cstr!($name), $value)
+    };
+    ($self:ident $value:ident [$name:literal] [$wire:literal] []) => {
+        $self.options.set(bson::raw::cstr!($wire), $value)
+    };
+    ($self:ident $value:ident [$name:literal] [] [$($place:tt)+]) => {
+        $self.$($place)+ = $value.into()
+    };
+}
+
+/// Lets an operation that takes a filter and nothing else be made of that.
+macro_rules! from_filter {
+    ($type:ident document) => {
+        impl<D: $crate::value::IntoDocument> From<D> for $type {
+            fn from(document: D) -> Self {
+                Self::new(document)
+            }
+        }
+    };
+    ($type:ident $($kind:ident)*) => {};
+}
+
+pub(crate) use {from_document, from_filter, given, operation, read, set, store, stored, taken};

@@ -68,18 +68,6 @@ impl Node {
         }
     }
 
-    /// Reads code in JavaScript.
-    ///
-    /// # Errors
-    ///
-    /// Fails if it is none.
-    pub fn code(self) -> Result<String, FormatError> {
-        match self.value {
-            Bson::JavaScriptCode(code) => Ok(code),
-            _ => Err(self.refuse("must be code")),
-        }
-    }
-
     /// Reads a boolean.
     ///
     /// # Errors
@@ -253,6 +241,11 @@ impl Object {
         let value = self.fields.remove(name);
         let node = value.map(|value| Node { place: below(&self.place, name), value });
         node.map(read).transpose()
+    }
+
+    /// Returns the fields that were not read.
+    pub fn rest(self) -> Document {
+        self.fields
     }
 
     /// Ends the reading.

@@ -3,16 +3,16 @@
 
 use bson::{Bson, Document};
 use sdam_driver::{
-    Client, Collection, CreateCollection, CreateIndexes, CursorType, Database, DropCollection,
-    DropDatabase, DropIndexes, IndexModel, ListCollections, ListDatabases, ListIndexes,
-    ModifyCollection, RenameCollection, RunCommand, RunCursorCommand,
+    Aggregate, Client, Collection, CreateCollection, CreateIndexes, CreateSearchIndexes, Database,
+    DropCollection, DropDatabase, DropIndexes, DropSearchIndex, ListCollections, ListDatabases,
+    ListIndexes, ListSearchIndexes, ModifyCollection, RenameCollection, RunCommand,
+    RunCursorCommand, SearchIndexModel, UpdateSearchIndex,
 };
 use sdam_host::Runtime;
 
+use super::bulk;
 use super::call::preference_of;
-use super::crud::{self, cursor_type, documents, int, millis, set, timeout_mode};
-use super::operate::{Reason, Result, all};
-use super::{bulk, search};
+use super::operate::{Reason, all};
 use crate::unified::format::{Node, Object};
 
 /// Runs an operation on a client.
@@ -23,17 +23,22 @@ pub(super) async fn on_client<R: Runtime>(
 ) -> Result<Option<Bson>, Reason> {
     Ok(match name {
         "clientBulkWrite" => bulk::run(client, of).await?,
-        "listDatabases" => Some(array(client.list_databases(list_databases(of)?).await?)),
-        "listDatabaseNames" => Some(array(client.list_database_names(list_databases(of)?).await?)),
+        "listDatabases" => {
+            Some(array(client.list_databases(ListDatabases::from_document(of.rest())?).await?))
+        }
+        "listDatabaseNames" => {
+            Some(array(client.list_database_names(ListDatabases::from_document(of.rest())?).await?))
+        }
         "listDatabaseObjects" => {
             // A handle of each: that is how the driver gives out databases.
-            let names = client.list_database_names(list_databases(of)?).await?;
+            let list = ListDatabases::from_document(of.rest())?;
+            let names = client.list_database_names(list).await?;
             let databases: Vec<_> = names.iter().map(|name| client.database(name)).collect();
             Some(Bson::Array(databases.iter().map(|it| Bson::from(it.name())).collect()))
         }
         "dropDatabase" => {
             let database = client.database(&of.required("database", Node::string)?);
-            database.drop(drop_database(of)?).await?;
+            database.drop(DropDatabase::from_document(of.rest())?).await?;
             None
         }
         other => return Err(unknown(&of, other)),
@@ -52,43 +57,49 @@ pub(super) async fn on_database<R: Runtime>(
             let cursor = database.run_cursor_command(run_cursor_command(of)?).await?;
             Some(all(cursor).await?)
         }
-        "aggregate" => Some(all(database.aggregate(crud::aggregate(of)?).await?).await?),
+        "aggregate" => {
+            Some(all(database.aggregate(Aggregate::from_document(of.rest())?).await?).await?)
+        }
         "listCollections" => {
-            Some(all(database.list_collections(list_collections(of)?).await?).await?)
+            let list = ListCollections::from_document(of.rest())?;
+            Some(all(database.list_collections(list).await?).await?)
         }
         "listCollectionNames" => {
-            Some(array(database.list_collection_names(list_collections(of)?).await?))
+            let list = ListCollections::from_document(of.rest())?;
+            Some(array(database.list_collection_names(list).await?))
         }
         "listCollectionObjects" => {
-            let names = database.list_collection_names(list_collections(of)?).await?;
+            let list = ListCollections::from_document(of.rest())?;
+            let names = database.list_collection_names(list).await?;
             let collections = names.iter().map(|name| database.collection::<Document>(name));
             let names = collections.map(|it| Bson::from(it.name()));
             Some(Bson::Array(names.collect()))
         }
         "createCollection" => {
-            database.create_collection(create_collection(of)?).await?;
+            database.create_collection(CreateCollection::from_document(of.rest())?).await?;
             None
         }
         "dropCollection" => {
-            let collection = of.required("collection", Node::string)?;
-            let mut drop = DropCollection::new();
-            set!(of, drop: comment "comment" Node::any);
-            of.finish()?;
-            database.collection::<Document>(&collection).drop(drop).await?;
+            let collection = named(database, &mut of)?;
+            collection.drop(DropCollection::from_document(of.rest())?).await?;
             None
         }
         "modifyCollection" => {
-            let collection = of.required("collection", Node::string)?;
-            let modify = modify_collection(of)?;
-            database.collection::<Document>(&collection).modify_collection(modify).await?;
+            let collection = named(database, &mut of)?;
+            collection.modify_collection(ModifyCollection::from_document(of.rest())?).await?;
             None
         }
         "dropDatabase" => {
-            database.drop(drop_database(of)?).await?;
+            database.drop(DropDatabase::from_document(of.rest())?).await?;
             None
         }
         other => return Err(unknown(&of, other)),
     })
+}
+
+/// Returns the collection that the arguments name.
+fn named<R: Runtime>(database: &Database<R>, of: &mut Object) -> Result<Collection<R>, Reason> {
+    Ok(database.collection(&of.required("collection", Node::string)?))
 }
 
 /// Runs an operation on a collection that is about itself or its indexes.
@@ -98,31 +109,50 @@ pub(super) async fn on_collection<R: Runtime>(
     mut of: Object,
 ) -> Result<Option<Bson>, Reason> {
     Ok(match name {
-        "createIndex" => Some(Bson::String(collection.create_index(create_index(of)?).await?)),
-        "dropIndex" => {
-            let name = of.required("name", Node::string)?;
-            collection.drop_index(drop_indexes(of, DropIndexes::one(&name))?).await?;
+        "createIndex" => {
+            let create = CreateIndexes::from_document(of.rest())?;
+            Some(Bson::String(collection.create_index(create).await?))
+        }
+        "dropIndex" | "dropIndexes" => {
+            collection.drop_indexes(DropIndexes::from_document(of.rest())?).await?;
             None
         }
-        "dropIndexes" => {
-            collection.drop_indexes(drop_indexes(of, DropIndexes::all())?).await?;
+        "listIndexes" => {
+            let list = ListIndexes::from_document(of.rest())?;
+            Some(all(collection.list_indexes(list).await?).await?)
+        }
+        "listIndexNames" => {
+            Some(array(collection.list_index_names(ListIndexes::from_document(of.rest())?).await?))
+        }
+        "createSearchIndex" => {
+            let index = of.required("model", Node::document)?;
+            of.finish()?;
+            let index = SearchIndexModel::from_document(index)?;
+            let create = CreateSearchIndexes::new([index]);
+            collection.create_search_indexes(create).await?.into_iter().next().map(Bson::String)
+        }
+        "createSearchIndexes" => {
+            let create = CreateSearchIndexes::from_document(of.rest())?;
+            Some(array(collection.create_search_indexes(create).await?))
+        }
+        "dropSearchIndex" => {
+            collection.drop_search_index(DropSearchIndex::from_document(of.rest())?).await?;
             None
         }
-        "listIndexes" => Some(all(collection.list_indexes(list_indexes(of)?).await?).await?),
-        "listIndexNames" => Some(array(collection.list_index_names(list_indexes(of)?).await?)),
-        "createSearchIndex" => search::create_one(collection, of).await?,
-        "createSearchIndexes" => search::create(collection, of).await?,
-        "dropSearchIndex" => search::drop(collection, of).await?,
-        "listSearchIndexes" => search::list(collection, of).await?,
-        "updateSearchIndex" => search::update(collection, of).await?,
+        "listSearchIndexes" => {
+            let list = ListSearchIndexes::from_document(of.rest())?;
+            Some(all(collection.list_search_indexes(list).await?).await?)
+        }
+        "updateSearchIndex" => {
+            collection.update_search_index(UpdateSearchIndex::from_document(of.rest())?).await?;
+            None
+        }
         "rename" => {
             let to = of.required("to", Node::string)?;
             let namespace = collection.namespace();
             let database = namespace.split_once('.').map_or("", |(database, _)| database);
-            let mut rename = RenameCollection::new(format!("{database}.{to}"));
-            set!(of, rename: comment "comment" Node::any, drop_target "dropTarget" Node::boolean);
-            of.finish()?;
-            collection.rename(rename).await?;
+            let rename = RenameCollection::new(format!("{database}.{to}"));
+            collection.rename(rename.with_options(of.rest())?).await?;
             None
         }
         other => return Err(unknown(&of, other)),
@@ -150,89 +180,16 @@ fn run_command(mut of: Object) -> Result<RunCommand, Reason> {
 pub(super) fn run_cursor_command(mut of: Object) -> Result<RunCursorCommand, Reason> {
     // One test leaves it out (client-side-operations-timeout, runCursorCommand.json).
     of.optional("commandName", Node::string)?;
-    let mut run = RunCursorCommand::new(of.required("command", Node::document)?);
-    if let Some(preference) = of.optional("readPreference", Node::document)? {
-        let preference = preference_of(&preference).map_err(|failed| of.broken(failed.message))?;
+    let preference = of.optional("readPreference", Node::document)?;
+    let preference = preference.as_ref().map(preference_of).transpose();
+    let preference = preference.map_err(|failed| of.broken(failed.message))?;
+    let cursor_type = of.optional("cursorType", Node::string)?;
+    let mut run = RunCursorCommand::from_document(of.rest())?;
+    if let Some(preference) = preference {
         run = run.read_preference(preference);
     }
-    if of.optional("cursorType", cursor_type)?.is_some_and(|it| it != CursorType::NonTailable) {
-        run = run.tailable();
+    match cursor_type.is_some_and(|it| it != "nonTailable") {
+        true => Ok(run.tailable()),
+        false => Ok(run),
     }
-    set!(of, run: batch_size "batchSize" int, comment "comment" Node::any,
-        max_time "maxTimeMS" millis, timeout_mode "timeoutMode" timeout_mode);
-    Ok(of.finish().map(|()| run)?)
-}
-
-fn list_databases(mut of: Object) -> Result<ListDatabases> {
-    let mut list = ListDatabases::new();
-    set!(of, list: authorized_databases "authorizedDatabases" Node::boolean,
-        comment "comment" Node::any, filter "filter" Node::document);
-    of.finish().map(|()| list)
-}
-
-fn drop_database(mut of: Object) -> Result<DropDatabase> {
-    let mut drop = DropDatabase::new();
-    set!(of, drop: comment "comment" Node::any);
-    of.finish().map(|()| drop)
-}
-
-fn list_collections(mut of: Object) -> Result<ListCollections> {
-    let mut list = ListCollections::new();
-    set!(of, list: authorized_collections "authorizedCollections" Node::boolean,
-        batch_size "batchSize" int, comment "comment" Node::any, filter "filter" Node::document,
-        max_time "maxTimeMS" millis, raw_data "rawData" Node::boolean,
-        timeout_mode "timeoutMode" timeout_mode);
-    of.finish().map(|()| list)
-}
-
-fn create_collection(mut of: Object) -> Result<CreateCollection> {
-    let mut create = CreateCollection::new(of.required("collection", Node::string)?);
-    set!(of, create: capped "capped" Node::boolean,
-        change_stream_pre_and_post_images "changeStreamPreAndPostImages" Node::document,
-        clustered_index "clusteredIndex" Node::document, collation "collation" Node::document,
-        comment "comment" Node::any, encrypted_fields "encryptedFields" Node::document,
-        expire_after_seconds "expireAfterSeconds" Node::integer, max "max" Node::integer,
-        max_time "maxTimeMS" millis, pipeline "pipeline" documents, size "size" Node::integer,
-        timeseries "timeseries" Node::document, validator "validator" Node::document);
-    if let Some(name) = of.optional("viewOn", Node::string)? {
-        create = create.view_on(&name);
-    }
-    of.finish().map(|()| create)
-}
-
-fn modify_collection(mut of: Object) -> Result<ModifyCollection> {
-    let mut modify = ModifyCollection::new();
-    set!(of, modify: comment "comment" Node::any, index "index" Node::document,
-        change_stream_pre_and_post_images "changeStreamPreAndPostImages" Node::document,
-        validator "validator" Node::document);
-    of.finish().map(|()| modify)
-}
-
-fn create_index(mut of: Object) -> Result<CreateIndexes> {
-    let mut index = IndexModel::new(of.required("keys", Node::document)?);
-    set!(of, index: collation "collation" Node::document,
-        expire_after_seconds "expireAfterSeconds" int, hidden "hidden" Node::boolean,
-        partial_filter_expression "partialFilterExpression" Node::document,
-        sparse "sparse" Node::boolean, unique "unique" Node::boolean);
-    if let Some(name) = of.optional("name", Node::string)? {
-        index = index.name(&name);
-    }
-    let mut create = CreateIndexes::new([index]);
-    set!(of, create: comment "comment" Node::any, commit_quorum "commitQuorum" Node::any,
-        max_time "maxTimeMS" millis, raw_data "rawData" Node::boolean);
-    of.finish().map(|()| create)
-}
-
-fn drop_indexes(mut of: Object, mut drop: DropIndexes) -> Result<DropIndexes> {
-    set!(of, drop: comment "comment" Node::any, max_time "maxTimeMS" millis,
-        raw_data "rawData" Node::boolean);
-    of.finish().map(|()| drop)
-}
-
-fn list_indexes(mut of: Object) -> Result<ListIndexes> {
-    let mut list = ListIndexes::new();
-    set!(of, list: batch_size "batchSize" int, comment "comment" Node::any,
-        max_time "maxTimeMS" millis, raw_data "rawData" Node::boolean,
-        timeout_mode "timeoutMode" timeout_mode);
-    of.finish().map(|()| list)
 }

@@ -3,12 +3,10 @@
 use bson::{Bson, Document, doc};
 use sdam_driver::{
     Client, ClientBulkWrite, ClientBulkWriteResult, VerboseResults, WriteConcernError, WriteError,
-    WriteModel,
 };
 use sdam_host::Runtime;
 
-use super::crud::{self, set};
-use super::operate::{Reason, Result, write_concern};
+use super::operate::{Reason, write_concern};
 use crate::unified::format::{Node, Object};
 
 /// Runs the operation.
@@ -21,22 +19,8 @@ pub(super) async fn run<R: Runtime>(
         let concern = write_concern(&concern).map_err(|failed| of.broken(failed.message))?;
         client = client.with_write_concern(concern);
     }
-    Ok(Some(Bson::Document(written(&client.bulk_write(bulk_write(of)?).await?))))
-}
-
-fn bulk_write(mut of: Object) -> Result<ClientBulkWrite> {
-    let mut bulk = ClientBulkWrite::new(of.required("models", |node| node.list(model))?);
-    set!(of, bulk: bypass_document_validation "bypassDocumentValidation" Node::boolean,
-        comment "comment" Node::any, let_vars "let" Node::document, ordered "ordered" Node::boolean,
-        raw_data "rawData" Node::boolean, verbose_results "verboseResults" Node::boolean);
-    of.finish().map(|()| bulk)
-}
-
-fn model(node: Node) -> Result<(String, WriteModel)> {
-    let (name, node) = node.single()?;
-    let mut of = node.object()?;
-    let namespace = of.required("namespace", Node::string)?;
-    crud::model_of(&name, of).map(|model| (namespace, model))
+    let bulk = ClientBulkWrite::from_document(of.rest())?;
+    Ok(Some(Bson::Document(written(&client.bulk_write(bulk).await?))))
 }
 
 /// Writes a result as tests have it.

@@ -15,7 +15,6 @@ mod deployment;
 mod environment;
 mod log;
 mod operate;
-mod search;
 mod servers;
 mod simulated;
 mod skip_lists;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use sdam_core::config::{Acknowledgment, ReadConcern, WriteConcern};
-use sdam_driver::{Client, ClientSession, Cursor, Error};
+use sdam_driver::{ArgumentError, Client, ClientSession, Cursor, Error, Find};
 use sdam_host::Runtime;
 
 use super::call::{failed, invalid, preference_of};
@@ -14,17 +14,22 @@ use super::{administer, bulk, crud};
 use crate::unified::format::{CollectionOptions, FormatError, Node, Object};
 use crate::unified::play::{Ended, Failed, OfSession, Operate, Subject};
 
-pub(super) type Result<T, E = FormatError> = std::result::Result<T, E>;
-
 /// The reason why an operation has no result.
 pub(super) enum Reason {
-    Malformed(FormatError),
+    /// The arguments are not those that it has.
+    Malformed(String),
     Driver(Box<Error>),
 }
 
 impl From<FormatError> for Reason {
     fn from(error: FormatError) -> Self {
-        Self::Malformed(error)
+        Self::Malformed(error.to_string())
+    }
+}
+
+impl From<ArgumentError> for Reason {
+    fn from(error: ArgumentError) -> Self {
+        Self::Malformed(error.to_string())
     }
 }
 
@@ -76,7 +81,7 @@ pub(super) async fn operate<R: Runtime>(
         client = client.with_timeout(limit);
     }
     let node = Node::at("arguments", Bson::Document(arguments));
-    let of = node.object().map_err(|error| malformed(&error))?;
+    let of = node.object().map_err(|error| malformed(error.to_string()))?;
     let opened = matches!(name.as_str(), "createFindCursor" | "createCommandCursor");
     let result = match (&subject, opened) {
         (_, true) => open(&client, &subject, of).await.map(|cursor| {
@@ -97,7 +102,7 @@ pub(super) async fn operate<R: Runtime>(
     };
     match result {
         Ok(result) => Ok(Ended { result, server: None }),
-        Err(Reason::Malformed(error)) => Err(malformed(&error)),
+        Err(Reason::Malformed(message)) => Err(malformed(message)),
         Err(Reason::Driver(error)) => Err(Box::new(of_driver(&error))),
     }
 }
@@ -134,7 +139,8 @@ async fn open<R: Runtime>(
             client.database(database).run_cursor_command(command).await?
         }
         Subject::Collection { database, name } => {
-            client.database(database).collection(name).find(crud::find(of)?).await?
+            let find = Find::from_document(of.rest())?;
+            client.database(database).collection(name).find(find).await?
         }
         Subject::Client | Subject::Cursor(_) => {
             return Err(of.broken("is of what opens no cursor").into());
@@ -176,8 +182,8 @@ pub(super) async fn all<R: Runtime>(cursor: Cursor<R, Document>) -> Result<Bson,
     Ok(Bson::Array(documents.into_iter().map(Bson::Document).collect()))
 }
 
-fn malformed(error: &FormatError) -> Box<Failed> {
-    Box::new(Failed { is_malformed: true, message: error.to_string(), ..Failed::default() })
+fn malformed(message: String) -> Box<Failed> {
+    Box::new(Failed { is_malformed: true, message, ..Failed::default() })
 }
 
 fn milliseconds(limit: i64) -> Result<Duration, Box<Failed>> {

@@ -9,7 +9,7 @@ use crate::unified::format::{Entity, File, Node, Operation, Test};
 
 /// The kind of an entity that operations are called on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+enum Kind {
     Client,
     ClientEncryption,
     Database,
@@ -19,81 +19,11 @@ pub(super) enum Kind {
     Thread,
 }
 
-/// The operations that call the driver's interface.
-pub(super) const OPERATIONS: &[(Kind, &[&str])] = &[
-    (
-        Kind::Client,
-        &[
-            "clientBulkWrite",
-            "dropDatabase",
-            "listDatabaseNames",
-            "listDatabaseObjects",
-            "listDatabases",
-        ],
-    ),
-    (
-        Kind::Database,
-        &[
-            "aggregate",
-            "createCollection",
-            "createCommandCursor",
-            "dropCollection",
-            "dropDatabase",
-            "listCollectionNames",
-            "listCollectionObjects",
-            "listCollections",
-            "modifyCollection",
-            "runCommand",
-            "runCursorCommand",
-        ],
-    ),
-    (
-        Kind::Collection,
-        &[
-            "aggregate",
-            "bulkWrite",
-            "count",
-            "countDocuments",
-            "createFindCursor",
-            "createIndex",
-            "createSearchIndex",
-            "createSearchIndexes",
-            "deleteMany",
-            "deleteOne",
-            "distinct",
-            "dropIndex",
-            "dropIndexes",
-            "dropSearchIndex",
-            "estimatedDocumentCount",
-            "find",
-            "findOne",
-            "findOneAndDelete",
-            "findOneAndReplace",
-            "findOneAndUpdate",
-            "insertMany",
-            "insertOne",
-            "listIndexNames",
-            "listIndexes",
-            "listSearchIndexes",
-            "mapReduce",
-            "rename",
-            "replaceOne",
-            "updateMany",
-            "updateOne",
-            "updateSearchIndex",
-        ],
-    ),
-];
-
 /// The operations on cursors.
 pub(super) const ON_CURSORS: &[&str] = &["close", "iterateOnce", "iterateUntilDocumentOrError"];
 
 /// The operations that specifications define, and that the driver has no interface for.
-const LACKING: &[(Kind, &[&str])] = &[
-    (Kind::Client, &["createChangeStream", "watch"]),
-    (Kind::Database, &["createChangeStream", "watch"]),
-    (Kind::Collection, &["createChangeStream", "watch"]),
-];
+const LACKING: &[&str] = &["createChangeStream", "watch"];
 
 /// The operations of sessions and of the runner that are about transactions.
 const OF_TRANSACTIONS: &[&str] = &[
@@ -188,17 +118,12 @@ impl Needs {
             Some(Kind::Session) if OF_TRANSACTIONS.contains(&name) => self.add(TRANSACTIONS),
             Some(Kind::Bucket) => self.add("GridFS"),
             Some(Kind::ClientEncryption) => self.add(ENCRYPTION),
-            // One that no specification defines fails its test, and is nothing to wait for.
-            Some(kind) => {
-                let has = |table: &[(Kind, &[&str])]| {
-                    table.iter().any(|(of, names)| *of == kind && names.contains(&name))
-                };
-                if has(LACKING) {
-                    self.add(name);
-                }
+            Some(Kind::Client | Kind::Database | Kind::Collection) if LACKING.contains(&name) => {
+                self.add(name);
             }
-            // What saves its result, such as a cursor, is needed itself.
-            None => {}
+            // One that no specification defines fails its test, and is nothing to wait for. What
+            // saves its result, such as a cursor, is needed itself.
+            _ => {}
         }
     }
 

@@ -8,7 +8,7 @@ use super::arguments;
 use super::entities::{Collection, Database, Entity};
 use super::failed::Failed;
 use super::machine::{Action, Ended, OfSession, Operate, Play, Subject, Token};
-use super::need::{self, Kind};
+use super::need;
 use super::wrong;
 use crate::spec::Difference;
 use crate::unified::format::{CollectionOptions, Expectation, Node, Operation};
@@ -27,8 +27,6 @@ pub(super) fn start(
     let token = play.token();
     let (name, object) = (operation.name.as_str(), operation.object.clone());
     let none = |arguments| arguments::read(place, arguments, |_| Ok(()));
-    let is_ours =
-        |kind| need::OPERATIONS.iter().any(|(of, ours)| *of == kind && ours.contains(&name));
     let action = match (play.entities.any(place, &operation.object)?, name) {
         (Entity::Client(_), "close") => {
             none(&operation.arguments)?;
@@ -43,15 +41,15 @@ pub(super) fn start(
             none(&operation.arguments)?;
             Action::Session(token, object, OfSession::SnapshotTime)
         }
-        (Entity::Client(_), _) if is_ours(Kind::Client) => {
+        (Entity::Client(_), _) => {
             let of = (object, Subject::Client, CollectionOptions::default());
             operate(play, place, operation, token, of)?
         }
-        (Entity::Database(database), _) if is_ours(Kind::Database) => {
+        (Entity::Database(database), _) => {
             let Database { client, name, options } = (**database).clone();
             operate(play, place, operation, token, (client, Subject::Database(name), options))?
         }
-        (Entity::Collection(collection), _) if is_ours(Kind::Collection) => {
+        (Entity::Collection(collection), _) => {
             let Collection { database, name, options } = (**collection).clone();
             let Database { client, name: database, options: defaults } = database;
             let options = CollectionOptions {

@@ -1,19 +1,15 @@
 //! The client, as far as operations are about no database.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use bson::Document;
 use sdam_blocking::Blocking;
-use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_core::session::{SessionError, SessionOptions};
+use std::sync::Arc;
 
 use super::ClientSession;
 use super::database::Database;
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
-use crate::error::Error;
-use crate::handle::{Client as Futures, Concerns, Handle};
+use crate::handle::{Client as Futures, Concerns, Handle, concerns};
 use crate::results::ClientBulkWriteResult;
 
 /// A client with typed operations, each of which has its thread wait.
@@ -79,35 +75,7 @@ impl Client {
         &self.shared.client
     }
 
-    /// Returns a handle whose reads may use other servers.
-    #[must_use]
-    pub fn with_read_preference(&self, preference: ReadPreference) -> Self {
-        Self { shared: self.shared.with(|concerns| concerns.read_preference = preference) }
-    }
-
-    /// Returns a handle whose reads see other data.
-    #[must_use]
-    pub fn with_read_concern(&self, concern: ReadConcern) -> Self {
-        Self { shared: self.shared.with(|concerns| concerns.read_concern = concern) }
-    }
-
-    /// Returns a handle whose writes succeed under another condition.
-    #[must_use]
-    pub fn with_write_concern(&self, concern: WriteConcern) -> Self {
-        Self { shared: self.shared.with(|concerns| concerns.write_concern = concern) }
-    }
-
-    /// As [`Client::with_timeout`](crate::Client::with_timeout).
-    #[must_use]
-    pub fn with_timeout(&self, timeout: Duration) -> Self {
-        Self { shared: self.shared.with(|concerns| concerns.timeout = Some(timeout)) }
-    }
-
-    /// As [`Client::with_session`](crate::Client::with_session).
-    #[must_use]
-    pub fn with_session(&self, session: &ClientSession) -> Self {
-        Self { shared: self.shared.with_session(session) }
-    }
+    concerns!(shared, ClientSession);
 
     /// As [`Client::start_session`](crate::Client::start_session).
     ///
@@ -123,31 +91,16 @@ impl Client {
         Database::new(self.shared.clone(), name)
     }
 
-    /// As [`Client::list_databases`](crate::Client::list_databases).
-    ///
-    /// # Errors
-    ///
-    /// Fails as that does.
-    pub fn list_databases(&self, list: ListDatabases) -> Result<Vec<Document>, Error> {
-        self.shared.wait(self.futures().list_databases(list))
+    waiting! {
+        Client {
+            fn list_databases(list: ListDatabases) -> Vec<Document>;
+            fn list_database_names(list: ListDatabases) -> Vec<String>;
+            fn bulk_write(bulk: ClientBulkWrite) -> ClientBulkWriteResult;
+        }
     }
 
-    /// As [`Client::list_database_names`](crate::Client::list_database_names).
-    ///
-    /// # Errors
-    ///
-    /// Fails as that does.
-    pub fn list_database_names(&self, list: ListDatabases) -> Result<Vec<String>, Error> {
-        self.shared.wait(self.futures().list_database_names(list))
-    }
-
-    /// As [`Client::bulk_write`](crate::Client::bulk_write).
-    ///
-    /// # Errors
-    ///
-    /// Fails as that does.
-    pub fn bulk_write(&self, bulk: ClientBulkWrite) -> Result<ClientBulkWriteResult, Error> {
-        self.shared.wait(self.futures().bulk_write(bulk))
+    const fn over(&self, shared: Shared) -> Self {
+        Self { shared }
     }
 
     fn futures(&self) -> Futures<Blocking> {

@@ -53,8 +53,8 @@ impl<T> Cursor<T> {
 }
 
 impl<T: DeserializeOwned> Cursor<T> {
-    /// Returns the next document as the iterator does, but `None`, too, if one further batch has no
-    /// document, as those of tailable cursors may.
+    /// Returns the next document as the iterator does, but fetches one batch at most: `None` also
+    /// stands for an empty one, as those of tailable cursors may be.
     ///
     /// # Errors
     ///

@@ -1,9 +1,6 @@
 //! The client, as far as operations are about no database.
 
-use std::time::Duration;
-
 use bson::{Document, RawDocumentBuf};
-use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_core::session::{SessionError, SessionOptions};
 use sdam_host::{ClientSession, Runtime};
 
@@ -31,9 +28,12 @@ impl<R: Runtime> Client<R> {
         Self { handle: Handle::new(client) }
     }
 
-    #[cfg(feature = "blocking")]
     pub(crate) const fn of(handle: Handle<R>) -> Self {
         Self { handle }
+    }
+
+    const fn over(&self, handle: Handle<R>) -> Self {
+        Self::of(handle)
     }
 
     /// Returns the client below.
@@ -41,36 +41,7 @@ impl<R: Runtime> Client<R> {
         &self.handle.client
     }
 
-    /// Returns a handle whose reads may use other servers.
-    #[must_use]
-    pub fn with_read_preference(&self, preference: ReadPreference) -> Self {
-        Self { handle: self.handle.with(|concerns| concerns.read_preference = preference) }
-    }
-
-    /// Returns a handle whose reads see other data.
-    #[must_use]
-    pub fn with_read_concern(&self, concern: ReadConcern) -> Self {
-        Self { handle: self.handle.with(|concerns| concerns.read_concern = concern) }
-    }
-
-    /// Returns a handle whose writes succeed under another condition.
-    #[must_use]
-    pub fn with_write_concern(&self, concern: WriteConcern) -> Self {
-        Self { handle: self.handle.with(|concerns| concerns.write_concern = concern) }
-    }
-
-    /// Returns a handle whose operations, each with its cursor, have another `timeoutMS`; zero
-    /// lifts the limit.
-    #[must_use]
-    pub fn with_timeout(&self, timeout: Duration) -> Self {
-        Self { handle: self.handle.with(|concerns| concerns.timeout = Some(timeout)) }
-    }
-
-    /// Returns a handle whose operations are run in a session.
-    #[must_use]
-    pub fn with_session(&self, session: &ClientSession<R>) -> Self {
-        Self { handle: self.handle.with_session(session) }
-    }
+    concerns!(handle, ClientSession<R>);
 
     /// Starts a session of the application's.
     ///

@@ -2,10 +2,8 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bson::{Document, RawBsonRef, RawDocumentBuf};
-use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_host::{ClientSession, Runtime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -69,40 +67,7 @@ impl<R: Runtime, T> Collection<R, T> {
         Collection { handle: self.handle.clone(), database, name, of: PhantomData }
     }
 
-    /// Returns a handle whose reads may use other servers.
-    #[must_use]
-    pub fn with_read_preference(&self, preference: ReadPreference) -> Self {
-        let handle = self.handle.with(|concerns| concerns.read_preference = preference);
-        Self { handle, ..self.clone() }
-    }
-
-    /// Returns a handle whose reads see other data.
-    #[must_use]
-    pub fn with_read_concern(&self, concern: ReadConcern) -> Self {
-        let handle = self.handle.with(|concerns| concerns.read_concern = concern);
-        Self { handle, ..self.clone() }
-    }
-
-    /// Returns a handle whose writes succeed under another condition.
-    #[must_use]
-    pub fn with_write_concern(&self, concern: WriteConcern) -> Self {
-        let handle = self.handle.with(|concerns| concerns.write_concern = concern);
-        Self { handle, ..self.clone() }
-    }
-
-    /// Returns a handle whose operations, each with its cursor, have another `timeoutMS`; zero
-    /// lifts the limit.
-    #[must_use]
-    pub fn with_timeout(&self, timeout: Duration) -> Self {
-        let handle = self.handle.with(|concerns| concerns.timeout = Some(timeout));
-        Self { handle, ..self.clone() }
-    }
-
-    /// Returns a handle whose operations are run in a session.
-    #[must_use]
-    pub fn with_session(&self, session: &ClientSession<R>) -> Self {
-        Self { handle: self.handle.with_session(session), ..self.clone() }
-    }
+    concerns!(handle, ClientSession<R>);
 
     /// Counts the documents that a filter matches.
     ///
@@ -371,6 +336,10 @@ impl<R: Runtime, T> Collection<R, T> {
         list: ListSearchIndexes,
     ) -> Result<Cursor<R, Document>, Error> {
         Cursor::open(&self.handle, &self.scope()?, list).await
+    }
+
+    fn over(&self, handle: Handle<R>) -> Self {
+        Self { handle, ..self.clone() }
     }
 
     async fn run<O: Operation + Send>(&self, mut operation: O) -> Result<O::Output, Error> {

@@ -1,10 +1,8 @@
 //! Databases.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bson::Document;
-use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_host::{ClientSession, Runtime};
 use serde::de::DeserializeOwned;
 
@@ -35,41 +33,7 @@ impl<R: Runtime> Database<R> {
         &self.name
     }
 
-    /// Returns a handle whose reads may use other servers.
-    #[must_use]
-    pub fn with_read_preference(&self, preference: ReadPreference) -> Self {
-        let handle = self.handle.with(|concerns| concerns.read_preference = preference);
-        Self { handle, name: Arc::clone(&self.name) }
-    }
-
-    /// Returns a handle whose reads see other data.
-    #[must_use]
-    pub fn with_read_concern(&self, concern: ReadConcern) -> Self {
-        let handle = self.handle.with(|concerns| concerns.read_concern = concern);
-        Self { handle, name: Arc::clone(&self.name) }
-    }
-
-    /// Returns a handle whose writes succeed under another condition.
-    #[must_use]
-    pub fn with_write_concern(&self, concern: WriteConcern) -> Self {
-        let handle = self.handle.with(|concerns| concerns.write_concern = concern);
-        Self { handle, name: Arc::clone(&self.name) }
-    }
-
-    /// Returns a handle whose operations, each with its cursor, have another `timeoutMS`; zero
-    /// lifts the limit.
-    #[must_use]
-    pub fn with_timeout(&self, timeout: Duration) -> Self {
-        let handle = self.handle.with(|concerns| concerns.timeout = Some(timeout));
-        Self { handle, name: Arc::clone(&self.name) }
-    }
-
-    /// Returns a handle whose operations are run in a session.
-    #[must_use]
-    pub fn with_session(&self, session: &ClientSession<R>) -> Self {
-        let handle = self.handle.with_session(session);
-        Self { handle, name: Arc::clone(&self.name) }
-    }
+    concerns!(handle, ClientSession<R>);
 
     /// Returns a collection whose documents are of a type of the application's; nothing is sent.
     pub fn collection<T>(&self, name: &str) -> Collection<R, T> {
@@ -156,6 +120,10 @@ impl<R: Runtime> Database<R> {
     pub async fn drop(&self, mut drop: DropDatabase) -> Result<(), Error> {
         let dropped = self.handle.run(&self.scope()?, &mut drop).await;
         dropped.map(|response| response.outcome)
+    }
+
+    fn over(&self, handle: Handle<R>) -> Self {
+        Self { handle, name: Arc::clone(&self.name) }
     }
 
     fn scope(&self) -> Result<crate::command::Scope, Error> {

@@ -1,6 +1,47 @@
 //! Clients, databases, collections and cursors as applications hold them, for every runtime that
 //! waits with futures. They do nothing but hand operations to the client below.
 
+/// Writes the methods of a handle that return one with other concerns, or with a session. The
+/// handle has a field of this name, which they are of, and a method `over` that takes another one
+/// for it.
+macro_rules! concerns {
+    ($field:ident, $session:ty) => {
+        /// Returns a handle whose reads may use other servers.
+        #[must_use]
+        pub fn with_read_preference(&self, preference: sdam_core::config::ReadPreference) -> Self {
+            self.over(self.$field.with(|concerns| concerns.read_preference = preference))
+        }
+
+        /// Returns a handle whose reads see other data.
+        #[must_use]
+        pub fn with_read_concern(&self, concern: sdam_core::config::ReadConcern) -> Self {
+            self.over(self.$field.with(|concerns| concerns.read_concern = concern))
+        }
+
+        /// Returns a handle whose writes succeed under another condition.
+        #[must_use]
+        pub fn with_write_concern(&self, concern: sdam_core::config::WriteConcern) -> Self {
+            self.over(self.$field.with(|concerns| concerns.write_concern = concern))
+        }
+
+        /// Returns a handle whose operations, each with its cursor, have another `timeoutMS`; zero
+        /// lifts the limit.
+        #[must_use]
+        pub fn with_timeout(&self, timeout: std::time::Duration) -> Self {
+            self.over(self.$field.with(|concerns| concerns.timeout = Some(timeout)))
+        }
+
+        /// Returns a handle whose operations are run in a session.
+        #[must_use]
+        pub fn with_session(&self, session: &$session) -> Self {
+            self.over(self.$field.with_session(session))
+        }
+    };
+}
+
+#[cfg(feature = "blocking")]
+pub(crate) use concerns;
+
 mod client;
 mod collection;
 mod cursor;

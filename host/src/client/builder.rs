@@ -1,16 +1,10 @@
 //! Creating clients over the sockets, timers and tasks of the runtime that an application is in.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sdam_core::config::Options;
-use sdam_core::dns::NameServers;
-use sdam_core::logging::LogSettings;
-use sdam_core::spans::SpanSettings;
 use sdam_core::topology::Topics;
-#[cfg(feature = "tls")]
-use sdam_core::transport::TlsConfig;
 
 use crate::client::Client;
 use crate::client::blueprint::Settings;
@@ -18,12 +12,134 @@ use crate::client::registry::Registry;
 use crate::client::socket_runtime::SocketRuntime;
 use crate::error::Error;
 use crate::net::credentials::CredentialProvider;
-use crate::net::credentials::sources::CredentialSources;
-use crate::net::dns::{Records, Resolver};
+use crate::net::dns::Resolver;
 use crate::net::reactor::{CurrentReactor, DialWith};
-use crate::observe::recording::Recording;
-use crate::observe::spans::Tracer;
 use crate::observe::subscription::Events;
+
+/// Writes the methods of a builder of clients that every runtime's has, also that for threads. The
+/// builder has the field `settings`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! settings_of_clients {
+    () => {
+        /// Uses the application's own TLS configuration; the options must ask for TLS, and say no
+        /// more of it than `tls=true`.
+        #[cfg(feature = "tls")]
+        pub fn tls(mut self, tls: sdam_core::transport::TlsConfig) -> Self {
+            self.settings.set_tls(tls);
+            self
+        }
+
+        /// Asks these name servers for SRV and TXT records, instead of those in `/etc/resolv.conf`.
+        pub fn name_servers(
+            mut self,
+            addresses: impl IntoIterator<Item = std::net::SocketAddr>,
+        ) -> Self {
+            self.settings.records =
+                $crate::Records::NameServers(sdam_core::dns::NameServers::new(addresses));
+            self
+        }
+
+        /// Has `judge` look at each host that DNS names for the deployment, when the client
+        /// connects and when it looks again, in place of the rule that hosts must be in the
+        /// deployment's domain. It is given the name in lower case, without a dot at its end.
+        ///
+        /// That rule keeps anyone who can forge answers of DNS from leading the client to hosts of
+        /// theirs; `judge` must do so too. Where all hosts are in one other domain,
+        /// `srvAllowedHostsSuffix` says it more simply, and the two cannot be combined. The options
+        /// must be those of `mongodb+srv://`.
+        ///
+        /// ```
+        /// # use sdam_core::config::Options;
+        /// # use sdam_host::{ClientBuilder, CurrentReactor};
+        /// # fn example<R: CurrentReactor>(builder: ClientBuilder<R>) -> ClientBuilder<R> {
+        /// // let builder = Client::builder(Options::parse("mongodb+srv://db.example.org")?);
+        /// builder.srv_host_validator(|host| match host.ends_with(".db.example.net") {
+        ///     true => Ok(()),
+        ///     false => Err("it is not one of ours"),
+        /// })
+        /// # }
+        /// ```
+        pub fn srv_host_validator<E: std::fmt::Display>(
+            mut self,
+            judge: impl Fn(&str) -> Result<(), E> + Send + Sync + 'static,
+        ) -> Self {
+            self.settings.set_srv_host_validator(judge);
+            self
+        }
+
+        /// Finds tokens and credentials of AWS elsewhere than in the process's environment, if
+        /// there is no provider.
+        pub fn credential_sources(mut self, sources: $crate::CredentialSources) -> Self {
+            self.settings.sources = sources;
+            self
+        }
+
+        /// Records the inputs and actions of the client's topology, for `sdam replay`.
+        pub fn record(mut self, recording: &$crate::Recording) -> Self {
+            self.settings.recording = Some(recording.clone());
+            self
+        }
+
+        /// Has the client draw from `seed` whatever it leaves to chance: which of several servers
+        /// an operation goes to, which hosts of many in DNS it begins with, when it tries again.
+        ///
+        /// A client with the same seed, to which the same happens at the same times, does the same;
+        /// without this, the operating system gives a seed. It is for tests, where it belongs to
+        /// one client: several with the same seed choose the same servers. What must be said once
+        /// only in logins is drawn elsewhere still.
+        pub const fn seed(mut self, seed: u64) -> Self {
+            self.settings.seed = Some(seed);
+            self
+        }
+
+        /// Has the client count metrics from its very first event, not only from the first call of
+        /// [`Client::metrics`].
+        pub const fn metrics(mut self) -> Self {
+            self.settings.metrics = true;
+            self
+        }
+
+        /// Limits the events of the client that is created with events to these topics; the default
+        /// is all but commands.
+        pub const fn topics(mut self, topics: sdam_core::topology::Topics) -> Self {
+            self.settings.topics = topics;
+            self
+        }
+
+        /// Logs as these settings say, whatever the environment has (Logging, "Supporting Both
+        /// Programmatic and Environment Variable Configuration").
+        ///
+        /// For the opposite, pass these settings on only if the environment has none:
+        ///
+        /// ```
+        /// use sdam_core::logging::LogSettings;
+        ///
+        /// let (environment, _) = LogSettings::from_variables(|name| std::env::var(name).ok());
+        /// let own = LogSettings::default();
+        /// let settings = if environment.is_off() { own } else { environment };
+        /// ```
+        pub fn log(mut self, settings: sdam_core::logging::LogSettings) -> Self {
+            self.settings.log = Some(settings);
+            self
+        }
+
+        /// Reports spans of operations and commands as these settings say, whatever the environment
+        /// has (OpenTelemetry, "`MongoClient` Options for configuring OpenTelemetry on the client
+        /// level"): to OpenTelemetry, with the feature `otel`, or to a [`tracer`](Self::tracer).
+        pub const fn spans(mut self, settings: sdam_core::spans::SpanSettings) -> Self {
+            self.settings.spans = Some(settings);
+            self
+        }
+
+        /// Reports spans to a tracer of the application's own; the environment need not enable
+        /// them.
+        pub fn tracer(mut self, tracer: impl $crate::Tracer) -> Self {
+            self.settings.tracer = Some(std::sync::Arc::new(tracer));
+            self
+        }
+    };
+}
 
 /// Creates clients that differ from what [`Client::connect`] creates.
 ///
@@ -73,51 +189,11 @@ impl<R: CurrentReactor> ClientBuilder<R> {
         self
     }
 
-    /// Uses the application's own TLS configuration; the options must ask for TLS, and say no more
-    /// of it than `tls=true`.
-    #[cfg(feature = "tls")]
-    pub fn tls(mut self, tls: TlsConfig) -> Self {
-        self.settings.set_tls(tls);
-        self
-    }
-
-    /// Asks these name servers for SRV and TXT records, instead of those in `/etc/resolv.conf`.
-    pub fn name_servers(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
-        self.settings.records = Records::NameServers(NameServers::new(addresses));
-        self
-    }
+    settings_of_clients!();
 
     /// Looks SRV and TXT records up with a resolver of the application's own.
     pub fn resolver(mut self, resolver: impl Resolver) -> Self {
         self.settings.set_resolver(resolver);
-        self
-    }
-
-    /// Has `judge` look at each host that DNS names for the deployment, when the client connects
-    /// and when it looks again, in place of the rule that hosts must be in the deployment's domain.
-    /// It is given the name in lower case, without a dot at its end.
-    ///
-    /// That rule keeps anyone who can forge answers of DNS from leading the client to hosts of
-    /// theirs; `judge` must do so too. Where all hosts are in one other domain,
-    /// `srvAllowedHostsSuffix` says it more simply, and the two cannot be combined. The options
-    /// must be those of `mongodb+srv://`.
-    ///
-    /// ```
-    /// # use sdam_core::config::Options;
-    /// # use sdam_host::{ClientBuilder, CurrentReactor};
-    /// # fn example<R: CurrentReactor>(builder: ClientBuilder<R>) -> ClientBuilder<R> {
-    /// // let builder = Client::builder(Options::parse("mongodb+srv://db.example.org")?);
-    /// builder.srv_host_validator(|host| match host.ends_with(".db.example.net") {
-    ///     true => Ok(()),
-    ///     false => Err("it is not one of ours"),
-    /// })
-    /// # }
-    /// ```
-    pub fn srv_host_validator<E: fmt::Display>(
-        mut self,
-        judge: impl Fn(&str) -> Result<(), E> + Send + Sync + 'static,
-    ) -> Self {
-        self.settings.set_srv_host_validator(judge);
         self
     }
 
@@ -150,76 +226,6 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     /// ```
     pub fn credential_provider(mut self, provider: impl CredentialProvider) -> Self {
         self.settings.provider = Some(Arc::new(provider));
-        self
-    }
-
-    /// Finds tokens and credentials of AWS elsewhere than in the process's environment, if there is
-    /// no provider.
-    pub fn credential_sources(mut self, sources: CredentialSources) -> Self {
-        self.settings.sources = sources;
-        self
-    }
-
-    /// Records the inputs and actions of the client's topology, for `sdam replay`.
-    pub fn record(mut self, recording: &Recording) -> Self {
-        self.settings.recording = Some(recording.clone());
-        self
-    }
-
-    /// Has the client draw from `seed` whatever it leaves to chance: which of several servers an
-    /// operation goes to, which hosts of many in DNS it begins with, when it tries again.
-    ///
-    /// A client with the same seed, to which the same happens at the same times, does the same;
-    /// without this, the operating system gives a seed. It is for tests, where it belongs to one
-    /// client: several with the same seed choose the same servers. What must be said once only in
-    /// logins is drawn elsewhere still.
-    pub const fn seed(mut self, seed: u64) -> Self {
-        self.settings.seed = Some(seed);
-        self
-    }
-
-    /// Has the client count metrics from its very first event, not only from the first call of
-    /// [`Client::metrics`].
-    pub const fn metrics(mut self) -> Self {
-        self.settings.metrics = true;
-        self
-    }
-
-    /// Limits the events of the client that is created with events to these topics; the default is
-    /// all but commands.
-    pub const fn topics(mut self, topics: Topics) -> Self {
-        self.settings.topics = topics;
-        self
-    }
-
-    /// Logs as these settings say, whatever the environment has (Logging, "Supporting Both
-    /// Programmatic and Environment Variable Configuration").
-    ///
-    /// For the opposite, pass these settings on only if the environment has none:
-    ///
-    /// ```
-    /// use sdam_core::logging::LogSettings;
-    ///
-    /// let (environment, _) = LogSettings::from_variables(|name| std::env::var(name).ok());
-    /// let own = LogSettings::default();
-    /// let settings = if environment.is_off() { own } else { environment };
-    /// ```
-    pub fn log(mut self, settings: LogSettings) -> Self {
-        self.settings.log = Some(settings);
-        self
-    }
-
-    /// Reports spans of operations and commands as these settings say, whatever the environment has
-    /// (OpenTelemetry, "`MongoClient` Options for configuring OpenTelemetry on the client level"):
-    /// to OpenTelemetry, with the feature `otel`, or to a [`tracer`](Self::tracer).
-    pub const fn spans(mut self, settings: SpanSettings) -> Self {
-        self.settings.spans = Some(settings);
-        self
-    }
-
-    /// Reports spans to a tracer of the application's own; the environment need not enable them.
-    pub fn tracer(mut self, tracer: impl Tracer) -> Self {
-        self.settings.tracer = Some(Arc::new(tracer));
         self
     }
 

@@ -485,7 +485,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the session was not to be had, so that nothing was sent.
+    /// Returns whether the session was not available, so that nothing was sent.
     pub(crate) const fn is_of_session_in_use(&self) -> bool {
         matches!(self, Self::SessionTimeout { .. } | Self::Argument(ArgumentError::SessionInUse))
     }

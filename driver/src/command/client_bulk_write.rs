@@ -259,8 +259,8 @@ impl ClientBulkWrite {
     fn summary(&mut self, reply: &ReplyDocument) -> Result<(), ReplyError> {
         self.write_concern_errors.extend(WriteConcernError::in_reply(reply));
         add_labels(&mut self.labels, error_labels(reply).iter().map(String::as_str));
-        let told = |field| count("bulkWrite", reply, field);
-        let errors = told("nErrors")?;
+        let total_of = |field| count("bulkWrite", reply, field);
+        let errors = total_of("nErrors")?;
         let names = ["nInserted", "nUpserted", "nMatched", "nModified", "nDeleted"];
         let result = &mut self.result;
         let totals = [
@@ -271,7 +271,7 @@ impl ClientBulkWrite {
             &mut result.deleted_count,
         ];
         for (total, name) in totals.into_iter().zip(names) {
-            add(total, told(name)?);
+            add(total, total_of(name)?);
         }
         // "For unordered bulk writes, at least one write was successful if nErrors is less than the
         // number of operations"; for an ordered one, the index of the first error says so.

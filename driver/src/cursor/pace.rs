@@ -29,7 +29,7 @@ impl Pace {
     }
 
     /// Its reply has come.
-    pub(crate) const fn hears(&mut self, is_empty: bool) {
+    pub(crate) const fn receives(&mut self, is_empty: bool) {
         self.empty = if is_empty { self.empty.saturating_add(1) } else { 0 };
     }
 
@@ -68,13 +68,13 @@ mod tests {
         assert_eq!(pace.next(false, None), None, "the first batch may be empty by intent");
         let mut pauses = Vec::new();
         for _ in 0..40 {
-            pace.hears(true);
+            pace.receives(true);
             let next = pace.next(false, None).unwrap();
             pauses.push((next - at(1000)).as_millis());
         }
         assert_eq!(pauses[..11], [1, 2, 4, 8, 16, 32, 64, 128, 256, 500, 500]);
         assert_eq!(pauses.last(), Some(&500));
-        pace.hears(false);
+        pace.receives(false);
         assert_eq!(pace.next(false, None), None);
     }
 
@@ -84,7 +84,7 @@ mod tests {
     fn a_cursor_that_awaits_pauses_for_its_own_time_at_most() {
         let mut pace = Pace::default();
         pace.asks(at(0));
-        (0..40).for_each(|_| pace.hears(true));
+        (0..40).for_each(|_| pace.receives(true));
         assert_eq!(pace.next(true, Some(Duration::from_millis(20))), Some(at(20)));
         assert_eq!(pace.next(true, None), Some(at(500)));
     }

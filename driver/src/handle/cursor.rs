@@ -57,7 +57,7 @@ pub struct Cursor<R: Runtime, T> {
     pace: Pace,
     /// The batch that is awaited.
     fetching: Option<Fetching<R>>,
-    /// True once a batch was not to be had: there is nothing further, but the cursor may still be
+    /// True once fetching a batch has failed: the cursor is exhausted, but it may still be
     /// open at its server.
     has_failed: bool,
     of: PhantomData<fn() -> T>,
@@ -107,7 +107,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     ///
     /// # Errors
     ///
-    /// Fails if the next batch is not to be had, after which there is nothing further, and if the
+    /// Fails if the next batch cannot be fetched, after which the cursor is exhausted, and if the
     /// document is of another type. After [`SessionInUse`](crate::ArgumentError::SessionInUse) and
     /// [`SessionTimeout`](Error::SessionTimeout) the cursor goes on.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
@@ -116,8 +116,9 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
         std::future::poll_fn(|cx| call.0.poll(cx, false)).await
     }
 
-    /// As [`next`](Self::next), but returns `None`, too, if one further batch has no document, as
-    /// those of tailable cursors may; [`is_alive`](Self::is_alive) returns whether that is the end.
+    /// As [`next`](Self::next), but fetches one batch at most: `None` also stands for an empty one,
+    /// as those of tailable cursors may be; [`is_alive`](Self::is_alive) returns whether that is
+    /// the end.
     ///
     /// # Errors
     ///
@@ -208,7 +209,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     }
 }
 
-/// Returns whether the connection is lost, or none is to be had. A cursor outlives its connection,
+/// Returns whether the connection is lost, or there is none. A cursor outlives its connection,
 /// unless it is pinned to that.
 fn is_lost(error: &Error) -> bool {
     use ErrorKind::{CheckOut, Network, Selection};
@@ -318,7 +319,7 @@ impl<R: Runtime, T> Cursor<R, T> {
         self.pin = pin;
         let read = answer.and_then(|reply| self.state.more(&reply).map_err(Error::from));
         let Err(error) = read else {
-            self.pace.hears(!self.state.has_documents());
+            self.pace.receives(!self.state.has_documents());
             self.release_if_closed();
             return Ok(());
         };
@@ -403,7 +404,7 @@ impl<R: Runtime, T: DeserializeOwned> Stream for Cursor<R, T> {
         let cursor = self.get_mut();
         let next = cursor.poll(cx, false);
         if next.is_pending() && cursor.fetching.as_ref().is_some_and(Fetching::is_own) {
-            // A stream does not hear of it when its reader gives up.
+            // A stream does not notice when its reader gives up.
             cursor.hand_over();
             return cursor.poll(cx, false);
         }

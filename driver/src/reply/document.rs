@@ -595,7 +595,7 @@ mod tests {
         #[serde(default, deserialize_with = "lenient")]
         nested: Option<BTreeMap<String, bson::DateTime>>,
         #[expect(dead_code, reason = "fields are compared by what they print")]
-        #[serde(default, deserialize_with = "told")]
+        #[serde(default, deserialize_with = "tried")]
         int: Option<Result<i32, String>>,
     }
 
@@ -605,7 +605,7 @@ mod tests {
         Ok(T::deserialize(from).ok())
     }
 
-    fn told<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Result<i32, String>>, D::Error> {
+    fn tried<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Result<i32, String>>, D::Error> {
         Ok(Some(i32::deserialize(from).map_err(|error| error.to_string())))
     }
 

@@ -137,7 +137,7 @@ pub enum OptionsError {
     /// The hosts in DNS are to be judged, and no function does.
     #[error(
         "these options are of a client whose hosts in DNS a function judges; give this client such \
-         a function, too, or build the options anew"
+         a function, too, or build the options once more"
     )]
     NoHostValidator,
     /// Seeds were given, or a TXT record, where nothing is looked up in DNS.

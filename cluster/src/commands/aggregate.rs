@@ -38,7 +38,7 @@ impl Cluster {
     ///
     /// Fails as real servers do if the command makes no sense, and with their code for a stage that
     /// they do not know if it is not known here.
-    pub(crate) fn aggregate(
+    pub(super) fn aggregate(
         &self,
         now: Instant,
         id: ConnectionId,

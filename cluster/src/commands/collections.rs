@@ -16,7 +16,7 @@ use crate::wire::{CommandError, integer};
 /// # Errors
 ///
 /// Fails as real servers do if a number of documents is none, or the name is none.
-pub(crate) fn count(command: &RawDocument) -> Result<RawDocumentBuf, CommandError> {
+pub(super) fn count(command: &RawDocument) -> Result<RawDocumentBuf, CommandError> {
     check_name(command, "count")?;
     let limit = match command.get("limit").ok().flatten() {
         None => None,
@@ -34,7 +34,7 @@ pub(crate) fn count(command: &RawDocument) -> Result<RawDocumentBuf, CommandErro
 /// # Errors
 ///
 /// Fails as real servers do if the name or the key is none.
-pub(crate) fn distinct(command: &RawDocument) -> Result<RawDocumentBuf, CommandError> {
+pub(super) fn distinct(command: &RawDocument) -> Result<RawDocumentBuf, CommandError> {
     check_name(command, "distinct")?;
     let key = command.get_str("key").map_err(|_| CommandError::coded(14, "key is a text"))?;
     let ids = if key == "_id" { 0..DOCUMENTS } else { 0..0 };
@@ -43,7 +43,7 @@ pub(crate) fn distinct(command: &RawDocument) -> Result<RawDocumentBuf, CommandE
 }
 
 /// Answers a `listDatabases`.
-pub(crate) fn databases(version: ServerVersion, command: &RawDocument) -> RawDocumentBuf {
+pub(super) fn databases(version: ServerVersion, command: &RawDocument) -> RawDocumentBuf {
     match command.get_bool("nameOnly") {
         Ok(true) => rawdoc! { "databases": [], "ok": 1.0 },
         _ if version < ServerVersion::V5_0 => {
@@ -58,7 +58,7 @@ pub(crate) fn databases(version: ServerVersion, command: &RawDocument) -> RawDoc
 /// # Errors
 ///
 /// Fails as real servers do if the name of the database is too long.
-pub(crate) fn collections(database: &str) -> Result<RawDocumentBuf, CommandError> {
+pub(super) fn collections(database: &str) -> Result<RawDocumentBuf, CommandError> {
     Ok(cursor::whole(&cursor::joined(database, "$cmd.listCollections")?, []))
 }
 

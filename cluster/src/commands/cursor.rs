@@ -36,7 +36,7 @@ fn documents(which: Range<i64>) -> RawArrayBuf {
 ///
 /// Fails as real servers do if a number of documents is negative or no number, if the filter is no
 /// document, or if the names are too long.
-pub(crate) fn first(
+pub(super) fn first(
     process: ObjectId,
     command: &RawDocument,
 ) -> Result<RawDocumentBuf, CommandError> {
@@ -55,14 +55,14 @@ pub(crate) fn first(
 }
 
 /// Returns what is left of the documents behind those that are skipped, up to a limit.
-pub(crate) fn part(all: Range<i64>, skipped: Option<i64>, limit: Option<i64>) -> Range<i64> {
+pub(super) fn part(all: Range<i64>, skipped: Option<i64>, limit: Option<i64>) -> Range<i64> {
     let start = all.start.saturating_add(skipped.unwrap_or(0)).min(all.end);
     start..start.saturating_add(limit.unwrap_or(DOCUMENTS)).min(all.end)
 }
 
 /// Opens a cursor over these documents: answers with the first of them, and says where to get the
 /// others, unless there is to be one batch only.
-pub(crate) fn open(
+pub(super) fn open(
     process: ObjectId,
     namespace: &str,
     which: Range<i64>,
@@ -80,7 +80,7 @@ pub(crate) fn open(
 ///
 /// Fails as real servers do if there is no such cursor, if the size of a batch is negative, or if
 /// the names are too long.
-pub(crate) fn next(
+pub(super) fn next(
     process: ObjectId,
     command: &RawDocument,
     all: bool,
@@ -103,7 +103,7 @@ pub(crate) fn next(
 }
 
 /// Answers a `killCursors`: those of this process count as killed, though nothing is kept of them.
-pub(crate) fn kill(process: ObjectId, command: &RawDocument) -> RawDocumentBuf {
+pub(super) fn kill(process: ObjectId, command: &RawDocument) -> RawDocumentBuf {
     let ids = command.get_array("cursors").into_iter().flatten();
     let ids = ids.filter_map(|id| id.ok()?.as_i64());
     let is_own = |id: &i64| *id == number(process, &left_of(*id));
@@ -123,7 +123,7 @@ const fn left_of(id: i64) -> Range<i64> {
 }
 
 /// Reads how many documents are meant, if the command says so.
-pub(crate) fn count(command: &RawDocument, field: &str) -> Result<Option<i64>, CommandError> {
+pub(super) fn count(command: &RawDocument, field: &str) -> Result<Option<i64>, CommandError> {
     let Some(value) = command.get(field).ok().flatten() else {
         return Ok(None);
     };
@@ -138,7 +138,7 @@ pub(crate) fn count(command: &RawDocument, field: &str) -> Result<Option<i64>, C
 }
 
 /// Names the collection, which this field has, with its database.
-pub(crate) fn namespace(command: &RawDocument, field: &str) -> Result<String, CommandError> {
+pub(super) fn namespace(command: &RawDocument, field: &str) -> Result<String, CommandError> {
     let (database, collection) = (command.get_str("$db"), command.get_str(field));
     joined(database.unwrap_or_default(), collection.unwrap_or_default())
 }
@@ -148,7 +148,7 @@ pub(crate) fn namespace(command: &RawDocument, field: &str) -> Result<String, Co
 /// # Errors
 ///
 /// Fails as real servers do if both are too long.
-pub(crate) fn joined(database: &str, collection: &str) -> Result<String, CommandError> {
+pub(super) fn joined(database: &str, collection: &str) -> Result<String, CommandError> {
     let length = database.len() + 1 + collection.len();
     if length > MAX_NAMESPACE_LEN {
         let reason =
@@ -172,7 +172,7 @@ fn batch(
 }
 
 /// Returns a reply with all that there is.
-pub(crate) fn whole(
+pub(super) fn whole(
     namespace: &str,
     documents: impl IntoIterator<Item = RawDocumentBuf>,
 ) -> RawDocumentBuf {

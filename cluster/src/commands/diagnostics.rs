@@ -27,7 +27,7 @@ impl Cluster {
     /// # Errors
     ///
     /// Fails as real servers do, also if there is no such command.
-    pub(crate) fn describe(
+    pub(super) fn describe(
         &self,
         now: Instant,
         id: ConnectionId,
@@ -99,7 +99,7 @@ impl Cluster {
     }
 
     /// Returns where a member is, as it says itself.
-    pub(crate) fn host(&self, member: MemberId) -> String {
+    pub(super) fn host(&self, member: MemberId) -> String {
         self.members[member.0].address.to_string()
     }
 

@@ -12,7 +12,7 @@ const CONFLICTS: [i32; 2] = [112, 251];
 /// Returns the label of an error, if it has one (Retryable Writes, "RetryableWriteError Labels").
 ///
 /// So it was seen on `mongod`; here mongos say the same.
-pub(crate) fn of(code: i32, request: &Request<'_>, version: ServerVersion) -> Option<&'static str> {
+pub(super) fn of(code: i32, request: &Request<'_>, version: ServerVersion) -> Option<&'static str> {
     let ends_it = matches!(request.command, "commitTransaction" | "abortTransaction");
     let is_retryable = RETRYABLE.contains(&code);
     if request.is_in_transaction() && (CONFLICTS.contains(&code) || (is_retryable && !ends_it)) {

@@ -25,7 +25,7 @@ const HELLO_LEN: usize = 1024;
 
 impl Cluster {
     /// Answers a hello, now or when there is something new to say; `fields` go with the answer.
-    pub(crate) fn begin_hello(
+    pub(super) fn begin_hello(
         &mut self,
         now: Instant,
         id: ConnectionId,
@@ -122,7 +122,7 @@ impl Cluster {
     }
 
     /// Returns the hello reply of a running member on a connection.
-    pub(crate) fn hello_reply(
+    pub(super) fn hello_reply(
         &self,
         now: Instant,
         connection: &Connection,
@@ -169,7 +169,7 @@ impl Cluster {
 
     /// Says that the server belongs to no replica set, though it could; before 4.4 it says from
     /// which one it was removed.
-    pub(crate) fn append_no_set(
+    pub(super) fn append_no_set(
         &self,
         member: MemberId,
         process: &Process,
@@ -184,7 +184,7 @@ impl Cluster {
     }
 
     /// Says what the member is to its replica set, as the configuration it knows has it.
-    pub(crate) fn append_set(
+    pub(super) fn append_set(
         &self,
         now: Instant,
         connection: &Connection,

@@ -52,7 +52,7 @@ impl Cluster {
     }
 
     /// Returns the names of the mechanisms that the members offer.
-    pub(crate) fn mechanisms(&self) -> Vec<&'static str> {
+    pub(super) fn mechanisms(&self) -> Vec<&'static str> {
         let scram = [ScramMechanism::Sha1, ScramMechanism::Sha256].map(ScramMechanism::name);
         let oidc = self.offers_oidc().then_some(OIDC);
         scram.into_iter().chain(oidc).collect()
@@ -66,7 +66,7 @@ impl Cluster {
     }
 
     /// Returns whether a connection may run a command: one that is not known, anybody may try.
-    pub(crate) fn may_run(&self, id: ConnectionId, command: &str) -> bool {
+    pub(super) fn may_run(&self, id: ConnectionId, command: &str) -> bool {
         let login = self.connections.get(&id).map(|connection| &connection.login);
         (self.accounts.is_empty() && !self.offers_oidc())
             || !needs_login(command)
@@ -75,7 +75,7 @@ impl Cluster {
 
     /// Returns what the next reply to hello says of logging in: by which mechanisms a user may,
     /// and the answer to a first step that came along.
-    pub(crate) fn hello_login(
+    pub(super) fn hello_login(
         &mut self,
         id: ConnectionId,
         hello: &RawDocument,
@@ -105,7 +105,7 @@ impl Cluster {
     }
 
     /// Runs a command that is about logging in or out, if it is one.
-    pub(crate) fn authenticate(
+    pub(super) fn authenticate(
         &mut self,
         id: ConnectionId,
         request: &Request<'_>,
@@ -135,12 +135,12 @@ impl Cluster {
         accounts.find(|it| it.user.name == name && it.user.database == database)
     }
 
-    pub(crate) fn login_mut(&mut self, id: ConnectionId) -> Option<&mut Login> {
+    pub(super) fn login_mut(&mut self, id: ConnectionId) -> Option<&mut Login> {
         Some(&mut self.connections.get_mut(&id)?.login)
     }
 
     /// Begins to log in, and forgets what had begun before.
-    pub(crate) fn sasl_start(
+    pub(super) fn sasl_start(
         &mut self,
         id: ConnectionId,
         command: &RawDocument,
@@ -172,7 +172,7 @@ impl Cluster {
     }
 
     /// Goes on with a login; whatever is wrong ends it, but for a command that makes no sense.
-    pub(crate) fn sasl_continue(
+    pub(super) fn sasl_continue(
         &mut self,
         id: ConnectionId,
         command: &RawDocument,
@@ -208,7 +208,7 @@ impl Cluster {
     }
 
     /// Logs out a user of this database.
-    pub(crate) fn log_out(&mut self, id: ConnectionId, database: &str) -> RawDocumentBuf {
+    pub(super) fn log_out(&mut self, id: ConnectionId, database: &str) -> RawDocumentBuf {
         if let Some(login) = self.login_mut(id) {
             login.user = login.user.take().filter(|user| user.database != database);
         }

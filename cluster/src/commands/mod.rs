@@ -267,7 +267,7 @@ impl Cluster {
     }
 
     /// Returns the reply that reports an error to a client.
-    pub(crate) fn error_reply(&self, member: MemberId, error: &CommandError) -> RawDocumentBuf {
+    fn error_reply(&self, member: MemberId, error: &CommandError) -> RawDocumentBuf {
         let version = self.process(member).map_or(self.options.version, |it| it.version);
         let mut document = reply::error(&error.named_by(version));
         if let Some(process) = self.process(member)

@@ -15,7 +15,7 @@ const QUEUE: &CStr = cstr!("ingressConnectionEstablishmentMaxQueueDepth");
 
 /// Answers a `getParameter` for some parameters by name, or for `"*"`; a member of a replica set
 /// has a version that its data is compatible with, and all have mechanisms for logins.
-pub(crate) fn read(
+pub(super) fn read(
     limit: &RateLimit,
     command: &RawDocument,
     compatibility: Option<ServerVersion>,
@@ -47,7 +47,7 @@ pub(crate) fn read(
 }
 
 /// Obeys a `setParameter`: all of it, or nothing of what follows a mistake.
-pub(crate) fn write(limit: &mut RateLimit, command: &RawDocument) -> Result<(), CommandError> {
+pub(super) fn write(limit: &mut RateLimit, command: &RawDocument) -> Result<(), CommandError> {
     let mut wanted = *limit;
     for field in command.iter().skip(1).flatten() {
         let (name, value) = field;

@@ -17,7 +17,7 @@ impl Cluster {
     /// # Errors
     ///
     /// Fails as real servers do if the member has heard of no configuration.
-    pub(crate) fn replication_config(
+    pub(super) fn replication_config(
         &self,
         now: Instant,
         member: MemberId,

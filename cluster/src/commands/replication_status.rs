@@ -56,7 +56,7 @@ impl Cluster {
     /// # Errors
     ///
     /// Fails as real servers do if the member has no configuration, or one without it.
-    pub(crate) fn replication_status(
+    pub(super) fn replication_status(
         &self,
         now: Instant,
         member: MemberId,
@@ -92,7 +92,7 @@ impl Cluster {
     }
 
     /// Returns the configuration that a member has heard of, whether it is named there or not.
-    pub(crate) fn known_config(&self, member: MemberId) -> Result<&Config, CommandError> {
+    pub(super) fn known_config(&self, member: MemberId) -> Result<&Config, CommandError> {
         if !self.options.deployment.has_set() {
             return Err(CommandError::coded(76, "the server is no member of a replica set"));
         }
@@ -101,7 +101,7 @@ impl Cluster {
     }
 
     /// Returns the latest term that a member has heard of.
-    pub(crate) fn known_term(&self, now: Instant, member: MemberId) -> i64 {
+    pub(super) fn known_term(&self, now: Instant, member: MemberId) -> i64 {
         match self.process(member).map(|it| it.role) {
             Some(Role::Primary { term, .. }) => term,
             _ if self.members[member.0].cut_off => self.last_write(now, member).term,
@@ -110,7 +110,7 @@ impl Cluster {
     }
 
     /// Returns how often members hear from each other.
-    pub(crate) fn heartbeat_millis(&self) -> i32 {
+    pub(super) fn heartbeat_millis(&self) -> i32 {
         i32::try_from((self.options.election_timeout / 20).as_millis()).unwrap_or(i32::MAX)
     }
 
@@ -226,6 +226,6 @@ fn date(timestamp: Timestamp) -> DateTime {
 }
 
 /// Returns a number of members, of which there are few.
-pub(crate) fn int32(count: usize) -> i32 {
+pub(super) fn int32(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }

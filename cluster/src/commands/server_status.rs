@@ -13,14 +13,14 @@ use crate::options::MemberId;
 use crate::wire::{Hello, ReplyForm, ReplyTo, Request, integer};
 
 impl Cluster {
-    pub(crate) fn count_request(&mut self, member: MemberId, request: &Request<'_>) {
+    pub(super) fn count_request(&mut self, member: MemberId, request: &Request<'_>) {
         if let Some(process) = self.process_mut(member) {
             process.counters.note(request);
         }
     }
 
     /// Answers `serverStatus`, without the sections that the command switches off.
-    pub(crate) fn server_status(
+    pub(super) fn server_status(
         &self,
         now: Instant,
         id: ConnectionId,

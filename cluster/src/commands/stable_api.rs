@@ -65,7 +65,7 @@ const STAGES: [&str; 5] =
 ///
 /// Fails if the server does not have the version, and if the command is not in it although nothing
 /// else may be.
-pub(crate) fn check(request: &Request<'_>, version: ServerVersion) -> Result<(), CommandError> {
+pub(super) fn check(request: &Request<'_>, version: ServerVersion) -> Result<(), CommandError> {
     if version < V5_0 {
         return Ok(());
     }

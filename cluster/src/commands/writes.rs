@@ -14,7 +14,7 @@ use crate::store::Position;
 use crate::wire::{CommandError, Request, integer};
 
 /// Returns whether a command, by its own name, is a write.
-pub(crate) fn is_write(command: &str) -> bool {
+pub(super) fn is_write(command: &str) -> bool {
     matches!(
         command,
         "insert" | "update" | "delete" | "findAndModify" | "create" | "createIndexes" | "drop"
@@ -39,7 +39,7 @@ impl Cluster {
     /// Real servers wait until it is, or for `wtimeout`, and so do members that keep data. With
     /// others the wait would change nothing, and so they report the time-out at once. The members
     /// must have the entry at `position`.
-    pub(crate) fn write_concern_error(
+    pub(super) fn write_concern_error(
         &self,
         member: MemberId,
         request: &Request<'_>,
@@ -70,7 +70,7 @@ impl Cluster {
 
     /// Returns until when a write waits for the members that are to have it, if it does: for ever
     /// without a `wtimeout`.
-    pub(crate) fn unsatisfied(
+    pub(super) fn unsatisfied(
         &self,
         now: Instant,
         member: MemberId,
@@ -172,7 +172,7 @@ impl Cluster {
 /// # Errors
 ///
 /// Fails as real servers do if it has more statements than `most`.
-pub(crate) fn reply(request: &Request<'_>, most: i32) -> Result<RawDocumentBuf, CommandError> {
+pub(super) fn reply(request: &Request<'_>, most: i32) -> Result<RawDocumentBuf, CommandError> {
     let statements = |field| i32::try_from(request.statements(field)).unwrap_or(i32::MAX);
     let all = ["documents", "updates", "deletes"].map(statements);
     if let Some(count) = all.into_iter().find(|count| *count > most) {

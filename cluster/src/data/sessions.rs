@@ -114,7 +114,7 @@ impl Retries {
     }
 
     /// Notes what a statement has come to.
-    pub(super) fn note(&mut self, at: usize, outcome: &Document) {
+    pub(crate) fn note(&mut self, at: usize, outcome: &Document) {
         if self.id.is_some() {
             self.session.statements.insert(self.statement(at), outcome.clone());
             self.has_changed = true;

@@ -61,7 +61,7 @@ impl Cluster {
 
     /// Adds the times to a reply, which makes it grow to at least the present second. A server of
     /// its own has none.
-    pub(crate) fn append_times(&mut self, now: Instant, reply: &mut RawDocumentBuf) {
+    pub(super) fn append_times(&mut self, now: Instant, reply: &mut RawDocumentBuf) {
         if self.options.deployment == Deployment::Standalone {
             return;
         }

@@ -42,7 +42,7 @@ impl Configured {
 
 impl Config {
     /// The first version.
-    pub(crate) fn new(members: &[MemberOptions]) -> Self {
+    pub(super) fn new(members: &[MemberOptions]) -> Self {
         let members = members.iter().enumerate().map(|(index, options)| {
             let configured = Configured { options: options.clone(), newly_added: false };
             (MemberId(index), configured)
@@ -52,13 +52,13 @@ impl Config {
 
     /// The version after this one, which says the same as yet, and is to be
     /// [completed](Self::complete) when it says what it should.
-    pub(crate) fn successor(&self) -> Self {
+    pub(super) fn successor(&self) -> Self {
         let (version, members) = (self.version.saturating_add(1), self.members.clone());
         Self { version, members, lists: BTreeMap::new() }
     }
 
     /// Prepares what replies name.
-    pub(crate) fn complete(mut self) -> Self {
+    pub(super) fn complete(mut self) -> Self {
         let array = |list: Vec<&ServerAddress>| list.iter().map(ToString::to_string).collect();
         let names = self.members.values().flat_map(|it| it.options.horizons.keys());
         let horizons: BTreeSet<Option<&str>> =
@@ -80,11 +80,11 @@ impl Config {
         self.lists.get(horizon.unwrap_or_default())
     }
 
-    pub(crate) fn add(&mut self, member: MemberId, options: MemberOptions, newly_added: bool) {
+    pub(super) fn add(&mut self, member: MemberId, options: MemberOptions, newly_added: bool) {
         self.members.insert(member, Configured { options, newly_added });
     }
 
-    pub(crate) fn remove(&mut self, member: MemberId) {
+    pub(super) fn remove(&mut self, member: MemberId) {
         self.members.remove(&member);
     }
 
@@ -92,7 +92,7 @@ impl Config {
         self.members.get(&member).map(|it| &it.options)
     }
 
-    pub(crate) fn get_mut(&mut self, member: MemberId) -> Option<&mut MemberOptions> {
+    pub(super) fn get_mut(&mut self, member: MemberId) -> Option<&mut MemberOptions> {
         self.members.get_mut(&member).map(|it| &mut it.options)
     }
 
@@ -105,13 +105,13 @@ impl Config {
     }
 
     /// Returns how much the member wants to be primary; 0 if it must not.
-    pub(crate) fn priority(&self, member: MemberId) -> u16 {
+    pub(super) fn priority(&self, member: MemberId) -> u16 {
         let electable = self.members.get(&member).filter(|it| it.is_electable());
         electable.map_or(0, |it| it.options.priority)
     }
 
     /// Returns how many members want to be primary more than this one.
-    pub(crate) fn priority_rank(&self, member: MemberId) -> u32 {
+    pub(super) fn priority_rank(&self, member: MemberId) -> u32 {
         let own = self.priority(member);
         let more = self.members.keys().filter(|it| self.priority(**it) > own).count();
         u32::try_from(more).unwrap_or(u32::MAX)
@@ -155,12 +155,12 @@ impl Config {
     }
 
     /// Returns the members that have neither vote nor priority yet.
-    pub(crate) fn newly_added(&self) -> impl Iterator<Item = MemberId> {
+    pub(super) fn newly_added(&self) -> impl Iterator<Item = MemberId> {
         self.members.iter().filter(|(_, it)| it.newly_added).map(|(member, _)| *member)
     }
 
     /// Gives a member its vote and its priority.
-    pub(crate) fn admit(&mut self, member: MemberId) {
+    pub(super) fn admit(&mut self, member: MemberId) {
         if let Some(it) = self.members.get_mut(&member) {
             it.newly_added = false;
         }
@@ -173,19 +173,19 @@ impl Config {
     }
 
     /// Returns what the reply calls `hosts`.
-    pub(crate) fn hosts(&self, horizon: Option<&str>) -> Vec<&ServerAddress> {
+    pub(super) fn hosts(&self, horizon: Option<&str>) -> Vec<&ServerAddress> {
         self.addresses(horizon, Configured::is_electable)
     }
 
     /// Returns what the reply calls `passives`.
-    pub(crate) fn passives(&self, horizon: Option<&str>) -> Vec<&ServerAddress> {
+    pub(super) fn passives(&self, horizon: Option<&str>) -> Vec<&ServerAddress> {
         self.addresses(horizon, |it| {
             !it.is_electable() && !it.options.hidden && !it.options.arbiter
         })
     }
 
     /// Returns what the reply calls `arbiters`.
-    pub(crate) fn arbiters(&self, horizon: Option<&str>) -> Vec<&ServerAddress> {
+    pub(super) fn arbiters(&self, horizon: Option<&str>) -> Vec<&ServerAddress> {
         self.addresses(horizon, |it| it.options.arbiter && !it.options.hidden)
     }
 

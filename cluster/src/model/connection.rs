@@ -98,7 +98,7 @@ pub(crate) struct Done {
 
 impl Connection {
     /// The time when waiting ends, whatever else happens.
-    pub(crate) fn resumes_at(&self) -> Option<Instant> {
+    pub(super) fn resumes_at(&self) -> Option<Instant> {
         self.pending.as_ref()?.until
     }
 
@@ -135,7 +135,7 @@ impl Connection {
 
 impl Cluster {
     /// Records a change that clients should hear of, and answers those who wait for one.
-    pub(crate) fn bump(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn bump(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         self.revision += 1;
         if let Some(process) = self.process_mut(member) {
             process.counter += 1;
@@ -153,7 +153,7 @@ impl Cluster {
     }
 
     /// Answers all who wait for a change, and what is queued behind them.
-    pub(crate) fn answer_awaiting(
+    pub(super) fn answer_awaiting(
         &mut self,
         now: Instant,
         member: MemberId,
@@ -166,7 +166,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn close_all(&mut self, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn close_all(&mut self, member: MemberId, out: &mut Vec<Action>) {
         for connection in self.connections_of(member) {
             self.close(connection, out);
         }
@@ -174,7 +174,7 @@ impl Cluster {
 
     /// Closes the connections of all clients that have said hello: what the replies said holds no
     /// more.
-    pub(crate) fn close_clients(&mut self, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn close_clients(&mut self, member: MemberId, out: &mut Vec<Action>) {
         for id in self.connections_of(member) {
             if self.connections.get(&id).is_some_and(|it| it.client.is_some()) {
                 self.close(id, out);
@@ -183,7 +183,7 @@ impl Cluster {
     }
 
     /// Closes the connections that wait for a change, instead of reporting it to them.
-    pub(crate) fn close_awaiting(&mut self, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn close_awaiting(&mut self, member: MemberId, out: &mut Vec<Action>) {
         for id in self.connections_of(member) {
             if self.connections.get(&id).is_some_and(Connection::awaits_change) {
                 self.close(id, out);
@@ -191,12 +191,12 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn connections_of(&self, member: MemberId) -> Vec<ConnectionId> {
+    pub(super) fn connections_of(&self, member: MemberId) -> Vec<ConnectionId> {
         let all = self.connections.iter();
         all.filter(|(_, connection)| connection.member == member).map(|(id, _)| *id).collect()
     }
 
-    pub(crate) fn accept(&mut self, id: ConnectionId, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn accept(&mut self, id: ConnectionId, member: MemberId, out: &mut Vec<Action>) {
         if self.connections.contains_key(&id) {
             return;
         }
@@ -225,7 +225,7 @@ impl Cluster {
     }
 
     /// Notes where a client is.
-    pub(crate) fn note_peer(&mut self, id: ConnectionId, address: SocketAddr) {
+    pub(super) fn note_peer(&mut self, id: ConnectionId, address: SocketAddr) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.peer = Some(address);
         }
@@ -233,13 +233,13 @@ impl Cluster {
 
     /// Notes by which name a client knows the member; each hello is answered with the addresses of
     /// the horizon to which that name belongs by then.
-    pub(crate) fn note_server_name(&mut self, id: ConnectionId, name: &str) {
+    pub(super) fn note_server_name(&mut self, id: ConnectionId, name: &str) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.server_name = Some(name.to_owned());
         }
     }
 
-    pub(crate) fn receive(
+    pub(super) fn receive(
         &mut self,
         now: Instant,
         id: ConnectionId,
@@ -261,7 +261,7 @@ impl Cluster {
     }
 
     /// Answers the requests that have come, up to one that must wait.
-    pub(crate) fn serve(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<Action>) {
+    pub(super) fn serve(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<Action>) {
         while let Some(connection) = self.connections.get(&id)
             && connection.pending.is_none()
             && !self.is_frozen(connection.member)
@@ -427,7 +427,7 @@ impl Cluster {
     }
 
     /// Forgets a connection that has ended, or ends.
-    pub(crate) fn forget(&mut self, id: ConnectionId) -> Option<Connection> {
+    pub(super) fn forget(&mut self, id: ConnectionId) -> Option<Connection> {
         self.wait_no_more(id);
         let connection = self.connections.remove(&id)?;
         if let Some(process) = self.process_mut(connection.member) {

@@ -20,11 +20,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn received(&mut self, length: usize) {
+    pub(super) fn received(&mut self, length: usize) {
         self.bytes_in = self.bytes_in.saturating_add_unsigned(length as u64);
     }
 
-    pub(crate) fn sent(&mut self, length: usize) {
+    pub(super) fn sent(&mut self, length: usize) {
         self.bytes_out = self.bytes_out.saturating_add_unsigned(length as u64);
     }
 

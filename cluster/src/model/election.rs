@@ -33,7 +33,7 @@ impl Cluster {
     }
 
     /// Starts all members; the first election need not wait for a timeout.
-    pub(crate) fn begin(&mut self, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn begin(&mut self, now: Instant, out: &mut Vec<Action>) {
         for index in 0..self.members.len() {
             self.start(now, MemberId(index), out);
         }
@@ -43,7 +43,7 @@ impl Cluster {
     }
 
     /// Starts the process of a member that is down.
-    pub(crate) fn start(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn start(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         if self.members.get(member.0).is_none_or(|it| it.process.is_some()) {
             return;
         }
@@ -68,7 +68,7 @@ impl Cluster {
     }
 
     /// Ends the process of a member that is up, and with it its connections.
-    pub(crate) fn kill(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn kill(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         if self.process(member).is_none() {
             return;
         }
@@ -109,14 +109,14 @@ impl Cluster {
     }
 
     /// Takes its office from the primary.
-    pub(crate) fn demote(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn demote(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         self.catch_up(now);
         self.takeover = None;
         self.retire(now, member, out);
     }
 
     /// Makes a primary a secondary, whether the others still follow it or not.
-    pub(crate) fn retire(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn retire(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         let process = self.process_mut(member).expect("a primary runs");
         process.role = Role::Secondary;
         process.primary = None;
@@ -127,7 +127,7 @@ impl Cluster {
 
     /// The election timer has run out: elects a primary, or takes its office from one that has
     /// lost the majority.
-    pub(crate) fn hold_election(&mut self, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn hold_election(&mut self, now: Instant, out: &mut Vec<Action>) {
         self.election_at = None;
         match (self.primary(), self.candidate()) {
             (Some(primary), _) => self.leave_office(now, primary, out),
@@ -137,7 +137,7 @@ impl Cluster {
     }
 
     /// The member hears from the others; a starting one that has data has caught up by then.
-    pub(crate) fn learn(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn learn(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         if self.members[member.0].cut_off {
             return self.give_up_others(now, member, out);
         }
@@ -175,7 +175,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn elect(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn elect(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         self.term += 1;
         self.stood_down = None;
         self.election_at = None;
@@ -220,14 +220,14 @@ impl Cluster {
         candidates.get(usize::try_from(drawn).ok()?).copied()
     }
 
-    pub(crate) fn is_candidate(&self, member: MemberId, process: &Process) -> bool {
+    pub(super) fn is_candidate(&self, member: MemberId, process: &Process) -> bool {
         let follows = process.role == Role::Secondary && !self.members[member.0].cut_off;
         follows && !process.is_ending() && self.config.priority(member) > 0
     }
 
     /// Sets the timers of an election and of a takeover if there is something to decide, and stops
     /// them if not.
-    pub(crate) fn review(&mut self, now: Instant) {
+    pub(super) fn review(&mut self, now: Instant) {
         if !self.options.deployment.has_set() {
             return;
         }
@@ -243,11 +243,11 @@ impl Cluster {
     }
 
     /// Draws how much later than at the election timeout a member runs.
-    pub(crate) fn election_offset(&mut self) -> Duration {
+    pub(super) fn election_offset(&mut self) -> Duration {
         drawn(&mut self.rng, self.options.election_timeout * 3 / 20)
     }
 
-    pub(crate) fn has_majority(&self) -> bool {
+    pub(super) fn has_majority(&self) -> bool {
         let configured = self.processes().filter(|(_, it)| it.role != Role::Unconfigured);
         let votes = |it: MemberId| self.config.votes(it) && !self.members[it.0].cut_off;
         configured.filter(|(it, _)| votes(*it)).count() * 2 > self.config.voters()
@@ -274,7 +274,7 @@ impl Cluster {
     }
 
     /// Records how far the members have come, because they are about to lose their primary.
-    pub(crate) fn catch_up(&mut self, now: Instant) {
+    pub(super) fn catch_up(&mut self, now: Instant) {
         if let Some((primary, newest)) = self.newest_write(now) {
             let followers = self.members.iter_mut().filter(|it| it.follows(primary));
             followers.for_each(|member| member.applied = newest);
@@ -282,7 +282,7 @@ impl Cluster {
     }
 
     /// Every member but the primary, and those that are cut off, hears soon of a change.
-    pub(crate) fn spread_news(&mut self, now: Instant) {
+    pub(super) fn spread_news(&mut self, now: Instant) {
         let primary = self.primary();
         for index in 0..self.members.len() {
             let next = self.next_news(now);
@@ -294,7 +294,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn next_news(&mut self, now: Instant) -> Option<Instant> {
+    pub(super) fn next_news(&mut self, now: Instant) -> Option<Instant> {
         let half = self.options.election_timeout / 40;
         later(now, half + drawn(&mut self.rng, half))
     }

@@ -11,7 +11,7 @@ impl Cluster {
         self.process(member).is_some_and(|process| process.frozen)
     }
 
-    pub(crate) fn freeze(&mut self, member: MemberId) {
+    pub(super) fn freeze(&mut self, member: MemberId) {
         self.revision += 1;
         if let Some(process) = self.process_mut(member) {
             process.frozen = true;
@@ -19,7 +19,7 @@ impl Cluster {
     }
 
     /// Answers what has come meanwhile; who awaits a change hears how things are now.
-    pub(crate) fn thaw(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn thaw(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         let Some(process) = self.process_mut(member).filter(|process| process.frozen) else {
             return;
         };

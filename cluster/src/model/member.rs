@@ -44,7 +44,7 @@ pub(crate) enum Role {
 
 impl Role {
     /// Returns the role that a configuration gives to a process at once.
-    pub(crate) fn configured(options: Option<&MemberOptions>) -> Self {
+    pub(super) fn configured(options: Option<&MemberOptions>) -> Self {
         match options {
             None => Self::Unconfigured,
             Some(options) if options.arbiter => Self::Arbiter,
@@ -125,7 +125,7 @@ pub(crate) struct Member {
 
 impl Member {
     /// A server that has been a member from the beginning, or one that knows of nothing yet.
-    pub(crate) fn new(
+    pub(super) fn new(
         address: ServerAddress,
         version: ServerVersion,
         config: Option<Arc<Config>>,
@@ -191,7 +191,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(
+    pub(super) fn new(
         version: ServerVersion,
         started: Instant,
         process_id: ObjectId,
@@ -245,7 +245,7 @@ impl Process {
     }
 
     /// Numbers a connection for the `connectionId` of its replies.
-    pub(crate) const fn next_connection(&mut self) -> i32 {
+    pub(super) const fn next_connection(&mut self) -> i32 {
         self.last_connection = self.last_connection.wrapping_add(1);
         self.last_connection
     }

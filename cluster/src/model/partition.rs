@@ -9,7 +9,7 @@ use crate::options::MemberId;
 impl Cluster {
     /// Cuts a member off from the others. They miss it after the election timeout; a primary
     /// notices half of that later, so that for a while there are two of them.
-    pub(crate) fn cut(&mut self, now: Instant, member: MemberId) {
+    pub(super) fn cut(&mut self, now: Instant, member: MemberId) {
         let known = self.members.get(member.0).filter(|it| !it.cut_off);
         if !self.options.deployment.has_set() || known.is_none() || self.config.voters() < 2 {
             return;
@@ -34,7 +34,7 @@ impl Cluster {
 
     /// Connects a member with the others again. A primary that was not replaced goes on; one that
     /// was hears of it soon.
-    pub(crate) fn heal(&mut self, now: Instant, member: MemberId) {
+    pub(super) fn heal(&mut self, now: Instant, member: MemberId) {
         if self.members.get(member.0).is_none_or(|it| !it.cut_off) {
             return;
         }
@@ -61,14 +61,14 @@ impl Cluster {
     }
 
     /// Returns whether the member believes to be primary but has lost the others, or was replaced.
-    pub(crate) fn is_stale_primary(&self, member: MemberId) -> bool {
+    pub(super) fn is_stale_primary(&self, member: MemberId) -> bool {
         let role = self.process(member).map(|process| process.role);
         matches!(role, Some(Role::Primary { .. })) && self.primary() != Some(member)
     }
 
     /// A member that is cut off has not heard from the others for so long that it gives them up;
     /// one that has just started follows no primary.
-    pub(crate) fn give_up_others(&mut self, now: Instant, id: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn give_up_others(&mut self, now: Instant, id: MemberId, out: &mut Vec<Action>) {
         let has_data = self.members[id.0].has_data;
         let Some(process) = self.process_mut(id) else {
             return;

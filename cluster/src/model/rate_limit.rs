@@ -43,7 +43,7 @@ impl Default for RateLimit {
 
 impl RateLimit {
     /// Takes a token for a connection, now or as soon as there is one.
-    pub(crate) fn admit(&mut self, now: Instant) -> Admission {
+    pub(super) fn admit(&mut self, now: Instant) -> Admission {
         if !self.enabled {
             return Admission::Now;
         }

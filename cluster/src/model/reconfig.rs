@@ -119,7 +119,7 @@ impl Cluster {
     }
 
     /// Installs another configuration, if it is a valid one.
-    pub(crate) fn reconfig(&mut self, now: Instant, changes: &[Change], out: &mut Vec<Action>) {
+    pub(super) fn reconfig(&mut self, now: Instant, changes: &[Change], out: &mut Vec<Action>) {
         let Ok((config, servers)) = self.changed(changes) else {
             return;
         };
@@ -145,7 +145,7 @@ impl Cluster {
 
     /// A primary dies, and with it a configuration of which no other member has heard: the next
     /// primary goes on from the newest one that the others know.
-    pub(crate) fn forget_unheard(&mut self, dead: MemberId) {
+    pub(super) fn forget_unheard(&mut self, dead: MemberId) {
         let all = self.members.iter().enumerate();
         let others = all.filter(|(index, _)| *index != dead.0);
         let known = others.filter_map(|(_, member)| member.config.as_ref());
@@ -158,7 +158,7 @@ impl Cluster {
     }
 
     /// Has a running member adopt the newest configuration; returns whether that concerns it.
-    pub(crate) fn adopt(&mut self, now: Instant, id: MemberId, out: &mut Vec<Action>) -> bool {
+    pub(super) fn adopt(&mut self, now: Instant, id: MemberId, out: &mut Vec<Action>) -> bool {
         let (newest, sync_end) = (Arc::clone(&self.config), self.sync_end(now, id));
         let member = &mut self.members[id.0];
         let Some(process) = &mut member.process else {
@@ -195,13 +195,13 @@ impl Cluster {
     }
 
     /// Returns when an initial sync that begins now ends, unless there is none to be made.
-    pub(crate) fn sync_end(&self, now: Instant, member: MemberId) -> Option<Instant> {
+    pub(super) fn sync_end(&self, now: Instant, member: MemberId) -> Option<Instant> {
         let delay = self.options.election_timeout;
         later(now, delay).filter(|_| !self.members[member.0].has_data)
     }
 
     /// The initial sync of a member is over, unless there was no member to sync from.
-    pub(crate) fn finish_sync(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn finish_sync(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         let source = self.primary().filter(|_| !self.members[member.0].cut_off);
         let (again, primary) = (self.sync_end(now, member), source);
         let Some(process) = self.process_mut(member) else {
@@ -219,7 +219,7 @@ impl Cluster {
     }
 
     /// Has the primary, if there is one, give their votes to those that follow with their data.
-    pub(crate) fn admit_newly_added(&mut self, now: Instant, out: &mut Vec<Action>) {
+    pub(super) fn admit_newly_added(&mut self, now: Instant, out: &mut Vec<Action>) {
         let follows = |it: &MemberId| {
             let is_secondary = |process: &Process| process.role == Role::Secondary;
             self.process(*it).is_some_and(is_secondary) && !self.members[it.0].cut_off

@@ -14,7 +14,7 @@ impl Cluster {
     ///
     /// Real servers since 5.0 do so for 15 s when their election timeout is 10 s; older ones die
     /// within a second, and here at once.
-    pub(crate) fn shut_down(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn shut_down(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         if self.process(member).is_none_or(Process::is_ending) {
             return;
         }

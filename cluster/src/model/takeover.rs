@@ -12,7 +12,7 @@ impl Cluster {
     ///
     /// As on real servers it waits for an election timeout, give or take, and for one more for each
     /// rank of priority above its own.
-    pub(crate) fn consider_takeover(&mut self, now: Instant) {
+    pub(super) fn consider_takeover(&mut self, now: Instant) {
         let challenger = self.challenger();
         if self.takeover.map(|(_, member)| member) == challenger {
             return;
@@ -27,7 +27,7 @@ impl Cluster {
     }
 
     /// The member runs for election, and the primary, which sees the new term, steps down.
-    pub(crate) fn take_over(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
+    pub(super) fn take_over(&mut self, now: Instant, member: MemberId, out: &mut Vec<Action>) {
         self.takeover = None;
         if let Some(primary) = self.primary().filter(|_| self.has_majority()) {
             self.demote(now, primary, out);

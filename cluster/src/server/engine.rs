@@ -100,7 +100,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(
+    pub(super) fn new(
         model: Cluster,
         tls: Option<TlsAcceptor>,
         listeners: Vec<TcpListener>,

@@ -18,7 +18,7 @@ pub(crate) const BACKLOG: u32 = 128;
 pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Listens for the member with this index, at the port that is meant for it or a free one.
-pub(crate) fn listener(first_port: Option<u16>, index: usize) -> io::Result<TcpListener> {
+pub(super) fn listener(first_port: Option<u16>, index: usize) -> io::Result<TcpListener> {
     let Some(first) = first_port.filter(|port| *port != 0) else {
         return bind(ANY_PORT)?.listen(BACKLOG);
     };
@@ -33,7 +33,7 @@ pub(crate) fn listener(first_port: Option<u16>, index: usize) -> io::Result<TcpL
 }
 
 /// Takes an address, even if connections of an earlier listener linger there.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -41,19 +41,19 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
 }
 
 /// Reads the address of a member as one to listen at.
-pub(crate) fn socket_address(address: &ServerAddress) -> io::Result<SocketAddr> {
+pub(super) fn socket_address(address: &ServerAddress) -> io::Result<SocketAddr> {
     let reason = || format!("{address}: a member of an embedded deployment has an IP address");
     let invalid = |_| io::Error::new(io::ErrorKind::InvalidInput, reason());
     address.to_string().parse().map_err(invalid)
 }
 
 /// Returns the address of a member that listens here.
-pub(crate) fn server_address(address: SocketAddr) -> ServerAddress {
+pub(super) fn server_address(address: SocketAddr) -> ServerAddress {
     ServerAddress::Tcp { host: address.ip().to_string().into(), port: address.port() }
 }
 
 /// Waits for that time, and for a connection to any member that listens.
-pub(crate) async fn accept(
+pub(super) async fn accept(
     listeners: &[Option<TcpListener>],
     from: tokio::time::Instant,
 ) -> (MemberId, io::Result<TcpStream>) {

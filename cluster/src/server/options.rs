@@ -121,7 +121,7 @@ pub(crate) fn connections_each(members: usize, files: Option<u64>) -> usize {
 }
 
 /// Describes the deployment to the model.
-pub(crate) fn cluster_options(
+pub(super) fn cluster_options(
     options: &EmbeddedOptions,
     addresses: &[SocketAddr],
 ) -> ClusterOptions {

@@ -50,7 +50,7 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// Converses with a client, through TLS if the members speak it; its opening stands still
     /// while the member is frozen.
-    pub(crate) async fn with_client(
+    pub(super) async fn with_client(
         mut self,
         stream: TcpStream,
         tls: Option<(TlsAcceptor, watch::Receiver<bool>)>,

@@ -1,78 +1,68 @@
 //! A runtime of one's own: sockets and timers of smol, and a thread for every task.
 
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::task::{Context, Poll, ready};
 use std::time::Instant as Clock;
-use std::{future::Future, io, pin::Pin, sync::Arc, thread};
+use std::{future::Future, io, pin::Pin, thread};
 
-use sdam::core::failure::{Failure, Stage};
+use sdam::core::config::TcpOptions;
 use sdam::core::time::Instant;
-use sdam::host::{self, Client, ClientError, Connected, Connector, Deadlines, Events, Host, Link};
-use sdam::host::{PendingConnection, Rescan, Route, Task, dial, system};
-use sdam::{Options, ServerAddress};
+use sdam::host::{self, ClientError, CurrentReactor, Lane, Reactor, system};
 use smol::io::{AsyncRead, AsyncWrite};
 use smol::{Async, Timer, block_on};
 
-type Try<T> = Result<T, Failure>;
 type Done = Poll<io::Result<usize>>;
 
-/// The origin of the clock, where streams lead to, and where deadlines are put.
-pub struct Threads(pub Clock, pub Connector, pub Deadlines);
+/// The runtime: the origin of its clock. Its clients are `host::Client<SocketRuntime<Threads>>`.
+#[derive(Clone, Debug)]
+pub struct Threads(Clock);
 
-/// Creates a client, with a subscription that misses no event.
-pub fn client(options: Options) -> Result<(Client<Threads>, Events), ClientError> {
-    ClientError::unless_resolved(&options)?;
-    let options = options.or_environment(system::environment);
-    let ((deadlines, timekeeper), clock) = (Deadlines::new(), Clock::now());
-    let runtime = Threads(clock, Connector::new(&options)?, deadlines);
-    let host = Host::new(Arc::new(options), system::client_seed()?, runtime);
-    let events = host.subscribe();
-    spawn(timekeeper.run(Arc::downgrade(&host), move |at| Timer::at(clock + at.since_origin())));
-    Ok((Client::from_host(host), events))
+impl CurrentReactor for Threads {
+    type Setup = ();
+
+    fn current((): ()) -> Result<Self, ClientError> {
+        Ok(Self(Clock::now()))
+    }
 }
 
-fn spawn(task: impl Future<Output = ()> + Send + 'static) {
-    thread::spawn(|| block_on(task));
-}
-
-/// Opens a stream. That resolving its name blocks does not matter on a thread of its own.
-async fn open(to: Try<Route>, clock: Clock, at: impl Fn(Stage)) -> Try<Connected<Socket>> {
-    let route = to?;
-    let at = route.stages(at);
-    at(route.first_stage());
-    let (name, port) = (route.dial().host(), route.dial().port().unwrap_or_default());
-    let addresses = (name, port).to_socket_addrs().map(Iterator::collect);
-    let stream = dial(name, addresses, at, Async::<TcpStream>::connect, Timer::after).await;
-    let configured = stream.inspect(|stream| system::configure_tcp(stream, route.tcp()));
-    route.opened(configured.map(|stream| Socket(stream, Timer::never(), clock)))
-}
-
-impl host::Runtime for Threads {
+impl Reactor for Threads {
     type Socket = Socket;
 
     fn now(&self) -> Instant {
         Instant::ZERO + self.0.elapsed()
     }
 
-    fn open(&self, link: Link<Self>, address: ServerAddress) {
-        let (progress, to) = (link.progress(), self.1.route(&address, &self.1.filters()));
-        spawn(link.run(open(to, self.0, move |stage| progress.reached(stage))));
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + use<> {
+        let timer = Timer::at(self.0 + at.since_origin());
+        async { _ = timer.await }
     }
 
-    fn establish(&self, pending: PendingConnection<Self>, address: ServerAddress) {
-        let (progress, to) = (pending.progress(), self.1.route(&address, &self.1.filters()));
-        spawn(pending.run(open(to, self.0, move |stage| progress.reached(stage)), system::nonce));
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        thread::spawn(|| block_on(task));
     }
 
-    // A lookup that is dropped was given up: this runtime does without mongodb+srv://.
-    fn resolve(&self, _: Rescan<Self>) {}
-
-    fn spawn(&self, task: Task) {
-        spawn(task);
+    async fn block<T: Send + 'static>(
+        &self,
+        _: Lane,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        Ok(smol::unblock(work).await)
     }
 
-    fn alarm(&self, deadline: Option<Instant>) {
-        self.2.set(deadline);
+    async fn open_tcp(&self, address: SocketAddr, options: TcpOptions) -> io::Result<Socket> {
+        let stream = Async::<TcpStream>::connect(address).await?;
+        system::configure_tcp(&stream, options);
+        Ok(Socket(stream, Timer::never(), self.0))
+    }
+
+    // Name servers are asked over UDP: this runtime does without mongodb+srv://.
+    async fn open_udp(&self, _: SocketAddr) -> io::Result<Socket> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    #[cfg(unix)]
+    async fn open_unix(&self, _: &str) -> io::Result<Socket> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

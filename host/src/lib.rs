@@ -9,7 +9,7 @@
 //! run, of the list of subscribers, of the metrics, of a recording and of the alarm. Nothing is
 //! awaited, and no code of the application or of the runtime runs, under any of them, but for
 //! clocks and predicates: what is woken, dropped or receives a value may call back at once. All
-//! that is collected under the locks (`Later`) and done when they are free, wakers are cloned
+//! that is collected under the locks (`PostUnlock`) and done when they are free, wakers are cloned
 //! before they are taken (`sync`), and what comes up in the meantime is noted (`Deferred`).
 
 mod client;
@@ -37,10 +37,7 @@ pub use client::kill_cursors::KillLimits;
 pub use client::registry::Registry;
 pub use client::socket_runtime::SocketRuntime;
 pub use error::{ClientError, Error, ErrorKind, Spent};
-pub use machines::alarm::{Deadlines, Timekeeper};
-pub use machines::runtime::{Offloaded, Runtime, Task, Work};
-pub use machines::steps::{PoolStep, TopologyStep};
-pub use machines::tasks::{Link, PendingConnection, Progress, Rescan};
+pub use machines::runtime::Runtime;
 pub use machines::{Host, NotShared};
 pub use net::credentials::sources::CredentialSources;
 pub use net::credentials::{Answering, CredentialProvider, ask_provider};
@@ -65,3 +62,14 @@ pub use operations::session::{ClientSession, SessionAccessError, SessionGuard};
 pub use process::Process;
 pub use sdam_core::session::ClusterTimeError;
 pub use sync::Interrupter;
+
+// What a host asks of its runtime, for the runtime of the simulation; it is no part of the
+// interface.
+#[doc(hidden)]
+pub use machines::alarm::{Deadlines, Timekeeper};
+#[doc(hidden)]
+pub use machines::runtime::{Offloaded, Task, Work};
+#[doc(hidden)]
+pub use machines::steps::{PoolStep, TopologyStep};
+#[doc(hidden)]
+pub use machines::tasks::{Link, PendingConnection, Progress, Rescan};

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use sdam_conformance::adapter::Suite;
 use sdam_conformance::runtimes::{AsyncStd, Blocking, Smol, Tokio};
 
+use example::Own;
+
 fn main() -> ExitCode {
     let suite = Suite::new()
         .with(Tokio::multi_thread())
@@ -16,8 +18,8 @@ fn main() -> ExitCode {
         .with(Smol)
         .with(AsyncStd)
         .with(Blocking)
-        .with(example::Example)
-        .with(unpunctual::Unpunctual);
+        .with(example::EXAMPLE)
+        .with(Own::<unpunctual::Unpunctual>::new("unpunctual"));
     let conclusion = suite.run();
     match page::check(&conclusion) {
         Ok(()) => conclusion.exit_code(),

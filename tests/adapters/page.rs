@@ -21,7 +21,7 @@ const ROWS: [(Option<&str>, &str, &str, &str); 6] = [
     (Some("blocking"), "`sdam::blocking`: threads that block", "version_blocking", "blocking"),
     (
         None,
-        "[a runtime of one's own](write-your-own-runtime.md): six functions",
+        "[a runtime of one's own](write-your-own-runtime.md): sockets, timers, tasks",
         "own_runtime",
         "example",
     ),

@@ -1,71 +1,74 @@
-//! The example's runtime with timers that ring too early, too late and twice, and never again
-//! unless they are asked to.
+//! The example's runtime with timers that ring too early and too late.
 
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
-use std::thread;
-use std::time::{Duration, Instant as Clock};
+use std::time::Duration;
 
-use sdam::Error;
-use sdam::core::config::Options;
+use sdam::core::config::TcpOptions;
 use sdam::core::time::Instant;
-use sdam::host::{Client, Connector, Deadlines, Host};
-use sdam_conformance::adapter::{Adapter, Feature, Subject};
-use smol::{Timer, block_on};
+use sdam::host::{ClientError, CurrentReactor, Lane, Reactor};
 
-use crate::example::Example;
-use crate::example::own_runtime::Threads;
+use crate::example::own_runtime::{Socket, Threads};
 
 /// By how much a timer is early or late; what is later than 100 ms looks as if the process had been
 /// stopped.
-const LATE: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
+const OFF: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
 
-/// Bad timers.
-pub(crate) struct Unpunctual;
+/// Bad timers, which are counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Unpunctual(Threads, Arc<AtomicU32>);
 
-/// Sleeps until about then, and rings the host once more.
-async fn sleep(host: Weak<Host<Threads>>, clock: Clock, at: Instant, number: u32) {
-    let due = clock + at.since_origin();
-    let left = due.saturating_duration_since(Clock::now());
-    Timer::at(match number % 5 {
-        0 => due.checked_sub(left / 2).unwrap_or(due),
-        1 => due.checked_sub(Duration::from_millis(1)).unwrap_or(due),
-        2 => due.checked_sub(Duration::from_nanos(1)).unwrap_or(due),
-        3 => due + LATE[0],
-        _ => due + LATE[1],
-    })
-    .await;
-    thread::spawn(move || host.upgrade().iter().for_each(|host| host.ring()));
+impl CurrentReactor for Unpunctual {
+    type Setup = ();
+
+    fn current((): ()) -> Result<Self, ClientError> {
+        Ok(Self(Threads::current(())?, Arc::default()))
+    }
 }
 
-impl Adapter for Unpunctual {
-    type Runtime = Threads;
+impl Reactor for Unpunctual {
+    type Socket = Socket;
 
-    fn name(&self) -> &str {
-        "unpunctual"
+    fn now(&self) -> Instant {
+        self.0.now()
     }
 
-    fn client(&self, options: Options) -> Result<Subject<Threads>, Error> {
-        let options = options.or_environment(sdam_host::system::environment);
-        let ((deadlines, timekeeper), clock) = (Deadlines::new(), Clock::now());
-        let runtime = Threads(clock, Connector::new(&options)?, deadlines);
-        let host = Host::new(Arc::new(options), sdam_host::system::client_seed()?, runtime);
-        let (events, weak, rings) = (host.subscribe(), Arc::downgrade(&host), AtomicU32::new(0));
-        let sleeping = Weak::clone(&weak);
-        let keeps_time = timekeeper.run(weak, move |at| {
-            let number = rings.fetch_add(1, Ordering::Relaxed);
-            Box::pin(sleep(Weak::clone(&sleeping), clock, at, number))
-        });
-        thread::spawn(|| block_on(keeps_time));
-        Ok((Client::from_host(host), events))
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send + use<> {
+        let left = at - self.now();
+        self.0.sleep_until(match self.1.fetch_add(1, Ordering::Relaxed) % 5 {
+            0 => self.now() + left / 2,
+            1 => self.now() + left.saturating_sub(Duration::from_millis(1)),
+            2 => self.now() + left.saturating_sub(Duration::from_nanos(1)),
+            3 => at + OFF[0],
+            _ => at + OFF[1],
+        })
     }
 
-    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        Example.block_on(future)
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
     }
 
-    fn lacks(&self, feature: Feature) -> Option<&str> {
-        Example.lacks(feature)
+    async fn block<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        self.0.block(lane, work).await
+    }
+
+    async fn open_tcp(&self, address: SocketAddr, options: TcpOptions) -> io::Result<Socket> {
+        self.0.open_tcp(address, options).await
+    }
+
+    async fn open_udp(&self, address: SocketAddr) -> io::Result<Socket> {
+        self.0.open_udp(address).await
+    }
+
+    #[cfg(unix)]
+    async fn open_unix(&self, path: &str) -> io::Result<Socket> {
+        self.0.open_unix(path).await
     }
 }

@@ -39,7 +39,7 @@ pub type Subject<R> = (Client<R>, Events);
 
 /// A runtime, as the suite makes use of it; it is used by several threads at once.
 pub trait Adapter: Send + Sync + 'static {
-    /// The implementation of the six functions.
+    /// The runtime of its clients.
     type Runtime: Runtime;
 
     /// Returns what the column of the table is called, and the names of tests begin with.

@@ -13,9 +13,10 @@ use sdam_core::time::Instant;
 use crate::error::ClientError;
 use crate::net::socket::Socket;
 
-/// Sockets, timers and tasks, and threads for what blocks.
+/// The sockets, timers and tasks of a runtime, and its threads for what blocks: the one trait that
+/// you implement for a runtime of your own, with [`Socket`].
 ///
-/// A [`SocketRuntime`](crate::SocketRuntime) makes a [`Runtime`](crate::Runtime) of them.
+/// A [`SocketRuntime`](crate::SocketRuntime) makes of them what clients need.
 ///
 /// Clones are the same reactor. None of its futures is polled after it is dropped, and dropping one
 /// gives up what it waits for.

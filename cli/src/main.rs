@@ -24,6 +24,7 @@ mod output;
 #[cfg(test)]
 mod pages;
 mod preparation;
+mod printer;
 mod record;
 mod replay;
 mod report;

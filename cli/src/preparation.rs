@@ -1,7 +1,6 @@
 //! The beginning of commands that look at a deployment: options to connect to it, and when it is
 //! over.
 
-use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -90,6 +89,17 @@ pub(crate) enum PreparationError {
     /// The runtime could not be started, or cannot receive signals.
     #[error("cannot start: {0}")]
     Start(io::Error),
+}
+
+/// The reason why a look at a deployment cannot say anything of it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LookError {
+    /// It cannot begin, or was interrupted.
+    #[error(transparent)]
+    Preparation(#[from] PreparationError),
+    /// It cannot be printed.
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
 }
 
 impl PreparationError {
@@ -234,9 +244,9 @@ fn check_certificates(options: &Options) -> Result<(), PreparationError> {
 }
 
 /// Does what ends with an exit code, that of an error if it fails, which is printed then.
-pub(crate) fn conclude<E: From<PreparationError> + Display>(
-    work: impl Future<Output = Result<u8, E>>,
-    exit_code: impl FnOnce(&E) -> u8,
+pub(crate) fn conclude(
+    work: impl Future<Output = Result<u8, LookError>>,
+    exit_code: impl FnOnce(&LookError) -> u8,
 ) -> ExitCode {
     let code = run(work).unwrap_or_else(|error| {
         complain(&error);

@@ -34,7 +34,8 @@ pub(crate) use self::shape::server_type;
 use crate::color::ColorChoice;
 use crate::duration;
 use crate::file::read_or_standard_input;
-use crate::findings::{Printer, Rule as _, allow, named};
+use crate::findings::{Rule as _, allow, named};
+use crate::printer::Printer;
 
 /// The longest log that is read, in bytes.
 const MAX_LOG_LEN: u64 = 1 << 28;

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::clock::Limits;
 use super::finding::{Broken, Counts, Finding};
-use crate::findings::{Printer, Rule as _};
+use crate::findings::{Rule as _, print_allowed};
+use crate::printer::Printer;
 use crate::text::escaped;
 
 /// A finding as a line of JSON.
@@ -92,7 +93,7 @@ fn summary(counts: &Counts, limits: &Limits, out: &mut Printer<'_>) -> io::Resul
     if !counts.tells_errors {
         out.line(format_args!("no description has an error: nothing was judged by that"))?;
     }
-    out.allowed(&counts.allowed)?;
+    print_allowed(&counts.allowed, out)?;
     match counts.timed {
         true => out.line(format_args!(
             "servers are to be checked every {} ms, and to answer within {} ms",

@@ -12,7 +12,6 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -33,8 +32,8 @@ use self::probe::client::Watcher;
 use self::report::Report;
 use crate::color::ColorChoice;
 use crate::duration::rfc_3339;
-use crate::findings::Printer;
-use crate::preparation::{self, PreparationError};
+use crate::preparation::{self, LookError, PreparationError};
+use crate::printer::Printer;
 use crate::shutdown::{End, Shutdown};
 use crate::target::{Target, TargetError};
 use crate::{complain, duration};
@@ -90,28 +89,15 @@ fn name_server(text: &str) -> Result<SocketAddr, String> {
     address.map_err(|_| "write an IP address, and a port if it is not 53".to_owned())
 }
 
-/// The reason why nothing can be said.
-#[derive(Debug, thiserror::Error)]
-enum DoctorError {
-    /// It cannot begin, or was interrupted.
-    #[error(transparent)]
-    Preparation(#[from] PreparationError),
-    /// It cannot be printed.
-    #[error("cannot write: {0}")]
-    Output(io::Error),
-}
-
-impl DoctorError {
-    const fn exit_code(&self) -> u8 {
-        match self {
-            Self::Preparation(PreparationError::Interrupted { signal, .. }) => signal.exit_code(),
-            Self::Preparation(_) | Self::Output(_) => NO_SENSE,
-        }
-    }
-}
-
 /// The exit code of a call that makes no sense.
 const NO_SENSE: u8 = 2;
+
+const fn exit_code(error: &LookError) -> u8 {
+    match error {
+        LookError::Preparation(PreparationError::Interrupted { signal, .. }) => signal.exit_code(),
+        LookError::Preparation(_) | LookError::Output(_) => NO_SENSE,
+    }
+}
 
 /// The time that is left for logins when an election is waited for.
 const LOGIN: Duration = Duration::from_secs(3);
@@ -125,10 +111,10 @@ const NOTING: Duration = Duration::from_secs(1);
 
 /// Examines, prints, and returns the exit code.
 pub(crate) fn run(args: &Args, color: ColorChoice) -> ExitCode {
-    preparation::conclude(examine(args, color), DoctorError::exit_code)
+    preparation::conclude(examine(args, color), exit_code)
 }
 
-async fn examine(args: &Args, color: ColorChoice) -> Result<u8, DoctorError> {
+async fn examine(args: &Args, color: ColorChoice) -> Result<u8, LookError> {
     let begun = Instant::now();
     let uri = args.target.uri().map_err(PreparationError::from)?;
     let uri = uri.ok_or(PreparationError::from(TargetError::Missing))?;
@@ -155,11 +141,10 @@ async fn examine(args: &Args, color: ColorChoice) -> Result<u8, DoctorError> {
     let findings = rules::judge(&evidence);
     let time = rfc_3339(SystemTime::now());
     let report = Report { time, elapsed: begun.elapsed(), findings, evidence };
-    let printed = Printer::report(color, |out| match args.json {
+    Printer::report(color, |out| match args.json {
         true => report.print_json(out),
         false => report.print(out),
-    });
-    printed.map_err(DoctorError::Output)?;
+    })?;
     Ok(match report.findings.iter().any(Finding::is_of_the_call) {
         true => NO_SENSE,
         false => u8::from(!report.findings.is_empty()),

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::evidence::Evidence;
 use super::finding::Finding;
 use crate::duration::precise;
-use crate::findings::Printer;
+use crate::printer::Printer;
 use crate::text::escaped;
 
 /// All that there is to say.

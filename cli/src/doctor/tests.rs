@@ -17,7 +17,8 @@ use super::evidence::{
 use super::finding::listed;
 use super::report::Report;
 use super::rules::judge;
-use crate::findings::{Printer, Severity};
+use crate::findings::Severity;
+use crate::printer::Printer;
 
 fn address(text: &str) -> ServerAddress {
     text.parse().expect("an address")

@@ -5,7 +5,7 @@ use std::io;
 
 use serde::{Serialize, Serializer};
 
-use super::Printer;
+use crate::printer::Printer;
 use crate::text::escaped;
 
 /// The statement of a rule, and the place where that is written.
@@ -88,4 +88,11 @@ pub(crate) fn allow<F, R: Rule>(
         !is_allowed
     });
     counts
+}
+
+/// Prints how often allowed rules are broken.
+pub(crate) fn print_allowed(allowed: &Allowed, out: &mut Printer<'_>) -> io::Result<()> {
+    allowed.iter().try_for_each(|(rule, count)| {
+        out.line(format_args!("{count} times {rule}, which is allowed"))
+    })
 }

@@ -11,7 +11,8 @@ use serde_json::json;
 use super::evidence::Kind;
 use super::judge::Judgement;
 use super::rule::Rule;
-use crate::findings::{Allowed, Breach, Law, Printer, Rule as _, Severity};
+use crate::findings::{Allowed, Breach, Law, Rule as _, Severity, print_allowed};
+use crate::printer::Printer;
 use crate::text::{escaped, of_server};
 
 /// A server, and its judgement.
@@ -126,7 +127,7 @@ pub(super) fn text(linted: &[Linted], out: &mut Printer<'_>) -> io::Result<()> {
             out.line(format_args!("  not tried: {count}, as {}", escaped(reason)))?;
         }
     }
-    out.allowed(&Counts::of(linted).allowed)
+    print_allowed(&Counts::of(linted).allowed, out)
 }
 
 /// Prints every rule.

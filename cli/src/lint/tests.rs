@@ -13,7 +13,8 @@ use super::evidence::{
 use super::judge::Judgement;
 use super::report::{self, Linted};
 use super::rule::Rule;
-use crate::findings::{self, Printer, Rule as _, Severity};
+use crate::findings::{self, Rule as _, Severity};
+use crate::printer::Printer;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -4,7 +4,6 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,11 +17,11 @@ use sdam_tokio::Client;
 
 use self::report::{Status, WhyNot};
 use crate::color::ColorChoice;
-use crate::duration::rfc_3339;
-use crate::preparation::{self, Preparation, PreparationError};
+use crate::duration::{self, rfc_3339};
+use crate::preparation::{self, LookError, Preparation, PreparationError};
+use crate::printer::Printer;
 use crate::shutdown::{End, Shutdown};
 use crate::target::Target;
-use crate::{duration, output};
 
 /// The exit code of a call that makes no sense, or says nothing of the deployment.
 pub(crate) const NOTHING_TO_SAY: u8 = 3;
@@ -64,30 +63,17 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The reason why nothing can be said of a deployment.
-#[derive(Debug, thiserror::Error)]
-enum StatusError {
-    /// It cannot begin.
-    #[error(transparent)]
-    Preparation(#[from] PreparationError),
-    /// It cannot be printed.
-    #[error("cannot write: {0}")]
-    Output(io::Error),
-}
-
-impl StatusError {
-    fn exit_code(&self) -> u8 {
-        match self {
-            // Without the addresses of the hosts there is no server.
-            Self::Preparation(PreparationError::NotLookedUp { .. }) => NEITHER,
-            Self::Preparation(PreparationError::Client(error))
-                if error.kind() == ErrorKind::Dns =>
-            {
-                NEITHER
-            }
-            Self::Preparation(PreparationError::Interrupted { signal, .. }) => signal.exit_code(),
-            Self::Preparation(_) | Self::Output(_) => NOTHING_TO_SAY,
+fn exit_code(error: &LookError) -> u8 {
+    match error {
+        // Without the addresses of the hosts there is no server.
+        LookError::Preparation(PreparationError::NotLookedUp { .. }) => NEITHER,
+        LookError::Preparation(PreparationError::Client(error))
+            if error.kind() == ErrorKind::Dns =>
+        {
+            NEITHER
         }
+        LookError::Preparation(PreparationError::Interrupted { signal, .. }) => signal.exit_code(),
+        LookError::Preparation(_) | LookError::Output(_) => NOTHING_TO_SAY,
     }
 }
 
@@ -105,10 +91,10 @@ enum Look {
 
 /// Looks, prints, and returns the exit code.
 pub(crate) fn run(args: &Args, color: ColorChoice) -> ExitCode {
-    preparation::conclude(look(args, color), StatusError::exit_code)
+    preparation::conclude(look(args, color), exit_code)
 }
 
-async fn look(args: &Args, color: ColorChoice) -> Result<u8, StatusError> {
+async fn look(args: &Args, color: ColorChoice) -> Result<u8, LookError> {
     let mut preparation = Preparation::of_named(&args.target, args.limit)?;
     let connecting = Client::builder(preparation.options.clone()).connect();
     let client = preparation.connected(connecting).await?;
@@ -120,15 +106,10 @@ async fn look(args: &Args, color: ColorChoice) -> Result<u8, StatusError> {
     }
     let status = status_of(&client, looked);
     client.close().await;
-    let mut out = io::stdout();
-    let color = color.wants_color(out.is_terminal());
-    let printed = match args.json {
-        true => status.print_json(&mut out),
-        false => status.print(&mut out, color),
-    };
-    // The reader has seen enough, and still gets the exit code.
-    let printed = output::unless_gone(printed.and_then(|()| out.flush()));
-    printed.map_err(StatusError::Output)?;
+    Printer::report(color, |out| match args.json {
+        true => status.print_json(out),
+        false => status.print(out),
+    })?;
     Ok(status.exit_code())
 }
 

@@ -1,6 +1,6 @@
 //! The status of a deployment: its exit code, its table, and its JSON, which `STATUS.md` describes.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sdam_core::diagnosis::{SelectionError, Verdict};
 use serde_json::{Value, json};
 
 use crate::duration::precise;
-use crate::text::ascii_controls;
+use crate::printer::Printer;
 use crate::text::{escaped, of_server};
 
 /// The finding of one look.
@@ -82,8 +82,8 @@ impl Status {
     }
 
     /// Prints one object.
-    pub(super) fn print_json(&self, out: &mut dyn Write) -> io::Result<()> {
-        let object = json!({
+    pub(super) fn print_json(&self, out: &mut Printer<'_>) -> io::Result<()> {
+        out.json(&json!({
             "time": self.time,
             "elapsedMs": self.elapsed.as_nanos() as f64 / 1e6,
             "settled": self.is_settled,
@@ -92,70 +92,56 @@ impl Status {
             "whyNotWritable": self.write.as_ref().map(WhyNot::json),
             "whyNotReadable": self.read.as_ref().map(WhyNot::json),
             "description": &*self.view,
-        });
-        writeln!(out, "{}", ascii_controls(object.to_string()))
+        }))
     }
 
     /// Prints the deployment, a row for each server, and whether writes and reads find one.
-    pub(super) fn print(&self, out: &mut dyn Write, color: bool) -> io::Result<()> {
-        let paint = Paint(color);
+    pub(super) fn print(&self, out: &mut Printer<'_>) -> io::Result<()> {
         let servers = self.view.servers();
         let mut headline = vec![self.view.topology_type.to_string()];
         headline.extend(self.view.set_name.as_deref().map(|name| format!("set {name}")));
         headline.push(format!("{} server{}", servers.len(), plural(servers.len())));
-        writeln!(out, "{}", escaped(&headline.join(", ")))?;
+        out.line(format_args!("{}", escaped(&headline.join(", "))))?;
         let rows: Vec<[String; 4]> = servers.iter().map(|server| row(server)).collect();
         let header = ["ADDRESS", "TYPE", "RTT", "TAGS"].map(str::to_owned);
         let widths: [usize; 4] = std::array::from_fn(|column| {
             let cells = rows.iter().chain([&header]).map(|row| row[column].chars().count());
             cells.max().unwrap_or(0)
         });
-        writeln!(out, "{}", padded(&header, &widths, &[Style::new().dimmed(); 4], paint))?;
+        let header = padded(&header, &widths, &[Style::new().dimmed(); 4], out);
+        out.line(format_args!("{header}"))?;
         for (server, row) in servers.iter().zip(&rows) {
             let styles = [Style::new(), style(server), Style::new(), Style::new()];
-            writeln!(out, "{}", padded(row, &widths, &styles, paint))?;
+            let row = padded(row, &widths, &styles, out);
+            out.line(format_args!("{row}"))?;
             if let Some(error) = &server.error {
                 let (red, error) = (AnsiColor::Red.on_default(), error.to_string());
-                let error = escaped(of_server(&error, &server.address));
-                writeln!(out, "    {}", paint.text(red, &error))?;
+                let error = out.paint(red, &escaped(of_server(&error, &server.address)));
+                out.line(format_args!("    {error}"))?;
             }
         }
         for (what, why_not) in [("writes", &self.write), ("reads ", &self.read)] {
             let said = match why_not {
-                None => paint.text(AnsiColor::Green.on_default(), "yes"),
+                None => out.paint(AnsiColor::Green.on_default(), "yes"),
                 Some(why_not) => {
                     let red = AnsiColor::Red.on_default().bold();
-                    format!("{}, {}", paint.text(red, "no"), escaped(&why_not.cause()))
+                    format!("{}, {}", out.paint(red, "no"), escaped(&why_not.cause()))
                 }
             };
-            writeln!(out, "{what}  {said}")?;
+            out.line(format_args!("{what}  {said}"))?;
         }
         let why_not = [&self.write, &self.read].into_iter().flatten();
         let mut advice: Vec<String> = why_not.map(|it| it.verdict().advice().to_string()).collect();
         advice.dedup();
         for text in advice {
-            writeln!(out, "advice  {}", escaped(&text))?;
+            out.line(format_args!("advice  {}", escaped(&text)))?;
         }
         match self.is_settled {
             true => Ok(()),
-            false => writeln!(
-                out,
+            false => out.line(format_args!(
                 "After {}, not every server has answered or failed; --for waits longer.",
                 precise(self.elapsed)
-            ),
-        }
-    }
-}
-
-/// True if there are colours.
-#[derive(Clone, Copy, Debug)]
-struct Paint(bool);
-
-impl Paint {
-    fn text(self, style: Style, text: &str) -> String {
-        match self.0 {
-            true => format!("{style}{text}{style:#}"),
-            false => text.to_owned(),
+            )),
         }
     }
 }
@@ -172,11 +158,16 @@ fn row(server: &ServerDescription) -> [String; 4] {
 }
 
 /// Writes the cells of a row in columns, without spaces at its end.
-fn padded(cells: &[String; 4], widths: &[usize; 4], styles: &[Style; 4], paint: Paint) -> String {
+fn padded(
+    cells: &[String; 4],
+    widths: &[usize; 4],
+    styles: &[Style; 4],
+    out: &Printer<'_>,
+) -> String {
     let last = cells.iter().rposition(|cell| !cell.is_empty()).unwrap_or(0);
     let mut line = String::new();
     for column in 0..=last {
-        line += &paint.text(styles[column], &cells[column]);
+        line += &out.paint(styles[column], &cells[column]);
         if column < last {
             line += &" ".repeat(widths[column] - cells[column].chars().count() + 2);
         }

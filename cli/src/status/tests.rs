@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::report::{Status, WhyNot};
 use crate::fixture::{Fixture, member};
+use crate::printer::Printer;
 
 const HOSTS: [&str; 2] = ["a:27017", "b:27017"];
 
@@ -22,13 +23,13 @@ fn status(fixture: &Fixture) -> Status {
 
 fn table(status: &Status) -> String {
     let mut out = Vec::new();
-    status.print(&mut out, false).expect("writing to memory");
+    status.print(&mut Printer::new(&mut out, false)).expect("writing to memory");
     String::from_utf8(out).expect("text")
 }
 
 fn object(status: &Status) -> Value {
     let mut out = Vec::new();
-    status.print_json(&mut out).expect("writing to memory");
+    status.print_json(&mut Printer::new(&mut out, false)).expect("writing to memory");
     assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
     serde_json::from_slice(&out).expect("an object")
 }
@@ -113,7 +114,7 @@ fn a_balancer_that_answers_nothing_is_2() {
 fn colours_are_codes_around_the_same_words() {
     let status = status(&discovered());
     let mut out = Vec::new();
-    status.print(&mut out, true).expect("writing to memory");
+    status.print(&mut Printer::new(&mut out, true)).expect("writing to memory");
     let text = String::from_utf8(out).expect("text");
     assert!(text.contains("\u{1b}[32mRSPrimary\u{1b}[0m"), "{text:?}");
     let mut plain = String::new();

@@ -6,7 +6,6 @@ use std::io::{self, IsTerminal as _, Write};
 use clap::builder::styling::Style;
 use serde_json::Value;
 
-use super::Allowed;
 use crate::color::ColorChoice;
 use crate::output;
 use crate::text::ascii_controls;
@@ -50,12 +49,5 @@ impl<'o> Printer<'o> {
     /// Prints a line of JSON.
     pub(crate) fn json(&mut self, object: &Value) -> io::Result<()> {
         writeln!(self.out, "{}", ascii_controls(object.to_string()))
-    }
-
-    /// Prints how often allowed rules are broken.
-    pub(crate) fn allowed(&mut self, allowed: &Allowed) -> io::Result<()> {
-        allowed.iter().try_for_each(|(rule, count)| {
-            self.line(format_args!("{count} times {rule}, which is allowed"))
-        })
     }
 }

@@ -57,9 +57,7 @@ pub(crate) enum AuthError {
     TokenLength,
     #[error("the provider of tokens gave an empty one")]
     EmptyToken,
-    #[error(
-        "the provider of credentials answered with an unexpected type of answer"
-    )]
+    #[error("the provider of credentials answered with an unexpected type of answer")]
     WrongAnswer,
     #[error(
         "only MONGODB-OIDC authenticates a connection once more; this one was authenticated with \

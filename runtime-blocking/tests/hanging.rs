@@ -179,7 +179,7 @@ fn names_that_hang_are_bounded() {
     checks(&client, &mut events, &names, 2, false);
     assert_eq!((gate.waiting(), helpers()), (MAX_THREADS, MAX_THREADS));
     assert!(names.iter().all(|name| gate.calls(name) <= 1), "no name hangs twice");
-    assert!(client.close(SOON), "nobody waits for what hangs");
+    assert!(client.close(SOON), "nothing waits for what hangs");
     gate.open();
     no_helper_is_left();
 }

@@ -214,7 +214,7 @@ fn who_waits_for_events_works_for_the_others() -> Outcome {
     let (sender, receiver) = mpsc::channel();
     let other = client.clone();
     thread::spawn(move || sender.send(other.run_command("admin", &rawdoc! { "ping": 1 }).is_ok()));
-    assert_eq!(receiver.recv_timeout(SOON), Ok(true), "nobody need wait for the last event");
+    assert_eq!(receiver.recv_timeout(SOON), Ok(true), "nothing has to wait for the last event");
     assert!(client.close(SOON));
     assert!(subscriber.join().is_ok_and(|events| events > 0));
     Ok(())

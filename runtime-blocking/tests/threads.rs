@@ -194,7 +194,7 @@ fn dropping_waits_for_nothing() {
         assert!(Instant::now() < until, "the dialer is asked");
     }
     let begun = Instant::now();
-    assert!(stuck.close(SOON), "nobody waits for the dialer");
+    assert!(stuck.close(SOON), "nothing waits for the dialer");
     drop((client, stuck));
     assert!(begun.elapsed() < 2 * SOON, "{:?}", begun.elapsed());
     drop(end);

@@ -45,7 +45,7 @@ pub(crate) fn failover(seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
     let time = simulation.time();
     simulation.spawn(take_orders(client, time));
     simulation.run_for(Duration::from_secs(10));
-    simulation.step_down().ok_or("nobody is primary after ten seconds")?;
+    simulation.step_down().ok_or("there is no primary after ten seconds")?;
     match simulation.run(Duration::from_secs(300)) {
         true => Ok(simulation.log()),
         false => Err("the orders are not in after five minutes".into()),

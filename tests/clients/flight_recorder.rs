@@ -22,7 +22,7 @@ async fn fail(recording: &Recording) {
     let uri = format!("mongodb://{}/?serverSelectionTimeoutMS=50", port.address());
     let options = Options::parse(&uri).expect("options");
     let client = Client::builder(options).record(recording).build().expect("a client");
-    client.select(Criteria::write()).await.expect_err("nobody is there");
+    client.select(Criteria::write()).await.expect_err("there is no server");
     client.close().await;
 }
 

@@ -193,7 +193,7 @@ async fn servers_come_and_go_as_the_resolver_says() {
             }
         }
     };
-    let error = timeout(TIMEOUT, failed).await.expect("the failure is told");
+    let error = timeout(TIMEOUT, failed).await.expect("the failure is reported");
     assert!(error.to_string().contains("NXDOMAIN"), "{error}");
     assert_eq!(hosts(&client), ["db.example.com:2", "db.example.com:3"]);
 }

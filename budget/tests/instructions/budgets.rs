@@ -103,7 +103,7 @@ impl Budgets {
             let _ = writeln!(
                 text,
                 "The budgets were written with {}, and this is {compiler}: if nothing else has \
-                 changed, write them all anew.",
+                 changed, write all of them again.",
                 self.compiler
             );
         }

@@ -64,7 +64,7 @@ impl Full {
                 Err(_) => return Ok(Self { address, _listener: listener, _queue: queue }),
             }
         }
-        Err(io::Error::other("the system queues more connections than it was told to"))
+        Err(io::Error::other("the system queues more connections than its limit"))
     }
 
     pub(super) const fn address(&self) -> SocketAddr {

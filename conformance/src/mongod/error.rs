@@ -45,7 +45,7 @@ pub enum HarnessError {
     #[error(transparent)]
     Command(#[from] CommandError),
     /// An awaited condition did not come about in time.
-    #[error("waited {waited:?} for {awaited} in vain; at last: {last}")]
+    #[error("{awaited} did not come within {waited:?}; at last: {last}")]
     TimedOut {
         /// The awaited condition.
         awaited: String,

@@ -72,9 +72,9 @@ impl Program {
         }
     }
 
-    fn tell(&mut self, line: &str) -> Result<(), HarnessError> {
+    fn send(&mut self, line: &str) -> Result<(), HarnessError> {
         let input = self.input.as_mut().expect("it reads until it ends");
-        writeln!(input, "{line}").map_err(HarnessError::io(format!("tell {}", self.name)))
+        writeln!(input, "{line}").map_err(HarnessError::io(format!("send a line to {}", self.name)))
     }
 
     /// Closes its input, and waits until it has ended well.
@@ -141,7 +141,7 @@ pub fn follow_through_tunnel(
 
 /// Sends each program what has happened, and waits until all have followed.
 fn follow(what: &str, programs: &mut [Program]) -> Result<(), HarnessError> {
-    programs.iter_mut().try_for_each(|program| program.tell(what))?;
+    programs.iter_mut().try_for_each(|program| program.send(what))?;
     programs.iter_mut().try_for_each(|program| {
         let primary = program.expect("followed")?;
         println!("{} has followed the {what} {primary}", program.name);

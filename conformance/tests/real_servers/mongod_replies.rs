@@ -310,7 +310,7 @@ fn misfits(path: &str, own: &Bson, theirs: &Bson) -> Vec<String> {
         (Bson::Document(own), Bson::Document(theirs)) => {
             let field = |(name, own): (&String, &Bson)| match theirs.get(name) {
                 Some(theirs) => misfits(&format!("{path}.{name}"), own, theirs),
-                None => vec![format!("{path}.{name} is not told there")],
+                None => vec![format!("{path}.{name} is not in it")],
             };
             own.iter().flat_map(field).collect()
         }

@@ -261,7 +261,7 @@ fn an_operation_that_fails_is_told_what_the_server_is_known_for() {
     let connected = ServerEvidence { open: 1, ..ServerEvidence::default() };
     let hung_up = stream(Stage::Hello, Cause::Closed);
     assert_eq!(name(&connected, &hung_up), Some("connectionLimit"));
-    assert_eq!(name(&nothing, &hung_up), None, "nobody knows why");
+    assert_eq!(name(&nothing, &hung_up), None, "there is no reason");
     assert_eq!(name(&connected, &stream(Stage::Operate, Cause::Closed)), None);
     let paused = |since| ServerEvidence {
         pause: Some(Pause::new(SOME, Duration::from_millis(since))),

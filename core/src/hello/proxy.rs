@@ -343,7 +343,7 @@ mod tests {
         assert_eq!((server.min_wire_version, server.max_wire_version), (6, 17));
         assert_eq!(server.logical_session_timeout_minutes, Some(20));
         assert_eq!(server.topology_version, Some(version));
-        assert_eq!(server.members().count(), 0, "it names nobody");
+        assert_eq!(server.members().count(), 0, "it names no server");
         let compression: Vec<_> = reply.get_array("compression").unwrap().into_iter().collect();
         assert_eq!(compression[0].as_ref().unwrap().as_str(), Some("zstd"));
         assert!(reply.get_bool("isWritablePrimary").unwrap());

@@ -223,6 +223,6 @@ fn a_command_that_has_failed_tells_its_exception() {
         assert_eq!((end.attributes, end.failed), (Vec::new(), true));
         assert_eq!(end.exception.unwrap().message, error.to_string());
     }
-    let without = SpanEnd::failed().with_stacktrace(|| unreachable!("no exception is told"));
+    let without = SpanEnd::failed().with_stacktrace(|| unreachable!("no exception is reported"));
     assert_eq!(without.exception, None);
 }

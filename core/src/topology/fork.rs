@@ -68,7 +68,7 @@ mod tests {
         );
         let secondary = reply(false, &members);
         let seeds = inherited("mongodb://b,z/?replicaSet=rs", Some(&secondary));
-        assert_eq!(seeds, ["a", "b", "c", "z"], "nobody has said that z is none");
+        assert_eq!(seeds, ["a", "b", "c", "z"], "no reply has said that z is no member");
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Pair {
         let id = self.follower.id();
         let events = self.done.drain(..).filter_map(|action| match action {
             Action::Emit { event } => {
-                assert_eq!(event.topology, id, "events are told under its own name");
+                assert_eq!(event.topology, id, "events have its own name");
                 Some(event.kind.name())
             }
             _ => None,

@@ -77,7 +77,7 @@ fn a_reply_that_is_read_before_somebody_waits_again_is_void_and_asked_for_anew()
     fixture.opened(&link).at(1_000_000).quiet();
     fixture.reply(&link, &reply(&other).unwrap());
     assert_eq!(fixture.server(&other).round_trip_time, None);
-    assert_eq!(fixture.topology.machine.deadline(), None, "nobody waits");
+    assert_eq!(fixture.topology.machine.deadline(), None, "nothing waits");
     select(fixture.at(2_000_000), 3, Criteria::write());
     fixture.at(2_000_007).reply(&link, &reply(&other).unwrap());
     assert_eq!(fixture.server(&other).round_trip_time, Some(ms(7)));

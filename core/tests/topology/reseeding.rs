@@ -266,7 +266,7 @@ fn a_scan_over_an_empty_topology_begins_with_the_seeds() {
     assert_eq!(fixture.at(500).summary(), "ReplicaSetNoPrimary a=Unknown");
     fixture.greet("a.0", &stranger());
     assert_eq!(story(&mut fixture), ["started a", "refuse 2"], "once in each scan");
-    assert_eq!(fixture.at(100_000).summary(), "ReplicaSetNoPrimary", "while nobody asks");
+    assert_eq!(fixture.at(100_000).summary(), "ReplicaSetNoPrimary", "while nothing asks");
     select(&mut fixture, 3, Criteria::write());
     fixture.greet("a.0", &primary("a", &["a"], 1));
     assert_eq!(story(&mut fixture), ["started a", "wake 3"]);

@@ -209,7 +209,7 @@ fn a_deadline_ends_the_wait_for_a_scan_which_the_next_operation_goes_on_with() {
     assert_eq!(story(&mut fixture), ["started a"]);
     fixture.at(700);
     assert_eq!(story(&mut fixture), ["refuse 1"]);
-    assert_eq!(fixture.topology.machine.deadline(), None, "nobody waits");
+    assert_eq!(fixture.topology.machine.deadline(), None, "nothing waits");
     fixture.at(20_000);
     select(&mut fixture, 2, Criteria::write());
     assert_eq!(story(&mut fixture), [""; 0], "the check is still in progress");

@@ -33,7 +33,7 @@ fn closed() -> OperationError {
 }
 
 fn refused() -> OperationError {
-    OperationError::Stream(Failure::new(Step::Connect, Cause::Refused, "nobody listens"))
+    OperationError::Stream(Failure::new(Step::Connect, Cause::Refused, "there is no listener"))
 }
 
 fn overloaded() -> OperationError {
@@ -51,7 +51,7 @@ fn a_check_that_an_error_has_cancelled_is_worth_another_scan() {
     select(&mut fixture, 1, Criteria::write());
     fails(&mut fixture, "a", closed());
     fixture.reply("b.0", &secondary("b", &HOSTS));
-    assert_eq!(story(&mut fixture), ["started a", "started b"], "nobody is refused");
+    assert_eq!(story(&mut fixture), ["started a", "started b"], "no operation is refused");
     fixture.at(60_500).reply("b.0", &secondary("b", &HOSTS));
     fixture.greet("a.1", &primary("a", &HOSTS, 1));
     assert_eq!(story(&mut fixture), ["started b", "started a", "wake 1"]);

@@ -91,7 +91,7 @@ fn a_waiter_for_one_member_is_woken_when_that_is_known_and_when_it_has_left() {
     assert_eq!(fixture.topology.machine.get().snapshot().select(&at("b"), |_| 0, 0), Ok(Some(1)));
 
     wait(&mut fixture, 2, at("c"), 30_000);
-    assert_eq!(woken(&mut fixture), [(2, true)], "whoever looks again finds no such member");
+    assert_eq!(woken(&mut fixture), [(2, true)], "a second look finds no such member");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn while_an_operation_waits_servers_are_checked_every_500_ms() {
     }
     fixture.input(Input::Abandon { waiter: WaiterId(1) });
     fixture.reply("a.0", &secondary("a", &["a"])).quiet().at(16_999);
-    assert_eq!(fixture.log(), [""; 0], "and no more often once nobody waits");
+    assert_eq!(fixture.log(), [""; 0], "and no more often once nothing waits");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn the_caller_runs_the_tasks_and_no_other_thread_does() {
         sleep(&driven, Duration::from_millis(10)).await;
         sender.send(thread::current().id()).unwrap();
     }));
-    assert!(receiver.try_recv().is_err(), "nobody drives it");
+    assert!(receiver.try_recv().is_err(), "nothing drives it");
     let begun = Instant::now();
     engine.block_on(engine.end());
     assert!(begun.elapsed() >= Duration::from_millis(10));

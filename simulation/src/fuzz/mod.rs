@@ -182,7 +182,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "traces",
-        protects: "traces: an error names a line; what is read is replayed and written anew; no \
+        protects: "traces: an error names a line; what is read is replayed and written again; no \
                    byte of a sealed trace changes unnoticed; what is recorded is replayed exactly",
         max_len: MAX_TRACE_LEN,
         body: traces,

@@ -95,7 +95,7 @@ impl<'a> Server<'a> {
                 Ok(HandshakeProgress::Done(connection_description)) => {
                     assert!(
                         connection_description.mechanism.is_some() && number > 0,
-                        "nobody has proven"
+                        "there was no proof"
                     );
                     return true;
                 }

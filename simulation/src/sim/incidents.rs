@@ -67,7 +67,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "monitors-that-die",
-        story: "After a series of network errors a monitor's task was gone, and nobody noticed.",
+        story: "After a series of network errors a monitor's task was gone, and nothing noticed.",
         faults: &[
             incident(Kind::Reset, (5, 6), ALL),
             incident(Kind::Refused, (8, 20), ALL),
@@ -150,7 +150,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "primary-that-was",
-        story: "A primary that had been succeeded still claimed to be it.",
+        story: "A primary that had been succeeded still claimed to be primary.",
         options: "heartbeatFrequencyMS=500&connectTimeoutMS=10000",
         faults: &[
             incident(Kind::Succession, (10, 18), &[]),
@@ -170,7 +170,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "lost-wake-up",
-        story: "A view that was published between looking and waiting woke nobody.",
+        story: "A view that was published between looking and waiting woke no operation.",
         interval: 50,
         hesitating_percent: 100,
         options: "heartbeatFrequencyMS=500",
@@ -211,7 +211,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "wait-queue-timeout",
-        story: "An operation that waited in vain for a connection had the pool cleared.",
+        story: "An operation that got no connection in time had the pool cleared.",
         options: "maxPoolSize=1&waitQueueTimeoutMS=300",
         interval: 100,
         patience: 1_000,
@@ -291,7 +291,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "close-in-the-middle",
-        story: "A client that was closed while it worked told its events in the wrong order.",
+        story: "A client that was closed while it worked emitted its events in the wrong order.",
         interval: 50,
         faults: &[incident(Kind::StepDown, (14, 15), &[]), incident(Kind::Close, (15, 16), &[])],
         coverage: &[(Sign::ClosedAtWork, 1)],
@@ -344,7 +344,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "cursor-on-a-demoted-primary",
-        story: "A cursor stayed on a server that was no longer primary, and nobody was told.",
+        story: "A cursor stayed on a server that was no longer primary, and no error said so.",
         interval: 100,
         cursor_percent: 100,
         faults: &[

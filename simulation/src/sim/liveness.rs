@@ -178,7 +178,7 @@ impl World {
             return Ok(());
         }
         let detail = format!("{} has not been it since {demoted:?}", known.address);
-        Err(Violation::new("a cursor's application is told of a demoted primary", detail))
+        Err(Violation::new("a cursor on a demoted primary returns an error", detail))
     }
 
     fn bounds(&self, client: &Client) -> Bounds {

@@ -132,7 +132,7 @@ impl Laws {
                 format!("it is {now:?}, and the deadline was {until:?}")
             })?;
             let nothing = matches!(view.select(criteria, |_| 0, 0), Ok(None));
-            ensure(nothing, "nobody waits for what is there", || criteria.to_string())?;
+            ensure(nothing, "nothing waits for what is there", || criteria.to_string())?;
         }
         Ok(())
     }

@@ -126,7 +126,7 @@ fn corpora_hold_the_seeds_and_are_small() {
         for seed in &seeds {
             let committed = fs::read(folder.join(&seed.name));
             let same = committed.is_ok_and(|bytes| bytes == seed.bytes);
-            assert!(same, "{}/{}: UPDATE_CORPORA=1 writes it anew", target.name, seed.name);
+            assert!(same, "{}/{}: UPDATE_CORPORA=1 writes it again", target.name, seed.name);
         }
         let inputs = inputs(target);
         assert!(inputs.len() <= MAX_INPUTS, "{}: {} inputs", target.name, inputs.len());

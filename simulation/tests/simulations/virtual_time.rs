@@ -64,7 +64,7 @@ fn a_read_finds_another_member_when_all_but_one_are_down() {
         let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
         let selected = finds.select(nearest).await.unwrap();
         assert!(selected.address().to_string().starts_with("m2"));
-        assert!(finds.select(Criteria::write()).await.is_err(), "nobody is primary");
+        assert!(finds.select(Criteria::write()).await.is_err(), "there is no primary");
         counted.fetch_add(1, Ordering::Relaxed);
     });
     assert!(simulation.run(Duration::from_secs(60)));

@@ -37,7 +37,7 @@ fn each_member(binary: &Binary) -> Outcome {
         let roles = [ServerType::RsPrimary, ServerType::RsSecondary, ServerType::RsArbiter];
         let expected = [&addresses[0], &addresses[1], &addresses[3]];
         let found = client.members();
-        assert_eq!(found.len(), 3, "the hidden one is not told");
+        assert_eq!(found.len(), 3, "the hidden one is not reported");
         for (address, role) in expected.into_iter().zip(roles) {
             let member = found.iter().find(|member| member.address() == address);
             let member = member.ok_or_else(|| format!("{address} is missing"))?;

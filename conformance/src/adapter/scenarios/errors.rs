@@ -82,7 +82,7 @@ fn broken<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let client = fixture.client(&direct("127.0.0.1:1"))?;
     fixture.failure(&client)?;
     let connected = fixture.block_on(client.members()[0].connect()).err();
-    let error = connected.ok_or("nobody listens")?;
+    let error = connected.ok_or("there is no listener")?;
     is_of(&error, ErrorKind::Network, &client)?;
     ensure!(error.as_check_out().is_some() && error.failure().is_some(), "{error:?}");
     ensure!(error.spent().is_some_and(|spent| spent.selecting.is_zero()), "{error:?}");

@@ -162,7 +162,7 @@ fn first_write<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
             {
                 (told, is_checked_out) = (last_heartbeat.take(), false);
                 let by = told.as_ref().map(|(address, _)| address);
-                ensure!(by == Some(&new.address), "{by:?} has told of {}", new.address);
+                ensure!(by == Some(&new.address), "{by:?} has announced {}", new.address);
             }
             EventKind::Pool { address, event: PoolEvent::ConnectionCheckOutStarted, .. }
                 if told.as_ref().is_some_and(|(primary, _)| *primary == address) =>
@@ -172,8 +172,8 @@ fn first_write<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
             _ => {}
         }
     }
-    let (primary, awaited) = told.ok_or("no new primary was told of")?;
-    ensure!(awaited, "{primary} was asked, and did not tell by itself");
+    let (primary, awaited) = told.ok_or("no new primary was announced")?;
+    ensure!(awaited, "{primary} was asked, and did not announce it by itself");
     ensure!(is_checked_out, "nothing was checked out of {primary}");
     fixture.block_on(client.close());
     Ok(())

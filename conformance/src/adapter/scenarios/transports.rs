@@ -112,7 +112,7 @@ fn proxy<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let client = fixture.client(&through(proxy.port(), cluster.addresses()[0], login))?;
     fixture.known(&client)?;
     fixture.ping(&client)?;
-    ensure!(!proxy.log().is_empty(), "the proxy has seen nobody");
+    ensure!(!proxy.log().is_empty(), "the proxy has seen no connection");
     Ok(())
 }
 

@@ -53,7 +53,7 @@ fn cuts<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         None
     });
     let Some(Verdict::IdleConnectionsCut { times: 3, after, heartbeat, .. }) = told else {
-        return Err(format!("what is told is {told:?}").into());
+        return Err(format!("the verdicts are {told:?}").into());
     };
     ensure!(after >= TIMEOUT && after < heartbeat, "after {after:?} of {heartbeat:?}");
     Ok(())

@@ -86,7 +86,9 @@ fn selection<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let client = fixture.client(&uri)?;
     fixture.failure(&client)?;
     let waiting = |_| fixture.block_on(client.select(Criteria::write()));
-    let Err(error) = takes(&client, time, waiting)? else { return Err("nobody listens".into()) };
+    let Err(error) = takes(&client, time, waiting)? else {
+        return Err("there is no listener".into());
+    };
     ensure!(error.verdict() == Some(&Verdict::ConnectionRefused), "{error}");
     ensure!(error.spent().is_some_and(|spent| !spent.selecting.is_zero()), "{error:?}");
     Ok(())
@@ -124,7 +126,7 @@ fn queue<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     ensure!(matches!(error.as_check_out(), Some(CheckOutError::Timeout { .. })), "{error}");
     ensure!(error.kind() == ErrorKind::Timeout, "{error:?}");
     ensure!(error.spent().is_some_and(|spent| !spent.checking_out.is_zero()), "{error:?}");
-    ensure!(primary.counts().waiting == 0, "nobody waits any more");
+    ensure!(primary.counts().waiting == 0, "nothing waits any more");
     Ok(())
 }
 

@@ -12,7 +12,7 @@ pub(super) async fn bytes_read<R: Runtime>(
     let command = command.map_err(|error| error.to_string())?;
     let reply = client.run_command("admin", &command).await.map_err(|error| error.to_string())?;
     let status = Document::try_from(&**reply.document()).map_err(|error| error.to_string())?;
-    bytes_in(&status, compressor).ok_or_else(|| format!("it tells nothing of {compressor}"))
+    bytes_in(&status, compressor).ok_or_else(|| format!("it shows nothing of {compressor}"))
 }
 
 fn bytes_in(status: &Document, compressor: &str) -> Option<i64> {

@@ -52,7 +52,7 @@ fn the_single_threaded_mode_has_its_own_defaults() {
     assert_eq!(options.heartbeat_frequency(), Duration::from_secs(60));
     assert!(options.server_selection_try_once());
     let stream = with_seeds(&["a"]).single_threaded(true).monitoring_mode(MonitoringMode::Stream);
-    assert!(!stream.build().unwrap().streaming(), "nobody would listen");
+    assert!(!stream.build().unwrap().streaming(), "there would be no listener");
     let uri = "mongodb://a/?heartbeatFrequencyMS=10000&serverSelectionTryOnce=false";
     let builder = Options::builder().single_threaded(true).uri(uri).unwrap();
     let options = builder.clone().build().unwrap();

@@ -92,7 +92,7 @@ fn a_paused_pool_is_cleared_silently() {
     fixture.clear(false);
     fixture.generation -= 1;
     fixture.clear(false);
-    assert_eq!(fixture.notes(), ["pool cleared"], "a clear that is told twice is one");
+    assert_eq!(fixture.notes(), ["pool cleared"], "a clear that is reported twice is one");
 }
 
 /// "If the pool is "closed" or "paused", any attempt to check out a Connection MUST throw".

@@ -46,7 +46,7 @@ fn a_reply_that_is_too_long_is_told_by_its_length_and_nothing_else_is_lost() {
     let length = message(&padded(1_000_000)).len();
     let line = text.lines().nth(gap).unwrap();
     assert!(line.ends_with(&format!(" omitted {length} received s0.0")), "{line}");
-    assert!(text.lines().nth(gap + 1).unwrap().starts_with("  > "), "what it led to is told");
+    assert!(text.lines().nth(gap + 1).unwrap().starts_with("  > "), "what it led to is reported");
     let (trace, outcome) = replayed(&text);
     assert_eq!(outcome, Ok(()), "until there it is exact");
     assert_eq!(trace.gap().expect("a gap").line(), gap + 1);

@@ -121,7 +121,7 @@ fn messages_are_readable_and_read_as_what_they_were() {
     let mut readable = Vec::new();
     write_op_msg(&mut readable, 1, 2, Flags::MORE_TO_COME, &body);
     let shown = message::to_json(&readable).to_string();
-    assert!(shown.starts_with('"'), "it cannot be told from a number: {shown}");
+    assert!(shown.starts_with('"'), "it cannot be distinguished from a number: {shown}");
 
     let body = bson::rawdoc! { "a": 1, "long": 1_i64, "double": 1.0, "x": { "y": [true, "z"] } };
     let mut messages = [const { Vec::new() }; 4];

@@ -39,7 +39,7 @@ fn no_secret_that_is_planted_is_in_a_trace_and_it_replays_all_the_same() {
     let told =
         ["operation-failed", "(message 1)", "(message 2)", "\"hash\":", "> wake w", "> pool"];
     for word in told {
-        assert!(text.contains(word), "{word} is not told of:\n{text}");
+        assert!(text.contains(word), "{word} is missing in:\n{text}");
     }
     let trace = Trace::parse(&text).unwrap();
     assert_eq!(Replay::new(&trace).unwrap().finish(), Ok(()));
@@ -66,7 +66,7 @@ fn a_file_of_certificates_that_cannot_be_read_is_not_named() {
         "> wake w1 {",
     ];
     for word in told {
-        assert!(text.contains(word), "{word} is not told of:\n{text}");
+        assert!(text.contains(word), "{word} is missing in:\n{text}");
     }
     assert_eq!(Replay::new(&Trace::parse(&text).unwrap()).unwrap().finish(), Ok(()));
 }

@@ -177,5 +177,5 @@ fn the_password_is_never_printed() {
     assert!(!printed.contains("planted-secret") && !printed.contains(&bytes), "{printed}");
     let mut reply = Vec::new();
     transport.receive(&[5, 2], &mut Vec::new(), &mut reply).unwrap();
-    assert!(reply.ends_with(b"planted-secret"), "the proxy is told");
+    assert!(reply.ends_with(b"planted-secret"), "the proxy gets the name");
 }

@@ -309,7 +309,7 @@ impl Model {
                 assert!(action.is_none(), "{action:?}, and it was to wait for {wait:?}");
                 assert_eq!(self.operation.deadline(), Some(self.now + wait));
                 let limit = self.rules.timeout.deadline();
-                assert!(limit.is_none_or(|limit| self.now + wait < limit), "it waits in vain");
+                assert!(limit.is_none_or(|limit| self.now + wait < limit), "it waits for too long");
                 self.asked = Asked::Nothing;
             }
             Wanted::Tell { .. } => self.tells(action, wanted),

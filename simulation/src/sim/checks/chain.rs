@@ -134,7 +134,7 @@ impl Chain {
             PoolEvent::ConnectionCheckedIn { connection, .. } => {
                 pool.check_out(connection.number(), false, self.lends_aloud)?;
             }
-            _ => ensure(!pool.closed, CHAIN, || format!("{server} tells of a closed pool"))?,
+            _ => ensure(!pool.closed, CHAIN, || format!("{server} reports a closed pool"))?,
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Chain {
     pub(super) fn ended(&self) -> Finding {
         let rests = |pool: &Pool| pool.connections.is_empty() && pool.asking == 0;
         let left = self.pools.iter().find(|(_, pool)| !rests(pool));
-        ensure(left.is_none(), CHAIN, || format!("the end of {left:?} is not told of"))
+        ensure(left.is_none(), CHAIN, || format!("the end of {left:?} is not reported"))
     }
 }
 
@@ -192,7 +192,7 @@ impl Announced {
 impl Pool {
     /// Somebody who has asked for a connection is answered.
     fn answer(&mut self, event: &PoolEvent) -> Finding {
-        ensure(self.asking > 0, CHAIN, || format!("nobody has asked: {event:?}"))?;
+        ensure(self.asking > 0, CHAIN, || format!("nothing has asked: {event:?}"))?;
         self.asking -= 1;
         Ok(())
     }

@@ -207,14 +207,14 @@ impl PoolModel {
         if let Some((left, _)) = undisturbed.filter(|_| self.interrupting) {
             // Connection Monitoring and Pooling, "Clearing a non-load balanced pool"
             let what = format!("{left} is on loan, and is not interrupted");
-            return Err(("a clear that interrupts spares nobody", what));
+            return Err(("a clear that interrupts spares no connection", what));
         }
         self.interrupting = false;
         let Some(cleared) = self.clearing.take() else { return Ok(()) };
         match self.available.iter().find(|(_, service)| **service == Some(cleared)) {
             None => Ok(()),
             Some((left, _)) => {
-                Err(("a clear closes what nobody uses", format!("{left} of {cleared} is open")))
+                Err(("a clear closes what nothing uses", format!("{left} of {cleared} is open")))
             }
         }
     }
@@ -351,7 +351,7 @@ impl PoolModel {
         let has_room = counts.pending < self.options.max_connecting.max(1) as usize
             && (most == 0 || counts.total() < most);
         if self.ready && has_room && counts.waiting > fresh {
-            return Err(format!("{counts:?}, and nobody connects for all who wait"));
+            return Err(format!("{counts:?}, and nothing connects for all who wait"));
         }
         let idle_while_waiting = counts.waiting > 0 && (counts.available > 0 || !self.ready);
         if idle_while_waiting || counts.available > 0 && !self.ready {

@@ -118,7 +118,7 @@ impl Rescans {
         let domain = self.domain.clone().filter(|_| std::mem::take(&mut self.looking));
         let Some(domain) = domain else {
             let silent = unchanged && self.failed == 0 && self.refused == 0;
-            return ensure(silent, FAILED, || format!("nobody has asked for {answer:?}"));
+            return ensure(silent, FAILED, || format!("nothing has asked for {answer:?}"));
         };
         let records = answer.as_deref().unwrap_or_default();
         let is_ours = |record: &&SrvRecord| record.host.ends_with(&domain);
@@ -133,7 +133,7 @@ impl Rescans {
             self.due = Some(now + self.heartbeat);
             // "MUST NOT change the topology [...] SHOULD log this situation"
             return ensure(unchanged && self.failed == 1, FAILED, || {
-                format!("unchanged: {unchanged}, told of {} times: {answer:?}", self.failed)
+                format!("unchanged: {unchanged}, reported {} times: {answer:?}", self.failed)
             });
         }
         // "MUST be set to the lowest of the individual TTL values"
@@ -142,7 +142,7 @@ impl Rescans {
         let right = self.failed == 0 && self.follows(&hosts, before, after);
         ensure(right, FOLLOWED, || {
             format!(
-                "{hosts:?} of {answer:?}: from {before:?} to {after:?}, told of {}",
+                "{hosts:?} of {answer:?}: from {before:?} to {after:?}, reported {}",
                 self.failed
             )
         })

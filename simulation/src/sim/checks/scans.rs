@@ -136,7 +136,7 @@ mod tests {
             Scans::default().after_step(at(1_000), deadline.map(at), wanted).is_ok()
         };
         assert!(due(None, false) && due(Some(1_500), true));
-        assert!(!due(Some(1_500), false), "nobody waits");
+        assert!(!due(Some(1_500), false), "nothing waits");
         assert!(!due(None, true) && !due(Some(1_501), true), "somebody waits for more than 500 ms");
     }
 

@@ -150,7 +150,7 @@ mod tests {
             );
         }
         let found = Views::default().published(&view, |_| Some(true)).unwrap_err();
-        assert_eq!(found.check, REMOVED, "nobody has joined");
+        assert_eq!(found.check, REMOVED, "no server has joined");
     }
 
     #[test]

@@ -89,13 +89,13 @@ impl Client {
                 next.at == heard.at && kinds[0] == kinds[1]
             });
             if !is_same {
-                let what = || format!("{heard:?} is heard, and {next:?} was told");
-                ledger.checks.fail("whoever listens hears what happens", what);
+                let what = || format!("{heard:?} is heard, and {next:?} was published");
+                ledger.checks.fail("subscribers hear what happens", what);
             }
         }
         if !told.is_empty() {
-            let what = || format!("nobody hears {:?}", told.front());
-            ledger.checks.fail("whoever listens hears what happens", what);
+            let what = || format!("no subscriber hears {:?}", told.front());
+            ledger.checks.fail("subscribers hear what happens", what);
             told.clear();
         }
         ledger.told = Some(told);

@@ -258,7 +258,7 @@ impl Worker {
 fn written(ledger: &mut Ledger, document: i64, reply: &Reply, by_majority: bool) {
     if !matches!(reply.get_i32("n"), Ok(1)) || reply.get_array("writeErrors").is_ok() {
         let what = || format!("that of {document:#x} comes to {reply:?}");
-        ledger.checks.fail("a write is told what it has done", what);
+        ledger.checks.fail("a write returns what it has done", what);
     }
     if let Some(write) = ledger.documents.writes.get_mut(&document) {
         write.acknowledged = match (by_majority, reply.write_concern_error()) {

@@ -293,7 +293,7 @@ impl Ledger {
                          {open} links are open, and {links} of them in use"
                 )
             };
-            self.checks.fail("whoever waits for a stream waits for somebody's work", what);
+            self.checks.fail("a task that waits for a stream waits for another task's work", what);
         }
     }
 

@@ -529,7 +529,7 @@ impl Worker {
                     connection_description.server_type
                 )
             };
-            self.ledger.lock().checks.fail("whoever has a name logs in", what);
+            self.ledger.lock().checks.fail("a client with a user logs in", what);
         }
         is_anonymous
     }
@@ -546,7 +546,7 @@ impl Worker {
         };
         if error.code == Some(NO_SECONDARY_OK) && may_be_secondary {
             let what = || format!("{:?} fails with {error}", self.id);
-            self.ledger.lock().checks.fail("a secondary is told that it is meant", what);
+            self.ledger.lock().checks.fail("a command for a secondary allows one", what);
         }
     }
 

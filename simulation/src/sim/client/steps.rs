@@ -244,8 +244,8 @@ impl Ledger {
             }
             PoolStep::Published(at, event) => {
                 if self.told.is_none() {
-                    let what = || format!("{id} tells {event:?}");
-                    self.checks.fail("pools to which nobody listens lend in silence", what);
+                    let what = || format!("{id} emits {event:?}");
+                    self.checks.fail("pools without subscribers publish nothing", what);
                 }
                 self.pool_tells(id, at, event.clone());
             }
@@ -365,7 +365,7 @@ impl Ledger {
         }
         if report.known && changes {
             let what = || format!("{server} was known to be a secondary");
-            self.checks.fail("a secondary that was not told that it is meant is one still", what);
+            self.checks.fail("a secondary is one still although the command allows none", what);
         }
         let is_abandoned = self.checks.abandoned() > *abandoned;
         if is_abandoned {

@@ -133,7 +133,7 @@ fn a_server_whose_connections_fail_and_who_does_not_pay_for_it_is_found() {
         broken(client)
     };
     let unknown = Some("a server whose connections fail is Unknown");
-    assert_eq!(blamed(&known, (true, true)), unknown, "nobody has told the topology");
+    assert_eq!(blamed(&known, (true, true)), unknown, "no report has reached the topology");
     assert_eq!(blamed(&gone, (true, true)), None);
     let cleared = Some("a pool whose connections fail is cleared");
     assert_eq!(blamed(&gone, (false, true)), cleared);
@@ -356,7 +356,7 @@ fn a_scan_may_pass_an_unknown_server_by_whose_stream_has_ended_while_nobody_look
             let gave_up = GaveUp { criteria: Arc::clone(&criteria), since };
             world.check_gave_up(0, &gave_up).is_err()
         };
-        assert!(gives_up(&world), "nobody has looked, and found that a stream has ended");
+        assert!(gives_up(&world), "nothing has looked, and found that a stream has ended");
         let (client, network) = acting(&mut world);
         client.look(network, Duration::from_secs(1));
         gives_up(&world)
@@ -447,7 +447,7 @@ fn a_monitor_that_logs_in_is_found() {
         broken(client)
     };
     assert_eq!(sent("login-refused"), Some("monitors never log in"));
-    assert_eq!(sent(PLAIN), None, "nobody has a name");
+    assert_eq!(sent(PLAIN), None, "no client has a user");
 }
 
 /// Server Monitoring, "Measuring RTT".
@@ -461,7 +461,7 @@ fn a_measurement_of_a_round_trip_that_changes_something_is_found() {
     let (client, network) = acting(&mut world);
     let now = network.now;
     let is_new = |link: &&LinkId| !old.contains(link);
-    let link = *client.ledger().links.iter().find(is_new).expect("a stream was opened anew");
+    let link = *client.ledger().links.iter().find(is_new).expect("a stream was opened again");
     let opened = |client: &Client| {
         let mut ledger = client.ledger();
         ledger.topology(&TopologyStep::Input { at: now, input: &Input::Opened { link } });
@@ -496,7 +496,10 @@ fn a_stream_that_nobody_works_for_is_found() {
     client.ledger().settle((slots, links));
     assert_eq!(broken(client), None);
     client.ledger().settle((slots, links - 1));
-    assert_eq!(broken(client), Some("whoever waits for a stream waits for somebody's work"));
+    assert_eq!(
+        broken(client),
+        Some("a task that waits for a stream waits for another task's work")
+    );
 }
 
 #[test]
@@ -519,7 +522,7 @@ fn step_until_then_deaf(world: &mut crate::sim::world::World, at: Instant) {
     world.clients[0].events = Some(world.clients[1].host.subscribe());
     let found = std::iter::from_fn(|| (world.network.now < at).then(|| world.step()));
     let found = found.filter_map(Result::err).next().map(|(_, violation)| violation.check);
-    assert_eq!(found, Some("whoever listens hears what happens"));
+    assert_eq!(found, Some("subscribers hear what happens"));
 }
 
 #[test]
@@ -533,7 +536,7 @@ fn a_pool_that_is_asked_although_it_has_a_connection_is_found() {
     let may_lend = |(_, it): &(&ServerId, &ledger::Server)| it.pool_model.may_lend(now);
     let idle = ledger.servers.iter().find(may_lend).map(|(server, _)| *server);
     drop(ledger);
-    let server = idle.expect("nobody works all the time");
+    let server = idle.expect("no task works all the time");
     let asked = pool::Input::<()>::CheckOut { waiter: WaiterId(1 << 40), deadline: None };
     client.ledger().pool(server, &PoolStep::Input(&asked));
     assert_eq!(broken(client), Some("pools that have a connection lend it at once"));
@@ -549,7 +552,7 @@ fn a_pool_that_tells_nobody_of_a_loan_is_found() {
     let (server, now) = (*client.ledger().servers.keys().next().unwrap(), client.clock.now());
     let step = PoolStep::<()>::Published(now, &PoolEvent::ConnectionCheckOutStarted);
     client.ledger().pool(server, &step);
-    assert_eq!(broken(client), Some("pools to which nobody listens lend in silence"));
+    assert_eq!(broken(client), Some("pools without subscribers publish nothing"));
 }
 
 /// Something goes wrong with these members, or with everybody's alarms, from when to when.

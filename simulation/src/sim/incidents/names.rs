@@ -32,7 +32,7 @@ pub(super) const CROSSED_NAMES: Scenario = Scenario {
 
 pub(super) const CROSSED_NAMES_ON_ONE_THREAD: Scenario = Scenario {
     name: "crossed-names-on-one-thread",
-    story: "The same without threads: one scan went on for ever, and answered nobody.",
+    story: "The same without threads: one scan went on for ever, and answered no operation.",
     single_threaded: true,
     faults: CROSSED,
     coverage: &[(Sign::Rejoined, 2)],

@@ -53,7 +53,7 @@ fn a_view_that_is_wrong_between_two_faults_is_found() {
     member(&mut world, 2).server_type = ServerType::Unknown;
     assert_eq!(finding(&mut world), Some("when faults stop, the view becomes the truth"));
     world.oracle.changed = world.network.now;
-    assert_eq!(finding(&mut world), None, "nobody could know yet");
+    assert_eq!(finding(&mut world), None, "it cannot be known yet");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_view_must_have_what_members_say_of_themselves_and_of_others() {
 fn a_client_must_know_whom_it_has_known_unless_the_name_has_led_elsewhere() {
     let mut world = quiet_world(PLAIN);
     assert_eq!(world.must_know(0, 1), Some(Instant::ZERO), "it began with it");
-    assert_eq!(world.must_know(0, 3), None, "nobody ever named it");
+    assert_eq!(world.must_know(0, 3), None, "nothing ever named it");
     world.network.divert(0, 1, 2);
     assert_eq!(world.must_know(0, 1), None);
     world.network.end(0, 1, Trouble::Misdirected);
@@ -144,7 +144,7 @@ fn a_primary_that_nobody_was_is_no_reason_to_take_another_one_for_stale() {
     member(&mut world, primary).set_version = Some(0);
     assert!(stale(&mut world), "one with a later configuration was primary");
     world.oracle.configurations.clear();
-    assert!(!stale(&mut world), "nobody ever had such a configuration");
+    assert!(!stale(&mut world), "no primary ever had such a configuration");
 }
 
 /// SDAM, "updateRSFromPrimary": a primary that is cut off from the others goes on, while a later one
@@ -160,7 +160,7 @@ fn a_primary_is_stale_once_a_later_one_was_elected() {
     member(&mut world, primary).election_id = Some(ObjectId::from_bytes([0; 12]));
     assert!(!suits(&world), "the view has the election of a later one");
     world.oracle.elections.clear();
-    assert!(suits(&world), "nobody has won that election");
+    assert!(suits(&world), "no member has won that election");
 }
 
 /// Returns the number of the primary, as all clients see it.
@@ -250,7 +250,7 @@ fn an_application_that_reads_on_from_a_primary_that_is_none_is_found() {
     let id = world.clients[0].view().primary().unwrap().id;
     assert_eq!(check(world.check_cursor(0, id, bounds)), None);
     member(&mut world, first).server_type = ServerType::RsSecondary;
-    let told = Some("a cursor's application is told of a demoted primary");
+    let told = Some("a cursor on a demoted primary returns an error");
     assert_eq!(check(world.check_cursor(0, id, bounds)), told);
 }
 

@@ -15,7 +15,7 @@ const ALL: &[usize] = &[0, 1, 2];
 /// Of six faults, one clears pools, and that must not be.
 static DEMANDING: Scenario = Scenario {
     name: "demanding",
-    story: "Members die, and nobody is to notice.",
+    story: "Members die, and no client is to notice.",
     faults: &[
         incident(Kind::TornBytes, (1, 9), ALL),
         incident(Kind::Fork, (3, 4), &[]),

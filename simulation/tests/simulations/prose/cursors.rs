@@ -572,7 +572,7 @@ fn a_tailable_cursor_asks_at_a_pace_that_slows_down() {
         before[before.len() - 1] + Duration::from_secs(20) <= inserted,
         "nothing asks by itself"
     );
-    assert!(after.len() >= 3, "it begins anew: {after:?}");
+    assert!(after.len() >= 3, "it begins again: {after:?}");
 }
 
 /// A server that awaits documents takes its time itself: the cursor loses none.
@@ -761,7 +761,7 @@ fn a_stream_that_breaks_ends_its_cursor() {
     assert!(matches!(error, Error::Client(_)), "{error}");
     fixture.simulation.run_for(Duration::from_secs(30));
     fixture.run(async {});
-    assert!(fixture.started("killCursors").is_empty(), "nobody can reach it any more");
+    assert!(fixture.started("killCursors").is_empty(), "nothing can reach it any more");
 }
 
 /// Mongos is asked for each batch.

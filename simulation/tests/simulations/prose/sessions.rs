@@ -208,7 +208,7 @@ fn commands_carry_the_cluster_time_of_the_reply_before() {
             times.push(time.unwrap().to_owned());
         }
         assert_eq!(times.len(), 4, "{name}");
-        assert_eq!(times[1], times[2], "{name}: the second command says what the reply has told");
+        assert_eq!(times[1], times[2], "{name}: the second command says what the reply has said");
     }
 }
 

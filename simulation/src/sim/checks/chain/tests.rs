@@ -77,7 +77,7 @@ fn views_are_what_was_told_last() {
     chain.published(&seeds());
     assert!(chain.after_step().is_ok());
     chain.published(&Arc::default());
-    assert!(chain.after_step().is_err(), "nothing was told of that");
+    assert!(chain.after_step().is_err(), "nothing was reported of that");
     assert!(chain.after_step().is_ok(), "and it is judged once");
 }
 
@@ -93,7 +93,7 @@ fn whoever_asks_for_a_connection_is_answered_once() {
     assert!(follows(&mut chain, &started));
     assert!(chain.ended().is_err(), "there is a question, and a connection");
     assert!(follows(&mut chain, &checked_out));
-    assert!(!follows(&mut chain, &checked_out), "nobody has asked");
+    assert!(!follows(&mut chain, &checked_out), "nothing has asked");
     assert!(follows(&mut chain, &started));
     chain.lends_aloud();
     assert!(!follows(&mut chain, &checked_out), "it was not returned");

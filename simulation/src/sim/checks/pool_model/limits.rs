@@ -9,7 +9,7 @@ use super::*;
 const IDLE: &str = "nothing is handed out that was idle for maxIdleTimeMS";
 const SHORT: &str = "a pool that is ready comes to minPoolSize";
 const PAUSES: &str = "minPoolSize pauses after a failure";
-const SPARED: &str = "a clear that interrupts spares nobody";
+const SPARED: &str = "a clear that interrupts spares no connection";
 
 const fn at(millis: u64) -> Instant {
     Instant::from_millis(millis)
@@ -101,7 +101,7 @@ fn a_pool_that_stays_too_small_is_found_unless_something_fails() {
     let error = sdam_core::operation::OperationError::Stream(Failure::new(
         Stage::Connect,
         Cause::Refused,
-        "nobody listens",
+        "there is no listener",
     ));
     pool_model.input::<()>(at(9501), &Input::Established { connection, outcome: Err(error) });
     pool_model.settled(at(9501));
@@ -120,7 +120,7 @@ fn a_pool_that_does_not_pause_after_a_failure_is_found_unless_somebody_waits() {
         let mut ledgers = Ledgers::new(options.clone());
         let connection = ledgers.pool.newest();
         let generation = ledgers.pool.generation(None);
-        let refused = Failure::new(Stage::Connect, Cause::Refused, "nobody listens");
+        let refused = Failure::new(Stage::Connect, Cause::Refused, "there is no listener");
         let outcome = Err(sdam_core::operation::OperationError::Stream(refused));
         ledgers.tell(Input::Established { connection, outcome });
         if cleared {

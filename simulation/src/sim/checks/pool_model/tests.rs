@@ -175,7 +175,7 @@ fn a_clear_of_a_service_closes_its_connections_and_no_others() {
     };
     let dispose = Action::Dispose { id: check_out.connection, connection: () };
     kept.pool_model.input(NOW, &clear(SERVICE));
-    assert_eq!(broken(kept.pool_model.cleared()), Some("a clear closes what nobody uses"));
+    assert_eq!(broken(kept.pool_model.cleared()), Some("a clear closes what nothing uses"));
     kept.pool_model.input(NOW, &clear(other));
     let closed = broken(kept.pool_model.action(NOW, &dispose));
     assert_eq!(closed, Some("clears of one service leave others alone"));
@@ -228,7 +228,7 @@ fn a_pool_keeps_to_its_options_and_works_for_whoever_waits() {
     assert_eq!(of(true, (1, 0, 1), 0), "");
     assert!(of(true, (1, 0, 2), 0).contains("maxPoolSize"));
     assert!(of(true, (0, 2, 0), 2).contains("maxConnecting"));
-    assert!(of(true, (0, 0, 1), 1).contains("nobody connects for all who wait"));
+    assert!(of(true, (0, 0, 1), 1).contains("nothing connects for all who wait"));
     assert!(of(true, (1, 0, 1), 1).contains("ready true"), "one could have it");
     assert!(of(false, (1, 0, 0), 0).contains("ready false"), "a paused pool keeps nothing");
     assert!(of(false, (0, 0, 0), 1).contains("ready false"), "nor does anybody wait for it");

@@ -145,6 +145,6 @@ fn hosts_that_are_not_those_that_dns_names_are_found() {
     assert_eq!(ended(2, &answer, 0, &["a", "b", "c"]), Some(FOLLOWED));
     let answer = named(&["a.sim.example", "a.sim.example.org"]);
     assert_eq!(ended(0, &answer, 1, &["a"]), None);
-    assert_eq!(ended(0, &answer, 0, &["a"]), Some(FOLLOWED), "nobody is told of it");
+    assert_eq!(ended(0, &answer, 0, &["a"]), Some(FOLLOWED), "nothing is reported of it");
     assert_eq!(ended(0, &answer, 1, &["a", "b"]), Some(FOLLOWED));
 }

@@ -297,7 +297,7 @@ impl ReplicaSet {
         self.members.push(server);
         self.wait_until_settled(SETTLE_LIMIT)?;
         sync_source::release(self.members.last().expect("it was just added"))?;
-        self.wait_until_nobody_is_new()?;
+        self.wait_until_no_member_is_new()?;
         self.wait_until_committed()
     }
 
@@ -342,7 +342,7 @@ impl ReplicaSet {
     ///
     /// Since 5.0 they do so by a change of their own once it has its data, which would otherwise
     /// come at any moment and change `setVersion` in the middle of a test.
-    fn wait_until_nobody_is_new(&self) -> Result<(), HarnessError> {
+    fn wait_until_no_member_is_new(&self) -> Result<(), HarnessError> {
         if self.binary.version().major < 5 {
             return Ok(());
         }

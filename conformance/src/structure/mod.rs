@@ -236,10 +236,10 @@ impl fmt::Display for Structure {
             all += *lines;
         }
         writeln!(f, "{:<24}{:>8}{:>8}{:>10}", "all", all.code, all.tests, all.comments)?;
-        tell_circles(f, "crates", &self.arrows())?;
+        circles_are_found(f, "crates", &self.arrows())?;
         for package in &self.crates {
             for (folder, arrows) in package.arrows_between_folders() {
-                tell_circles(f, &format!("{} {folder}", package.name), &arrows)?;
+                circles_are_found(f, &format!("{} {folder}", package.name), &arrows)?;
             }
             for (name, files) in package.spread_types(2) {
                 let files: Vec<String> = files.into_iter().collect();
@@ -254,11 +254,11 @@ impl fmt::Display for Structure {
             let to: Vec<&str> = to.iter().map(String::as_str).collect();
             writeln!(f, "{from:<14} -> {}", to.join(" "))?;
         }
-        tell_circles(f, "sdam-core", &arrows)
+        circles_are_found(f, "sdam-core", &arrows)
     }
 }
 
-fn tell_circles(f: &mut fmt::Formatter<'_>, place: &str, arrows: &Arrows) -> fmt::Result {
+fn circles_are_found(f: &mut fmt::Formatter<'_>, place: &str, arrows: &Arrows) -> fmt::Result {
     for circle in circles(arrows) {
         let names: Vec<String> = circle.into_iter().collect();
         writeln!(f, "{place}: a circle of {}: {}", names.len(), names.join(" "))?;

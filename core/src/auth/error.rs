@@ -41,8 +41,8 @@ pub(crate) enum AuthError {
     #[error("SCRAM needs a user name and a password; give both, or set another authMechanism")]
     NoPassword,
     #[error(
-        "PLAIN would show the password to anyone who reads the network; use TLS (tls=true), or insist \
-         with OptionsBuilder::allow_plain_without_tls"
+        "PLAIN would show the password to anyone who reads the network; use TLS (tls=true), or \
+         insist with OptionsBuilder::allow_plain_without_tls"
     )]
     PlainWithoutTls,
     #[error(

@@ -324,7 +324,7 @@ where
                 }
                 Action::Pool { server, command } => {
                     let member = self.servers.get_mut(server).filter(|it| !it.has_left);
-                    member.expect("a member").tell(*server, command);
+                    member.expect("a member").apply(*server, command);
                 }
                 Action::Publish { .. }
                 | Action::Wake { .. }
@@ -368,7 +368,7 @@ impl Member {
         Self { address, generation, services, is_ready: false, has_left: false }
     }
 
-    fn tell(&mut self, id: ServerId, command: &Command) {
+    fn apply(&mut self, id: ServerId, command: &Command) {
         match command {
             Command::Ready => {
                 assert!(!self.is_ready, "the pool of {id} becomes ready twice");

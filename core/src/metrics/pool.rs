@@ -144,7 +144,7 @@ impl PoolMetrics {
 
     /// Adds what is so now.
     fn collect_now(&self, labels: &super::Labels, out: &mut Families) {
-        let counts = self.counts.unwrap_or_else(|| self.told_counts());
+        let counts = self.counts.unwrap_or_else(|| self.reported_counts());
         let states =
             [("pending", counts.pending), ("idle", counts.available), ("used", counts.in_use)];
         let states = states.map(|(state, count)| (state, count as u64));
@@ -165,7 +165,7 @@ impl PoolMetrics {
 
 impl PoolMetrics {
     /// Returns the connections by state, as of the events.
-    fn told_counts(&self) -> Counts {
+    fn reported_counts(&self) -> Counts {
         let mut counts = Counts::default();
         for state in self.connections.values() {
             *match state {

@@ -417,7 +417,7 @@ impl<O: AttemptOutcome> Operation<O> {
         if let Some(label) = judgement.adds_label {
             outcome.add_label(label);
         }
-        if self.kept.is_none() || judgement.tells_of_attempt {
+        if self.kept.is_none() || judgement.shows_attempt {
             self.kept = Some(outcome);
         }
         self.overloaded |= judgement.is_overload;

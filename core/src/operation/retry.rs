@@ -63,7 +63,7 @@ impl Fault<'_> {
 
     /// Returns whether a command may have been carried out, so that this error is more informative
     /// than one that comes before anything is sent.
-    fn tells_of_attempt(&self) -> bool {
+    fn shows_attempt(&self) -> bool {
         match self {
             Self::Exchange(OperationError::Invalid(_)) => false,
             Self::Exchange(_) | Self::WriteConcern(_) => !self.has_label(NO_WRITES_PERFORMED),
@@ -195,7 +195,7 @@ pub struct Judgement {
     /// The label that the client gives the error.
     pub adds_label: Option<&'static str>,
     /// True if the caller receives this error rather than an earlier one.
-    pub tells_of_attempt: bool,
+    pub shows_attempt: bool,
     /// True if it says that the server is overloaded.
     pub is_overload: bool,
     /// The time when the operation is sent again.
@@ -268,7 +268,7 @@ pub fn judge(
     };
     Judgement {
         adds_label: adds_retryable_write.then_some(RETRYABLE_WRITE),
-        tells_of_attempt: fault.tells_of_attempt(),
+        shows_attempt: fault.shows_attempt(),
         is_overload,
         retry,
         // "Sharded clusters deprioritize on all retryable errors. Other topologies only

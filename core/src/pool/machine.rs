@@ -150,7 +150,7 @@ impl<C> Pool<C> {
 
     /// Returns whether the time matters to [`try_check_out`](Self::try_check_out) and
     /// [`try_check_in`](Self::try_check_in): if not, any will do, and no clock need be read.
-    pub fn tells_time(&self) -> bool {
+    pub fn needs_time(&self) -> bool {
         !self.config.options.max_idle_time.is_zero()
     }
 
@@ -550,7 +550,7 @@ impl<C> Machine for Pool<C> {
         if let PoolState::New = self.state {
             return Some(Instant::ZERO);
         }
-        let idle = self.connections.idle_since().filter(|_| self.tells_time());
+        let idle = self.connections.idle_since().filter(|_| self.needs_time());
         [
             self.queue.deadline(),
             self.pending.deadline(),

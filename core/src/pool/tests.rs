@@ -50,7 +50,7 @@ impl Fixture {
     /// A pool that was made ready.
     fn ready(change: impl FnOnce(&mut PoolOptions)) -> Self {
         let mut new = Self::new(|config| change(&mut config.options));
-        new.tell(Input::Command(Command::Ready));
+        new.input(Input::Command(Command::Ready));
         new.notes.retain(|note| note != "pool ready");
         new
     }
@@ -79,29 +79,29 @@ impl Fixture {
         self.now = until;
     }
 
-    fn tell(&mut self, input: Input<u64>) {
+    fn input(&mut self, input: Input<u64>) {
         let mut out = Vec::new();
         self.pool.handle(self.now.into(), input, &mut out);
         self.note(out);
     }
 
     fn check_out(&mut self, waiter: u64) {
-        self.tell(Input::CheckOut { waiter: WaiterId(waiter), deadline: None });
+        self.input(Input::CheckOut { waiter: WaiterId(waiter), deadline: None });
     }
 
     fn establish(&mut self, connection: u64) {
         let outcome = Ok(Established { connection, service: None });
-        self.tell(Input::Established { connection: ConnectionId(connection), outcome });
+        self.input(Input::Established { connection: ConnectionId(connection), outcome });
     }
 
     fn fail(&mut self, connection: u64) {
         let outcome = Err(OperationError::Stream(failure()));
-        self.tell(Input::Established { connection: ConnectionId(connection), outcome });
+        self.input(Input::Established { connection: ConnectionId(connection), outcome });
     }
 
     fn check_in(&mut self, connection: u64) {
         let check_out = self.check_out_of(connection);
-        self.tell(Input::CheckIn { check_out, outcome: Ok(connection) });
+        self.input(Input::CheckIn { check_out, outcome: Ok(connection) });
     }
 
     fn check_out_of(&self, connection: u64) -> CheckOut {
@@ -115,7 +115,7 @@ impl Fixture {
     fn clear(&mut self, interrupt: bool) {
         self.generation += 1;
         let to = Generation::new(self.generation);
-        self.tell(Input::Command(Command::Clear { to, interrupt, cause: failure() }));
+        self.input(Input::Command(Command::Clear { to, interrupt, cause: failure() }));
     }
 
     fn counts(&self) -> [usize; 4] {

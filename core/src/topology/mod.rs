@@ -405,7 +405,7 @@ impl Machine for Topology {
     }
 
     fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
-        self.note_gap(now.clock);
+        self.note_stall(now.clock);
         self.now = self.now.max(now);
         if self.state == Lifecycle::New {
             self.open(out);

@@ -48,7 +48,7 @@ impl Stall {
 impl Topology {
     /// Notes that the process did not run if a ring comes much too late. In the single-threaded
     /// mode nothing is due by itself.
-    pub(super) fn note_gap(&mut self, clock: Instant) {
+    pub(super) fn note_stall(&mut self, clock: Instant) {
         if self.state != Lifecycle::Open || self.scans() {
             return;
         }
@@ -80,7 +80,7 @@ impl Topology {
             && !std::mem::replace(&mut gap.is_told, true)
         {
             let verdict = gap.pause(clock).verdict();
-            self.tell(verdict, out);
+            self.emit_verdict(verdict, out);
         }
         if failure.is_none()
             && server.server_type != ServerType::RsPrimary
@@ -96,7 +96,7 @@ impl Topology {
                 .is_some_and(|monitor| monitor.idle_cutoff().times() == MANY_CUTOFFS)
             && let Some(verdict) = self.cut(id)
         {
-            self.tell(verdict, out);
+            self.emit_verdict(verdict, out);
         }
     }
 
@@ -107,7 +107,7 @@ impl Topology {
             member.slow_lookup = None;
         } else if member.slow_lookup.replace(Box::new(took)).is_none() {
             let verdict = slow_lookup(member.address.host(), took);
-            self.tell(verdict, out);
+            self.emit_verdict(verdict, out);
         }
     }
 
@@ -138,7 +138,7 @@ impl Topology {
                 refusals,
                 code_name: error.name_or_code(),
             };
-            self.tell(verdict, out);
+            self.emit_verdict(verdict, out);
         }
     }
 
@@ -185,7 +185,7 @@ impl Topology {
         })
     }
 
-    fn tell(&mut self, verdict: Verdict, out: &mut Vec<Action>) {
+    fn emit_verdict(&mut self, verdict: Verdict, out: &mut Vec<Action>) {
         self.context(out).emit(EventKind::Diagnosed { verdict });
     }
 }

@@ -36,14 +36,14 @@ pub(super) fn written(action: &Action) -> String {
         Action::Publish { snapshot } => format!("publish {}", of_snapshot(snapshot)),
         Action::Wake { waiter, outcome: Ok(()) } => format!("wake w{}", waiter.0),
         Action::Wake { waiter, outcome: Err(error) } => {
-            format!("wake w{} {}", waiter.0, told(&**error))
+            format!("wake w{} {}", waiter.0, redacted(&**error))
         }
         Action::Emit { event } => format!("emit {}", of_event(&event.kind)),
     }
 }
 
 /// Serialises what may hold words of others, without those.
-pub(super) fn told(value: &impl serde::Serialize) -> Value {
+pub(super) fn redacted(value: &impl serde::Serialize) -> Value {
     let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
     redact(&mut value);
     value
@@ -54,10 +54,10 @@ fn of_pool(command: &Command) -> String {
         Command::Ready => "ready".to_owned(),
         Command::Clear { to, interrupt, cause } => {
             let interrupting = if *interrupt { ", interrupting" } else { "" };
-            format!("clear to {to}{interrupting} {}", told(cause))
+            format!("clear to {to}{interrupting} {}", redacted(cause))
         }
         Command::ClearService { service, to, cause } => {
-            format!("clear service {service} to {to} {}", told(cause))
+            format!("clear service {service} to {to} {}", redacted(cause))
         }
     }
 }
@@ -100,14 +100,14 @@ fn of_event(kind: &EventKind) -> Value {
             let changes = previous.changes(new);
             json!({ "event": "topologyDescriptionChanged", "changes": changes })
         }
-        kind => told(kind),
+        kind => redacted(kind),
     }
 }
 
 fn of_failure(failure: Option<&Failure>) -> String {
     match failure {
         None => String::new(),
-        Some(failure) if is_redacted(failure) => to_json(&told(failure)),
+        Some(failure) if is_redacted(failure) => to_json(&redacted(failure)),
         Some(failure) => failure.to_string(),
     }
 }

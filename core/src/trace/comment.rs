@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::action::told;
+use super::action::redacted;
 use super::time;
 use crate::config::ServerAddress;
 use crate::description::TopologyDescription;
@@ -22,7 +22,7 @@ pub fn pool_comment(event: &Event) -> Option<String> {
         | PoolEvent::ConnectionReady { .. }
         | PoolEvent::ConnectionClosed { .. }
         | PoolEvent::ConnectionCheckOutFailed { .. } => {
-            Some(format!("# {} {}\n", time::written(event.at), told(&event.kind)))
+            Some(format!("# {} {}\n", time::written(event.at), redacted(&event.kind)))
         }
         PoolEvent::PoolCreated { .. }
         | PoolEvent::PoolClosed
@@ -107,7 +107,7 @@ fn cause(error: &OperationError) -> String {
 
 /// Writes all that is known as a comment, a line for the readers of a trace.
 pub fn description_comment(description: &TopologyDescription) -> String {
-    format!("# what is known at the end: {}\n", told(description))
+    format!("# what is known at the end: {}\n", redacted(description))
 }
 
 #[cfg(test)]

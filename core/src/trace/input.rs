@@ -35,7 +35,7 @@ pub(super) enum Call {
 
 impl Call {
     /// Calls the machine.
-    pub(super) fn tell(self, topology: &mut Topology, now: Time, out: &mut Vec<Action>) {
+    pub(super) fn apply(self, topology: &mut Topology, now: Time, out: &mut Vec<Action>) {
         match self {
             // A replay ends at what was too long to be kept.
             Self::Tick | Self::Omitted => topology.tick(now, out),

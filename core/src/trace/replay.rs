@@ -76,7 +76,7 @@ impl<'t> Replay<'t> {
         self.actions.clear();
         let (now, out) = (step.time(), &mut self.actions);
         // It was read before.
-        step.call(&self.answers).unwrap_or(Call::Tick).tell(&mut self.topology, now, out);
+        step.call(&self.answers).unwrap_or(Call::Tick).apply(&mut self.topology, now, out);
         Some(step)
     }
 

@@ -111,7 +111,7 @@ impl Performance<'_> {
         } else {
             self.last = None;
         }
-        call.tell(&mut self.topology, *time, &mut self.actions);
+        call.apply(&mut self.topology, *time, &mut self.actions);
         for action in &self.actions {
             if let Action::Send { link, bytes } = action {
                 self.awaited.send(*link, bytes);

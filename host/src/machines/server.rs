@@ -109,7 +109,7 @@ impl<R: Runtime> Server<R> {
             None => Pool::new(config),
             Some(number) => Pool::new(config).beginning_with(number),
         };
-        let needs_time = pool.tells_time();
+        let needs_time = pool.needs_time();
         let state = PoolState {
             pool,
             armed: None,

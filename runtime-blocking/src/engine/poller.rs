@@ -76,7 +76,7 @@ mod linux {
                 Err(Errno::INTR) => return Ok(false),
                 Err(error) => return Err(error.into()),
             };
-            fired.extend(events.iter().map(told).filter(|fired| fired.key != WAKE_UP));
+            fired.extend(events.iter().map(read).filter(|fired| fired.key != WAKE_UP));
             Ok(events.len() == CAPACITY)
         }
 
@@ -117,7 +117,7 @@ mod linux {
     }
 
     /// Reads an event; a socket that has failed is ready for everything, and says so then.
-    fn told(&Event { flags, data, .. }: &Event) -> Fired {
+    fn read(&Event { flags, data, .. }: &Event) -> Fired {
         let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         Fired {
             key: usize::try_from(data.u64()).unwrap_or(WAKE_UP),

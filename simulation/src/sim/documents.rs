@@ -137,9 +137,9 @@ mod tests {
         let (member, connection) = (world.cluster.primary().unwrap(), StreamId(u64::MAX));
         let again = rawdoc! { "q": { "_id": written[3].0 }, "u": { "$inc": { "n": 1 } } };
         let again = message(1, &rawdoc! { "update": COLLECTION, "updates": [again] });
-        world.tell(Input::Accepted { connection, member });
-        world.tell(Input::Trusted { connection });
-        world.tell(Input::Received { connection, bytes: &again });
+        world.input(Input::Accepted { connection, member });
+        world.input(Input::Trusted { connection });
+        world.input(Input::Received { connection, bytes: &again });
         assert_eq!(check(&world), Some("a write is done once at most"));
     }
 
@@ -160,19 +160,19 @@ mod tests {
         });
         let primary = world.cluster.primary().unwrap();
         let other = (0..3).map(MemberId).find(|it| *it != primary).unwrap();
-        world.tell(Input::Kill { member: other });
+        world.input(Input::Kill { member: other });
         let (document, connection) = (1_i64, StreamId(u64::MAX));
         let write = rawdoc! { "insert": COLLECTION, "documents": [{ "_id": document, "n": 1 }] };
-        world.tell(Input::Accepted { connection, member: primary });
-        world.tell(Input::Trusted { connection });
-        world.tell(Input::Received { connection, bytes: &message(1, &write) });
+        world.input(Input::Accepted { connection, member: primary });
+        world.input(Input::Trusted { connection });
+        world.input(Input::Received { connection, bytes: &message(1, &write) });
         let (began, acknowledged) = (world.network.now, Acknowledged::ByMajority);
         let write = Write { began, acknowledged };
         world.clients[0].ledger().documents.writes.insert(document, write);
         assert_eq!(check(&world), None);
         let joins = Change::Add(member(3, false));
-        world.tell(Input::Reconfig { changes: &[joins] });
-        world.tell(Input::Kill { member: MemberId(3) });
+        world.input(Input::Reconfig { changes: &[joins] });
+        world.input(Input::Kill { member: MemberId(3) });
         let committed = world.cluster.committed_documents(primary, DATABASE, COLLECTION);
         assert!(!committed.iter().any(|it| id(it) == document), "two of four are no majority");
         assert_eq!(check(&world), None);

@@ -33,11 +33,11 @@ impl World {
             let id = MemberId(member);
             match fault.kind {
                 FaultKind::Kill | FaultKind::Gone | FaultKind::Moved => {
-                    self.tell(Input::Kill { member: id });
+                    self.input(Input::Kill { member: id });
                 }
-                FaultKind::Shutdown => self.tell(Input::Shutdown { member: id }),
+                FaultKind::Shutdown => self.input(Input::Shutdown { member: id }),
                 FaultKind::Upgrade => self.upgrade(id, fault.bits),
-                FaultKind::FrozenMember => self.tell(Input::Freeze { member: id }),
+                FaultKind::FrozenMember => self.input(Input::Freeze { member: id }),
                 FaultKind::FailPoint => {
                     self.command((index, member), true, &fail_point(fault.bits));
                 }
@@ -51,7 +51,7 @@ impl World {
         match (fault.kind, self.cluster.primary()) {
             (FaultKind::Reconfig, _) => self.begin_reconfig(index),
             (FaultKind::LoginRefused, _) => self.change_password("another"),
-            (FaultKind::StepDown, Some(member)) => self.tell(Input::StepDown { member }),
+            (FaultKind::StepDown, Some(member)) => self.input(Input::StepDown { member }),
             (FaultKind::Succession, Some(member)) => self.begin_succession(index, member),
             (FaultKind::Cut, primary) => self.cut(index, primary),
             _ => {}
@@ -85,10 +85,10 @@ impl World {
 
     /// A member ends, and is to start with the next version, or with the one before.
     fn upgrade(&mut self, member: MemberId, bits: u64) {
-        self.tell(Input::Kill { member });
+        self.input(Input::Kill { member });
         if let Some(version) = self.cluster.version(member) {
             let version = version.neighbour(bits.is_multiple_of(2));
-            self.tell(Input::Upgrade { member, version });
+            self.input(Input::Upgrade { member, version });
         }
     }
 
@@ -110,7 +110,7 @@ impl World {
             fault.members = vec![primary.0];
         }
         for member in fault.members.clone() {
-            self.tell(Input::Cut { member: MemberId(member) });
+            self.input(Input::Cut { member: MemberId(member) });
         }
     }
 
@@ -127,14 +127,14 @@ impl World {
             match fault.kind {
                 // The operator who has waited long enough for a member's end kills it.
                 FaultKind::Shutdown => {
-                    self.tell(Input::Kill { member: id });
-                    self.tell(Input::Start { member: id });
+                    self.input(Input::Kill { member: id });
+                    self.input(Input::Start { member: id });
                 }
                 FaultKind::Kill | FaultKind::Upgrade | FaultKind::Moved => {
-                    self.tell(Input::Start { member: id });
+                    self.input(Input::Start { member: id });
                 }
-                FaultKind::FrozenMember => self.tell(Input::Thaw { member: id }),
-                FaultKind::Cut => self.tell(Input::Heal { member: id }),
+                FaultKind::FrozenMember => self.input(Input::Thaw { member: id }),
+                FaultKind::Cut => self.input(Input::Heal { member: id }),
                 FaultKind::FailPoint => {
                     let off = rawdoc! {
                         "configureFailPoint": "failCommand", "mode": "off", "$db": "admin"
@@ -203,12 +203,12 @@ impl World {
         // Far from the numbers of the clients' streams.
         let connection = StreamId(u64::MAX - (index * 1000 + member) as u64);
         if begins {
-            self.tell(Input::Accepted { connection, member: MemberId(member) });
-            self.tell(Input::Trusted { connection });
+            self.input(Input::Accepted { connection, member: MemberId(member) });
+            self.input(Input::Trusted { connection });
         }
         let mut bytes = Vec::new();
         write_op_msg(&mut bytes, 1, 0, Flags::NONE, command);
-        self.tell(Input::Received { connection, bytes: &bytes });
+        self.input(Input::Received { connection, bytes: &bytes });
     }
 }
 

@@ -21,7 +21,7 @@ impl World {
     pub(super) fn change_password(&mut self, password: &str) {
         // Without users there are no logins.
         if !self.plan.cluster.users.is_empty() {
-            self.tell(Input::Users { users: &[user(password)] });
+            self.input(Input::Users { users: &[user(password)] });
         }
     }
 }

@@ -61,15 +61,15 @@ impl World {
                 members.filter_map(|member| self.changed(change, *member)).take(1).collect()
             }
         };
-        self.tell(Input::Reconfig { changes: &changes });
+        self.input(Input::Reconfig { changes: &changes });
     }
 
     /// The primary installs a configuration and dies, so that the next one begins with an older.
     fn lose_configuration(&mut self, index: usize) {
         if let Some(primary) = self.cluster.primary() {
             let change = self.changed(Reconfig::Tag, primary.0);
-            self.tell(Input::Reconfig { changes: change.as_slice() });
-            self.tell(Input::Kill { member: primary });
+            self.input(Input::Reconfig { changes: change.as_slice() });
+            self.input(Input::Kill { member: primary });
             self.plan.faults[index].members = vec![primary.0];
         }
     }
@@ -115,7 +115,7 @@ impl World {
         let fault = &self.plan.faults[index];
         if Reconfig::of(fault.bits) == Reconfig::Lose {
             for member in fault.members.clone() {
-                self.tell(Input::Start { member: MemberId(member) });
+                self.input(Input::Start { member: MemberId(member) });
             }
         }
         let changes = self.restoration(&self.plan.faults[index].members);
@@ -123,8 +123,8 @@ impl World {
             return;
         }
         match self.cluster.check_reconfig(&changes) {
-            Ok(()) => return self.tell(Input::Reconfig { changes: &changes }),
-            Err(ReconfigError::Primary(member)) => self.tell(Input::StepDown { member }),
+            Ok(()) => return self.input(Input::Reconfig { changes: &changes }),
+            Err(ReconfigError::Primary(member)) => self.input(Input::StepDown { member }),
             Err(_) => {}
         }
         let waited = self.network.now - self.plan.faults[index].ends;

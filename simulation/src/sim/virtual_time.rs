@@ -265,7 +265,7 @@ impl Simulation {
         let backlogs = backlog.map(|backlog| ListenBacklogs::new(backlog, members));
         let before = std::mem::replace(&mut self.backlogs, backlogs);
         for connection in before.map(ListenBacklogs::into_waiting).unwrap_or_default() {
-            self.tell(Input::Disconnected { connection });
+            self.input(Input::Disconnected { connection });
             self.network.close_server(connection);
         }
         self.settle();
@@ -396,7 +396,7 @@ impl Simulation {
     /// Does something to the deployment: kills a member, cuts it off, changes who its members are.
     pub fn inject(&mut self, input: Input<'_>) {
         self.log.say(self.network.now, "deployment", format_args!("{input:?}"));
-        self.tell(input);
+        self.input(input);
         self.settle();
     }
 
@@ -586,7 +586,7 @@ impl Simulation {
                 self.network.hung_up(stream);
                 let waits = self.backlogs.as_mut().is_some_and(|backlogs| backlogs.leave(stream));
                 if accepted && !waits {
-                    self.tell(Input::Disconnected { connection: stream });
+                    self.input(Input::Disconnected { connection: stream });
                 }
             }
             _ => {}
@@ -619,7 +619,7 @@ impl Simulation {
             }
             None if self.network.accept(stream) => {
                 self.arrivals.accepted += 1;
-                self.tell(Input::Accepted { connection: stream, member });
+                self.input(Input::Accepted { connection: stream, member });
                 self.network.send(stream, Side::Client, Packet::SynAck);
             }
             Some(Admission::Queued) | None => {}
@@ -643,7 +643,7 @@ impl Simulation {
             return self.network.close_server(stream);
         }
         self.arrivals.accepted += 1;
-        self.tell(Input::Accepted { connection: stream, member });
+        self.input(Input::Accepted { connection: stream, member });
         if !said.is_empty() {
             self.received(stream, member, said);
         }
@@ -652,17 +652,17 @@ impl Simulation {
     /// A member receives what a client has sent.
     fn received(&mut self, stream: StreamId, member: MemberId, bytes: Vec<u8>) {
         let Some(backlogs) = &mut self.backlogs else {
-            return self.tell(Input::Received { connection: stream, bytes: &bytes });
+            return self.input(Input::Received { connection: stream, bytes: &bytes });
         };
         match backlogs.received(self.network.now, stream, member, bytes) {
             Delivery::Now(bytes) => {
-                self.tell(Input::Received { connection: stream, bytes: &bytes });
+                self.input(Input::Received { connection: stream, bytes: &bytes });
             }
             Delivery::LogsIn(None) | Delivery::Kept => {}
             Delivery::LogsIn(Some(at)) => self.network.events.plan(at, Event::LogIn(member)),
             Delivery::Refused => {
                 self.arrivals.refused_logins += 1;
-                self.tell(Input::Disconnected { connection: stream });
+                self.input(Input::Disconnected { connection: stream });
                 self.network.close_server(stream);
             }
         }
@@ -679,10 +679,10 @@ impl Simulation {
         }
         self.arrivals.logins += 1;
         // Of a client that is gone, the model knows nothing any more.
-        self.tell(Input::Received { connection: stream, bytes: &bytes });
+        self.input(Input::Received { connection: stream, bytes: &bytes });
     }
 
-    fn tell(&mut self, input: Input<'_>) {
+    fn input(&mut self, input: Input<'_>) {
         self.run_cluster(|cluster, now, out| cluster.handle(now, input, out));
     }
 

@@ -285,7 +285,7 @@ impl World {
                 self.unfinished -= 1;
                 self.end_reconfig(index);
             }
-            Event::StepDown(member) => self.tell(Input::StepDown { member }),
+            Event::StepDown(member) => self.input(Input::StepDown { member }),
             Event::Audit => {
                 self.network.plan(AUDIT, Event::Audit);
                 return self.audit();
@@ -318,18 +318,18 @@ impl World {
                     return self.network.send(stream, Side::Client, Packet::Refused);
                 }
                 if self.network.accept(stream) {
-                    self.tell(Input::Accepted { connection: stream, member });
+                    self.input(Input::Accepted { connection: stream, member });
                     self.say_name(stream);
                     self.network.send(stream, Side::Client, Packet::SynAck);
                 }
             }
             Packet::Bytes(bytes) if accepted => {
-                self.tell(Input::Received { connection: stream, bytes: &bytes });
+                self.input(Input::Received { connection: stream, bytes: &bytes });
             }
             Packet::Fin => {
                 self.network.hung_up(stream);
                 if accepted {
-                    self.tell(Input::Disconnected { connection: stream });
+                    self.input(Input::Disconnected { connection: stream });
                 }
             }
             _ => {}
@@ -341,12 +341,12 @@ impl World {
         let Some((client, member)) = self.network.dialled(connection) else { return };
         if self.plan.clients[client].outside {
             let addresses = Arc::clone(&self.plan.clients[client].addresses);
-            self.tell(Input::ServerName { connection, name: addresses[member].host() });
+            self.input(Input::ServerName { connection, name: addresses[member].host() });
         }
     }
 
     /// Hands the deployment an input.
-    pub(super) fn tell(&mut self, input: Input<'_>) {
+    pub(super) fn input(&mut self, input: Input<'_>) {
         self.run_cluster(|cluster, now, out| cluster.handle(now, input, out));
     }
 

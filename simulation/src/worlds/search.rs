@@ -182,7 +182,7 @@ pub fn search(limits: Limits) -> Report {
     };
     let wrong = search.begin(&options).and_then(|()| search.run());
     search.report.violation = wrong.err().map(|(violation, node, last)| {
-        let told = if search.nodes.is_empty() { Vec::new() } else { search.tell(node) };
+        let told = if search.nodes.is_empty() { Vec::new() } else { search.input(node) };
         (violation, told.into_iter().chain(last.map(|step| step.to_string())).collect())
     });
     search.report.states = search.known.len() as u64;
@@ -273,7 +273,7 @@ impl Search {
     }
 
     /// Describes how a world was reached.
-    fn tell(&self, index: usize) -> Vec<String> {
+    fn input(&self, index: usize) -> Vec<String> {
         let way = path(&self.nodes, index);
         let root = way.last().map_or(0, |root| self.nodes[*root].from);
         let known = if root == 0 { "nothing" } else { "everything" };

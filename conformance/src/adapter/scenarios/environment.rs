@@ -12,7 +12,7 @@ use crate::adapter::scripted::{Scripted, ScriptedReply, is_hello, reply};
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
     vec![
-        Test::new("environment::handshakes_tell_of_platforms_and_containers", told),
+        Test::new("environment::handshakes_tell_of_platforms_and_containers", metadata),
         Test::new("environment::monitors_poll_on_a_platform_for_functions", polled),
     ]
 }
@@ -92,7 +92,7 @@ fn hello(hellos: &Hellos, wanted: impl Fn(usize, &RawDocument) -> bool) -> RawDo
 
 /// Handshake, "Test Plan", 1: "Test that environment metadata is properly captured"; what files
 /// say of containers depends on the machine.
-fn told<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+fn metadata<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let lambda = rawdoc! { "name": "aws.lambda", "region": "us-east-2", "memory_mb": 1024 };
     let azure = ("FUNCTIONS_WORKER_RUNTIME", "node");
     let gcp = rawdoc! {
@@ -133,8 +133,11 @@ fn told<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         ensure!(client.as_bytes().len() <= 512, "{variables:?}: {client:?}");
         let env = client.get_document("env").map(ToOwned::to_owned).unwrap_or_default();
         for field in ["name", "region", "memory_mb", "timeout_sec"] {
-            let (told, expected) = (env.get(field)?, expected.get(field)?);
-            ensure!(told == expected, "{variables:?}: {field} is {told:?}, not {expected:?}");
+            let (metadata, expected) = (env.get(field)?, expected.get(field)?);
+            ensure!(
+                metadata == expected,
+                "{variables:?}: {field} is {metadata:?}, not {expected:?}"
+            );
         }
         let container = env.get_document("container");
         let orchestrator = container.and_then(|container| container.get_str("orchestrator")).ok();

@@ -6,12 +6,12 @@ use sdam_core::pool::{CloseReason, PoolEvent};
 
 /// An event of a pool, in the words of the format.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct PoolObservation {
     pub(super) name: &'static str,
     fields: Document,
 }
 
-impl Told {
+impl PoolObservation {
     /// Puts an event of the pool of that server into words; `None` if the format has none for it.
     pub(super) fn new(address: &ServerAddress, event: &PoolEvent) -> Option<Self> {
         let (name, mut fields) = match event {

@@ -39,7 +39,7 @@ pub(super) fn run(text: &str) -> Result<Vec<CaseReport>, CaseError> {
     for (number, expected) in (1..).zip(&expected) {
         let place = format!("event {number}");
         let wanted = Bson::Document(expected.clone());
-        match found.next().map(events::Told::to_document).map(Bson::Document) {
+        match found.next().map(events::PoolObservation::to_document).map(Bson::Document) {
             Some(found) if events::matches(&wanted, Some(&found)) => {}
             Some(found) => differences.differs(&place, &wanted, &found),
             None => differences.differs(&place, &wanted, "no more events"),

@@ -17,7 +17,7 @@ use sdam_core::topology;
 
 use super::super::format::CaseError;
 use super::case::{Case, End, Operation, Step};
-use super::events::Told;
+use super::events::PoolObservation;
 use super::thread::{Doing, PlayError, Thread, ThreadError};
 use sdam_core::harness::{CheckOutcome, Harness};
 
@@ -32,7 +32,7 @@ const MAX_TIME: Instant = Instant::from_millis(600_000);
 
 /// The end of a case.
 pub(super) struct Ending {
-    pub(super) events: Vec<Told>,
+    pub(super) events: Vec<PoolObservation>,
     /// The error of the main thread.
     pub(super) error: Option<ThreadError>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Play {
     /// The connections being established, and when that ends.
     establishing: BTreeMap<ConnectionId, (Instant, End)>,
     labels: BTreeMap<String, (CheckOut, ConnectionId)>,
-    events: Vec<Told>,
+    events: Vec<PoolObservation>,
     waiters: u64,
 }
 
@@ -133,7 +133,7 @@ impl Play {
         let error = match end {
             End::Established => {
                 let outcome = Ok(Established::new(connection, None));
-                self.tell(Input::Established { connection, outcome });
+                self.input(Input::Established { connection, outcome });
                 return Ok(());
             }
             End::Closed => {
@@ -146,18 +146,18 @@ impl Play {
                 OperationError::Reply { stage: Reached::Hello, error }
             }
         };
-        self.tell(Input::Failing { connection });
+        self.input(Input::Failing { connection });
         if topology_clears(&error)? {
             self.clear(false, error.to_failure());
         }
-        self.tell(Input::Established { connection, outcome: Err(error) });
+        self.input(Input::Established { connection, outcome: Err(error) });
         Ok(())
     }
 
     fn clear(&mut self, interrupt: bool, cause: Failure) {
         self.generation = Generation::new(self.generation.number() + 1);
         let to = self.generation;
-        self.tell(Input::Command(Command::Clear { to, interrupt, cause }));
+        self.input(Input::Command(Command::Clear { to, interrupt, cause }));
     }
 
     fn tick(&mut self) {
@@ -166,7 +166,7 @@ impl Play {
         self.perform(actions);
     }
 
-    fn tell(&mut self, input: Input<ConnectionId>) {
+    fn input(&mut self, input: Input<ConnectionId>) {
         let mut actions = Vec::new();
         self.pool.handle(self.now.into(), input, &mut actions);
         self.perform(actions);
@@ -183,7 +183,9 @@ impl Play {
                     self.establishing.remove(&connection);
                 }
                 Action::Deliver { waiter, outcome } => self.deliver(waiter, outcome),
-                Action::Emit { event, .. } => self.events.extend(Told::new(&self.address, &event)),
+                Action::Emit { event, .. } => {
+                    self.events.extend(PoolObservation::new(&self.address, &event));
+                }
                 // The connections are unused.
                 _ => {}
             }
@@ -301,19 +303,19 @@ impl Play {
                 self.waiters += 1;
                 let waiter = WaiterId(self.waiters);
                 self.set(name, Doing::CheckingOut { waiter, label });
-                self.tell(Input::CheckOut { waiter, deadline: None });
+                self.input(Input::CheckOut { waiter, deadline: None });
             }
             Operation::CheckIn { connection: label } => {
                 let lent = self.labels.remove(&label);
                 let (check_out, connection) = lent.ok_or(PlayError::NoConnection(label))?;
-                self.tell(Input::CheckIn { check_out, outcome: Ok(connection) });
+                self.input(Input::CheckIn { check_out, outcome: Ok(connection) });
             }
             Operation::Clear { interrupt } => {
                 let cause = Failure::new(Reached::Operate, Cause::Canceled, "the case says so");
                 self.clear(interrupt, cause);
             }
-            Operation::Close {} => self.tell(Input::Close),
-            Operation::Ready {} => self.tell(Input::Command(Command::Ready)),
+            Operation::Close {} => self.input(Input::Close),
+            Operation::Ready {} => self.input(Input::Command(Command::Ready)),
         }
         Ok(())
     }

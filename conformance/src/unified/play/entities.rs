@@ -97,7 +97,7 @@ impl Client {
     }
 
     /// Takes an event.
-    pub(super) fn told(&mut self, event: &EventKind) {
+    pub(super) fn event(&mut self, event: &EventKind) {
         match event {
             EventKind::TopologyDescriptionChanged { new, .. } => {
                 self.description = Some(new.clone());
@@ -281,7 +281,7 @@ impl Entities {
     }
 
     /// Returns a client that has something to report; `None` if it is not known any more.
-    pub(super) fn teller(&mut self, name: &str) -> Option<&mut Client> {
+    pub(super) fn reporter(&mut self, name: &str) -> Option<&mut Client> {
         match self.0.get_mut(name) {
             Some(Entity::Client(client)) => Some(client),
             _ => None,

@@ -426,7 +426,7 @@ impl Play {
         let mut opening = std::mem::take(&mut self.opening);
         let mut late = None;
         opening.retain(|opening| {
-            let Some(client) = self.entities.teller(&opening.client) else {
+            let Some(client) = self.entities.reporter(&opening.client) else {
                 return false;
             };
             if !opening.is_open || (opening.limit.is_some() && !client.is_populated()) {
@@ -718,19 +718,19 @@ impl Machine for Play {
                 Err(_) => {}
             },
             Input::Event { client, event } => {
-                if let Some(client) = self.entities.teller(client) {
-                    client.told(event);
+                if let Some(client) = self.entities.reporter(client) {
+                    client.event(event);
                 }
                 self.advance(now, out);
             }
             Input::Logged { client, message } => {
-                if let Some(client) = self.entities.teller(client) {
+                if let Some(client) = self.entities.reporter(client) {
                     client.logged.push(message);
                 }
                 self.advance(now, out);
             }
             Input::Traced { client, span } => {
-                if let Some(client) = self.entities.teller(client) {
+                if let Some(client) = self.entities.reporter(client) {
                     client.traced.push(span);
                 }
                 self.advance(now, out);

@@ -178,7 +178,7 @@ impl OptionsBuilder {
     pub fn build(mut self) -> Result<Options, OptionsError> {
         self.settings.decide_tls();
         self.settings.check()?;
-        self.warnings.extend(self.settings.in_vain(is_compiled_in));
+        self.warnings.extend(self.settings.unused(is_compiled_in));
         let credential = Credential::from_settings(&self.settings)?;
         let app_name = self.settings.app_name.as_deref();
         let mut metadata = ClientMetadata::new(app_name, self.os, self.environment)?;

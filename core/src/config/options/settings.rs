@@ -46,7 +46,7 @@ impl Settings {
     }
 
     /// Returns what has no effect here, though its value is allowed.
-    pub(super) fn in_vain(&self, is_compiled_in: fn(Compressor) -> bool) -> Vec<Warning> {
+    pub(super) fn unused(&self, is_compiled_in: fn(Compressor) -> bool) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if self.server_selection_try_once.is_some() && !self.single_threaded {
             warnings.push(Warning::SingleThreadedOnly { option: "serverSelectionTryOnce" });

@@ -62,16 +62,16 @@ fn the_single_threaded_mode_has_its_own_defaults() {
     assert!(builder.clone().server_selection_try_once(true).build().is_ok());
     let short = builder.clone().heartbeat_frequency(Duration::from_millis(499)).build();
     assert!(matches!(short, Err(OptionsError::HeartbeatFrequency(_))));
-    let in_vain = builder.single_threaded(false).build().unwrap();
+    let unused = builder.single_threaded(false).build().unwrap();
     let option = "serverSelectionTryOnce";
-    assert_eq!(in_vain.warnings(), [Warning::SingleThreadedOnly { option }]);
+    assert_eq!(unused.warnings(), [Warning::SingleThreadedOnly { option }]);
 }
 
 #[test]
 fn a_compressor_that_this_build_lacks_is_told_with_those_that_it_has() {
     let parse = |uri: &str| Options::parse(uri).unwrap();
     let told = |uri: &str, is_compiled_in: fn(Compressor) -> bool| -> Vec<String> {
-        parse(uri).settings.in_vain(is_compiled_in).iter().map(ToString::to_string).collect()
+        parse(uri).settings.unused(is_compiled_in).iter().map(ToString::to_string).collect()
     };
     let uri = "mongodb://a/?compressors=zstd,snappy";
     assert_eq!(told(uri, |_| true), [""; 0]);
@@ -90,11 +90,11 @@ fn a_compressor_that_this_build_lacks_is_told_with_those_that_it_has() {
 
 #[test]
 fn a_level_of_zlib_without_zlib_is_told() {
-    let in_vain = |uri: &str| Options::parse(uri).unwrap().settings.in_vain(|_| true);
+    let unused = |uri: &str| Options::parse(uri).unwrap().settings.unused(|_| true);
     let (option, with) = ("zlibCompressionLevel", "zlib among the compressors");
     let warning = Warning::CountsOnlyWith { option, with };
-    assert_eq!(in_vain("mongodb://a/?zlibCompressionLevel=9&compressors=snappy"), [warning]);
-    assert_eq!(in_vain("mongodb://a/?zlibCompressionLevel=9&compressors=snappy,zlib"), []);
+    assert_eq!(unused("mongodb://a/?zlibCompressionLevel=9&compressors=snappy"), [warning]);
+    assert_eq!(unused("mongodb://a/?zlibCompressionLevel=9&compressors=snappy,zlib"), []);
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Fixture {
             generation: 0,
         };
         new.pass(0);
-        new.tell(Input::Command(Command::Ready));
+        new.input(Input::Command(Command::Ready));
         new
     }
 
@@ -55,7 +55,7 @@ impl Fixture {
         self.perform(out);
     }
 
-    fn tell(&mut self, input: Input<u64>) {
+    fn input(&mut self, input: Input<u64>) {
         let mut out = Vec::new();
         self.pool.handle(super::at(self.millis).into(), input, &mut out);
         self.perform(out);
@@ -86,7 +86,7 @@ impl Fixture {
         match kind {
             0..=2 => {
                 self.waiters += 1;
-                self.tell(Input::CheckOut { waiter: WaiterId(self.waiters), deadline: None });
+                self.input(Input::CheckOut { waiter: WaiterId(self.waiters), deadline: None });
             }
             3..=5 if !self.pending.is_empty() => {
                 let connection = *self.pending.iter().nth(which % self.pending.len()).unwrap();
@@ -94,22 +94,22 @@ impl Fixture {
                 let established = Established::new(connection.number(), None);
                 let error = || OperationError::Stream(failure(Cause::Closed));
                 let outcome = if kind == 5 { Err(error()) } else { Ok(established) };
-                self.tell(Input::Established { connection, outcome });
+                self.input(Input::Established { connection, outcome });
             }
             6..=8 if !self.in_use.is_empty() => {
                 let (check_out, connection) = self.in_use.remove(which % self.in_use.len());
                 let error = || Box::new(OperationError::Stream(failure(Cause::Closed)));
                 let outcome = if kind < 8 { Ok(connection) } else { Err(error()) };
-                self.tell(Input::CheckIn { check_out, outcome });
+                self.input(Input::CheckIn { check_out, outcome });
             }
-            9 => self.tell(Input::Abandon { waiter: WaiterId(self.waiters) }),
+            9 => self.input(Input::Abandon { waiter: WaiterId(self.waiters) }),
             10 => {
                 self.generation += 1;
                 let (to, cause) = (Generation::new(self.generation), failure(Cause::Timeout));
                 let interrupt = which.is_multiple_of(2);
-                self.tell(Input::Command(Command::Clear { to, interrupt, cause }));
+                self.input(Input::Command(Command::Clear { to, interrupt, cause }));
             }
-            11 => self.tell(Input::Command(Command::Ready)),
+            11 => self.input(Input::Command(Command::Ready)),
             _ => self.pass(which as u64),
         }
     }
@@ -130,9 +130,9 @@ proptest! {
             prop_assert_eq!(told, own, "after {}", kind);
         }
         if closes {
-            fixture.tell(Input::Close);
+            fixture.input(Input::Close);
             while let Some((check_out, connection)) = fixture.in_use.pop() {
-                fixture.tell(Input::CheckIn { check_out, outcome: Ok(connection) });
+                fixture.input(Input::CheckIn { check_out, outcome: Ok(connection) });
             }
             prop_assert_eq!(counts(&fixture.metrics), [0; 3]);
         }

@@ -146,7 +146,7 @@ fn reads_and_writes_are_sent_again_when_nothing_could_be_sent() {
             let judgement = judge(&situation, &Fault::Establishing(error), None, HALF);
             assert_eq!(judgement.retry, Retry::Now, "{error:?}");
             assert_eq!(judgement.adds_label.is_some(), kind == OperationKind::Write);
-            assert!(!judgement.tells_of_attempt);
+            assert!(!judgement.shows_attempt);
         }
         let judgement = judge(&situation, &Fault::PoolCleared, None, HALF);
         assert_eq!(judgement.retry, Retry::Now);
@@ -300,7 +300,7 @@ fn the_server_is_avoided_in_sharded_clusters_and_where_overload_is_to_be_spread(
 #[test]
 fn errors_tell_whether_anything_was_attempted() {
     let write = situation(OperationKind::Write);
-    let tells = |fault| judge(&write, &fault, None, HALF).tells_of_attempt;
+    let tells = |fault| judge(&write, &fault, None, HALF).shows_attempt;
     let (lost, written) = (lost(), reply(91, &["RetryableWriteError"]));
     assert!(tells(Fault::Exchange(&lost)) && tells(Fault::Exchange(&written)));
     let unwritten = reply(91, &["RetryableWriteError", "NoWritesPerformed"]);

@@ -11,7 +11,7 @@ fn errors_say_what_the_specification_demands() {
     let mut fixture = Fixture::ready(|_| {});
     fixture.clear(false);
     fixture.check_out(1);
-    fixture.tell(Input::Close);
+    fixture.input(Input::Close);
     fixture.check_out(2);
     let texts: Vec<String> = fixture.errors.iter().map(ToString::to_string).collect();
     let expected = [
@@ -42,10 +42,10 @@ fn the_place_in_the_queue_is_a_field_and_not_in_the_text() {
 fn being_turned_away_by_a_paused_pool_is_retryable_and_a_time_out_is_not() {
     let mut fixture = Fixture::new(|_| {});
     fixture.check_out(1);
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     fixture.clear(false);
     fixture.check_out(2);
-    fixture.tell(Input::Close);
+    fixture.input(Input::Close);
     fixture.check_out(3);
     let labels: Vec<bool> =
         fixture.errors.iter().map(|error| error.labels().contains(&RETRYABLE)).collect();

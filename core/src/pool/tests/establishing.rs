@@ -47,11 +47,11 @@ fn the_operation_whose_connection_fails_is_told_its_own_error_and_how_far_it_had
     fixture.notes();
     for (at, stage) in [(1, Stage::Resolve), (3, Stage::Connect), (8, Stage::Hello)] {
         fixture.at(at);
-        fixture.tell(Input::Reached { connection: ConnectionId(2), stage });
+        fixture.input(Input::Reached { connection: ConnectionId(2), stage });
     }
-    fixture.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Connect });
+    fixture.input(Input::Reached { connection: ConnectionId(2), stage: Stage::Connect });
     fixture.at(12);
-    fixture.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Hello });
+    fixture.input(Input::Reached { connection: ConnectionId(2), stage: Stage::Hello });
     fixture.at(20);
     fixture.fail(2);
     assert_eq!(
@@ -76,7 +76,7 @@ fn a_connection_that_could_not_be_established_keeps_nobody_from_the_next_one() {
         config.options.max_connecting = 1;
         config.connect_timeout = Some(millis(1000));
     });
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     for connection in 1..=6 {
         fixture.notes();
         fixture.check_out(connection);
@@ -115,7 +115,7 @@ fn whoever_a_failing_connection_was_created_for_learns_of_its_error_and_others_o
     fixture.check_out(1);
     fixture.check_out(2);
     fixture.notes();
-    fixture.tell(Input::Failing { connection: ConnectionId(1) });
+    fixture.input(Input::Failing { connection: ConnectionId(1) });
     fixture.check_out(3);
     fixture.clear(false);
     fixture.fail(1);
@@ -134,8 +134,8 @@ fn whoever_a_failing_connection_was_created_for_learns_of_its_error_and_others_o
 fn closing_a_pool_ends_the_wait_for_a_failing_connection_too() {
     let mut fixture = Fixture::ready(|_| {});
     fixture.check_out(1);
-    fixture.tell(Input::Failing { connection: ConnectionId(1) });
-    fixture.tell(Input::Close);
+    fixture.input(Input::Failing { connection: ConnectionId(1) });
+    fixture.input(Input::Close);
     assert!(matches!(fixture.errors[..], [CheckOutError::PoolClosed { .. }]));
 }
 
@@ -145,10 +145,10 @@ fn whoever_stops_to_wait_for_a_failing_connection_is_told_no_more() {
     let mut fixture = Fixture::ready(|_| {});
     for number in [1, 2] {
         fixture.check_out(number);
-        fixture.tell(Input::Failing { connection: ConnectionId(number) });
+        fixture.input(Input::Failing { connection: ConnectionId(number) });
     }
     fixture.notes();
-    fixture.tell(Input::Abandon { waiter: WaiterId(1) });
+    fixture.input(Input::Abandon { waiter: WaiterId(1) });
     assert_eq!(fixture.notes(), ["failed after 0 ms: timeout"]);
     fixture.fail(1);
     assert_eq!(fixture.notes()[0], "c1 closed: Error");
@@ -163,7 +163,7 @@ fn the_minimum_is_established_in_the_background_once_ready() {
     let mut fixture = Fixture::new(|config| config.options.min_pool_size = 3);
     fixture.at(1000);
     assert_eq!(fixture.notes().len(), 0);
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     let notes = fixture.notes();
     assert_eq!((notes[0].as_str(), establishing(&notes)), ("pool ready", 2));
     fixture.establish(1);
@@ -186,7 +186,7 @@ fn after_a_failure_the_minimum_is_tried_again_half_a_second_later() {
     fixture.clear(false);
     fixture.notes();
     fixture.at(600);
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     assert_eq!(establishing(&fixture.notes()), 1, "the server has just answered a check");
 }
 
@@ -209,9 +209,9 @@ fn connections_in_use_and_idle_ones_count_for_the_minimum() {
 #[test]
 fn establishing_a_connection_is_given_up_after_connect_timeout() {
     let mut fixture = Fixture::new(|config| config.connect_timeout = Some(millis(100)));
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     fixture.check_out(1);
-    fixture.tell(Input::Reached { connection: ConnectionId(1), stage: Stage::Tls });
+    fixture.input(Input::Reached { connection: ConnectionId(1), stage: Stage::Tls });
     fixture.notes();
     fixture.at(99);
     assert_eq!(fixture.notes().len(), 0);
@@ -226,7 +226,7 @@ fn establishing_a_connection_is_given_up_after_connect_timeout() {
 #[test]
 fn an_answer_that_is_heard_after_the_limit_and_before_its_judgement_renews_the_time() {
     let mut fixture = Fixture::new(|config| config.connect_timeout = Some(millis(100)));
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     fixture.check_out(1);
     for stage in [Stage::Hello, Stage::Authenticate, Stage::Authenticate] {
         fixture.now = fixture.now + millis(5_000);
@@ -240,10 +240,10 @@ fn an_answer_that_is_heard_after_the_limit_and_before_its_judgement_renews_the_t
     // In time, it renews nothing; nor does it when the limit was judged.
     fixture.at(15_050);
     let again = Input::Reached { connection: ConnectionId(1), stage: Stage::Authenticate };
-    fixture.tell(again.clone());
+    fixture.input(again.clone());
     fixture.at(15_100);
     assert_eq!(fixture.notes(), ["time out c1 while authentication: connectTimeoutMS"]);
-    fixture.tell(again);
+    fixture.input(again);
     assert_eq!(fixture.pool.deadline(), None);
 }
 
@@ -253,14 +253,14 @@ fn populating(connect: Option<Duration>, handshake: Option<Duration>) -> Fixture
         config.options.min_pool_size = 1;
         (config.connect_timeout, config.handshake_timeout) = (connect, handshake);
     });
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     fixture.notes();
     fixture
 }
 
 fn ask(fixture: &mut Fixture, stage: Stage) {
-    fixture.tell(Input::Reached { connection: ConnectionId(1), stage });
-    fixture.tell(Input::Asked { connection: ConnectionId(1) });
+    fixture.input(Input::Reached { connection: ConnectionId(1), stage });
+    fixture.input(Input::Asked { connection: ConnectionId(1) });
 }
 
 /// Client Side Operations Timeout, "Background Connection Pooling": "MUST use `connectTimeoutMS` as
@@ -279,7 +279,7 @@ fn each_command_of_a_handshake_in_the_background_has_the_time_of_an_operation() 
         // The server goes on with its answer, which is not whole.
         fixture.at(200);
         let connection = ConnectionId(1);
-        fixture.tell(Input::Reached { connection, stage: Stage::Authenticate });
+        fixture.input(Input::Reached { connection, stage: Stage::Authenticate });
         fixture.at(206);
         assert!(fixture.notes().is_empty());
         fixture.at(207);
@@ -298,14 +298,14 @@ fn keys_may_take_longer_to_derive_than_a_command_of_the_handshake_may() {
         let mut fixture = populating(connect, Some(millis(30)));
         ask(&mut fixture, Stage::Authenticate);
         fixture.at(20);
-        fixture.tell(Input::Answered { connection: ConnectionId(1) });
+        fixture.input(Input::Answered { connection: ConnectionId(1) });
         assert_eq!(fixture.pool.deadline(), connect.map(|connect| fixture.now + connect));
         fixture.at(110);
         assert!(fixture.notes().is_empty());
         ask(&mut fixture, Stage::Authenticate);
         fixture.at(140);
         assert_eq!(fixture.notes(), ["time out c1 while authentication: timeoutMS"]);
-        fixture.tell(Input::Answered { connection: ConnectionId(1) });
+        fixture.input(Input::Answered { connection: ConnectionId(1) });
         assert_eq!(fixture.pool.deadline(), None, "what was judged stays so");
     }
 }
@@ -321,7 +321,7 @@ fn the_time_of_an_operation_limits_neither_the_stream_nor_what_an_operation_wait
     let mut of_operation = Fixture::new(|config| {
         (config.connect_timeout, config.handshake_timeout) = (Some(millis(100)), Some(millis(30)));
     });
-    of_operation.tell(Input::Command(Command::Ready));
+    of_operation.input(Input::Command(Command::Ready));
     of_operation.check_out(1);
     for fixture in [&mut unlimited, &mut of_operation] {
         ask(fixture, Stage::Hello);
@@ -355,8 +355,8 @@ fn an_operation_gives_up_at_its_deadline_or_after_wait_queue_timeout() {
     });
     fixture.check_out(1);
     let deadline = Some(super::Instant::from_millis(30));
-    fixture.tell(Input::CheckOut { waiter: WaiterId(2), deadline });
-    fixture.tell(Input::Reached { connection: ConnectionId(2), stage: Stage::Hello });
+    fixture.input(Input::CheckOut { waiter: WaiterId(2), deadline });
+    fixture.input(Input::Reached { connection: ConnectionId(2), stage: Stage::Hello });
     fixture.notes();
     fixture.at(30);
     assert_eq!(fixture.notes(), ["failed after 30 ms: timeout", "refuse 2"]);
@@ -386,7 +386,7 @@ fn a_deadline_overrides_wait_queue_timeout() {
         options.wait_queue_timeout = Some(millis(30));
     });
     let deadline = Some(super::Instant::from_millis(80));
-    fixture.tell(Input::CheckOut { waiter: WaiterId(1), deadline });
+    fixture.input(Input::CheckOut { waiter: WaiterId(1), deadline });
     fixture.notes();
     fixture.at(79);
     assert_eq!(fixture.notes(), [""; 0]);
@@ -400,9 +400,9 @@ fn an_operation_whose_deadline_has_passed_takes_what_is_there_or_nothing() {
     fixture.check_in(1);
     fixture.notes();
     let deadline = Some(fixture.now);
-    fixture.tell(Input::CheckOut { waiter: WaiterId(1), deadline });
+    fixture.input(Input::CheckOut { waiter: WaiterId(1), deadline });
     assert_eq!(fixture.notes(), ["started", "c1 checked out after 0 ms", "deliver c1 to 1"]);
-    fixture.tell(Input::CheckOut { waiter: WaiterId(2), deadline });
+    fixture.input(Input::CheckOut { waiter: WaiterId(2), deadline });
     assert_eq!(fixture.notes(), ["started", "failed after 0 ms: timeout", "refuse 2"]);
 }
 

@@ -68,7 +68,7 @@ fn a_capped_pool_lets_those_beyond_wait() {
     let mut fixture = Fixture::lending(2, |options| options.max_pool_size = 2);
     fixture.check_out(1);
     assert_eq!((fixture.notes(), fixture.counts()), (vec!["started".into()], [0, 0, 2, 1]));
-    fixture.tell(Input::CheckIn { check_out: fixture.check_out_of(2), outcome: broken() });
+    fixture.input(Input::CheckIn { check_out: fixture.check_out_of(2), outcome: broken() });
     let expected =
         ["c2 checked in", "c2 closed: Error", "c3 created", "establish c3 of generation 0"];
     assert_eq!(fixture.notes(), expected);
@@ -85,12 +85,12 @@ fn a_pool_without_a_cap_has_none() {
 fn a_lease_that_has_ended_is_dead_also_when_its_slot_is_used_again() {
     let mut fixture = Fixture::lending(1, |_| {});
     let dead = fixture.check_out_of(1);
-    fixture.tell(Input::CheckIn { check_out: dead, outcome: broken() });
+    fixture.input(Input::CheckIn { check_out: dead, outcome: broken() });
     fixture.check_out(2);
     fixture.establish(2);
     assert_eq!(fixture.check_out_of(2).slot, dead.slot);
     fixture.notes();
-    fixture.tell(Input::CheckIn { check_out: dead, outcome: Ok(1) });
+    fixture.input(Input::CheckIn { check_out: dead, outcome: Ok(1) });
     assert_eq!((fixture.notes(), fixture.counts()), (vec!["dispose c1".into()], [0, 0, 1, 0]));
     assert_eq!(fixture.pool.get_mut().try_check_in(Instant::ZERO, dead, 1), Err(1));
     fixture.check_in(2);
@@ -99,12 +99,12 @@ fn a_lease_that_has_ended_is_dead_also_when_its_slot_is_used_again() {
     let earlier = fixture.check_out_of(2);
     fixture.check_out(3);
     fixture.notes();
-    fixture.tell(Input::CheckIn { check_out: earlier, outcome: Ok(2) });
+    fixture.input(Input::CheckIn { check_out: earlier, outcome: Ok(2) });
     assert_eq!((fixture.notes(), fixture.counts()), (vec!["dispose c2".into()], [0, 0, 1, 0]));
     fixture.check_in(2);
     fixture.notes();
     let unknown = CheckOut { connection: ConnectionId(7), slot: 99, ..dead };
-    fixture.tell(Input::CheckIn { check_out: unknown, outcome: broken() });
+    fixture.input(Input::CheckIn { check_out: unknown, outcome: broken() });
     assert_eq!((fixture.notes().len(), fixture.counts()), (0, [1, 0, 0, 0]));
 }
 
@@ -115,10 +115,10 @@ fn the_connection_of_an_operation_that_has_stopped_waiting_becomes_available() {
     fixture.check_out(1);
     fixture.notes();
     fixture.now = Instant::from_millis(7);
-    fixture.tell(Input::Abandon { waiter: WaiterId(1) });
+    fixture.input(Input::Abandon { waiter: WaiterId(1) });
     assert_eq!(fixture.notes(), ["failed after 7 ms: timeout"]);
-    fixture.tell(Input::Abandon { waiter: WaiterId(9) });
-    fixture.tell(Input::Abandon { waiter: WaiterId(1) });
+    fixture.input(Input::Abandon { waiter: WaiterId(9) });
+    fixture.input(Input::Abandon { waiter: WaiterId(1) });
     assert!(fixture.notes().is_empty());
     fixture.establish(1);
     assert_eq!(fixture.counts(), [1, 0, 0, 0]);
@@ -129,10 +129,10 @@ fn ten_thousand_wait_leave_and_give_up_and_the_others_are_served() {
     let mut fixture = Fixture::lending(1, |options| options.max_pool_size = 1);
     for waiter in 1..=10_000 {
         let deadline = (waiter % 3 == 0).then(|| Instant::from_millis(10));
-        fixture.tell(Input::CheckOut { waiter: WaiterId(waiter), deadline });
+        fixture.input(Input::CheckOut { waiter: WaiterId(waiter), deadline });
     }
     for waiter in (1..=10_000).rev().filter(|waiter| waiter % 3 == 1) {
-        fixture.tell(Input::Abandon { waiter: WaiterId(waiter) });
+        fixture.input(Input::Abandon { waiter: WaiterId(waiter) });
     }
     fixture.at(10);
     assert_eq!((fixture.errors.len(), fixture.counts()[3]), (3333, 3333));
@@ -178,7 +178,7 @@ fn idle_connections_are_not_handed_out_when_the_alarm_is_late() {
     fixture.notes();
     fixture.now = Instant::from_millis(100);
     let pool = fixture.pool.get_mut();
-    assert!(pool.tells_time() && pool.try_check_out(fixture.now).is_none());
+    assert!(pool.needs_time() && pool.try_check_out(fixture.now).is_none());
     fixture.check_out(2);
     let expected =
         ["c1 closed: Idle", "dispose c1", "started", "c2 created", "establish c2 of generation 0"];

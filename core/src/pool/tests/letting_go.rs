@@ -42,7 +42,7 @@ fn options_may_be_the_least_and_the_most_that_there_is() {
                 config.options.max_connecting = connecting;
                 (config.options.min_pool_size, config.options.max_pool_size) = (min, max);
             });
-            fixture.tell(Input::Command(Command::Ready));
+            fixture.input(Input::Command(Command::Ready));
             fixture.check_out(1);
             fixture.establish(1);
             fixture.check_in(1);
@@ -59,7 +59,7 @@ fn what_a_clear_does_comes_in_this_order() {
     fixture.notes();
     fixture.clear(false);
     assert_eq!(fixture.notes(), ["pool cleared", "c1 closed: Stale", "dispose c1"]);
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     fixture.check_out(1);
     fixture.check_out(2);
     fixture.notes();
@@ -86,8 +86,8 @@ fn a_paused_pool_is_cleared_silently() {
     fixture.clear(false);
     fixture.clear(false);
     assert_eq!((fixture.notes().len(), fixture.pool.get().generation(None).number()), (0, 2));
-    fixture.tell(Input::Command(Command::Ready));
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     assert_eq!(fixture.notes(), ["pool ready"]);
     fixture.clear(false);
     fixture.generation -= 1;
@@ -100,11 +100,11 @@ fn a_paused_pool_is_cleared_silently() {
 fn a_pool_that_is_not_ready_says_why() {
     let mut fixture = Fixture::new(|_| {});
     fixture.check_out(1);
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     fixture.clear(false);
     fixture.at(40);
     fixture.check_out(2);
-    fixture.tell(Input::Close);
+    fixture.input(Input::Close);
     fixture.notes();
     fixture.check_out(3);
     assert_eq!(fixture.notes(), ["started", "failed after 0 ms: poolClosed", "refuse 3"]);
@@ -121,7 +121,7 @@ fn a_pool_that_is_not_ready_says_why() {
 fn stale_connections_are_closed_when_they_are_returned() {
     let mut fixture = Fixture::lending(1, |_| {});
     fixture.clear(false);
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     let check_out = fixture.check_out_of(1);
     assert_eq!(fixture.pool.get_mut().try_check_in(Instant::ZERO, check_out, 1), Err(1));
     fixture.notes();
@@ -141,7 +141,7 @@ fn a_connection_in_use_is_interrupted_once_and_closed_when_it_is_returned() {
     fixture.clear(true);
     assert_eq!((fixture.notes().len(), fixture.counts()), (0, [0, 0, 1, 0]));
     let check_out = fixture.check_out_of(1);
-    fixture.tell(Input::CheckIn { check_out, outcome: broken() });
+    fixture.input(Input::CheckIn { check_out, outcome: broken() });
     assert_eq!(fixture.notes(), ["c1 checked in", "c1 closed: Stale"]);
 }
 
@@ -151,7 +151,7 @@ fn a_connection_that_was_begun_before_a_clear_is_never_handed_out() {
     let mut fixture = Fixture::ready(|options| options.max_connecting = 2);
     fixture.check_out(1);
     fixture.clear(false);
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     fixture.notes();
     fixture.check_out(2);
     assert_eq!(fixture.notes(), ["started", "c2 created", "establish c2 of generation 1"]);
@@ -169,7 +169,7 @@ fn closing_ends_everything_but_loans() {
     fixture.check_in(2);
     fixture.check_in(1);
     fixture.notes();
-    fixture.tell(Input::Close);
+    fixture.input(Input::Close);
     let expected =
         ["c1 closed: PoolClosed", "dispose c1", "abort c3", "c3 closed: PoolClosed", "pool closed"];
     assert_eq!(
@@ -179,7 +179,7 @@ fn closing_ends_everything_but_loans() {
     fixture.check_in(2);
     assert_eq!(fixture.notes(), ["c2 checked in", "c2 closed: PoolClosed", "dispose c2"]);
     for input in [Input::Command(Command::Ready), Input::Close] {
-        fixture.tell(input);
+        fixture.input(input);
     }
     fixture.clear(true);
     assert_eq!((fixture.notes().len(), fixture.pool.deadline()), (0, None), "closed for good");
@@ -190,6 +190,6 @@ fn whoever_waits_when_the_pool_closes_is_told_before_it_has_closed() {
     let mut fixture = Fixture::lending(1, |options| options.max_pool_size = 1);
     fixture.check_out(1);
     fixture.notes();
-    fixture.tell(Input::Close);
+    fixture.input(Input::Close);
     assert_eq!(fixture.notes(), ["failed after 0 ms: poolClosed", "refuse 1", "pool closed"]);
 }

@@ -16,11 +16,11 @@ fn load_balanced() -> Fixture {
         config.options.max_pool_size = 3;
         config.options.wait_queue_timeout = Some(millis(50));
     });
-    fixture.tell(Input::Command(Command::Ready));
+    fixture.input(Input::Command(Command::Ready));
     for (connection, number) in [(1, 1), (2, 2), (3, 1)] {
         fixture.check_out(1_000_000 + connection);
         let outcome = Ok(Established { connection, service: Some(service(number)) });
-        fixture.tell(Input::Established { connection: ConnectionId(connection), outcome });
+        fixture.input(Input::Established { connection: ConnectionId(connection), outcome });
     }
     fixture.notes();
     fixture
@@ -28,7 +28,7 @@ fn load_balanced() -> Fixture {
 
 fn clear(fixture: &mut Fixture, number: u8, to: u32) {
     let (service, to) = (service(number), Generation::new(to));
-    fixture.tell(Input::Command(Command::ClearService { service, to, cause: failure() }));
+    fixture.input(Input::Command(Command::ClearService { service, to, cause: failure() }));
 }
 
 /// "Clearing a load balanced pool": neither paused nor is anybody turned away.
@@ -56,7 +56,7 @@ fn a_service_keeps_its_generation_after_its_last_connection() {
     fixture.check_in(3);
     fixture.check_out(1);
     let outcome = Ok(Established { connection: 4, service: Some(service(1)) });
-    fixture.tell(Input::Established { connection: ConnectionId(4), outcome });
+    fixture.input(Input::Established { connection: ConnectionId(4), outcome });
     let (check_out, _) = *fixture.checked_out.last().unwrap();
     assert_eq!((check_out.connection.0, check_out.generation.number()), (4, 1));
     let pool = fixture.pool.get();
@@ -85,7 +85,7 @@ fn no_more_than_ten_thousand_services_are_remembered() {
     };
     for number in 1..=10_001 {
         let (service, to) = (id(number), Generation::new(1));
-        fixture.tell(Input::Command(Command::ClearService { service, to, cause: failure() }));
+        fixture.input(Input::Command(Command::ClearService { service, to, cause: failure() }));
     }
     let pool = fixture.pool.get();
     let [oldest, next] = [1, 2].map(|number| pool.generation(Some(id(number))).number());
@@ -98,7 +98,7 @@ fn a_time_out_says_what_the_connections_are_used_for() {
     let mut fixture = load_balanced();
     let pin = |connection, purpose, fixture: &mut Fixture| {
         let check_out = fixture.check_out_of(connection);
-        fixture.tell(Input::Pin { check_out, purpose });
+        fixture.input(Input::Pin { check_out, purpose });
     };
     pin(1, Purpose::Cursor, &mut fixture);
     pin(2, Purpose::Cursor, &mut fixture);
@@ -113,7 +113,7 @@ fn a_time_out_says_what_the_connections_are_used_for() {
     assert!(message.starts_with(start), "{message}");
     fixture.check_in(2);
     fixture.check_in(3);
-    fixture.tell(Input::CheckIn { check_out: fixture.check_out_of(1), outcome: broken() });
+    fixture.input(Input::CheckIn { check_out: fixture.check_out_of(1), outcome: broken() });
     pin(1, Purpose::Cursor, &mut fixture);
     fixture.check_out(2);
     fixture.check_out(3);

@@ -176,7 +176,7 @@ impl Conversation {
 
     /// Asks once more if how long the reply has taken is not known, as soon as somebody reads what
     /// comes; returns whether it is not.
-    pub(super) fn asks_anew(&mut self, ctx: &mut Context<'_>) -> bool {
+    pub(super) fn asks_again(&mut self, ctx: &mut Context<'_>) -> bool {
         let is_left_alone = self.is_left_alone;
         if is_left_alone && ctx.attended {
             self.ask(None, ctx);
@@ -187,7 +187,7 @@ impl Conversation {
     /// Sends the handshake, and returns whether it was due.
     ///
     /// Legacy hello may go by OP_QUERY; hello never does ("Connection handshake").
-    pub(super) fn greet(&mut self, ctx: &mut Context<'_>) -> bool {
+    pub(super) fn send_hello(&mut self, ctx: &mut Context<'_>) -> bool {
         if !self.is_opening() {
             return false;
         }

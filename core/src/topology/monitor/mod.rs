@@ -176,7 +176,7 @@ impl Monitor {
     /// The stream is up.
     pub(crate) fn opened(&mut self, link: LinkId, ctx: &mut Context<'_>) {
         if let Some(conversation) = self.conversation_of(link) {
-            if conversation.greet(ctx)
+            if conversation.send_hello(ctx)
                 && let Phase::Checking { deadline, .. } = &mut self.phase
             {
                 *deadline = ctx.connect_deadline();
@@ -232,7 +232,7 @@ impl Monitor {
         let conversation = self.conversation.as_mut()?;
         let reply = conversation.next_reply(self.known.as_ref());
         let connection = conversation.connection();
-        if matches!(reply, Ok(Some(_))) && self.asks_anew(ctx) {
+        if matches!(reply, Ok(Some(_))) && self.asks_again(ctx) {
             return None;
         }
         match (reply, &self.phase) {
@@ -454,8 +454,8 @@ impl Monitor {
 
     /// Asks once more, with all the time that a check has, if a reply comes to one that was left
     /// alone, or when somebody waits again; returns whether the reply is void.
-    pub(super) fn asks_anew(&mut self, ctx: &mut Context<'_>) -> bool {
-        let is_void = self.conversation.as_mut().is_some_and(|asked| asked.asks_anew(ctx));
+    pub(super) fn asks_again(&mut self, ctx: &mut Context<'_>) -> bool {
+        let is_void = self.conversation.as_mut().is_some_and(|asked| asked.asks_again(ctx));
         if is_void && let Phase::Checking { deadline, .. } = &mut self.phase {
             *deadline = ctx.connect_deadline().filter(|_| ctx.attended);
         }
@@ -465,7 +465,7 @@ impl Monitor {
     /// Somebody waits again: what was to be asked once more is asked.
     pub(crate) fn attend(&mut self, ctx: &mut Context<'_>) {
         if !self.is_sleeping() && self.conversation.as_ref().is_some_and(Conversation::is_void) {
-            self.asks_anew(ctx);
+            self.asks_again(ctx);
         }
     }
 }

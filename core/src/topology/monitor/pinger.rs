@@ -71,7 +71,7 @@ impl Pinger {
 
     pub(super) fn opened(&mut self, link: LinkId, ctx: &mut Context<'_>) {
         if let Some(conversation) = self.conversation_of(link)
-            && conversation.greet(ctx)
+            && conversation.send_hello(ctx)
         {
             self.phase = Phase::Pinging { deadline: ctx.connect_deadline() };
         }

@@ -138,7 +138,7 @@ proptest! {
         let mut world = bounded(URI, limit);
         events.into_iter().for_each(|event| world.happen(event));
         world.sleep(61_000);
-        world.tell(Input::Shutdown);
+        world.input(Input::Shutdown);
         let text = world.text();
         let (trace, outcome) = replayed(&text);
         prop_assert_eq!(outcome, Ok(()), "{}", text);

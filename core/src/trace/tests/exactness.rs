@@ -57,7 +57,7 @@ proptest! {
         let mut world = World::with(options(kind));
         events.into_iter().for_each(|event| world.happen(event));
         world.sleep(61_000);
-        world.tell(crate::topology::Input::Shutdown);
+        world.input(crate::topology::Input::Shutdown);
         let text = world.text();
         let trace = Trace::parse(&text).unwrap();
         let mut replay = Replay::new(&trace).unwrap();

@@ -243,7 +243,7 @@ fn an_error_names_the_line_and_what_is_allowed() {
 fn a_trace_is_of_the_newest_format_and_one_of_an_older_is_read_as_well() {
     let mut world = World::new(URI);
     let link = LinkId { server: ServerId(0), number: 0 };
-    world.tell(Input::Reached { link, stage: Stage::Hello });
+    world.input(Input::Reached { link, stage: Stage::Hello });
     let text = world.text();
     assert!(text.starts_with("sdam-trace 2\n") && text.contains(" reached s0.0 "), "{text}");
     let older = text.replacen("sdam-trace 2", "sdam-trace 1", 1);
@@ -273,8 +273,8 @@ fn what_is_received_at_once_is_shown_message_by_message() {
     }
     let link = LinkId { server: ServerId(0), number: 0 };
     let (first, rest) = bytes.split_at(bytes.len() / 2);
-    world.tell(Input::Received { link, bytes: first });
-    world.tell(Input::Received { link, bytes: rest });
+    world.input(Input::Received { link, bytes: first });
+    world.input(Input::Received { link, bytes: rest });
     let text = world.text();
     let shown = r#"received s0.0 [{"id":0,"to":1,"msg":{"ok":0}},"#;
     assert!(text.contains(&format!("{shown}{}]\n", first.len() - bytes.len() / 3)), "{text}");

@@ -49,12 +49,12 @@ fn no_secret_that_is_planted_is_in_a_trace_and_it_replays_all_the_same() {
 fn a_file_of_certificates_that_cannot_be_read_is_not_named() {
     let mut world = World::new(URI);
     let (criteria, deadline) = (Arc::new(Criteria::write()), Some(Instant::from_millis(3000)));
-    world.tell(Input::Wait { waiter: WaiterId(1), criteria, deadline });
+    world.input(Input::Wait { waiter: WaiterId(1), criteria, deadline });
     for server in [0, 1] {
         let link = LinkId { server: ServerId(server), number: 0 };
         let detail = format!("cannot read the tlsCAFile /PLANTED/{server}.pem: no such file");
         let failure = Failure::new(Stage::Tls, Cause::Configuration, detail);
-        world.tell(Input::Closed { link, failure });
+        world.input(Input::Closed { link, failure });
     }
     world.sleep(4000);
     let text = world.text();

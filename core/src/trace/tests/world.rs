@@ -81,7 +81,7 @@ impl World {
         self.topology.take_actions();
     }
 
-    pub(super) fn tell(&mut self, input: Input<'_>) {
+    pub(super) fn input(&mut self, input: Input<'_>) {
         self.topology.input(input);
         self.topology.take_actions();
     }
@@ -106,7 +106,7 @@ impl World {
         let bytes = self.topology.answer(link, reply, Flags::NONE);
         let parts = bytes.chunks(length);
         let count = parts.len() - missing;
-        parts.take(count).for_each(|bytes| self.tell(Input::Received { link, bytes }));
+        parts.take(count).for_each(|bytes| self.input(Input::Received { link, bytes }));
     }
 
     pub(super) fn happen(&mut self, event: Event) {
@@ -114,7 +114,7 @@ impl World {
             Event::Sleep(millis) => self.sleep(u64::from(millis)),
             Event::Opened(choice) => {
                 if let Some(link) = self.link(choice) {
-                    self.tell(Input::Opened { link });
+                    self.input(Input::Opened { link });
                 }
             }
             Event::Reply(choice, kind, pause) => {
@@ -122,41 +122,41 @@ impl World {
                 let flags = if kind & 8 == 0 { Flags::NONE } else { Flags::MORE_TO_COME };
                 let bytes = self.topology.answer(link, &reply(kind), flags);
                 let split = usize::from(kind) % bytes.len();
-                self.tell(Input::Received { link, bytes: &bytes[..split] });
+                self.input(Input::Received { link, bytes: &bytes[..split] });
                 self.sleep(u64::from(pause));
-                self.tell(Input::Received { link, bytes: &bytes[split..] });
+                self.input(Input::Received { link, bytes: &bytes[split..] });
             }
             Event::Garbage(choice, length) => {
                 let Some(link) = self.link(choice) else { return };
-                self.tell(Input::Received { link, bytes: &vec![length; usize::from(length)] });
+                self.input(Input::Received { link, bytes: &vec![length; usize::from(length)] });
             }
             Event::Closed(choice) => {
                 let Some(link) = self.link(choice) else { return };
                 let failure =
                     Failure::new(Stage::Connect, Cause::Refused, "Connection \"refused\"");
-                self.tell(Input::Closed { link, failure });
+                self.input(Input::Closed { link, failure });
             }
             Event::Wait(kind) => {
                 self.waiters += 1;
                 let deadline =
                     (kind & 4 != 0).then(|| self.topology.now() + Duration::from_millis(700));
                 let criteria = Arc::new(criteria(kind));
-                self.tell(Input::Wait { waiter: WaiterId(self.waiters), criteria, deadline });
+                self.input(Input::Wait { waiter: WaiterId(self.waiters), criteria, deadline });
             }
             Event::Abandon(choice) => {
-                self.tell(Input::Abandon { waiter: WaiterId(u64::from(choice)) });
+                self.input(Input::Abandon { waiter: WaiterId(u64::from(choice)) });
             }
             Event::Failed(choice, kind) => {
                 let server = ServerId(u64::from(choice % 4));
-                self.tell(Input::OperationFailed { server, failure: failure(kind) });
+                self.input(Input::OperationFailed { server, failure: failure(kind) });
             }
-            Event::RequestCheck => self.tell(Input::RequestCheck),
-            Event::Resolved(kind) => self.tell(Input::Resolved { records: records(kind) }),
+            Event::RequestCheck => self.input(Input::RequestCheck),
+            Event::Resolved(kind) => self.input(Input::Resolved { records: records(kind) }),
             Event::Append(kind) => {
                 let name = format!("lib{kind}");
                 let info =
                     crate::config::metadata::DriverInfo::new(&name, Some("1"), None).unwrap();
-                self.tell(Input::AppendMetadata { info });
+                self.input(Input::AppendMetadata { info });
             }
         }
     }

@@ -179,20 +179,20 @@ impl Model {
     /// Inputs that answer nothing are ignored (law 5).
     pub(super) fn stray(&mut self, selected: SelectedFacts, connection: ConnectionFacts) {
         if self.asked != Asked::Select {
-            assert!(self.tell(Input::Selected(selected)).is_none(), "{:?}", self.asked);
+            assert!(self.input(Input::Selected(selected)).is_none(), "{:?}", self.asked);
         }
         if self.asked != Asked::CheckOut {
-            assert!(self.tell(Input::CheckedOut(connection, None)).is_none(), "{:?}", self.asked);
+            assert!(self.input(Input::CheckedOut(connection, None)).is_none(), "{:?}", self.asked);
         }
         if matches!(self.asked, Asked::Nothing | Asked::Told) {
             let outcome = Outcome { number: 0, what: What::Reply, base: None, is_labelled: false };
-            assert!(self.tell(Input::Ended { outcome, server: None, random: 0 }).is_none());
+            assert!(self.input(Input::Ended { outcome, server: None, random: 0 }).is_none());
         }
     }
 
     pub(super) fn selected(&mut self, facts: SelectedFacts, host: &str) {
         (self.server, self.address) = (facts, Some(host.parse().expect("an address")));
-        let action = self.tell(Input::Selected(facts));
+        let action = self.input(Input::Selected(facts));
         let Some(Action::CheckOut { deadline }) = action else { panic!("{action:?}") };
         // "drivers MUST use the remaining computedServerSelectionTimeout value as the timeout for
         // connection checkout", if timeoutMS is set.
@@ -212,7 +212,7 @@ impl Model {
         self.server.max_wire_version = facts.max_wire_version;
         self.server.retryable_writes = facts.retryable_writes;
         let options = self.rules.options.clone();
-        let action = self.tell(Input::CheckedOut(facts, Some(&options)));
+        let action = self.input(Input::CheckedOut(facts, Some(&options)));
         let wants_number = self.rules.wants_number();
         // "retrying is not possible and drivers MUST raise the retryable error from the previous
         // attempt"
@@ -301,7 +301,7 @@ impl Model {
         let server = self.address.clone();
         let random = quarters << 62;
         let input = Input::Ended { outcome, server: server.as_ref(), random };
-        let action = self.tell(input);
+        let action = self.input(input);
         match wanted {
             Wanted::SelectAgain => self.selects(action.as_ref()),
             Wanted::Retry(Duration::ZERO) => self.attempts(action.as_ref()),
@@ -331,24 +331,24 @@ impl Model {
         }
         // "the most recently encountered error which indicates a write attempt occurred", or else
         // the first one.
-        if self.told.is_none() || what.tells_of_attempt() {
+        if self.told.is_none() || what.shows_attempt() {
             self.told = Some(number);
         }
         self.overloaded |= what.is_overload();
         let is_set = self.rules.timeout != Timeout::Unset;
         let told = self.told.unwrap_or_default();
-        let tell = |timed_out| Wanted::Tell { number: told, timed_out: timed_out && is_set };
+        let input = |timed_out| Wanted::Tell { number: told, timed_out: timed_out && is_set };
         let most = match self.overloaded {
             true => self.rules.policy.max_adaptive_retries,
             false if is_set => u32::MAX,
             false => 1,
         };
         if !self.is_to_be_sent_again(what) || self.retries >= most {
-            return tell(what.is_timeout());
+            return input(what.is_timeout());
         }
         let wait = self.backoff(what, outcome.base, quarters);
         if self.rules.timeout.deadline().is_some_and(|limit| limit <= self.now + wait) {
-            return tell(what.is_timeout() || !what.is_overload());
+            return input(what.is_timeout() || !what.is_overload());
         }
         self.retries += 1;
         self.avoid(
@@ -446,7 +446,7 @@ impl Model {
         self.only(out)
     }
 
-    fn tell(&mut self, input: Input<'_, Outcome>) -> Option<Action<Outcome>> {
+    fn input(&mut self, input: Input<'_, Outcome>) -> Option<Action<Outcome>> {
         let mut out = Vec::new();
         self.operation.handle(self.now.into(), input, &mut out);
         self.only(out)

@@ -59,7 +59,7 @@ impl What {
     }
 
     /// Returns whether the error is about an attempt at the command itself.
-    pub(super) fn tells_of_attempt(&self) -> bool {
+    pub(super) fn shows_attempt(&self) -> bool {
         let attempted = match self {
             Self::Exchanged(error) => !matches!(error, OperationError::Invalid(_)),
             Self::WriteConcern(_) => true,

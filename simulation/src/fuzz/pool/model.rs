@@ -111,12 +111,12 @@ impl Model {
             12 => self.clear(choice),
             13 | 14 => {
                 self.ready |= !self.closed;
-                self.tell(Input::Command(Command::Ready));
+                self.input(Input::Command(Command::Ready));
             }
             15 => self.abandon(choice),
             16 => {
                 if let Some(connection) = pick(choice, self.pending.keys().copied()) {
-                    self.tell(match choice % 8 {
+                    self.input(match choice % 8 {
                         0 | 4 => Input::Asked { connection },
                         1 => Input::Answered { connection },
                         _ => Input::Reached { connection, stage: Stage::Hello },
@@ -125,7 +125,7 @@ impl Model {
             }
             17 => {
                 if let Some((_, check_out)) = self.pick_loan(choice) {
-                    self.tell(Input::Pin { check_out, purpose: Purpose::Cursor });
+                    self.input(Input::Pin { check_out, purpose: Purpose::Cursor });
                 }
             }
             18 => self.return_twice(choice),
@@ -171,13 +171,13 @@ impl Model {
         let deadline = choice.is_multiple_of(3).then_some(soon);
         let patience = self.config.options.wait_queue_timeout.map(|wait| self.now + wait);
         self.queue.push_back((waiter, deadline.or(patience)));
-        self.tell(Input::CheckOut { waiter, deadline });
+        self.input(Input::CheckOut { waiter, deadline });
     }
 
     fn abandon(&mut self, choice: u8) {
         if let Some(waiter) = pick(choice, self.queue.iter().map(|it| it.0)) {
             self.queue.retain(|it| it.0 != waiter);
-            self.tell(Input::Abandon { waiter });
+            self.input(Input::Abandon { waiter });
         }
     }
 
@@ -192,20 +192,20 @@ impl Model {
             self.places.insert(connection, place);
         }
         let outcome = Ok(Established::new(connection, service));
-        self.tell(Input::Established { connection: id, outcome });
+        self.input(Input::Established { connection: id, outcome });
         assert!(fresh || self.disposed.contains(&connection), "what is stale is closed at once");
     }
 
     fn fail(&mut self, choice: u8) {
         let Some(connection) = pick(choice, self.pending.keys().copied()) else { return };
-        self.tell(Input::Failing { connection });
+        self.input(Input::Failing { connection });
         // The topology may judge it to be a reason to clear the pool.
         if choice.is_multiple_of(3) {
             self.clear(choice);
         }
         self.pending.remove(&connection);
         let outcome = Err(OperationError::Stream(failure()));
-        self.tell(Input::Established { connection, outcome });
+        self.input(Input::Established { connection, outcome });
     }
 
     fn check_in(&mut self, choice: u8, broken: bool) {
@@ -220,7 +220,7 @@ impl Model {
         self.dead.push(check_out);
         let broken = broken.then(|| Box::new(OperationError::Stream(failure())));
         let (kept, outcome) = (kept || broken.is_some(), broken.map_or(Ok(id), Err));
-        self.tell(Input::CheckIn { check_out, outcome });
+        self.input(Input::CheckIn { check_out, outcome });
         assert!(kept || self.disposed.contains(&id));
     }
 
@@ -250,7 +250,7 @@ impl Model {
     fn return_twice(&mut self, choice: u8) {
         let Some(check_out) = pick(choice, self.dead.iter().copied()) else { return };
         self.forged += 1;
-        self.tell(Input::CheckIn { check_out, outcome: Ok(self.forged) });
+        self.input(Input::CheckIn { check_out, outcome: Ok(self.forged) });
         assert!(self.disposed.contains(&self.forged));
         assert!(self.pool.get_mut().try_check_in(self.now, check_out, 7).is_err());
     }
@@ -263,7 +263,7 @@ impl Model {
             self.generations.insert(service, to.number());
             self.ready &= service.is_some();
         }
-        self.tell(Input::Command(match service {
+        self.input(Input::Command(match service {
             Some(service) => Command::ClearService { service, to, cause },
             None => Command::Clear { to, interrupt, cause },
         }));
@@ -271,10 +271,10 @@ impl Model {
 
     fn close(&mut self) {
         (self.ready, self.closed) = (false, true);
-        self.tell(Input::Close);
+        self.input(Input::Close);
     }
 
-    fn tell(&mut self, input: Input<u64>) {
+    fn input(&mut self, input: Input<u64>) {
         let mut out = Vec::new();
         self.pool.handle(self.now.into(), input, &mut out);
         out.into_iter().for_each(|action| self.check(action));

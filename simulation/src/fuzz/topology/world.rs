@@ -72,7 +72,7 @@ impl World {
     /// A stream that is being opened is up.
     pub(super) fn open(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         if let Some(link) = self.pick(input, |peer| peer.state == StreamState::Opening)? {
-            self.tell(Input::Opened { link });
+            self.input(Input::Opened { link });
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl World {
     fn receive(&mut self, link: LinkId, bytes: &[u8]) {
         let part = if self.torn { 7 } else { bytes.len().max(1) };
         for bytes in bytes.chunks(part) {
-            self.tell(Input::Received { link, bytes });
+            self.input(Input::Received { link, bytes });
         }
     }
 
@@ -111,7 +111,7 @@ impl World {
     pub(super) fn close(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         if let Some(link) = self.pick(input, |_| true)? {
             let failure = replies::failure(input)?;
-            self.tell(Input::Closed { link, failure });
+            self.input(Input::Closed { link, failure });
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ impl World {
         self.waited += 1;
         let waiter = WaiterId(self.waited);
         self.waiters.insert(waiter, Waiter { criteria: Arc::clone(&criteria), deadline });
-        self.tell(Input::Wait { waiter, criteria, deadline });
+        self.input(Input::Wait { waiter, criteria, deadline });
         Ok(())
     }
 
@@ -162,12 +162,12 @@ impl World {
     pub(super) fn abandon(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         let waiter = WaiterId(input.int_in_range(0..=self.waited)?);
         self.waiters.remove(&waiter);
-        self.tell(Input::Abandon { waiter });
+        self.input(Input::Abandon { waiter });
         Ok(())
     }
 
     pub(super) fn request_check(&mut self) {
-        self.tell(Input::RequestCheck);
+        self.input(Input::RequestCheck);
     }
 
     /// An operation has failed, perhaps on a server that has left or in a generation that is over.
@@ -190,7 +190,7 @@ impl World {
         let failure =
             OperationFailure::new(generation, max_wire_version, error).with_service(service);
         self.ring(self.topology.now());
-        self.tell(Input::OperationFailed { server, failure });
+        self.input(Input::OperationFailed { server, failure });
         let unchanged = Arc::ptr_eq(&before, &self.view) || !(stale || is_gone);
         assert!(unchanged, "stale errors change nothing");
         Ok(())
@@ -225,7 +225,7 @@ impl World {
         self.resolving = false;
         self.checks.resolving();
         let (before, answer) = (Arc::clone(&self.view), records.clone());
-        self.tell(Input::Resolved { records });
+        self.input(Input::Resolved { records });
         self.checks.resolved(self.topology.now(), &answer, (&before, &self.view));
         Ok(())
     }
@@ -233,7 +233,7 @@ impl World {
     /// The client is closed: nothing is left. Returns what distinguishes this run from others.
     pub(super) fn shut_down(&mut self) -> u64 {
         self.closed = true;
-        self.tell(Input::Shutdown);
+        self.input(Input::Shutdown);
         self.settle();
         let deadline = self.topology.machine.deadline();
         self.checks.closed(deadline, self.topology.connected().count());
@@ -258,7 +258,7 @@ impl World {
         self.look();
     }
 
-    fn tell(&mut self, input: Input<'_>) {
+    fn input(&mut self, input: Input<'_>) {
         self.topology.input(input);
         self.look();
     }

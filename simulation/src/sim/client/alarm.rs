@@ -31,7 +31,7 @@ impl Alarm {
     }
 
     /// Sets the time when it rings, in place of the one before.
-    pub(super) fn tell(&mut self, now: Instant, deadline: Option<Instant>) {
+    pub(super) fn set(&mut self, now: Instant, deadline: Option<Instant>) {
         self.told = deadline;
         self.rings = deadline.map(|due| self.ringing(now, due));
     }
@@ -97,7 +97,7 @@ mod tests {
         for seed in 0..100 {
             let disturbed = Some(Random::new(seed));
             let mut alarm = Alarm { disturbed, ..Alarm::at(None) };
-            alarm.tell(NOW, Some(DUE));
+            alarm.set(NOW, Some(DUE));
             let rings = alarm.next().unwrap();
             assert!((NOW..=DUE + LATEST).contains(&rings), "{rings:?}");
             early += u32::from(rings < DUE);
@@ -115,12 +115,12 @@ mod tests {
         let by = |time: Duration| DUE + time;
         for overdue in [LATEST / 2, LATEST, LATEST * 2].map(by) {
             let mut alarm = Alarm::at(None);
-            alarm.tell(overdue, Some(DUE));
+            alarm.set(overdue, Some(DUE));
             assert_eq!(alarm.next(), Some(overdue));
             for seed in 0..100 {
                 let disturbed = Some(Random::new(seed));
                 let mut alarm = Alarm { disturbed, ..Alarm::at(None) };
-                alarm.tell(overdue, Some(DUE));
+                alarm.set(overdue, Some(DUE));
                 let rings = alarm.next().unwrap();
                 assert!((overdue..=overdue.max(DUE + LATEST)).contains(&rings), "{rings:?}");
             }

@@ -266,7 +266,7 @@ impl Ledger {
     }
 
     /// Notes what subscribers are to receive: nothing after the topology's last event.
-    pub(super) fn tell(&mut self, event: &Event) {
+    pub(super) fn emit(&mut self, event: &Event) {
         if let Some(told) = self.told.as_mut().filter(|_| !self.told_all) {
             told.push_back(event.clone());
         }

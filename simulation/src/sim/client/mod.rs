@@ -245,7 +245,7 @@ impl Client {
         }
         let now = network.now;
         if let Some(deadline) = self.desk.take_alarm() {
-            self.alarm.tell(now, deadline);
+            self.alarm.set(now, deadline);
         }
         self.deadline = self.alarm.next().filter(|_| attended).map(|rings| rings.max(now));
         self.judge_alarm(attended);

@@ -181,7 +181,7 @@ impl Ledger {
             Action::Leave { server } => self.leave(*server),
             Action::Publish { snapshot } => self.view = Arc::clone(snapshot),
             Action::Wake { waiter, .. } => drop(self.selecting.remove(waiter)),
-            Action::Emit { event } => self.tell(event),
+            Action::Emit { event } => self.emit(event),
             Action::Resolve { .. } | Action::Pool { .. } => {}
         }
     }
@@ -292,7 +292,7 @@ impl Ledger {
         let kind = EventKind::Pool { server: id, address: server.address.clone(), event };
         let event = Event::new(self.topology, at, kind);
         self.checks.event(&event);
-        self.tell(&event);
+        self.emit(&event);
     }
 
     /// Compares the pool's own figures with those of its model.

@@ -217,7 +217,7 @@ fn a_member_is_unknown_for_b_at_most_to_whom_it_has_told_what_it_is_not() {
         plan.cluster.members[2].arbiter = true;
     });
     let truth = quiet::member(&mut world, 2).clone();
-    world.tell(sdam_cluster::Input::Kill { member: MemberId(2) });
+    world.input(sdam_cluster::Input::Kill { member: MemberId(2) });
     step_until(&mut world, Instant::from_millis(120_000));
     *quiet::member(&mut world, 2) = truth;
     let now = world.network.now;

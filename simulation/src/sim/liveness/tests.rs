@@ -25,7 +25,7 @@ fn an_operation_on_one_thread_that_waits_in_vain_for_a_server_is_found() {
     let forever = Instant::from_millis(3_600_000);
     world.clients.iter_mut().for_each(|client| client.plan.workload_ends = forever);
     for member in 0..3 {
-        world.tell(Input::Kill { member: MemberId(member) });
+        world.input(Input::Kill { member: MemberId(member) });
     }
     world.network.plan(Duration::ZERO, Event::Operate { client: 0 });
     // In truth it is there, and is the primary, but no client finds it.
@@ -118,7 +118,7 @@ fn a_client_that_is_excused_learns_nothing_by_that() {
     let mut newcomer = member(&mut world, 1).clone();
     newcomer.server_type = ServerType::RsSecondary;
     for down in 0..3 {
-        world.tell(Input::Kill { member: MemberId(down) });
+        world.input(Input::Kill { member: MemberId(down) });
     }
     step_until(&mut world, Instant::from_millis(300_000));
     world.network.now = Instant::from_millis(300_500);

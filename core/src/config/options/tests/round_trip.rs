@@ -215,7 +215,7 @@ proptest! {
         let uri = format!("{scheme}://{user_info}{hosts}{database}?{}{wild}", options.join("&"));
         if let Ok(mut options) = Options::parse(&uri) {
             // The others are about how the string was written.
-            options.warnings = options.settings.in_vain(crate::wire::is_compiled_in);
+            options.warnings = options.settings.unused(crate::wire::is_compiled_in);
             prop_assert_eq!(again(&options), options);
         }
     }

@@ -29,11 +29,11 @@ impl Ledgers {
     fn new(options: PoolOptions) -> Self {
         let pool = Pool::new(PoolConfig::new("a".parse().unwrap(), options.clone()));
         let mut ledgers = Self { pool, pool_model: PoolModel::new(options) };
-        ledgers.tell(Input::Command(Command::Ready));
+        ledgers.input(Input::Command(Command::Ready));
         ledgers
     }
 
-    fn tell(&mut self, input: Input<()>) -> Vec<Action<()>> {
+    fn input(&mut self, input: Input<()>) -> Vec<Action<()>> {
         self.pool_model.input(at(0), &input);
         let mut actions = Vec::new();
         self.pool.handle(at(0).into(), input, &mut actions);
@@ -44,10 +44,10 @@ impl Ledgers {
 
     /// Somebody has a connection.
     fn check_out(&mut self) -> CheckOut {
-        self.tell(Input::CheckOut { waiter: WaiterId(1), deadline: None });
+        self.input(Input::CheckOut { waiter: WaiterId(1), deadline: None });
         let established = Established::new((), None);
         let connection = self.pool.newest();
-        let actions = self.tell(Input::Established { connection, outcome: Ok(established) });
+        let actions = self.input(Input::Established { connection, outcome: Ok(established) });
         let check_out = actions.iter().find_map(|action| match action {
             Action::Deliver { outcome: Ok((check_out, ())), .. } => Some(*check_out),
             _ => None,
@@ -122,7 +122,7 @@ fn a_pool_that_does_not_pause_after_a_failure_is_found_unless_somebody_waits() {
         let generation = ledgers.pool.generation(None);
         let refused = Failure::new(Stage::Connect, Cause::Refused, "there is no listener");
         let outcome = Err(sdam_core::operation::OperationError::Stream(refused));
-        ledgers.tell(Input::Established { connection, outcome });
+        ledgers.input(Input::Established { connection, outcome });
         if cleared {
             let clear = ledgers.clear(false);
             ledgers.pool_model.input(at(0), &clear);
@@ -170,7 +170,7 @@ fn a_connection_is_kept_only_by_whoever_has_it_on_loan() {
     );
     let mut ledgers = Ledgers::new(PoolOptions::default());
     let (check_out, clear) = (ledgers.check_out(), ledgers.clear(true));
-    ledgers.tell(clear);
+    ledgers.input(clear);
     assert_eq!(
         check(ledgers.pool_model.kept(at(1), &check_out)),
         Some(ARITHMETIC),
@@ -178,7 +178,7 @@ fn a_connection_is_kept_only_by_whoever_has_it_on_loan() {
     );
     let mut ledgers = Ledgers::new(PoolOptions::default());
     let (check_out, clear) = (ledgers.check_out(), ledgers.clear(false));
-    ledgers.tell(clear);
+    ledgers.input(clear);
     assert_eq!(
         check(ledgers.pool_model.kept(at(1), &check_out)),
         Some(ARITHMETIC),

@@ -30,12 +30,12 @@ impl Kept {
                 .with_load_balanced(load_balanced),
         );
         let mut kept = Self { pool, pool_model: PoolModel::new(options()) };
-        kept.tell(Input::Command(Command::Ready));
+        kept.input(Input::Command(Command::Ready));
         kept
     }
 
     /// Both get the input, and what the pool does is right.
-    fn tell(&mut self, input: Input<()>) -> Vec<Action<()>> {
+    fn input(&mut self, input: Input<()>) -> Vec<Action<()>> {
         self.pool_model.input(NOW, &input);
         let mut actions = Vec::new();
         self.pool.handle(NOW.into(), input, &mut actions);
@@ -48,7 +48,7 @@ impl Kept {
     /// An operation asks for a connection; returns the one that is established for it.
     fn ask(&mut self, waiter: u64) -> ConnectionId {
         let input = Input::CheckOut { waiter: WaiterId(waiter), deadline: None };
-        let actions = self.tell(input);
+        let actions = self.input(input);
         let connection = actions.iter().find_map(|action| match action {
             Action::Establish { connection, .. } => Some(*connection),
             _ => None,
@@ -60,7 +60,7 @@ impl Kept {
     fn check_out(&mut self, waiter: u64, service: Option<ObjectId>) -> CheckOut {
         let connection = self.ask(waiter);
         let outcome = Ok(Established::new((), service));
-        let actions = self.tell(Input::Established { connection, outcome });
+        let actions = self.input(Input::Established { connection, outcome });
         let check_out = actions.iter().find_map(|action| match action {
             Action::Deliver { outcome: Ok((check_out, ())), .. } => Some(*check_out),
             _ => None,
@@ -71,7 +71,7 @@ impl Kept {
     /// An operation has got a connection, and returned it.
     fn returned(&mut self, waiter: u64, service: Option<ObjectId>) -> CheckOut {
         let check_out = self.check_out(waiter, service);
-        self.tell(Input::CheckIn { check_out, outcome: Ok(()) });
+        self.input(Input::CheckIn { check_out, outcome: Ok(()) });
         check_out
     }
 }

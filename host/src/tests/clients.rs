@@ -172,7 +172,7 @@ fn errors_of_commands_have_the_labels_of_what_went_wrong() {
     fixture.pass(Duration::from_secs(10));
     fixture.link.closed(failure);
     client.host().close();
-    let std::task::Poll::Ready(Err(error)) = asked.poll() else { panic!("it is told so") };
+    let std::task::Poll::Ready(Err(error)) = asked.poll() else { panic!("the error says so") };
     assert!(error.labels().is_empty(), "{error}");
 }
 

@@ -327,7 +327,7 @@ fn the_timekeeper_ends_with_its_client_and_is_waited_for() {
     lock(&host.runtime().links).clear();
     let mut ended = Task::new(host.ended());
     assert!(ended.poll().is_pending(), "it runs");
-    assert!(timekeeper.poll().is_ready(), "it was told so");
+    assert!(timekeeper.poll().is_ready(), "it was stopped");
     drop(timekeeper);
     assert!(ended.was_woken() && ended.poll().is_ready());
 }

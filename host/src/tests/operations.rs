@@ -539,7 +539,7 @@ fn overload_is_waited_for_without_a_connection() {
             fixture.host.close();
             assert!(task.was_woken());
             let Poll::Ready(Err(error)) = task.poll() else { panic!("an answer") };
-            assert_eq!(error.code(), Some(462), "the error that tells of an attempt");
+            assert_eq!(error.code(), Some(462), "the error of the attempt");
         } else {
             fixture.pass(Duration::from_millis(200));
             assert!(task.was_woken());

@@ -70,7 +70,7 @@ fn a_recording_replays_exactly_and_has_no_word_of_the_application() {
         "# said by the application ~",
         "shutdown",
     ] {
-        assert!(text.contains(told), "{told} is not told:\n{text}");
+        assert!(text.contains(told), "{told} is not in:\n{text}");
     }
     assert!(!text.contains("connectionCheckedOut"), "that happens with every operation");
 }

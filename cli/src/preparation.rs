@@ -99,7 +99,13 @@ pub(crate) enum LookError {
     Preparation(#[from] PreparationError),
     /// It cannot be printed.
     #[error("cannot write: {0}")]
-    Output(#[from] io::Error),
+    Output(io::Error),
+}
+
+impl From<io::Error> for LookError {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
 }
 
 impl PreparationError {

@@ -7,7 +7,6 @@ use bson::{RawBson, RawBsonRef, RawDocument};
 use sdam_core::operation::OperationKind;
 use sdam_core::wire::ReplyDocument;
 
-use super::declaration::operation;
 use super::fields::get;
 use super::single::{Body, Rules, SingleCommand};
 use super::{MONGODB_5_0, Route, Scope, find};

@@ -10,7 +10,6 @@ use sdam_core::operation::add_labels;
 use sdam_core::wire::ReplyDocument;
 
 use super::arguments::{Arguments, FromArguments};
-use super::declaration::{from_document, operation};
 use super::documents::Documents;
 use super::fields::Fields;
 use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};

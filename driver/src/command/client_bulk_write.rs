@@ -12,7 +12,6 @@ use sdam_core::wire::ReplyDocument;
 
 use super::arguments::{Arguments, FromArguments, read};
 use super::bulk_write::check_hint;
-use super::declaration::{from_document, operation};
 use super::documents::Documents;
 use super::fields::Fields;
 use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};

@@ -3,7 +3,6 @@
 use bson::raw::{CStr, cstr};
 use sdam_core::wire::ReplyDocument;
 
-use super::declaration::operation;
 use super::fields::{Value, get};
 use super::single::{Body, Rules, SingleCommand, Target};
 use super::{Scope, check_name, check_namespace, find};

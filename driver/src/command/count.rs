@@ -5,7 +5,6 @@ use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, rawdoc};
 use sdam_core::wire::ReplyDocument;
 
 use super::Scope;
-use super::declaration::operation;
 use super::fields::get;
 use super::single::{Body, Rules, SingleCommand};
 use crate::cursor::Batch;

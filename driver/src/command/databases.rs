@@ -5,7 +5,6 @@ use bson::raw::{CStr, cstr};
 use sdam_core::wire::ReplyDocument;
 
 use super::Scope;
-use super::declaration::operation;
 use super::run::{name, whole};
 use super::single::{Body, Rules, SingleCommand, Target};
 use crate::error::{Error, ReplyError, WriteConcernError};

@@ -45,38 +45,35 @@ macro_rules! operation {
     ) => {
         $(#[$meta])*
         pub struct $type {
-            $($argument: $crate::command::declaration::stored!($kind),)*
+            $($argument: stored!($kind),)*
             $($state: $state_type,)*
             options: $crate::command::fields::Fields,
         }
 
         impl $type {
             $(#[$doc])*
-            pub fn new($($argument: $crate::command::declaration::taken!($kind)),*) -> Self {
+            pub fn new($($argument: taken!($kind)),*) -> Self {
                 Self {
-                    $($argument: $crate::command::declaration::store!($kind $argument),)*
+                    $($argument: store!($kind $argument),)*
                     $($state: Default::default(),)*
                     options: Default::default(),
                 }
             }
         }
 
-        $crate::command::declaration::from_filter!($type $($kind)*);
+        from_filter!($type $($kind)*);
 
         impl $crate::command::arguments::FromArguments for $type {
             fn required(
                 _arguments: &mut $crate::command::arguments::Arguments,
             ) -> Result<Self, $crate::error::ArgumentError> {
-                $(
-                    let $argument: $crate::command::declaration::read!($kind) =
-                        _arguments.required($name)?;
-                )*
-                Ok(Self::new($($crate::command::declaration::given!($kind $argument)),*))
+                $(let $argument: read!($kind) = _arguments.required($name)?;)*
+                Ok(Self::new($(given!($kind $argument)),*))
             }
         }
 
-        $crate::command::declaration::operation! { pub struct $type; options $options }
-        $crate::command::declaration::from_document!($type);
+        operation! { pub struct $type; options $options }
+        from_document!($type);
     };
     (
         pub struct $type:ident $(<$parameter:ident>)?;
@@ -94,14 +91,9 @@ macro_rules! operation {
             $(
                 $(#[$doc])*
                 #[must_use]
-                pub fn $option(
-                    mut self,
-                    value: $crate::command::declaration::taken!($kind),
-                ) -> Self {
-                    let value = $crate::command::declaration::store!($kind value);
-                    $crate::command::declaration::set!(
-                        self value [$name] [$($wire)?] [$($place $(.$within)?)?]
-                    );
+                pub fn $option(mut self, value: taken!($kind)) -> Self {
+                    let value = store!($kind value);
+                    set!(self value [$name] [$($wire)?] [$($place $(.$within)?)?]);
                     self
                 }
             )*
@@ -130,8 +122,7 @@ macro_rules! operation {
             ) -> Result<Self, $crate::error::ArgumentError> {
                 match name {
                     $($name => {
-                        let value: $crate::command::declaration::read!($kind) =
-                            $crate::command::arguments::read(name, _value)?;
+                        let value: read!($kind) = $crate::command::arguments::read(name, _value)?;
                         Ok(self.$option(value))
                     })*
                     _ => Err($crate::error::ArgumentError::UnknownArgument {
@@ -213,15 +204,6 @@ macro_rules! stored {
 
 /// Makes of what a method takes what is kept.
 macro_rules! store {
-    (int $value:ident) => {
-        $value
-    };
-    (long $value:ident) => {
-        $value
-    };
-    (millis $value:ident) => {
-        $value
-    };
     (text $value:ident) => {
         Into::<String>::into($value)
     };
@@ -301,5 +283,3 @@ macro_rules! from_filter {
     };
     ($type:ident $($kind:ident)*) => {};
 }
-
-pub(crate) use {from_document, from_filter, given, operation, read, set, store, stored, taken};

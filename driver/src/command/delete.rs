@@ -5,7 +5,6 @@ use sdam_core::wire::ReplyDocument;
 
 use super::Scope;
 use super::bulk_write::check_hint;
-use super::declaration::operation;
 use super::fields::get;
 use super::models::{OF_STATEMENT, Parts};
 use super::single::{Body, Rules, SingleCommand};

@@ -7,7 +7,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::Scope;
-use super::declaration::operation;
 use super::fields::get;
 use super::single::{Body, Rules, SingleCommand};
 use crate::error::{DeserializeError, Error, ReplyError};

@@ -6,7 +6,6 @@ use bson::raw::{CStr, cstr};
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
 
-use super::declaration::operation;
 use super::fields::{Fields, get};
 use super::single::{Body, Rules, SingleCommand};
 use super::{Facts, MONGODB_4_4, Scope};

@@ -5,7 +5,6 @@ use bson::raw::{CStr, cstr};
 use bson::{RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
 
-use super::declaration::operation;
 use super::fields::{Fields, Value, get};
 use super::models::{replacement, update};
 use super::single::{Body, Rules, SingleCommand};

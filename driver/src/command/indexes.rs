@@ -6,7 +6,6 @@ use sdam_core::wire::ReplyDocument;
 
 use super::arguments::{Arguments, FromArguments, Options as _};
 use super::collections::NAMESPACE_NOT_FOUND;
-use super::declaration::{from_document, operation};
 use super::fields::{Fields, Value, get};
 use super::single::{Body, Rules, SingleCommand};
 use super::{MONGODB_4_4, Scope, find};

@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use super::arguments::{Arguments, FromArguments};
 use super::bulk_write::Statements;
-use super::declaration::{from_document, operation};
 use super::documents::Documents;
 use super::fields::Fields;
 use super::single::{Body, Rules, SingleCommand};

@@ -6,7 +6,6 @@ use sdam_core::wire::ReplyDocument;
 
 use super::Scope;
 use super::arguments::{Arguments, FromArguments};
-use super::declaration::{from_document, operation};
 use super::fields::Fields;
 use super::single::{Body, Rules, SingleCommand};
 use crate::error::{ArgumentError, Error, ReplyError, WriteConcernError};

@@ -13,6 +13,9 @@ use sdam_core::wire::ReplyDocument;
 use crate::cursor::{CursorState, Timing};
 use crate::error::{ArgumentError, Error};
 
+#[macro_use]
+mod declaration;
+
 pub mod aggregate;
 pub(crate) mod arguments;
 pub(crate) mod bounded;
@@ -21,7 +24,6 @@ pub mod client_bulk_write;
 pub mod collections;
 pub mod count;
 pub mod databases;
-pub(crate) mod declaration;
 pub mod delete;
 pub mod distinct;
 pub(crate) mod documents;

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::aggregate::first_key;
 use super::arguments::read;
 use super::bounded::Bounded;
-use super::declaration::operation;
 use super::fields::{Fields, Value, get};
 use crate::error::{ArgumentError, Error};
 

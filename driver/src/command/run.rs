@@ -10,7 +10,6 @@ use sdam_core::operation::OperationKind;
 use sdam_core::wire::ReplyDocument;
 
 use super::aggregate::first_key;
-use super::declaration::operation;
 use super::fields::{Value, get};
 use super::single::Rules;
 use super::{Command, Facts, Operation, Progress, Route, Scope};

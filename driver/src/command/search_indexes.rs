@@ -11,7 +11,6 @@ use super::Scope;
 use super::aggregate::Aggregate;
 use super::arguments::{Arguments, FromArguments, Options, read};
 use super::collections::NAMESPACE_NOT_FOUND;
-use super::declaration::{from_document, operation};
 use super::fields::{Fields, get};
 use super::single::{Body, Rules, SingleCommand};
 use crate::cursor::{CursorState, Timing};

@@ -4,7 +4,6 @@ use bson::raw::{CStr, cstr};
 use sdam_core::wire::ReplyDocument;
 
 use super::Scope;
-use super::declaration::operation;
 use super::fields::{Fields, Value, get};
 use super::models::{OF_STATEMENT, Parts, replacement, stored_len, update};
 use super::single::{Body, Rules, SingleCommand};

@@ -295,7 +295,9 @@ mod tests {
         assert!(error(doc! { "upsertOne": {} }).starts_with("unknown option \"upsertOne\"; known"));
         assert_eq!(error(doc! { "deleteOne": {} }), "the argument filter is missing");
         assert_eq!(error(doc! { "deleteOne": 1 }), "the option deleteOne must be a document");
-        assert!(requests(vec![doc! {}]).is_err());
+        let several = "the option write must be a document with one field, such as updateOne";
+        assert_eq!(error(doc! {}), several);
+        assert_eq!(error(doc! { "deleteOne": {}, "deleteMany": {} }), several);
         let write = doc! { "insertOne": { "namespace": "a.b", "document": { "_id": 1 } } };
         let bulk = doc! { "models": [write], "verboseResults": true };
         let mut bulk = ClientBulkWrite::from_document(bulk).unwrap();

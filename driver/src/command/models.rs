@@ -162,9 +162,11 @@ impl WriteModel {
     pub fn from_document(write: Document) -> Result<Self, ArgumentError> {
         const KNOWN: &[&str] =
             &["insertOne", "updateOne", "updateMany", "replaceOne", "deleteOne", "deleteMany"];
-        let single = |write: Document| <[_; 1]>::try_from(Vec::from_iter(write)).ok();
-        let [(name, arguments)] =
-            single(write).ok_or(ArgumentError::MissingArgument("updateOne"))?;
+        let single = <[_; 1]>::try_from(Vec::from_iter(write));
+        let [(name, arguments)] = single.map_err(|_| ArgumentError::WrongType {
+            name: "write".to_owned(),
+            expected: "a document with one field, such as updateOne",
+        })?;
         let arguments = read(&name, arguments)?;
         Ok(match name.as_str() {
             "insertOne" => Self::InsertOne(InsertModel::from_document(arguments)?),

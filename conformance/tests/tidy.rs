@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::{fs, io};
 
-use sdam_conformance::structure::{Arrows, Structure, circles};
+use sdam_conformance::structure::{Arrows, Structure, circles, words};
 
 /// In how many files the inherent impls of a type may stand.
 const MAX_FILES: usize = 2;
@@ -74,6 +74,9 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
     ("sdam-host: PoolStep of src/machines/steps.rs", "its caller checks each of them"),
     ("sdam-host: TopologyStep of src/machines/steps.rs", "its caller checks each of them"),
 ];
+
+/// Parts of texts that have a refused word, and why.
+const QUOTED: &[(&str, &str)] = &[("User nobody", "a user in a configuration of ssh")];
 
 /// The number of columns that a line may have.
 const MAX_COLUMNS: usize = 100;
@@ -426,13 +429,20 @@ fn headlines_are_no_relative_clauses() {
     none(&broken);
 }
 
-/// Comments say what the code does, with the words of the field.
+/// Comments and pages say what the code does, with the words of the field.
 #[test]
-fn comments_have_the_words_of_the_field() {
+fn comments_and_pages_have_the_words_of_the_field() {
     let mut broken = Vec::new();
-    for (path, text) in files(&["rs"]) {
+    for (path, text) in files(&["rs", "md"]) {
+        let (is_page, mut is_code) = (path.extension().is_some_and(|it| it == "md"), false);
         for (number, line) in text.lines().enumerate() {
-            if let Some(word) = refused_word(line) {
+            is_code ^= is_page && line.trim_start().starts_with("```");
+            let word = match is_page {
+                true if is_code => None,
+                true => words::in_prose(line),
+                false => words::in_comment(line),
+            };
+            if let Some(word) = word {
                 broken.push(format!("{}:{}: {word}", path.display(), number + 1));
             }
         }
@@ -440,26 +450,21 @@ fn comments_have_the_words_of_the_field() {
     none(&broken);
 }
 
-/// Returns the word in a line of comment that another one says better. What is quoted is a phrase
-/// of a specification, or code.
-fn refused_word(line: &str) -> Option<&'static str> {
-    const REFUSED: [&str; 8] =
-        ["told", "tell", "tells", "nobody", "whoever", "be it", "in vain", "anew"];
-    let comment = line.trim_start().strip_prefix("//")?;
-    let unquoted = |text: &str, mark| text.split(mark).step_by(2).collect::<Vec<_>>().join("");
-    let words = unquoted(&unquoted(comment, '"'), '`').to_lowercase().replace(": ", " : ");
-    let words = words.replace(|c: char| ",.;!?()".contains(c), " , ");
-    let padded = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
-    REFUSED.into_iter().find(|word| padded.contains(&format!(" {word} ")))
-}
-
+/// Errors, assertions and all that a program prints have the same words.
 #[test]
-fn words_are_refused_in_comments_and_nowhere_else() {
-    assert_eq!(refused_word("    /// Nobody is there."), Some("nobody"));
-    assert_eq!(refused_word("// One that waits, be it"), Some("be it"));
-    assert_eq!(refused_word("/// \"How to Tell Whether\" of a specification; `is_told`."), None);
-    assert_eq!(refused_word("/// So it would be: it is; call [`tell`](Self::tell)."), None);
-    assert_eq!(refused_word("let told = tell();"), None);
+fn texts_have_the_words_of_the_field() {
+    let mut broken = Vec::new();
+    let own = Path::new(file!()).file_name();
+    for (path, text) in files(&["rs"]) {
+        let is_of_words = path.file_name() == own || path.ends_with("structure/words.rs");
+        let refused = words::in_literals(&text).expect("it is Rust");
+        for (text, word) in refused.into_iter().filter(|_| !is_of_words) {
+            if !QUOTED.iter().any(|(quoted, _)| text.contains(quoted)) {
+                broken.push(format!("{}: {word}: {text:?}", path.display()));
+            }
+        }
+    }
+    none(&broken);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod lines;
 mod manifest;
 mod promise;
 mod source;
+pub mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@
 //! still to be read: a ring that is late by more than [`LATE`] goes three steps. The runtime gets
 //! [`LOOK`] to see which sockets are ready; then every task that reads is woken, and lets go of a
 //! barrier when it has read all there was; and when the last barrier is gone, or after
-//! [`PATIENCE`], deadlines are judged.
+//! [`SWEEP_TIMEOUT`], deadlines are judged.
 //!
 //! [before]: sdam_core::time::Time::before
 
@@ -233,7 +233,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// The time that tasks get to read what has arrived. One that is never polled delays nothing
 /// further.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The wait until deadlines may be judged after a ring that was late; `again` says that the
 /// process was stopped once more meanwhile.
@@ -275,11 +275,11 @@ impl Suspension {
         match *suspension {
             Some(suspension) if now < suspension.until() => Step::Wait,
             Some(Self::Noticed { again, .. }) => {
-                *suspension = Some(Self::Swept { sweep, until: now + PATIENCE, again });
+                *suspension = Some(Self::Swept { sweep, until: now + SWEEP_TIMEOUT, again });
                 Step::Sweep(sweep)
             }
             // Stopped while tasks read. Once only, as a machine that is busy is late each time.
-            Some(Self::Swept { until, again: false, .. }) if now - until > PATIENCE => {
+            Some(Self::Swept { until, again: false, .. }) if now - until > SWEEP_TIMEOUT => {
                 *suspension = Some(Self::Noticed { until: now + LOOK, again: true });
                 Step::Wait
             }

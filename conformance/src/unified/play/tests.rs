@@ -442,7 +442,6 @@ fn a_saved_result_is_an_entity() {
 #[test]
 fn what_is_no_operation_or_no_argument_or_no_entity_fails_the_test() {
     for (operation, place) in [
-        (r#"{ "name": "fly", "object": "client0" }"#, "operations[0]"),
         (r#"{ "name": "fly", "object": "testRunner" }"#, "operations[0]"),
         (r#"{ "name": "close", "object": "nobody" }"#, "operations[0]"),
         (r#"{ "name": "close", "object": "client0", "arguments": { "x": 1 } }"#, "operations[0]"),

@@ -54,18 +54,17 @@ fn lookup_slow(name: &str, took: Duration, silent: Vec<String>) -> Finding {
 }
 
 fn failed(lookups: &Lookups) -> Finding {
-    let reason_of: Vec<String> = lookups.name_servers.iter().map(answers_of).collect();
-    let reason_of = match reason_of.is_empty() {
+    let answers: Vec<String> = lookups.name_servers.iter().map(answer_of).collect();
+    let answers = match answers.is_empty() {
         true => "no name server is configured".to_owned(),
-        false => listed(&reason_of),
+        false => listed(&answers),
     };
     let question = &lookups.question;
     let addresses = match lookups.addresses_resolve {
         Some(true) => ", although questions for addresses are answered",
         _ => "",
     };
-    let reason =
-        format!("the SRV records of {question} cannot be looked up{addresses}: {reason_of}");
+    let reason = format!("the SRV records of {question} cannot be looked up{addresses}: {answers}");
     let finding = Finding::error(Verdict::LookupFailed { reason: Some(reason) });
     let mut others = lookups.name_servers.iter().filter(|it| !it.is_configured);
     match others.find(|it| matches!(it.srv.said, Said::Answered { .. })) {
@@ -77,7 +76,7 @@ fn failed(lookups: &Lookups) -> Finding {
 }
 
 /// Says what a name server said, for the middle of a sentence.
-fn answers_of(seen: &NameServerSeen) -> String {
+fn answer_of(seen: &NameServerSeen) -> String {
     let address = seen.address;
     let Asked { took, said } = &seen.srv;
     match said {

@@ -81,7 +81,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "ok-field",
         text: "every reply has ok, a number: 1 if the command has succeeded and else 0",
         source: (SDAM, "type"),
-        breaks: "a reply without \"ok: 1\" is an error, and a server that says hello so is Unknown",
+        breaks: "a reply without \"ok: 1\" is an error; if it is to hello, the server is Unknown",
         judge: ok_field,
         ..ERROR
     },

@@ -152,15 +152,15 @@ pub enum ArgumentError {
     #[error("the argument {0} is missing")]
     MissingArgument(&'static str),
     /// An argument that there is not, where an operation is read from a document.
-    #[error("unknown option {name:?}; {}", known_names(.known))]
+    #[error("unknown argument {name:?}; {}", known_names(.known))]
     UnknownArgument {
         /// Its name.
         name: String,
-        /// The names of the options that there are.
-        known: &'static [&'static str],
+        /// The names of the arguments that there are, besides those that it cannot do without.
+        known: Vec<&'static str>,
     },
     /// An argument of another type, where an operation is read from a document.
-    #[error("the option {name} must be {expected}")]
+    #[error("the argument {name} must be {expected}")]
     WrongType {
         /// The argument's name.
         name: String,

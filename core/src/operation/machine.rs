@@ -107,7 +107,8 @@ pub enum Input<'a, O> {
     /// A server was selected.
     Selected(SelectedFacts),
     /// A connection was checked out, and the command is built: its options take the place of those
-    /// of the plan, as writes of many statements depend on the limits of their server.
+    /// of the plan, as writes of many statements depend on the limits of their server; `None`
+    /// leaves those of the plan.
     CheckedOut(ConnectionFacts, Option<&'a OperationOptions>),
     /// The attempt has ended, at whatever point.
     Ended {

@@ -1,9 +1,10 @@
 //! The client, as far as operations are about no database.
 
+use std::sync::Arc;
+
 use bson::Document;
 use sdam_blocking::Blocking;
 use sdam_core::session::{SessionError, SessionOptions};
-use std::sync::Arc;
 
 use super::ClientSession;
 use super::database::Database;

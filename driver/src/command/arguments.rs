@@ -52,11 +52,22 @@ pub(crate) trait Options: Sized {
 
 /// A type that is made of arguments with names.
 pub(crate) trait FromArguments: Options {
-    /// Takes the arguments that it cannot do without.
+    /// The names of arguments that it can do without, and that are no options.
+    const OPTIONAL: &'static [&'static str] = &[];
+
+    /// Takes the arguments that it cannot do without, and those of [`OPTIONAL`](Self::OPTIONAL).
     fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError>;
 
     fn from_arguments(mut arguments: Arguments) -> Result<Self, ArgumentError> {
-        Self::required(&mut arguments)?.set_all(arguments.0)
+        let own = Self::required(&mut arguments)?;
+        own.set_all(arguments.0).map_err(|mut error| {
+            if let ArgumentError::UnknownArgument { known, .. } = &mut error
+                && *known == Self::OPTIONS
+            {
+                known.splice(..0, Self::OPTIONAL.iter().copied());
+            }
+            error
+        })
     }
 }
 
@@ -292,10 +303,12 @@ mod tests {
         .unwrap();
         assert_eq!(written(&mut bulk, NEW).sequences[0].1.len(), 2);
         let error = |write| requests(vec![write]).unwrap_err().to_string();
-        assert!(error(doc! { "upsertOne": {} }).starts_with("unknown option \"upsertOne\"; known"));
+        assert!(
+            error(doc! { "upsertOne": {} }).starts_with("unknown argument \"upsertOne\"; known")
+        );
         assert_eq!(error(doc! { "deleteOne": {} }), "the argument filter is missing");
-        assert_eq!(error(doc! { "deleteOne": 1 }), "the option deleteOne must be a document");
-        let several = "the option write must be a document with one field, such as updateOne";
+        assert_eq!(error(doc! { "deleteOne": 1 }), "the argument deleteOne must be a document");
+        let several = "the argument write must be a document with one field, such as updateOne";
         assert_eq!(error(doc! {}), several);
         assert_eq!(error(doc! { "deleteOne": {}, "deleteMany": {} }), several);
         let write = doc! { "insertOne": { "namespace": "a.b", "document": { "_id": 1 } } };
@@ -313,17 +326,27 @@ mod tests {
         let find = Find::new(doc! {});
         let error = |options| find.clone().with_options(options).unwrap_err().to_string();
         let unknown = error(doc! { "sorted": 1 });
-        assert!(unknown.starts_with("unknown option \"sorted\"; known are allowDiskUse, "));
+        assert!(unknown.starts_with("unknown argument \"sorted\"; known are allowDiskUse, "));
+        let of_index = CreateIndexes::from_document(doc! { "keys": { "a": 1 }, "unqiue": true });
+        let of_index = of_index.unwrap_err().to_string();
+        assert!(of_index.contains("unique, ") && of_index.contains("commitQuorum, "), "{of_index}");
+        let all = DropIndexes::from_document(doc! { "nam": "a_1" }).unwrap_err().to_string();
+        assert!(all.contains("known are name, comment, "), "{all}");
+        let output = crate::MapReduceOutput::from_document(doc! { "merg": "a" }).unwrap_err();
+        assert!(output.to_string().starts_with("the argument out must be "), "{output}");
         assert!(unknown.ends_with("maxAwaitTimeMS, timeoutMode"), "{unknown}");
         for (options, expected) in [
-            (doc! { "sort": 1 }, "the option sort must be a document"),
-            (doc! { "limit": "1" }, "the option limit must be an integer"),
-            (doc! { "batchSize": i64::MAX }, "the option batchSize must be an integer of 32 bits"),
-            (doc! { "maxTimeMS": -1 }, "the option maxTimeMS must be a number of milliseconds"),
-            (doc! { "hint": 1 }, "the option hint must be the name or the keys of an index"),
+            (doc! { "sort": 1 }, "the argument sort must be a document"),
+            (doc! { "limit": "1" }, "the argument limit must be an integer"),
+            (
+                doc! { "batchSize": i64::MAX },
+                "the argument batchSize must be an integer of 32 bits",
+            ),
+            (doc! { "maxTimeMS": -1 }, "the argument maxTimeMS must be a number of milliseconds"),
+            (doc! { "hint": 1 }, "the argument hint must be the name or the keys of an index"),
             (
                 doc! { "timeoutMode": "x" },
-                "the option timeoutMode must be cursorLifetime or iteration",
+                "the argument timeoutMode must be cursorLifetime or iteration",
             ),
         ] {
             assert_eq!(error(options), expected);
@@ -331,10 +354,10 @@ mod tests {
         let missing = Update::from_document(doc! { "filter": {} }).unwrap_err().to_string();
         assert_eq!(missing, "the argument update is missing");
         let stages = Aggregate::from_document(doc! { "pipeline": [1] }).unwrap_err().to_string();
-        assert_eq!(stages, "the option pipeline must be an array of documents");
+        assert_eq!(stages, "the argument pipeline must be an array of documents");
         // What has no options says so.
         let none = crate::DropSearchIndex::new("a").with_options(doc! { "a": 1 }).unwrap_err();
-        assert_eq!(none.to_string(), "unknown option \"a\"; there are none");
+        assert_eq!(none.to_string(), "unknown argument \"a\"; there are none");
     }
 
     /// A configuration may be of any format that serde knows, and says what is wrong with it.
@@ -353,7 +376,7 @@ mod tests {
         };
         assert_eq!(written(&mut list, NEW).body, expected);
         let error = read(doc! { "batchsize": 1 }).err().unwrap().to_string();
-        assert!(error.contains("unknown option \"batchsize\"; known are "), "{error}");
+        assert!(error.contains("unknown argument \"batchsize\"; known are "), "{error}");
     }
 
     /// A command that has been read is performed as any other is.

@@ -115,7 +115,11 @@ impl FromArguments for ClientBulkWrite {
     fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
         let model = |mut write: Document| {
             let of_write = write.iter_mut().next().and_then(|(_, value)| value.as_document_mut());
-            let namespace = of_write.and_then(|arguments| arguments.remove("namespace"));
+            let of_write = of_write.ok_or_else(|| ArgumentError::WrongType {
+                name: "models".to_owned(),
+                expected: "documents with one field, such as insertOne, that has the arguments",
+            })?;
+            let namespace = of_write.remove("namespace");
             let namespace = namespace.ok_or(ArgumentError::MissingArgument("namespace"))?;
             let namespace = read::<String>("namespace", namespace)?;
             WriteModel::from_document(write).map(|model| (namespace, model))

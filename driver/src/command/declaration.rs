@@ -127,7 +127,7 @@ macro_rules! operation {
                     })*
                     _ => Err($crate::error::ArgumentError::UnknownArgument {
                         name: name.to_owned(),
-                        known: Self::OPTIONS,
+                        known: Self::OPTIONS.to_vec(),
                     }),
                 }
             }

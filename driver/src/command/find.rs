@@ -101,7 +101,8 @@ operation! {
         sort: document = "sort";
         /// Sets the kind of the cursor.
         cursor_type: CursorType = "cursorType" in cursor_type;
-        /// Sets how long the server waits for new documents of a cursor that awaits them.
+        /// Sets how long the server waits for new documents of a cursor that awaits them
+        /// (`maxAwaitTimeMS`).
         max_await_time: millis = "maxAwaitTimeMS" in max_await_time;
         /// Sets what `timeoutMS` limits.
         timeout_mode: TimeoutMode = "timeoutMode" in timeout_mode;

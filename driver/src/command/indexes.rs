@@ -154,6 +154,8 @@ impl CreateIndexes {
 /// The arguments of `createIndex` for one index, its keys and its options, stand beside those of
 /// the command, as specifications have them.
 impl FromArguments for CreateIndexes {
+    const OPTIONAL: &'static [&'static str] = IndexModel::OPTIONS;
+
     fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
         let mut index = arguments.take(&["keys"]);
         index.0.extend(arguments.take(IndexModel::OPTIONS).0);
@@ -205,7 +207,8 @@ impl SingleCommand for CreateIndexes {
     }
 }
 
-/// The removal of an index, or of all of them but that of `_id`.
+/// The removal of an index, or of all of them but that of `_id`: read from a document, of all
+/// unless that has a `name`.
 #[derive(Clone, Debug)]
 pub struct DropIndexes {
     index: Value,
@@ -244,8 +247,9 @@ impl DropIndexes {
     }
 }
 
-/// All indexes, unless the arguments have the name of one.
 impl FromArguments for DropIndexes {
+    const OPTIONAL: &'static [&'static str] = &["name"];
+
     fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
         let name = arguments.optional::<String>("name")?;
         Ok(name.map_or_else(Self::all, |name| Self::one(&name)))

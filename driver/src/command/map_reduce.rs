@@ -5,7 +5,7 @@ use bson::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
 
 use super::Scope;
-use super::arguments::{Arguments, FromArguments};
+use super::arguments::{Argument, Arguments, FromArguments};
 use super::fields::Fields;
 use super::single::{Body, Rules, SingleCommand};
 use crate::error::{ArgumentError, Error, ReplyError, WriteConcernError};
@@ -112,7 +112,13 @@ impl FromArguments for MapReduceOutput {
                 return Ok(make(collection));
             }
         }
-        arguments.required::<i64>("inline").map(|_| Self::inline())
+        match arguments.optional::<i64>("inline")? {
+            Some(_) => Ok(Self::inline()),
+            None => {
+                let (name, expected) = ("out".to_owned(), <Self as Argument>::EXPECTED);
+                Err(ArgumentError::WrongType { name, expected })
+            }
+        }
     }
 }
 

@@ -153,7 +153,7 @@ pub(crate) enum Parts<'a> {
 
 impl WriteModel {
     /// Reads it from a document with one field: the name of the write, `updateOne` for one, with
-    /// its arguments. `Deserialize` does the same for other formats.
+    /// its arguments.
     ///
     /// # Errors
     ///
@@ -167,6 +167,9 @@ impl WriteModel {
             name: "write".to_owned(),
             expected: "a document with one field, such as updateOne",
         })?;
+        if !KNOWN.contains(&name.as_str()) {
+            return Err(ArgumentError::UnknownArgument { name, known: KNOWN.to_vec() });
+        }
         let arguments = read(&name, arguments)?;
         Ok(match name.as_str() {
             "insertOne" => Self::InsertOne(InsertModel::from_document(arguments)?),
@@ -174,8 +177,7 @@ impl WriteModel {
             "updateMany" => Self::UpdateMany(UpdateModel::from_document(arguments)?),
             "replaceOne" => Self::ReplaceOne(ReplaceModel::from_document(arguments)?),
             "deleteOne" => Self::DeleteOne(DeleteModel::from_document(arguments)?),
-            "deleteMany" => Self::DeleteMany(DeleteModel::from_document(arguments)?),
-            _ => return Err(ArgumentError::UnknownArgument { name, known: KNOWN }),
+            _ => Self::DeleteMany(DeleteModel::from_document(arguments)?),
         })
     }
 

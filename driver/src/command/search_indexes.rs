@@ -182,14 +182,17 @@ impl Options for ListSearchIndexes {
             "aggregationOptions" => {
                 Ok(Self { aggregate: self.aggregate.with_options(read(name, value)?)? })
             }
-            _ => {
-                Err(ArgumentError::UnknownArgument { name: name.to_owned(), known: Self::OPTIONS })
-            }
+            _ => Err(ArgumentError::UnknownArgument {
+                name: name.to_owned(),
+                known: Self::OPTIONS.to_vec(),
+            }),
         }
     }
 }
 
 impl FromArguments for ListSearchIndexes {
+    const OPTIONAL: &'static [&'static str] = &["name"];
+
     fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
         let name = arguments.optional::<String>("name")?;
         Ok(Self::new(name.as_deref(), |aggregate| aggregate))

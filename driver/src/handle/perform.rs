@@ -183,6 +183,8 @@ impl<R: Runtime> Handle<R> {
         let mut observed = observed::begin(&self.client, &scope, running.operation);
         let outcome = running.send_all(&mut observed).await;
         *pin = running.pin.take();
+        // The session is free before the operation has ended for those who observe it.
+        drop(running);
         observed::end(observed, &outcome);
         outcome
     }

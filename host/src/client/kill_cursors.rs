@@ -80,6 +80,11 @@ pub(crate) async fn kill<R: Runtime>(
     limits: KillLimits,
 ) {
     let options = OperationOptions::continuing().with_max_time(limits.max_time);
+    // The cursor may be read in a stream, but nothing else is.
+    let target = match target {
+        Target::Stream(connection) => Target::Connection(connection),
+        target => target,
+    };
     let message = CommandMessage::new(&command.database, &command.body);
     let request =
         Request::new(message, &options, target).with_session(session).with_timeout(limits.timeout);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::pin::pin;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -31,7 +31,9 @@ use crate::sync::{Mutex, MutexGuard, lock};
 /// operations in it, and so do the cursors that these open. One operation uses it at a time;
 /// another one that comes meanwhile waits until that has ended, within
 /// `serverSelectionTimeoutMS`, and then fails with [`SessionAccessError::InUse`]; if its
-/// `timeoutMS` is over before, with [`SessionAccessError::TimedOut`]. Clones are the same session.
+/// `timeoutMS` is over before, with [`SessionAccessError::TimedOut`]. Operations of `sdam-driver`
+/// fail with `ArgumentError::SessionInUse` and `Error::SessionTimeout`. Clones are the same
+/// session.
 ///
 /// Unless its options say otherwise, it is causally consistent: its reads see what it has written,
 /// and what it has read before. Writes that are not acknowledged cannot be run with it. One that is
@@ -141,6 +143,7 @@ impl<R: Runtime> ClientSession<R> {
 
     /// Starts the session of one operation that was given none, and of the cursor that this opens.
     /// It costs nothing before a command with it is sent.
+    #[doc(hidden)]
     pub fn implicit(host: &Host<R>) -> Self {
         Self::new(host, Session::implicit())
     }
@@ -154,6 +157,7 @@ impl<R: Runtime> ClientSession<R> {
     }
 
     /// Returns whether this is its last handle.
+    #[doc(hidden)]
     pub fn is_last(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
@@ -165,6 +169,7 @@ impl<R: Runtime> ClientSession<R> {
     /// # Errors
     ///
     /// Fails if another operation does not give it back in time.
+    #[doc(hidden)]
     pub async fn acquire(
         &self,
         host: &Host<R>,
@@ -216,15 +221,16 @@ impl<R: Runtime> ClientSession<R> {
     /// Lets the tasks that wait for the session take it, unless they are not polled.
     async fn give_way(&self, host: &Host<R>, now: Instant) {
         let mut pause = pin!(sleep(host, now + COURTESY));
-        std::future::poll_fn(|cx| match self.slot().is_owed {
-            true => pause.as_mut().poll(cx),
-            false => Poll::Ready(()),
+        std::future::poll_fn(|cx| {
+            let is_owed = self.slot().is_owed;
+            if is_owed { pause.as_mut().poll(cx) } else { Poll::Ready(()) }
         })
         .await;
         self.slot().is_owed = false;
     }
 
     /// Takes the session unless an operation uses it.
+    #[doc(hidden)]
     pub fn try_acquire(&self) -> Option<SessionGuard<R>> {
         let session = self.slot().session.take()?;
         Some(self.guard(session))
@@ -355,7 +361,8 @@ impl<R: Runtime> SharedSession<R> {
 
 impl<R: Runtime> Drop for SharedSession<R> {
     fn drop(&mut self) {
-        let ended = lock(&self.slot).session.as_mut().and_then(Session::end);
+        let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let ended = slot.session.as_mut().and_then(Session::end);
         self.give_back(ended);
     }
 }

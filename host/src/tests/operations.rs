@@ -771,3 +771,32 @@ fn closing_a_client_ends_its_sessions() {
     let [command] = &ended[..] else { panic!("one command: {ended:?}") };
     assert_eq!(command.get_array("endSessions").unwrap().get_document(0).unwrap(), &*lsid);
 }
+
+/// OP_MSG, "exhaustAllowed": only getMore is streamed; what kills the cursor is not.
+#[test]
+fn a_cursor_that_is_read_in_a_stream_is_killed_by_a_plain_command() {
+    let fixture = Fixture::new("");
+    let mut find = Insert(|_: &ConnectionDescription| {
+        let command = rawdoc! { "find": "things" };
+        let built = BuiltCommand::new("db".into(), command, OperationOptions::read());
+        Ok(built.with_cursor(true, true))
+    });
+    answers(
+        &fixture,
+        [Some(rawdoc! { "ok": 1, "cursor": { "id": 7_i64, "ns": "db.things", "firstBatch": [] } })],
+    );
+    let target = Target::Select(Arc::new(Criteria::write()));
+    let response = fixture.run(fixture.host.execute(Request::building(&mut find, target))).unwrap();
+    let mut pin = response.pin.unwrap().without_stream();
+    let address = "a:27017".parse().unwrap();
+    let cursor = sdam_core::operation::OpenCursor::new(address, ("db".into(), "things".into()), 7);
+    let command = sdam_core::operation::KillCursors::of(&cursor);
+    let client = Client::from_host(Arc::clone(&fixture.host));
+    let limits = crate::client::kill_cursors::KillLimits::in_background(&client, None);
+    fixture.run(client.kill_cursors(&command, pin.target(), None, limits));
+    let is_streaming = match pin.target() {
+        Target::Stream(it) | Target::Connection(it) => it.is_streaming(),
+        _ => false,
+    };
+    assert!(!is_streaming, "killCursors was sent with exhaustAllowed");
+}

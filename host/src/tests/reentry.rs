@@ -247,3 +247,25 @@ fn a_subscriber_that_panics_when_it_is_woken_takes_no_connection_and_no_commands
     let names = std::iter::from_fn(|| told.try_next()).map(|event| event.kind.name());
     assert_eq!(names.collect::<Vec<_>>(), ["commandStarted", "commandFailed"]);
 }
+
+/// A waker that was left with the pause before a session is taken may look at the session.
+#[test]
+fn a_waker_of_an_operation_that_gives_way_may_use_the_session() {
+    use crate::operations::session::ClientSession;
+    use sdam_core::operation::Timeout;
+    use sdam_core::session::SessionOptions;
+    unless_deadlocked(|| {
+        let fixture = Fixture::with_sessions("");
+        let own = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+        let guard = own.try_acquire().unwrap();
+        let mut first = pin!(own.acquire(&fixture.host, Timeout::Unset));
+        poll_with(Waker::noop().clone(), |cx| first.as_mut().poll(cx).map(drop));
+        drop(guard);
+        let mut late = pin!(own.acquire(&fixture.host, Timeout::Unset));
+        let other = own.clone();
+        let (waker, dropped) = waker(move || drop(other.cluster_time()));
+        poll_with(waker, |cx| late.as_mut().poll(cx).map(drop));
+        poll_with(Waker::noop().clone(), |cx| late.as_mut().poll(cx).map(drop));
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    });
+}

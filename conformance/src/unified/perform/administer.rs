@@ -113,8 +113,13 @@ pub(super) async fn on_collection<R: Runtime>(
             let create = CreateIndexes::from_document(of.rest())?;
             Some(Bson::String(collection.create_index(create).await?))
         }
-        "dropIndex" | "dropIndexes" => {
-            collection.drop_indexes(DropIndexes::from_document(of.rest())?).await?;
+        "dropIndex" => {
+            let drop = DropIndexes::one(&of.required("name", Node::string)?);
+            collection.drop_indexes(drop.with_options(of.rest())?).await?;
+            None
+        }
+        "dropIndexes" => {
+            collection.drop_indexes(DropIndexes::all().with_options(of.rest())?).await?;
             None
         }
         "listIndexes" => {
@@ -183,12 +188,13 @@ pub(super) fn run_cursor_command(mut of: Object) -> Result<RunCursorCommand, Rea
     let preference = of.optional("readPreference", Node::document)?;
     let preference = preference.as_ref().map(preference_of).transpose();
     let preference = preference.map_err(|failed| of.broken(failed.message))?;
-    let cursor_type = of.optional("cursorType", Node::string)?;
+    let tailable = [("nonTailable", false), ("tailable", true), ("tailableAwait", true)];
+    let is_tailable = of.optional("cursorType", |node| node.one_of(&tailable))?;
     let mut run = RunCursorCommand::from_document(of.rest())?;
     if let Some(preference) = preference {
         run = run.read_preference(preference);
     }
-    match cursor_type.is_some_and(|it| it != "nonTailable") {
+    match is_tailable.unwrap_or(false) {
         true => Ok(run.tailable()),
         false => Ok(run),
     }

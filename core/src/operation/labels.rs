@@ -1,8 +1,9 @@
 //! The labels of errors: their names, and how they are read and added.
 //!
 //! Implements "RetryableWriteError Labels" of Retryable Writes and the labels of Client
-//! Backpressure. Servers write them to `errorLabels` of a reply; the driver adds
-//! [`RETRYABLE_WRITE`] itself where [`judge`](super::judge) says so, and never to a document.
+//! Backpressure. Servers write them to `errorLabels` of a reply; the client adds
+//! [`RETRYABLE_WRITE`] where [`judge`](super::judge) says so, errors of the network have their own,
+//! and neither is added to a document.
 
 use bson::{RawArray, RawDocument};
 

@@ -1,5 +1,6 @@
-//! A command as it is sent: the application's document, and what the driver adds to it. Every field
-//! that is added is written here.
+//! A command as it is sent: the application's document, and the fields that the host adds to it.
+//!
+//! Hello and the commands of logins add theirs themselves, and the driver its write concern.
 //!
 //! Implements RunCommand, "RunCommand implementation details", and the global command arguments of
 //! OP_MSG.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sdam_core::bson::Bson;
 use sdam_core::config::ServerAddress;
-use sdam_core::description::{ServerType, TopologyDescription};
+use sdam_core::description::{ServerDescription, ServerType, TopologyDescription};
 use sdam_core::operation::SYSTEM_OVERLOADED;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
@@ -221,11 +221,21 @@ impl LedgerState {
             let detail = format!("operation {operation} takes {took:?} of {timeout:?}: {error:?}");
             self.fail(client, "operations end within their timeoutMS", detail);
         }
-        if error.is_some_and(Error::is_timeout) && took.is_zero() {
+        let is_timeout = error.is_some_and(Error::is_timeout);
+        if is_timeout && took.is_zero() && !self.is_too_far(client, timeout) {
             let detail =
                 format!("operation {operation} has {timeout:?}, and fails at once: {error:?}");
             self.fail(client, "no time is over before it is", detail);
         }
+    }
+
+    /// Returns whether a server's replies take that long at best, as far as the client knows: an
+    /// operation with no more time than that fails "without attempting to send the message" (Client
+    /// Side Operations Timeout, "Command Execution").
+    pub(super) fn is_too_far(&self, client: usize, timeout: Duration) -> bool {
+        let view = self.clients.get(&client).map(|it| it.client.view());
+        let takes = |it: &Arc<ServerDescription>| it.min_round_trip_time >= timeout;
+        view.is_some_and(|view| view.servers().iter().any(takes))
     }
 
     /// An operation learns which documents it has inserted.
@@ -330,5 +340,8 @@ mod tests {
             let choice = ledger.lock().clients[&0].choice.clone();
             assert_eq!((choice.members, choice.since), ([0, 1, 2].into(), known));
         }
+        let state = ledger.lock();
+        assert!(!state.is_too_far(0, Duration::from_secs(1)), "servers answer within milliseconds");
+        assert!(state.is_too_far(0, Duration::ZERO) && !state.is_too_far(1, Duration::ZERO));
     }
 }

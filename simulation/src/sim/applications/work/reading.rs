@@ -102,7 +102,7 @@ fn judge_iteration(
     let Some(timeout) = timeout.filter(|_| error.is_some_and(Error::is_timeout)) else {
         return;
     };
-    if took.is_zero() {
+    if took.is_zero() && !application.state().is_too_far(application.number, timeout) {
         let detail = format!("the cursor of operation {number} has {timeout:?}, and fails at once");
         let check = "each iteration of a cursor has its own time";
         application.state().fail(application.number, check, format!("{detail}: {error:?}"));

@@ -1,4 +1,4 @@
-//! The suite of adapters, with every runtime there is; the guide shows their results.
+//! The suite of runtimes, with every one there is; the guide shows their results.
 
 mod example;
 mod page;

@@ -1,7 +1,7 @@
 //! Clients on real sockets, against the embedded deployment and small servers of the tests.
 //!
 //! They run on tokio: what they show of the host is the same with every runtime, and what a runtime
-//! itself must do is in the suite of adapters.
+//! itself must do is in the suite of runtimes.
 
 mod compressors;
 mod discovery;

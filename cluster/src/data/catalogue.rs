@@ -38,7 +38,7 @@ fn options(body: &Document) -> Document {
     own.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Checks the options of a new collection.
+/// Checks the options of a collection that is made or changed.
 fn check_options(options: &Document) -> Result<(), CommandError> {
     let is = |name: &str| options.contains_key(name);
     if let Some(unknown) = ["timeseries", "clusteredIndex"].into_iter().find(|it| is(it)) {
@@ -169,6 +169,7 @@ impl Cluster {
     ) -> Result<RawDocumentBuf, CommandError> {
         let namespace = arguments.namespace("collMod")?;
         let mut options = options(&arguments.body);
+        check_options(&options)?;
         self.check_validation(now, arguments)?;
         if options.contains_key("validator") {
             for (name, implied) in [("validationLevel", "strict"), ("validationAction", "error")] {

@@ -333,6 +333,8 @@ fn modified(
     let empty = Document::new();
     let filter = Filter::parse(arguments.document("query")?.unwrap_or(&empty), context)?;
     let sort = Sort::parse(arguments.document("sort")?.unwrap_or(&empty))?;
+    let fields = document(body, "fields")?.filter(|it| !it.is_empty());
+    let fields = fields.map(|fields| Projection::of_found(fields, context)).transpose()?;
     let mut outcome = Document::new();
     let value = match body.get("update") {
         None => {
@@ -354,13 +356,10 @@ fn modified(
             if arguments.flag("new") { updated.after } else { updated.before }
         }
     };
-    let fields = document(body, "fields")?.filter(|it| !it.is_empty());
     let value = match (value, fields) {
         (None, _) => Bson::Null,
         (Some(value), None) => Document::clone(&value).into(),
-        (Some(value), Some(fields)) => {
-            Projection::of_found(fields, context)?.apply(&value, context)?.into()
-        }
+        (Some(value), Some(fields)) => fields.apply(&value, context)?.into(),
     };
     Ok(doc! { "lastErrorObject": outcome, "value": value, "ok": 1.0 })
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`Writer`] changes a [`Store`] and notes each [`Change`], which can be made elsewhere and
 //! taken back. Filters, updates, projections and stages know the operators that the official
-//! suites use, and those that applications use most; one that is not known is an error that names
-//! it, never ignored.
+//! suites use, and the plain ones of applications; one that is not known is an error that names it,
+//! never ignored.
 //!
 //! What no suite asks of members that only the embedded deployment can be, mongos and versions from
 //! 7.0 on, is left to real servers: `$jsonSchema`, `$lookup`, `$unionWith`, `$facet`, `$unwind`,

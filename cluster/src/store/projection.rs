@@ -71,13 +71,15 @@ impl Projection {
     ///
     /// # Errors
     ///
-    /// Fails also by the name of what gives some elements of arrays, which is not known here.
+    /// Fails also for what gives some elements of arrays, by its name.
     pub(crate) fn of_found(projection: &Document, context: &Context) -> Result<Self, StoreError> {
         const OPERATORS: [&str; 2] = ["$elemMatch", "$slice"];
         for (name, value) in projection {
             let operator = value.as_document().and_then(|it| it.keys().next());
             if name.ends_with(".$") || operator.is_some_and(|it| OPERATORS.contains(&it.as_str())) {
-                return Err(StoreError::not_implemented("a projection of elements of arrays"));
+                let what = operator.map_or("the positional operator $", String::as_str);
+                let reason = format!("{what} in the projection of {name}");
+                return Err(StoreError::not_implemented(&reason));
             }
         }
         Self::parse(projection, context)

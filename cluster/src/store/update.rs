@@ -262,9 +262,15 @@ fn check_argument(operator: Operator, path: &str, argument: &Bson) -> Result<(),
                 _ => Ok(()),
             }
         }
-        (Operator::Push, Bson::Document(clauses)) if clauses.contains_key("$each") => {
+        (Operator::Push | Operator::AddToSet, Bson::Document(clauses))
+            if clauses.contains_key("$each") =>
+        {
+            let name = if operator == Operator::Push { "$push" } else { "$addToSet" };
             match clauses.keys().find(|it| *it != "$each") {
-                Some(name) => Err(StoreError::not_implemented(&format!("{name} of $push"))),
+                Some(clause) => Err(StoreError::not_implemented(&format!("{clause} of {name}"))),
+                None if clauses.get_array("$each").is_err() => {
+                    wrong(format!("The argument to $each in {name} must be an array"))
+                }
                 None => Ok(()),
             }
         }

@@ -42,8 +42,13 @@ fn literals(tokens: TokenStream, found: &mut Vec<String>) {
     for token in tokens {
         match token {
             TokenTree::Group(group) => {
-                let first = group.stream().into_iter().next();
-                if !matches!(first, Some(TokenTree::Ident(name)) if name == "doc") {
+                let mut first = group.stream().into_iter();
+                let is_doc = matches!(
+                    (first.next(), first.next()),
+                    (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(mark)))
+                        if name == "doc" && mark.as_char() == '='
+                );
+                if !is_doc {
                     literals(group.stream(), found);
                 }
             }
@@ -111,10 +116,13 @@ mod tests {
                 panic!("it was \
                         told {told}");
                 g(r#"it `tells` that"#, b"is told");
+                h(doc! {}, "told of it");
             }
         "##;
         let found = in_literals(source).expect("it is Rust");
         let text = |text: &str| text.to_owned();
-        assert_eq!(found, [(text("nobody {0}"), "nobody"), (text("it was told {told}"), "told")]);
+        let all =
+            [("nobody {0}", "nobody"), ("it was told {told}", "told"), ("told of it", "told")];
+        assert_eq!(found, all.map(|(found, word)| (text(found), word)));
     }
 }

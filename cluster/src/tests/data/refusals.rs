@@ -231,5 +231,25 @@ fn what_is_not_known_here_is_refused() {
     for option in ["timeseries", "clusteredIndex"] {
         let create = doc! { "create": "y", option: {} };
         assert_eq!(code(&ask(&mut world, connection, create)), 238, "{option}");
+        let modify = doc! { "collMod": "x", option: {} };
+        assert_eq!(code(&ask(&mut world, connection, modify)), 238, "{option}");
     }
+}
+
+/// What a command refuses is refused before anything is written.
+#[test]
+fn a_projection_that_is_not_known_here_changes_nothing() {
+    let (mut world, connection) = client();
+    for fields in [doc! { "a": { "$slice": 1 } }, doc! { "a.$": 1 }] {
+        let modify = doc! {
+            "findAndModify": "x", "query": { "_id": 1 }, "update": { "$set": { "b": 1 } },
+            "upsert": true, "fields": fields,
+        };
+        assert_eq!(code(&ask(&mut world, connection, modify)), 238);
+    }
+    let count = ask(&mut world, connection, doc! { "count": "x", "query": { "_id": 1 } });
+    assert_eq!(count.get_i32("n").ok(), Some(0));
+    let wrong = doc! { "q": {}, "u": { "$addToSet": { "a": { "$each": 5 } } } };
+    let reply = ask(&mut world, connection, doc! { "update": "x", "updates": [wrong] });
+    assert_eq!(code_of_write(&reply), 2);
 }

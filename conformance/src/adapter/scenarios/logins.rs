@@ -100,7 +100,7 @@ fn unanswered<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     // Checks that are far between do not bring it back too early.
     let more = "&connectTimeoutMS=5000&heartbeatFrequencyMS=600000&serverMonitoringMode=poll";
     let (client, mut events) = fixture.subject(&uri(&deployment, "ann:secret", more))?;
-    ensure_refused(insert(fixture, &client), "")?;
+    ensure!(insert(fixture, &client).is_err(), "an insert waits for its login");
     let (mut unknown, mut is_cleared) = (None, false);
     fixture.block_on(async {
         while unknown.is_none() || !is_cleared {

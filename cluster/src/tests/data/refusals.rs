@@ -236,7 +236,7 @@ fn what_is_not_known_here_is_refused() {
     }
 }
 
-/// What a command refuses is refused before anything is written.
+/// A command is refused before anything is written.
 #[test]
 fn a_projection_that_is_not_known_here_changes_nothing() {
     let (mut world, connection) = client();

@@ -69,7 +69,6 @@ pub use sync::Interrupter;
 pub use machines::alarm::{Deadlines, Timekeeper};
 #[doc(hidden)]
 pub use machines::runtime::{Offloaded, Task, Work};
-#[doc(hidden)]
 pub use machines::steps::{PoolStep, TopologyStep};
 #[doc(hidden)]
 pub use machines::tasks::{Link, PendingConnection, Progress, Rescan};

@@ -15,7 +15,7 @@ use sdam::core::wire::{
     Flags, Frames, Header, Message, ReplyFlags, op_code, write_op_msg, write_op_reply,
 };
 use sdam::host::Outcome;
-use sdam::{CheckedOut, Client, Criteria};
+use sdam::{CheckedOut, Criteria, Topology};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,7 +31,7 @@ async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let at = arguments.next().unwrap_or_else(|| "127.0.0.1:27018".to_owned());
     let uri = arguments.next().unwrap_or_else(|| embedded.uri());
-    let client = Client::connect(uri).await?;
+    let client = Topology::connect(uri).await?;
     let listener = TcpListener::bind(at).await?;
     println!("listening at {}", listener.local_addr()?);
     loop {
@@ -45,7 +45,7 @@ async fn main() -> Result<()> {
 }
 
 /// Serves a client until it goes; an error ends its session, and what it had in use is closed.
-async fn serve(client: &Client, mut socket: TcpStream) -> Result<()> {
+async fn serve(client: &Topology, mut socket: TcpStream) -> Result<()> {
     let (mut frames, mut pinned) = (Frames::new(), None);
     loop {
         while let Some(message) = frames.next()? {
@@ -66,7 +66,7 @@ async fn serve(client: &Client, mut socket: TcpStream) -> Result<()> {
 
 /// Passes a message on and its replies back; returns the connection for the next one.
 async fn forward(
-    client: &Client,
+    client: &Topology,
     pinned: Option<CheckedOut>,
     message: &Message,
     socket: &mut TcpStream,
@@ -93,7 +93,7 @@ async fn forward(
 /// Answers hello in the form it came in, once there is a primary that speaks for itself.
 ///
 /// Neither compression nor authentication is offered, so that messages can pass as they are.
-async fn greet(client: &Client, hello: Header, legacy: bool) -> Result<Vec<u8>> {
+async fn greet(client: &Topology, hello: Header, legacy: bool) -> Result<Vec<u8>> {
     client.select(Criteria::write()).await?;
     let reply = ProxyReply::mongos().to_legacy(legacy).document(&client.view())?;
     let (mut bytes, to) = (Vec::new(), hello.request_id);

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use sdam::bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf, doc};
-use sdam::{Client, Reply};
+use sdam::{Reply, Topology};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
 /// The time that all of it may take: to find a server, to connect to it, and to hear its reply.
@@ -39,7 +39,7 @@ async fn run() -> Result<Reply, Box<dyn Error>> {
     let name = arguments.next().unwrap_or_else(|| "buildInfo".to_owned());
     let database = arguments.next().unwrap_or_else(|| "admin".to_owned());
 
-    let client = Client::connect(uri).await?.with_timeout(LIMIT);
+    let client = Topology::connect(uri).await?.with_timeout(LIMIT);
     let command = RawDocumentBuf::try_from(&doc! { name: 1 })?;
     Ok(client.run_command(&database, &command).await?)
 }

@@ -1,12 +1,12 @@
 //! Asks a deployment for its version, under async-std.
 
-use sdam::async_std::Client;
+use sdam::async_std::Topology;
 use sdam::bson::rawdoc;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     async_std::task::block_on(async {
         let uri = std::env::args().nth(1).unwrap_or_else(|| "mongodb://localhost".into());
-        let client = Client::connect(uri).await?;
+        let client = Topology::connect(uri).await?;
         let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
         println!("version {}", reply.get_str("version")?);
         client.close().await;

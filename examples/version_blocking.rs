@@ -1,11 +1,11 @@
 //! Asks a deployment for its version, without a runtime.
 
-use sdam::blocking::Client;
+use sdam::blocking::Topology;
 use sdam::bson::rawdoc;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let uri = std::env::args().nth(1).unwrap_or_else(|| "mongodb://localhost".into());
-    let client = Client::connect(uri)?;
+    let client = Topology::connect(uri)?;
     let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 })?;
     println!("version {}", reply.get_str("version")?);
     client.close(std::time::Duration::from_secs(1));

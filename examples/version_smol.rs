@@ -1,12 +1,12 @@
 //! Asks a deployment for its version, under smol.
 
 use sdam::bson::rawdoc;
-use sdam::smol::Client;
+use sdam::smol::Topology;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     smol::block_on(async {
         let uri = std::env::args().nth(1).unwrap_or_else(|| "mongodb://localhost".into());
-        let client = Client::connect(uri).await?;
+        let client = Topology::connect(uri).await?;
         let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
         println!("version {}", reply.get_str("version")?);
         client.close().await;

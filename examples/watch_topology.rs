@@ -8,14 +8,14 @@
 
 use std::error::Error;
 
-use sdam::{Client, TopologyDescription};
+use sdam::{Topology, TopologyDescription};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let embedded = EmbeddedCluster::start(EmbeddedOptions::default()).await?;
     let uri = std::env::args().nth(1).unwrap_or_else(|| embedded.uri());
-    let client = Client::connect(uri).await?;
+    let client = Topology::connect(uri).await?;
     let mut views = client.watch_topology();
     while let Some(view) = views.next().await {
         print(&view);

@@ -6,7 +6,7 @@
 
 #[cfg(feature = "tokio")]
 #[doc(inline)]
-pub use sdam_tokio::{CheckedOut, Client, ClientBuilder, Registry, SelectedServer};
+pub use runtimes::tokio::{CheckedOut, Client, ClientBuilder, Registry, SelectedServer, Topology};
 
 #[doc(inline)]
 pub use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};
@@ -23,26 +23,76 @@ pub use sdam_host::{Error, ErrorKind, Events, Recording, Reply, Views};
 
 pub use sdam_core::bson;
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
+pub mod command;
+pub mod cursor;
+mod error;
+mod handle;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+mod reply;
+mod results;
+mod runtimes;
+mod value;
 
 #[cfg(feature = "async-std")]
-#[doc(inline)]
-pub use sdam_async_std::async_std;
+pub use runtimes::async_std;
 #[cfg(feature = "smol")]
-#[doc(inline)]
-pub use sdam_async_std::smol;
-#[cfg(feature = "blocking")]
-pub use sdam_blocking as blocking;
+pub use runtimes::smol;
+#[cfg(feature = "tokio")]
+pub use runtimes::tokio;
+
+/// Databases, collections and cursors.
+pub mod driver {
+    pub use crate::command;
+    pub use crate::command::aggregate::Aggregate;
+    pub use crate::command::bulk_write::BulkWrite;
+    pub use crate::command::client_bulk_write::ClientBulkWrite;
+    pub use crate::command::collections::{
+        CreateCollection, DropCollection, ListCollections, ModifyCollection, RenameCollection,
+    };
+    pub use crate::command::count::{Count, CountDocuments, EstimatedDocumentCount};
+    pub use crate::command::databases::{DropDatabase, ListDatabases};
+    pub use crate::command::delete::Delete;
+    pub use crate::command::distinct::{Distinct, DistinctValues};
+    pub use crate::command::explain::{Explain, Verbosity};
+    pub use crate::command::find::{CursorType, Find, FindOne};
+    pub use crate::command::find_and_modify::{
+        FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate, ReturnDocument,
+    };
+    pub use crate::command::indexes::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
+    pub use crate::command::insert::{InsertMany, InsertOne};
+    pub use crate::command::map_reduce::{MapReduce, MapReduceOutput};
+    pub use crate::command::models::{
+        DeleteModel, InsertModel, ReplaceModel, UpdateModel, WriteModel,
+    };
+    pub use crate::command::run::{RunCommand, RunCursorCommand};
+    pub use crate::command::search_indexes::{
+        CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel,
+        UpdateSearchIndex,
+    };
+    pub use crate::command::update::{Replace, Update};
+    pub use crate::cursor::{TimeoutMode, TimingError};
+    pub use crate::error::{
+        ArgumentError, BulkWriteError, ClientBulkWriteError, DeserializeError, Error, ReplyError,
+        WriteConcernError, WriteError,
+    };
+    pub use crate::handle::{
+        Client, ClientSession, Collection, Cursor, Database, SessionAccessError,
+    };
+    pub use crate::results::{
+        BulkWriteResult, ClientBulkWriteResult, ClientDeleteResult, ClientInsertResult,
+        ClientUpdateResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult,
+        VerboseResults, WriteResult,
+    };
+    pub use crate::value::{Hint, IntoDocument, Modifications};
+}
 pub use sdam_core as core;
-#[cfg(feature = "driver")]
-pub use sdam_driver as driver;
 #[doc = include_str!("../docs/write-your-own-runtime.md")]
 pub use sdam_host as host;
 #[cfg(feature = "otel")]
 pub use sdam_host::otel;
-#[cfg(feature = "tokio")]
-pub use sdam_tokio as tokio;
 
 /// The README and the guide, whose examples are tests; their links are for the repository.
 #[cfg(all(doctest, feature = "tokio"))]
@@ -53,7 +103,6 @@ mod pages {
     struct Connect;
     #[doc = include_str!("../docs/run.md")]
     struct Run;
-    #[cfg(feature = "driver")]
     #[doc = include_str!("../docs/collections.md")]
     struct Collections;
     #[doc = include_str!("../docs/watch.md")]

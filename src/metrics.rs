@@ -10,11 +10,11 @@
 //! use std::time::Duration;
 //!
 //! use sdam::metrics::Publisher;
-//! use sdam::{Client, Options};
+//! use sdam::{Topology, Options};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let options = Options::parse("mongodb://db1.example,db2.example/?replicaSet=rs0")?;
-//! let client = Client::builder(options).metrics().connect().await?;
+//! let client = Topology::builder(options).metrics().connect().await?;
 //! let mut publisher = Publisher::new();
 //! loop {
 //!     publisher.publish(&client.metrics());
@@ -47,7 +47,7 @@ impl Publisher {
         Self::default()
     }
 
-    /// Publishes a snapshot: [`Client::metrics`](sdam_host::Client::metrics) of one client, always
+    /// Publishes a snapshot: [`Client::metrics`](sdam_host::Topology::metrics) of one client, always
     /// of the same.
     ///
     /// A gauge that is not in it any more, as those of a server that has left, is set to NaN; but

@@ -71,7 +71,7 @@ impl Watcher {
                 let runtime = runtime(THREADS)?;
                 let client = {
                     let _entered = runtime.enter();
-                    sdam_tokio::Client::new(Options::parse(uri)?)?
+                    sdam_tokio::Topology::new(Options::parse(uri)?)?
                 };
                 look(|| is_whole(&client.view()))?;
                 Ok(Box::new((client, runtime)))
@@ -89,12 +89,12 @@ impl Watcher {
                 Ok(Box::new(client))
             }
             Self::AsyncStd => {
-                let client = sdam_async_std::async_std::Client::new(Options::parse(uri)?)?;
+                let client = sdam_async_std::async_std::Topology::new(Options::parse(uri)?)?;
                 look(|| is_whole(&client.view()))?;
                 Ok(Box::new(client))
             }
             Self::Blocking => {
-                let client = sdam_blocking::Client::new(Options::parse(uri)?)?;
+                let client = sdam_blocking::Topology::new(Options::parse(uri)?)?;
                 look(|| is_whole(&client.view()))?;
                 Ok(Box::new(client))
             }

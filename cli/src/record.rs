@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use sdam_core::time::Instant;
 use sdam_core::trace::MAX_TRACE_LEN;
 use sdam_host::Recording;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use crate::complain;
 use crate::duration::rfc_3339;
@@ -109,7 +109,7 @@ pub(crate) async fn tape<W: Write>(
     let mut preparation = Preparation::new(observation).await?;
     preparation.banner().iter().for_each(|banner| complain(banner));
     let mut recording = Recording::everything();
-    let connecting = Client::builder(preparation.options.clone()).record(&recording).connect();
+    let connecting = Topology::builder(preparation.options.clone()).record(&recording).connect();
     let client = preparation.connected(connecting).await?;
     let Preparation { deployment: _deployment, mut shutdown, .. } = preparation;
     let mut out = begin()?;

@@ -29,7 +29,7 @@ pub mod system;
 #[cfg(test)]
 mod tests;
 
-pub use client::Client;
+pub use client::Topology;
 pub use client::blueprint::{Blueprint, Settings};
 pub use client::builder::ClientBuilder;
 pub use client::flight_recorder;

@@ -17,19 +17,19 @@ pub type Runtime = AsyncIo<AsyncStd>;
 /// whichever executor polls the futures of its methods.
 ///
 /// ```no_run
-/// use sdam_async_std::async_std::Client;
+/// use sdam_async_std::async_std::Topology;
 /// use sdam_core::bson::rawdoc;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = Client::connect("mongodb://localhost/?replicaSet=rs0").await?;
+/// let client = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
 /// let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
 /// println!("version {}", reply.get_str("version")?);
 /// # Ok(())
 /// # }
 /// ```
-pub type Client = host::Client<Runtime>;
+pub type Topology = host::Topology<Runtime>;
 
-/// Creates clients that differ from what [`Client::connect`](host::Client::connect) creates; with a
+/// Creates clients that differ from what [`Topology::connect`](host::Topology::connect) creates; with a
 /// [`Dialer`], for instance.
 pub type ClientBuilder = host::ClientBuilder<AsyncIoReactor<AsyncStd>>;
 

@@ -2,11 +2,11 @@
 //!
 //! ```no_run
 //! # #[cfg(feature = "smol")]
-//! use sdam_async_std::smol::Client;
+//! use sdam_async_std::smol::Topology;
 //!
 //! # #[cfg(feature = "smol")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect("mongodb://localhost/?replicaSet=rs0").await?;
+//! let client = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
 //! let mut events = client.subscribe();
 //! while let Some(event) = events.next().await {
 //!     println!("{:?} {:?}", event.at, event.kind);

@@ -38,7 +38,14 @@ pub struct Setup<E> {
 
 /// Starts to create a client whose tasks run on `executor`.
 pub fn builder_on<E: Executor>(options: Options, executor: E) -> ClientBuilder<AsyncIoReactor<E>> {
-    ClientBuilder::with_setup(options, Setup { executor: Arc::new(executor), dialer: None })
+    ClientBuilder::with_setup(options, Setup::on(executor))
+}
+
+impl<E> Setup<E> {
+    /// Has tasks run on an executor.
+    pub fn on(executor: E) -> Self {
+        Self { executor: Arc::new(executor), dialer: None }
+    }
 }
 
 impl<E: Default> Default for Setup<E> {

@@ -17,7 +17,7 @@ thread_local! {
 }
 
 /// Blocks this thread on a future of one of this crate's clients, such as those of
-/// [`Client::host_client`](crate::Client::host_client).
+/// [`Topology::host_client`](crate::Topology::host_client).
 ///
 /// When called by a waker on the thread of the clients, it does their work meanwhile.
 pub fn block_on<F: Future>(future: F) -> F::Output {

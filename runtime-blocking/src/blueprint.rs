@@ -50,7 +50,7 @@ impl Blueprint {
     }
 
     /// Makes the client of a process that was forked off, which begins with what its parent knew.
-    fn heir(&self, known: &TopologyDescription) -> host::Client<Blocking> {
+    fn heir(&self, known: &TopologyDescription) -> host::Topology<Blocking> {
         let joining = Joining::new(self.engine_mode());
         // If the system gives no thread, all tasks are given up, and with them the client.
         let engine = joining.as_ref().map_or_else(|_| Engine::exhausted(), |it| Arc::clone(it));
@@ -64,24 +64,24 @@ impl Blueprint {
 pub(crate) struct Everywhere {
     pub(crate) blueprint: Blueprint,
     /// The client of the process that made it.
-    first: Own<host::Client<Blocking>>,
+    first: Own<host::Topology<Blocking>>,
     /// The client of the process that used it last, of those that were forked off.
-    heir: ArcSwapOption<Own<host::Client<Blocking>>>,
+    heir: ArcSwapOption<Own<host::Topology<Blocking>>>,
     closed: AtomicBool,
 }
 
 /// The client of this process.
 pub(crate) enum Here<'a> {
-    First(&'a host::Client<Blocking>),
-    Heir(Arc<Own<host::Client<Blocking>>>),
+    First(&'a host::Topology<Blocking>),
+    Heir(Arc<Own<host::Topology<Blocking>>>),
     /// One with a deadline.
-    Limited(host::Client<Blocking>),
+    Limited(host::Topology<Blocking>),
 }
 
 impl Deref for Here<'_> {
-    type Target = host::Client<Blocking>;
+    type Target = host::Topology<Blocking>;
 
-    fn deref(&self) -> &host::Client<Blocking> {
+    fn deref(&self) -> &host::Topology<Blocking> {
         match self {
             Self::First(client) => client,
             Self::Heir(client) => client.anyones(),
@@ -98,7 +98,7 @@ impl Here<'_> {
 }
 
 impl Everywhere {
-    pub(crate) fn new(blueprint: Blueprint, client: host::Client<Blocking>) -> Self {
+    pub(crate) fn new(blueprint: Blueprint, client: host::Topology<Blocking>) -> Self {
         let (first, heir) = (own(client), ArcSwapOption::empty());
         Self { blueprint, first, heir, closed: AtomicBool::new(false) }
     }
@@ -112,7 +112,7 @@ impl Everywhere {
     }
 
     /// Returns the client of the process that made it, which may be another one.
-    pub(crate) const fn first(&self) -> &Own<host::Client<Blocking>> {
+    pub(crate) const fn first(&self) -> &Own<host::Topology<Blocking>> {
         &self.first
     }
 
@@ -126,7 +126,7 @@ impl Everywhere {
 
     /// Returns the client of a process that was forked off. A new one takes the place of that of
     /// the parent without a lock, which some thread could have held that does not exist here.
-    fn heir(&self) -> Arc<Own<host::Client<Blocking>>> {
+    fn heir(&self) -> Arc<Own<host::Topology<Blocking>>> {
         loop {
             let last = self.heir.load_full();
             if let Some(heir) = last.as_ref().filter(|heir| heir.is_ours()) {
@@ -143,7 +143,7 @@ impl Everywhere {
     }
 }
 
-fn own(client: host::Client<Blocking>) -> Own<host::Client<Blocking>> {
+fn own(client: host::Topology<Blocking>) -> Own<host::Topology<Blocking>> {
     let engine = Arc::clone(&client.host().runtime().reactor().engine);
     Own::new(client, &engine)
 }

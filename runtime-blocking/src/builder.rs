@@ -9,7 +9,7 @@ use sdam_core::topology::Topics;
 use sdam_host::{ClientError, CredentialProvider, Error, Resolver, Settings, settings_of_clients};
 
 use crate::blueprint::Blueprint;
-use crate::client::Client;
+use crate::client::Topology;
 use crate::dialer::Dialer;
 use crate::engine::{Engine, EngineMode, Joining};
 use crate::helper::Helper;
@@ -72,7 +72,7 @@ impl ClientBuilder {
     /// Fails if servers are still to be looked up in DNS, if the options cannot be followed, and
     /// if the operating system gives no thread or no random seed. Files that the options name are
     /// read later: what is wrong with them is a failure of every server.
-    pub fn build(self) -> Result<Client, Error> {
+    pub fn build(self) -> Result<Topology, Error> {
         self.topics(Topics::NONE).build_with_events().map(|(client, _)| client)
     }
 
@@ -81,7 +81,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// Fails as [`build`](Self::build) does.
-    pub fn build_with_events(self) -> Result<(Client, Events), Error> {
+    pub fn build_with_events(self) -> Result<(Topology, Events), Error> {
         let topics = self.settings.topics;
         let mut blueprint = Blueprint {
             shared: self.settings.blueprint()?,
@@ -97,7 +97,7 @@ impl ClientBuilder {
         blueprint.origin -= blueprint.epoch.saturating_duration_since(epoch);
         blueprint.epoch = epoch;
         let events = Events::new(events, client.host().runtime());
-        Ok((Client::made(blueprint, client), events))
+        Ok((Topology::made(blueprint, client), events))
     }
 
     /// Looks up the servers if they are named in DNS (`mongodb+srv://`), and creates the client.
@@ -105,7 +105,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// Fails as [`build`](Self::build) does, and if DNS gives no hosts or options that can be used.
-    pub fn connect(self) -> Result<Client, Error> {
+    pub fn connect(self) -> Result<Topology, Error> {
         self.topics(Topics::NONE).connect_with_events().map(|(client, _)| client)
     }
 
@@ -114,7 +114,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// Fails as [`connect`](Self::connect) does.
-    pub fn connect_with_events(mut self) -> Result<(Client, Events), Error> {
+    pub fn connect_with_events(mut self) -> Result<(Topology, Events), Error> {
         self.settings = complete(self.settings)?;
         self.build_with_events()
     }

@@ -26,13 +26,13 @@ use crate::subscription::{Events, Views};
 ///
 /// If its options say so, it has [no thread](crate#without-any-thread): its callers do the work.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct Topology {
     everywhere: Arc<Everywhere>,
     /// By when each operation is to end at the latest.
     deadline: Option<Instant>,
 }
 
-impl Client {
+impl Topology {
     /// Creates a client; discovery begins in the background.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Client {
         ClientBuilder::new(options)
     }
 
-    pub(crate) fn made(blueprint: Blueprint, client: host::Client<Blocking>) -> Self {
+    pub(crate) fn made(blueprint: Blueprint, client: host::Topology<Blocking>) -> Self {
         Self { everywhere: Arc::new(Everywhere::new(blueprint, client)), deadline: None }
     }
 
@@ -77,8 +77,8 @@ impl Client {
     /// of this one can be waited for with [`block_on`](crate::block_on), unless the callers of this
     /// client do all work: then they make progress only during such calls.
     ///
-    /// In a process that is forked off later it is of no use, see [`host::Client`].
-    pub fn host_client(&self) -> host::Client<Blocking> {
+    /// In a process that is forked off later it is of no use, see [`host::Topology`].
+    pub fn host_client(&self) -> host::Topology<Blocking> {
         self.here().clone()
     }
 
@@ -178,7 +178,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails as [`host::Client::select`] does.
+    /// Fails as [`host::Topology::select`] does.
     pub fn select(&self, criteria: impl Into<Arc<Criteria>>) -> Result<SelectedServer, Error> {
         let mut criteria = criteria.into();
         if self.deadline.is_none() {
@@ -202,7 +202,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails as [`host::Client::run_command`] does.
+    /// Fails as [`host::Topology::run_command`] does.
     pub fn run_command(&self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
         let client = self.here();
         client.engine().wait(client.run_command(database, command))
@@ -213,7 +213,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails as [`host::Client::run_command`] does.
+    /// Fails as [`host::Topology::run_command`] does.
     pub fn run_command_on(
         &self,
         criteria: impl Into<Arc<Criteria>>,
@@ -236,12 +236,12 @@ impl Client {
         self.here().members().into_iter().map(SelectedServer::new).collect()
     }
 
-    /// Returns the member at an address, see [`host::Client::member`].
+    /// Returns the member at an address, see [`host::Topology::member`].
     pub fn member(&self, address: &ServerAddress) -> Option<SelectedServer> {
         self.members().into_iter().find(|member| member.address() == address)
     }
 
-    /// Has commands carry a cluster time, see [`host::Client::advance_cluster_time`].
+    /// Has commands carry a cluster time, see [`host::Topology::advance_cluster_time`].
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
 //! Drives the machines of [`sdam_core`] from threads, without an async runtime inside.
 //!
 //! ```no_run
-//! use sdam_blocking::Client;
+//! use sdam_blocking::Topology;
 //! use sdam_core::bson::rawdoc;
 //!
 //! # fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect("mongodb://localhost/?replicaSet=rs0")?;
+//! let client = Topology::connect("mongodb://localhost/?replicaSet=rs0")?;
 //! let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 })?;
 //! println!("version {}", reply.get_str("version")?);
 //! # Ok(())
@@ -37,11 +37,11 @@
 //! then 60 s by default, or after an error that says that things have changed.
 //!
 //! ```no_run
-//! # use sdam_blocking::Client;
+//! # use sdam_blocking::Topology;
 //! # use sdam_core::config::Options;
 //! # fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let uri = "mongodb://localhost/?replicaSet=rs0";
-//! let client = Client::new(Options::builder().uri(uri)?.single_threaded(true).build()?)?;
+//! let client = Topology::new(Options::builder().uri(uri)?.single_threaded(true).build()?)?;
 //! # Ok(())
 //! # }
 //! ```
@@ -78,7 +78,7 @@ mod subscription;
 pub use block_on::block_on;
 pub use builder::ClientBuilder;
 pub use checked_out::{CheckedOut, Exhaust};
-pub use client::Client;
+pub use client::Topology;
 pub use dialer::{ByteStream, Dialer};
 pub use runtime::{Blocking, BlockingReactor, Registry};
 pub use selected_server::SelectedServer;

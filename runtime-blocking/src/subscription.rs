@@ -72,7 +72,7 @@ impl<S: Source> Subscription<S> {
         Self { source: Own::new(source, &reactor.engine), epoch: reactor.epoch }
     }
 
-    /// Waits for the next one until `deadline`, a time of [`Client::now`](crate::Client::now);
+    /// Waits for the next one until `deadline`, a time of [`Topology::now`](crate::Topology::now);
     /// `None` if none has come by then, or will come.
     pub fn next_until(&mut self, deadline: Instant) -> Option<S::Item> {
         let end = self.epoch.checked_add(deadline.since_origin());

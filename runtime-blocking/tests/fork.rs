@@ -25,7 +25,7 @@ mod unix {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use fork::{Fork, fork, waitpid};
-    use sdam_blocking::{CheckedOut, Client, Events, SelectedServer};
+    use sdam_blocking::{CheckedOut, Events, SelectedServer, Topology};
     use sdam_cluster::EmbeddedOptions;
     use sdam_core::bson::rawdoc;
     use sdam_core::config::{Options, ServerAddress};
@@ -99,18 +99,18 @@ mod unix {
         }
     }
 
-    fn client(seed: &str) -> Client {
-        Client::new(Options::parse(&format!("mongodb://{seed}")).unwrap()).unwrap()
+    fn client(seed: &str) -> Topology {
+        Topology::new(Options::parse(&format!("mongodb://{seed}")).unwrap()).unwrap()
     }
 
-    fn ping(client: &Client) {
+    fn ping(client: &Topology) {
         let reply = client.with_timeout(SOON).run_command("admin", &rawdoc! { "ping": 1 });
         reply.unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// The share of a process in its parent's client.
     struct Inherited {
-        client: Client,
+        client: Topology,
         server: SelectedServer,
         checked_out: CheckedOut,
         events: Events,
@@ -203,7 +203,7 @@ mod unix {
     fn replies_that_came_while_the_process_was_stopped_are_no_time_outs(seed: &str) {
         // An awaited reply comes every 500 ms, and may take so long on a busy machine.
         let uri = format!("mongodb://{seed}/?connectTimeoutMS=4000&heartbeatFrequencyMS=500");
-        let client = Client::new(Options::parse(&uri).unwrap()).unwrap();
+        let client = Topology::new(Options::parse(&uri).unwrap()).unwrap();
         let mut events = client.subscribe();
         // Until every monitor is waiting for a stream of replies.
         streamed(&client, &mut events, 1);
@@ -218,7 +218,7 @@ mod unix {
 
     /// Waits until each of the three servers has answered so many awaited checks, and returns the
     /// failures of checks meanwhile.
-    fn streamed(client: &Client, events: &mut Events, replies: u32) -> Vec<Failure> {
+    fn streamed(client: &Topology, events: &mut Events, replies: u32) -> Vec<Failure> {
         let (mut counts, mut failures) = (BTreeMap::<ServerAddress, u32>::new(), Vec::new());
         while counts.len() < 3 || counts.values().any(|count| *count < replies) {
             let event = events.next_until(client.now() + SOON);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use deployment::{Deployment, SOON, view};
-use sdam_blocking::{Client, ClientBuilder, Events};
+use sdam_blocking::{ClientBuilder, Events, Topology};
 use sdam_cluster::EmbeddedOptions;
 use sdam_core::auth::CredentialRequest;
 use sdam_core::bson::rawdoc;
@@ -105,7 +105,7 @@ fn no_helper_is_left() {
 
 /// Waits until so many checks of each of these servers have ended in this way.
 fn checks(
-    client: &Client,
+    client: &Topology,
     events: &mut Events,
     of: &[ServerAddress],
     count: usize,
@@ -134,7 +134,7 @@ fn a_dialer_that_hangs_holds_up_its_own_server() {
     let gate = Gate::default();
     let (held, stuck) = (gate.clone(), hanging.clone());
     let options = format!("mongodb://{well},{hanging}/?{QUICK}");
-    let (client, mut events) = Client::builder(Options::parse(&options).unwrap())
+    let (client, mut events) = Topology::builder(Options::parse(&options).unwrap())
         .dialer(move |address: ServerAddress| {
             if address == stuck {
                 held.pass(&address.to_string());
@@ -167,7 +167,7 @@ fn names_that_hang_are_bounded() {
         format!("mongodb://{}/?heartbeatFrequencyMS=500&connectTimeoutMS=500", seeds.join(","));
     let gate = Gate::default();
     let asked = gate.clone();
-    let (client, mut events) = Client::builder(Options::parse(&options).unwrap())
+    let (client, mut events) = Topology::builder(Options::parse(&options).unwrap())
         .dialer(move |address: ServerAddress| -> io::Result<TcpStream> {
             asked.pass(&address.to_string());
             Err(io::ErrorKind::HostUnreachable.into())
@@ -207,7 +207,7 @@ fn a_provider_that_hangs_holds_up_no_discovery() {
     let uri = format!("mongodb://{first},{second}/?minPoolSize=1&{QUICK}");
     let options = Options::builder().uri(&uri).unwrap();
     let options = options.auth_mechanism(AuthMechanism::Oidc).oidc_callback(true).build().unwrap();
-    let builder: ClientBuilder = Client::builder(options)
+    let builder: ClientBuilder = Topology::builder(options)
         .credential_provider(Hanging(provider.clone()))
         .dialer(move |address: ServerAddress| {
             if address == later {
@@ -248,7 +248,7 @@ fn a_process_ends_while_a_dialer_hangs() {
 fn end_while_a_dialer_hangs() {
     let gate = Gate::default();
     let held = gate.clone();
-    let client = Client::builder(Options::parse("mongodb://host.invalid").unwrap())
+    let client = Topology::builder(Options::parse("mongodb://host.invalid").unwrap())
         .dialer(move |address: ServerAddress| -> io::Result<TcpStream> {
             held.pass(&address.to_string());
             Err(io::ErrorKind::HostUnreachable.into())

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use sdam_blocking::Client;
+use sdam_blocking::Topology;
 use sdam_cluster::EmbeddedOptions;
 use sdam_conformance::mongod::{self, Availability, Binary, ReplicaSet};
 use sdam_core::bson::rawdoc;
@@ -63,8 +63,8 @@ fn with_primary() -> Result<Deployment, Box<dyn std::error::Error>> {
     Ok(deployment)
 }
 
-fn client(uri: &str) -> Result<Client, Box<dyn std::error::Error>> {
-    Ok(Client::new(Options::builder().uri(uri)?.single_threaded(true).build()?)?)
+fn client(uri: &str) -> Result<Topology, Box<dyn std::error::Error>> {
+    Ok(Topology::new(Options::builder().uri(uri)?.single_threaded(true).build()?)?)
 }
 
 /// Returns how many threads of clients this process has.
@@ -181,7 +181,7 @@ fn time_between_calls_is_no_round_trip_time() -> Outcome {
 fn a_dialer_that_panics_has_failed() -> Outcome {
     let options = Options::builder().uri("mongodb://127.0.0.1:1")?.single_threaded(true).build()?;
     let dialer = |_| -> std::io::Result<TcpStream> { panic!("as it should, in this test") };
-    let client = Client::builder(options).dialer(dialer).build()?;
+    let client = Topology::builder(options).dialer(dialer).build()?;
     let error = client.select(Criteria::write()).unwrap_err();
     assert!(error.to_string().contains("panicked"), "{error}");
     assert!(client.close(SOON));
@@ -276,7 +276,7 @@ fn follow(binary: &Binary) -> Outcome {
     Ok(())
 }
 
-fn write(client: &Client, insert: &sdam_core::bson::RawDocument) -> Outcome {
+fn write(client: &Topology, insert: &sdam_core::bson::RawDocument) -> Outcome {
     client.run_command_on(Criteria::write(), "test", insert)?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use deployment::{Deployment, SOON, is_whole, view};
-use sdam_blocking::{Client, block_on};
+use sdam_blocking::{Topology, block_on};
 use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
@@ -75,7 +75,7 @@ fn their_number_does_not_grow_with_that_of_servers() {
 
 fn nor_with_that_of_clients() {
     let deployment = Deployment::start(EmbeddedOptions::default());
-    let clients: Vec<Client> = (0..50).map(|_| deployment.client("")).collect();
+    let clients: Vec<Topology> = (0..50).map(|_| deployment.client("")).collect();
     for client in &clients {
         client.with_timeout(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
     }
@@ -105,7 +105,7 @@ fn one_client_that_panics_or_hangs_is_no_other_clients_business() {
     let deployment = Deployment::start(EmbeddedOptions::default());
     let (end, ended) = mpsc::channel::<()>();
     let ended = std::sync::Mutex::new(ended);
-    let hangs = Client::builder(Options::parse("mongodb://nowhere.invalid").unwrap())
+    let hangs = Topology::builder(Options::parse("mongodb://nowhere.invalid").unwrap())
         .dialer(move |_| -> std::io::Result<TcpStream> {
             ended.lock().unwrap().recv().unwrap_err();
             Err(std::io::ErrorKind::NotConnected.into())
@@ -136,8 +136,8 @@ fn one_client_that_panics_or_hangs_is_no_other_clients_business() {
 
 /// Waits for a client when it is woken.
 struct Waits {
-    asked: sdam_host::Client<sdam_blocking::Blocking>,
-    asker: Client,
+    asked: sdam_host::Topology<sdam_blocking::Blocking>,
+    asker: Topology,
     sender: mpsc::Sender<bool>,
 }
 
@@ -182,7 +182,7 @@ fn dropping_waits_for_nothing() {
     let (end, ended) = mpsc::channel::<()>();
     let ended = std::sync::Mutex::new(ended);
     let uri = format!("mongodb://nowhere.invalid/?{PATIENT}");
-    let stuck = Client::builder(Options::parse(&uri).unwrap())
+    let stuck = Topology::builder(Options::parse(&uri).unwrap())
         .dialer(move |_| -> std::io::Result<TcpStream> {
             ended.lock().unwrap().recv().unwrap_err();
             Err(std::io::ErrorKind::NotConnected.into())
@@ -203,7 +203,7 @@ fn dropping_waits_for_nothing() {
 
 fn it_may_be_dropped_on_a_thread_that_panics() {
     /// Drops a client, and has it used before, while the thread panics.
-    struct Last(Client);
+    struct Last(Topology);
 
     impl Drop for Last {
         fn drop(&mut self) {
@@ -224,10 +224,10 @@ fn it_may_be_dropped_on_a_thread_that_panics() {
 }
 
 fn it_may_be_dropped_by_one_of_its_own_threads() {
-    let pending = std::sync::Arc::new(std::sync::Mutex::new(None::<Client>));
+    let pending = std::sync::Arc::new(std::sync::Mutex::new(None::<Topology>));
     let last = std::sync::Arc::clone(&pending);
     let (dropped, told) = mpsc::channel();
-    let client = Client::builder(Options::parse("mongodb://nowhere.invalid").unwrap())
+    let client = Topology::builder(Options::parse("mongodb://nowhere.invalid").unwrap())
         .dialer(move |_: ServerAddress| -> std::io::Result<TcpStream> {
             let client = loop {
                 if let Some(client) = last.lock().unwrap().take() {
@@ -247,7 +247,7 @@ fn it_may_be_dropped_by_one_of_its_own_threads() {
 }
 
 fn it_may_be_dropped_by_whoever_is_woken_on_its_thread() {
-    struct Dropper(std::sync::Mutex<Option<Client>>, mpsc::Sender<String>);
+    struct Dropper(std::sync::Mutex<Option<Topology>>, mpsc::Sender<String>);
 
     impl std::task::Wake for Dropper {
         fn wake(self: std::sync::Arc<Self>) {
@@ -275,7 +275,7 @@ fn it_may_be_dropped_by_whoever_is_woken_on_its_thread() {
 
 fn it_may_be_dropped_when_a_thread_ends() {
     thread_local! {
-        static KEPT: std::cell::RefCell<Option<Client>> = const { std::cell::RefCell::new(None) };
+        static KEPT: std::cell::RefCell<Option<Topology>> = const { std::cell::RefCell::new(None) };
     }
     let deployment = Deployment::start(EmbeddedOptions::default());
     let client = deployment.client("");

@@ -10,16 +10,16 @@ use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::selection::Criteria;
-use sdam_tokio::{Client, SelectedServer};
+use sdam_tokio::{SelectedServer, Topology};
 use tokio::runtime::{Builder, Runtime};
 
 const TASKS: u32 = 64;
 
 /// A client of a replica set, and its primary, with a connection for each task.
-async fn stage() -> (EmbeddedCluster, Client, SelectedServer) {
+async fn stage() -> (EmbeddedCluster, Topology, SelectedServer) {
     let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.expect("a deployment");
     let options = Options::parse(&cluster.uri()).expect("a connection string");
-    let client = Client::new(options).expect("a client");
+    let client = Topology::new(options).expect("a client");
     let primary = client.select(Criteria::write()).await.expect("a primary");
     let mut in_use = Vec::new();
     for _ in 0..TASKS {

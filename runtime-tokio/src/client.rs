@@ -12,26 +12,26 @@ use crate::runtime::{Tokio, TokioReactor};
 ///
 /// ```no_run
 /// use sdam_core::bson::rawdoc;
-/// use sdam_tokio::Client;
+/// use sdam_tokio::Topology;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = Client::connect("mongodb://localhost/?replicaSet=rs0").await?;
+/// let client = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
 /// let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
 /// println!("version {}", reply.get_str("version")?);
 /// # Ok(())
 /// # }
 /// ```
-pub type Client = host::Client<Tokio>;
+pub type Topology = host::Topology<Tokio>;
 
-/// Creates clients that differ from what [`Client::connect`](host::Client::connect) creates.
+/// Creates clients that differ from what [`Topology::connect`](host::Topology::connect) creates.
 ///
 /// ```no_run
 /// # use sdam_core::config::Options;
-/// # use sdam_tokio::Client;
-/// # async fn example() -> Result<Client, Box<dyn std::error::Error>> {
+/// # use sdam_tokio::Topology;
+/// # async fn example() -> Result<Topology, Box<dyn std::error::Error>> {
 /// let options = Options::parse("mongodb+srv://cluster0.example.com")?;
-/// let client = Client::builder(options).name_servers([([192, 0, 2, 53], 53).into()]);
+/// let client = Topology::builder(options).name_servers([([192, 0, 2, 53], 53).into()]);
 /// Ok(client.connect().await?)
 /// # }
 /// ```

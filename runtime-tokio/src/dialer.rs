@@ -24,11 +24,11 @@ pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn ByteStream
 /// ```no_run
 /// use sdam_core::config::ServerAddress;
 /// use sdam_core::config::Options;
-/// use sdam_tokio::Client;
+/// use sdam_tokio::Topology;
 /// use tokio::net::TcpStream;
 ///
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = Client::builder(Options::parse("mongodb://db1.internal/?replicaSet=rs0")?)
+/// let client = Topology::builder(Options::parse("mongodb://db1.internal/?replicaSet=rs0")?)
 ///     .dialer(|address: ServerAddress| async move {
 ///         match address.host() {
 ///             "db1.internal" => TcpStream::connect("127.0.0.1:30001").await,

@@ -1,11 +1,11 @@
 //! Drives the machines of [`sdam_core`] from tokio.
 //!
 //! ```no_run
-//! use sdam_tokio::Client;
+//! use sdam_tokio::Topology;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect("mongodb://localhost/?replicaSet=rs0").await?;
+//! let client = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
 //! let mut events = client.subscribe();
 //! while let Some(event) = events.next().await {
 //!     println!("{:?} {:?}", event.at, event.kind);
@@ -14,7 +14,7 @@
 //! # }
 //! ```
 //!
-//! A [`Client`] runs commands, [selects](sdam_host::Client::select) a [`SelectedServer`], and that
+//! A [`Topology`] runs commands, [selects](sdam_host::Topology::select) a [`SelectedServer`], and that
 //! one gives connections in use: [`CheckedOut`].
 //!
 //! What is the same in every runtime is in [`sdam_host`]; here is what is tokio's. The map:
@@ -27,7 +27,7 @@ mod dialer;
 mod runtime;
 mod socket;
 
-pub use client::{CheckedOut, Client, ClientBuilder, Exhaust, Registry, SelectedServer};
+pub use client::{CheckedOut, ClientBuilder, Exhaust, Registry, SelectedServer, Topology};
 pub use dialer::{ByteStream, Dialer, Dialing};
 pub use runtime::{Setup, Tokio, TokioReactor, resolver};
 pub use socket::Socket;

@@ -28,7 +28,7 @@ mod unix {
     use sdam_core::config::{Options, ServerAddress};
     use sdam_core::topology::EventKind;
     use sdam_host::Events;
-    use sdam_tokio::Client;
+    use sdam_tokio::Topology;
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
     use tokio::net::TcpStream;
     use tokio::runtime::{Builder, Runtime};
@@ -119,7 +119,7 @@ mod unix {
     fn a_parent_s_tasks_rest_in_a_child_that_polls_them(runtime: &Runtime, uri: &str) {
         runtime.block_on(async {
             let client =
-                Client::builder(Options::parse(uri).unwrap()).dialer(dial).build().unwrap();
+                Topology::builder(Options::parse(uri).unwrap()).dialer(dial).build().unwrap();
             let mut events = client.subscribe();
             checks(&mut events, 2).await;
             nothing_is_on_its_way(&mut events).await;
@@ -140,7 +140,7 @@ mod unix {
 
     fn a_child_drops_its_parent_s_runtime(runtime: Runtime, uri: &str) {
         let (client, mut events) = runtime.block_on(async {
-            let client = Client::new(Options::parse(uri).unwrap()).unwrap();
+            let client = Topology::new(Options::parse(uri).unwrap()).unwrap();
             let mut events = client.subscribe();
             checks(&mut events, 2).await;
             nothing_is_on_its_way(&mut events).await;

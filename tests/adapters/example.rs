@@ -11,7 +11,7 @@ use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
 use sdam::host::{
-    Client, ClientBuilder, CredentialProvider, CurrentReactor, Registry, SocketRuntime, Tracer,
+    ClientBuilder, CredentialProvider, CurrentReactor, Registry, SocketRuntime, Topology, Tracer,
 };
 use sdam::{Error, Events};
 use sdam_conformance::adapter::{Adapter, Feature, Subject};
@@ -33,11 +33,11 @@ impl<R> Own<R> {
     }
 }
 
-type Made<R> = Result<(Client<SocketRuntime<R>>, Events), Error>;
+type Made<R> = Result<(Topology<SocketRuntime<R>>, Events), Error>;
 
 impl<R: CurrentReactor<Setup: Default>> Own<R> {
     fn builder(options: Options) -> ClientBuilder<R> {
-        Client::<SocketRuntime<R>>::builder(options)
+        Topology::<SocketRuntime<R>>::builder(options)
     }
 }
 

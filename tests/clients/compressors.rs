@@ -3,7 +3,7 @@
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::wire::{Flags, Frames, op_code, write_op_msg};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -55,7 +55,7 @@ async fn the_order_of_the_client_counts_and_not_the_servers() {
                 }
             });
             let uri = format!("mongodb://{address}/?compressors={compressors}");
-            let client = Client::new(Options::parse(&uri).unwrap()).unwrap();
+            let client = Topology::new(Options::parse(&uri).unwrap()).unwrap();
             let ping = rawdoc! { "ping": 1 };
             let refused = client.run_command("admin", &ping).await;
             assert!(refused.is_err(), "the server hangs up");

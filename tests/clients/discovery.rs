@@ -8,14 +8,14 @@ use sdam_core::failure::Cause;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
 use sdam_host::{ClientError, ErrorKind};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::support::{is_whole, soon, view};
 
-fn client(uri: &str) -> Client {
-    Client::new(Options::parse(uri).unwrap()).unwrap()
+fn client(uri: &str) -> Topology {
+    Topology::new(Options::parse(uri).unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -167,11 +167,11 @@ async fn an_own_tls_configuration_is_refused_where_no_tls_is_asked_for() {
     let material = TlsMaterial::default().with_allow_invalid_certificates(true);
     let tls = TlsConfig::from_pem(&material).unwrap();
     let plain = Options::parse("mongodb://127.0.0.1:1").unwrap();
-    let error = Client::builder(plain).tls(tls.clone()).build().unwrap_err();
+    let error = Topology::builder(plain).tls(tls.clone()).build().unwrap_err();
     assert!(matches!(error.as_client(), Some(ClientError::TlsNotAskedFor)), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::Configuration);
     let options = Options::parse("mongodb://127.0.0.1:1/?tls=true").unwrap();
-    assert!(Client::builder(options).tls(tls).build().is_ok());
+    assert!(Topology::builder(options).tls(tls).build().is_ok());
 }
 
 /// Keeps the warnings that it receives.

@@ -6,7 +6,7 @@ use sdam_cluster::certificates::Authority;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId, TlsIdentity, User};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -48,12 +48,12 @@ impl Fixture {
     }
 }
 
-fn client(uri: &str) -> Client {
-    Client::new(Options::parse(uri).unwrap()).unwrap()
+fn client(uri: &str) -> Topology {
+    Topology::new(Options::parse(uri).unwrap()).unwrap()
 }
 
 /// Runs a command that is only for those who have logged in.
-async fn insert(client: &Client) -> Result<(), String> {
+async fn insert(client: &Topology) -> Result<(), String> {
     let insert = rawdoc! { "insert": "things", "documents": [{}] };
     let reply = soon(client.run_command("test", &insert)).await;
     reply.map(drop).map_err(|error| error.to_string())

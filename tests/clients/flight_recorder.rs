@@ -12,7 +12,7 @@ use sdam_core::selection::Criteria;
 use sdam_core::trace::{Replay, Trace};
 use sdam_host::flight_recorder::{dump_to, on_dump};
 use sdam_host::{FLIGHT_RECORDER_LEN, Recording};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 const GENEROUS: Duration = Duration::from_secs(90);
 
@@ -21,7 +21,7 @@ async fn fail(recording: &Recording) {
     let port = RefusingPort::new().expect("a free port");
     let uri = format!("mongodb://{}/?serverSelectionTimeoutMS=50", port.address());
     let options = Options::parse(&uri).expect("options");
-    let client = Client::builder(options).record(recording).build().expect("a client");
+    let client = Topology::builder(options).record(recording).build().expect("a client");
     client.select(Criteria::write()).await.expect_err("there is no server");
     client.close().await;
 }

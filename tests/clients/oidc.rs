@@ -13,7 +13,7 @@ use sdam_core::auth::{
 use sdam_core::bson::{DateTime, RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options, OptionsBuilder};
 use sdam_host::{ClientError, Error};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 /// A server that is shown tokens, and how it behaves.
 #[derive(Default)]
@@ -74,7 +74,7 @@ fn options(server: &FakeServer) -> OptionsBuilder {
 }
 
 /// A client whose callback gives "token-1", "token-2" and so on, and what counts its calls.
-fn client(server: &FakeServer) -> (Client, Arc<AtomicU32>) {
+fn client(server: &FakeServer) -> (Topology, Arc<AtomicU32>) {
     let calls = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&calls);
     let client = with_provider(server, move |_| {
@@ -91,15 +91,15 @@ fn client(server: &FakeServer) -> (Client, Arc<AtomicU32>) {
 fn with_provider<T>(
     server: &FakeServer,
     provider: impl Fn(CredentialRequest) -> T + Send + Sync + 'static,
-) -> Client
+) -> Topology
 where
     T: Future<Output = Result<CredentialResponse, String>> + Send + 'static,
 {
     let options = options(server).oidc_callback(true).build().unwrap();
-    Client::builder(options).credential_provider(provider).build().unwrap()
+    Topology::builder(options).credential_provider(provider).build().unwrap()
 }
 
-async fn ping(client: &Client) -> Result<(), Error> {
+async fn ping(client: &Topology) -> Result<(), Error> {
     soon(client.run_command("admin", &rawdoc! { "ping": 1 })).await.map(drop)
 }
 
@@ -178,7 +178,7 @@ async fn a_callback_that_takes_too_long_is_given_up() {
         .oidc_callback(true)
         .build()
         .unwrap();
-    let client = Client::builder(options)
+    let client = Topology::builder(options)
         .credential_provider(|_: CredentialRequest| {
             std::future::pending::<Result<CredentialResponse, String>>()
         })
@@ -194,7 +194,7 @@ async fn a_callback_besides_an_environment_is_refused() {
     let server = Arc::<Gate>::default().serve().await;
     let test = || options(&server).auth_mechanism_property("ENVIRONMENT", "test");
     assert!(test().oidc_callback(true).build().is_err());
-    let builder = Client::builder(test().build().unwrap());
+    let builder = Topology::builder(test().build().unwrap());
     let built = builder
         .credential_provider(|_: CredentialRequest| async {
             Err::<CredentialResponse, _>("unused")
@@ -231,7 +231,7 @@ async fn without_a_callback_the_error_says_what_is_missing() {
         .auth_mechanism_property("TOKEN_RESOURCE", "api");
     let callback = options(&server).oidc_callback(true);
     for (options, what) in [(azure, "ENVIRONMENT:azure"), (callback, "credential_provider")] {
-        let client = Client::new(options.build().unwrap()).unwrap();
+        let client = Topology::new(options.build().unwrap()).unwrap();
         let error = ping(&client).await.unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
     }

@@ -13,7 +13,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use sdam_cluster::certificates::Authority;
 use sdam_core::bson::{RawDocument, rawdoc};
 use sdam_core::config::Options;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 /// A server that knows one user by PLAIN.
 async fn server() -> FakeServer {
@@ -77,7 +77,7 @@ async fn the_password_is_shown_through_tls_only() {
     };
     let with_tls = format!("&tls=true&tlsCAFile={}", authority.file());
     let run = async |uri: String| {
-        let client = Client::new(Options::parse(&uri).unwrap()).unwrap();
+        let client = Topology::new(Options::parse(&uri).unwrap()).unwrap();
         let reply = soon(client.run_command("admin", &rawdoc! { "ping": 1 })).await;
         reply.map(drop).map_err(|error| error.to_string())
     };

@@ -14,7 +14,7 @@ use sdam_core::dns::srv::{SrvError, SrvRecord};
 use sdam_core::dns::{DnsCause, DnsError, DnsRecords, NameServers, Question};
 use sdam_core::topology::EventKind;
 use sdam_host::{ClientError, ErrorKind, LookupFuture, Records, Resolver};
-use sdam_tokio::{Client, resolver};
+use sdam_tokio::{Topology, resolver};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::time::{advance, pause, resume, sleep, timeout};
@@ -29,12 +29,12 @@ fn options(uri: &str) -> Options {
     Options::parse(uri).unwrap()
 }
 
-fn hosts(client: &Client) -> Vec<String> {
+fn hosts(client: &Topology) -> Vec<String> {
     client.view().servers().iter().map(|server| server.address.to_string()).collect()
 }
 
 /// Waits until these are the hosts.
-async fn wait_for_hosts(client: &Client, expected: &[&str]) {
+async fn wait_for_hosts(client: &Topology, expected: &[&str]) {
     let mut views = client.watch_topology();
     let reached = timeout(TIMEOUT, async {
         while hosts(client) != expected {
@@ -79,7 +79,7 @@ impl Resolver for Table {
 
 #[tokio::test]
 async fn new_refuses_options_whose_servers_are_still_in_dns() {
-    let error = Client::new(options("mongodb+srv://cluster.example.com")).unwrap_err();
+    let error = Topology::new(options("mongodb+srv://cluster.example.com")).unwrap_err();
     let expected = "the servers of cluster.example.com have not been looked up in DNS; create the \
                     client with connect";
     assert_eq!(error.to_string(), expected);
@@ -87,7 +87,7 @@ async fn new_refuses_options_whose_servers_are_still_in_dns() {
 
 #[tokio::test]
 async fn connect_needs_no_dns_for_servers_that_are_named_outright() {
-    let client = Client::connect(options("mongodb://127.0.0.1:1")).await.unwrap();
+    let client = Topology::connect(options("mongodb://127.0.0.1:1")).await.unwrap();
     assert_eq!(hosts(&client), ["127.0.0.1:1"]);
 }
 
@@ -97,7 +97,7 @@ async fn a_resolver_of_the_applications_own_names_servers_and_options() {
     let table = Table::default();
     table.set_hosts(&[1, 2]);
     table.set_options("replicaSet=rs");
-    let builder = Client::builder(options("mongodb+srv://cluster.example.com")).resolver(table);
+    let builder = Topology::builder(options("mongodb+srv://cluster.example.com")).resolver(table);
     let client = builder.connect().await.unwrap();
     assert_eq!(hosts(&client), ["db.example.com:1", "db.example.com:2"]);
     assert_eq!(client.view().set_name.as_deref(), Some("rs"));
@@ -111,7 +111,7 @@ async fn a_suffix_allows_hosts_of_another_domain_and_no_others() {
         let table = Table::default();
         table.set_hosts(&[1]);
         let uri = format!("mongodb+srv://cluster.example.com/?srvAllowedHostsSuffix={suffix}");
-        Client::builder(options(&uri)).resolver(table).connect()
+        Topology::builder(options(&uri)).resolver(table).connect()
     };
     assert_eq!(hosts(&connect(".Example.com").await.unwrap()), ["db.example.com:1"]);
     let error = connect("example.net").await.unwrap_err();
@@ -131,7 +131,7 @@ async fn the_application_judges_the_hosts_that_dns_names() {
             seen.lock().unwrap().push(host.to_owned());
             allow(host).then_some(()).ok_or("it is not one of ours")
         };
-        Client::builder(options(uri)).resolver(table.clone()).srv_host_validator(judge)
+        Topology::builder(options(uri)).resolver(table.clone()).srv_host_validator(judge)
     };
     let elsewhere = "mongodb+srv://cluster.example.org";
     let records = table.0.lock().unwrap().values().next().cloned().unwrap();
@@ -142,7 +142,7 @@ async fn the_application_judges_the_hosts_that_dns_names() {
     assert_eq!(*seen.lock().unwrap(), ["db.example.com", "db.example.com"]);
     // The function is not among the options: a copy of the client judges nothing.
     let copied =
-        Client::builder((**client.host().options()).clone()).resolver(table.clone()).build();
+        Topology::builder((**client.host().options()).clone()).resolver(table.clone()).build();
     assert!(copied.unwrap_err().to_string().contains("give this client such a function"));
     let error = builder(elsewhere, |_| false).connect().await.unwrap_err();
     assert!(error.to_string().contains("refused: it is not one of ours"), "{error}");
@@ -164,7 +164,7 @@ async fn the_application_judges_the_hosts_that_dns_names() {
 
 #[tokio::test]
 async fn a_name_without_records_is_an_error_that_says_so() {
-    let builder = Client::builder(options("mongodb+srv://cluster.example.com"));
+    let builder = Topology::builder(options("mongodb+srv://cluster.example.com"));
     let error = builder.resolver(Table::default()).connect().await.unwrap_err();
     let Some(ClientError::Srv(SrvError::Dns(dns))) = error.as_client() else { panic!("{error:?}") };
     assert!(dns.is_absence(), "{error}");
@@ -177,7 +177,7 @@ async fn a_name_without_records_is_an_error_that_says_so() {
 async fn servers_come_and_go_as_the_resolver_says() {
     let table = Table::default();
     table.set_hosts(&[1, 2]);
-    let builder = Client::builder(options("mongodb+srv://cluster.example.com"));
+    let builder = Topology::builder(options("mongodb+srv://cluster.example.com"));
     let (client, mut events) = builder.resolver(table.clone()).connect_with_events().await.unwrap();
     events.next().await.expect("the topology opens");
     table.set_hosts(&[2, 3]);
@@ -391,7 +391,7 @@ async fn records_that_change_in_a_real_name_server_are_followed() {
     let Some(zones) = zones() else { return };
     let server = NameServer::start(&zones).unwrap();
     let uri = "mongodb+srv://test1.test.build.10gen.cc/?tls=false";
-    let builder = Client::builder(options(uri)).name_servers([server.address()]);
+    let builder = Topology::builder(options(uri)).name_servers([server.address()]);
     let (client, mut events) = builder.connect_with_events().await.unwrap();
     events.next().await.expect("the topology opens");
     let host = |port: u16| format!("localhost.test.build.10gen.cc:{port}");

@@ -13,7 +13,7 @@ use sdam_core::dns::srv::SrvRecord;
 use sdam_core::dns::{DnsRecords, Question, RecordType};
 use sdam_core::topology::{Event, EventKind};
 use sdam_host::{Events, LookupFuture, Resolver};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::net::TcpStream;
 
 use super::fake_server::{FakeServer, error, soon};
@@ -40,7 +40,8 @@ async fn a_primary_that_refuses_every_write_is_told_from_the_third_on() {
     let role = rawdoc! { "setName": "rs", "hosts": ["a:1"] };
     let address = FakeServer::start_as(role, script).await.address;
     let uri = format!("mongodb://{address}/?directConnection=true&heartbeatFrequencyMS=500");
-    let (client, mut events) = Client::builder(options(&uri)).connect_with_events().await.unwrap();
+    let (client, mut events) =
+        Topology::builder(options(&uri)).connect_with_events().await.unwrap();
     let insert = rawdoc! { "insert": "things", "documents": [{}] };
     let mut kinds = Vec::new();
     for _ in 0..4 {
@@ -64,7 +65,7 @@ async fn a_server_that_sheds_load_is_told_with_its_labels() {
         })
     });
     let server = FakeServer::start(script).await;
-    let client = Client::new(options(&format!("mongodb://{}", server.address))).unwrap();
+    let client = Topology::new(options(&format!("mongodb://{}", server.address))).unwrap();
     let error = soon(client.run_command("db", &rawdoc! { "ping": 1 })).await.unwrap_err();
     assert_eq!(error.verdict().map(Verdict::name), Some("overloaded"));
     let text = error.to_string();
@@ -77,7 +78,7 @@ async fn a_refused_login_says_who_and_where_and_how() {
     let server = FakeServer::start(Arc::new(|_, _: &_| Some(error(18)))).await;
     let login = "app:wrong-secret";
     let uri = format!("mongodb://{login}@{}/?authMechanism=SCRAM-SHA-256", server.address);
-    let client = Client::new(options(&uri)).unwrap();
+    let client = Topology::new(options(&uri)).unwrap();
     let error = soon(client.run_command("db", &rawdoc! { "ping": 1 })).await.unwrap_err();
     let Some(verdict @ Verdict::LoginRefused { user, auth_source, .. }) = error.verdict() else {
         panic!("{error}")
@@ -90,7 +91,7 @@ async fn a_refused_login_says_who_and_where_and_how() {
 
 #[tokio::test]
 async fn the_tenth_client_for_the_same_hosts_is_one_too_many_once() {
-    let client = || Client::with_events(options("mongodb://127.0.0.1:1,127.0.0.2:1/?appName=x"));
+    let client = || Topology::with_events(options("mongodb://127.0.0.1:1,127.0.0.2:1/?appName=x"));
     let mut clients = Vec::new();
     let mut warnings = Vec::new();
     for number in 1..=12 {
@@ -140,7 +141,7 @@ fn nowhere(_: ServerAddress) -> std::future::Pending<io::Result<TcpStream>> {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_lookup_of_the_deployment_is_told_by_the_first_events() {
-    let builder = Client::builder(options("mongodb+srv://cluster.example.com")).dialer(nowhere);
+    let builder = Topology::builder(options("mongodb+srv://cluster.example.com")).dialer(nowhere);
     let (client, mut events) = builder.resolver(Slow).connect_with_events().await.unwrap();
     let told = async {
         loop {
@@ -156,7 +157,7 @@ async fn a_slow_lookup_of_the_deployment_is_told_by_the_first_events() {
 
 #[tokio::test(start_paused = true)]
 async fn the_time_out_that_was_waited_for_is_named_and_the_one_that_was_set() {
-    let builder = Client::builder(options("mongodb://a/?connectTimeoutMS=1000")).dialer(nowhere);
+    let builder = Topology::builder(options("mongodb://a/?connectTimeoutMS=1000")).dialer(nowhere);
     let client = builder.build().unwrap();
     let error = client.run_command("db", &rawdoc! { "ping": 1 }).await.unwrap_err();
     let text = error.to_string();

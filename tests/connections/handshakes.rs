@@ -11,7 +11,7 @@ use sdam_core::config::{OpeningHello, Options, OptionsBuilder, ServerApiVersion}
 use sdam_core::description::ServerType;
 use sdam_core::topology::EventKind;
 use sdam_core::wire::{Flags, Frames, write_op_msg};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use crate::{Outcome, V4_2, V5_0, trial};
 
@@ -54,7 +54,7 @@ fn two_checks(server: &Server, adjust: impl FnOnce(OptionsBuilder) -> OptionsBui
     let options = adjust(Options::builder().uri(&format!("{uri}&{poll}"))?).build()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (client, mut events) = Client::with_events(options)?;
+        let (client, mut events) = Topology::with_events(options)?;
         let mut checks = 0;
         tokio::time::timeout(GENEROUS, async {
             while checks < 2 {

@@ -39,13 +39,13 @@ pub(crate) trait Client: Send + Sync {
     fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + '_>>;
 }
 
-impl<R: host::Runtime> Client for host::Client<R> {
+impl<R: host::Runtime> Client for host::Topology<R> {
     fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + '_>> {
         Box::pin(async { self.run_command("admin", &rawdoc! { "ping": 1 }).await.map(drop) })
     }
 }
 
-impl Client for sdam::blocking::Client {
+impl Client for sdam::blocking::Topology {
     fn ping(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + '_>> {
         let client = self.clone();
         let ping = move || client.run_command("admin", &rawdoc! { "ping": 1 }).map(drop);
@@ -80,11 +80,11 @@ impl Runtime {
         let options = login(options).single_threaded(matches!(self, Self::SingleThreaded));
         let (options, asked) = (options.build().unwrap(), asked.into());
         match self {
-            Self::Tokio => Box::new(build!(sdam::tokio::Client::builder(options), asked)),
-            Self::Smol => Box::new(build!(sdam::smol::Client::builder(options), asked)),
-            Self::AsyncStd => Box::new(build!(sdam::async_std::Client::builder(options), asked)),
+            Self::Tokio => Box::new(build!(sdam::tokio::Topology::builder(options), asked)),
+            Self::Smol => Box::new(build!(sdam::smol::Topology::builder(options), asked)),
+            Self::AsyncStd => Box::new(build!(sdam::async_std::Topology::builder(options), asked)),
             Self::Blocking | Self::SingleThreaded => {
-                Box::new(build!(sdam::blocking::Client::builder(options), asked))
+                Box::new(build!(sdam::blocking::Topology::builder(options), asked))
             }
         }
     }

@@ -15,7 +15,7 @@ use sdam::bson::{RawDocumentBuf, rawdoc};
 use sdam::core::config::Options;
 use sdam::core::description::ServerType;
 use sdam::core::selection::Criteria;
-use sdam::tokio::Client;
+use sdam::tokio::Topology;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId};
 
 /// Generous, because nothing depends on it while a test succeeds.
@@ -75,7 +75,7 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, work).await.expect("done in time")
 }
 
-async fn run(client: &Client, command: RawDocumentBuf) {
+async fn run(client: &Topology, command: RawDocumentBuf) {
     soon(client.run_command("test", &command)).await.unwrap_or_else(|error| panic!("{error}"));
 }
 
@@ -89,7 +89,7 @@ async fn a_client_works_through_the_proxy_and_across_a_failover() {
     output.read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("listening at ").expect("where it listens");
 
-    let client = Client::new(Options::parse(&format!("mongodb://{address}")).unwrap()).unwrap();
+    let client = Topology::new(Options::parse(&format!("mongodb://{address}")).unwrap()).unwrap();
     run(&client, rawdoc! { "ping": 1 }).await;
     assert_eq!(client.view().servers()[0].server_type, ServerType::Mongos);
 

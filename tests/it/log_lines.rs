@@ -60,18 +60,18 @@ fn is_told_once(create: impl FnOnce(Options)) {
 fn tokio_tells_what_is_dangerous_or_in_vain_in_the_options() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     is_told_once(|options| {
-        runtime.block_on(async { drop(sdam::tokio::Client::new(options).unwrap()) });
+        runtime.block_on(async { drop(sdam::tokio::Topology::new(options).unwrap()) });
     });
 }
 
 #[test]
 fn smol_tells_what_is_dangerous_or_in_vain_in_the_options() {
     is_told_once(|options| {
-        smol::block_on(async { drop(sdam::smol::Client::connect(options).await.unwrap()) });
+        smol::block_on(async { drop(sdam::smol::Topology::connect(options).await.unwrap()) });
     });
 }
 
 #[test]
 fn threads_tell_what_is_dangerous_or_in_vain_in_the_options() {
-    is_told_once(|options| drop(sdam::blocking::Client::connect(options).unwrap()));
+    is_told_once(|options| drop(sdam::blocking::Topology::connect(options).unwrap()));
 }

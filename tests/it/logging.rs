@@ -8,7 +8,7 @@ use std::process::Command;
 use sdam::core::bson::{Document, RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
-use sdam::tokio::Client;
+use sdam::tokio::Topology;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -75,7 +75,7 @@ async fn one_component_is_logged_alone_on_standard_error() {
 
 /// A client that logs its commands into a file.
 struct Logged {
-    client: Client,
+    client: Topology,
     file: PathBuf,
 }
 
@@ -90,7 +90,7 @@ impl Logged {
         });
         assert!(invalid.is_empty(), "{invalid:?}");
         let options = Options::parse(&cluster.uri()).unwrap();
-        let client = Client::builder(options).log(settings).build().unwrap();
+        let client = Topology::builder(options).log(settings).build().unwrap();
         Self { client, file }
     }
 

@@ -177,15 +177,15 @@ impl Seen {
     fn run_by(&mut self, runtime: &str, case: &Case, folder: &Path) {
         match runtime {
             "tokio" => tokio::runtime::Handle::current().block_on(async {
-                run!(self, case, folder, sdam::tokio::Client, (), [.await]);
+                run!(self, case, folder, sdam::tokio::Topology, (), [.await]);
             }),
             "smol" => smol::block_on(async {
-                run!(self, case, folder, sdam::smol::Client, (), [.await]);
+                run!(self, case, folder, sdam::smol::Topology, (), [.await]);
             }),
             "async-std" => async_std::task::block_on(async {
-                run!(self, case, folder, sdam::async_std::Client, (), [.await]);
+                run!(self, case, folder, sdam::async_std::Topology, (), [.await]);
             }),
-            _ => run!(self, case, folder, sdam::blocking::Client, (Duration::from_secs(9)), []),
+            _ => run!(self, case, folder, sdam::blocking::Topology, (Duration::from_secs(9)), []),
         }
     }
 }

@@ -23,7 +23,7 @@ fn knows_all(view: &TopologyDescription) -> bool {
 }
 
 /// Returns which servers a client chooses that knows all of them.
-async fn chosen<R: Runtime>(client: &sdam::host::Client<R>) -> Vec<ServerAddress> {
+async fn chosen<R: Runtime>(client: &sdam::host::Topology<R>) -> Vec<ServerAddress> {
     let mut views = client.watch_topology();
     while !knows_all(&views.next().await.expect("the client is open")) {}
     let mut addresses = Vec::new();
@@ -36,7 +36,7 @@ async fn chosen<R: Runtime>(client: &sdam::host::Client<R>) -> Vec<ServerAddress
 
 /// As [`chosen`], of a client that blocks.
 fn chosen_by_thread(options: Options, seed: u64) -> Vec<ServerAddress> {
-    let client = sdam::blocking::Client::builder(options).seed(seed).build().unwrap();
+    let client = sdam::blocking::Topology::builder(options).seed(seed).build().unwrap();
     let mut views = client.watch_topology();
     while !knows_all(&views.next().expect("the client is open")) {}
     let select = |_| client.select(nearest()).unwrap().address().clone();
@@ -47,8 +47,8 @@ fn chosen_by_thread(options: Options, seed: u64) -> Vec<ServerAddress> {
 
 /// Returns which servers clients of a seed choose: under tokio, smol, and no runtime.
 async fn choices(options: &Options, seed: u64) -> [Vec<ServerAddress>; 3] {
-    let of_tokio = sdam::tokio::Client::builder(options.clone()).seed(seed).build().unwrap();
-    let of_smol = sdam::smol::Client::builder(options.clone()).seed(seed).build();
+    let of_tokio = sdam::tokio::Topology::builder(options.clone()).seed(seed).build().unwrap();
+    let of_smol = sdam::smol::Topology::builder(options.clone()).seed(seed).build();
     let of_smol = of_smol.unwrap();
     let options = options.clone();
     let of_thread = tokio::task::spawn_blocking(move || chosen_by_thread(options, seed));

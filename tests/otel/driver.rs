@@ -20,7 +20,7 @@ async fn fixture() -> (Kept, Client<sdam::tokio::Tokio>, Collection, EmbeddedClu
     let cluster = EmbeddedOptions::default().with_keeps_data(true);
     let cluster = EmbeddedCluster::start(cluster).await.unwrap();
     let (kept, options) = (Kept::new(), Options::parse(&cluster.uri()).unwrap());
-    let client = sdam::Client::builder(options).tracer(kept.tracer()).build().unwrap();
+    let client = sdam::Topology::builder(options).tracer(kept.tracer()).build().unwrap();
     let client = Client::new(client);
     let users = client.database("app").collection("users");
     (kept, client, users, cluster)
@@ -89,7 +89,7 @@ async fn an_operation_that_is_refused_has_the_exception() {
     let spans = kept.take();
     let [command, operation] = &*spans else { panic!("{spans:?}") };
     assert_eq!(text(operation, "exception.message"), Some(error.to_string()));
-    assert_eq!(text(operation, "exception.type").as_deref(), Some("sdam_driver::Error"));
+    assert_eq!(text(operation, "exception.type").as_deref(), Some("sdam::driver::Error"));
     assert_eq!(text(command, "exception.type"), None);
     users.insert_many(&[]).await.unwrap_err();
     assert_eq!(kept.tree(), "insert app.users failed with an exception\n");

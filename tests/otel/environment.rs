@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::{ScopeSpans, Span};
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use sdam::Client;
+use sdam::Topology;
 use sdam::bson::rawdoc;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use tokio::task::spawn_blocking;
@@ -41,7 +41,7 @@ pub(crate) fn run_application() {
         .unwrap();
     let provider = SdkTracerProvider::builder().with_simple_exporter(exporter).build();
     crate::block_on(async {
-        let client = Client::connect(&*variable(DEPLOYMENT)).await.unwrap();
+        let client = Topology::connect(&*variable(DEPLOYMENT)).await.unwrap();
         // After the client was created.
         global::set_tracer_provider(provider.clone());
         client.run_command("app", &rawdoc! { "ping": 1 }).await.unwrap();

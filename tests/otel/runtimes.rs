@@ -23,20 +23,20 @@ async fn every_runtime_tells_spans_within_the_current_one() {
         let task = within.clone();
         spawn_blocking(move || match name {
             "tokio" => tokio::runtime::Handle::current().block_on(async {
-                let client = sdam::Client::builder(options).tracer(spans).build().unwrap();
+                let client = sdam::Topology::builder(options).tracer(spans).build().unwrap();
                 client.run_command("app", &rawdoc! { "ping": 1 }).with_context(task).await.unwrap();
             }),
             "smol" => smol::block_on(async {
-                let client = sdam::smol::Client::builder(options).tracer(spans).build().unwrap();
+                let client = sdam::smol::Topology::builder(options).tracer(spans).build().unwrap();
                 client.run_command("app", &rawdoc! { "ping": 1 }).with_context(task).await.unwrap();
             }),
             "async-std" => async_std::task::block_on(async {
-                let builder = sdam::async_std::Client::builder(options).tracer(spans);
+                let builder = sdam::async_std::Topology::builder(options).tracer(spans);
                 let client = builder.build().unwrap();
                 client.run_command("app", &rawdoc! { "ping": 1 }).with_context(task).await.unwrap();
             }),
             _ => {
-                let builder = sdam::blocking::Client::builder(options).tracer(spans);
+                let builder = sdam::blocking::Topology::builder(options).tracer(spans);
                 let client = builder.build().unwrap();
                 let current = task.attach();
                 client.run_command("app", &rawdoc! { "ping": 1 }).unwrap();

@@ -7,7 +7,7 @@ use sdam::core::config::Options;
 use sdam::core::operation::{CommandMessage, OperationOptions};
 use sdam::core::spans::{SpanSettings, SpanStart};
 use sdam::host::{ClientSession, ObservedOperation, Request, Target};
-use sdam::{Client, Criteria, Error, Reply};
+use sdam::{Criteria, Error, Reply, Topology};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
 use crate::kept::{Kept, attribute, text};
@@ -28,7 +28,7 @@ crate::scenarios![
 /// A client whose spans are kept, and its deployment.
 struct Fixture {
     kept: Kept,
-    client: Client,
+    client: Topology,
     _cluster: EmbeddedCluster,
 }
 
@@ -42,7 +42,7 @@ impl Fixture {
         let cluster = EmbeddedCluster::start(cluster).await.unwrap();
         let kept = Kept::new();
         let options = Options::parse(&format!("{}{options}", cluster.uri())).unwrap();
-        let builder = Client::builder(options).tracer(kept.tracer());
+        let builder = Topology::builder(options).tracer(kept.tracer());
         let builder = match settings {
             Some(settings) => builder.spans(settings),
             None => builder,

@@ -14,7 +14,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use sdam::bson::rawdoc;
 use sdam::core::config::{Options, TcpOptions};
 use sdam::core::description::ServerType;
-use sdam::host::Client;
+use sdam::host::Topology;
 use sdam_conformance::adapter::Adapter;
 use sdam_conformance::mongod::{Availability, Binary};
 use sdam_conformance::network::{self, Machine, THERE};
@@ -165,7 +165,7 @@ fn client<A: Adapter>(
     Ok(())
 }
 
-fn ping<A: Adapter>(adapter: &A, client: &Client<A::Runtime>) -> Outcome {
+fn ping<A: Adapter>(adapter: &A, client: &Topology<A::Runtime>) -> Outcome {
     adapter.block_on(client.run_command("admin", &rawdoc! { "ping": 1 }))?;
     Ok(())
 }

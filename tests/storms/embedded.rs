@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::forwarder::Traffic;
 use sdam_core::config::ServerAddress;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use crate::Outcome;
 use crate::storm::{self, Network, primary};
@@ -23,7 +23,7 @@ pub(crate) async fn storm() -> Outcome {
     let network = Network::to(&addresses.collect::<Result<Vec<ServerAddress>, _>>()?)?;
     let quick = "heartbeatFrequencyMS=500&connectTimeoutMS=2000&maxPoolSize=20&minPoolSize=2";
     let options = network.options(&format!("{}&{quick}", cluster.uri()))?;
-    storm::storm(options, async |client: &Client| {
+    storm::storm(options, async |client: &Topology| {
         let start = Instant::now();
         while start.elapsed() < LENGTH {
             round(client, &cluster, &network).await?;
@@ -35,7 +35,7 @@ pub(crate) async fn storm() -> Outcome {
 }
 
 /// One fault of each kind.
-async fn round(client: &Client, cluster: &EmbeddedCluster, network: &Network) -> Outcome {
+async fn round(client: &Topology, cluster: &EmbeddedCluster, network: &Network) -> Outcome {
     let address = |member: usize| cluster.addresses()[member].to_string();
     let old = cluster.elected().await?;
     cluster.kill(old).await?;

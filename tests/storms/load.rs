@@ -13,7 +13,7 @@ use sdam_core::pool::CheckOutError;
 use sdam_core::rng::Rng;
 use sdam_core::selection::Criteria;
 use sdam_host::{Error, ErrorKind, Reply};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::task::JoinSet;
 
 use crate::support::soon;
@@ -49,7 +49,7 @@ pub(crate) struct Tally {
 }
 
 impl Load {
-    pub(crate) fn start(client: &Client) -> Self {
+    pub(crate) fn start(client: &Topology) -> Self {
         let (stop, mut tasks) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
         for number in 0..TASKS {
             tasks.spawn(work(client.clone(), Rng::new(number), Arc::clone(&stop)));
@@ -78,7 +78,7 @@ impl Load {
 
 /// Operates until stopped; one operation in eight is cancelled by a time-out of a few milliseconds,
 /// and another one by aborting its task.
-async fn work(client: Client, mut rng: Rng, stop: Arc<AtomicBool>) -> Tally {
+async fn work(client: Topology, mut rng: Rng, stop: Arc<AtomicBool>) -> Tally {
     let mut tally = Tally::default();
     while !stop.load(Ordering::Relaxed) {
         let client = client.clone();
@@ -110,7 +110,7 @@ async fn work(client: Client, mut rng: Rng, stop: Arc<AtomicBool>) -> Tally {
 /// The outcome of an operation, and the time it took.
 type Ended = (Result<Reply, Error>, Duration);
 
-async fn operate(client: Client, writes: bool) -> Ended {
+async fn operate(client: Topology, writes: bool) -> Ended {
     let (start, client) = (Instant::now(), client.with_timeout(DEADLINE));
     let result = match writes {
         true => {

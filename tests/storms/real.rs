@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sdam_conformance::forwarder::Traffic;
 use sdam_conformance::mongod::ReplicaSet;
 use sdam_core::config::Options;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::runtime::Runtime;
 
 use crate::Outcome;
@@ -76,7 +76,7 @@ fn no_sockets(left: usize) -> Outcome {
 
 fn kill(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
     let options = Options::parse(&uri(set))?;
-    let left = runtime.block_on(storm(options, async |client: &Client| {
+    let left = runtime.block_on(storm(options, async |client: &Topology| {
         faults(async |_| {
             let (index, old) = old(set)?;
             set.kill(index)?;
@@ -91,7 +91,7 @@ fn kill(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
 
 fn step_down(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
     let options = Options::parse(&uri(set))?;
-    let left = runtime.block_on(storm(options, async |client: &Client| {
+    let left = runtime.block_on(storm(options, async |client: &Topology| {
         faults(async |_| {
             let (_, old) = old(set)?;
             set.step_down()?;
@@ -104,7 +104,7 @@ fn step_down(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
 
 fn freeze(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
     let options = Options::parse(&uri(set))?;
-    let left = runtime.block_on(storm(options, async |client: &Client| {
+    let left = runtime.block_on(storm(options, async |client: &Topology| {
         faults(async |_| {
             let (index, old) = old(set)?;
             set.freeze(index)?;
@@ -121,7 +121,7 @@ fn cut(runtime: &Runtime, set: &mut ReplicaSet) -> Outcome {
     const KINDS: [Traffic; 3] = [Traffic::Blackhole, Traffic::DropToClient, Traffic::DropToServer];
     runtime.block_on(async {
         let network = Network::to(&set.seed_list())?;
-        storm(network.options(&uri(set))?, async |client: &Client| {
+        storm(network.options(&uri(set))?, async |client: &Topology| {
             faults(async |number| {
                 primary(client, |_| true).await?;
                 network.cut(client, KINDS[number % KINDS.len()]).await

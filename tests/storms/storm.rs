@@ -7,7 +7,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::address_map::{AddressMap, AddressRule};
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::pool::Counts;
-use sdam_tokio::{Client, SelectedServer};
+use sdam_tokio::{SelectedServer, Topology};
 
 use crate::Outcome;
 use crate::load::{DEADLINE, Load};
@@ -24,10 +24,10 @@ const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 /// that are in this process.
 pub(crate) async fn storm(
     options: Options,
-    faults: impl AsyncFnOnce(&Client) -> Outcome,
+    faults: impl AsyncFnOnce(&Topology) -> Outcome,
 ) -> Result<usize, Box<dyn std::error::Error>> {
     let before = Residue::now();
-    let client = Client::new(options)?;
+    let client = Topology::new(options)?;
     view(&client, is_whole).await;
     let load = Load::start(&client);
     faults(&client).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn storm(
     Ok(closed.sockets.saturating_sub(before.sockets))
 }
 
-async fn until_an_operation_fails(client: &Client) {
+async fn until_an_operation_fails(client: &Topology) {
     let ping = rawdoc! { "ping": 1 };
     while client.with_timeout(DEADLINE).run_command("admin", &ping).await.is_ok() {}
 }
@@ -74,7 +74,7 @@ async fn at_rest(members: &[SelectedServer]) {
 ///
 /// Fails if that takes too long.
 pub(crate) async fn primary(
-    client: &Client,
+    client: &Topology,
     accepted: impl Fn(&str) -> bool,
 ) -> Result<Duration, Box<dyn std::error::Error>> {
     let start = Instant::now();
@@ -121,7 +121,7 @@ impl Network {
     /// elected another one meanwhile.
     pub(crate) async fn cut(
         &self,
-        client: &Client,
+        client: &Topology,
         traffic: Traffic,
     ) -> Result<Duration, Box<dyn std::error::Error>> {
         let description = client.view();

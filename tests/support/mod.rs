@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use sdam_core::description::{ServerType, TopologyDescription};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 /// The time limit of steps that depend on the load of the machine.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(90);
@@ -14,7 +14,7 @@ pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Waits for a view that is as it should be.
-pub(crate) async fn view(client: &Client, wanted: impl Fn(&TopologyDescription) -> bool) {
+pub(crate) async fn view(client: &Topology, wanted: impl Fn(&TopologyDescription) -> bool) {
     let mut views = client.watch_topology();
     soon(async {
         while let Some(view) = views.next().await {

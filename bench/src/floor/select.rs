@@ -33,7 +33,7 @@ pub(crate) fn nanoseconds(competitor: Competitor, uri: &str) -> Result<f64, Fail
             let runtime = runtime(THREADS)?;
             let client = {
                 let _entered = runtime.enter();
-                sdam_tokio::Client::new(Options::parse(uri)?)?
+                sdam_tokio::Topology::new(Options::parse(uri)?)?
             };
             runtime.block_on(client.select(Criteria::write()))?;
             // As a task selects that is running already.
@@ -47,7 +47,7 @@ pub(crate) fn nanoseconds(competitor: Competitor, uri: &str) -> Result<f64, Fail
             })
         }
         Competitor::SdamBlocking => {
-            let client = sdam_blocking::Client::new(Options::parse(uri)?)?;
+            let client = sdam_blocking::Topology::new(Options::parse(uri)?)?;
             client.select(Criteria::write())?;
             timed(|| {
                 drop(black_box(client.select(Arc::clone(&criteria))?));

@@ -44,7 +44,7 @@ fn pinged(competitor: Competitor, uri: &str, clients: usize) -> Result<Box<dyn A
             let runtime = runtime(THREADS)?;
             let pinged = clients.map(|_| {
                 let _entered = runtime.enter();
-                let client = sdam_tokio::Client::new(Options::parse(uri)?)?;
+                let client = sdam_tokio::Topology::new(Options::parse(uri)?)?;
                 runtime.block_on(client.run_command("admin", &ping))?;
                 Ok(client)
             });
@@ -52,7 +52,7 @@ fn pinged(competitor: Competitor, uri: &str, clients: usize) -> Result<Box<dyn A
         }
         Competitor::SdamBlocking => {
             let pinged = clients.map(|_| {
-                let client = sdam_blocking::Client::new(Options::parse(uri)?)?;
+                let client = sdam_blocking::Topology::new(Options::parse(uri)?)?;
                 client.run_command("admin", &ping)?;
                 Ok(client)
             });

@@ -7,7 +7,7 @@ use sdam_bench::idle::Idle;
 use sdam_bench::load::cpu_time;
 use sdam_bench::watch::{is_whole, wait};
 use sdam_core::config::{MAX_SEEDS, Options};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::time::sleep;
 
 use crate::crowd::{Crowd, allow_files};
@@ -37,7 +37,7 @@ pub(crate) fn measure(servers: usize, mode: &str, window: Duration) -> Result<()
     let mut watching = Vec::new();
     for seeds in crowd.addresses.chunks(each) {
         let uri = format!("mongodb://{}/?serverMonitoringMode={mode}", seeds.join(","));
-        watching.push(Client::new(Options::parse(&uri)?)?);
+        watching.push(Topology::new(Options::parse(&uri)?)?);
     }
     let is_well = || watching.iter().all(|client| is_whole(&client.view()));
     wait(LIMIT, || runtime.block_on(sleep(PAUSE)), is_well)?;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bson::doc;
 use clap::{Parser, ValueEnum};
-use sdam::blocking::Client;
-use sdam::driver::blocking::{self as driver, Collection};
+use sdam::blocking::Topology;
+use sdam::blocking::{self as driver, Collection};
 use sdam::driver::{DropCollection, DropDatabase, InsertMany};
 use sdam_bench::rounds::rounds;
 use sdam_bench::{Failure, name, sampled, server, table};
@@ -134,7 +134,7 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
 
 /// Fills the collection that is read, and returns the one that is written.
 fn fill(address: SocketAddr) -> Result<Collection<Stored>, Failure> {
-    let client = driver::Client::new(Client::connect(uri(address))?);
+    let client = driver::Client::new(Topology::connect(uri(address))?);
     let database = client.database(DATABASE);
     database.drop(DropDatabase::new())?;
     let stored: Vec<Stored> = (0..STORED).map(Stored::of).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::Options;
 use sdam_host::{self as host, Recording, Runtime};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::uri;
 use crate::Failure;
@@ -15,13 +15,13 @@ use crate::sample::Sample;
 
 /// A task's share of the client, under whichever runtime.
 pub(super) struct Pinger<R: Runtime> {
-    client: host::Client<R>,
+    client: host::Topology<R>,
     command: RawDocumentBuf,
 }
 
 impl<R: Runtime> Pinger<R> {
     /// Shares a client among tasks.
-    pub(super) fn share(client: &host::Client<R>, tasks: usize) -> Vec<Self> {
+    pub(super) fn share(client: &host::Topology<R>, tasks: usize) -> Vec<Self> {
         let pinger = || Self { client: client.clone(), command: rawdoc! { "ping": 1 } };
         std::iter::repeat_with(pinger).take(tasks).collect()
     }
@@ -55,7 +55,7 @@ pub(super) fn measure(
     onlooker: Onlooker,
 ) -> Result<Sample, Failure> {
     let open = async move {
-        let builder = Client::builder(Options::parse(&uri(address, tasks))?);
+        let builder = Topology::builder(Options::parse(&uri(address, tasks))?);
         let client = match onlooker {
             Onlooker::None => builder.build()?,
             Onlooker::Recording(mut recording) => {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bson::rawdoc;
-use sdam_blocking::Client;
+use sdam_blocking::Topology;
 use sdam_core::config::Options;
 
 use super::uri;
@@ -19,7 +19,7 @@ pub(super) fn measure(
     window: Duration,
 ) -> Result<Sample, Failure> {
     let uri = uri(address, tasks);
-    let client = Client::new(Options::parse(&uri)?)?;
+    let client = Topology::new(Options::parse(&uri)?)?;
     let pinger = || {
         let (client, command) = (client.clone(), rawdoc! { "ping": 1 });
         move || {

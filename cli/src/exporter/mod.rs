@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sdam_core::metrics::{Exposition, Metrics};
 use sdam_core::topology::Topics;
 use sdam_host::Events;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::net::TcpListener;
 
 use self::http::Page;
@@ -93,7 +93,7 @@ async fn export(args: &Args) -> Result<(), ExporterError> {
     let refused = |error| ExporterError::Listen { address: args.listen, error };
     let listener = TcpListener::bind(args.listen).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    let builder = Client::builder(preparation.options.clone()).topics(TOPICS);
+    let builder = Topology::builder(preparation.options.clone()).topics(TOPICS);
     let connecting = builder.connect_with_events();
     let (client, events) = preparation.connected(connecting).await?;
     let announced = announce(&mut io::stdout(), address);
@@ -128,7 +128,7 @@ async fn follow(mut events: Events, metrics: &Mutex<Metrics>) {
 }
 
 /// Returns what is to be read now.
-fn page(client: &Client, metrics: &Mutex<Metrics>) -> String {
+fn page(client: &Topology, metrics: &Mutex<Metrics>) -> String {
     let now = client.now();
     let mut metrics = lock(metrics);
     metrics.see(now, &client.view());

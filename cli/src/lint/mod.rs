@@ -25,7 +25,7 @@ use std::time::Duration;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::TopologyDescription;
 use sdam_core::failure::Failure;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
@@ -170,7 +170,7 @@ async fn lint(args: &Args, color: ColorChoice) -> Result<(), LintError> {
     if preparation.options.load_balanced() {
         return Err(LintError::LoadBalanced);
     }
-    let connecting = Client::builder(preparation.options.clone()).connect();
+    let connecting = Topology::builder(preparation.options.clone()).connect();
     let client = preparation.connected(connecting).await?;
     let mut shutdown = preparation.shutdown;
     shutdown.allow_clean_up(CLEAN_UP);
@@ -211,7 +211,7 @@ async fn lint(args: &Args, color: ColorChoice) -> Result<(), LintError> {
 /// Waits until each server has answered or failed, and returns what there is to connect with, and
 /// whom to ask.
 async fn discover(
-    client: &Client,
+    client: &Topology,
     limit: Duration,
     shutdown: &mut Shutdown,
 ) -> (Arc<Options>, Vec<ServerAddress>) {

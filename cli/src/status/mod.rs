@@ -13,7 +13,7 @@ use sdam_core::description::{ServerDescription, ServerType, TopologyDescription,
 use sdam_core::diagnosis::{SelectionError, Verdict};
 use sdam_core::selection::Criteria;
 use sdam_host::ErrorKind;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use self::report::{Status, WhyNot};
 use crate::color::ColorChoice;
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args, color: ColorChoice) -> ExitCode {
 
 async fn look(args: &Args, color: ColorChoice) -> Result<u8, LookError> {
     let mut preparation = Preparation::of_named(&args.target, args.limit)?;
-    let connecting = Client::builder(preparation.options.clone()).connect();
+    let connecting = Topology::builder(preparation.options.clone()).connect();
     let client = preparation.connected(connecting).await?;
     let mut shutdown = preparation.shutdown;
     let looked = settle(&client, &mut shutdown).await;
@@ -114,7 +114,7 @@ async fn look(args: &Args, color: ColorChoice) -> Result<u8, LookError> {
 }
 
 /// Waits until nothing more is to be expected, and returns what it came to.
-async fn settle(client: &Client, shutdown: &mut Shutdown) -> Look {
+async fn settle(client: &Topology, shutdown: &mut Shutdown) -> Look {
     let mut views = client.watch_topology();
     let settled = async {
         while let Some(view) = views.next().await {
@@ -138,7 +138,7 @@ async fn settle(client: &Client, shutdown: &mut Shutdown) -> Look {
 }
 
 /// Asks a load balancer, which no monitor ever does, for a server that answers.
-async fn ask(client: &Client) -> Look {
+async fn ask(client: &Topology) -> Look {
     match client.run_command("admin", &rawdoc! { "ping": 1 }).await {
         Ok(_) => Look::Settled,
         Err(error) => Look::Refused(cause(client, &error), error.to_string()),
@@ -146,7 +146,7 @@ async fn ask(client: &Client) -> Look {
 }
 
 /// Returns the likely cause for which a load balancer does not do what it was asked for.
-fn cause(client: &Client, error: &sdam_host::Error) -> Verdict {
+fn cause(client: &Topology, error: &sdam_host::Error) -> Verdict {
     let view = client.view();
     let balancer = view.servers().iter().next().map(|server| &server.address);
     let of_failure = || {
@@ -169,7 +169,7 @@ pub(crate) fn is_settled(view: &TopologyDescription) -> bool {
     !view.servers().iter().any(|server| is_open(server))
 }
 
-fn status_of(client: &Client, look: Look) -> Status {
+fn status_of(client: &Topology, look: Look) -> Status {
     let (now, view) = (client.now(), client.view());
     let (mut write, mut read) = reasons(&view, |criteria| client.diagnose(criteria));
     let is_settled = look != Look::Unsettled;

@@ -28,7 +28,7 @@ use sdam_core::description::{ServerDescription, ServerType, TopologyDescription,
 use sdam_core::diagnosis::Verdict;
 use sdam_core::selection::Criteria;
 use sdam_host::Views;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::time::{Instant, timeout};
 
 use self::dialer::Dialer;
@@ -284,7 +284,7 @@ async fn lead(
     (sender, receiver): (NewsSender, NewsReceiver),
     begun: Instant,
 ) -> Result<(), TunnelError> {
-    let mut builder = Client::builder(preparation.options.clone());
+    let mut builder = Topology::builder(preparation.options.clone());
     if let Some(place) = place.clone() {
         builder = builder.dialer(move |_| {
             let place = place.clone();
@@ -332,7 +332,7 @@ async fn start(
 /// Waits until it is known which members there are, no longer than the selection of a server may
 /// take. The proxy is an ssh to `ssh`, if there is one.
 async fn find(
-    client: &Client,
+    client: &Topology,
     shutdown: &mut Shutdown,
     begun: Instant,
     ssh: Option<&str>,

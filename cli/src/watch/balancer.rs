@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
 use sdam_core::description::TopologyType;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::task::JoinHandle;
 
 /// The time after which it is asked again, if it does not answer.
@@ -21,7 +21,7 @@ pub(super) struct Balancer {
 
 impl Balancer {
     /// Begins to ask, if the client has a load balancer.
-    pub(super) fn ask(client: &Client) -> Self {
+    pub(super) fn ask(client: &Topology) -> Self {
         let trouble = Arc::<Mutex<Option<String>>>::default();
         let asking = (client.view().topology_type == TopologyType::LoadBalanced).then(|| {
             note(&trouble, Some("it has not answered".to_owned()));
@@ -44,7 +44,7 @@ impl Drop for Balancer {
     }
 }
 
-async fn until_answered(client: Client, trouble: Arc<Mutex<Option<String>>>) {
+async fn until_answered(client: Topology, trouble: Arc<Mutex<Option<String>>>) {
     loop {
         let answered = client.run_command("admin", &rawdoc! { "ping": 1 }).await;
         let is_over = answered.is_ok();

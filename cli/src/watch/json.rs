@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use sdam_core::description::Change;
 use sdam_core::time::Instant;
 use sdam_core::topology::Event;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use serde::Serialize;
 
 use super::Report;
@@ -19,7 +19,7 @@ pub(super) trait WallClock {
     fn wall_clock(&self, at: Instant) -> SystemTime;
 }
 
-impl WallClock for Client {
+impl WallClock for Topology {
     fn wall_clock(&self, at: Instant) -> SystemTime {
         Self::wall_clock(self, at)
     }

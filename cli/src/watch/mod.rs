@@ -23,7 +23,7 @@ use sdam_core::id::TopologyId;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::{Event, EventKind};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use self::balancer::Balancer;
 use self::feed::{Arrival, Feed};
@@ -130,7 +130,7 @@ pub(crate) fn run(args: Args, color: ColorChoice) -> Result<(), WatchError> {
 async fn watch(args: Args, color: ColorChoice) -> Result<(), WatchError> {
     let mut preparation = Preparation::new(args.observation).await?;
     let banner = preparation.banner();
-    let connecting = Client::builder(preparation.options.clone()).connect_with_events();
+    let connecting = Topology::builder(preparation.options.clone()).connect_with_events();
     let (client, events) = preparation.connected(connecting).await?;
     let Preparation { deployment: _deployment, mut shutdown, limit, .. } = preparation;
     let view = client.view();
@@ -183,7 +183,7 @@ fn is_screen() -> bool {
 
 /// Says why not even a read that takes any server would find one; to be called before the client is
 /// closed.
-fn why_nothing(client: &Client, balancer: &Balancer) -> Option<String> {
+fn why_nothing(client: &Topology, balancer: &Balancer) -> Option<String> {
     let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
     let trouble = balancer.trouble().map(|it| format!("the load balancer does not answer: {it}"));
     trouble.or_else(|| client.diagnose(&any).map(|error| error.verdict.sentence()))
@@ -192,7 +192,7 @@ fn why_nothing(client: &Client, balancer: &Balancer) -> Option<String> {
 /// Reports every event, and closes the client when it is time; returns after the last event, with
 /// why no server was available before the client was closed.
 async fn follow(
-    client: &Client,
+    client: &Topology,
     balancer: &Balancer,
     feed: &mut Feed,
     shutdown: &mut Shutdown,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bson::rawdoc;
 use fork::{Fork, fork, waitpid};
 use sdam_host::Error;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use crate::support::{Failure, Fixture, Said};
 use crate::table::Row;
@@ -30,7 +30,7 @@ pub(crate) fn play() -> Option<ExitCode> {
 fn fork_off(uri: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = Client::connect(uri).await?;
+        let client = Topology::connect(uri).await?;
         let ping = rawdoc! { "ping": 1 };
         client.run_command("admin", &ping).await?;
         match fork()? {

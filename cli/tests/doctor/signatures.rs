@@ -469,7 +469,7 @@ fn a_client_for_each_request(fixture: &Fixture) -> Result<Row, Failure> {
     let clients = runtime.block_on(async {
         let mut clients = Vec::new();
         for _ in 0..25 {
-            let client = sdam_tokio::Client::connect(uri.as_str()).await?;
+            let client = sdam_tokio::Topology::connect(uri.as_str()).await?;
             // One that streams awaits its next reply when it has had its first.
             client.run_command("admin", &bson::rawdoc! { "ping": 1 }).await?;
             clients.push(client);

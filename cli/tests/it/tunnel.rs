@@ -21,7 +21,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};
 use sdam_core::selection::Criteria;
 use sdam_core::wire::{Flags, write_op_msg};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use serde_json::Value;
 
 /// The time that anything may take.
@@ -158,7 +158,7 @@ async fn a_client_sees_the_whole_set_at_local_ports_and_nothing_else() {
 
     // Reads and writes find their servers, and follow the primary.
     let uri = format!("{}&heartbeatFrequencyMS=500", tunnel.uri);
-    let client = Client::connect(uri).await.expect("a client");
+    let client = Topology::connect(uri).await.expect("a client");
     let writable = || async {
         let server =
             client.with_timeout(GENEROUS).select(Criteria::write()).await.expect("a primary");
@@ -251,12 +251,12 @@ async fn logins_pass_and_no_password_is_printed() {
     assert!(tunnel.uri.contains("/app?") && tunnel.uri.contains("authSource=admin"));
     let find = rawdoc! { "find": "things" };
     let of = |user: &str| tunnel.uri.replace("mongodb://", &format!("mongodb://{user}"));
-    let anonymous = Client::connect(of("")).await.expect("a client");
+    let anonymous = Topology::connect(of("")).await.expect("a client");
     let refused = anonymous.with_timeout(GENEROUS).run_command("app", &find).await.unwrap_err();
     assert!(refused.to_string().contains("Unauthorized"), "{refused}");
     for mechanism in ["SCRAM-SHA-1", "SCRAM-SHA-256"] {
         let uri = format!("{}&authMechanism={mechanism}", of("app:sesame@"));
-        let client = Client::connect(uri).await.expect("a client");
+        let client = Topology::connect(uri).await.expect("a client");
         client.with_timeout(GENEROUS).run_command("app", &find).await.expect("a reply");
     }
     kill(&tunnel.process, "-TERM");

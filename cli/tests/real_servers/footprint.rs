@@ -9,7 +9,7 @@ use sdam_core::bson::{Bson, Document, doc};
 use sdam_core::config;
 use sdam_core::topology::EventKind;
 use sdam_host::Events;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use serde_json::Value;
 
 use crate::Outcome;
@@ -66,7 +66,7 @@ async fn compare(set: &ReplicaSet, server: &mut Connection, mode: &str, model: &
     );
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(Client::with_events(config::Options::parse(&uri)?)?);
+        clients.push(Topology::with_events(config::Options::parse(&uri)?)?);
     }
     heartbeats(&mut clients, 3).await?;
     let model = |field: &str| model[field].as_f64().ok_or("a field is missing");
@@ -120,7 +120,7 @@ fn is_near(what: &str, found: f64, expected: f64) {
 }
 
 /// Waits until each client has had so many more heartbeats.
-async fn heartbeats(clients: &mut [(Client, Events)], count: u32) -> Outcome {
+async fn heartbeats(clients: &mut [(Topology, Events)], count: u32) -> Outcome {
     for (_, events) in clients.iter_mut() {
         // Those of the time that others were waited for.
         while events.try_next().is_some() {}

@@ -10,7 +10,7 @@ use sdam_core::config::Options;
 use sdam_core::description::{ServerType, TopologyDescription};
 use sdam_core::logging::LogSettings;
 use sdam_core::topology::{EventKind, Topics};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -27,7 +27,7 @@ const FAILURES: usize = 3;
 /// A client, and what runs it.
 struct Application {
     runtime: Runtime,
-    client: Client,
+    client: Topology,
 }
 
 impl Application {
@@ -77,7 +77,7 @@ pub(crate) fn the_own_log_of_a_step_down_and_a_kill_is_innocent(set: &mut Replic
     let (seeds, name) = (seeds.join(","), set.set_name());
     let options = Options::parse(&format!("mongodb://{seeds}/?replicaSet={name}&{OPTIONS}"))?;
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let client = runtime.block_on(async { Client::builder(options).log(settings).build() })?;
+    let client = runtime.block_on(async { Topology::builder(options).log(settings).build() })?;
     let application = Application { runtime, client };
     fail_over(&application, set)?;
     application.runtime.block_on(application.client.close());

@@ -16,7 +16,7 @@ use sdam_conformance::mongod::ReplicaSet;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_host::Recording;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use serde_json::Value;
 use tokio::runtime;
 
@@ -95,7 +95,7 @@ fn record(set: &mut ReplicaSet) -> Result<(String, [String; 2]), Box<dyn std::er
     let (seeds, name) = (seeds.join(","), set.set_name());
     let options = Options::parse(&format!("mongodb://{seeds}/?replicaSet={name}&{OPTIONS}"))?;
     let mut recording = Recording::everything();
-    let connecting = Client::builder(options).record(&recording).connect();
+    let connecting = Topology::builder(options).record(&recording).connect();
     let client = runtime.block_on(connecting)?;
     recording.note(&format!("+0.000000000 was {:.3}", Timestamp::now()));
     let counts = Arc::<Counts>::default();
@@ -142,7 +142,7 @@ fn record(set: &mut ReplicaSet) -> Result<(String, [String; 2]), Box<dyn std::er
     Ok((trace, [old, new]))
 }
 
-async fn write(client: Client, counts: Arc<Counts>) {
+async fn write(client: Topology, counts: Arc<Counts>) {
     let insert = rawdoc! { "insert": "report", "documents": [{ "some": "thing" }] };
     while !counts.is_over.load(Ordering::Relaxed) {
         let count = match client.run_command("test", &insert).await {

@@ -15,7 +15,7 @@ use sdam_core::failure::Failure;
 use sdam_core::pool::Counts;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_host::{Client, Events, SelectedServer};
+use sdam_host::{Events, SelectedServer, Topology};
 
 use super::parts::RealSet;
 use super::{Adapter, Subject};
@@ -100,7 +100,7 @@ impl<A: Adapter> Fixture<A> {
         Ok(self.adapter.client(Options::parse(uri)?)?)
     }
 
-    pub(super) fn client(&self, uri: &str) -> Outcome<Client<A::Runtime>> {
+    pub(super) fn client(&self, uri: &str) -> Outcome<Topology<A::Runtime>> {
         Ok(self.subject(uri)?.0)
     }
 
@@ -111,7 +111,7 @@ impl<A: Adapter> Fixture<A> {
     /// Waits for a view that is as it should be.
     pub(super) fn view(
         &self,
-        client: &Client<A::Runtime>,
+        client: &Topology<A::Runtime>,
         wanted: impl Fn(&TopologyDescription) -> bool,
     ) -> Outcome<Arc<TopologyDescription>> {
         let mut views = client.watch_topology();
@@ -126,7 +126,7 @@ impl<A: Adapter> Fixture<A> {
     }
 
     /// Waits until the first server is known to be what it is.
-    pub(super) fn known(&self, client: &Client<A::Runtime>) -> Outcome {
+    pub(super) fn known(&self, client: &Topology<A::Runtime>) -> Outcome {
         let known = |view: &TopologyDescription| {
             view.servers().iter().any(|server| server.server_type != ServerType::Unknown)
         };
@@ -134,7 +134,7 @@ impl<A: Adapter> Fixture<A> {
     }
 
     /// Waits until a server is of no use, and returns why.
-    pub(super) fn failure(&self, client: &Client<A::Runtime>) -> Outcome<Failure> {
+    pub(super) fn failure(&self, client: &Topology<A::Runtime>) -> Outcome<Failure> {
         let failed = |view: &TopologyDescription| {
             view.servers().iter().find_map(|server| server.error.clone())
         };
@@ -143,7 +143,7 @@ impl<A: Adapter> Fixture<A> {
     }
 
     /// Runs a command on the only server, or the primary, and looks at the reply.
-    pub(super) fn ping(&self, client: &Client<A::Runtime>) -> Outcome {
+    pub(super) fn ping(&self, client: &Topology<A::Runtime>) -> Outcome {
         let reply = self.block_on(client.run_command("admin", &ping()))?;
         match reply.get_f64("ok").is_ok() || reply.get_i32("ok").is_ok() {
             true => Ok(()),
@@ -154,7 +154,7 @@ impl<A: Adapter> Fixture<A> {
     /// Selects who takes writes.
     pub(super) fn primary(
         &self,
-        client: &Client<A::Runtime>,
+        client: &Topology<A::Runtime>,
     ) -> Outcome<SelectedServer<A::Runtime>> {
         Ok(self.block_on(client.select(Criteria::write()))?)
     }

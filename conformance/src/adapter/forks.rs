@@ -11,14 +11,14 @@ use fork::{Fork, fork, waitpid};
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_host::{CheckedOut, Client, Events, Exhaust, Runtime, SelectedServer};
+use sdam_host::{CheckedOut, Events, Exhaust, Runtime, SelectedServer, Topology};
 
 use super::Adapter;
 use super::fixture::{Outcome, ensure, ping};
 
 /// The possessions of a process when another one is forked off from it.
 struct Inherited<'a, R: Runtime> {
-    client: Client<R>,
+    client: Topology<R>,
     server: SelectedServer<R>,
     in_use: CheckedOut<R>,
     /// The replies to a command that was sent over another connection.

@@ -28,14 +28,14 @@ use std::net::SocketAddr;
 use sdam_core::config::Options;
 use sdam_core::logging::LogSettings;
 use sdam_core::spans::SpanSettings;
-use sdam_host::{Client, CredentialProvider, Error, Events, Runtime, Tracer};
+use sdam_host::{CredentialProvider, Error, Events, Runtime, Topology, Tracer};
 
 pub(crate) use fixture::world;
 pub use suite::{Conclusion, Suite};
 pub use table::{Column, Outcome, Table};
 
 /// A client, with a subscription that misses no event.
-pub type Subject<R> = (Client<R>, Events);
+pub type Subject<R> = (Topology<R>, Events);
 
 /// A runtime, as the suite makes use of it; it is used by several threads at once.
 pub trait Adapter: Send + Sync + 'static {
@@ -155,7 +155,7 @@ pub enum Feature {
     Offloading,
     /// Clients share monitors by a registry.
     Sharing,
-    /// `host::Client` drives a client that looks for servers only when it needs one.
+    /// `host::Topology` drives a client that looks for servers only when it needs one.
     SingleThreaded,
     /// Streams are encrypted.
     Tls,

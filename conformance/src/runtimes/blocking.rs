@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::adapter::{Adapter, Feature, Subject};
 use sdam::Error;
-use sdam::blocking::{Blocking as Runtime, Client, Events, Registry, block_on};
+use sdam::blocking::{Blocking as Runtime, Events, Registry, Topology, block_on};
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
@@ -14,7 +14,7 @@ use sdam::host::{CredentialProvider, Tracer};
 /// The runtime without a runtime.
 pub struct Blocking;
 
-fn subject((client, events): (Client, Events)) -> Subject<Runtime> {
+fn subject((client, events): (Topology, Events)) -> Subject<Runtime> {
     (client.host_client(), events.into_host().expect("this process has made it"))
 }
 
@@ -26,7 +26,7 @@ impl Adapter for Blocking {
     }
 
     fn client(&self, options: Options) -> Result<Subject<Runtime>, Error> {
-        Client::with_events(options).map(subject)
+        Topology::with_events(options).map(subject)
     }
 
     fn logging_client(
@@ -34,7 +34,7 @@ impl Adapter for Blocking {
         options: Options,
         settings: LogSettings,
     ) -> Result<Subject<Runtime>, Error> {
-        Client::builder(options).log(settings).build_with_events().map(subject)
+        Topology::builder(options).log(settings).build_with_events().map(subject)
     }
 
     fn traced_client(
@@ -43,7 +43,7 @@ impl Adapter for Blocking {
         settings: SpanSettings,
         tracer: impl Tracer,
     ) -> Result<Subject<Runtime>, Error> {
-        let builder = Client::builder(options).spans(settings).tracer(tracer);
+        let builder = Topology::builder(options).spans(settings).tracer(tracer);
         builder.build_with_events().map(subject)
     }
 
@@ -52,13 +52,14 @@ impl Adapter for Blocking {
         options: Options,
         provider: impl CredentialProvider,
     ) -> Result<Subject<Runtime>, Error> {
-        Client::builder(options).credential_provider(provider).build_with_events().map(subject)
+        Topology::builder(options).credential_provider(provider).build_with_events().map(subject)
     }
 
     fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<Runtime>>, Error> {
         let registry = Registry::new();
-        let client =
-            |options| Client::builder(options).registry(&registry).build_with_events().map(subject);
+        let client = |options| {
+            Topology::builder(options).registry(&registry).build_with_events().map(subject)
+        };
         options.into_iter().map(client).collect()
     }
 
@@ -67,7 +68,7 @@ impl Adapter for Blocking {
         options: Options,
         name_servers: Vec<SocketAddr>,
     ) -> Result<Subject<Runtime>, Error> {
-        let builder = Client::builder(options).name_servers(name_servers);
+        let builder = Topology::builder(options).name_servers(name_servers);
         builder.connect_with_events().map(subject)
     }
 
@@ -78,7 +79,7 @@ impl Adapter for Blocking {
     fn lacks(&self, feature: Feature) -> Option<&str> {
         match feature {
             Feature::GivingUp => Some("its lookups block the calling thread"),
-            Feature::SingleThreaded => Some("the calls of its own `Client` drive them"),
+            Feature::SingleThreaded => Some("the calls of its own `Topology` drive them"),
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use sdam::Error;
 use sdam::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
-use sdam::host::{Client, CredentialProvider, CurrentReactor, Registry, SocketRuntime, Tracer};
+use sdam::host::{CredentialProvider, CurrentReactor, Registry, SocketRuntime, Topology, Tracer};
 
 /// smol's global executor.
 pub struct Smol;
@@ -23,7 +23,7 @@ async fn connect<R: CurrentReactor<Setup: Default>>(
     options: Options,
     name_servers: Vec<SocketAddr>,
 ) -> Result<Subject<SocketRuntime<R>>, Error> {
-    let builder = Client::<SocketRuntime<R>>::builder(options).name_servers(name_servers);
+    let builder = Topology::<SocketRuntime<R>>::builder(options).name_servers(name_servers);
     builder.connect_with_events().await
 }
 
@@ -32,7 +32,7 @@ fn sharing<R: CurrentReactor<Setup: Default>>(
 ) -> Result<Vec<Subject<SocketRuntime<R>>>, Error> {
     let registry = Registry::new();
     let client = |options| {
-        Client::<SocketRuntime<R>>::builder(options).registry(&registry).build_with_events()
+        Topology::<SocketRuntime<R>>::builder(options).registry(&registry).build_with_events()
     };
     options.into_iter().map(client).collect()
 }
@@ -45,7 +45,7 @@ impl Adapter for Smol {
     }
 
     fn client(&self, options: Options) -> Result<Subject<OfSmol>, Error> {
-        Client::with_events(options)
+        Topology::with_events(options)
     }
 
     fn logging_client(
@@ -53,7 +53,7 @@ impl Adapter for Smol {
         options: Options,
         settings: LogSettings,
     ) -> Result<Subject<OfSmol>, Error> {
-        Client::<OfSmol>::builder(options).log(settings).build_with_events()
+        Topology::<OfSmol>::builder(options).log(settings).build_with_events()
     }
 
     fn traced_client(
@@ -62,7 +62,7 @@ impl Adapter for Smol {
         settings: SpanSettings,
         tracer: impl Tracer,
     ) -> Result<Subject<OfSmol>, Error> {
-        Client::<OfSmol>::builder(options).spans(settings).tracer(tracer).build_with_events()
+        Topology::<OfSmol>::builder(options).spans(settings).tracer(tracer).build_with_events()
     }
 
     fn provided_client(
@@ -70,7 +70,7 @@ impl Adapter for Smol {
         options: Options,
         provider: impl CredentialProvider,
     ) -> Result<Subject<OfSmol>, Error> {
-        let builder = Client::<OfSmol>::builder(options).credential_provider(provider);
+        let builder = Topology::<OfSmol>::builder(options).credential_provider(provider);
         builder.build_with_events()
     }
 
@@ -99,7 +99,7 @@ impl Adapter for AsyncStd {
     }
 
     fn client(&self, options: Options) -> Result<Subject<OfAsyncStd>, Error> {
-        Client::with_events(options)
+        Topology::with_events(options)
     }
 
     fn logging_client(
@@ -107,7 +107,7 @@ impl Adapter for AsyncStd {
         options: Options,
         settings: LogSettings,
     ) -> Result<Subject<OfAsyncStd>, Error> {
-        Client::<OfAsyncStd>::builder(options).log(settings).build_with_events()
+        Topology::<OfAsyncStd>::builder(options).log(settings).build_with_events()
     }
 
     fn traced_client(
@@ -116,7 +116,7 @@ impl Adapter for AsyncStd {
         settings: SpanSettings,
         tracer: impl Tracer,
     ) -> Result<Subject<OfAsyncStd>, Error> {
-        let builder = Client::<OfAsyncStd>::builder(options).spans(settings).tracer(tracer);
+        let builder = Topology::<OfAsyncStd>::builder(options).spans(settings).tracer(tracer);
         builder.build_with_events()
     }
 
@@ -125,7 +125,7 @@ impl Adapter for AsyncStd {
         options: Options,
         provider: impl CredentialProvider,
     ) -> Result<Subject<OfAsyncStd>, Error> {
-        let builder = Client::<OfAsyncStd>::builder(options).credential_provider(provider);
+        let builder = Topology::<OfAsyncStd>::builder(options).credential_provider(provider);
         builder.build_with_events()
     }
 

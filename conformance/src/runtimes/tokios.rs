@@ -10,7 +10,7 @@ use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
 use sdam::host::{CredentialProvider, Tracer};
-use sdam::tokio::{Client, Registry, Tokio as Runtime};
+use sdam::tokio::{Registry, Tokio as Runtime, Topology};
 use tokio::runtime::{Builder, Handle};
 
 /// A runtime of tokio, for as long as the process lives.
@@ -56,7 +56,7 @@ impl Adapter for Tokio {
 
     fn client(&self, options: Options) -> Result<Subject<Runtime>, Error> {
         let _entered = self.handle.enter();
-        let (client, events) = Client::with_events(options)?;
+        let (client, events) = Topology::with_events(options)?;
         Ok((client, events))
     }
 
@@ -66,7 +66,7 @@ impl Adapter for Tokio {
         settings: LogSettings,
     ) -> Result<Subject<Runtime>, Error> {
         let _entered = self.handle.enter();
-        Client::builder(options).log(settings).build_with_events()
+        Topology::builder(options).log(settings).build_with_events()
     }
 
     fn traced_client(
@@ -76,7 +76,7 @@ impl Adapter for Tokio {
         tracer: impl Tracer,
     ) -> Result<Subject<Runtime>, Error> {
         let _entered = self.handle.enter();
-        Client::builder(options).spans(settings).tracer(tracer).build_with_events()
+        Topology::builder(options).spans(settings).tracer(tracer).build_with_events()
     }
 
     fn provided_client(
@@ -85,12 +85,12 @@ impl Adapter for Tokio {
         provider: impl CredentialProvider,
     ) -> Result<Subject<Runtime>, Error> {
         let _entered = self.handle.enter();
-        Client::builder(options).credential_provider(provider).build_with_events()
+        Topology::builder(options).credential_provider(provider).build_with_events()
     }
 
     fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<Runtime>>, Error> {
         let (_entered, registry) = (self.handle.enter(), Registry::new());
-        let client = |options| Client::builder(options).registry(&registry).build_with_events();
+        let client = |options| Topology::builder(options).registry(&registry).build_with_events();
         options.into_iter().map(client).collect()
     }
 
@@ -99,7 +99,7 @@ impl Adapter for Tokio {
         options: Options,
         name_servers: Vec<SocketAddr>,
     ) -> Result<Subject<Runtime>, Error> {
-        let builder = Client::builder(options).name_servers(name_servers);
+        let builder = Topology::builder(options).name_servers(name_servers);
         let (client, events) = builder.connect_with_events().await?;
         Ok((client, events))
     }

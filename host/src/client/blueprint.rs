@@ -15,7 +15,7 @@ use sdam_core::logging::LogSettings;
 use sdam_core::spans::SpanSettings;
 use sdam_core::topology::{Topics, inherited_options};
 
-use crate::client::Client;
+use crate::client::Topology;
 use crate::client::registry::Registry;
 use crate::client::siblings;
 use crate::client::socket_runtime::SocketRuntime;
@@ -261,7 +261,7 @@ impl Blueprint {
         reactor: R,
         topics: Topics,
         registry: Option<&Registry<R>>,
-    ) -> (Client<SocketRuntime<R>>, Events) {
+    ) -> (Topology<SocketRuntime<R>>, Events) {
         let sharing = registry.and_then(|registry| self.share(&reactor, registry));
         let shares = sharing.is_some();
         let (host, timekeeper) = sharing.unwrap_or_else(|| {
@@ -281,7 +281,7 @@ impl Blueprint {
         let many = if shares { None } else { siblings::note(&host) };
         host.announce(self.finding.iter().cloned().chain(many));
         keep_time(&host, timekeeper);
-        (Client::from_host(host), events)
+        (Topology::from_host(host), events)
     }
 
     /// Makes a host that shares the monitors of another one, if it can.

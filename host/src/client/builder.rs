@@ -1,12 +1,13 @@
 //! Creating clients over the sockets, timers and tasks of the runtime that an application is in.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use sdam_core::config::Options;
 use sdam_core::topology::Topics;
 
-use crate::client::Client;
+use crate::client::Topology;
 use crate::client::blueprint::Settings;
 use crate::client::registry::Registry;
 use crate::client::socket_runtime::SocketRuntime;
@@ -53,7 +54,7 @@ macro_rules! settings_of_clients {
         /// # use sdam_core::config::Options;
         /// # use sdam_host::{ClientBuilder, CurrentReactor};
         /// # fn example<R: CurrentReactor>(builder: ClientBuilder<R>) -> ClientBuilder<R> {
-        /// // let builder = Client::builder(Options::parse("mongodb+srv://db.example.org")?);
+        /// // let builder = Topology::builder(Options::parse("mongodb+srv://db.example.org")?);
         /// builder.srv_host_validator(|host| match host.ends_with(".db.example.net") {
         ///     true => Ok(()),
         ///     false => Err("it is not one of ours"),
@@ -94,7 +95,7 @@ macro_rules! settings_of_clients {
         }
 
         /// Has the client count metrics from its very first event, not only from the first call of
-        /// [`Client::metrics`].
+        /// [`Topology::metrics`].
         pub const fn metrics(mut self) -> Self {
             self.settings.metrics = true;
             self
@@ -141,7 +142,7 @@ macro_rules! settings_of_clients {
     };
 }
 
-/// Creates clients that differ from what [`Client::connect`] creates.
+/// Creates clients that differ from what [`Topology::connect`] creates.
 ///
 /// Every runtime that waits with futures has it, under its own name, as `sdam_tokio` does:
 ///
@@ -149,26 +150,26 @@ macro_rules! settings_of_clients {
 /// # use sdam_core::config::Options;
 /// # use sdam_host::{CurrentReactor, SocketRuntime};
 /// # async fn example<R: CurrentReactor<Setup: Default>>(
-/// # ) -> Result<sdam_host::Client<SocketRuntime<R>>, sdam_host::Error> {
-/// # type Client<R> = sdam_host::Client<SocketRuntime<R>>;
+/// # ) -> Result<sdam_host::Topology<SocketRuntime<R>>, sdam_host::Error> {
+/// # type Topology<R> = sdam_host::Topology<SocketRuntime<R>>;
 /// let options = Options::parse("mongodb+srv://cluster0.example.com")?;
-/// let builder = Client::builder(options).name_servers([([192, 0, 2, 53], 53).into()]);
+/// let builder = Topology::builder(options).name_servers([([192, 0, 2, 53], 53).into()]);
 /// # let builder: sdam_host::ClientBuilder<R> = builder;
 /// Ok(builder.connect().await?)
 /// # }
 /// ```
-#[derive(Clone)]
 #[must_use]
-pub struct ClientBuilder<R: CurrentReactor> {
+pub struct ClientBuilder<R: CurrentReactor, C = Topology<SocketRuntime<R>>> {
     settings: Settings,
     setup: R::Setup,
     registry: Option<Registry<R>>,
+    builds: PhantomData<fn() -> C>,
 }
 
-impl<R: CurrentReactor> ClientBuilder<R> {
-    /// Starts with what the runtime is to be set up with; [`Client::builder`] does without.
+impl<R: CurrentReactor, C: From<Topology<SocketRuntime<R>>>> ClientBuilder<R, C> {
+    /// Starts with what the runtime is to be set up with; [`Topology::builder`] does without.
     pub fn with_setup(options: Options, setup: R::Setup) -> Self {
-        Self { settings: Settings::new(options), setup, registry: None }
+        Self { settings: Settings::new(options), setup, registry: None, builds: PhantomData }
     }
 
     /// Has the byte streams to servers opened by `dialer`, in place of sockets: by a `Dialer` of
@@ -216,7 +217,7 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     ///     .auth_mechanism(AuthMechanism::Oidc)
     ///     .oidc_callback(true)
     ///     .build()?;
-    /// // let builder = Client::builder(options);
+    /// // let builder = Topology::builder(options);
     /// let builder = builder.credential_provider(|_: CredentialRequest| async {
     ///     let token = OidcToken::new(ask_for_token().await?);
     ///     Ok::<_, std::io::Error>(CredentialResponse::Oidc(token))
@@ -229,24 +230,25 @@ impl<R: CurrentReactor> ClientBuilder<R> {
         self
     }
 
-    /// Creates the client, as [`Client::new`] does.
+    /// Creates the client, as [`Topology::new`] does.
     ///
     /// # Errors
     ///
-    /// Fails as [`Client::new`] does.
-    pub fn build(self) -> Result<Client<SocketRuntime<R>>, Error> {
+    /// Fails as [`Topology::new`] does.
+    pub fn build(self) -> Result<C, Error> {
         self.topics(Topics::NONE).build_with_events().map(|(client, _)| client)
     }
 
-    /// Creates the client and subscribes to its events, as [`Client::with_events`] does.
+    /// Creates the client and subscribes to its events, as [`Topology::with_events`] does.
     ///
     /// # Errors
     ///
-    /// Fails as [`Client::new`] does.
-    pub fn build_with_events(self) -> Result<(Client<SocketRuntime<R>>, Events), Error> {
+    /// Fails as [`Topology::new`] does.
+    pub fn build_with_events(self) -> Result<(C, Events), Error> {
         let (reactor, topics) = (R::current(self.setup)?, self.settings.topics);
         let blueprint = self.settings.blueprint()?;
-        Ok(blueprint.client(reactor, topics, self.registry.as_ref()))
+        let (topology, events) = blueprint.client(reactor, topics, self.registry.as_ref());
+        Ok((topology.into(), events))
     }
 
     /// Looks up the servers if they are named in DNS (`mongodb+srv://`), and creates the client;
@@ -254,8 +256,8 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     ///
     /// # Errors
     ///
-    /// Fails as [`Client::new`] does, and if DNS gives no hosts or options that can be used.
-    pub async fn connect(self) -> Result<Client<SocketRuntime<R>>, Error> {
+    /// Fails as [`Topology::new`] does, and if DNS gives no hosts or options that can be used.
+    pub async fn connect(self) -> Result<C, Error> {
         self.topics(Topics::NONE).connect_with_events().await.map(|(client, _)| client)
     }
 
@@ -265,9 +267,7 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     /// # Errors
     ///
     /// Fails as [`connect`](Self::connect) does.
-    pub async fn connect_with_events(
-        mut self,
-    ) -> Result<(Client<SocketRuntime<R>>, Events), Error> {
+    pub async fn connect_with_events(mut self) -> Result<(C, Events), Error> {
         // On the heap: a program waits for it once, and executors may move what they wait for.
         let completed = Box::pin(self.settings.complete(R::current(self.setup.clone())?));
         self.settings = completed.await?;
@@ -275,7 +275,18 @@ impl<R: CurrentReactor> ClientBuilder<R> {
     }
 }
 
-impl<R: CurrentReactor> fmt::Debug for ClientBuilder<R> {
+impl<R: CurrentReactor, C> Clone for ClientBuilder<R, C> {
+    fn clone(&self) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            setup: self.setup.clone(),
+            registry: self.registry.clone(),
+            builds: PhantomData,
+        }
+    }
+}
+
+impl<R: CurrentReactor, C> fmt::Debug for ClientBuilder<R, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
             .field("options", &self.settings.options)
@@ -284,7 +295,7 @@ impl<R: CurrentReactor> fmt::Debug for ClientBuilder<R> {
 }
 
 /// Clients that find the runtime's sockets, timers and tasks where they are created.
-impl<R: CurrentReactor<Setup: Default>> Client<SocketRuntime<R>> {
+impl<R: CurrentReactor<Setup: Default>> Topology<SocketRuntime<R>> {
     /// Creates a client of what a connection string or [`Options`] describe, after the servers were
     /// looked up if they are named in DNS (`mongodb+srv://`); servers are connected to in the
     /// background.

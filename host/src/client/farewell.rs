@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::selection::Criteria;
 
-use crate::client::Client;
+use crate::client::Topology;
 use crate::client::client_tasks::ClientTasks;
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
@@ -24,7 +24,7 @@ pub(crate) fn begin<R: Runtime>(host: &Arc<Host<R>>, tasks: &Arc<ClientTasks>) -
         return false;
     }
     let running = shared.activity.begin();
-    let client = Client::of_task(Arc::clone(host), Arc::clone(tasks));
+    let client = Topology::of_task(Arc::clone(host), Arc::clone(tasks));
     let farewell = async move {
         let _running = running;
         // The last reference, unless the host has been kept elsewhere: then it goes on.

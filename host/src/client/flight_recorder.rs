@@ -58,7 +58,7 @@ pub fn on_dump(
 /// use sdam_host::flight_recorder::dump_to;
 ///
 /// let recording = Recording::flight_recorder(FLIGHT_RECORDER_LEN);
-/// // Pass it to the builder of a client: `Client::builder(options).record(&recording)`.
+/// // Pass it to the builder of a client: `Topology::builder(options).record(&recording)`.
 /// dump_to(recording, "/var/log/shop/sdam".into())?;
 /// # Ok::<(), std::io::Error>(())
 /// ```

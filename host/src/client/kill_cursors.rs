@@ -14,7 +14,7 @@ use sdam_core::operation::{
 };
 use sdam_core::selection::Criteria;
 
-use crate::client::Client;
+use crate::client::Topology;
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
@@ -30,7 +30,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The limits of killing a cursor, whatever is left of the time of the operation that opened it
 /// (Client Side Operations Timeout, "Cursors"), and of the deadline of
-/// [`Client::with_deadline`](crate::Client::with_deadline): a cursor may be closed for the very
+/// [`Topology::with_deadline`](crate::Topology::with_deadline): a cursor may be closed for the very
 /// reason that this has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -44,7 +44,7 @@ pub struct KillLimits {
 impl KillLimits {
     /// Limits it where the application has not asked for it: to `timeoutMS` of the operation or of
     /// the client, or else to ten seconds, which the command does not say.
-    pub fn in_background<R: Runtime>(client: &Client<R>, of_operation: Option<Duration>) -> Self {
+    pub fn in_background<R: Runtime>(client: &Topology<R>, of_operation: Option<Duration>) -> Self {
         let timeout = of_operation.or(client.host().options().timeout());
         match Timeout::new(client.now(), timeout) {
             timeout @ Timeout::At(_) => Self { timeout, max_time: MaxTime::Remaining },
@@ -57,7 +57,7 @@ impl KillLimits {
 
     /// Limits it where the application waits for it: as [`in_background`](Self::in_background), but
     /// without a limit if `timeoutMS` is 0.
-    pub fn of_close<R: Runtime>(client: &Client<R>, of_operation: Option<Duration>) -> Self {
+    pub fn of_close<R: Runtime>(client: &Topology<R>, of_operation: Option<Duration>) -> Self {
         match of_operation.or(client.host().options().timeout()) {
             Some(Duration::ZERO) => Self::within(client, Duration::ZERO),
             _ => Self::in_background(client, of_operation),
@@ -65,7 +65,7 @@ impl KillLimits {
     }
 
     /// Limits it to this time; zero lifts the limit.
-    pub fn within<R: Runtime>(client: &Client<R>, time: Duration) -> Self {
+    pub fn within<R: Runtime>(client: &Topology<R>, time: Duration) -> Self {
         let timeout = Timeout::new(client.now(), Some(time));
         Self { timeout, max_time: MaxTime::Remaining }
     }
@@ -73,7 +73,7 @@ impl KillLimits {
 
 /// Kills cursors: "the result from the killCursors command MAY be safely ignored".
 pub(crate) async fn kill<R: Runtime>(
-    client: &Client<R>,
+    client: &Topology<R>,
     command: &KillCursors,
     target: Target<'_, R>,
     session: Option<&mut SessionGuard<R>>,
@@ -92,7 +92,7 @@ pub(crate) async fn kill<R: Runtime>(
 }
 
 /// Queues a cursor, and begins the task of its server unless there is one.
-pub(crate) fn kill_in_background<R: Runtime>(client: &Client<R>, cursor: OpenCursor) {
+pub(crate) fn kill_in_background<R: Runtime>(client: &Topology<R>, cursor: OpenCursor) {
     let host = client.host();
     if !host.shared.process.is_current() {
         return;
@@ -109,7 +109,7 @@ pub(crate) fn kill_in_background<R: Runtime>(client: &Client<R>, cursor: OpenCur
 }
 
 /// Waits until there is no task of a server of which anything is known.
-pub(crate) async fn killed<R: Runtime>(client: &Client<R>) {
+pub(crate) async fn killed<R: Runtime>(client: &Topology<R>) {
     let host = client.host();
     if !host.shared.process.is_current() {
         return;
@@ -133,7 +133,7 @@ struct Killer<R: Runtime> {
 }
 
 impl<R: Runtime> Killer<R> {
-    async fn run(mut self, client: Client<R>) {
+    async fn run(mut self, client: Topology<R>) {
         while let Some(command) = self.next_command() {
             let target = Target::Member(&self.server, Arc::new(Criteria::write()));
             let own = (!command.has_session).then(|| ClientSession::implicit(client.host()));

@@ -49,13 +49,13 @@ use crate::system::WallClock;
 
 /// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
 ///
-/// It is the same for every runtime that waits with futures; `sdam_tokio::Client`, for one, is its
+/// It is the same for every runtime that waits with futures; `sdam_tokio::Topology`, for one, is its
 /// name under tokio.
 ///
 /// It belongs to the process that has created it. In one that was forked off, what could fail fails
 /// at once, and says so ([`Forked`](sdam_core::process::Forked)); subscriptions end at once,
 /// closing is done at once, and dropping leaves everything to the parent.
-pub struct Client<R: Runtime> {
+pub struct Topology<R: Runtime> {
     host: Own<Arc<Held<R>>>,
     /// By when each operation is to end at the latest.
     deadline: Option<Instant>,
@@ -88,7 +88,7 @@ impl<R: Runtime> Drop for Held<R> {
 /// The time for sending the servers which sessions are of no more use.
 const END_SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
 
-impl<R: Runtime> Client<R> {
+impl<R: Runtime> Topology<R> {
     /// Takes the host that a runtime has created; applications [connect](Self::connect).
     pub fn from_host(host: Arc<Host<R>>) -> Self {
         Self::holding(Held { host, tasks: Arc::default(), says_farewell: true })
@@ -152,9 +152,9 @@ impl<R: Runtime> Client<R> {
     /// # use sdam_core::bson::rawdoc;
     /// # use sdam_core::command::CommandEvent;
     /// # use sdam_core::topology::{EventKind, Topics};
-    /// # use sdam_host::{Client, Runtime};
+    /// # use sdam_host::{Topology, Runtime};
     /// # async fn example<R: Runtime>(
-    /// #     client: Client<R>,
+    /// #     client: Topology<R>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// let mut events = client.subscribe_to(Topics::COMMANDS);
     /// client.run_command("admin", &rawdoc! { "ping": 1 }).await?;
@@ -185,8 +185,8 @@ impl<R: Runtime> Client<R> {
     ///
     /// ```
     /// # use sdam_core::metrics::Exposition;
-    /// # use sdam_host::{Client, Runtime};
-    /// # fn example<R: Runtime>(client: &Client<R>) -> String {
+    /// # use sdam_host::{Topology, Runtime};
+    /// # fn example<R: Runtime>(client: &Topology<R>) -> String {
     /// // As Prometheus reads them.
     /// Exposition::new(&client.metrics()).to_string()
     /// # }
@@ -288,10 +288,10 @@ impl<R: Runtime> Client<R> {
     ///
     /// ```
     /// # use sdam_core::bson::rawdoc;
-    /// # use sdam_host::{Client, Runtime};
+    /// # use sdam_host::{Topology, Runtime};
     /// # use sdam_core::selection::Criteria;
     /// # async fn example<R: Runtime>(
-    /// #     client: Client<R>,
+    /// #     client: Topology<R>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// let primary = client.select(Criteria::write()).await?;
     /// println!("writes go to {}", primary.address());
@@ -350,9 +350,9 @@ impl<R: Runtime> Client<R> {
     ///
     /// ```
     /// # use sdam_core::bson::rawdoc;
-    /// # use sdam_host::{Client, Runtime};
+    /// # use sdam_host::{Topology, Runtime};
     /// # async fn example<R: Runtime>(
-    /// #     client: Client<R>,
+    /// #     client: Topology<R>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
     /// println!("version {}", reply.get_str("version")?);
@@ -479,11 +479,11 @@ impl<R: Runtime> Client<R> {
     ///
     /// ```
     /// # use sdam_core::bson::rawdoc;
-    /// # use sdam_host::{Client, Runtime};
+    /// # use sdam_host::{Topology, Runtime};
     /// # use sdam_core::selection::Criteria;
     /// # use sdam_core::config::{ReadMode, ReadPreference};
     /// # async fn example<R: Runtime>(
-    /// #     client: Client<R>,
+    /// #     client: Topology<R>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
     /// let find = rawdoc! { "find": "things", "batchSize": 2 };
@@ -531,22 +531,22 @@ impl<R: Runtime> Client<R> {
     }
 }
 
-impl<R: Reactor> Client<SocketRuntime<R>> {
+impl<R: Reactor> Topology<SocketRuntime<R>> {
     /// Translates the time of an event to that of the wall clock when the client was created.
     pub fn wall_clock(&self, at: Instant) -> WallClock {
         self.host.runtime().origin + at.since_origin()
     }
 }
 
-impl<R: Runtime> Clone for Client<R> {
+impl<R: Runtime> Clone for Topology<R> {
     fn clone(&self) -> Self {
         Self { host: self.host.clone(), deadline: self.deadline }
     }
 }
 
-impl<R: Runtime> std::fmt::Debug for Client<R> {
+impl<R: Runtime> std::fmt::Debug for Topology<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client")
+        f.debug_struct("Topology")
             .field("host", self.host())
             .field("deadline", &self.deadline)
             .finish()
@@ -555,7 +555,7 @@ impl<R: Runtime> std::fmt::Debug for Client<R> {
 
 impl<R: Runtime> ClientSession<R> {
     /// Returns whether the session is one of this client's: operations of others refuse it.
-    pub fn belongs_to(&self, client: &Client<R>) -> bool {
+    pub fn belongs_to(&self, client: &Topology<R>) -> bool {
         self.is_of(client.host())
     }
 }

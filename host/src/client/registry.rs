@@ -38,9 +38,9 @@ use crate::sync::{Mutex, lock};
 ///
 /// ```
 /// # use sdam_core::config::Options;
-/// # use sdam_host::{Client, CurrentReactor, Error, Registry, SocketRuntime};
+/// # use sdam_host::{Topology, CurrentReactor, Error, Registry, SocketRuntime};
 /// # fn example<R: CurrentReactor<Setup: Default>>() -> Result<(), Error> {
-/// # type Of<R> = Client<SocketRuntime<R>>;
+/// # type Of<R> = Topology<SocketRuntime<R>>;
 /// let registry = Registry::new();
 /// for tenant in ["ann", "bob"] {
 ///     let options = Options::builder()
@@ -48,7 +48,7 @@ use crate::sync::{Mutex, lock};
 ///         .username(tenant)
 ///         .password(format!("secret of {tenant}"))
 ///         .build()?;
-///     // let client = Client::builder(options).registry(&registry).build()?;
+///     // let client = Topology::builder(options).registry(&registry).build()?;
 ///     # let client: Of<R> = Of::<R>::builder(options).registry(&registry).build()?;
 ///     # drop(client);
 /// }

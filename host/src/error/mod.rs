@@ -477,7 +477,7 @@ impl Error {
     }
 
     /// Returns where the time went: in all parts of a command if
-    /// [`run_command`](crate::Client::run_command) has failed, or in what has failed alone.
+    /// [`run_command`](crate::Topology::run_command) has failed, or in what has failed alone.
     ///
     /// `None` if nothing was waited for, and for what fails over a connection in use, which has no
     /// clock of its own.

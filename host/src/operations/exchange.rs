@@ -43,10 +43,10 @@ use crate::sync::lock;
 
 /// A successful reply: a document, in the memory it was read into, and where it came from.
 ///
-/// A cursor that it opens is continued at the same server, see [`Client::member`]; behind a load
+/// A cursor that it opens is continued at the same server, see [`Topology::member`]; behind a load
 /// balancer over the same connection, which must be in use for that.
 ///
-/// [`Client::member`]: crate::client::Client::member
+/// [`Topology::member`]: crate::client::Topology::member
 #[derive(Clone, Debug)]
 pub struct Reply {
     document: ReplyDocument,
@@ -327,7 +327,7 @@ impl<R: Runtime> CheckedOut<R> {
     /// Attached to a copy of it are `$db`; the read preference that its server was selected with,
     /// as `$readPreference`, where that server needs it; the server API version of the options; and
     /// `$clusterTime`, once a server has sent one. To a server that was not selected but named, as
-    /// [`Client::members`] does, commands say `primaryPreferred`, so that it answers whatever its
+    /// [`Topology::members`] does, commands say `primaryPreferred`, so that it answers whatever its
     /// role. What is attached takes the place of a field of the same name in the command: do not
     /// rely on such fields.
     ///
@@ -335,7 +335,7 @@ impl<R: Runtime> CheckedOut<R> {
     /// server wants the client to log in once more, as with MONGODB-OIDC when a token has expired,
     /// that is done, and the command sent again.
     ///
-    /// [`Client::members`]: crate::client::Client::members
+    /// [`Topology::members`]: crate::client::Topology::members
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ use crate::sync::{Mutex, MutexGuard, lock};
 /// A session: operations that are run with it one after the other, and the times that they have
 /// seen (Driver Sessions).
 ///
-/// `Client::start_session` starts one; handles that were made with it, by `with_session`, run their
+/// `Topology::start_session` starts one; handles that were made with it, by `with_session`, run their
 /// operations in it, and so do the cursors that these open. One operation uses it at a time;
 /// another one that comes meanwhile waits until that has ended, within
 /// `serverSelectionTimeoutMS`, and then fails with [`SessionAccessError::InUse`]; if its

@@ -11,7 +11,7 @@ use super::fixture::{Fixture, Task};
 use super::forks::in_child;
 use super::puppet::Puppet;
 use super::{host, pass, polling_host};
-use crate::client::Client;
+use crate::client::Topology;
 use crate::error::ClientError;
 use crate::sync::lock;
 use sdam_core::config::metadata::DriverInfo;
@@ -21,8 +21,8 @@ use sdam_core::dns::srv::SrvRecord;
 use sdam_core::failure::{Cause, Failure, Stage as Step};
 use sdam_core::selection::Criteria;
 
-fn client(fixture: &Fixture) -> Client<Puppet> {
-    Client::from_host(Arc::clone(&fixture.host))
+fn client(fixture: &Fixture) -> Topology<Puppet> {
+    Topology::from_host(Arc::clone(&fixture.host))
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_client_tells_what_is_known_and_leads_to_its_members() {
 
     let host = host("mongodb://a", false);
     host.ring();
-    let unknown = Client::from_host(host);
+    let unknown = Topology::from_host(host);
     assert_eq!(unknown.view().servers()[0].server_type, ServerType::Unknown);
     let error = unknown.diagnose(&Criteria::write()).expect("nothing is known yet");
     assert!(error.to_string().contains("a:27017"), "{error}");
@@ -67,11 +67,11 @@ fn selecting_from_what_is_known_takes_no_lock_no_memory_and_no_look_at_the_clock
     drop((state, pool));
 
     let secondary = ReadPreference::new(ReadMode::Secondary);
-    let unknown = Client::from_host(host("mongodb://a", false));
+    let unknown = Topology::from_host(host("mongodb://a", false));
     let returned = unknown.select_now(Criteria::read(secondary.clone())).unwrap_err();
     assert_eq!(returned.read_preference(), Some(&secondary));
     let one = Fixture::single_threaded("");
-    let scans = Client::from_host(Arc::clone(&one.host));
+    let scans = Topology::from_host(Arc::clone(&one.host));
     scans.select_now(Arc::clone(&criteria)).expect_err("a scan may be due");
     in_child(|| client.select_now(criteria).expect_err("it is of no use in a fork"));
 }
@@ -114,7 +114,7 @@ fn a_library_that_wraps_this_one_is_named_by_connections_from_then_on() {
 fn loans_end_by_the_deadline_of_the_client_that_they_come_from() {
     let fixture = Fixture::new("");
     let client = client(&fixture);
-    let loan_of = |client: &Client<Puppet>| {
+    let loan_of = |client: &Topology<Puppet>| {
         let selected = fixture.run(client.select(Criteria::write())).unwrap();
         fixture.run(selected.check_out()).unwrap().deadline()
     };
@@ -139,7 +139,7 @@ fn options_whose_servers_are_to_be_looked_up_make_no_client_yet() {
 #[test]
 fn members_are_those_of_the_view_when_one_has_taken_the_place_of_another() {
     let host = polling_host(false);
-    let client = Client::from_host(Arc::clone(&host));
+    let client = Topology::from_host(Arc::clone(&host));
     let hosts = || -> Vec<String> {
         let members = client.members();
         members.iter().map(|member| member.address().host().to_owned()).collect()
@@ -182,7 +182,7 @@ fn errors_of_commands_have_the_labels_of_what_went_wrong() {
 fn a_task_of_a_client_ends_when_the_last_of_the_others_is_dropped_or_closed() {
     for closes in [false, true] {
         let host = host("mongodb://a", false);
-        let (client, weak) = (Client::from_host(Arc::clone(&host)), Arc::downgrade(&host));
+        let (client, weak) = (Topology::from_host(Arc::clone(&host)), Arc::downgrade(&host));
         let kept = Arc::new(());
         let held = Arc::clone(&kept);
         client.clone().spawn(|client| async move {
@@ -213,7 +213,7 @@ fn a_task_of_a_client_ends_when_the_last_of_the_others_is_dropped_or_closed() {
 #[test]
 fn a_task_may_end_its_own_client() {
     let host = host("mongodb://a", false);
-    let client = Client::from_host(Arc::clone(&host));
+    let client = Topology::from_host(Arc::clone(&host));
     let (last, kept) = (client.clone(), Arc::new(()));
     let held = Arc::clone(&kept);
     client.spawn(|_| async move {

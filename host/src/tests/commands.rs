@@ -123,7 +123,7 @@ fn fields_that_are_attached_take_the_place_of_the_users_and_all_others_are_left_
 fn a_cluster_time_of_the_application_is_gossiped_if_it_is_the_greatest() {
     let fixture = Fixture::new("");
     fixture.server.has_sessions.store(true, Ordering::Relaxed);
-    let client = crate::Client::from_host(Arc::clone(&fixture.host));
+    let client = crate::Topology::from_host(Arc::clone(&fixture.host));
     let at = |time| rawdoc! { "clusterTime": Timestamp { time, increment: 1 } };
     client.advance_cluster_time(&at(7)).unwrap();
     client.advance_cluster_time(&at(6)).unwrap();
@@ -139,7 +139,7 @@ fn a_cluster_time_of_the_application_is_gossiped_if_it_is_the_greatest() {
 #[test]
 fn a_standalone_is_told_no_cluster_time() {
     let fixture = Fixture::new("");
-    let client = crate::Client::from_host(Arc::clone(&fixture.host));
+    let client = crate::Topology::from_host(Arc::clone(&fixture.host));
     let elsewhere = rawdoc! { "clusterTime": Timestamp { time: 7, increment: 1 } };
     client.advance_cluster_time(&elsewhere).unwrap();
     fixture.run(fixture.ping(None)).unwrap();

@@ -12,7 +12,7 @@ use bson::rawdoc;
 use super::fixture::{Fixture, Task, connect};
 use super::inline::unless_deadlocked;
 use super::lock;
-use crate::client::Client;
+use crate::client::Topology;
 use crate::error::{Error, ErrorKind};
 use crate::process::{Own, Process, here};
 use sdam_core::config::metadata::DriverInfo;
@@ -65,7 +65,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 fn selecting_and_checking_out_fail_at_once_in_a_fork_and_say_so() {
     let fixture = Fixture::new("");
     let selected = fixture.host.members().remove(0);
-    let client = Client::from_host(Arc::clone(&fixture.host));
+    let client = Topology::from_host(Arc::clone(&fixture.host));
     in_child(|| {
         let error = at_once(client.select(Criteria::write())).err().unwrap();
         assert_eq!(error.verdict(), Some(&Verdict::Forked(forked())));
@@ -117,7 +117,7 @@ fn a_loan_is_of_no_use_in_a_fork_and_stays_the_parents() {
 #[test]
 fn nothing_that_a_fork_does_reaches_the_parents_client() {
     let fixture = Fixture::new("");
-    let client = Client::from_host(Arc::clone(&fixture.host));
+    let client = Topology::from_host(Arc::clone(&fixture.host));
     let mut events = client.subscribe();
     let (pool, mut waiting) = (fixture.pool(), Vec::new());
     waiting.push(Task::new(pool.check_out()));

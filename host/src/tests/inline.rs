@@ -16,7 +16,7 @@ use bson::rawdoc;
 
 use super::fixture::{Behaviour, Fixture, connect};
 use super::puppet::{Puppet, host, take_link};
-use crate::client::Client;
+use crate::client::Topology;
 use crate::machines::Host;
 use crate::machines::alarm::Deadlines;
 use crate::observe::recording::Recording;
@@ -210,7 +210,7 @@ fn the_last_reference_to_a_client_may_be_dropped_by_whoever_is_woken() {
 
 /// A client whose tasks are all polled by the threads that wake them.
 struct Whole {
-    client: Client<Puppet>,
+    client: Topology<Puppet>,
     server: Arc<Behaviour>,
     sleepers: Arc<Mutex<Vec<Waker>>>,
     timekeeper: Arc<Inline>,
@@ -249,7 +249,7 @@ impl Whole {
             })
         };
         let timekeeper = Inline::start(timekeeper.run(Arc::downgrade(&host), sleep_until));
-        Self { client: Client::from_host(host), server, sleepers, timekeeper }
+        Self { client: Topology::from_host(host), server, sleepers, timekeeper }
     }
 
     fn pass(&self, time: Duration) {

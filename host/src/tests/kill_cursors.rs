@@ -11,11 +11,11 @@ use sdam_core::operation::OpenCursor;
 use super::fixture::{Fixture, Task};
 use super::lock;
 use super::puppet::Puppet;
-use crate::client::Client;
+use crate::client::Topology;
 use crate::machines::runtime;
 
-fn client(fixture: &Fixture) -> Client<Puppet> {
-    Client::from_host(Arc::clone(&fixture.host))
+fn client(fixture: &Fixture) -> Topology<Puppet> {
+    Topology::from_host(Arc::clone(&fixture.host))
 }
 
 fn cursor(id: i64) -> OpenCursor {

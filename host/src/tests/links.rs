@@ -315,7 +315,7 @@ fn a_timekeeper_whose_timer_is_early_sets_it_again() {
     assert_eq!(lock(&host.runtime().links).len(), 1, "the next check");
 }
 
-/// `Client::close` waits until none of the client's tasks runs any more, this one included.
+/// `Topology::close` waits until none of the client's tasks runs any more, this one included.
 #[test]
 fn the_timekeeper_ends_with_its_client_and_is_waited_for() {
     let (deadlines, timekeeper) = Deadlines::new();

@@ -18,7 +18,7 @@ use sdam_core::topology::{EventKind, Topics};
 use super::fixture::{Fixture, Task};
 use super::forks::in_child;
 use super::{Puppet, host, lock};
-use crate::client::Client;
+use crate::client::Topology;
 use crate::error::{Error, ErrorKind};
 use crate::operations::exchange::Reply;
 use crate::operations::request::{BuildCommand, BuiltCommand, Request, Target};
@@ -639,7 +639,7 @@ fn sessions_are_ended_when_the_client_is_closed() {
     run(&fixture, &insert_one()).unwrap();
     let [command] = &received(&fixture)[..] else { panic!("one command") };
     let lsid = command.get_document("lsid").unwrap().to_owned();
-    let client = Client::from_host(Arc::clone(&fixture.host));
+    let client = Topology::from_host(Arc::clone(&fixture.host));
     fixture.run(client.end_sessions());
     let [command] = &received(&fixture)[..] else { panic!("one command") };
     let ended = command.get_array("endSessions").unwrap();
@@ -651,11 +651,11 @@ fn sessions_are_ended_when_the_client_is_closed() {
 }
 
 /// A client that has run an operation in a session, whose name is returned with it.
-fn used(fixture: &Fixture) -> (Client<Puppet>, RawDocumentBuf) {
+fn used(fixture: &Fixture) -> (Topology<Puppet>, RawDocumentBuf) {
     run(fixture, &insert_one()).unwrap();
     let [command] = &received(fixture)[..] else { panic!("one command") };
     let lsid = command.get_document("lsid").unwrap().to_owned();
-    (Client::from_host(Arc::clone(&fixture.host)), lsid)
+    (Topology::from_host(Arc::clone(&fixture.host)), lsid)
 }
 
 fn take_tasks(fixture: &Fixture) -> Vec<crate::machines::runtime::Task> {
@@ -737,12 +737,12 @@ fn a_client_whose_farewell_is_given_up_ends_there_and_then() {
 fn a_client_without_sessions_or_servers_ends_at_once() {
     let fixture = Fixture::with_sessions("");
     fixture.run(fixture.ping(None)).unwrap();
-    drop(Client::from_host(Arc::clone(&fixture.host)));
+    drop(Topology::from_host(Arc::clone(&fixture.host)));
     assert!(take_tasks(&fixture).is_empty());
     received(&fixture);
     let (client, _) = used(&fixture);
     in_child(|| {
-        drop(Client::from_host(Arc::clone(&fixture.host)));
+        drop(Topology::from_host(Arc::clone(&fixture.host)));
         assert!(take_tasks(&fixture).is_empty());
     });
     let host = Arc::clone(&fixture.host);
@@ -759,7 +759,7 @@ fn closing_a_client_ends_its_sessions() {
     let fixture = Fixture::with_sessions("");
     run(&fixture, &insert_one()).unwrap();
     let lsid = received(&fixture)[0].get_document("lsid").unwrap().to_owned();
-    let client = Client::from_host(Arc::clone(&fixture.host));
+    let client = Topology::from_host(Arc::clone(&fixture.host));
     let mut closing = Task::new(client.close());
     // Connections of monitors end later than that.
     for _ in 0..10 {
@@ -791,7 +791,7 @@ fn a_cursor_that_is_read_in_a_stream_is_killed_by_a_plain_command() {
     let address = "a:27017".parse().unwrap();
     let cursor = sdam_core::operation::OpenCursor::new(address, ("db".into(), "things".into()), 7);
     let command = sdam_core::operation::KillCursors::of(&cursor);
-    let client = Client::from_host(Arc::clone(&fixture.host));
+    let client = Topology::from_host(Arc::clone(&fixture.host));
     let limits = crate::client::kill_cursors::KillLimits::in_background(&client, None);
     fixture.run(client.kill_cursors(&command, pin.target(), None, limits));
     let is_streaming = match pin.target() {

@@ -7,7 +7,7 @@ use sdam_core::session::SessionOptions;
 
 use super::Puppet;
 use super::fixture::Fixture;
-use crate::client::Client;
+use crate::client::Topology;
 use crate::operations::session::{ClientSession, SessionAccessError, SessionGuard};
 
 fn start(fixture: &Fixture) -> ClientSession<Puppet> {
@@ -54,7 +54,7 @@ fn a_session_that_is_ended_twice_is_given_back_once() {
 #[test]
 fn a_session_says_what_it_is() {
     let (fixture, other) = (Fixture::with_sessions(""), Fixture::with_sessions(""));
-    let clients = [&fixture, &other].map(|it| Client::from_host(Arc::clone(&it.host)));
+    let clients = [&fixture, &other].map(|it| Topology::from_host(Arc::clone(&it.host)));
     let options = SessionOptions::default().with_causal_consistency(Some(false));
     let own = clients[0].start_session(options.clone()).unwrap();
     assert_eq!(

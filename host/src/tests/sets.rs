@@ -9,7 +9,7 @@ use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 
 use super::fixture::{Fixture, Task};
 use super::puppet::{Puppet, host, pass};
-use crate::client::Client;
+use crate::client::Topology;
 use crate::machines::Host;
 use crate::machines::tasks::Link;
 use crate::operations::selected_server::SelectedServer;
@@ -153,7 +153,7 @@ fn a_cursor_is_killed_in_the_background_at_the_server_that_has_it() {
     let scene = Scene::new();
     scene.answer(0, 1, &member(true));
     scene.answer(1, 100, &member(false));
-    let client = Client::from_host(Arc::clone(&scene.host));
+    let client = Topology::from_host(Arc::clone(&scene.host));
     for (id, host) in [(7, "b"), (8, "a")] {
         let members = scene.host.members();
         let server = members.iter().map(SelectedServer::address).find(|it| it.host() == host);

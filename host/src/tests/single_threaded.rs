@@ -10,7 +10,7 @@ use bson::rawdoc;
 
 use super::fixture::{Fixture, Task};
 use super::puppet::take_link;
-use crate::client::Client;
+use crate::client::Topology;
 use crate::error::Error;
 use crate::sync::lock;
 use sdam_core::description::ServerType;
@@ -164,7 +164,7 @@ fn the_time_out_of_selections_has_no_effect_with_try_once() {
     for (options, most) in [(short, None), (&patient, Some(700)), (&limited, Some(900))] {
         let fixture = Fixture::single_threaded(options);
         fixture.pass(Duration::from_secs(60));
-        let client = Client::from_host(Arc::clone(&fixture.host));
+        let client = Topology::from_host(Arc::clone(&fixture.host));
         let mut task = Task::new(client.select(Criteria::write()));
         assert!(task.poll().is_pending());
         fixture.pass(Duration::from_millis(most.unwrap_or(9000) - 1));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::fixture::Task;
 use super::puppet::{Puppet, take_link};
-use crate::client::Client;
+use crate::client::Topology;
 use crate::client::blueprint::Settings;
 use crate::client::registry::{Leaders, Registry};
 use crate::client::socket_runtime::SocketRuntime;
@@ -145,14 +145,14 @@ impl Room {
         self.0.opened.load(Ordering::Relaxed)
     }
 
-    fn client(&self, registry: &Registry<Self>) -> Client<SocketRuntime<Self>> {
+    fn client(&self, registry: &Registry<Self>) -> Topology<SocketRuntime<Self>> {
         let options = Options::parse("mongodb://127.0.0.1:1").unwrap();
         let blueprint = Settings::new(options).blueprint().unwrap();
         blueprint.client(self.clone(), Topics::NONE, Some(registry)).0
     }
 }
 
-fn is_closed(client: &Client<SocketRuntime<Room>>) -> bool {
+fn is_closed(client: &Topology<SocketRuntime<Room>>) -> bool {
     client.host().is_closed()
 }
 

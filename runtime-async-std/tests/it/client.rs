@@ -21,7 +21,7 @@ use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
 use sdam_host::{ErrorKind, LookupFuture, Resolver};
 
-type Client<E> = sdam_host::Client<AsyncIo<E>>;
+type Topology<E> = sdam_host::Topology<AsyncIo<E>>;
 
 /// Runs each test with each executor.
 macro_rules! with_each_executor {
@@ -67,7 +67,7 @@ impl Deployment {
         Self { cluster: cluster.unwrap(), runtime }
     }
 
-    fn client<E: Executor>(&self, executor: E, options: &str) -> Client<E> {
+    fn client<E: Executor>(&self, executor: E, options: &str) -> Topology<E> {
         let uri = format!("{}{options}", self.cluster.uri());
         builder_on(Options::parse(&uri).unwrap(), executor).build().unwrap()
     }
@@ -85,7 +85,7 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
     .await
 }
 
-async fn view(client: &Client<impl Executor>, wanted: impl Fn(&TopologyDescription) -> bool) {
+async fn view(client: &Topology<impl Executor>, wanted: impl Fn(&TopologyDescription) -> bool) {
     let mut views = client.watch_topology();
     soon(async { while !wanted(&views.next().await.expect("the client is open")) {} }).await;
 }

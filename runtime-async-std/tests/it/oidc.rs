@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fake_server::{FakeServer, error, first_key, payload, sasl, soon};
-use sdam_async_std::smol::Client;
+use sdam_async_std::smol::Topology;
 use sdam_core::auth::{CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::bson::{RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options};
@@ -39,7 +39,7 @@ async fn a_provider_that_hangs_is_given_up() {
         .build()
         .unwrap();
     let asked = AtomicU32::new(0);
-    let client = Client::builder(options)
+    let client = Topology::builder(options)
         .credential_provider(move |_: CredentialRequest| {
             let first = asked.fetch_add(1, Ordering::Relaxed) == 0;
             async move {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_io::Timer;
-use sdam_async_std::smol::Client;
+use sdam_async_std::smol::Topology;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ServerAddress};
@@ -28,7 +28,7 @@ fn replies_that_arrived_while_the_executor_was_held_up_are_no_time_outs() {
     let elsewhere = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let cluster = elsewhere.block_on(EmbeddedCluster::start(EmbeddedOptions::default())).unwrap();
     let uri = format!("{}&{QUICK}", cluster.uri());
-    let client = Client::new(Options::parse(&uri).unwrap()).unwrap();
+    let client = Topology::new(Options::parse(&uri).unwrap()).unwrap();
     let mut events = client.subscribe();
     let failures = smol::block_on(async {
         let ping = rawdoc! { "ping": 1 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam_blocking::Client;
+use sdam_blocking::Topology;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::config::Options;
 use sdam_core::description::{ServerType, TopologyDescription};
@@ -25,8 +25,8 @@ impl Deployment {
     }
 
     /// Returns a client whose connection string ends with `options`.
-    pub(crate) fn client(&self, options: &str) -> Client {
-        Client::new(Options::parse(&format!("{}{options}", self.cluster.uri())).unwrap()).unwrap()
+    pub(crate) fn client(&self, options: &str) -> Topology {
+        Topology::new(Options::parse(&format!("{}{options}", self.cluster.uri())).unwrap()).unwrap()
     }
 
     /// Stops the primary from answering.
@@ -37,7 +37,7 @@ impl Deployment {
 }
 
 /// Waits for a view.
-pub(crate) fn view(client: &Client, wanted: impl Fn(&TopologyDescription) -> bool) {
+pub(crate) fn view(client: &Topology, wanted: impl Fn(&TopologyDescription) -> bool) {
     let (mut views, end) = (client.watch_topology(), client.now() + SOON);
     while !wanted(&views.next_until(end).expect("it comes in time")) {}
 }

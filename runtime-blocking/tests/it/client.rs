@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::deployment::{Deployment, SOON, is_whole, view};
-use sdam_blocking::Client;
+use sdam_blocking::Topology;
 use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::rawdoc;
 use sdam_core::command::CommandEvent;
@@ -33,7 +33,7 @@ fn it_discovers_the_whole_set_from_one_seed() {
     let deployment = start();
     let seed = deployment.cluster.addresses()[2];
     let options = Options::parse(&format!("mongodb://{seed}")).unwrap();
-    let client = Client::connect(options).unwrap();
+    let client = Topology::connect(options).unwrap();
     view(&client, is_whole);
     assert_eq!(client.view().set_name.as_deref(), Some("demo"));
 }
@@ -137,7 +137,7 @@ fn closing_ends_every_task_and_the_events() {
 fn dropping_the_client_ends_subscriptions() {
     let deployment = start();
     let options = Options::parse(&deployment.cluster.uri()).unwrap();
-    let (client, mut events) = Client::with_events(options).unwrap();
+    let (client, mut events) = Topology::with_events(options).unwrap();
     let first = events.next().unwrap().kind;
     assert!(matches!(first, EventKind::TopologyOpening), "{first:?}");
     let views = client.watch_topology();
@@ -171,7 +171,7 @@ fn streams_can_be_opened_by_the_application() {
     let deployment = start();
     let addresses = deployment.cluster.addresses().to_vec();
     let options = Options::parse("mongodb://nowhere.invalid/?directConnection=true").unwrap();
-    let client = Client::builder(options)
+    let client = Topology::builder(options)
         .dialer(move |address: ServerAddress| {
             assert_eq!(address.host(), "nowhere.invalid");
             TcpStream::connect(addresses[0])
@@ -187,7 +187,7 @@ fn streams_can_be_opened_by_the_application() {
 #[test]
 fn a_dialer_that_panics_is_a_failure_of_the_server() {
     let options = Options::parse("mongodb://nowhere.invalid").unwrap();
-    let client = Client::builder(options)
+    let client = Topology::builder(options)
         .dialer(|_| -> std::io::Result<TcpStream> { panic!("as it should, in this test") })
         .build()
         .unwrap();
@@ -215,7 +215,7 @@ fn servers_are_reached_through_unix_domain_sockets() {
     });
     let host = path.to_str().unwrap().replace('/', "%2F");
     let uri = format!("mongodb://{host}/?directConnection=true");
-    let client = Client::new(Options::parse(&uri).unwrap()).unwrap();
+    let client = Topology::new(Options::parse(&uri).unwrap()).unwrap();
     let reply = client.run_command("admin", &rawdoc! { "hello": 1 }).unwrap();
     assert_eq!(reply.get_str("setName").unwrap(), "demo");
 }
@@ -230,7 +230,7 @@ fn servers_that_cannot_be_reached_say_why() {
         ("127.0.0.1:1", "Connection refused"),
         ("%2Fno%2Fsuch.sock", "/no/such.sock: "),
     ] {
-        let client = Client::new(Options::parse(&format!("mongodb://{host}")).unwrap()).unwrap();
+        let client = Topology::new(Options::parse(&format!("mongodb://{host}")).unwrap()).unwrap();
         view(&client, |view| view.servers().iter().any(|server| server.error.is_some()));
         let failure = client.view().servers()[0].error.clone().unwrap();
         assert!(failure.detail.starts_with(text), "{failure:?}");
@@ -281,7 +281,7 @@ fn start_name_server() -> SocketAddr {
 #[test]
 fn servers_are_looked_up_in_dns_over_udp_and_tcp() {
     let options = Options::parse("mongodb+srv://a.b.c/?tls=false").unwrap();
-    let builder = Client::builder(options).name_servers([start_name_server()]);
+    let builder = Topology::builder(options).name_servers([start_name_server()]);
     let client = builder.connect().unwrap();
     view(&client, |view| view.servers().len() == 1);
     assert_eq!(client.view().servers()[0].address, "db.b.c:27017".parse().unwrap());
@@ -307,7 +307,7 @@ impl Resolver for Table {
 
 #[test]
 fn a_resolver_of_the_applications_own_is_asked() {
-    let connect = |uri| Client::builder(Options::parse(uri).unwrap()).resolver(Table).connect();
+    let connect = |uri| Topology::builder(Options::parse(uri).unwrap()).resolver(Table).connect();
     let client = connect("mongodb+srv://a.b.c/?tls=false").unwrap();
     assert_eq!(client.view().servers()[0].address, "db.b.c:1".parse().unwrap());
     let error = connect("mongodb+srv://d.b.c").unwrap_err().to_string();

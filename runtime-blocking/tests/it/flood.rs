@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use crate::deployment::{Deployment, SOON};
-use sdam_blocking::Client;
+use sdam_blocking::Topology;
 use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
@@ -87,7 +87,7 @@ fn a_server_that_streams_without_pause_holds_up_no_check_of_another_one() {
     let flood = start_flood();
     let uri =
         format!("mongodb://{well},{flood}/?heartbeatFrequencyMS=500&serverMonitoringMode=stream");
-    let client = Client::builder(Options::parse(&uri).unwrap());
+    let client = Topology::builder(Options::parse(&uri).unwrap());
     let (client, mut events) = client.build_with_events().unwrap();
     let end = client.now() + SOON;
     let (mut streamed, mut checks) = (0, 0);

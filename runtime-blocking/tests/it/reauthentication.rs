@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::fake_server::{FakeServer, error, first_key, sasl};
-use sdam_blocking::Client;
+use sdam_blocking::Topology;
 use sdam_core::auth::{CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::bson::{RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options};
@@ -28,7 +28,7 @@ fn a_provider_on_another_thread_is_waited_for() {
         .oidc_callback(true);
     let asked = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&asked);
-    let client = Client::builder(options.build().unwrap())
+    let client = Topology::builder(options.build().unwrap())
         .credential_provider(move |_: CredentialRequest| {
             let number = count.fetch_add(1, Ordering::Relaxed);
             // It may block, and as long as that the reply is not to be waited for.

@@ -7,13 +7,13 @@ use sdam_core::description::TopologyDescription;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
 use sdam_host::{ClientError, ErrorKind};
-use sdam_tokio::{Client, Registry};
+use sdam_tokio::{Registry, Topology};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::support::{is_whole, soon, view};
 
-fn client(uri: &str) -> Client {
-    Client::new(Options::parse(uri).unwrap()).unwrap()
+fn client(uri: &str) -> Topology {
+    Topology::new(Options::parse(uri).unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ fn a_client_may_outlive_its_runtime_and_be_dropped_anywhere() {
 
 #[test]
 fn a_client_outside_a_runtime_is_refused() {
-    let refused = Client::new(Options::parse("mongodb://localhost").unwrap());
+    let refused = Topology::new(Options::parse("mongodb://localhost").unwrap());
     let error = refused.unwrap_err();
     assert!(matches!(error.as_client(), Some(ClientError::NoRuntime(_))), "{error:?}");
     assert_eq!(error.kind(), ErrorKind::Runtime);
@@ -71,13 +71,13 @@ fn a_client_outside_a_runtime_is_refused() {
 async fn a_client_connects_by_a_connection_string_or_by_options() {
     let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
     for client in [
-        Client::connect(cluster.uri()).await.unwrap(),
-        Client::connect(&*cluster.uri()).await.unwrap(),
-        Client::connect(Options::parse(&cluster.uri()).unwrap()).await.unwrap(),
+        Topology::connect(cluster.uri()).await.unwrap(),
+        Topology::connect(&*cluster.uri()).await.unwrap(),
+        Topology::connect(Options::parse(&cluster.uri()).unwrap()).await.unwrap(),
     ] {
         soon(client.run_command("admin", &rawdoc! { "ping": 1 })).await.unwrap();
     }
-    let refused = Client::connect("mongodb://a,b/?directConnection=true").await.unwrap_err();
+    let refused = Topology::connect("mongodb://a,b/?directConnection=true").await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Configuration);
     assert!(matches!(refused.as_client(), Some(ClientError::Options(_))), "{refused:?}");
     assert!(refused.to_string().contains("directConnection"), "{refused}");
@@ -96,7 +96,7 @@ fn a_client_that_shares_monitors_outlives_the_runtime_that_they_began_in() {
         let client = |runtime: &Runtime| {
             let _entered = runtime.enter();
             let options = Options::parse(&cluster.uri()).unwrap();
-            Client::builder(options).registry(&registry).build().unwrap()
+            Topology::builder(options).registry(&registry).build().unwrap()
         };
         let (early, late) = (client(&first), client(&second));
         first.block_on(view(&early, is_whole));

@@ -10,7 +10,7 @@ use sdam_conformance::refusal::RefusingPort;
 use sdam_core::config::address_map::AddressMap;
 use sdam_core::config::{Options, OptionsBuilder, ServerAddress};
 use sdam_core::failure::{Cause, Failure};
-use sdam_tokio::{ByteStream, Client, Dialer, Dialing};
+use sdam_tokio::{ByteStream, Dialer, Dialing, Topology};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, duplex};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
@@ -20,13 +20,13 @@ fn options(uri: &str) -> OptionsBuilder {
     Options::builder().uri(uri).unwrap()
 }
 
-fn mapped(uri: &str, rule: &str) -> Client {
+fn mapped(uri: &str, rule: &str) -> Topology {
     let map = AddressMap::new([rule.parse().unwrap()]).unwrap();
-    Client::new(options(uri).address_map(map).build().unwrap()).unwrap()
+    Topology::new(options(uri).address_map(map).build().unwrap()).unwrap()
 }
 
 /// Waits until the only server is known to have failed, and returns why.
-async fn failure(client: &Client) -> Failure {
+async fn failure(client: &Topology) -> Failure {
     view(client, |view| view.servers()[0].error.is_some()).await;
     client.view().servers()[0].error.clone().unwrap()
 }
@@ -98,7 +98,7 @@ async fn a_whole_set_is_followed_through_the_dialer_of_an_application() {
         }
     };
     let options = options(&cluster.uri()).build().unwrap();
-    let client = Client::builder(options).dialer(dialer).build().unwrap();
+    let client = Topology::builder(options).dialer(dialer).build().unwrap();
     view(&client, is_whole).await;
     for address in cluster.addresses() {
         let address: ServerAddress = address.to_string().parse().unwrap();
@@ -125,7 +125,7 @@ impl Dialer for NoTunnel {
 #[tokio::test]
 async fn what_a_dialer_complains_of_is_why_the_server_is_unknown() {
     let options = options("mongodb://db1.sdam.invalid/?directConnection=true").build().unwrap();
-    let client = Client::builder(options).dialer(NoTunnel).build().unwrap();
+    let client = Topology::builder(options).dialer(NoTunnel).build().unwrap();
     let told = failure(&client).await;
     assert_eq!(told.to_string(), "there is no tunnel to db1.sdam.invalid:27017");
 }
@@ -134,7 +134,7 @@ async fn what_a_dialer_complains_of_is_why_the_server_is_unknown() {
 async fn a_dialer_is_asked_for_the_mapped_address() {
     let map = AddressMap::new(["*.sdam.invalid=*.tunnel:7".parse().unwrap()]).unwrap();
     let options = options("mongodb://db1.sdam.invalid/?directConnection=true").address_map(map);
-    let client = Client::builder(options.build().unwrap()).dialer(NoTunnel).build().unwrap();
+    let client = Topology::builder(options.build().unwrap()).dialer(NoTunnel).build().unwrap();
     let told = failure(&client).await.to_string();
     let expected = "dialled as db1.tunnel:7: there is no tunnel to \
                     db1.tunnel:7";
@@ -144,7 +144,7 @@ async fn a_dialer_is_asked_for_the_mapped_address() {
 #[tokio::test]
 async fn a_dialer_that_never_answers_is_given_up_after_connect_timeout() {
     let uri = "mongodb://db1.sdam.invalid/?directConnection=true&connectTimeoutMS=100";
-    let client = Client::builder(options(uri).build().unwrap())
+    let client = Topology::builder(options(uri).build().unwrap())
         .dialer(|_| std::future::pending::<io::Result<TcpStream>>())
         .build()
         .unwrap();
@@ -182,6 +182,6 @@ impl AsyncWrite for Full {
 async fn a_stream_that_takes_nothing_is_a_failure_and_no_endless_loop() {
     let options = options("mongodb://db1.sdam.invalid/?directConnection=true").build().unwrap();
     let dialer = |_| async { Ok(Box::new(Full) as Box<dyn ByteStream>) };
-    let client = Client::builder(options).dialer(dialer).build().unwrap();
+    let client = Topology::builder(options).dialer(dialer).build().unwrap();
     assert_eq!(failure(&client).await.cause, Cause::Io);
 }

@@ -10,7 +10,7 @@ use sdam_core::config::{Options, ServerAddress};
 use sdam_core::failure::Failure;
 use sdam_core::topology::EventKind;
 use sdam_host::Events;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
@@ -29,7 +29,7 @@ async fn replies_that_arrived_while_the_thread_was_held_up_are_no_time_outs() {
     let starting = elsewhere.spawn(EmbeddedCluster::start(EmbeddedOptions::default()));
     let cluster = starting.await.unwrap().unwrap();
     let uri = format!("{}&{QUICK}", cluster.uri());
-    let client = Client::new(Options::parse(&uri).unwrap()).unwrap();
+    let client = Topology::new(Options::parse(&uri).unwrap()).unwrap();
     let mut events = client.subscribe();
     // Until every monitor is waiting for a stream of replies.
     streamed(&mut events, 1).await;

@@ -63,7 +63,7 @@ const APPLICATION: usize = usize::MAX;
 pub type Runtime = Virtual<Unobserved>;
 
 /// A client in virtual time, with all that clients have on any runtime.
-pub type Client = sdam_host::Client<Runtime>;
+pub type Client = sdam_host::Topology<Runtime>;
 
 /// An observer that looks at no step of a machine.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use sdam_core::description::ServerType;
 use sdam_core::pool::{PoolEvent, Purpose};
 use sdam_core::topology::EventKind;
 use sdam_host::ErrorKind;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::fixture::{Fixture, fail_point, get_more, insert, open_cursor, service, soon};
 use super::scripted::{self, SERVICE, Then};
@@ -97,7 +97,7 @@ async fn errors_while_authenticating_clear_the_service_that_hello_has_named() {
     for then in [Then::Close, Then::KeepSilent] {
         let (address, _commands) = scripted::start(then).await;
         let uri = format!("mongodb://me:secret@{address}/?loadBalanced=true&connectTimeoutMS=5000");
-        let (client, mut events) = Client::with_events(Options::parse(&uri).unwrap()).unwrap();
+        let (client, mut events) = Topology::with_events(Options::parse(&uri).unwrap()).unwrap();
         soon(client.run_command("test", &insert())).await.unwrap_err();
         soon(client.close()).await;
         let mut told = Vec::new();
@@ -129,7 +129,7 @@ async fn errors_while_authenticating_clear_the_service_that_hello_has_named() {
 async fn connections_that_authenticate_at_the_same_time_clear_their_service_once() {
     let (address, mut commands) = scripted::start(Then::KeepSilent).await;
     let uri = format!("mongodb://me:secret@{address}/?loadBalanced=true&connectTimeoutMS=5000");
-    let (client, mut events) = Client::with_events(Options::parse(&uri).unwrap()).unwrap();
+    let (client, mut events) = Topology::with_events(Options::parse(&uri).unwrap()).unwrap();
     let command = insert();
     let (first, second) = soon(async {
         tokio::join!(client.run_command("test", &command), client.run_command("test", &command))

@@ -13,7 +13,7 @@ use sdam_core::pool::PoolEvent;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
 use sdam_host::{Error, Events};
-use sdam_tokio::{CheckedOut, Client};
+use sdam_tokio::{CheckedOut, Topology};
 
 /// The time limit of steps that depend on the load of the machine.
 const GENEROUS: Duration = Duration::from_secs(90);
@@ -26,7 +26,7 @@ pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
 pub(crate) struct Fixture {
     pub(crate) mongos: EmbeddedCluster,
     pub(crate) balancer: Forwarder,
-    pub(crate) client: Client,
+    pub(crate) client: Topology,
     events: Events,
 }
 
@@ -40,13 +40,13 @@ impl Fixture {
         let mongos = EmbeddedCluster::start(deployment).await.unwrap();
         let balancer = Forwarder::start(mongos.addresses().to_vec()).unwrap();
         let uri = format!("mongodb://{}/?loadBalanced=true{options}", balancer.address());
-        let (client, events) = Client::with_events(Options::parse(&uri).unwrap()).unwrap();
+        let (client, events) = Topology::with_events(Options::parse(&uri).unwrap()).unwrap();
         Self { mongos, balancer, client, events }
     }
 
     /// The client, whose operations end in time, but not before: its deadline overrides the
     /// waitQueueTimeoutMS of the options, which bounds the making of connections too.
-    pub(crate) fn patient(&self) -> Client {
+    pub(crate) fn patient(&self) -> Topology {
         self.client.with_timeout(GENEROUS)
     }
 

@@ -13,7 +13,7 @@ use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::pool::Purpose;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use self::fixture::{Fixture, get_more, insert, open_cursor, service, soon};
 use self::scripted::Then;
@@ -188,7 +188,7 @@ async fn a_mongos_that_returns_is_another_service() {
 async fn the_read_preference_is_passed_on_unless_it_is_primary() {
     let (address, mut commands) = scripted::start(Then::Succeed).await;
     let uri = format!("mongodb://{address}/?loadBalanced=true");
-    let client = Client::new(Options::parse(&uri).unwrap()).unwrap();
+    let client = Topology::new(Options::parse(&uri).unwrap()).unwrap();
     let ping = rawdoc! { "ping": 1 };
     for mode in [ReadMode::Primary, ReadMode::Secondary, ReadMode::Nearest] {
         let criteria = Criteria::read(ReadPreference::new(mode));

@@ -8,7 +8,7 @@ use sdam_core::failure::Stage;
 use sdam_core::operation::OperationError;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::fixture::{client, connection, guarded_server, login_error, number, ping, play, run};
 use super::fixture::{run_on, status, uri};
@@ -32,7 +32,7 @@ fn users() -> [User; 3] {
     ]
 }
 
-async fn statistics(client: Client) -> Outcome {
+async fn statistics(client: Topology) -> Outcome {
     run(&client, doc! { "dbStats": 1 }).await?;
     client.close().await;
     Ok(())
@@ -64,7 +64,7 @@ fn scram(binary: &Binary) -> Outcome {
                     ),
                 };
                 statistics(client(&by_uri)?).await?;
-                statistics(Client::new(by_options.build()?)?).await?;
+                statistics(Topology::new(by_options.build()?)?).await?;
             }
         }
         let login = "telling:I%C2%ADX@";
@@ -90,7 +90,7 @@ fn prepared(binary: &Binary) -> Outcome {
         let (name, password) = ("\u{2168}", "I\u{ad}V");
         let options = Options::builder().uri(&uri(&server, "", ""))?;
         let options = options.username(name).password(password).build()?;
-        statistics(Client::new(options)?).await
+        statistics(Topology::new(options)?).await
     })
 }
 
@@ -182,7 +182,7 @@ fn api_version(binary: &Binary) -> Outcome {
         let recorder = Recorder::default();
         let uri = uri(&server, "both:both@", "heartbeatFrequencyMS=500");
         let options = Options::builder().uri(&uri)?.server_api(ServerApiVersion::V1.into());
-        let builder = Client::builder(options.build()?).dialer(recorder.clone());
+        let builder = Topology::builder(options.build()?).dialer(recorder.clone());
         let (client, mut events) = builder.build_with_events()?;
         run(&client, doc! { "setParameter": 1, "requireApiVersion": true }).await?;
         // What follows opens connections of every kind: monitors, round trips, logins.

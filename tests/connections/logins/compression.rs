@@ -5,7 +5,7 @@ use sdam_conformance::mongod::{Binary, Config, Server};
 use sdam_core::bson::{Document, doc};
 use sdam_core::config::Options;
 use sdam_core::selection::Criteria;
-use sdam_tokio::{CheckedOut, Client};
+use sdam_tokio::{CheckedOut, Topology};
 
 use super::authentication::tls_server;
 use super::fixture::{client, connection, guarded_server, number, ping, play, run_on, status, uri};
@@ -64,7 +64,7 @@ fn used(before: [(i64, i64); 3], after: [(i64, i64); 3]) -> Vec<&'static str> {
 }
 
 /// Pings, and sends and receives a large document; returns the compressors in use.
-async fn exchange(client: &Client, observer: &mut CheckedOut) -> Outcome<Vec<&'static str>> {
+async fn exchange(client: &Topology, observer: &mut CheckedOut) -> Outcome<Vec<&'static str>> {
     let before = counters(observer).await?;
     let mut checked_out = client.select(Criteria::write()).await?.check_out().await?;
     run_on(&mut checked_out, doc! { "ping": 1 }).await?;
@@ -120,7 +120,7 @@ fn unknown(binary: &Binary) -> Outcome {
     play(async {
         let mut observer = connection(&uri(&server, "", "")).await?;
         let recorder = Recorder::default();
-        let client = Client::builder(options).dialer(recorder.clone()).build()?;
+        let client = Topology::builder(options).dialer(recorder.clone()).build()?;
         assert_eq!(exchange(&client, &mut observer).await?, [""; 0]);
         let hello = recorder.handshakes("ping")?;
         assert!(hello[0].get_array("compression")?.is_empty(), "{hello:?}");

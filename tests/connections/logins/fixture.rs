@@ -10,7 +10,7 @@ use sdam_core::operation::OperationError;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
 use sdam_host::Error;
-use sdam_tokio::{CheckedOut, Client};
+use sdam_tokio::{CheckedOut, Topology};
 
 use super::Outcome;
 
@@ -42,8 +42,8 @@ pub(crate) fn uri(server: &Server, login: &str, options: &str) -> String {
     format!("mongodb://{login}{}/?directConnection=true{separator}{options}", server.address())
 }
 
-pub(crate) fn client(uri: &str) -> Outcome<Client> {
-    Ok(Client::new(Options::parse(uri)?)?)
+pub(crate) fn client(uri: &str) -> Outcome<Topology> {
+    Ok(Topology::new(Options::parse(uri)?)?)
 }
 
 /// Checks out a connection of a client that does nothing else.
@@ -52,7 +52,7 @@ pub(crate) async fn connection(uri: &str) -> Outcome<CheckedOut> {
 }
 
 /// Runs a command on `admin`.
-pub(crate) async fn run(client: &Client, command: Document) -> Outcome<Document> {
+pub(crate) async fn run(client: &Topology, command: Document) -> Outcome<Document> {
     let command = RawDocumentBuf::try_from(&command)?;
     Ok(Document::try_from(&*client.run_command("admin", &command).await?)?)
 }
@@ -63,12 +63,12 @@ pub(crate) async fn run_on(checked_out: &mut CheckedOut, command: Document) -> O
     Ok(Document::try_from(&*checked_out.command("admin", &command).await?)?)
 }
 
-pub(crate) async fn ping(client: &Client) -> Outcome {
+pub(crate) async fn ping(client: &Topology) -> Outcome {
     run(client, doc! { "ping": 1 }).await.map(drop)
 }
 
 /// Returns why a connection could not be established for a command.
-pub(crate) async fn login_error(client: &Client) -> Outcome<OperationError> {
+pub(crate) async fn login_error(client: &Topology) -> Outcome<OperationError> {
     let ping = RawDocumentBuf::try_from(&doc! { "ping": 1 })?;
     match client.run_command("admin", &ping).await {
         Ok(_) => Err("the client is let in".into()),

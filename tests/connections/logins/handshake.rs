@@ -8,7 +8,7 @@ use sdam_conformance::mongod::{Binary, Server};
 use sdam_core::bson::{Bson, Document, RawDocument, doc};
 use sdam_core::config::Options;
 use sdam_core::config::metadata::DriverInfo;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::fixture::{open_server, ping, play, run, uri};
 use super::recorder::Recorder;
@@ -51,7 +51,7 @@ async fn append(server: &Server, before: Before, last: Info) -> Outcome<[Documen
     for created in created {
         options = options.driver_info(info(*created)?);
     }
-    let client = Client::builder(options.build()?).dialer(recorder.clone()).build()?;
+    let client = Topology::builder(options.build()?).dialer(recorder.clone()).build()?;
     for appended in appended {
         client.append_metadata(info(*appended)?);
     }
@@ -70,7 +70,7 @@ fn said(hello: &Document) -> Outcome<Document> {
 }
 
 /// "ping, idle": longer than a connection may be idle, so that the next ping opens another.
-async fn ping_and_idle(client: &Client) -> Outcome {
+async fn ping_and_idle(client: &Topology) -> Outcome {
     ping(client).await?;
     tokio::time::sleep(Duration::from_millis(5)).await;
     Ok(())
@@ -158,7 +158,7 @@ fn everywhere(binary: &Binary) -> Outcome {
         let options = "appName=everywhere&heartbeatFrequencyMS=500";
         let options =
             Options::builder().uri(&uri(&server, "", options))?.driver_info(info(LIBRARY)?);
-        let client = Client::builder(options.build()?).dialer(recorder.clone()).build()?;
+        let client = Topology::builder(options.build()?).dialer(recorder.clone()).build()?;
         ping(&client).await?;
         let observer = super::fixture::client(&uri(&server, "", ""))?;
         // The pool's, the monitor's, and where replies are streamed that of round trips.
@@ -188,7 +188,7 @@ fn everywhere(binary: &Binary) -> Outcome {
 }
 
 /// Returns what a server knows of the connections of an application.
-async fn known_as(observer: &Client, application: &str) -> Outcome<Vec<Document>> {
+async fn known_as(observer: &Topology, application: &str) -> Outcome<Vec<Document>> {
     let operations = run(observer, doc! { "currentOp": 1, "$all": true }).await?;
     let mut known = Vec::new();
     for operation in operations.get_array("inprog")? {
@@ -207,7 +207,7 @@ pub(crate) const GREETING: &str = "SDAM_TEST_GREETING";
 pub(crate) fn greet(uri: &str) -> ExitCode {
     let recorder = Recorder::default();
     let greeted = play(async {
-        let client = Client::builder(Options::parse(uri)?).dialer(recorder.clone()).build()?;
+        let client = Topology::builder(Options::parse(uri)?).dialer(recorder.clone()).build()?;
         ping(&client).await?;
         client.close().await;
         let handshakes = recorder.handshakes("ping")?;

@@ -8,7 +8,7 @@ use sdam_core::failure::Cause;
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::EventKind;
 use sdam_host::ErrorKind;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::fixture::play;
 use super::{Outcome, Scenario, V4_2};
@@ -28,7 +28,7 @@ fn each_member(binary: &Binary) -> Outcome {
     let addresses = set.seed_list();
     play(async {
         let uri = format!("mongodb://root:root@{}/?replicaSet=rs", addresses[0]);
-        let (client, mut events) = Client::with_events(Options::parse(&uri)?)?;
+        let (client, mut events) = Topology::with_events(Options::parse(&uri)?)?;
         view(&client, |view| {
             view.servers().len() == 3
                 && view.servers().iter().all(|server| server.server_type != ServerType::Unknown)
@@ -70,7 +70,7 @@ fn each_member(binary: &Binary) -> Outcome {
         }
 
         let uri = format!("mongodb://root:root@{}/?directConnection=true", addresses[2]);
-        let client = Client::new(Options::parse(&uri)?)?;
+        let client = Topology::new(Options::parse(&uri)?)?;
         view(&client, |view| view.servers()[0].server_type != ServerType::Unknown).await;
         let mut checked_out = client.members()[0].connect().await?;
         let reply = checked_out.command("admin", &rawdoc! { "isMaster": 1 }).await?;

@@ -7,7 +7,7 @@ use sdam_core::config::Options;
 use sdam_core::operation::{InvalidCommand, OperationError};
 use sdam_core::selection::Criteria;
 use sdam_host::ErrorKind;
-use sdam_tokio::{CheckedOut, Client};
+use sdam_tokio::{CheckedOut, Topology};
 
 use super::fixture::{client, open_server, play, uri};
 use super::recorder::Recorder;
@@ -21,7 +21,7 @@ pub(crate) const SCENARIOS: [Scenario; 5] = [
     ("an_unacknowledged_write_has_no_reply", V4_2, unacknowledged),
 ];
 
-async fn checked_out(client: &Client) -> Outcome<CheckedOut> {
+async fn checked_out(client: &Topology) -> Outcome<CheckedOut> {
     Ok(client.select(Criteria::write()).await?.check_out().await?)
 }
 
@@ -50,7 +50,7 @@ fn sequences(binary: &Binary) -> Outcome {
     play(async {
         let recorder = Recorder::default();
         let options = Options::parse(&uri(&server, "", ""))?;
-        let client = Client::builder(options).dialer(recorder.clone()).build()?;
+        let client = Topology::builder(options).dialer(recorder.clone()).build()?;
         let mut checked_out = checked_out(&client).await?;
         let one = rawdoc! { "insert": "things", "documents": [{ "_id": 0 }] };
         assert_eq!(checked_out.command("test", &one).await?.get_i32("n")?, 1);
@@ -97,7 +97,7 @@ fn large(binary: &Binary) -> Outcome {
     play(async {
         let recorder = Recorder::default();
         let options = Options::parse(&uri(&server, "", ""))?;
-        let client = Client::builder(options).dialer(recorder.clone()).build()?;
+        let client = Topology::builder(options).dialer(recorder.clone()).build()?;
         let mut checked_out = checked_out(&client).await?;
         let connection_description = checked_out.connection_description().clone();
         for (field, size) in [

@@ -12,7 +12,7 @@ use sdam_core::operation::OperationError;
 use sdam_core::pool::PoolEvent;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::authentication::{code, tls_server};
 use super::fixture::{client, guarded_server, login_error, open_server, ping, play, run, uri};
@@ -66,7 +66,7 @@ fn recovers(binary: &Binary) -> Outcome {
     let server = guarded_server(binary, Config::default(), &users())?;
     play(async {
         let options = Options::parse(&uri(&server, "sha256:new@", "heartbeatFrequencyMS=500"))?;
-        let (refused, mut events) = Client::with_events(options)?;
+        let (refused, mut events) = Topology::with_events(options)?;
         let other = client(&uri(&server, "sha256:sha256@", ""))?;
         ping(&other).await?;
         login_error(&refused).await?;
@@ -116,7 +116,7 @@ fn no_storm(binary: &Binary) -> Outcome {
     play(async {
         let options = "minPoolSize=10&maxConnecting=3&heartbeatFrequencyMS=500";
         let options = Options::parse(&uri(&server, "sha256:wrong@", options))?;
-        let (_client, mut events) = Client::with_events(options)?;
+        let (_client, mut events) = Topology::with_events(options)?;
         let (mut checks, mut ready, mut created) = (0, 0, 0);
         while ready < CHECKS {
             let event = events.next().await.ok_or("the client was closed")?;
@@ -153,7 +153,7 @@ fn kept_secret(binary: &Binary) -> Outcome {
             let login = format!("sha256:{password}@");
             let options = Options::parse(&uri(&server, &login, mechanism))?;
             let mut told = format!("{options:?} {}", options.to_uri());
-            let (client, mut events) = Client::with_events(options)?;
+            let (client, mut events) = Topology::with_events(options)?;
             let error = ping(&client).await.expect_err("the password is wrong");
             told += &format!("{error} {error:?} {client:?} {:?}", client.view());
             if let Err(error) = client.with_timeout(Duration::ZERO).select(Criteria::write()).await

@@ -7,7 +7,7 @@ use sdam_conformance::mongod::{Binary, Options as SetOptions, ReplicaSet, Tls, U
 use sdam_core::bson::{RawDocumentBuf, doc, rawdoc};
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::selection::Criteria;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::fixture::{play, run};
 use super::{Outcome, Scenario, V4_2};
@@ -30,7 +30,7 @@ fn followed(binary: &Binary) -> Outcome {
         authority.file()
     );
     play(async {
-        let client = Client::new(Options::parse(&uri)?)?;
+        let client = Topology::new(Options::parse(&uri)?)?;
         view(&client, is_whole).await;
         let old = client.view().primary().ok_or("there is no primary")?.address.clone();
         write(&client, 1).await?;
@@ -53,7 +53,7 @@ fn followed(binary: &Binary) -> Outcome {
 }
 
 /// Writes to the primary, and waits for a majority.
-async fn write(client: &Client, id: i32) -> Outcome {
+async fn write(client: &Topology, id: i32) -> Outcome {
     let insert = doc! {
         "insert": "written", "documents": [{ "_id": id }],
         "writeConcern": { "w": "majority", "wtimeout": 30_000 },

@@ -18,7 +18,7 @@ use sdam_core::description::{ServerDescription, ServerType};
 use sdam_core::selection::Criteria;
 use sdam_core::topology::{EventKind, Topics};
 use sdam_host::Events;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::observer::{tell, until};
 use super::real::{OnAStandalone, V4_4, options};
@@ -71,7 +71,7 @@ fn one_secondary(set: &ReplicaSet) -> Outcome {
     runtime()?.block_on(async {
         let client = |option: &str| {
             let uri = format!("mongodb://{}/?{option}", secondary.address());
-            Ok::<_, Box<dyn std::error::Error>>(Client::new(Options::parse(&uri)?)?)
+            Ok::<_, Box<dyn std::error::Error>>(Topology::new(Options::parse(&uri)?)?)
         };
         for option in ["directConnection=false", ""] {
             client(option)?.run_command("test", &write).await?;
@@ -88,7 +88,7 @@ fn one_secondary(set: &ReplicaSet) -> Outcome {
 fn checks(server: &Server) -> Outcome {
     runtime()?.block_on(async {
         let options = options(server, "heartbeatFrequencyMS=500")?;
-        let (_client, mut events) = Client::with_events(options)?;
+        let (_client, mut events) = Topology::with_events(options)?;
         for _ in 0..6 {
             let is_reply =
                 |event: &EventKind| matches!(event, EventKind::ServerHeartbeatSucceeded { .. });
@@ -103,7 +103,7 @@ fn round_trip_times(server: &Server) -> Outcome {
     let address = server.address().to_string();
     runtime()?.block_on(async {
         let name = "heartbeatFrequencyMS=500&appName=streamingRttTest";
-        let (client, mut events) = Client::with_events(options(server, name)?)?;
+        let (client, mut events) = Topology::with_events(options(server, name)?)?;
         client.run_command("test", &rawdoc! { "find": "c" }).await?;
         for _ in 0..4 {
             let seen = until(&mut events, |event| {
@@ -147,7 +147,7 @@ fn last_write_date(set: &ReplicaSet) -> Outcome {
     let hosts: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();
     let uri = format!("mongodb://{}/?heartbeatFrequencyMS=500", hosts.join(","));
     runtime()?.block_on(async {
-        let client = Client::new(Options::parse(&uri)?)?;
+        let client = Topology::new(Options::parse(&uri)?)?;
         let insert = rawdoc! { "insert": "stale-p3", "documents": [{}] };
         let date = || client.view().primary().and_then(|primary| primary.last_write_date);
         let mut before: Option<DateTime> = None;
@@ -165,7 +165,7 @@ fn last_write_date(set: &ReplicaSet) -> Outcome {
 async fn event_before_socket() -> Outcome {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let uri = format!("mongodb://{}/?serverSelectionTimeoutMS=500", listener.local_addr()?);
-    let (client, events) = Client::with_events(Options::parse(&uri)?)?;
+    let (client, events) = Topology::with_events(Options::parse(&uri)?)?;
     let server = thread::spawn(move || {
         let (mut events, mut list) = (events, Vec::new());
         let (mut stream, _) = listener.accept()?;
@@ -216,7 +216,7 @@ async fn slow_server() -> Outcome {
          &maxPoolSize=10",
         addresses.join(",")
     );
-    let client = Client::new(Options::parse(&uri)?)?;
+    let client = Topology::new(Options::parse(&uri)?)?;
     view(&client, |view| {
         let of_mongos = |server: &Arc<ServerDescription>| server.server_type == ServerType::Mongos;
         view.servers().iter().filter(|server| of_mongos(server)).count() == 2
@@ -244,7 +244,7 @@ async fn slow_server() -> Outcome {
 }
 
 /// Has ten tasks find so many times each; returns the share of a server.
-async fn share_of(client: &Client, address: &str, finds: usize) -> f64 {
+async fn share_of(client: &Topology, address: &str, finds: usize) -> f64 {
     let mut tasks = tokio::task::JoinSet::new();
     let address: ServerAddress = address.parse().expect("an address");
     for _ in 0..10 {
@@ -271,7 +271,7 @@ async fn custom_selector() -> Outcome {
     let addresses: Vec<String> = cluster.addresses().iter().map(ToString::to_string).collect();
     let highest = cluster.addresses().iter().map(SocketAddr::port).max();
     let uri = format!("mongodb://{}", addresses.join(","));
-    let client = Client::new(Options::parse(&uri)?)?;
+    let client = Topology::new(Options::parse(&uri)?)?;
     view(&client, is_whole).await;
     let calls = Arc::new(AtomicUsize::new(0));
     for _ in 0..10 {
@@ -292,7 +292,7 @@ async fn custom_selector() -> Outcome {
 async fn max_staleness_for_mongos() -> Outcome {
     let cluster = EmbeddedCluster::start(EmbeddedOptions::sharded(1)).await?;
     let uri = format!("mongodb://{}", cluster.addresses()[0]);
-    let client = Client::new(Options::parse(&uri)?)?;
+    let client = Topology::new(Options::parse(&uri)?)?;
     for staleness in [Some(120_u64), None] {
         let mut events = client.subscribe_to(Topics::COMMANDS);
         let mut preference = ReadPreference::new(ReadMode::Secondary);

@@ -13,7 +13,7 @@ use sdam_core::operation::{RETRYABLE, SYSTEM_OVERLOADED};
 use sdam_core::pool::{CheckOutError, PoolEvent};
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::observer::{count, is_cleared, tell, until};
 use super::{Outcome, runtime, trial};
@@ -55,12 +55,12 @@ pub(crate) fn trials() -> Vec<Trial> {
 async fn discovered(
     version: ServerVersion,
     more: &str,
-) -> Result<(EmbeddedCluster, Client), Box<dyn std::error::Error>> {
+) -> Result<(EmbeddedCluster, Topology), Box<dyn std::error::Error>> {
     let options = EmbeddedOptions::default().with_version(version);
     let cluster = EmbeddedCluster::start(options).await?;
     cluster.elected().await?;
     let options = format!("{}&heartbeatFrequencyMS=600000{more}", cluster.uri());
-    let client = Client::new(Options::parse(&options)?)?;
+    let client = Topology::new(Options::parse(&options)?)?;
     soon(async {
         while !is_whole(&client.view()) {
             client.request_check();
@@ -71,11 +71,11 @@ async fn discovered(
     Ok((cluster, client))
 }
 
-fn primary(client: &Client) -> String {
+fn primary(client: &Topology) -> String {
     client.view().primary().expect("there is a primary").address.to_string()
 }
 
-fn server_type(client: &Client, address: &str) -> ServerType {
+fn server_type(client: &Topology, address: &str) -> ServerType {
     let view = client.view();
     view.servers().iter().find(|server| server.address.to_string() == address).unwrap().server_type
 }
@@ -89,7 +89,7 @@ fn fail_once(command: &str, data: &RawDocument) -> RawDocumentBuf {
 }
 
 /// Waits until all members are known again, by a check that did not wait for its turn.
-async fn checked_at_once(client: &Client) {
+async fn checked_at_once(client: &Topology) {
     view(client, is_whole).await;
 }
 
@@ -102,7 +102,7 @@ async fn options_of_the_uri() -> Outcome {
     assert_eq!((wanted.max_pool_size, wanted.min_pool_size, wanted.max_connecting), (7, 3, 4));
     assert_eq!(wanted.max_idle_time, Duration::from_secs(9));
     assert_eq!(wanted.wait_queue_timeout, Some(Duration::from_secs(5)));
-    let (client, mut events) = Client::with_events(options)?;
+    let (client, mut events) = Topology::with_events(options)?;
     view(&client, is_whole).await;
     let created = count(&mut events, |event| match event {
         EventKind::Pool { event: PoolEvent::PoolCreated { options, .. }, .. } => {
@@ -113,7 +113,7 @@ async fn options_of_the_uri() -> Outcome {
     });
     assert_eq!(created, 3);
     let full =
-        |client: &Client| client.members().iter().all(|member| member.counts().available == 3);
+        |client: &Topology| client.members().iter().all(|member| member.counts().available == 3);
     soon(async {
         while !full(&client) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -131,7 +131,7 @@ async fn idle_connections() -> Outcome {
     cluster.elected().await?;
     let quiet = "serverMonitoringMode=poll&heartbeatFrequencyMS=600000&connectTimeoutMS=600000";
     let uri = format!("mongodb://{}/?directConnection=true&{quiet}", cluster.addresses()[0]);
-    let client = Client::new(Options::parse(&format!("{uri}&maxIdleTimeMS=100"))?)?;
+    let client = Topology::new(Options::parse(&format!("{uri}&maxIdleTimeMS=100"))?)?;
     // The client has no members before its tasks have run.
     let member = soon(client.select(Criteria::write())).await?;
     for _ in 0..2 {
@@ -247,7 +247,7 @@ async fn storm_of_connections(with_tls: bool) -> Outcome {
     let address = cluster.addresses()[0];
     let nearest = || Criteria::read(ReadPreference::new(ReadMode::Nearest));
     let uri = format!("mongodb://{address}/?directConnection=true{tls}");
-    let quiet = Client::new(Options::parse(&uri)?)?;
+    let quiet = Topology::new(Options::parse(&uri)?)?;
     let limit = rawdoc! {
         "setParameter": 1,
         "ingressConnectionEstablishmentRateLimiterEnabled": true,
@@ -258,7 +258,7 @@ async fn storm_of_connections(with_tls: bool) -> Outcome {
     soon(quiet.run_command_on(nearest(), "admin", &limit)).await?;
     quiet.close().await;
     let options = Options::parse(&format!("{uri}&maxConnecting=100"))?;
-    let (client, mut events) = Client::with_events(options)?;
+    let (client, mut events) = Topology::with_events(options)?;
     soon(client.select(nearest())).await?;
     // Set on a connection that was there before the storm.
     let slow = rawdoc! {

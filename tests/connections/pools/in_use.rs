@@ -11,7 +11,7 @@ use sdam_core::operation::OperationError;
 use sdam_core::selection::Criteria;
 use sdam_core::wire::{Flags, Frames, Message, write_op_msg};
 use sdam_host::{Outcome as Judgement, Reply};
-use sdam_tokio::{CheckedOut, Client};
+use sdam_tokio::{CheckedOut, Topology};
 
 use super::{Outcome, runtime};
 use crate::support::{GENEROUS, is_whole, soon, view};
@@ -64,7 +64,7 @@ async fn read(mut checked_out: CheckedOut) -> Outcome {
 }
 
 /// Reads on a secondary in every way there is to get a check-out of one.
-async fn read_everywhere(client: &Client) -> Outcome {
+async fn read_everywhere(client: &Topology) -> Outcome {
     let selected = soon(client.select(secondary())).await?;
     assert_eq!(selected.description().server_type, ServerType::RsSecondary);
     read(soon(selected.check_out()).await?).await?;
@@ -79,7 +79,7 @@ async fn read_everywhere(client: &Client) -> Outcome {
     let mut checked_out = soon(member.check_out()).await?;
     soon(checked_out.command("test", &get_more(&reply)?)).await?;
     let (address, more) = (selected.address(), "directConnection=true");
-    let direct = Client::new(Options::parse(&format!("mongodb://{address}/?{more}"))?)?;
+    let direct = Topology::new(Options::parse(&format!("mongodb://{address}/?{more}"))?)?;
     for criteria in [secondary(), Criteria::write()] {
         read(soon(soon(direct.select(criteria)).await?.check_out()).await?).await?;
     }
@@ -90,12 +90,12 @@ async fn read_everywhere(client: &Client) -> Outcome {
 
 async fn discovered(
     version: ServerVersion,
-) -> Result<(EmbeddedCluster, Client), Box<dyn std::error::Error>> {
+) -> Result<(EmbeddedCluster, Topology), Box<dyn std::error::Error>> {
     let options = EmbeddedOptions::default().with_version(version);
     let cluster = EmbeddedCluster::start(options).await?;
     // Servers of 4.2 are asked every ten seconds only.
     cluster.elected().await?;
-    let client = Client::new(Options::parse(&cluster.uri())?)?;
+    let client = Topology::new(Options::parse(&cluster.uri())?)?;
     view(&client, is_whole).await;
     Ok((cluster, client))
 }
@@ -110,7 +110,7 @@ fn real(set: &ReplicaSet) -> Outcome {
     let seeds: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();
     let uri = format!("mongodb://{}/?replicaSet={}", seeds.join(","), set.set_name());
     runtime()?.block_on(async {
-        let client = Client::new(Options::parse(&uri)?)?;
+        let client = Topology::new(Options::parse(&uri)?)?;
         view(&client, is_whole).await;
         let insert = rawdoc! {
             "insert": "loans",

@@ -6,7 +6,7 @@ use sdam_core::pool::PoolEvent;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::EventKind;
 use sdam_host::{Events, Reply};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use crate::support::soon;
 
@@ -16,7 +16,7 @@ pub(crate) async fn tell(
     command: &RawDocument,
 ) -> Result<Reply, Box<dyn std::error::Error>> {
     let uri = format!("mongodb://{address}/?directConnection=true&appName=operator");
-    let client = Client::new(Options::parse(&uri)?)?;
+    let client = Topology::new(Options::parse(&uri)?)?;
     let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
     let reply = client.run_command_on(any, "admin", command).await?;
     client.close().await;

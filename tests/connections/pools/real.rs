@@ -9,7 +9,7 @@ use sdam_core::failure::Cause;
 use sdam_core::pool::{CheckOutError, PoolEvent};
 use sdam_core::topology::EventKind;
 use sdam_host::{Error, ErrorKind};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::observer::{is_cleared, tell, until};
 use super::{Outcome, runtime};
@@ -39,7 +39,7 @@ fn failure_to_connect(server: &Server) -> Outcome {
         // The next check is far away, which would be refused instead.
         let poll =
             "appName=failureToConnect&serverMonitoringMode=poll&heartbeatFrequencyMS=600000";
-        let (client, mut events) = Client::with_events(options(server, poll)?)?;
+        let (client, mut events) = Topology::with_events(options(server, poll)?)?;
         until(&mut events, |event| matches!(event, EventKind::Pool { event: PoolEvent::PoolReady, .. })).await;
         let fail = rawdoc! {
             "configureFailPoint": "failCommand",
@@ -86,7 +86,7 @@ fn failing_checks(server: &Server) -> Outcome {
         // Or else the next check comes only when the selection has given up.
         let name = "appName=SDAMMinHeartbeatFrequencyTest&serverSelectionTimeoutMS=60000\
                     &heartbeatFrequencyMS=600000";
-        let client = Client::new(options(server, name)?)?;
+        let client = Topology::new(options(server, name)?)?;
         let start = Instant::now();
         client.run_command("admin", &rawdoc! { "ping": 1 }).await?;
         let took = start.elapsed();
@@ -99,7 +99,7 @@ fn pools_follow_checks(server: &Server) -> Outcome {
     let address = server.address().to_string();
     runtime()?.block_on(async {
         let name = "appName=SDAMPoolManagementTest&heartbeatFrequencyMS=500";
-        let (client, mut events) = Client::with_events(options(server, name)?)?;
+        let (client, mut events) = Topology::with_events(options(server, name)?)?;
         let succeeded =
             |event: &EventKind| matches!(event, EventKind::ServerHeartbeatSucceeded { .. });
         let is_ready = |event: &EventKind| {
@@ -134,7 +134,7 @@ fn pools_follow_checks(server: &Server) -> Outcome {
 fn cleared_pool(server: &Server) -> Outcome {
     let address = server.address().to_string();
     runtime()?.block_on(async {
-        let (client, mut events) = Client::with_events(options(server, "maxPoolSize=1")?)?;
+        let (client, mut events) = Topology::with_events(options(server, "maxPoolSize=1")?)?;
         let fail = rawdoc! {
             "configureFailPoint": "failCommand",
             "mode": { "times": 1 },

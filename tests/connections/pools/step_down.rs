@@ -8,7 +8,7 @@ use sdam_core::bson::{RawArrayBuf, doc, rawdoc};
 use sdam_core::config::Options;
 use sdam_core::selection::Criteria;
 use sdam_host::{ErrorKind, Events};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::observer::{count, is_cleared, tell};
 use super::{Outcome, runtime};
@@ -34,10 +34,10 @@ const QUICK: &str = "heartbeatFrequencyMS=500";
 async fn prepared(
     set: &ReplicaSet,
     options: &str,
-) -> Result<(Client, Events), Box<dyn std::error::Error>> {
+) -> Result<(Topology, Events), Box<dyn std::error::Error>> {
     let seeds: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();
     let uri = format!("mongodb://{}/?replicaSet={}&{options}", seeds.join(","), set.set_name());
-    let (client, events) = Client::with_events(Options::parse(&uri)?)?;
+    let (client, events) = Topology::with_events(Options::parse(&uri)?)?;
     view(&client, is_whole).await;
     let majority = rawdoc! { "w": "majority" };
     let drop = rawdoc! { "drop": "step-down", "writeConcern": majority.clone() };

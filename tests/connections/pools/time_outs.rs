@@ -11,7 +11,7 @@ use sdam_core::config::{Options, ServerAddress};
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
 use sdam_host::ErrorKind;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::net::TcpStream;
 
 use super::{Outcome, runtime, trial};
@@ -62,7 +62,7 @@ fn virtual_time() -> io::Result<tokio::runtime::Runtime> {
 async fn selection(options: &str) -> Outcome {
     let options = Options::parse(&format!("mongodb://invalid/?{options}"))?;
     let nowhere = |_: ServerAddress| pending::<io::Result<TcpStream>>();
-    let client = Client::builder(options).dialer(nowhere).build()?;
+    let client = Topology::builder(options).dialer(nowhere).build()?;
     let start = client.now();
     let error = client.run_command("admin", &rawdoc! { "ping": 1 }).await.expect_err("no server");
     let took = client.now() - start;
@@ -82,7 +82,7 @@ async fn check_out(options: &str, limit: Duration) -> Outcome {
     let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await?;
     let options = format!("{}&maxPoolSize=1&{options}", cluster.uri());
     cluster.elected().await?;
-    let client = Client::new(Options::parse(&options)?)?;
+    let client = Topology::new(Options::parse(&options)?)?;
     let generous = client.with_timeout(crate::support::GENEROUS);
     let checked_out = soon(async {
         loop {

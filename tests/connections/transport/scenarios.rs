@@ -13,7 +13,7 @@ use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, ProxyRefusal, Stage};
 use sdam_core::selection::Criteria;
 use sdam_core::topology::{EventKind, Topics};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 
 use super::Scenario;
 use crate::{Outcome, V5_0};
@@ -52,7 +52,7 @@ fn look(uri: &str) -> Result<Result<ServerType, (Failure, Verdict)>, Box<dyn std
     let uri = format!("{uri}&directConnection=true&serverSelectionTimeoutMS=0");
     let options = Options::parse(&uri)?;
     runtime()?.block_on(async {
-        let client = Client::new(options)?;
+        let client = Topology::new(options)?;
         let (server_type, failure) = first_news(&client).await?;
         match (failure, client.select(Criteria::write()).await) {
             (None, Ok(_)) => Ok(Ok(server_type)),
@@ -70,7 +70,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 async fn first_news(
-    client: &Client,
+    client: &Topology,
 ) -> Result<(ServerType, Option<Failure>), Box<dyn std::error::Error>> {
     let mut views = client.watch_topology();
     tokio::time::timeout(GENEROUS, async {
@@ -209,7 +209,7 @@ fn replaced(binary: &Binary) -> Outcome {
     );
     let options = Options::parse(&uri)?;
     runtime()?.block_on(async {
-        let client = Client::new(options)?;
+        let client = Topology::new(options)?;
         let (_, error) = first_news(&client).await?;
         assert_eq!(error.map(|error| error.cause), Some(Cause::UnknownIssuer));
         other.become_like(&authority)?;
@@ -333,7 +333,7 @@ fn by_options(uri: &str, proxy: &Proxy, login: Login) -> Outcome<Options> {
 }
 
 /// SOCKS-P2: "command events name the MongoDB host, not the proxy".
-fn names_the_server(event: &EventKind, client: &Client) -> Outcome {
+fn names_the_server(event: &EventKind, client: &Topology) -> Outcome {
     let EventKind::Command { address, .. } = event else {
         return Err(format!("{event:?} is no event of a command").into());
     };
@@ -346,7 +346,7 @@ fn names_the_server(event: &EventKind, client: &Client) -> Outcome {
 /// Returns whether a hello is answered; it is not once every server is known to be out of reach.
 fn greets(options: Options) -> Outcome<bool> {
     runtime()?.block_on(async {
-        let client = Client::new(options)?;
+        let client = Topology::new(options)?;
         let mut views = client.watch_topology();
         let reached = tokio::time::timeout(GENEROUS, async {
             while let Some(view) = views.next().await {

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bson::doc;
-use sdam::driver::blocking::{Client, Collection};
+use sdam::blocking::{Client, Collection};
 use sdam_bench::Failure;
 use sdam_bench::load::on_threads;
 use sdam_bench::sample::Sample;
@@ -18,7 +18,7 @@ pub(super) fn measure<T: Shaped>(
     documents: Vec<T>,
     window: Duration,
 ) -> Result<Sample, Failure> {
-    let database = Client::new(sdam::blocking::Client::connect(uri)?).database(DATABASE);
+    let database = Topology::new(sdam::blocking::Topology::connect(uri)?).database(DATABASE);
     let (read, written) = (database.collection(READ), database.collection(WRITTEN));
     let mut turn = 0;
     on_threads(vec![move || once(operation, &read, &written, &documents, &mut turn)], window)

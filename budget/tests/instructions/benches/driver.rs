@@ -1,7 +1,7 @@
 //! Operations on a collection of typed documents.
 
 use bson::doc;
-use sdam_driver::{Client, Collection};
+use sdam::driver::{Client, Collection};
 use sdam_host::SocketRuntime;
 use serde::{Deserialize, Serialize};
 

@@ -14,7 +14,7 @@ use sdam_core::logging::LogSettings;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::Topics;
 use sdam_core::transport::{TlsConfig, TlsMaterial, TrustAnchors};
-use sdam_host::{Blueprint, Client, SelectedServer, Settings, SocketRuntime};
+use sdam_host::{Blueprint, SelectedServer, Settings, SocketRuntime, Topology};
 
 use super::repeat;
 use crate::in_memory::InMemory;
@@ -23,7 +23,7 @@ use crate::server::{Keys, MEMBERS, PASSWORD, Server, USER};
 
 /// A client, and what runs its tasks.
 pub(super) struct Fixture {
-    pub(super) client: Client<SocketRuntime<InMemory>>,
+    pub(super) client: Topology<SocketRuntime<InMemory>>,
     pub(super) reactor: InMemory,
 }
 

@@ -8,7 +8,7 @@ use sdam_core::selection::Criteria;
 use sdam_core::time::Instant as ClientTime;
 use sdam_core::topology::{Event, EventKind};
 use sdam_host::{Error, ErrorKind, Events};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -21,7 +21,7 @@ use crate::duration::precise;
 /// A client that watches.
 #[derive(Debug)]
 pub(in crate::doctor) struct Watcher {
-    client: Client,
+    client: Topology,
     log: Arc<Mutex<Log>>,
     reader: JoinHandle<()>,
 }
@@ -72,7 +72,7 @@ impl Log {
 impl Watcher {
     /// Begins to watch.
     pub(in crate::doctor) fn start(means: &Means) -> Result<Self, Error> {
-        let (client, events) = Client::with_events(means.options().clone())?;
+        let (client, events) = Topology::with_events(means.options().clone())?;
         let log = Arc::<Mutex<Log>>::default();
         let reader = tokio::spawn(read(events, Arc::clone(&log)));
         Ok(Self { client, log, reader })
@@ -109,7 +109,7 @@ impl Watcher {
     }
 
     /// Returns the client.
-    pub(in crate::doctor) const fn client(&self) -> &Client {
+    pub(in crate::doctor) const fn client(&self) -> &Topology {
         &self.client
     }
 
@@ -151,7 +151,7 @@ async fn read(mut events: Events, log: Arc<Mutex<Log>>) {
 
 /// Logs in to a server that has answered, where applications would and as soon as the client knows
 /// it too, and asks it questions.
-pub(super) async fn log_in(client: &Client, means: &Means, server: &mut ServerSeen) {
+pub(super) async fn log_in(client: &Topology, means: &Means, server: &mut ServerSeen) {
     let role = server.greeting().map(|greeting| greeting.role);
     let Some(role) = role.filter(|role| !matches!(role, Role::Arbiter | Role::Ghost)) else {
         return;
@@ -192,7 +192,7 @@ pub(super) async fn log_in(client: &Client, means: &Means, server: &mut ServerSe
 
 /// Waits until the client has heard of a server, or has no such server: any more, if it is a seed
 /// or the set has another name for it.
-async fn known(client: &Client, server: &ServerSeen) {
+async fn known(client: &Topology, server: &ServerSeen) {
     let me = server.greeting().and_then(|greeting| greeting.me.as_ref());
     let may_come = !server.is_seed && me.is_none_or(|me| *me == server.address);
     let mut views = client.watch_topology();

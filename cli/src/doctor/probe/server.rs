@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -35,7 +35,7 @@ type Named = (ServerAddress, Vec<ServerAddress>);
 /// `progress` whenever one more is done; the others count as given up.
 pub(in crate::doctor) async fn all(
     means: &Means,
-    client: &Client,
+    client: &Topology,
     progress: impl Fn(&[ServerSeen]),
 ) -> Vec<ServerSeen> {
     // This end keeps it open.
@@ -101,7 +101,7 @@ fn note(list: &mut Vec<ServerAddress>, address: &ServerAddress) {
 /// Goes every way to a server, and logs in; meanwhile each of its addresses is connected to.
 async fn look_at(
     means: &Means,
-    client: &Client,
+    client: &Topology,
     server: &mut ServerSeen,
     greeted: &mpsc::UnboundedSender<Named>,
 ) {

@@ -21,7 +21,7 @@ use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_host::EVENT_LIMIT;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::sync::mpsc;
 
 use self::controls::{Controls, Wish};
@@ -49,7 +49,7 @@ const KEY_TIMEOUT: Duration = Duration::from_millis(200);
 ///
 /// Fails if the terminal cannot be drawn on.
 pub(super) async fn show(
-    client: &Client,
+    client: &Topology,
     feed: &mut Feed,
     shutdown: &mut Shutdown,
     mut story: Story,
@@ -102,7 +102,7 @@ pub(super) async fn show(
 }
 
 /// Asks why operations would find no server now.
-fn verdicts(client: &Client) -> Verdicts {
+fn verdicts(client: &Topology) -> Verdicts {
     let any = Criteria::read(ReadPreference::new(ReadMode::Nearest));
     let why_not = |criteria| client.diagnose(criteria).map(|error| error.verdict.sentence());
     Verdicts { write: why_not(&Criteria::write()), read: why_not(&any) }

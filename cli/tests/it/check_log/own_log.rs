@@ -10,7 +10,7 @@ use sdam_core::config::Options;
 use sdam_core::description::{ServerType, TopologyDescription};
 use sdam_core::logging::LogSettings;
 use sdam_simulation::sim::{Case, SCENARIOS};
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::time::timeout;
 
 use super::support::findings;
@@ -18,7 +18,7 @@ use super::support::findings;
 const GENEROUS: Duration = Duration::from_secs(60);
 
 /// Waits for a view that is as it should be.
-async fn view(client: &Client, wanted: impl Fn(&TopologyDescription) -> bool) {
+async fn view(client: &Topology, wanted: impl Fn(&TopologyDescription) -> bool) {
     let mut views = client.watch_topology();
     let found = timeout(GENEROUS, async {
         while let Some(view) = views.next().await {
@@ -49,7 +49,7 @@ async fn the_own_log_of_a_kill_and_a_step_down_is_legal() {
     });
     let cluster = EmbeddedCluster::start(EmbeddedOptions::default()).await.unwrap();
     let options = Options::parse(&format!("{}&heartbeatFrequencyMS=500", cluster.uri())).unwrap();
-    let client = Client::builder(options).log(settings).build().unwrap();
+    let client = Topology::builder(options).log(settings).build().unwrap();
     view(&client, is_whole).await;
     let old = client.view().primary().map(|primary| primary.address.clone());
     let killed = cluster.primary().unwrap();

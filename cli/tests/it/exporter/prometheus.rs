@@ -13,7 +13,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
 use sdam_core::metrics::{DEFINITIONS, Exposition};
 use sdam_core::selection::Criteria;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use serde_json::Value;
 
 use super::{Exporter, GENEROUS, get, is_there, lint};
@@ -94,14 +94,14 @@ impl Drop for Prometheus {
 
 /// An application: a client with a connection at most, its metrics, and where they are served.
 struct Application {
-    client: Client,
+    client: Topology,
     address: SocketAddr,
 }
 
 impl Application {
     async fn start(uri: &str) -> Self {
         let options = Options::parse(uri).expect("a connection string");
-        let client = Client::builder(options).metrics().connect().await.expect("a client");
+        let client = Topology::builder(options).metrics().connect().await.expect("a client");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
         let page = {

@@ -20,7 +20,7 @@ use sdam_core::description::ServerType;
 use sdam_core::logging::LogSettings;
 use sdam_core::metrics::{Exposition, Family, SampleValue};
 use sdam_host::Recording;
-use sdam_tokio::Client;
+use sdam_tokio::Topology;
 use tokio::runtime;
 
 use crate::Outcome;
@@ -53,7 +53,7 @@ struct Look {
 }
 
 impl Look {
-    fn take(client: &Client) -> Self {
+    fn take(client: &Topology) -> Self {
         Self { at: client.now().since_origin().as_secs_f64(), families: client.metrics() }
     }
 
@@ -87,7 +87,7 @@ impl Look {
 
 /// The application, its files and how its writes fare.
 struct Shop {
-    client: Client,
+    client: Topology,
     recording: Recording,
     log: PathBuf,
     written: Arc<AtomicU32>,
@@ -106,14 +106,14 @@ impl Shop {
             _ => VARIABLES.iter().find(|(name, _)| *name == asked).map(|(_, it)| (*it).to_owned()),
         });
         let recording = Recording::everything();
-        let builder = Client::builder(options).metrics().log(settings).record(&recording);
+        let builder = Topology::builder(options).metrics().log(settings).record(&recording);
         let client = builder.build()?;
         recording.note(&format!("+0.000000000 was {:.3}", Timestamp::now()));
         let (written, failed) = Default::default();
         Ok(Self { client, recording, log, written, failed })
     }
 
-    async fn write(client: Client, written: Arc<AtomicU32>, failed: Arc<AtomicU32>) {
+    async fn write(client: Topology, written: Arc<AtomicU32>, failed: Arc<AtomicU32>) {
         let order = rawdoc! { "insert": "orders", "documents": [{ "item": "lamp" }] };
         loop {
             let count = match client.run_command("shop", &order).await {
@@ -125,7 +125,7 @@ impl Shop {
         }
     }
 
-    fn wait(&self, what: &str, is_so: impl Fn(&Client) -> bool) -> Outcome {
+    fn wait(&self, what: &str, is_so: impl Fn(&Topology) -> bool) -> Outcome {
         let deadline = Instant::now() + GENEROUS;
         while !is_so(&self.client) {
             if Instant::now() > deadline {
@@ -145,7 +145,7 @@ impl Shop {
         let old = set.members()[killed].address().to_string();
         set.kill(killed)?;
         let primary =
-            |client: &Client| client.view().primary().map(|server| server.address.to_string());
+            |client: &Topology| client.view().primary().map(|server| server.address.to_string());
         self.wait("another primary", |client| primary(client).is_some_and(|it| it != old))?;
         thread::sleep(AFTERWARDS);
         set.restart(killed)?;

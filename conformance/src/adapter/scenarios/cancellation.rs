@@ -2,7 +2,7 @@
 
 use sdam_core::bson::rawdoc;
 use sdam_core::selection::Criteria;
-use sdam_host::Client;
+use sdam_host::Topology;
 
 use super::Test;
 use crate::adapter::Adapter;
@@ -24,7 +24,7 @@ const MAX_POLLS: usize = 200;
 /// until it comes to its end.
 fn after_every_poll<A: Adapter, T>(
     fixture: &Fixture<A>,
-    operate: &impl AsyncFn(&Client<A::Runtime>) -> Outcome<T>,
+    operate: &impl AsyncFn(&Topology<A::Runtime>) -> Outcome<T>,
 ) -> Outcome {
     let Deployment(cluster) = Deployment::start(1)?;
     let uri = direct(cluster.addresses()[0]);
@@ -47,20 +47,20 @@ fn after_every_poll<A: Adapter, T>(
 }
 
 fn selection<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
-    after_every_poll(fixture, &async |client: &Client<A::Runtime>| {
+    after_every_poll(fixture, &async |client: &Topology<A::Runtime>| {
         Ok(client.select(Criteria::write()).await?)
     })
 }
 
 fn check_out<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
-    after_every_poll(fixture, &async |client: &Client<A::Runtime>| {
+    after_every_poll(fixture, &async |client: &Topology<A::Runtime>| {
         Ok(client.select(Criteria::write()).await?.check_out().await?)
     })
 }
 
 fn command<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     let hello = rawdoc! { "hello": 1 };
-    after_every_poll(fixture, &async |client: &Client<A::Runtime>| {
+    after_every_poll(fixture, &async |client: &Topology<A::Runtime>| {
         let reply = client.run_command("admin", &hello).await?;
         Ok(reply.get_str("setName")?.to_owned())
     })

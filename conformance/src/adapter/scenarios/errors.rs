@@ -5,7 +5,7 @@ use std::time::Duration;
 use sdam_core::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::ServerAddress;
 use sdam_core::selection::Criteria;
-use sdam_host::{Client, Error, ErrorKind, Runtime};
+use sdam_host::{Error, ErrorKind, Runtime, Topology};
 
 use super::Test;
 use crate::adapter::Adapter;
@@ -35,13 +35,13 @@ fn hang() -> RawDocumentBuf {
 }
 
 /// Runs a command that fails, and returns why.
-fn failed<A: Adapter>(fixture: &Fixture<A>, client: &Client<A::Runtime>) -> Outcome<Error> {
+fn failed<A: Adapter>(fixture: &Fixture<A>, client: &Topology<A::Runtime>) -> Outcome<Error> {
     let told = fixture.block_on(client.run_command("admin", &ping()));
     told.err().ok_or_else(|| "the command succeeds".into())
 }
 
 /// Checks what every error of the client's only server must say.
-fn is_of<R: Runtime>(error: &Error, kind: ErrorKind, client: &Client<R>) -> Outcome {
+fn is_of<R: Runtime>(error: &Error, kind: ErrorKind, client: &Topology<R>) -> Outcome {
     is_of_server(error, kind, &client.view().servers()[0].address)
 }
 

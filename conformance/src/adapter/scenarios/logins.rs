@@ -7,7 +7,7 @@ use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Stage};
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::EventKind;
-use sdam_host::Client;
+use sdam_host::Topology;
 
 use super::Test;
 use crate::adapter::fixture::{Deployment, Fixture, Outcome, ensure, is_whole, world};
@@ -39,7 +39,7 @@ fn uri(deployment: &Deployment, login: &str, more: &str) -> String {
 }
 
 /// Runs a command that only users run who have logged in.
-fn insert<A: Adapter>(fixture: &Fixture<A>, client: &Client<A::Runtime>) -> Result<(), String> {
+fn insert<A: Adapter>(fixture: &Fixture<A>, client: &Topology<A::Runtime>) -> Result<(), String> {
     let insert = rawdoc! { "insert": "things", "documents": [{}] };
     let reply = fixture.block_on(client.run_command("test", &insert));
     reply.map(drop).map_err(|error| error.to_string())

@@ -5,7 +5,7 @@ use sdam_core::bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::description::ServerType;
 use sdam_core::selection::Criteria;
-use sdam_host::{Client, Reply};
+use sdam_host::{Reply, Topology};
 
 use super::Test;
 use crate::adapter::Adapter;
@@ -38,7 +38,7 @@ fn get_more(reply: &Reply) -> Outcome<RawDocumentBuf> {
 }
 
 /// Returns whether all members are what they were.
-fn all_are_well<A: Adapter>(client: &Client<A::Runtime>) -> Outcome {
+fn all_are_well<A: Adapter>(client: &Topology<A::Runtime>) -> Outcome {
     let view = client.view();
     ensure!(is_whole(&view), "{view:?}");
     Ok(())

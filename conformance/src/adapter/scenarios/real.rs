@@ -9,7 +9,7 @@ use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Stage as At};
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::EventKind;
-use sdam_host::{Client, ErrorKind};
+use sdam_host::{ErrorKind, Topology};
 
 use super::Test;
 use crate::adapter::fixture::{Fixture, GRACE, Outcome, ensure, is_whole, primary_of};
@@ -43,7 +43,7 @@ fn real<A: Adapter>(fixture: &Fixture<A>) -> Outcome<MutexGuard<'_, RealSet>> {
 }
 
 /// Runs what only a user may.
-fn list<A: Adapter>(fixture: &Fixture<A>, client: &Client<A::Runtime>) -> Outcome {
+fn list<A: Adapter>(fixture: &Fixture<A>, client: &Topology<A::Runtime>) -> Outcome {
     let reply = fixture.block_on(client.run_command("admin", &rawdoc! { "listDatabases": 1 }))?;
     reply.get_array("databases")?;
     Ok(())
@@ -122,7 +122,7 @@ fn step_down<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     list(fixture, &client)
 }
 
-fn ask_to_step_down<A: Adapter>(fixture: &Fixture<A>, client: &Client<A::Runtime>) -> Outcome {
+fn ask_to_step_down<A: Adapter>(fixture: &Fixture<A>, client: &Topology<A::Runtime>) -> Outcome {
     // A member that has not caught up may keep the primary from it, so that it is forced.
     // It stays away for as long as another election may take on a machine that is busy.
     let command = rawdoc! { "replSetStepDown": 20, "secondaryCatchUpPeriodSecs": 2, "force": true };

@@ -11,7 +11,7 @@ use sdam_core::diagnosis::Verdict;
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_host::{Client, ErrorKind, Runtime};
+use sdam_host::{ErrorKind, Runtime, Topology};
 
 use super::Test;
 use crate::adapter::Adapter;
@@ -35,7 +35,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
 /// Runs `wait`, and checks that it took as long as it should and not much longer, from a moment
 /// before its limit was known.
 fn takes<R: Runtime, T>(
-    client: &Client<R>,
+    client: &Topology<R>,
     time: Duration,
     wait: impl FnOnce(Instant) -> T,
 ) -> Outcome<T> {

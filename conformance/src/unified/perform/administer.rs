@@ -2,7 +2,7 @@
 //! itself and its indexes, as calls of the driver's interface.
 
 use bson::{Bson, Document};
-use sdam_driver::{
+use sdam::driver::{
     Aggregate, Client, Collection, CreateCollection, CreateIndexes, CreateSearchIndexes, Database,
     DropCollection, DropDatabase, DropIndexes, DropSearchIndex, ListCollections, ListDatabases,
     ListIndexes, ListSearchIndexes, ModifyCollection, RenameCollection, RunCommand,

@@ -1,7 +1,7 @@
 //! Writes to several collections at once, as a call of the driver's interface.
 
 use bson::{Bson, Document, doc};
-use sdam_driver::{
+use sdam::driver::{
     Client, ClientBulkWrite, ClientBulkWriteResult, VerboseResults, WriteConcernError, WriteError,
 };
 use sdam_host::Runtime;

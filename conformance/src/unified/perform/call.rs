@@ -5,13 +5,13 @@ use std::time::Duration;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{ReadMode, ReadPreference, TagSet};
-use sdam_host::{Client, Error, ErrorKind, Reply, Runtime};
+use sdam_host::{Error, ErrorKind, Reply, Runtime, Topology};
 
 use crate::unified::play::{Command, Ended, Failed};
 
 /// Runs a command that sets a fail point, and returns the server that has it.
 pub(super) async fn run<R: Runtime>(
-    client: Client<R>,
+    client: Topology<R>,
     database: String,
     command: Document,
 ) -> Result<Ended, Box<Failed>> {
@@ -21,7 +21,7 @@ pub(super) async fn run<R: Runtime>(
 /// Runs a command of the runner itself: by each client, or on the member that it names, over a
 /// connection of its own, or else on the one that takes writes.
 pub(super) async fn internal<R: Runtime>(
-    clients: Vec<Client<R>>,
+    clients: Vec<Topology<R>>,
     everywhere: bool,
     command: Command,
 ) -> Result<Ended, Box<Failed>> {
@@ -45,7 +45,7 @@ pub(super) async fn internal<R: Runtime>(
 
 /// Appends the name of a library to the metadata.
 pub(super) async fn append<R: Runtime>(
-    client: Client<R>,
+    client: Topology<R>,
     name: String,
     version: Option<String>,
     platform: Option<String>,
@@ -56,7 +56,7 @@ pub(super) async fn append<R: Runtime>(
 }
 
 /// Closes a client.
-pub(super) async fn close<R: Runtime>(client: Client<R>) -> Result<Ended, Box<Failed>> {
+pub(super) async fn close<R: Runtime>(client: Topology<R>) -> Result<Ended, Box<Failed>> {
     client.close().await;
     Ok(Ended::default())
 }

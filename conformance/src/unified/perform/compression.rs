@@ -1,11 +1,11 @@
 //! The proof that a server has read compressed messages: its own numbers.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use sdam_host::{Client, Runtime};
+use sdam_host::{Runtime, Topology};
 
 /// Asks a server how many bytes of compressed messages it has read.
 pub(super) async fn bytes_read<R: Runtime>(
-    client: &Client<R>,
+    client: &Topology<R>,
     compressor: &str,
 ) -> Result<i64, String> {
     let command = RawDocumentBuf::try_from(&doc! { "serverStatus": 1 });

@@ -1,7 +1,7 @@
 //! Operations on collections (CRUD), as calls of the driver's interface.
 
 use bson::{Bson, Document, doc};
-use sdam_driver::{
+use sdam::driver::{
     Aggregate, BulkWrite, BulkWriteResult, Collection, Count, CountDocuments, Delete, DeleteResult,
     Distinct, EstimatedDocumentCount, Find, FindOne, FindOneAndDelete, FindOneAndReplace,
     FindOneAndUpdate, InsertMany, InsertOne, MapReduce, Replace, Update, UpdateResult,

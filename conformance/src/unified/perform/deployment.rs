@@ -6,7 +6,7 @@ use std::fmt;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sdam_cluster::encoded;
 use sdam_core::config::{Options, OptionsError, ServerApi, ServerApiVersion};
-use sdam_host::{Client, Runtime};
+use sdam_host::Runtime;
 
 use super::defect::defect;
 use super::{skip_lists, unsupported};
@@ -240,7 +240,7 @@ fn texts(name: &str, value: &Bson) -> Result<Vec<String>, String> {
 impl Facts {
     /// Asks a deployment.
     pub(super) async fn ask<R: Runtime>(
-        client: &Client<R>,
+        client: &sdam_host::Topology<R>,
         deployment: &Deployment,
     ) -> Result<Self, String> {
         let ask = async |command: Document| {

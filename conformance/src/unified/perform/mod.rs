@@ -28,13 +28,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bson::Document;
+use sdam::driver::ClientSession;
 use sdam_core::config::Options;
 use sdam_core::machine::Machine;
 use sdam_core::session::SessionOptions;
 use sdam_core::time::Instant;
 use sdam_core::topology::{EventKind, Topics};
-use sdam_driver::ClientSession;
-use sdam_host::{Client, Events, Runtime};
+use sdam_host::{Events, Runtime, Topology};
 
 use crate::adapter::Adapter;
 use crate::spec::Difference;
@@ -62,9 +62,9 @@ type CallResult = Result<Ended, Box<Failed>>;
 pub struct Internal<'a, A: Adapter> {
     adapter: &'a Arc<A>,
     deployment: &'a Deployment,
-    client: Client<A::Runtime>,
+    client: Topology<A::Runtime>,
     /// A client of each mongos, if there are several.
-    mongos: Vec<Client<A::Runtime>>,
+    mongos: Vec<Topology<A::Runtime>>,
 }
 
 impl<'a, A: Adapter> Internal<'a, A> {
@@ -124,8 +124,8 @@ struct Stage<'a, E: Environment> {
     environment: E,
     deployment: &'a Deployment,
     /// The runner's own client, and those of each mongos.
-    internal: &'a Client<E::Runtime>,
-    mongos: &'a [Client<E::Runtime>],
+    internal: &'a Topology<E::Runtime>,
+    mongos: &'a [Topology<E::Runtime>],
     clients: BTreeMap<String, Opened<E::Runtime>>,
     sessions: BTreeMap<String, ClientSession<E::Runtime>>,
     cursors: Cursors<E::Runtime>,
@@ -134,7 +134,7 @@ struct Stage<'a, E: Environment> {
 
 /// A client, and what it reports: without commands from the very first event on, and its commands.
 struct Opened<R: Runtime> {
-    client: sdam_driver::Client<R>,
+    client: sdam::driver::Client<R>,
     events: [Events; 2],
     log: Log,
     spans: Spans,
@@ -152,8 +152,8 @@ impl<'a, E: Environment> Stage<'a, E> {
     fn new(
         environment: E,
         deployment: &'a Deployment,
-        internal: &'a Client<E::Runtime>,
-        mongos: &'a [Client<E::Runtime>],
+        internal: &'a Topology<E::Runtime>,
+        mongos: &'a [Topology<E::Runtime>],
     ) -> Self {
         Self {
             environment,
@@ -240,7 +240,7 @@ impl<'a, E: Environment> Stage<'a, E> {
             // No command was run yet.
             let commands = opened.subscribe_to(Topics::COMMANDS);
             let events = [events, commands];
-            let client_of = sdam_driver::Client::new(opened);
+            let client_of = sdam::driver::Client::new(opened);
             let opened = Opened { client: client_of, events, log, spans };
             self.clients.insert(client.name.clone(), opened);
         });
@@ -269,7 +269,7 @@ impl<'a, E: Environment> Stage<'a, E> {
     /// Begins a call; none if the client could not be opened, which has ended the test.
     fn call(&self, action: Action) -> Option<(Token, Background<CallResult>)> {
         let driver = |name: &str| self.clients.get(name).map(|opened| opened.client.clone());
-        let client = |name: &str| driver(name).map(|driver| driver.client().clone());
+        let client = |name: &str| driver(name).map(|driver| driver.topology().clone());
         match action {
             Action::Internal(token, command) => {
                 // Clients of several mongos may have had any of them do what this one undoes.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
+use sdam::driver::{ArgumentError, Client, ClientSession, Cursor, Error, Find};
 use sdam_core::config::{Acknowledgment, ReadConcern, WriteConcern};
-use sdam_driver::{ArgumentError, Client, ClientSession, Cursor, Error, Find};
 use sdam_host::Runtime;
 
 use super::call::{failed, invalid, preference_of};

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sdam::driver::Error;
 use sdam_core::bson::Bson;
 use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription};
 use sdam_core::operation::SYSTEM_OVERLOADED;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_driver::Error;
 
 use super::checks::{Checks, Choice, Situation};
 use super::conversation::{Conversations, Heard};

@@ -13,7 +13,7 @@ use sdam_core::operation::{CommandMessage, OperationError, OperationOptions, Tim
 use sdam_core::selection::Criteria;
 use sdam_core::session::SessionOptions;
 use sdam_core::time::Instant;
-use sdam_host::{Client, ClientSession, Error, Reply, Request, SessionGuard, Target};
+use sdam_host::{ClientSession, Error, Reply, Request, SessionGuard, Target, Topology};
 
 use super::ledger::{Ledger, Shared};
 use super::operation::{Entry, OperationId, Phase, Worker};
@@ -116,7 +116,7 @@ impl DocumentJob {
     }
 }
 
-type OwnClient = Client<Virtual<Shared>>;
+type OwnClient = Topology<Virtual<Shared>>;
 type OwnSession = SessionGuard<Virtual<Shared>>;
 
 /// One operation of such a task.
@@ -131,7 +131,7 @@ impl Worker {
     /// Does all of it.
     pub(super) async fn work_on_documents(self, mut job: DocumentJob) {
         let entry = Entry { id: self.id, ledger: self.ledger.clone() };
-        let client = Client::from_host(Arc::clone(&self.host));
+        let client = Topology::from_host(Arc::clone(&self.host));
         let holder = job.has_session.then(|| self.ledger.lock().documents.number());
         let start = |_| client.start_session(SessionOptions::default());
         let start = holder.map(start).map(|it| it.expect("the defaults go together"));

@@ -2,10 +2,10 @@
 //! server needs.
 
 use bson::doc;
+use sdam::driver::{BulkWrite, ClientBulkWrite, Error, InsertModel, UpdateModel, WriteModel};
 use sdam_cluster::ClusterOptions;
 use sdam_core::command::CommandEvent;
 use sdam_core::topology::EventKind;
-use sdam_driver::{BulkWrite, ClientBulkWrite, Error, InsertModel, UpdateModel, WriteModel};
 
 use super::{Fixture, address};
 

@@ -8,15 +8,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bson::{Document, RawDocumentBuf, doc};
+use sdam::driver::{
+    Client, ClientBulkWrite, ClientBulkWriteError, CreateCollection, Cursor, CursorType, Error,
+    Find, ListIndexes, TimeoutMode, UpdateModel, WriteModel,
+};
 use sdam_cluster::{ClusterOptions, Deployment, Input};
 use sdam_core::command::CommandEvent;
 use sdam_core::pool::PoolEvent;
 use sdam_core::session::SessionOptions;
 use sdam_core::topology::EventKind;
-use sdam_driver::{
-    Client, ClientBulkWrite, ClientBulkWriteError, CreateCollection, Cursor, CursorType, Error,
-    Find, ListIndexes, TimeoutMode, UpdateModel, WriteModel,
-};
 use sdam_host::ErrorKind;
 use sdam_simulation::virtual_time::{Runtime, VirtualTime};
 
@@ -258,7 +258,7 @@ fn a_cursor_is_closed_although_the_deadline_of_its_client_has_passed() {
     let mut fixture = filled("");
     let late = failing(doc! { "blockConnection": true, "blockTimeMS": 1500 });
     fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
-    let client = Client::new(fixture.client.client().with_timeout(Duration::from_secs(1)));
+    let client = Client::new(fixture.client.topology().with_timeout(Duration::from_secs(1)));
     let (id, _) = fixture.run(async move {
         let things = client.database("app").collection::<Document>("things");
         let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
@@ -346,7 +346,7 @@ fn cursors_that_are_dropped_together_are_closed_together() {
     ids.sort_unstable();
     assert_eq!(killed, ids);
     assert!(commands.len() <= 2, "{} commands", commands.len());
-    let pool = fixture.client.client().members().into_iter().map(|it| it.counts().total());
+    let pool = fixture.client.topology().members().into_iter().map(|it| it.counts().total());
     assert!(pool.sum::<usize>() <= 2);
 }
 
@@ -419,10 +419,10 @@ fn a_reader_that_comes_back_goes_on_when_the_client_is_closed() {
                     let closing = time.clone();
                     time.spawn(async move {
                         closing.sleep(second).await;
-                        client.client().close_now();
+                        client.topology().close_now();
                     });
                 }
-                false => client.client().close_now(),
+                false => client.topology().close_now(),
             }
             cursor.next().await.unwrap()
         });
@@ -628,7 +628,7 @@ fn the_batches_of_a_cursor_come_without_being_asked_for() {
     assert_eq!((times.len(), fixture.ended("getMore").len()), (4, 4));
     assert!(fixture.started("killCursors").is_empty());
     assert_eq!(connections_closed(&fixture), 0);
-    let primary = fixture.client.client().members().into_iter().map(|it| it.counts());
+    let primary = fixture.client.topology().members().into_iter().map(|it| it.counts());
     assert_eq!(primary.map(|counts| counts.available).sum::<usize>(), 2, "both came back");
 }
 

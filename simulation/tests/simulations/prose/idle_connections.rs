@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bson::doc;
+use sdam::driver::Client;
 use sdam_cluster::MemberId;
 use sdam_core::config::Options;
 use sdam_core::pool::CheckOutError;
-use sdam_driver::Client;
 
 use super::Fixture;
 

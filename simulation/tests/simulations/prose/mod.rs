@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::{Document, RawDocumentBuf, doc};
+use sdam::driver::{Client, Collection};
 use sdam_cluster::{ClusterOptions, Deployment, MemberId, ServerVersion};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::ServerType;
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::{EventKind, Topics};
-use sdam_driver::{Client, Collection};
 use sdam_host::Events;
 use sdam_simulation::virtual_time::{Runtime, Simulation};
 

@@ -2,10 +2,10 @@
 //! `host/src/tests/operations.rs`.
 
 use bson::{Document, doc};
+use sdam::driver::Error;
 use sdam_cluster::MemberId;
 use sdam_core::command::CommandEvent;
 use sdam_core::topology::EventKind;
-use sdam_driver::Error;
 
 use super::{Fixture, has_failed};
 

@@ -8,12 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bson::{Document, Timestamp, doc};
-use sdam_cluster::{ClusterOptions, Deployment};
-use sdam_core::command::CommandEvent;
-use sdam_core::config::{Options, ReadMode, ReadPreference};
-use sdam_core::session::{SessionError, SessionOptions};
-use sdam_core::topology::{EventKind, Topics};
-use sdam_driver::{
+use sdam::driver::{
     Aggregate, ArgumentError, BulkWrite, Client, ClientBulkWrite, ClientSession, Collection,
     CountDocuments, CreateCollection, CreateIndexes, Database, DeleteModel, Distinct,
     DropCollection, DropDatabase, DropIndexes, Error, EstimatedDocumentCount, Find,
@@ -21,6 +16,11 @@ use sdam_driver::{
     ListCollections, ListDatabases, ListIndexes, RenameCollection, Replace, RunCursorCommand,
     TimeoutMode, Update, UpdateModel, WriteModel,
 };
+use sdam_cluster::{ClusterOptions, Deployment};
+use sdam_core::command::CommandEvent;
+use sdam_core::config::{Options, ReadMode, ReadPreference};
+use sdam_core::session::{SessionError, SessionOptions};
+use sdam_core::topology::{EventKind, Topics};
 use sdam_simulation::virtual_time::Runtime;
 
 use super::{Fixture, address};

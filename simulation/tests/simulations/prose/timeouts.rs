@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use futures_core::Stream;
+use sdam::driver::{
+    BulkWrite, Client, ClientBulkWrite, CreateCollection, CursorType, DeleteModel, Error, Find,
+    InsertMany, InsertModel, TimeoutMode, WriteModel,
+};
 use sdam_cluster::{ClusterOptions, User};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::Options;
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::{EventKind, Topics};
-use sdam_driver::{
-    BulkWrite, Client, ClientBulkWrite, CreateCollection, CursorType, DeleteModel, Error, Find,
-    InsertMany, InsertModel, TimeoutMode, WriteModel,
-};
 use sdam_host::{ErrorKind, Recording};
 
 use super::cursors::within;
@@ -313,7 +313,7 @@ fn a_command_says_how_long_the_server_may_take() {
         }
         _ => None,
     });
-    let view = fixture.client.client().view();
+    let view = fixture.client.topology().view();
     let round_trip = view.servers().iter().map(|it| it.min_round_trip_time).max().unwrap();
     let least = i64::try_from((5 * SECOND - round_trip).as_millis()).unwrap();
     let said = started.unwrap();
@@ -325,7 +325,7 @@ fn a_command_says_how_long_the_server_may_take() {
 fn a_recording_tells_of_attempts_that_have_failed() {
     let mut fixture = Fixture::new("");
     let mut recording = Recording::everything();
-    fixture.client.client().host().record(&recording);
+    fixture.client.topology().host().record(&recording);
     let data = doc! { "failCommands": ["find"], "errorCode": 91 };
     fixture.fail(fixture.primary(), doc! { "times": 1 }, data);
     let things = fixture.things();

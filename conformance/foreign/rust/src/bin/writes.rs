@@ -51,7 +51,7 @@ async fn official(uri: &str, goes_on: impl Fn() -> bool) -> Outcome {
 }
 
 async fn ours(uri: &str, goes_on: impl Fn() -> bool) -> Outcome {
-    let client = sdam::driver::Client::new(sdam::tokio::Client::connect(uri).await?);
+    let client = sdam::driver::Client::new(sdam::tokio::Topology::connect(uri).await?);
     let things = client.database("app").collection::<Document>("sdam");
     while goes_on() {
         tell(things.insert_one(&doc! { "at": 1 }).await);
@@ -61,7 +61,7 @@ async fn ours(uri: &str, goes_on: impl Fn() -> bool) -> Outcome {
 }
 
 fn ours_blocking(uri: &str, goes_on: impl Fn() -> bool) -> Outcome {
-    let client = sdam::driver::blocking::Client::new(sdam::blocking::Client::connect(uri)?);
+    let client = sdam::blocking::Client::new(sdam::blocking::Topology::connect(uri)?);
     let things = client.database("app").collection::<Document>("blocking");
     while goes_on() {
         tell(things.insert_one(&doc! { "at": 1 }));

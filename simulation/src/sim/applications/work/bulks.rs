@@ -1,11 +1,11 @@
 //! Many writes at once, some of which servers refuse.
 
 use bson::{Bson, Document, doc};
-use sdam_core::bson;
-use sdam_driver::{
+use sdam::driver::{
     BulkWrite, BulkWriteResult, ClientBulkWrite, ClientBulkWriteResult, DeleteModel, Error,
     InsertMany, InsertModel, UpdateModel, WriteModel,
 };
+use sdam_core::bson;
 
 use super::{Application, COLLECTION, DATABASE, Terms};
 use sdam_cluster::ServerVersion;

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Document, doc};
+use sdam::driver::{
+    Client, Collection, Count, Distinct, Error, FindOne, FindOneAndUpdate, InsertOne, Update,
+};
 use sdam_cluster::ServerVersion;
 use sdam_core::bson;
 use sdam_core::config::{Acknowledgment, ReadMode, ReadPreference, WriteConcern};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
-use sdam_driver::{
-    Client, Collection, Count, Distinct, Error, FindOne, FindOneAndUpdate, InsertOne, Update,
-};
 
 use super::ledger::{Ledger, LedgerState};
 use crate::sim::random::Random;
@@ -223,7 +223,7 @@ impl Application {
     async fn select(&mut self) {
         let number = self.begin(Terms::default());
         self.state().selects(self.number, number, Criteria::write());
-        self.client.client().select(Criteria::write()).await.ok();
+        self.client.topology().select(Criteria::write()).await.ok();
         self.state().has_selected(self.number, number);
         self.over(number);
     }

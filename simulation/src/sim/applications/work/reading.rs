@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use futures_core::Stream;
+use sdam::driver::{Aggregate, Cursor, CursorType, Error, Find, TimeoutMode};
 use sdam_core::bson;
-use sdam_driver::{Aggregate, Cursor, CursorType, Error, Find, TimeoutMode};
 
 use super::{Application, Terms};
 use crate::virtual_time::Runtime;
@@ -113,10 +113,10 @@ fn judge_iteration(
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use sdam::driver::ArgumentError;
     use sdam_cluster::ServerVersion;
     use sdam_core::config::Options;
     use sdam_core::time::Instant;
-    use sdam_driver::ArgumentError;
 
     use super::{Application, Duration, Error, Terms, doc, judge_iteration};
     use crate::sim::applications::checks::{Checks, Retries};

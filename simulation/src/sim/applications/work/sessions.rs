@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bson::doc;
+use sdam::driver::{ClientSession, Error, Find, FindOne, InsertOne};
 use sdam_core::bson;
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::session::SessionOptions;
-use sdam_driver::{ClientSession, Error, Find, FindOne, InsertOne};
 
 use super::within::within;
 use super::{Application, Terms};

@@ -1,0 +1,73 @@
+//! Cursors.
+
+use std::time::Duration;
+
+use sdam_blocking::Blocking;
+use serde::de::DeserializeOwned;
+
+use super::client::Shared;
+use crate::error::Error;
+use crate::handle::Cursor as Futures;
+
+/// The documents that an operation has found, read batch by batch: an iterator, whose thread waits
+/// for the next batch.
+///
+/// A cursor that is dropped while it is open at its server is closed there in the background:
+/// dropping waits for nothing. In the single-threaded mode that is when the client is used next.
+/// [`close`](Self::close) waits until it is done.
+#[derive(Debug)]
+pub struct Cursor<T> {
+    cursor: Futures<Blocking, T>,
+    shared: Shared,
+}
+
+impl<T> Cursor<T> {
+    pub(super) fn new(cursor: Futures<Blocking, T>, shared: &Shared) -> Self {
+        Self { cursor, shared: shared.clone() }
+    }
+
+    /// Returns whether there may be further documents.
+    pub fn is_alive(&self) -> bool {
+        self.cursor.is_alive()
+    }
+
+    /// Returns the cursor's number at its server; 0 if it is closed there.
+    pub const fn id(&self) -> i64 {
+        self.cursor.id()
+    }
+
+    /// Changes how many documents the next batches have.
+    pub const fn set_batch_size(&mut self, batch_size: i32) {
+        self.cursor.set_batch_size(batch_size);
+    }
+
+    /// Closes the cursor at its server, if it is open; errors are ignored.
+    pub fn close(self) {
+        self.shared.wait(self.cursor.close());
+    }
+
+    /// As [`close`](Self::close), but within this time; zero lifts the limit.
+    pub fn close_within(self, time: Duration) {
+        self.shared.wait(self.cursor.close_within(time));
+    }
+}
+
+impl<T: DeserializeOwned> Cursor<T> {
+    /// Returns the next document as the iterator does, but fetches one batch at most: `None` also
+    /// stands for an empty one, as those of tailable cursors may be.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Cursor::try_next`](crate::driver::Cursor::try_next) does.
+    pub fn try_next(&mut self) -> Option<Result<T, Error>> {
+        self.shared.wait(self.cursor.try_next())
+    }
+}
+
+impl<T: DeserializeOwned> Iterator for Cursor<T> {
+    type Item = Result<T, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.shared.wait(self.cursor.next())
+    }
+}

@@ -1,0 +1,174 @@
+//! The client, as far as operations are about no database.
+
+use bson::{Document, RawDocumentBuf};
+use sdam_core::config::Options;
+use sdam_core::session::{SessionError, SessionOptions};
+use sdam_host::{ClientBuilder, ClientSession, CurrentReactor, Runtime, SocketRuntime};
+
+use super::collection::read_all;
+use super::database::Database;
+use super::perform::Handle;
+use crate::command::client_bulk_write::ClientBulkWrite;
+use crate::command::databases::{Databases, ListDatabases};
+use crate::error::Error;
+use crate::results::ClientBulkWriteResult;
+
+/// A client with typed operations: it makes databases, lists them, and writes to several
+/// collections at once.
+///
+/// It shares servers and connections with the client that it is made of. Its concerns, and those of
+/// the databases and collections made of it, are those of the options, until a handle with others
+/// is made.
+pub struct Client<R: Runtime> {
+    handle: Handle<R>,
+}
+
+impl<R: Runtime> Client<R> {
+    /// Adds typed operations to a client.
+    pub fn new(client: sdam_host::Topology<R>) -> Self {
+        Self { handle: Handle::new(client) }
+    }
+
+    pub(crate) const fn of(handle: Handle<R>) -> Self {
+        Self { handle }
+    }
+
+    const fn over(&self, handle: Handle<R>) -> Self {
+        Self::of(handle)
+    }
+
+    /// Returns the deployment below: it selects servers, checks out connections, runs commands, and
+    /// shows what happens.
+    pub const fn topology(&self) -> &sdam_host::Topology<R> {
+        &self.handle.client
+    }
+
+    concerns!(handle, ClientSession<R>);
+
+    /// Starts a session of the application's.
+    ///
+    /// Servers may have forgotten one that is not used for a minute after it was started (Driver
+    /// Sessions, "startSession").
+    ///
+    /// # Errors
+    ///
+    /// Fails if the options exclude each other.
+    pub fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {
+        self.handle.client.start_session(options)
+    }
+
+    /// Returns a database; nothing is sent.
+    pub fn database(&self, name: &str) -> Database<R> {
+        Database::new(self.handle.clone(), name)
+    }
+
+    /// Lists the databases: `name`, `sizeOnDisk` and `empty` of each.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn list_databases(&self, list: ListDatabases) -> Result<Vec<Document>, Error> {
+        let scope = self.handle.scope(&"admin".into(), &"".into())?;
+        let found: Vec<RawDocumentBuf> =
+            self.handle.run(&scope, &mut Databases::whole(list)).await?.outcome;
+        read_all(&found)
+    }
+
+    /// Lists the names of the databases.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn list_database_names(&self, list: ListDatabases) -> Result<Vec<String>, Error> {
+        let scope = self.handle.scope(&"admin".into(), &"".into())?;
+        Ok(self.handle.run(&scope, &mut Databases::names(list)).await?.outcome)
+    }
+
+    /// Writes to several collections, in as few commands as their number and length allow (MongoDB
+    /// 8.0).
+    ///
+    /// # Errors
+    ///
+    /// Fails if an argument is invalid, before anything is sent; if no server answers in time, or
+    /// with an error; and if it refuses any of the writes, with [`Error::ClientBulkWrite`], which
+    /// has the partial result.
+    pub async fn bulk_write(
+        &self,
+        mut bulk: ClientBulkWrite,
+    ) -> Result<ClientBulkWriteResult, Error> {
+        let scope = self.handle.scope(&"admin".into(), &"".into())?;
+        Ok(self.handle.run(&scope, &mut bulk).await?.outcome)
+    }
+}
+
+/// Clients that find the runtime's sockets, timers and tasks where they are created.
+impl<R: CurrentReactor<Setup: Default>> Client<SocketRuntime<R>> {
+    /// Creates a client of what a connection string or [`Options`] describe, after the servers were
+    /// looked up if they are named in DNS (`mongodb+srv://`); servers are connected to in the
+    /// background.
+    ///
+    /// It is the one constructor that does I/O, for SRV and TXT records alone: it asks the name
+    /// servers of `/etc/resolv.conf`; [`builder`](Self::builder) has other ways.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection string is malformed, if DNS gives no hosts or options that can be
+    /// used, and as [`with_options`](Self::with_options) does.
+    pub async fn connect<O>(options: O) -> Result<Self, Error>
+    where
+        O: TryInto<Options, Error: Into<sdam_host::Error>>,
+    {
+        Ok(sdam_host::Topology::connect(options).await?.into())
+    }
+
+    /// As [`connect`](Self::connect), with a connection string.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`connect`](Self::connect) does.
+    pub async fn with_uri_str(uri: impl AsRef<str>) -> Result<Self, Error> {
+        Self::connect(uri.as_ref()).await
+    }
+
+    /// Creates a client; discovery begins in the background, and nothing is waited for.
+    ///
+    /// What has no effect in the connection string, [`Options::warnings`], is logged through
+    /// `tracing` with target `sdam`.
+    ///
+    /// Servers that are named in DNS (`mongodb+srv://`) must be looked up first, as
+    /// [`connect`](Self::connect) does.
+    ///
+    /// # Errors
+    ///
+    /// Fails outside the runtime, if the servers are still to be looked up in DNS, if the options
+    /// cannot be followed, and if the operating system gives no random seed. Whether any server can
+    /// be reached is not known yet. The files that the options name are read when connections are
+    /// made: what is wrong with them is a failure of every server.
+    pub fn with_options(options: Options) -> Result<Self, Error> {
+        Ok(Self::builder(options).build()?)
+    }
+
+    /// Starts to create a client that differs from what [`connect`](Self::connect) creates.
+    pub fn builder(options: Options) -> ClientBuilder<R, Self> {
+        ClientBuilder::with_setup(options, R::Setup::default())
+    }
+}
+
+/// A client over a deployment that is known already: they share servers and connections.
+impl<R: Runtime> From<sdam_host::Topology<R>> for Client<R> {
+    fn from(topology: sdam_host::Topology<R>) -> Self {
+        Self::new(topology)
+    }
+}
+
+impl<R: Runtime> Clone for Client<R> {
+    fn clone(&self) -> Self {
+        Self { handle: self.handle.clone() }
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for Client<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("concerns", &self.handle.concerns).finish_non_exhaustive()
+    }
+}

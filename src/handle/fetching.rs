@@ -1,0 +1,244 @@
+//! The getMore that a cursor waits for. Its reader goes on with it; if the reader turns to another
+//! thing, a task of the runtime's does, so that the connection and the session come back whether or
+//! not the cursor is read again.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use sdam_core::wire::ReplyDocument;
+use sdam_host::{Pinned, Runtime};
+
+use crate::error::Error;
+
+/// The outcome of a getMore, and the way to the server.
+pub(super) type Fetched<R> = (Option<Pinned<R>>, Result<ReplyDocument, Error>);
+
+type Work<R> = Pin<Box<dyn Future<Output = Fetched<R>> + Send>>;
+
+/// A getMore under way; dropping it gives it up.
+pub(super) enum Fetching<R: Runtime> {
+    /// The reader of the cursor goes on with it.
+    Own(Work<R>),
+    /// A task goes on with it.
+    Handed(Reader<R>),
+}
+
+/// The reader's side of a getMore that a task goes on with.
+pub(super) struct Reader<R: Runtime>(Arc<Slot<R>>);
+
+/// The task's side.
+struct Driver<R: Runtime>(Arc<Slot<R>>);
+
+/// The place of the getMore, which the task takes out while it goes on.
+struct Slot<R: Runtime>(Mutex<State<R>>);
+
+struct State<R: Runtime> {
+    stage: Stage<R>,
+    /// False once the task has ended.
+    is_driven: bool,
+    reader: Option<Waker>,
+}
+
+enum Stage<R: Runtime> {
+    /// It waits, and this is the waker of its task.
+    Waiting(Work<R>, Option<Waker>),
+    /// It is elsewhere: with its task, or with its reader.
+    Taken,
+    Answered(Box<Fetched<R>>),
+    GivenUp,
+}
+
+impl<R: Runtime> Fetching<R> {
+    pub(super) fn begin(work: impl Future<Output = Fetched<R>> + Send + 'static) -> Self {
+        Self::Own(Box::pin(work))
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Fetched<R>> {
+        loop {
+            match self {
+                Self::Own(work) => return work.as_mut().poll(cx),
+                Self::Handed(reader) => match reader.poll(cx) {
+                    Poll::Ready(Ok(fetched)) => return Poll::Ready(fetched),
+                    Poll::Ready(Err(work)) => *self = Self::Own(work),
+                    Poll::Pending => return Poll::Pending,
+                },
+            }
+        }
+    }
+
+    /// Returns whether the reader goes on with it.
+    pub(super) const fn is_own(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+
+    /// Has a task go on with it. If the task ends before its time, as with its client, the reader
+    /// does again.
+    pub(super) fn hand_over(self, client: &sdam_host::Topology<R>) -> Self {
+        let work = match self {
+            Self::Own(work) => work,
+            handed @ Self::Handed(_) => return handed,
+        };
+        let (handed, driver) = Self::shared(work);
+        client.spawn(|_| driver);
+        handed
+    }
+
+    /// Returns both sides of a getMore that a task goes on with.
+    fn shared(work: Work<R>) -> (Self, Driver<R>) {
+        let stage = Stage::Waiting(work, None);
+        let state = State { stage, is_driven: true, reader: None };
+        let slot = Arc::new(Slot(Mutex::new(state)));
+        let driver = Driver(Arc::clone(&slot));
+        (Self::Handed(Reader(slot)), driver)
+    }
+
+    /// Gives it up, unless it has come to its end already.
+    pub(super) fn into_answer(self) -> Option<Fetched<R>> {
+        match self {
+            Self::Own(_) => None,
+            Self::Handed(reader) => reader.answer(),
+        }
+    }
+}
+
+impl<R: Runtime> Slot<R> {
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Runtime> Reader<R> {
+    /// Waits for the answer; if there is no task any more, returns what is left to do.
+    fn poll(&self, cx: &Context<'_>) -> Poll<Result<Fetched<R>, Work<R>>> {
+        let waker = cx.waker().clone();
+        let mut state = self.0.lock();
+        match std::mem::replace(&mut state.stage, Stage::Taken) {
+            Stage::Answered(fetched) => Poll::Ready(Ok(*fetched)),
+            Stage::Waiting(work, _) if !state.is_driven => Poll::Ready(Err(work)),
+            Stage::Taken if !state.is_driven => {
+                drop(state);
+                panic!("the task that went on with the cursor has panicked");
+            }
+            stage => {
+                state.stage = stage;
+                let earlier = state.reader.replace(waker);
+                drop(state);
+                drop(earlier);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn answer(&self) -> Option<Fetched<R>> {
+        let mut state = self.0.lock();
+        match std::mem::replace(&mut state.stage, Stage::Taken) {
+            Stage::Answered(fetched) => Some(*fetched),
+            stage => {
+                state.stage = stage;
+                None
+            }
+        }
+    }
+}
+
+impl<R: Runtime> Drop for Reader<R> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        let stage = std::mem::replace(&mut state.stage, Stage::GivenUp);
+        let reader = state.reader.take();
+        drop(state);
+        drop(reader);
+        if let Stage::Waiting(work, task) = stage {
+            drop(work);
+            task.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl<R: Runtime> Future for Driver<R> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.0.lock();
+        let (mut work, earlier) = match std::mem::replace(&mut state.stage, Stage::Taken) {
+            Stage::Waiting(work, earlier) => (work, earlier),
+            stage => {
+                state.stage = stage;
+                return Poll::Ready(());
+            }
+        };
+        drop(state);
+        drop(earlier);
+        let (polled, task) = (work.as_mut().poll(cx), cx.waker().clone());
+        let mut state = self.0.lock();
+        if matches!(state.stage, Stage::GivenUp) {
+            drop(state);
+            return Poll::Ready(());
+        }
+        match polled {
+            Poll::Ready(fetched) => {
+                state.stage = Stage::Answered(Box::new(fetched));
+                let reader = state.reader.take();
+                drop(state);
+                drop((work, task));
+                reader.into_iter().for_each(Waker::wake);
+                Poll::Ready(())
+            }
+            Poll::Pending => {
+                state.stage = Stage::Waiting(work, Some(task));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<R: Runtime> Drop for Driver<R> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_driven = false;
+        let reader = state.reader.take();
+        drop(state);
+        reader.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future, poll_fn};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use sdam_tokio::Tokio;
+
+    use super::{Fetched, Fetching};
+
+    /// Runtimes catch the panics of tasks; without an answer, a reader would wait for ever.
+    #[test]
+    fn the_reader_of_a_task_that_has_panicked_panics_too() {
+        for polls in [0, 1] {
+            let mut left = polls;
+            let work = poll_fn(move |_| -> Poll<Fetched<Tokio>> {
+                assert!(left > 0, "a tracer of the application's, for one");
+                left -= 1;
+                Poll::Pending
+            });
+            let (mut reader, mut driver) = Fetching::shared(Box::pin(work));
+            let mut cx = Context::from_waker(Waker::noop());
+            for _ in 0..polls {
+                assert!(Pin::new(&mut driver).poll(&mut cx).is_pending());
+                assert!(reader.poll(&mut cx).is_pending());
+            }
+            let mut poll = || Pin::new(&mut driver).poll(&mut cx);
+            assert!(catch_unwind(AssertUnwindSafe(&mut poll)).is_err());
+            drop(driver);
+            let mut cx = Context::from_waker(Waker::noop());
+            let read = catch_unwind(AssertUnwindSafe(|| reader.poll(&mut cx).is_pending()));
+            let panic = read.expect_err("it would wait for ever");
+            let text = panic.downcast_ref::<&str>().unwrap();
+            assert_eq!(*text, "the task that went on with the cursor has panicked");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Operations as they are observed: each has a span, and is counted.
+//!
+//! Implements OpenTelemetry, "Instrumenting Driver Operations".
+
+use sdam_core::spans::{SpanEnd, SpanStart};
+use sdam_host::{ObservedOperation, Runtime, Topology};
+
+use crate::command::{Operation, Scope};
+use crate::error::Error;
+
+/// Begins an operation.
+pub(super) fn begin<R: Runtime>(
+    client: &Topology<R>,
+    scope: &Scope,
+    operation: &impl Operation,
+) -> ObservedOperation<R> {
+    let collection = operation.collection().unwrap_or(&scope.collection);
+    let collection = Some(collection).filter(|collection| !collection.is_empty());
+    let name = operation.name();
+    let start = || SpanStart::of_operation(name, &scope.database, collection);
+    ObservedOperation::begin(client.host(), || name.into(), start)
+}
+
+/// Ends an operation with its outcome.
+pub(super) fn end<R: Runtime, T>(operation: ObservedOperation<R>, outcome: &Result<T, Error>) {
+    let span_end = |error: &Error| match error {
+        Error::Client(error) => error.span_end(),
+        error => SpanEnd::exception("sdam::driver::Error", error.to_string()),
+    };
+    operation.end_with(outcome.as_ref().err(), Error::error_type, span_end);
+}

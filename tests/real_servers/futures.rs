@@ -1,0 +1,388 @@
+//! The handles for runtimes with futures.
+
+use std::time::Duration;
+
+use bson::{Document, doc};
+use libtest_mimic::Failed;
+use sdam::driver::{
+    Aggregate, BulkWrite, Client, ClientBulkWrite, Collection, CountDocuments, CreateCollection,
+    CreateIndexes, CursorType, Database, Delete, DeleteModel, Distinct, DropCollection,
+    DropDatabase, DropIndexes, Error, EstimatedDocumentCount, Find, FindOne, FindOneAndReplace,
+    FindOneAndUpdate, IndexModel, InsertMany, InsertModel, ListCollections, ListDatabases,
+    ListIndexes, ModifyCollection, RenameCollection, Replace, ReturnDocument, RunCursorCommand,
+    Update, UpdateModel, WriteModel,
+};
+use sdam_core::command::CommandEvent;
+use sdam_core::config::{Acknowledgment, Options, ReadConcern, WriteConcern};
+use sdam_core::pool::PoolEvent;
+use sdam_core::topology::{EventKind, Topics};
+use sdam_host::Runtime;
+
+use super::{Thing, thing};
+
+type Outcome<T = ()> = Result<T, Failed>;
+
+pub(crate) fn tokio(options: &Options) -> Outcome {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build()?;
+    runtime.block_on(async { everything(sdam_tokio::Topology::new(options.clone())?).await })
+}
+
+pub(crate) fn smol(options: &Options) -> Outcome {
+    smol::block_on(async {
+        everything(sdam_async_std::smol::Topology::new(options.clone())?).await
+    })
+}
+
+pub(crate) fn async_std(options: &Options) -> Outcome {
+    let client =
+        async { everything(sdam_async_std::async_std::Topology::new(options.clone())?).await };
+    async_std::task::block_on(client)
+}
+
+pub(crate) fn blocking(options: &Options) -> Outcome {
+    let client = sdam_blocking::Topology::new(options.clone())?;
+    client.wait(everything(client.host_client()))
+}
+
+async fn everything<R: Runtime>(client: sdam_host::Topology<R>) -> Outcome {
+    let client = Client::new(client);
+    let database = client.database("app");
+    let things = database.collection::<Thing>("things");
+    inserts(&things).await?;
+    finds(&things).await?;
+    updates(&things).await?;
+    counts(&database, &things).await?;
+    bulks(&client, &things).await?;
+    concerns(&things).await?;
+    deletes(&things).await?;
+    indexes(&things).await?;
+    catalogue(&client, &database).await?;
+    tailable(&database).await?;
+    commands(&database).await?;
+    dropped_cursors(&database).await?;
+    streamed_cursors(&client, &database).await?;
+    database.drop(DropDatabase::new()).await?;
+    client.topology().close().await;
+    Ok(())
+}
+
+async fn inserts<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
+    let one = things.insert_one(&thing(0)).await?;
+    assert_eq!((one.acknowledged, one.inserted_id), (true, 0.into()));
+    let many: Vec<Thing> = (1..100).map(thing).collect();
+    assert_eq!(things.insert_many(&many).await?.inserted_ids.len(), 99);
+    let Err(Error::Write(error)) = things.insert_one(&thing(0)).await else { panic!() };
+    assert_eq!(error.code, 11000);
+    let Err(Error::BulkWrite(error)) =
+        things.insert_many(InsertMany::from(&[thing(1000), thing(0), thing(1001)])).await
+    else {
+        panic!()
+    };
+    assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&1]);
+    assert_eq!(error.partial_result.inserted_count, 1);
+    let unordered = InsertMany::from(&[thing(0), thing(1001)]).ordered(false);
+    let Err(Error::BulkWrite(error)) = things.insert_many(unordered).await else { panic!() };
+    assert_eq!(error.partial_result.inserted_ids[&1], 1001.into());
+    assert_eq!(things.delete_many(doc! { "_id": { "$gte": 1000 } }).await?.deleted_count, 2);
+    // Documents without an _id are given one.
+    let documents = things.with_type::<Document>();
+    let id = documents.insert_one(&doc! { "n": 1 }).await?.inserted_id;
+    assert_eq!(documents.delete_one(doc! { "_id": id }).await?.deleted_count, 1);
+    Ok(())
+}
+
+async fn finds<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
+    let sorted = || Find::new(doc! {}).sort(doc! { "_id": 1 });
+    let mut cursor = things.find(sorted().batch_size(7).comment("batches")).await?;
+    for id in 0..100 {
+        assert_eq!(cursor.next().await.transpose()?, Some(thing(id)));
+    }
+    assert!(cursor.next().await.is_none() && !cursor.is_alive());
+    for (limit, batch_size) in [(5, 0), (5, 5), (5, 3), (-5, 0), (5, 100)] {
+        let find = sorted().skip(10).limit(limit).batch_size(batch_size);
+        let found = things.find(find).await?.collect().await?;
+        assert_eq!(found, (10..15).map(thing).collect::<Vec<_>>());
+    }
+    assert_eq!(things.find_one(doc! { "n": 50 }).await?, Some(thing(5)));
+    let last = FindOne::new(doc! {}).sort(doc! { "_id": -1 });
+    assert_eq!(things.find_one(last).await?, Some(thing(99)));
+    assert_eq!(things.find_one(doc! { "n": -1 }).await?, None);
+    let Err(error) = things.find(doc! { "$nonsense": 1 }).await else { panic!() };
+    assert_eq!(error.code(), Some(2));
+    // A document of another type is an error, and no end.
+    let names = things.with_type::<String>();
+    let mut cursor = names.find(doc! {}).await?;
+    assert!(matches!(cursor.next().await, Some(Err(Error::Deserialize(_)))));
+    cursor.close().await;
+    Ok(())
+}
+
+async fn updates<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
+    let increment = doc! { "$inc": { "n": 1 } };
+    let one = things.update_one(Update::new(doc! { "kind": "odd" }, increment.clone())).await?;
+    assert_eq!((one.matched_count, one.modified_count, one.upserted_id), (1, 1, None));
+    let many = things.update_many(Update::new(doc! { "kind": "even" }, increment.clone())).await?;
+    assert_eq!((many.matched_count, many.modified_count), (50, 50));
+    let pipeline = [doc! { "$set": { "kind": { "$concat": ["$kind", "!"] } } }];
+    things.update_one(Update::new(doc! { "_id": 1 }, pipeline)).await?;
+    assert_eq!(
+        things.find_one(doc! { "_id": 1 }).await?.map(|it| it.kind).as_deref(),
+        Some("odd!")
+    );
+    let upsert = Update::new(doc! { "_id": 200 }, doc! { "$set": { "kind": "new", "n": 1_i64 } });
+    let upserted = things.update_one(upsert.upsert(true)).await?;
+    assert_eq!((upserted.matched_count, upserted.upserted_id), (0, Some(200.into())));
+    let replaced = things.replace_one(Replace::new(doc! { "_id": 200 }, &thing(200))).await?;
+    assert_eq!(replaced.modified_count, 1);
+    let update = FindOneAndUpdate::new(doc! { "_id": 200 }, increment);
+    let after = update.clone().return_document(ReturnDocument::After);
+    assert_eq!(things.find_one_and_update(update).await?, Some(thing(200)));
+    assert_eq!(things.find_one_and_update(after).await?.map(|it| it.n), Some(2002));
+    let replace = FindOneAndReplace::new(doc! { "_id": 200 }, &thing(200));
+    assert_eq!(things.find_one_and_replace(replace).await?.map(|it| it.n), Some(2002));
+    let deleted = things.find_one_and_delete(doc! { "_id": 200 }).await?;
+    assert_eq!(deleted, Some(thing(200)));
+    assert_eq!(things.find_one_and_delete(doc! { "_id": 200 }).await?, None);
+    let invalid = things.update_one(Update::new(doc! {}, doc! { "n": 1 })).await;
+    assert!(matches!(invalid, Err(Error::Argument(_))));
+    Ok(())
+}
+
+async fn counts<R: Runtime>(database: &Database<R>, things: &Collection<R, Thing>) -> Outcome {
+    assert_eq!(things.count_documents(doc! {}).await?, 100);
+    let some = CountDocuments::new(doc! { "kind": "even" }).skip(10).limit(100);
+    assert_eq!(things.count_documents(some).await?, 40);
+    assert_eq!(things.count_documents(doc! { "n": -1 }).await?, 0);
+    assert_eq!(things.estimated_document_count(EstimatedDocumentCount::new()).await?, 100);
+    assert_eq!(things.count(doc! { "kind": "even" }).await?, 50);
+    let kinds = things.distinct(Distinct::new("kind", doc! {})).await?;
+    let mut kinds: Vec<String> = kinds.collect()?;
+    kinds.sort();
+    assert_eq!(kinds, ["even", "odd", "odd!"]);
+    let group = doc! { "$group": { "_id": "$kind", "count": { "$sum": 1 } } };
+    let groups = Aggregate::new([group, doc! { "$sort": { "_id": 1 } }]).batch_size(1);
+    let groups: Vec<Document> = things.aggregate(groups).await?.collect().await?;
+    assert_eq!(groups[0], doc! { "_id": "even", "count": 50 });
+    assert_eq!(groups.len(), 3);
+    let out = Aggregate::new([doc! { "$match": { "_id": 1 } }, doc! { "$out": "copies" }]);
+    let nothing: Vec<Document> = things.aggregate(out).await?.collect().await?;
+    assert!(nothing.is_empty());
+    let copies = database.collection::<Thing>("copies");
+    assert_eq!(copies.count_documents(doc! {}).await?, 1);
+    let local = Aggregate::new([doc! { "$listLocalSessions": {} }, doc! { "$limit": 1 }]);
+    database.aggregate::<Document>(local).await?.collect().await?;
+    Ok(())
+}
+
+async fn bulks<R: Runtime>(client: &Client<R>, things: &Collection<R, Thing>) -> Outcome {
+    let set = doc! { "$set": { "kind": "bulk" } };
+    let models = || {
+        [
+            WriteModel::InsertOne(InsertModel::new(&thing(300))),
+            WriteModel::UpdateMany(UpdateModel::new(doc! { "_id": { "$lt": 3 } }, set.clone())),
+            WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 300 })),
+        ]
+    };
+    let result = things.bulk_write(BulkWrite::new(models())).await?;
+    assert_eq!((result.inserted_count, result.matched_count, result.deleted_count), (1, 3, 1));
+    assert_eq!(result.inserted_ids[&0], 300.into());
+    let twice = models().into_iter().chain([
+        WriteModel::InsertOne(InsertModel::new(&thing(0))),
+        WriteModel::InsertOne(InsertModel::new(&thing(301))),
+    ]);
+    let Err(Error::BulkWrite(error)) = things.bulk_write(BulkWrite::new(twice)).await else {
+        panic!()
+    };
+    assert_eq!(error.write_errors[&3].code, 11000);
+    assert_eq!(error.partial_result.deleted_count, 1);
+    // MongoDB 8.0 has the command.
+    let bulk = ClientBulkWrite::new([("app.things", models()[0].clone())]);
+    let error = client.bulk_write(bulk).await.unwrap_err();
+    assert_eq!(error.code(), Some(59), "{error}");
+    Ok(())
+}
+
+async fn concerns<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
+    let w = |w| WriteConcern::default().with_w(Some(w));
+    let unacknowledged = things.with_write_concern(w(Acknowledgment::Servers(0)));
+    assert!(!unacknowledged.insert_one(&thing(400)).await?.acknowledged);
+    let update = Update::new(doc! { "_id": 400 }, doc! { "$set": { "n": 1_i64 } });
+    assert!(!unacknowledged.update_one(update).await?.acknowledged);
+    let mut tries = 0;
+    while things.find_one(doc! { "_id": 400 }).await?.is_none_or(|it| it.n != 1) {
+        tries += 1;
+        assert!(tries < 100_000, "it was never written");
+    }
+    // Together longer than a command may be: they are a sequence beside it, or lost unnoticed.
+    let text = "x".repeat(6 * 1024 * 1024);
+    let long: Vec<Document> = (500..503).map(|id| doc! { "_id": id, "text": &text }).collect();
+    let documents = unacknowledged.with_type::<Document>();
+    assert!(!documents.insert_many(&long).await?.acknowledged);
+    let ids = doc! { "_id": { "$gte": 500, "$lt": 503 } };
+    let mut tries = 0;
+    while things.count_documents(ids.clone()).await? != 3 {
+        tries += 1;
+        assert!(tries < 100_000, "they were never written");
+    }
+    assert_eq!(things.delete_many(ids).await?.deleted_count, 3);
+    let majority = things.with_write_concern(w(Acknowledgment::Named("majority".to_owned())));
+    assert_eq!(majority.delete_one(Delete::new(doc! { "_id": 400 })).await?.deleted_count, 1);
+    let level = ReadConcern::default().with_level(Some("local".to_owned()));
+    let local = things.with_read_concern(level);
+    assert_eq!(local.find(doc! { "_id": 5 }).await?.collect().await?.len(), 1);
+    let level = ReadConcern::default().with_level(Some("nonsense".to_owned()));
+    assert!(things.with_read_concern(level).count_documents(doc! {}).await.is_err());
+    Ok(())
+}
+
+async fn deletes<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
+    let one = Delete::new(doc! { "kind": "odd" }).collation(doc! { "locale": "en" });
+    assert_eq!(things.delete_one(one).await?.deleted_count, 1);
+    assert_eq!(things.delete_many(doc! { "kind": "even" }).await?.deleted_count, 48);
+    Ok(())
+}
+
+async fn indexes<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
+    assert_eq!(things.create_index(doc! { "n": -1 }).await?, "n_-1");
+    let model = IndexModel::new(doc! { "kind": 1 }).name("kinds").sparse(true);
+    let more = CreateIndexes::new([model, IndexModel::new(doc! { "a": 1, "b": "text" })]);
+    assert_eq!(things.create_indexes(more).await?, ["kinds", "a_1_b_text"]);
+    let mut names = things.list_index_names(ListIndexes::new().batch_size(2)).await?;
+    names.sort();
+    assert_eq!(names, ["_id_", "a_1_b_text", "kinds", "n_-1"]);
+    let listed = things.list_indexes(ListIndexes::new()).await?.collect().await?;
+    assert_eq!(listed.len(), 4);
+    let hinted = Find::new(doc! {}).hint("kinds").limit(1);
+    assert_eq!(things.find(hinted).await?.collect().await?.len(), 1);
+    things.drop_index("kinds").await?;
+    things.drop_indexes(DropIndexes::all()).await?;
+    assert_eq!(things.list_index_names(ListIndexes::new()).await?, ["_id_"]);
+    assert!(matches!(things.drop_index("*").await, Err(Error::Argument(_))));
+    assert!(things.drop_index("none").await.is_err());
+    Ok(())
+}
+
+async fn catalogue<R: Runtime>(client: &Client<R>, database: &Database<R>) -> Outcome {
+    let names = client.list_database_names(ListDatabases::new()).await?;
+    assert!(names.iter().any(|name| name == "app"), "{names:?}");
+    let only = ListDatabases::new().filter(doc! { "name": "app" });
+    let found = client.list_databases(only).await?;
+    assert_eq!(found[0].get_str("name")?, "app");
+    let validator = doc! { "n": { "$gte": 0 } };
+    let strict = CreateCollection::new("strict").validator(validator).validation_level("strict");
+    database.create_collection(strict).await?;
+    let strict = database.collection::<Document>("strict");
+    let Err(Error::Write(error)) = strict.insert_one(&doc! { "n": -1 }).await else { panic!() };
+    assert_eq!(error.code, 121);
+    strict.modify_collection(ModifyCollection::new().validator(doc! {})).await?;
+    strict.insert_one(&doc! { "n": -1 }).await?;
+    let listed = database.list_collections(ListCollections::new().batch_size(1)).await?;
+    let names = database.list_collection_names(ListCollections::new().batch_size(1)).await?;
+    assert_eq!(listed.collect().await?.len(), names.len());
+    assert!(["strict", "things", "copies"].iter().all(|name| names.iter().any(|it| it == name)));
+    strict.rename(RenameCollection::new("app.loose")).await?;
+    let loose = database.collection::<Document>("loose");
+    assert_eq!(loose.count_documents(doc! {}).await?, 1);
+    loose.drop(DropCollection::new()).await?;
+    // It is no error that there is none.
+    loose.drop(DropCollection::new()).await?;
+    assert!(loose.list_index_names(ListIndexes::new()).await?.is_empty());
+    Ok(())
+}
+
+async fn tailable<R: Runtime>(database: &Database<R>) -> Outcome {
+    let capped = CreateCollection::new("capped").capped(true).size(100_000);
+    database.create_collection(capped).await?;
+    let capped = database.collection::<Document>("capped");
+    capped.insert_one(&doc! { "_id": 1 }).await?;
+    let find = Find::new(doc! {}).cursor_type(CursorType::TailableAwait);
+    let mut cursor = capped.find(find.max_await_time(Duration::from_millis(1))).await?;
+    assert_eq!(cursor.try_next().await.transpose()?, Some(doc! { "_id": 1 }));
+    assert!(cursor.try_next().await.is_none() && cursor.is_alive());
+    capped.insert_one(&doc! { "_id": 2 }).await?;
+    assert_eq!(cursor.next().await.transpose()?, Some(doc! { "_id": 2 }));
+    cursor.close().await;
+    Ok(())
+}
+
+async fn commands<R: Runtime>(database: &Database<R>) -> Outcome {
+    let reply = database.run_command(doc! { "ping": 1 }).await?;
+    assert_eq!(reply.get_f64("ok")?, 1.0);
+    let error = database.run_command(doc! { "nonsense": 1 }).await.unwrap_err();
+    assert_eq!(error.code(), Some(59));
+    let find = doc! { "find": "things", "batchSize": 2, "limit": 7 };
+    let cursor = database.run_cursor_command(RunCursorCommand::new(find).batch_size(3)).await?;
+    let found: Vec<Document> = cursor.collect().await?;
+    assert_eq!(found.len(), 7);
+    let ping = database.run_cursor_command::<Document>(doc! { "ping": 1 }).await;
+    assert!(matches!(ping, Err(Error::Reply(_))));
+    Ok(())
+}
+
+/// A cursor that is dropped is closed at its server, while others ask how many there are.
+async fn dropped_cursors<R: Runtime>(database: &Database<R>) -> Outcome {
+    let things = database.collection::<Thing>("things");
+    let before = open_cursors(database).await?;
+    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await?;
+    cursor.next().await.transpose()?;
+    assert_eq!(open_cursors(database).await?, before + 1);
+    drop(cursor);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while open_cursors(database).await? != before {
+        assert!(std::time::Instant::now() < deadline, "it is open for ever");
+    }
+    Ok(())
+}
+
+/// "The client MUST either consume all messages with the moreToCome flag set or close the
+/// connection" (OP_MSG): the server sends batches without being asked, and closes a cursor whose
+/// connection is closed.
+async fn streamed_cursors<R: Runtime>(client: &Client<R>, database: &Database<R>) -> Outcome {
+    let streamed = database.collection::<Document>("streamed");
+    let text = "x".repeat(1000);
+    let documents: Vec<Document> = (0..500).map(|id| doc! { "_id": id, "text": &text }).collect();
+    streamed.insert_many(&documents).await?;
+    let find = || Find::new(doc! {}).cursor_type(CursorType::Exhaust).batch_size(7);
+    let mut events = client.topology().subscribe_to(Topics::POOLS.with(Topics::COMMANDS));
+    let mut heard = || -> (usize, usize) {
+        let (mut more, mut closed) = (0, 0);
+        while let Some(event) = events.try_next() {
+            match event.kind {
+                EventKind::Command {
+                    command,
+                    event: CommandEvent::CommandSucceeded { .. },
+                    ..
+                } => {
+                    more += usize::from(command.command_name == "getMore");
+                }
+                EventKind::Pool { event: PoolEvent::ConnectionClosed { .. }, .. } => closed += 1,
+                _ => {}
+            }
+        }
+        (more, closed)
+    };
+    let before = open_cursors(database).await?;
+    let found = streamed.find(find()).await?.collect().await?;
+    assert_eq!(found, documents);
+    assert_eq!(heard(), (71, 0), "500 documents are 72 batches");
+    assert_eq!(open_cursors(database).await?, before);
+
+    let mut cursor = streamed.find(find()).await?;
+    for _ in 0..10 {
+        cursor.next().await.transpose()?;
+    }
+    drop(cursor);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while open_cursors(database).await? != before {
+        assert!(std::time::Instant::now() < deadline, "it is open for ever");
+    }
+    assert_eq!(heard(), (1, 1), "its connection is closed, with what was to come");
+    Ok(())
+}
+
+async fn open_cursors<R: Runtime>(database: &Database<R>) -> Outcome<i64> {
+    let status = database.run_command(doc! { "serverStatus": 1 }).await?;
+    let open = status.get_document("metrics")?.get_document("cursor")?.get_document("open")?;
+    Ok(open.get_i64("total")?)
+}

@@ -23,16 +23,17 @@ pub use sdam_host::{Error, ErrorKind, Events, Recording, Reply, Views};
 
 pub use sdam_core::bson;
 
+pub mod action;
 #[cfg(feature = "blocking")]
 pub mod blocking;
-pub mod command;
-pub mod cursor;
-mod error;
+mod command;
+mod cursor;
+pub mod error;
 mod handle;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod reply;
-mod results;
+pub mod results;
 mod runtimes;
 mod value;
 
@@ -43,50 +44,28 @@ pub use runtimes::smol;
 #[cfg(feature = "tokio")]
 pub use runtimes::tokio;
 
-/// Databases, collections and cursors.
+/// The types behind the names of each runtime, for every runtime `R`.
+pub mod generic {
+    pub use crate::handle::{Client, Collection, Cursor, Database};
+    pub use sdam_host::{ClientSession, Topology};
+}
+
+pub mod operation;
+pub mod options;
+
+/// What is to be named otherwise.
+#[doc(hidden)]
 pub mod driver {
-    pub use crate::command;
-    pub use crate::command::aggregate::Aggregate;
-    pub use crate::command::bulk_write::BulkWrite;
-    pub use crate::command::client_bulk_write::ClientBulkWrite;
-    pub use crate::command::collections::{
-        CreateCollection, DropCollection, ListCollections, ModifyCollection, RenameCollection,
-    };
-    pub use crate::command::count::{Count, CountDocuments, EstimatedDocumentCount};
-    pub use crate::command::databases::{DropDatabase, ListDatabases};
-    pub use crate::command::delete::Delete;
-    pub use crate::command::distinct::{Distinct, DistinctValues};
-    pub use crate::command::explain::{Explain, Verbosity};
-    pub use crate::command::find::{CursorType, Find, FindOne};
-    pub use crate::command::find_and_modify::{
-        FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate, ReturnDocument,
-    };
-    pub use crate::command::indexes::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
-    pub use crate::command::insert::{InsertMany, InsertOne};
-    pub use crate::command::map_reduce::{MapReduce, MapReduceOutput};
-    pub use crate::command::models::{
-        DeleteModel, InsertModel, ReplaceModel, UpdateModel, WriteModel,
-    };
-    pub use crate::command::run::{RunCommand, RunCursorCommand};
-    pub use crate::command::search_indexes::{
-        CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel,
-        UpdateSearchIndex,
-    };
-    pub use crate::command::update::{Replace, Update};
-    pub use crate::cursor::{TimeoutMode, TimingError};
+    pub use crate::cursor::TimingError;
     pub use crate::error::{
         ArgumentError, BulkWriteError, ClientBulkWriteError, DeserializeError, Error, ReplyError,
         WriteConcernError, WriteError,
     };
-    pub use crate::handle::{
-        Client, ClientSession, Collection, Cursor, Database, SessionAccessError,
-    };
-    pub use crate::results::{
-        BulkWriteResult, ClientBulkWriteResult, ClientDeleteResult, ClientInsertResult,
-        ClientUpdateResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult,
-        VerboseResults, WriteResult,
-    };
-    pub use crate::value::{Hint, IntoDocument, Modifications};
+    pub use crate::generic::*;
+    pub use crate::operation::*;
+    pub use crate::options::*;
+    pub use crate::results::*;
+    pub use sdam_host::SessionAccessError;
 }
 pub use sdam_core as core;
 #[doc = include_str!("../docs/write-your-own-runtime.md")]

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use bson::Document;
 use sdam_blocking::Blocking;
-use sdam_core::session::{SessionError, SessionOptions};
 
 use super::ClientSession;
 use super::database::Database;
+use super::threads::Threads;
+use crate::action::{Action, Each, Names, Place, StartSession, View};
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
-use crate::handle::{Client as Futures, Concerns, Handle, concerns};
-use crate::results::ClientBulkWriteResult;
+use crate::handle::actions::actions_of_clients;
+use crate::handle::{Concerns, Handle, concerns};
 
 /// A client with typed operations, each of which has its thread wait.
 ///
-/// It is what [`Client`](crate::driver::Client) is for runtimes with futures, and may be used by many
+/// It is what [`Client`](crate::generic::Client) is for runtimes with futures, and may be used by many
 /// threads, and in processes that are forked off.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -24,15 +25,15 @@ pub struct Client {
 
 /// The part that all handles have.
 #[derive(Clone)]
-pub(super) struct Shared {
-    pub(super) client: sdam_blocking::Topology,
+pub(crate) struct Shared {
+    pub(crate) client: sdam_blocking::Topology,
     concerns: Arc<Concerns>,
     session: Option<ClientSession>,
 }
 
 impl Shared {
     /// Returns the handle of this process.
-    pub(super) fn handle(&self) -> Handle<Blocking> {
+    pub(crate) fn handle(&self) -> Handle<Blocking> {
         Handle {
             client: self.client.host_client(),
             concerns: Arc::clone(&self.concerns),
@@ -41,19 +42,19 @@ impl Shared {
     }
 
     /// Returns the same with other concerns.
-    pub(super) fn with(&self, change: impl FnOnce(&mut Concerns)) -> Self {
+    pub(crate) fn with(&self, change: impl FnOnce(&mut Concerns)) -> Self {
         let mut concerns = (*self.concerns).clone();
         change(&mut concerns);
         Self { concerns: Arc::new(concerns), ..self.clone() }
     }
 
     /// Returns the same with a session.
-    pub(super) fn with_session(&self, session: &ClientSession) -> Self {
+    pub(crate) fn with_session(&self, session: &ClientSession) -> Self {
         Self { session: Some(session.clone()), ..self.clone() }
     }
 
     /// Has this thread wait for an operation.
-    pub(super) fn wait<T>(&self, operation: impl Future<Output = T>) -> T {
+    pub(crate) fn wait<T>(&self, operation: impl Future<Output = T>) -> T {
         self.client.wait(operation)
     }
 }
@@ -79,13 +80,14 @@ impl Client {
 
     concerns!(shared, ClientSession);
 
-    /// As [`Client::start_session`](crate::driver::Client::start_session).
+    /// Starts a session of the application's, as
+    /// [`Client::start_session`](crate::generic::Client::start_session) does.
     ///
     /// # Errors
     ///
-    /// Fails as that does.
-    pub fn start_session(&self, options: SessionOptions) -> Result<ClientSession, SessionError> {
-        self.shared.client.host_client().start_session(options)
+    /// Fails if the options exclude each other.
+    pub fn start_session(&self) -> StartSession<Threads<'_>> {
+        StartSession::new(Threads::new(&self.shared, Place::Deployment))
     }
 
     /// Returns a database; nothing is sent.
@@ -93,19 +95,13 @@ impl Client {
         Database::new(self.shared.clone(), name)
     }
 
-    waiting! {
-        Client {
-            fn list_databases(list: ListDatabases) -> Vec<Document>;
-            fn list_database_names(list: ListDatabases) -> Vec<String>;
-            fn bulk_write(bulk: ClientBulkWrite) -> ClientBulkWriteResult;
-        }
+    actions_of_clients!(Threads<'_>);
+
+    fn act<O, V>(&self, operation: O) -> Action<O, Threads<'_>, V> {
+        Action::new(operation, Threads::new(&self.shared, Place::Deployment))
     }
 
     const fn over(&self, shared: Shared) -> Self {
         Self { shared }
-    }
-
-    fn futures(&self) -> Futures<Blocking> {
-        Futures::of(self.shared.handle())
     }
 }

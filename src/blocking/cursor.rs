@@ -58,9 +58,9 @@ impl<T: DeserializeOwned> Cursor<T> {
     ///
     /// # Errors
     ///
-    /// Fails as [`Cursor::try_next`](crate::driver::Cursor::try_next) does.
-    pub fn try_next(&mut self) -> Option<Result<T, Error>> {
-        self.shared.wait(self.cursor.try_next())
+    /// Fails as [`Cursor::next`](crate::generic::Cursor::next) does.
+    pub fn next_if_any(&mut self) -> Result<Option<T>, Error> {
+        self.shared.wait(self.cursor.next_if_any())
     }
 }
 

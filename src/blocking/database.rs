@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use bson::Document;
-use sdam_blocking::Blocking;
-use serde::de::DeserializeOwned;
 
 use super::ClientSession;
 use super::client::Shared;
 use super::collection::Collection;
+use super::threads::Threads;
+use crate::action::Place;
+use crate::action::{Action, Many, Names, Reply, View};
 use crate::command::aggregate::Aggregate;
 use crate::command::collections::{CreateCollection, ListCollections};
 use crate::command::databases::DropDatabase;
 use crate::command::run::{RunCommand, RunCursorCommand};
-use crate::handle::{Database as Futures, concerns};
+use crate::handle::actions::actions_of_databases;
+use crate::handle::concerns;
 
 /// A database, each operation of which has its thread wait.
 #[derive(Clone, Debug)]
@@ -39,25 +41,13 @@ impl Database {
         Collection::new(self.shared.clone(), Arc::clone(&self.name), name)
     }
 
-    waiting! {
-        Database {
-            fn run_command(command: impl Into<RunCommand>) -> Document;
-            fn list_collection_names(list: ListCollections) -> Vec<String>;
-            fn create_collection(create: impl Into<CreateCollection>) -> ();
-            fn drop(drop: DropDatabase) -> ();
-        }
-        cursors {
-            fn run_cursor_command<T: DeserializeOwned>(command: impl Into<RunCursorCommand>) -> T;
-            fn aggregate<T: DeserializeOwned>(aggregate: Aggregate) -> T;
-            fn list_collections(list: ListCollections) -> Document;
-        }
+    actions_of_databases!(Threads<'_>);
+
+    fn act<O, V>(&self, operation: O) -> Action<O, Threads<'_>, V> {
+        Action::new(operation, Threads::new(&self.shared, Place::Database(&self.name)))
     }
 
     fn over(&self, shared: Shared) -> Self {
         Self { shared, name: Arc::clone(&self.name) }
-    }
-
-    fn futures(&self) -> Futures<Blocking> {
-        Futures::new(self.shared.handle(), &self.name)
     }
 }

@@ -7,11 +7,12 @@ use bson::{RawBson, RawBsonRef, RawDocument};
 use sdam_core::operation::OperationKind;
 use sdam_core::wire::ReplyDocument;
 
-use super::fields::get;
+use super::fields::{Value, get};
 use super::single::{Body, Rules, SingleCommand};
 use super::{MONGODB_5_0, Route, Scope, find};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
 use crate::error::{Error, WriteConcernError};
+use crate::value::{IntoDocument, array};
 
 operation! {
     /// A pipeline that a server runs, and how.
@@ -25,7 +26,7 @@ operation! {
     /// # let _ = sums;
     /// ```
     #[derive(Clone, Debug)]
-    pub struct Aggregate {
+    pub struct Aggregate as AggregateOptions {
         max_await_time: Option<Duration>,
         timeout_mode: Option<TimeoutMode>,
         settings: Settings,
@@ -66,7 +67,20 @@ operation! {
     }
 }
 
+/// The stages of a pipeline.
+impl<I: IntoIterator<Item = D>, D: IntoDocument> From<I> for Aggregate {
+    fn from(pipeline: I) -> Self {
+        Self::new(pipeline)
+    }
+}
+
 impl Aggregate {
+    /// Sets the one stage of the pipeline.
+    pub(crate) fn with_stage(mut self, stage: bson::RawDocumentBuf) -> Self {
+        self.pipeline = Value::from(array([stage]));
+        self
+    }
+
     /// Returns whether the pipeline ends by writing to a collection.
     fn writes(&self) -> bool {
         let Ok(RawBson::Array(pipeline)) = &self.pipeline.0 else { return false };

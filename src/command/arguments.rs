@@ -50,6 +50,17 @@ pub(crate) trait Options: Sized {
     }
 }
 
+/// Options while they are set, one by one.
+#[derive(Clone, Debug, Default)]
+pub struct OptionsBuilder<O>(pub(crate) O);
+
+impl<O> OptionsBuilder<O> {
+    /// Returns the options.
+    pub fn build(self) -> O {
+        self.0
+    }
+}
+
 /// A type that is made of arguments with names.
 pub(crate) trait FromArguments: Options {
     /// The names of arguments that it can do without, and that are no options.

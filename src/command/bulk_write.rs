@@ -347,7 +347,7 @@ pub struct BulkWrite {
 }
 
 operation! {
-    pub struct BulkWrite;
+    pub struct BulkWrite as BulkWriteOptions;
 
     options {
         /// Writes documents that the collection's rules forbid.
@@ -371,6 +371,12 @@ impl BulkWrite {
             statements: Statements::default(),
             options: Fields::default(),
         }
+    }
+}
+
+impl<I: IntoIterator<Item = WriteModel>> From<I> for BulkWrite {
+    fn from(models: I) -> Self {
+        Self::new(models)
     }
 }
 

@@ -92,7 +92,7 @@ impl std::fmt::Debug for Write {
 }
 
 operation! {
-    pub struct ClientBulkWrite;
+    pub struct ClientBulkWrite as ClientBulkWriteOptions;
 
     options {
         /// Writes documents that the rules of collections forbid.
@@ -107,6 +107,13 @@ operation! {
         ordered: bool = "ordered" in ordered;
         /// Returns the result of each write, if true.
         verbose_results: bool = "verboseResults" in is_verbose;
+    }
+}
+
+/// Writes, each with the namespace of its collection.
+impl<I: IntoIterator<Item = (N, WriteModel)>, N: Into<String>> From<I> for ClientBulkWrite {
+    fn from(models: I) -> Self {
+        Self::new(models)
     }
 }
 

@@ -14,7 +14,7 @@ operation! {
     ///
     /// Documents that describe indexes have no field `ns` since MongoDB 4.4.
     #[derive(Clone, Debug, Default)]
-    pub struct ListCollections {
+    pub struct ListCollections as ListCollectionsOptions {
         filter: Option<Value>,
         names_only: bool,
         timeout_mode: Option<TimeoutMode>,
@@ -101,7 +101,7 @@ impl SingleCommand for ListCollections {
 operation! {
     /// The creation of a collection, or of a view.
     #[derive(Clone, Debug)]
-    pub struct CreateCollection {}
+    pub struct CreateCollection as CreateCollectionOptions {}
 
     arguments {
         /// Creates a collection of this name.
@@ -149,6 +149,12 @@ operation! {
     }
 }
 
+impl From<String> for CreateCollection {
+    fn from(name: String) -> Self {
+        Self::new(name)
+    }
+}
+
 impl From<&str> for CreateCollection {
     fn from(name: &str) -> Self {
         Self::new(name)
@@ -182,7 +188,7 @@ impl SingleCommand for CreateCollection {
 operation! {
     /// The change of a collection's options: `collMod`.
     #[derive(Clone, Debug, Default)]
-    pub struct ModifyCollection {}
+    pub struct ModifyCollection as ModifyCollectionOptions {}
 
     arguments {
         /// Changes nothing, but for what its options say.
@@ -235,7 +241,7 @@ impl SingleCommand for ModifyCollection {
 operation! {
     /// The removal of a collection with its documents and indexes; it is no error if there is none.
     #[derive(Clone, Debug, Default)]
-    pub struct DropCollection {}
+    pub struct DropCollection as DropCollectionOptions {}
 
     arguments {
         /// Drops the collection.
@@ -278,7 +284,7 @@ pub(crate) const NAMESPACE_NOT_FOUND: i32 = 26;
 operation! {
     /// A new name for a collection, which may be in another database.
     #[derive(Clone, Debug)]
-    pub struct RenameCollection {}
+    pub struct RenameCollection as RenameCollectionOptions {}
 
     arguments {
         /// Renames the collection to this namespace: a database, a dot, and a collection.

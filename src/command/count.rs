@@ -17,7 +17,7 @@ operation! {
     /// The server runs an aggregation for it, in which `$where`, `$near` and `$nearSphere` are not
     /// allowed: use `$expr`, and `$geoWithin` with `$center` or `$centerSphere`.
     #[derive(Clone, Debug)]
-    pub struct CountDocuments {}
+    pub struct CountDocuments as CountOptions {}
 
     arguments {
         /// Counts the documents that a filter matches.
@@ -89,7 +89,7 @@ operation! {
     ///
     /// [`count`]: https://www.mongodb.com/docs/manual/reference/command/count/#behavior
     #[derive(Clone, Debug, Default)]
-    pub struct EstimatedDocumentCount {}
+    pub struct EstimatedDocumentCount as EstimatedDocumentCountOptions {}
 
     arguments {
         /// Asks for the number, without options.
@@ -127,7 +127,7 @@ operation! {
     /// The command `count` with a filter, which drivers have deprecated: in sharded clusters it may
     /// count wrongly. Use [`CountDocuments`].
     #[derive(Clone, Debug)]
-    pub struct Count {}
+    pub struct Count as CountCommandOptions {}
 
     arguments {
         /// Counts the documents that a filter matches.

@@ -5,14 +5,13 @@ use bson::raw::{CStr, cstr};
 use sdam_core::wire::ReplyDocument;
 
 use super::Scope;
-use super::run::{name, whole};
 use super::single::{Body, Rules, SingleCommand, Target};
 use crate::error::{Error, ReplyError, WriteConcernError};
 
 operation! {
     /// The databases of a deployment.
     #[derive(Clone, Debug, Default)]
-    pub struct ListDatabases {}
+    pub struct ListDatabases as ListDatabasesOptions { names_only: bool }
 
     arguments {
         /// Asks for all databases.
@@ -29,30 +28,18 @@ operation! {
     }
 }
 
-/// `listDatabases`, as it is sent: `T` is what is read of each database.
-#[derive(Clone, Debug)]
-pub struct Databases<T> {
-    list: ListDatabases,
-    names_only: bool,
-    read: fn(&bson::RawDocument) -> Option<T>,
-}
-
-impl Databases<String> {
+impl ListDatabases {
     /// Asks for names alone, "using nameOnly".
-    pub const fn names(list: ListDatabases) -> Self {
-        Self { list, names_only: true, read: name }
+    #[must_use]
+    pub const fn names(mut self) -> Self {
+        self.names_only = true;
+        self
     }
 }
 
-impl Databases<RawDocumentBuf> {
-    /// Asks for all that is known of each.
-    pub const fn whole(list: ListDatabases) -> Self {
-        Self { list, names_only: false, read: whole }
-    }
-}
-
-impl<T> SingleCommand for Databases<T> {
-    type Output = Vec<T>;
+impl SingleCommand for ListDatabases {
+    /// The databases, as the server describes them.
+    type Output = Vec<RawDocumentBuf>;
 
     const COMMAND: &'static CStr = cstr!("listDatabases");
     const RULES: Rules = Rules::LIST;
@@ -62,25 +49,25 @@ impl<T> SingleCommand for Databases<T> {
     }
 
     fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
-        body.options(&self.list.options, &[])?;
+        body.options(&self.options, &[])?;
         if self.names_only {
             body.append(cstr!("nameOnly"), true);
         }
         Ok(())
     }
 
-    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Vec<T>, Error> {
+    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Vec<RawDocumentBuf>, Error> {
         let missing = |_| ReplyError { command: Self::COMMAND.as_str(), field: "databases" };
         let databases = reply.get_array("databases").map_err(missing)?;
         let databases = databases.into_iter().filter_map(|database| database.ok()?.as_document());
-        Ok(databases.filter_map(self.read).collect())
+        Ok(databases.map(ToOwned::to_owned).collect())
     }
 }
 
 operation! {
     /// The removal of a database with all its collections.
     #[derive(Clone, Debug, Default)]
-    pub struct DropDatabase {}
+    pub struct DropDatabase as DropDatabaseOptions {}
 
     arguments {
         /// Drops the database.
@@ -119,13 +106,13 @@ mod tests {
 
     use super::super::testing::{NEW, majority, scope, written_in};
     use super::super::{Operation, Progress, Route};
-    use super::{Databases, DropDatabase, ListDatabases};
+    use super::{DropDatabase, ListDatabases};
 
     /// Enumerate Databases: the form of the command, on admin, on the primary, and repeated.
     #[test]
     fn databases_are_listed_whole_or_by_name() {
         let list = ListDatabases::new().filter(doc! { "name": "a" }).authorized_databases(true);
-        let mut whole = Databases::whole(list.clone());
+        let mut whole = list;
         let command = whole.command(&scope(), &NEW).unwrap();
         let expected = rawdoc! {
             "listDatabases": 1, "filter": { "name": "a" }, "authorizedDatabases": true,
@@ -136,10 +123,9 @@ mod tests {
         let first = rawdoc! { "name": "a", "sizeOnDisk": 1.0, "empty": false };
         let reply = ReplyDocument::from(rawdoc! { "ok": 1, "databases": [first.clone()] });
         assert_eq!(whole.reply(&scope(), &reply).unwrap(), Progress::Done(vec![first]));
-        let mut names = Databases::names(ListDatabases::new());
+        let mut names = ListDatabases::new().names();
         let body = names.command(&scope(), &NEW).unwrap().body;
         assert_eq!(body, rawdoc! { "listDatabases": 1, "nameOnly": true });
-        assert_eq!(names.reply(&scope(), &reply).unwrap(), Progress::Done(vec!["a".to_owned()]));
         assert!(names.reply(&scope(), &ReplyDocument::from(rawdoc! { "ok": 1 })).is_err());
     }
 

@@ -8,7 +8,7 @@
 /// operation! {
 ///     /// A search.
 ///     #[derive(Clone, Debug)]
-///     pub struct Find { cursor_type: CursorType }
+///     pub struct Find as FindOptions { cursor_type: CursorType }
 ///
 ///     arguments {
 ///         /// Looks for the documents that a filter matches.
@@ -31,10 +31,13 @@
 /// that name, or of the one behind `as`, or it is a field of the struct, the one behind `in`.
 ///
 /// Without `arguments`, the struct and its constructor stand beside the declaration.
+///
+/// The name behind `as` is that of a struct with the options alone, as configurations have them; with
+/// it, the operation's [`Action`](crate::action::Action) has the methods, too.
 macro_rules! operation {
     (
         $(#[$meta:meta])*
-        pub struct $type:ident { $($state:ident: $state_type:ty),* $(,)? }
+        pub struct $type:ident $(as $options_type:ident)? { $($state:ident: $state_type:ty),* $(,)? }
 
         arguments {
             $(#[$doc:meta])*
@@ -72,11 +75,11 @@ macro_rules! operation {
             }
         }
 
-        operation! { pub struct $type; options $options }
+        operation! { pub struct $type $(as $options_type)?; options $options }
         from_document!($type);
     };
     (
-        pub struct $type:ident $(<$parameter:ident>)?;
+        pub struct $type:ident as $options_type:ident;
 
         options {
             $(
@@ -87,7 +90,130 @@ macro_rules! operation {
             )*
         }
     ) => {
-        impl $(<$parameter>)? $type $(<$parameter>)? {
+        impl $type {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $option(mut self, value: taken!($kind)) -> Self {
+                    let value = store!($kind value);
+                    set!(self value [$name] [$($wire)?] [$($place $(.$within)?)?]);
+                    self
+                }
+            )*
+
+            /// Sets the options that are set there.
+            #[must_use]
+            pub fn with_options(mut self, options: impl Into<Option<$options_type>>) -> Self {
+                let options = options.into().unwrap_or_default();
+                $(if let Some(value) = options.$option {
+                    self = self.$option(value);
+                })*
+                self
+            }
+        }
+
+        impl $crate::command::arguments::Options for $type {
+            const OPTIONS: &'static [&'static str] = <$options_type>::OPTIONS;
+
+            fn set(
+                self,
+                name: &str,
+                value: bson::Bson,
+            ) -> Result<Self, $crate::error::ArgumentError> {
+                Ok(self.with_options(<$options_type>::default().set(name, value)?))
+            }
+        }
+
+        impl<H, V> $crate::action::Action<$type, H, V> {
+            $(
+                $(#[$doc])*
+                pub fn $option(self, value: taken!($kind)) -> Self {
+                    self.with(|operation| operation.$option(value))
+                }
+            )*
+
+            /// Sets the options that are set there.
+            pub fn with_options(self, options: impl Into<Option<$options_type>>) -> Self {
+                self.with(|operation| operation.with_options(options))
+            }
+        }
+
+        #[doc = concat!("The options of [`", stringify!($type), "`], as configurations have them.")]
+        ///
+        /// It reads what specifications and servers call them, such as `maxTimeMS`; another name is
+        /// refused.
+        #[derive(Clone, Debug, Default)]
+        #[non_exhaustive]
+        pub struct $options_type {
+            $(
+                $(#[$doc])*
+                pub $option: Option<field!($kind)>,
+            )*
+        }
+
+        impl $options_type {
+            /// Starts with no option set.
+            pub fn builder() -> $crate::command::arguments::OptionsBuilder<Self> {
+                Default::default()
+            }
+        }
+
+        impl $crate::command::arguments::OptionsBuilder<$options_type> {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $option(mut self, value: impl Into<Option<field!($kind)>>) -> Self {
+                    self.0.$option = value.into();
+                    self
+                }
+            )*
+        }
+
+        impl $crate::command::arguments::Options for $options_type {
+            const OPTIONS: &'static [&'static str] = &[$($name),*];
+
+            fn set(
+                mut self,
+                name: &str,
+                value: bson::Bson,
+            ) -> Result<Self, $crate::error::ArgumentError> {
+                match name {
+                    $($name => {
+                        let value: read!($kind) = $crate::command::arguments::read(name, value)?;
+                        self.$option = Some(value.into());
+                    })*
+                    _ => return Err($crate::error::ArgumentError::UnknownArgument {
+                        name: name.to_owned(),
+                        known: Self::OPTIONS.to_vec(),
+                    }),
+                }
+                Ok(self)
+            }
+        }
+
+        impl $crate::command::arguments::FromArguments for $options_type {
+            fn required(
+                _: &mut $crate::command::arguments::Arguments,
+            ) -> Result<Self, $crate::error::ArgumentError> {
+                Ok(Self::default())
+            }
+        }
+
+        from_document!($options_type);
+    };
+    (
+        pub struct $type:ident;
+
+        options {
+            $(
+                $(#[$doc:meta])*
+                $option:ident: $kind:ident = $name:literal
+                    $(as $wire:literal)?
+                    $(in $place:ident $(.$within:ident)?)?;
+            )*
+        }
+    ) => {
+        impl $type {
             $(
                 $(#[$doc])*
                 #[must_use]
@@ -112,7 +238,7 @@ macro_rules! operation {
             }
         }
 
-        impl $(<$parameter>)? $crate::command::arguments::Options for $type $(<$parameter>)? {
+        impl $crate::command::arguments::Options for $type {
             const OPTIONS: &'static [&'static str] = &[$($name),*];
 
             fn set(
@@ -196,6 +322,40 @@ macro_rules! stored {
     };
     (modifications) => {
         $crate::value::Value
+    };
+    ($other:ident) => {
+        $other
+    };
+}
+
+/// The type that an option has among options alone.
+macro_rules! field {
+    (int) => {
+        i32
+    };
+    (long) => {
+        i64
+    };
+    (millis) => {
+        std::time::Duration
+    };
+    (text) => {
+        String
+    };
+    (code) => {
+        String
+    };
+    (document) => {
+        bson::Document
+    };
+    (documents) => {
+        Vec<bson::Document>
+    };
+    (value) => {
+        bson::Bson
+    };
+    (hint) => {
+        $crate::value::Hint
     };
     ($other:ident) => {
         $other

@@ -11,14 +11,15 @@ use super::single::{Body, Rules, SingleCommand};
 use crate::error::{Error, WriteError};
 use crate::reply::write::{Kind, WriteReply};
 use crate::results::{DeleteResult, WriteResult};
+use crate::value::IntoDocument;
 
 operation! {
     /// A deletion of one document or of many.
     #[derive(Clone, Debug)]
-    pub struct Delete {}
+    pub struct Delete as DeleteOptions { multi: bool }
 
     arguments {
-        /// Deletes what a filter matches.
+        /// Deletes the first document that a filter matches.
         new(filter: document = "filter");
     }
 
@@ -37,20 +38,19 @@ operation! {
 }
 
 impl Delete {
-    /// Makes the operation that deletes the first document, or all of them.
-    pub const fn into_operation(self, multi: bool) -> Deleting {
-        Deleting { delete: self, multi }
+    /// Deletes all documents that a filter matches, not the first alone.
+    pub fn many(filter: impl IntoDocument) -> Self {
+        Self::new(filter).multi(true)
+    }
+
+    /// Sets whether all documents that match are deleted, or the first alone.
+    pub(crate) const fn multi(mut self, multi: bool) -> Self {
+        self.multi = multi;
+        self
     }
 }
 
-/// A single deletion, as it is sent.
-#[derive(Clone, Debug)]
-pub struct Deleting {
-    delete: Delete,
-    multi: bool,
-}
-
-impl SingleCommand for Deleting {
+impl SingleCommand for Delete {
     type Output = DeleteResult;
 
     const COMMAND: &'static CStr = cstr!("delete");
@@ -61,8 +61,8 @@ impl SingleCommand for Deleting {
     }
 
     fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
-        let Delete { filter, options } = &self.delete;
-        let parts = Parts::Delete { filter: get(filter)?, multi: self.multi, options };
+        let Self { filter, multi, options } = self;
+        let parts = Parts::Delete { filter: get(filter)?, multi: *multi, options };
         check_hint(&parts, body.scope, body.facts)?;
         let statement = parts.statement()?;
         if let Some(excess) = body.facts.excess(body.scope, statement.as_bytes().len(), || 0) {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_number_of_deleted_documents_is_told() {
-        let mut delete = Delete::new(doc! {}).into_operation(true);
+        let mut delete = Delete::new(doc! {}).multi(true);
         let reply = ReplyDocument::from(rawdoc! { "ok": 1, "n": 3 });
         let Ok(Progress::Done(result)) = delete.reply(&scope(), &reply) else { panic!() };
         assert_eq!((result.acknowledged, result.deleted_count), (true, 3));
@@ -127,7 +127,7 @@ mod tests {
     /// error if the caller explicitly provides a value."
     #[test]
     fn an_index_is_refused_where_nobody_would_learn_that_it_is_not_used() {
-        let delete = || Delete::new(doc! {}).hint("_id_").into_operation(false);
+        let delete = || Delete::new(doc! {}).hint("_id_").multi(false);
         assert!(delete().command(&unacknowledged(), &OLD).is_err());
         assert!(delete().command(&scope(), &OLD).is_ok());
         assert!(delete().command(&unacknowledged(), &NEW).is_ok());

@@ -15,7 +15,7 @@ use crate::reply::document::read_as;
 operation! {
     /// The different values of a field, in the documents that a filter matches.
     #[derive(Clone, Debug)]
-    pub struct Distinct {}
+    pub struct Distinct as DistinctOptions {}
 
     arguments {
         /// Asks for the values of a field in the documents that a filter matches.

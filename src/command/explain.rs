@@ -10,13 +10,14 @@ use sdam_core::wire::ReplyDocument;
 
 use super::aggregate::Aggregate;
 use super::count::{Count, CountDocuments, EstimatedDocumentCount};
-use super::delete::{Delete, Deleting};
+use super::delete::Delete;
 use super::distinct::Distinct;
 use super::find::{Find, FindOne};
 use super::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
 use super::single::Rules;
-use super::update::{Replace, Update, Updating};
+use super::update::{Replace, Update};
 use super::{Command, Facts, Operation, Progress, Route, Scope};
+use crate::action::Action;
 use crate::error::Error;
 use crate::value::whole_millis;
 
@@ -69,7 +70,7 @@ impl Verbosity {
 }
 
 impl<O> Explain<O> {
-    const fn new(operation: O) -> Self {
+    pub(crate) const fn new(operation: O) -> Self {
         Self { operation, verbosity: None, max_time: None }
     }
 
@@ -86,6 +87,33 @@ impl<O> Explain<O> {
     pub const fn max_time(mut self, time: Duration) -> Self {
         self.max_time = Some(time);
         self
+    }
+}
+
+/// An operation that servers explain.
+pub trait Explainable: Operation {}
+
+macro_rules! explainable {
+    ($($operation:ident)+) => {
+        $(impl Explainable for $operation {})+
+    };
+}
+
+explainable! {
+    Aggregate Count CountDocuments Delete Distinct EstimatedDocumentCount Find FindOne
+    FindOneAndDelete FindOneAndReplace FindOneAndUpdate Replace Update
+}
+
+impl<O, H, V> Action<Explain<O>, H, V> {
+    /// Sets how detailed the explanation is.
+    pub fn verbosity(self, verbosity: Verbosity) -> Self {
+        self.with(|explain| explain.verbosity(verbosity))
+    }
+
+    /// Sets how long the server may take to explain, in whole milliseconds (`maxTimeMS`);
+    /// deprecated in favour of `timeoutMS`.
+    pub fn max_time(self, time: Duration) -> Self {
+        self.with(|explain| explain.max_time(time))
     }
 }
 
@@ -138,32 +166,34 @@ impl Explain<Distinct> {
     }
 }
 
-impl Explain<Updating> {
+impl Explain<Update> {
     /// Explains an update of the first document that matches.
-    pub fn update_one(update: Update) -> Self {
-        Self::new(update.into_operation(false))
+    pub const fn update_one(update: Update) -> Self {
+        Self::new(update.multi(false))
     }
 
     /// Explains an update of all documents that match.
-    pub fn update_many(update: Update) -> Self {
-        Self::new(update.into_operation(true))
-    }
-
-    /// Explains the replacement of a document.
-    pub fn replace_one(replace: Replace) -> Self {
-        Self::new(replace.into_operation())
+    pub const fn update_many(update: Update) -> Self {
+        Self::new(update.multi(true))
     }
 }
 
-impl Explain<Deleting> {
+impl Explain<Replace> {
+    /// Explains the replacement of a document.
+    pub const fn replace_one(replace: Replace) -> Self {
+        Self::new(replace)
+    }
+}
+
+impl Explain<Delete> {
     /// Explains the deletion of the first document that matches.
     pub fn delete_one(delete: impl Into<Delete>) -> Self {
-        Self::new(delete.into().into_operation(false))
+        Self::new(delete.into().multi(false))
     }
 
     /// Explains the deletion of all documents that match.
     pub fn delete_many(delete: impl Into<Delete>) -> Self {
-        Self::new(delete.into().into_operation(true))
+        Self::new(delete.into().multi(true))
     }
 }
 

@@ -48,7 +48,7 @@ operation! {
     /// # example().unwrap();
     /// ```
     #[derive(Clone, Debug)]
-    pub struct Find {
+    pub struct Find as FindOptions {
         cursor_type: CursorType,
         max_await_time: Option<Duration>,
         timeout_mode: Option<TimeoutMode>,
@@ -230,7 +230,7 @@ impl SingleCommand for Find {
 operation! {
     /// `findOne`: the first document that a filter matches.
     #[derive(Clone, Debug)]
-    pub struct FindOne {}
+    pub struct FindOne as FindOneOptions {}
 
     arguments {
         /// Looks for the first document that a filter matches.

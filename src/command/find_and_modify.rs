@@ -26,7 +26,7 @@ pub enum ReturnDocument {
 operation! {
     /// `findOneAndDelete`: the deletion of a document, which is returned.
     #[derive(Clone, Debug)]
-    pub struct FindOneAndDelete {}
+    pub struct FindOneAndDelete as FindOneAndDeleteOptions {}
 
     arguments {
         /// Deletes the first document that a filter matches.
@@ -58,7 +58,7 @@ operation! {
 operation! {
     /// `findOneAndReplace`: the replacement of a document, which is returned.
     #[derive(Clone, Debug)]
-    pub struct FindOneAndReplace { returned: ReturnDocument }
+    pub struct FindOneAndReplace as FindOneAndReplaceOptions { returned: ReturnDocument }
 
     arguments {
         /// Replaces the first document that a filter matches.
@@ -96,7 +96,7 @@ operation! {
 operation! {
     /// `findOneAndUpdate`: the update of a document, which is returned.
     #[derive(Clone, Debug)]
-    pub struct FindOneAndUpdate { returned: ReturnDocument }
+    pub struct FindOneAndUpdate as FindOneAndUpdateOptions { returned: ReturnDocument }
 
     arguments {
         /// Updates the first document that a filter matches, by operators or a pipeline.

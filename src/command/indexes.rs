@@ -128,7 +128,7 @@ pub struct CreateIndexes {
 }
 
 operation! {
-    pub struct CreateIndexes;
+    pub struct CreateIndexes as CreateIndexOptions;
 
     options {
         /// Adds a comment, which servers write to their logs.
@@ -217,7 +217,7 @@ pub struct DropIndexes {
 }
 
 operation! {
-    pub struct DropIndexes;
+    pub struct DropIndexes as DropIndexOptions;
 
     options {
         /// Adds a comment, which servers write to their logs.
@@ -290,7 +290,7 @@ operation! {
     ///
     /// The documents have no field `ns` since MongoDB 4.4.
     #[derive(Clone, Debug, Default)]
-    pub struct ListIndexes {
+    pub struct ListIndexes as ListIndexesOptions {
         timeout_mode: Option<TimeoutMode>,
         settings: Settings,
     }

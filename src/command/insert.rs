@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::marker::PhantomData;
 
 use bson::raw::{CStr, cstr};
 use bson::{Bson, Document, RawDocument};
@@ -21,14 +20,13 @@ use crate::results::{BulkWriteResult, InsertManyResult, InsertOneResult, WriteRe
 
 /// `insertOne`: the insertion of a document, with an `_id` if it has none.
 #[derive(Clone)]
-pub struct InsertOne<T> {
+pub struct InsertOne {
     document: Result<(Documents, Bson), Error>,
     options: Fields,
-    of: PhantomData<fn() -> T>,
 }
 
 operation! {
-    pub struct InsertOne<T>;
+    pub struct InsertOne as InsertOneOptions;
 
     options {
         /// Inserts a document that the collection's rules forbid.
@@ -40,32 +38,26 @@ operation! {
     }
 }
 
-impl<T: Serialize> InsertOne<T> {
+impl InsertOne {
     /// Inserts a document.
-    pub fn new(document: &T) -> Self {
+    pub fn new(document: &impl Serialize) -> Self {
         let mut documents = Documents::default();
         let written = documents.serialize(document).and_then(|()| documents.identify_last());
         let document = written.map(|id| (documents, id));
-        Self { document, options: Fields::default(), of: PhantomData }
+        Self { document, options: Fields::default() }
     }
 }
 
-impl FromArguments for InsertOne<Document> {
+impl FromArguments for InsertOne {
     fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
-        Ok(Self::new(&arguments.required("document")?))
+        Ok(Self::new(&arguments.required::<Document>("document")?))
     }
 }
 
-from_document!(InsertOne<Document>);
-
-impl<T: Serialize> From<&T> for InsertOne<T> {
-    fn from(document: &T) -> Self {
-        Self::new(document)
-    }
-}
+from_document!(InsertOne);
 
 /// Prints no document.
-impl<T> fmt::Debug for InsertOne<T> {
+impl fmt::Debug for InsertOne {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let document = self.document.as_ref().map(|(document, _)| document);
         let mut insert = f.debug_struct("InsertOne");
@@ -73,7 +65,7 @@ impl<T> fmt::Debug for InsertOne<T> {
     }
 }
 
-impl<T> SingleCommand for InsertOne<T> {
+impl SingleCommand for InsertOne {
     type Output = InsertOneResult;
 
     const COMMAND: &'static CStr = cstr!("insert");
@@ -108,15 +100,14 @@ impl<T> SingleCommand for InsertOne<T> {
 
 /// `insertMany`: the insertion of documents, in as many commands as their number and length need.
 #[derive(Clone, Debug)]
-pub struct InsertMany<T> {
+pub struct InsertMany {
     statements: Statements,
     error: Option<Error>,
     options: Fields,
-    of: PhantomData<fn() -> T>,
 }
 
 operation! {
-    pub struct InsertMany<T>;
+    pub struct InsertMany as InsertManyOptions;
 
     options {
         /// Inserts documents that the collection's rules forbid.
@@ -130,9 +121,9 @@ operation! {
     }
 }
 
-impl<T: Serialize> InsertMany<T> {
+impl InsertMany {
     /// Inserts documents in their order, up to the first that the server refuses.
-    pub fn new(documents: impl IntoIterator<Item = impl Borrow<T>>) -> Self {
+    pub fn new<T: Serialize>(documents: impl IntoIterator<Item = impl Borrow<T>>) -> Self {
         let (mut statements, mut error) = (Statements::default(), None);
         let mut documents = documents.into_iter();
         while let Some(document) = documents.next() {
@@ -146,37 +137,19 @@ impl<T: Serialize> InsertMany<T> {
         if statements.len() == 0 {
             error.get_or_insert(ArgumentError::NoDocuments.into());
         }
-        Self { statements, error, options: Fields::default(), of: PhantomData }
+        Self { statements, error, options: Fields::default() }
     }
 }
 
-impl FromArguments for InsertMany<Document> {
+impl FromArguments for InsertMany {
     fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
-        Ok(Self::new(arguments.required::<Vec<Document>>("documents")?))
+        Ok(Self::new::<Document>(arguments.required::<Vec<Document>>("documents")?))
     }
 }
 
-from_document!(InsertMany<Document>);
+from_document!(InsertMany);
 
-impl<T: Serialize> From<&[T]> for InsertMany<T> {
-    fn from(documents: &[T]) -> Self {
-        Self::new(documents)
-    }
-}
-
-impl<T: Serialize> From<&Vec<T>> for InsertMany<T> {
-    fn from(documents: &Vec<T>) -> Self {
-        Self::new(documents)
-    }
-}
-
-impl<T: Serialize, const N: usize> From<&[T; N]> for InsertMany<T> {
-    fn from(documents: &[T; N]) -> Self {
-        Self::new(documents)
-    }
-}
-
-impl<T> Operation for InsertMany<T> {
+impl Operation for InsertMany {
     type Output = InsertManyResult;
 
     fn name(&self) -> &'static str {

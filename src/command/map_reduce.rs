@@ -15,7 +15,7 @@ operation! {
     ///
     /// MongoDB 5.0 deprecates it; [`Aggregate`](super::aggregate::Aggregate) does the same, faster.
     #[derive(Clone, Debug)]
-    pub struct MapReduce { finalize: Option<String> }
+    pub struct MapReduce as MapReduceOptions { finalize: Option<String> }
 
     arguments {
         /// Calls the function `map` for each document, which emits keys with values, and the

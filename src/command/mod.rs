@@ -16,34 +16,34 @@ use crate::error::{ArgumentError, Error};
 #[macro_use]
 mod declaration;
 
-pub mod aggregate;
+pub(crate) mod aggregate;
 pub(crate) mod arguments;
 pub(crate) mod bounded;
-pub mod bulk_write;
-pub mod client_bulk_write;
-pub mod collections;
-pub mod count;
-pub mod databases;
-pub mod delete;
-pub mod distinct;
+pub(crate) mod bulk_write;
+pub(crate) mod client_bulk_write;
+pub(crate) mod collections;
+pub(crate) mod count;
+pub(crate) mod databases;
+pub(crate) mod delete;
+pub(crate) mod distinct;
 pub(crate) mod documents;
-pub mod explain;
+pub(crate) mod explain;
 pub(crate) mod fields;
-pub mod find;
-pub mod find_and_modify;
+pub(crate) mod find;
+pub(crate) mod find_and_modify;
 pub(crate) mod get_more;
-pub mod indexes;
-pub mod insert;
-pub mod map_reduce;
-pub mod models;
-pub mod run;
-pub mod search_indexes;
+pub(crate) mod indexes;
+pub(crate) mod insert;
+pub(crate) mod map_reduce;
+pub(crate) mod models;
+pub(crate) mod run;
+pub(crate) mod search_indexes;
 pub(crate) mod single;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-pub mod update;
+pub(crate) mod update;
 
 /// An operation, from its arguments to its outcome.
 ///

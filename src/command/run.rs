@@ -107,7 +107,7 @@ operation! {
     /// data; nor is calling a cursor [`tailable`](Self::tailable) that the command does not open as
     /// such.
     #[derive(Clone, Debug)]
-    pub struct RunCursorCommand {
+    pub struct RunCursorCommand as RunCursorCommandOptions {
         read_preference: ReadPreference,
         timeout_mode: Option<TimeoutMode>,
         max_await_time: Option<Duration>,
@@ -206,11 +206,6 @@ impl Operation for RunCursorCommand {
 }
 
 /// Returns the `name` of a document.
-pub fn name(document: &bson::RawDocument) -> Option<String> {
+pub(crate) fn name(document: &bson::RawDocument) -> Option<String> {
     document.get_str("name").ok().map(ToOwned::to_owned)
-}
-
-/// Returns a document itself.
-pub fn whole(document: &bson::RawDocument) -> Option<RawDocumentBuf> {
-    Some(document.to_owned())
 }

@@ -4,15 +4,16 @@
 //! No read concern or write concern is sent: servers would refuse it.
 
 use bson::raw::{CStr, cstr};
-use bson::{Bson, Document, RawArrayBuf, RawDocumentBuf};
+use bson::{Bson, Document, RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::wire::ReplyDocument;
 
 use super::Scope;
-use super::aggregate::Aggregate;
+use super::aggregate::{Aggregate, AggregateOptions};
 use super::arguments::{Arguments, FromArguments, Options, read};
 use super::collections::NAMESPACE_NOT_FOUND;
 use super::fields::{Fields, get};
 use super::single::{Body, Rules, SingleCommand};
+use crate::action::Action;
 use crate::cursor::{CursorState, Timing};
 use crate::error::{ArgumentError, Error, ReplyError};
 
@@ -162,25 +163,56 @@ pub struct ListSearchIndexes {
 }
 
 impl ListSearchIndexes {
-    /// Lists all indexes, or the one of this name; `with` sets options of the aggregation.
-    pub fn new(name: Option<&str>, with: impl FnOnce(Aggregate) -> Aggregate) -> Self {
-        let mut stage = RawDocumentBuf::new();
-        if let Some(name) = name {
-            stage.append(cstr!("name"), name);
-        }
-        let mut list = RawDocumentBuf::new();
-        list.append(cstr!("$listSearchIndexes"), stage);
-        Self { aggregate: with(Aggregate::new([list])) }
+    /// Lists all indexes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lists the index of this name alone.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.aggregate = self.aggregate.with_stage(stage(&rawdoc! { "name": name.into() }));
+        self
+    }
+
+    /// Sets options of the aggregation.
+    #[must_use]
+    pub fn with_options(mut self, options: impl Into<Option<AggregateOptions>>) -> Self {
+        self.aggregate = self.aggregate.with_options(options);
+        self
+    }
+}
+
+impl Default for ListSearchIndexes {
+    fn default() -> Self {
+        Self { aggregate: Aggregate::new([stage(&RawDocumentBuf::new())]) }
+    }
+}
+
+fn stage(of: &RawDocument) -> RawDocumentBuf {
+    rawdoc! { "$listSearchIndexes": of.to_owned() }
+}
+
+impl<H, V> Action<ListSearchIndexes, H, V> {
+    /// Lists the index of this name alone.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        self.with(|list| list.name(name))
+    }
+
+    /// Sets options of the aggregation.
+    pub fn with_options(self, options: impl Into<Option<AggregateOptions>>) -> Self {
+        self.with(|list| list.with_options(options))
     }
 }
 
 impl Options for ListSearchIndexes {
-    const OPTIONS: &'static [&'static str] = &["aggregationOptions"];
+    const OPTIONS: &'static [&'static str] = &["name", "aggregationOptions"];
 
     fn set(self, name: &str, value: Bson) -> Result<Self, ArgumentError> {
         match name {
+            "name" => Ok(self.name(read::<String>(name, value)?)),
             "aggregationOptions" => {
-                Ok(Self { aggregate: self.aggregate.with_options(read(name, value)?)? })
+                Ok(self.with_options(AggregateOptions::from_document(read(name, value)?)?))
             }
             _ => Err(ArgumentError::UnknownArgument {
                 name: name.to_owned(),
@@ -191,11 +223,8 @@ impl Options for ListSearchIndexes {
 }
 
 impl FromArguments for ListSearchIndexes {
-    const OPTIONAL: &'static [&'static str] = &["name"];
-
-    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
-        let name = arguments.optional::<String>("name")?;
-        Ok(Self::new(name.as_deref(), |aggregate| aggregate))
+    fn required(_: &mut Arguments) -> Result<Self, ArgumentError> {
+        Ok(Self::new())
     }
 }
 
@@ -228,8 +257,8 @@ mod tests {
     use super::super::testing::{NEW, majority, scope, written_in};
     use super::super::{Operation, Progress};
     use super::{
-        CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel,
-        UpdateSearchIndex,
+        AggregateOptions, CreateSearchIndexes, DropSearchIndex, ListSearchIndexes,
+        SearchIndexModel, UpdateSearchIndex,
     };
 
     /// Index Management: "Drivers MUST NOT apply a read concern or write concern to the commands."
@@ -256,7 +285,9 @@ mod tests {
         let mut drop = DropSearchIndex::new("mine");
         let expected = rawdoc! { "dropSearchIndex": "things", "name": "mine" };
         assert_eq!(written_in(&mut drop, &majority(), NEW).body, expected);
-        let mut list = ListSearchIndexes::new(Some("mine"), |list| list.batch_size(10));
+        let mut list = ListSearchIndexes::new()
+            .with_options(AggregateOptions::builder().batch_size(10).build())
+            .name("mine");
         let expected = rawdoc! {
             "aggregate": "things",
             "pipeline": [{ "$listSearchIndexes": { "name": "mine" } }],

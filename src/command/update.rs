@@ -1,5 +1,6 @@
 //! Updates and replacements (CRUD, `updateOne`, `updateMany`, `replaceOne`).
 
+use bson::RawBsonRef;
 use bson::raw::{CStr, cstr};
 use sdam_core::wire::ReplyDocument;
 
@@ -10,6 +11,7 @@ use super::single::{Body, Rules, SingleCommand};
 use crate::error::{Error, WriteError};
 use crate::reply::write::{Kind, WriteReply};
 use crate::results::{UpdateResult, WriteResult};
+use crate::value::{IntoDocument, Modifications};
 
 operation! {
     /// An update of one document or of many.
@@ -22,10 +24,10 @@ operation! {
     /// # let _ = update;
     /// ```
     #[derive(Clone, Debug)]
-    pub struct Update {}
+    pub struct Update as UpdateOptions { multi: bool }
 
     arguments {
-        /// Updates what a filter matches, by operators or a pipeline.
+        /// Updates the first document that a filter matches, by operators or a pipeline.
         new(filter: document = "filter", modifications: modifications = "update");
     }
 
@@ -53,17 +55,22 @@ operation! {
 }
 
 impl Update {
-    /// Makes the operation that updates the first document, or all of them.
-    pub fn into_operation(self, multi: bool) -> Updating {
-        let Self { filter, modifications, options } = self;
-        Updating { filter, modifications, options, how: How::Update { multi } }
+    /// Updates all documents that a filter matches, not the first alone.
+    pub fn many(filter: impl IntoDocument, modifications: impl Into<Modifications>) -> Self {
+        Self::new(filter, modifications).multi(true)
+    }
+
+    /// Sets whether all documents that match are updated, or the first alone.
+    pub(crate) const fn multi(mut self, multi: bool) -> Self {
+        self.multi = multi;
+        self
     }
 }
 
 operation! {
     /// The replacement of a document.
     #[derive(Clone, Debug)]
-    pub struct Replace {}
+    pub struct Replace as ReplaceOptions {}
 
     arguments {
         /// Replaces the document that a filter matches.
@@ -90,63 +97,67 @@ operation! {
     }
 }
 
-impl Replace {
-    /// Makes the operation.
-    pub fn into_operation(self) -> Updating {
-        let Self { filter, replacement, options } = self;
-        Updating { filter, modifications: replacement, options, how: How::Replace }
+/// Writes an update or a replacement, as a statement of the command.
+fn write(
+    body: &mut Body<'_>,
+    filter: &Value,
+    (modifications, multi): (RawBsonRef<'_>, bool),
+    options: &Fields,
+) -> Result<(), Error> {
+    let filter = get(filter)?;
+    let statement = Parts::Update { filter, modifications, multi, options }.statement()?;
+    let stored = || stored_len(Some(modifications));
+    if let Some(excess) = body.facts.excess(body.scope, statement.as_bytes().len(), stored) {
+        return Err(Error::Write(WriteError::too_large(0, excess).into()));
     }
+    body.append(cstr!("ordered"), true);
+    body.options(options, &OF_STATEMENT)?;
+    body.append(cstr!("updates"), bson::RawArrayBuf::from_iter([statement]));
+    Ok(())
 }
 
-/// A single update or replacement, as it is sent.
-#[derive(Clone, Debug)]
-pub struct Updating {
-    filter: Value,
-    modifications: Value,
-    options: Fields,
-    how: How,
+fn read(scope: &Scope, reply: &ReplyDocument) -> Result<UpdateResult, Error> {
+    if !scope.is_acknowledged() {
+        return Ok(UpdateResult::default());
+    }
+    let read = WriteReply::read(Kind::Update, reply, 1)?;
+    let read = read.single(|read| WriteResult::Update(read.into_update_result()))?;
+    Ok(read.into_update_result())
 }
 
-#[derive(Clone, Copy, Debug)]
-enum How {
-    Update { multi: bool },
-    Replace,
-}
-
-impl SingleCommand for Updating {
+impl SingleCommand for Update {
     type Output = UpdateResult;
 
     const COMMAND: &'static CStr = cstr!("update");
     const RULES: Rules = Rules::WRITE;
 
     fn rules(&self) -> Rules {
-        Self::RULES.retryable(!matches!(self.how, How::Update { multi: true }))
+        Self::RULES.retryable(!self.multi)
     }
 
     fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
-        let (modifications, multi) = match self.how {
-            How::Update { multi } => (update(&self.modifications)?, multi),
-            How::Replace => (replacement(&self.modifications)?, false),
-        };
-        let (filter, options) = (get(&self.filter)?, &self.options);
-        let statement = Parts::Update { filter, modifications, multi, options }.statement()?;
-        let stored = || stored_len(Some(modifications));
-        if let Some(excess) = body.facts.excess(body.scope, statement.as_bytes().len(), stored) {
-            return Err(Error::Write(WriteError::too_large(0, excess).into()));
-        }
-        body.append(cstr!("ordered"), true);
-        body.options(options, &OF_STATEMENT)?;
-        body.append(cstr!("updates"), bson::RawArrayBuf::from_iter([statement]));
-        Ok(())
+        let change = (update(&self.modifications)?, self.multi);
+        write(body, &self.filter, change, &self.options)
     }
 
     fn read(&mut self, scope: &Scope, reply: &ReplyDocument) -> Result<UpdateResult, Error> {
-        if !scope.is_acknowledged() {
-            return Ok(UpdateResult::default());
-        }
-        let read = WriteReply::read(Kind::Update, reply, 1)?;
-        let read = read.single(|read| WriteResult::Update(read.into_update_result()))?;
-        Ok(read.into_update_result())
+        read(scope, reply)
+    }
+}
+
+impl SingleCommand for Replace {
+    type Output = UpdateResult;
+
+    const COMMAND: &'static CStr = cstr!("update");
+    const RULES: Rules = Rules::WRITE;
+
+    fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
+        let change = (replacement(&self.replacement)?, false);
+        write(body, &self.filter, change, &self.options)
+    }
+
+    fn read(&mut self, scope: &Scope, reply: &ReplyDocument) -> Result<UpdateResult, Error> {
+        read(scope, reply)
     }
 }
 
@@ -167,7 +178,7 @@ mod tests {
             .upsert(true)
             .comment("why")
             .let_vars(doc! { "x": 1 });
-        let mut one = update.clone().into_operation(false);
+        let mut one = update.clone();
         let expected = rawdoc! {
             "update": "things",
             "ordered": true,
@@ -178,7 +189,7 @@ mod tests {
         };
         assert_eq!(written_in(&mut one, &majority(), NEW).body, expected);
         assert!(one.command(&scope(), &NEW).unwrap().retryable);
-        let mut many = update.into_operation(true);
+        let mut many = update.multi(true);
         // Retryable Writes: updateMany is not.
         assert!(!many.command(&scope(), &NEW).unwrap().retryable);
         let statements = written(&mut many, NEW).body;
@@ -188,7 +199,7 @@ mod tests {
 
     #[test]
     fn an_update_may_be_a_pipeline() {
-        let mut update = Update::new(doc! {}, [doc! { "$unset": "a" }]).into_operation(false);
+        let mut update = Update::new(doc! {}, [doc! { "$unset": "a" }]);
         let body = written(&mut update, NEW).body;
         let statement = body.get_array("updates").unwrap().get_document(0).unwrap().to_owned();
         assert_eq!(statement, rawdoc! { "q": {}, "u": [{ "$unset": "a" }] });
@@ -198,18 +209,18 @@ mod tests {
     #[test]
     fn updates_have_operators_and_replacements_have_none() {
         for modifications in [doc! {}, doc! { "a": 1 }] {
-            let mut update = Update::new(doc! {}, modifications).into_operation(false);
+            let mut update = Update::new(doc! {}, modifications);
             assert!(update.command(&scope(), &NEW).is_err());
         }
-        let mut replace = Replace::new(doc! {}, &doc! { "$set": { "a": 1 } }).into_operation();
+        let mut replace = Replace::new(doc! {}, &doc! { "$set": { "a": 1 } });
         assert!(replace.command(&scope(), &NEW).is_err());
-        let mut replace = Replace::new(doc! {}, &doc! {}).into_operation();
+        let mut replace = Replace::new(doc! {}, &doc! {});
         assert!(replace.command(&scope(), &NEW).is_ok());
     }
 
     #[test]
     fn the_result_tells_what_was_upserted_and_errors_are_errors() {
-        let mut replace = Replace::new(doc! {}, &doc! { "a": 1 }).upsert(true).into_operation();
+        let mut replace = Replace::new(doc! {}, &doc! { "a": 1 }).upsert(true);
         let mut answer = |reply| replace.reply(&scope(), &ReplyDocument::from(reply));
         let upserted = rawdoc! { "index": 0, "_id": 7 };
         let reply = rawdoc! { "ok": 1, "n": 1, "nModified": 0, "upserted": [upserted] };

@@ -7,7 +7,7 @@ use crate::error::ReplyError;
 
 /// The documents of a reply, one after another, without a copy.
 #[derive(Clone, Debug)]
-pub struct Batch {
+pub(crate) struct Batch {
     reply: ReplyDocument,
     /// The place of the next element within the reply, and of the end of the last one.
     at: usize,
@@ -28,7 +28,7 @@ impl Batch {
     /// # Errors
     ///
     /// Fails if the reply has no such array.
-    pub fn in_reply(
+    pub(crate) fn in_reply(
         command: &'static str,
         field: &'static str,
         reply: &ReplyDocument,
@@ -47,7 +47,7 @@ impl Batch {
     /// # Errors
     ///
     /// Fails if the next element is no document; there is nothing further then.
-    pub fn next_document(&mut self) -> Result<Option<&RawDocument>, ReplyError> {
+    pub(crate) fn next_document(&mut self) -> Result<Option<&RawDocument>, ReplyError> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -59,7 +59,7 @@ impl Batch {
     }
 
     /// Returns whether there is nothing further.
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.at == self.end
     }
 

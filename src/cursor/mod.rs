@@ -7,7 +7,8 @@ mod pace;
 mod state;
 mod timing;
 
-pub use batch::Batch;
+pub(crate) use batch::Batch;
 pub(crate) use pace::Pace;
-pub use state::{CursorState, CursorStep, Settings};
+pub(crate) use state::Settings;
+pub use state::{CursorState, CursorStep};
 pub use timing::{TimeoutMode, Timing, TimingError};

@@ -16,7 +16,7 @@ use crate::value::whole_millis;
 /// The options that every getMore of a cursor has; printed, they are without the comment.
 #[derive(Clone, Default)]
 #[non_exhaustive]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The number of documents of a batch; zero leaves it to the server, and of a negative one the
     /// amount counts.
     pub batch_size: i32,
@@ -90,7 +90,7 @@ impl CursorState {
     /// # Errors
     ///
     /// Fails if the reply has no cursor with a number, a namespace and a batch.
-    pub fn open(
+    pub(crate) fn open(
         command: &'static str,
         reply: &ReplyDocument,
         settings: Settings,

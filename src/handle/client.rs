@@ -1,17 +1,16 @@
 //! The client, as far as operations are about no database.
 
-use bson::{Document, RawDocumentBuf};
+use bson::Document;
 use sdam_core::config::Options;
-use sdam_core::session::{SessionError, SessionOptions};
 use sdam_host::{ClientBuilder, ClientSession, CurrentReactor, Runtime, SocketRuntime};
 
-use super::collection::read_all;
+use super::actions::actions_of_clients;
 use super::database::Database;
 use super::perform::Handle;
+use crate::action::{Action, Async, Each, Names, Place, StartSession, View};
 use crate::command::client_bulk_write::ClientBulkWrite;
-use crate::command::databases::{Databases, ListDatabases};
+use crate::command::databases::ListDatabases;
 use crate::error::Error;
-use crate::results::ClientBulkWriteResult;
 
 /// A client with typed operations: it makes databases, lists them, and writes to several
 /// collections at once.
@@ -53,8 +52,8 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     ///
     /// Fails if the options exclude each other.
-    pub fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {
-        self.handle.client.start_session(options)
+    pub fn start_session(&self) -> StartSession<Async<'_, R>> {
+        StartSession::new(Async::new(&self.handle, Place::Deployment))
     }
 
     /// Returns a database; nothing is sent.
@@ -62,42 +61,10 @@ impl<R: Runtime> Client<R> {
         Database::new(self.handle.clone(), name)
     }
 
-    /// Lists the databases: `name`, `sizeOnDisk` and `empty` of each.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no server answers in time, or with an error.
-    pub async fn list_databases(&self, list: ListDatabases) -> Result<Vec<Document>, Error> {
-        let scope = self.handle.scope(&"admin".into(), &"".into())?;
-        let found: Vec<RawDocumentBuf> =
-            self.handle.run(&scope, &mut Databases::whole(list)).await?.outcome;
-        read_all(&found)
-    }
+    actions_of_clients!(Async<'_, R>);
 
-    /// Lists the names of the databases.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no server answers in time, or with an error.
-    pub async fn list_database_names(&self, list: ListDatabases) -> Result<Vec<String>, Error> {
-        let scope = self.handle.scope(&"admin".into(), &"".into())?;
-        Ok(self.handle.run(&scope, &mut Databases::names(list)).await?.outcome)
-    }
-
-    /// Writes to several collections, in as few commands as their number and length allow (MongoDB
-    /// 8.0).
-    ///
-    /// # Errors
-    ///
-    /// Fails if an argument is invalid, before anything is sent; if no server answers in time, or
-    /// with an error; and if it refuses any of the writes, with [`Error::ClientBulkWrite`], which
-    /// has the partial result.
-    pub async fn bulk_write(
-        &self,
-        mut bulk: ClientBulkWrite,
-    ) -> Result<ClientBulkWriteResult, Error> {
-        let scope = self.handle.scope(&"admin".into(), &"".into())?;
-        Ok(self.handle.run(&scope, &mut bulk).await?.outcome)
+    fn act<O, V>(&self, operation: O) -> Action<O, Async<'_, R>, V> {
+        Action::new(operation, Async::new(&self.handle, Place::Deployment))
     }
 }
 

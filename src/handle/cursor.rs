@@ -64,13 +64,14 @@ pub struct Cursor<R: Runtime, T> {
 }
 
 /// Opens a cursor, and returns the names of all its documents that have one.
-pub(super) async fn names<R: Runtime>(
+pub(crate) async fn names<R: Runtime>(
     handle: &Handle<R>,
     scope: &Scope,
     operation: impl Operation<Output = CursorState> + Send,
 ) -> Result<Vec<String>, Error> {
     let cursor = Cursor::<R, RawDocumentBuf>::open(handle, scope, operation).await?;
-    Ok(cursor.collect().await?.iter().filter_map(|document| name(document)).collect())
+    let documents: Vec<_> = cursor.try_collect().await?;
+    Ok(documents.iter().filter_map(|document| name(document)).collect())
 }
 
 impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
@@ -116,32 +117,41 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
         std::future::poll_fn(|cx| call.0.poll(cx, false)).await
     }
 
-    /// As [`next`](Self::next), but fetches one batch at most: `None` also stands for an empty one,
-    /// as those of tailable cursors may be; [`is_alive`](Self::is_alive) returns whether that is
-    /// the end.
+    /// As [`next`](Self::next), for `while let Some(document) = cursor.try_next().await?`.
     ///
     /// # Errors
     ///
     /// Fails as [`next`](Self::next) does.
-    pub async fn try_next(&mut self) -> Option<Result<T, Error>> {
-        self.begin_call();
-        let call = Call(self);
-        std::future::poll_fn(|cx| call.0.poll(cx, true)).await
+    pub async fn try_next(&mut self) -> Result<Option<T>, Error> {
+        self.next().await.transpose()
     }
 
-    /// Returns all documents that are left.
+    /// As [`try_next`](Self::try_next), but fetches one batch at most: `None` also stands for an
+    /// empty one, as those of tailable cursors may be; [`is_alive`](Self::is_alive) returns whether
+    /// that is the end.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`next`](Self::next) does.
+    pub async fn next_if_any(&mut self) -> Result<Option<T>, Error> {
+        self.begin_call();
+        let call = Call(self);
+        std::future::poll_fn(|cx| call.0.poll(cx, true)).await.transpose()
+    }
+
+    /// Returns all documents that are left, as a `Vec` for instance.
     ///
     /// # Errors
     ///
     /// Fails with the first error of [`next`](Self::next). The cursor is given up then: as by
     /// [`close`](Self::close) if its server has answered in time, and is what it was; otherwise as
     /// by dropping it.
-    pub async fn collect(mut self) -> Result<Vec<T>, Error> {
-        let mut documents = Vec::new();
+    pub async fn try_collect<C: Default + Extend<T>>(mut self) -> Result<C, Error> {
+        let mut documents = C::default();
         loop {
             self.begin_call();
             match std::future::poll_fn(|cx| self.poll_once(cx, false)).await {
-                Some(Ok(document)) => documents.push(document),
+                Some(Ok(document)) => documents.extend([document]),
                 Some(Err(error)) => {
                     if error.is_of_a_server_at_hand()
                         && let Some(open) = self.take_open()

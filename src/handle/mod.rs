@@ -42,6 +42,7 @@ macro_rules! concerns {
 #[cfg(feature = "blocking")]
 pub(crate) use concerns;
 
+pub(crate) mod actions;
 mod client;
 mod collection;
 mod cursor;
@@ -54,10 +55,9 @@ mod perform;
 pub use client::Client;
 pub use collection::Collection;
 pub use cursor::Cursor;
+pub(crate) use cursor::names;
 pub use database::Database;
-#[cfg(feature = "blocking")]
 pub(crate) use perform::{Concerns, Handle};
-pub use sdam_host::{ClientSession, SessionAccessError};
 
 #[cfg(test)]
 mod tests {

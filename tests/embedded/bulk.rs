@@ -72,12 +72,12 @@ async fn more_bytes_than_a_message_may_have_are_several_commands() {
     const COUNT: usize = MAX_MESSAGE_SIZE_BYTES / MAX_BSON_OBJECT_SIZE + 1;
     let mut fixture = fixture().await;
     let models = || std::iter::repeat_n(long(MAX_BSON_OBJECT_SIZE - 500), COUNT);
-    let done = fixture.client.bulk_write(ClientBulkWrite::new(models())).await.unwrap();
+    let done = fixture.client.bulk_write(models()).await.unwrap();
     assert_eq!(usize::try_from(done.inserted_count).unwrap(), COUNT);
     assert_eq!(sizes(&fixture.sent()), [COUNT - 1, 1]);
     let none = WriteConcern::default().with_w(Some(Acknowledgment::Servers(0)));
     let client = fixture.client.with_write_concern(none);
-    let done = client.bulk_write(ClientBulkWrite::new(models()).ordered(false)).await.unwrap();
+    let done = client.bulk_write(models()).ordered(false).await.unwrap();
     assert!(!done.acknowledged);
     let sent = fixture.sent();
     assert_eq!(sizes(&sent), [COUNT - 1, 1]);
@@ -191,7 +191,7 @@ async fn a_write_that_no_message_can_hold_is_refused() {
     let namespace = format!("db.{}", "c".repeat(MAX_MESSAGE_SIZE_BYTES));
     let models = [long(MAX_MESSAGE_SIZE_BYTES), insert(&namespace, &doc! { "a": "b" })];
     for model in models {
-        let outcome = fixture.client.bulk_write(ClientBulkWrite::new([model])).await;
+        let outcome = fixture.client.bulk_write([model]).await;
         let error = outcome.unwrap_err();
         // A document is refused with the code that servers have for that.
         assert!(matches!(error.code(), None | Some(10334)), "a client's own error: {error}");

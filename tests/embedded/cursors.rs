@@ -57,9 +57,9 @@ async fn a_stream_that_is_given_up_does_not_keep_the_connection() {
     let options = Options::parse(&format!("{}&maxPoolSize=1", fixture.uri())).unwrap();
     let client = Client::new(sdam_tokio::Topology::new(options).unwrap());
     let things = client.database("app").collection::<Document>("things");
-    let own = client.start_session(Default::default()).unwrap();
+    let own = client.start_session().await.unwrap();
     let things = things.with_session(&own);
-    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();
     for _ in 0..2 {
         cursor.next().await.unwrap().unwrap();
     }
@@ -68,7 +68,7 @@ async fn a_stream_that_is_given_up_does_not_keep_the_connection() {
     things.insert_one(&doc! { "_id": 7 }).await.unwrap();
     let next = poll_fn(|cx| Pin::new(&mut cursor).poll_next(cx)).await;
     assert_eq!(next.unwrap().unwrap().get_i32("_id").ok(), Some(2), "nothing is lost");
-    assert_eq!(cursor.collect().await.unwrap().len(), 2);
+    assert_eq!(cursor.try_collect::<Vec<_>>().await.unwrap().len(), 2);
 }
 
 /// An empty name of a collection would make the pipeline one of the whole database.
@@ -109,7 +109,7 @@ async fn names_that_no_server_takes_are_refused_before_anything_is_sent() {
 async fn a_cursor_that_is_dropped_is_closed_without_another_operation() {
     let mut fixture = Fixture::new().await;
     fixture.fill(5).await;
-    let cursor = fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let cursor = fixture.things().find(doc! {}).batch_size(2).await.unwrap();
     let id = cursor.id();
     drop(cursor);
     let sent = fixture.sent_until("killCursors").await;
@@ -135,7 +135,7 @@ async fn without_threads_a_dropped_cursor_is_closed_by_later_operations() {
         let client = sdam::blocking::Client::new(client);
         let database = client.database("app");
         let things = database.collection::<Document>("things");
-        drop(things.find(Find::new(doc! {}).batch_size(2)).unwrap());
+        drop(things.find(doc! {}).batch_size(2).unwrap());
         for _ in 0..2 {
             database.run_command(doc! { "ping": 1 }).unwrap();
         }
@@ -156,7 +156,7 @@ async fn cursors_that_were_dropped_are_closed_before_their_client_is() {
     fixture.fill(5).await;
     let (things, mut cursors) = (fixture.things(), Vec::new());
     for _ in 0..20 {
-        cursors.push(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+        cursors.push(things.find(doc! {}).batch_size(2).await.unwrap());
     }
     let ids: Vec<_> = cursors.iter().map(sdam::driver::Cursor::id).collect();
     drop(cursors);
@@ -183,7 +183,7 @@ async fn without_threads_cursors_are_closed_when_their_client_is() {
         let below = sdam_blocking::Topology::new(options).unwrap();
         let client = sdam::blocking::Client::new(below.clone());
         let things = client.database("app").collection::<Document>("things");
-        let open = |_| things.find(Find::new(doc! {}).batch_size(2)).unwrap();
+        let open = |_| things.find(doc! {}).batch_size(2).unwrap();
         let cursors: Vec<_> = (0..20).map(open).collect();
         let ids: Vec<_> = cursors.iter().map(sdam::blocking::Cursor::id).collect();
         drop(cursors);
@@ -206,7 +206,7 @@ async fn nothing_waits_for_a_cursor_that_is_dropped() {
         "failCommands": ["killCursors"], "blockConnection": true, "blockTimeMS": 3_600_000_i64,
     };
     fixture.fail(1, block).await;
-    drop(fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+    drop(fixture.things().find(doc! {}).batch_size(2).await.unwrap());
     fixture.sent_until("killCursors").await;
     fixture.things().find_one(doc! {}).await.unwrap();
     assert_eq!(names(&fixture.sent()), ["find"]);
@@ -220,14 +220,14 @@ async fn nothing_waits_for_a_cursor_that_is_dropped() {
 async fn a_dropped_cursor_does_not_get_in_the_way_of_its_session() {
     let mut fixture = Fixture::new().await;
     fixture.fill(5).await;
-    let own = fixture.client.start_session(Default::default()).unwrap();
+    let own = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&own);
     for _ in 0..10 {
-        drop(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+        drop(things.find(doc! {}).batch_size(2).await.unwrap());
         things.find_one(doc! {}).await.unwrap();
         fixture.sent_until("killCursors").await;
     }
-    drop(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+    drop(things.find(doc! {}).batch_size(2).await.unwrap());
     let sent = fixture.sent_until("killCursors").await;
     let id = bson::Document::try_from(own.id().unwrap()).unwrap();
     assert!(sent.iter().all(|command| *session(command) == id));
@@ -239,7 +239,7 @@ async fn closing_a_cursor_closes_it_at_its_server() {
     let mut fixture = Fixture::new().await;
     fixture.fill(5).await;
     let things = fixture.things().with_timeout(std::time::Duration::from_secs(3600));
-    let cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let cursor = things.find(doc! {}).batch_size(2).await.unwrap();
     cursor.close().await;
     let sent = fixture.sent();
     assert_eq!(names(&sent), ["find", "killCursors"]);
@@ -255,8 +255,8 @@ async fn collecting_closes_a_cursor_that_fails_before_its_error_is_returned() {
     let mut fixture = Fixture::new().await;
     fixture.fill(5).await;
     fixture.fail(1, doc! { "failCommands": ["getMore"], "errorCode": 2 }).await;
-    let cursor = fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap();
-    assert_eq!(cursor.collect().await.unwrap_err().code(), Some(2));
+    let cursor = fixture.things().find(doc! {}).batch_size(2).await.unwrap();
+    assert_eq!(cursor.try_collect::<Vec<_>>().await.unwrap_err().code(), Some(2));
     assert_eq!(names(&fixture.sent()), ["find", "getMore", "killCursors"]);
 }
 
@@ -272,7 +272,7 @@ async fn a_cursor_is_closed_unless_its_server_has_said_that_it_is_gone() {
     let closed: &[&str] = &["find", "getMore", "killCursors"];
     for (failure, expected) in [(lost, closed), (unknown, &closed[..2])] {
         fixture.fail(1, failure).await;
-        let mut cursor = fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+        let mut cursor = fixture.things().find(doc! {}).batch_size(2).await.unwrap();
         for _ in 0..2 {
             cursor.next().await.unwrap().unwrap();
         }
@@ -306,7 +306,7 @@ async fn behind_a_load_balancer_a_cursor_keeps_its_connection() {
     assert_eq!(names(&commands), ["find", "find", "getMore", "killCursors", "find"]);
     assert_ne!(over[0], over[1], "the first is in use");
     assert_eq!((over[2], over[3]), (over[0], over[0]));
-    let all = things.find(find()).await.unwrap().collect().await.unwrap();
+    let all = things.find(find()).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
     assert_eq!(all.len(), 5);
     let sent = fixture.sent_over();
     assert!(sent.iter().all(|(_, over)| *over == sent[0].1), "it came back, and was used again");
@@ -354,7 +354,7 @@ async fn cursors_are_continued_and_closed_at_the_server_that_has_them() {
         fixture.fill(5).await;
         let (things, mut cursors) = (fixture.things(), Vec::new());
         for _ in 0..24 {
-            cursors.push(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+            cursors.push(things.find(doc! {}).batch_size(2).await.unwrap());
         }
         let places = sent_to(&mut fixture).into_iter().map(|(_, address)| address);
         let opened: Vec<_> = cursors.iter().map(Cursor::id).zip(places).collect();
@@ -517,7 +517,7 @@ async fn a_call_that_is_given_up_does_not_keep_the_connection() {
     let uri = format!("{}&maxPoolSize=1&serverSelectionTimeoutMS=9000", fixture.uri());
     let client = Client::new(sdam_tokio::Topology::new(Options::parse(&uri).unwrap()).unwrap());
     let things = client.database("app").collection::<Document>("things");
-    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();
     for _ in 0..2 {
         cursor.next().await.unwrap().unwrap();
     }
@@ -531,7 +531,7 @@ async fn a_call_that_is_given_up_does_not_keep_the_connection() {
     let inserted = tokio::time::timeout(std::time::Duration::from_secs(30), insert).await;
     inserted.expect("there is a connection").unwrap();
     assert_eq!(cursor.next().await.unwrap().unwrap().get_i32("_id").ok(), Some(2));
-    assert_eq!(cursor.collect().await.unwrap().len(), 2);
+    assert_eq!(cursor.try_collect::<Vec<_>>().await.unwrap().len(), 2);
 }
 
 /// Load Balancers, "Behaviour With Cursors": a cursor is closed after an error of its server's, and
@@ -545,7 +545,7 @@ async fn behind_a_load_balancer_a_cursor_is_closed_while_it_has_its_connection()
     let closed: &[&str] = &["find", "getMore", "killCursors"];
     for (failure, expected) in [(refused, closed), (lost, &closed[..2])] {
         fixture.fail(1, failure).await;
-        let mut cursor = fixture.things().find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+        let mut cursor = fixture.things().find(doc! {}).batch_size(2).await.unwrap();
         for _ in 0..2 {
             cursor.next().await.unwrap().unwrap();
         }

@@ -88,7 +88,7 @@ impl Fixture {
     async fn fill(&self, count: i32) {
         let documents: Vec<Document> = (0..count).map(|id| doc! { "_id": id }).collect();
         let things = self.quiet.database("app").collection::<Document>("things");
-        things.insert_many(InsertMany::new(&documents)).await.unwrap();
+        things.insert_many(&documents).await.unwrap();
     }
 
     /// Has commands fail, unheard.

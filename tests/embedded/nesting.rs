@@ -116,7 +116,7 @@ fn a_reply_that_is_nested_too_deeply_is_an_error_of_the_operation_alone() {
             let set = || doc! { "$set": { "a": 1 } };
             let modify = FindOneAndUpdate::new(doc! {}, set());
             is_too_deep(&things.find_one_and_update(modify).await.unwrap_err());
-            let values = things.distinct(Distinct::new("a", doc! {})).await.unwrap();
+            let values = things.distinct("a", doc! {}).await.unwrap();
             is_too_deep(&values.collect::<Bson>().unwrap_err());
             is_too_deep(&database.run_command(doc! { "echo": 1 }).await.unwrap_err());
             let upsert = Update::new(doc! {}, set()).upsert(true);
@@ -183,7 +183,7 @@ fn the_documents_of_honest_servers_are_read_on_a_small_stack() {
                 let upsert = Update::new(doc! {}, doc! { "$set": { "a": 1 } }).upsert(true);
                 let upserted = things.update_one(upsert).await.unwrap();
                 assert_eq!(levels(upserted.upserted_id.as_ref()), depth);
-                let values = things.distinct(Distinct::new("a", doc! {})).await.unwrap();
+                let values = things.distinct("a", doc! {}).await.unwrap();
                 assert_eq!(levels(values.collect::<Bson>().unwrap().first()), depth);
                 if depth < 250 {
                     // It has a level around it.
@@ -206,8 +206,8 @@ fn an_argument_that_is_nested_too_deeply_is_an_error() {
         let commented = Find::new(deep(250)).comment(deep(250));
         assert!(things.find(commented).await.is_ok());
         for error in [
-            things.find(Find::new(deep(251))).await.map(drop).unwrap_err(),
-            things.find(Find::new(doc! {}).comment(deep(251))).await.map(drop).unwrap_err(),
+            things.find(deep(251)).await.map(drop).unwrap_err(),
+            things.find(doc! {}).comment(deep(251)).await.map(drop).unwrap_err(),
         ] {
             assert!(matches!(error, Error::Serialize(_)), "{error}");
         }
@@ -288,12 +288,12 @@ async fn handed_in<T: Serialize + Sync>(client: &Client<Tokio>, value: &T) -> Ve
     let mut errors = vec![
         typed.insert_one(value).await.err(),
         typed.insert_many(std::slice::from_ref(value)).await.err(),
-        things.replace_one(Replace::new(doc! {}, value)).await.err(),
-        things.find_one_and_replace(FindOneAndReplace::new(doc! {}, value)).await.err(),
+        things.replace_one(doc! {}, value).await.err(),
+        things.find_one_and_replace(doc! {}, value).await.err(),
     ];
     for write in [insert(), replace()] {
-        errors.push(things.bulk_write(BulkWrite::new([write.clone()])).await.err());
-        errors.push(client.bulk_write(ClientBulkWrite::new([("app.things", write)])).await.err());
+        errors.push(things.bulk_write([write.clone()]).await.err());
+        errors.push(client.bulk_write([("app.things", write)]).await.err());
     }
     errors
 }

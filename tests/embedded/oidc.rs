@@ -43,7 +43,7 @@ async fn a_new_login_keeps_the_session_of_the_application() {
     };
     cluster.run_command(MemberId(0), fail_point).await.unwrap();
 
-    let own = client.start_session(SessionOptions::default()).unwrap();
+    let own = client.start_session().await.unwrap();
     let things = client.database("test").collection::<Document>("things").with_session(&own);
     assert_eq!(things.find_one(doc! {}).await.unwrap(), None);
     assert_eq!(calls.load(Ordering::Relaxed), 2, "at the handshake, and for the new login");

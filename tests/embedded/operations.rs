@@ -116,25 +116,24 @@ async fn reads_of_a_collection_return_what_the_server_says() {
     assert_eq!(scene.only(), doc! { "count": "things", "$db": "app" });
     assert_eq!(things.count(doc! { "a": 1 }).await.unwrap(), 4);
     assert_eq!(scene.only(), doc! { "count": "things", "query": { "a": 1 }, "$db": "app" });
-    let values = things.distinct(Distinct::new("a", doc! {})).await.unwrap();
+    let values = things.distinct("a", doc! {}).await.unwrap();
     assert_eq!(values.collect::<String>().unwrap(), ["x", "y"]);
     assert_eq!(name(&scene.only()), "distinct");
     #[expect(deprecated, reason = "it is there")]
-    let reduced =
-        things.map_reduce::<Document>(MapReduce::new("f", "g", MapReduceOutput::inline())).await;
+    let reduced = things.map_reduce("f", "g", MapReduceOutput::inline()).await;
     assert_eq!(reduced.unwrap(), [doc! { "_id": 9, "value": 2 }]);
     assert_eq!(name(&scene.only()), "mapReduce");
-    let explained = things.explain(Explain::find(doc! {})).await.unwrap();
+    let explained = things.operation(Explain::find(doc! {})).await.unwrap();
     assert_eq!(explained.get_str("plan").unwrap(), "short");
     assert_eq!(name(&scene.only()), "explain");
     assert_eq!(things.find_one(doc! {}).await.unwrap(), Some(doc! { "_id": 6 }));
-    let found = things.find(doc! {}).await.unwrap().collect().await.unwrap();
+    let found = things.find(doc! {}).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
     assert_eq!(found, [doc! { "_id": 6 }, doc! { "_id": 7 }]);
     let pipeline = || Aggregate::new([doc! { "$match": {} }]);
     let cursor: Cursor<Tokio, Document> = things.aggregate(pipeline()).await.unwrap();
-    assert_eq!(cursor.collect().await.unwrap(), [doc! { "_id": 1, "n": 3 }]);
-    let listed = things.list_search_indexes(sdam::driver::ListSearchIndexes::new(None, |it| it));
-    assert_eq!(listed.await.unwrap().collect().await.unwrap().len(), 1);
+    assert_eq!(cursor.try_collect::<Vec<_>>().await.unwrap(), [doc! { "_id": 1, "n": 3 }]);
+    let listed = things.list_search_indexes(None, |it| it);
+    assert_eq!(listed.await.unwrap().try_collect::<Vec<_>>().await.unwrap().len(), 1);
     let sent: Vec<_> = scene.sent();
     assert_eq!(super::names(&sent), ["find", "find", "aggregate", "aggregate"]);
     for command in &sent {
@@ -157,7 +156,7 @@ async fn writes_of_a_collection_return_what_the_server_says() {
         assert_eq!((updated.matched_count, updated.modified_count), (2, 1));
         let deleted = match multi {
             false => things.delete_one(doc! {}).await.unwrap(),
-            true => things.delete_many(Delete::new(doc! {})).await.unwrap(),
+            true => things.delete_many(doc! {}).await.unwrap(),
         };
         assert_eq!((deleted.acknowledged, deleted.deleted_count), (true, 5));
         let sent = scene.sent();
@@ -166,11 +165,11 @@ async fn writes_of_a_collection_return_what_the_server_says() {
         let deletes = sent[1].get_array("deletes").unwrap()[0].as_document().unwrap();
         assert_eq!(deletes.get_i32("limit").unwrap(), i32::from(!multi));
     }
-    let replaced = things.replace_one(Replace::new(doc! {}, &doc! { "a": 1 })).await.unwrap();
+    let replaced = things.replace_one(doc! {}, &doc! { "a": 1 }).await.unwrap();
     assert_eq!((replaced.matched_count, replaced.modified_count), (2, 1));
     let inserted = things.insert_one(&doc! { "_id": 3 }).await.unwrap();
     assert_eq!((inserted.acknowledged, inserted.inserted_id), (true, Bson::Int32(3)));
-    let inserted = things.insert_many(InsertMany::new(&[doc! { "_id": 4 }])).await.unwrap();
+    let inserted = things.insert_many(&[doc! { "_id": 4 }]).await.unwrap();
     assert_eq!((inserted.acknowledged, &inserted.inserted_ids[&0]), (true, &Bson::Int32(4)));
     let eight = Some(doc! { "_id": 8 });
     assert_eq!(things.find_one_and_delete(doc! {}).await.unwrap(), eight);
@@ -196,23 +195,29 @@ async fn collections_and_indexes_are_managed_by_the_commands_for_them() {
     assert_eq!(super::names(&scene.sent()), ["createIndexes", "createIndexes"]);
     things.drop_index("a_1").await.unwrap();
     assert_eq!(scene.only(), doc! { "dropIndexes": "things", "index": "a_1", "$db": "app" });
-    things.drop_indexes(DropIndexes::all()).await.unwrap();
+    things.drop_indexes().await.unwrap();
     assert_eq!(scene.only(), doc! { "dropIndexes": "things", "index": "*", "$db": "app" });
     assert_eq!(things.list_index_names(Default::default()).await.unwrap(), ["one", "two"]);
     assert_eq!(name(&scene.only()), "listIndexes");
-    let listed = things.list_indexes(Default::default()).await.unwrap().collect().await.unwrap();
+    let listed = things
+        .list_indexes(Default::default())
+        .await
+        .unwrap()
+        .try_collect::<Vec<_>>()
+        .await
+        .unwrap();
     assert_eq!((listed.len(), name(&scene.only())), (2, "listIndexes"));
     let search = CreateSearchIndexes::new([SearchIndexModel::new(doc! { "mappings": {} })]);
     assert_eq!(things.create_search_indexes(search).await.unwrap(), ["s"]);
     assert_eq!(scene.only().get_str("createSearchIndexes").unwrap(), "things");
-    things.drop_search_index(DropSearchIndex::new("s")).await.unwrap();
+    things.drop_search_index("s").await.unwrap();
     assert_eq!(scene.only(), doc! { "dropSearchIndex": "things", "name": "s", "$db": "app" });
-    things.update_search_index(UpdateSearchIndex::new("s", doc! {})).await.unwrap();
+    things.update_search_index("s", doc! {}).await.unwrap();
     assert_eq!(scene.only().get_str("updateSearchIndex").unwrap(), "things");
-    things.rename(RenameCollection::new("app.others")).await.unwrap();
+    things.rename("app.others").await.unwrap();
     let expected = doc! { "renameCollection": "app.things", "to": "app.others", "$db": "admin" };
     assert_eq!(scene.only(), expected);
-    things.modify_collection(ModifyCollection::new().validation_level("off")).await.unwrap();
+    things.modify().validation_level("off").await.unwrap();
     let expected = doc! { "collMod": "things", "validationLevel": "off", "$db": "app" };
     assert_eq!(scene.only(), expected);
     things.drop(Default::default()).await.unwrap();
@@ -224,7 +229,7 @@ async fn collections_and_indexes_are_managed_by_the_commands_for_them() {
     assert_eq!(database.list_collection_names(Default::default()).await.unwrap(), ["one", "two"]);
     assert_eq!(scene.only().get_bool("nameOnly").ok(), Some(true));
     let listed = database.list_collections(Default::default()).await.unwrap();
-    assert_eq!(listed.collect().await.unwrap().len(), 2);
+    assert_eq!(listed.try_collect::<Vec<_>>().await.unwrap().len(), 2);
     assert_eq!(scene.only().get_str("$db").unwrap(), "app");
     assert_eq!(scene.client.list_database_names(Default::default()).await.unwrap(), ["one", "two"]);
     let expected = doc! { "listDatabases": 1, "nameOnly": true, "$db": "admin" };
@@ -243,10 +248,7 @@ async fn dropping_what_is_not_there_is_no_error() {
         };
         let scene = Scene::new(refuse);
         let things = scene.client.database("app").collection::<Document>("things");
-        let outcomes = [
-            things.drop(Default::default()).await,
-            things.drop_search_index(DropSearchIndex::new("s")).await,
-        ];
+        let outcomes = [things.drop(Default::default()).await, things.drop_search_index("s").await];
         assert_eq!(outcomes.map(|outcome| outcome.is_err()), [is_error; 2]);
         let error = scene.client.database("app").drop(Default::default()).await.unwrap_err();
         assert_eq!(error.code(), Some(code));
@@ -341,7 +343,7 @@ async fn a_command_of_the_applications_has_its_own_read_preference() {
 #[tokio::test]
 async fn a_session_is_dirty_after_a_network_error_alone() {
     let fixture = Fixture::new().await;
-    let session = fixture.client.start_session(Default::default()).unwrap();
+    let session = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&session);
     things.insert_one(&doc! { "_id": 1 }).await.unwrap();
     assert!(!session.is_dirty().unwrap());
@@ -370,7 +372,7 @@ async fn writes_keep_within_the_limits_of_their_server() {
         let mut scene = Scene::of(Scripted::with_limits(limits, written));
         let things = scene.client.database("app").collection::<Document>("things");
         let documents = [document(1), document(2), document(3)];
-        let outcome = things.insert_many(InsertMany::new(&documents)).await;
+        let outcome = things.insert_many(&documents).await;
         assert_eq!(outcome.is_ok(), expected.is_some(), "{outcome:?}");
         let sent = scene.sent();
         let sizes = sent.iter().map(|it| it.get_array("documents").unwrap().len());

@@ -42,7 +42,7 @@ fn what_outlives_its_runtime_is_dropped_in_silence_and_answers_with_an_error() {
         let client = sdam_tokio::Topology::new(Options::parse(&uri).unwrap()).unwrap();
         let client = Client::new(client);
         let things = client.database("app").collection::<Document>("things");
-        let cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+        let cursor = things.find(doc! {}).batch_size(2).await.unwrap();
         (client, cursor)
     });
     drop(first);
@@ -65,7 +65,7 @@ async fn attempts_and_batches_keep_their_session_while_the_server_is_lost_from_v
     fixture.fill(5).await;
     fixture.fail(1, doc! { "failCommands": ["find"], "closeConnection": true }).await;
     let things = fixture.things();
-    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();
     fixture.fail(1, doc! { "failCommands": ["insert"], "errorCode": 10107 }).await;
     things.insert_one(&doc! { "_id": 7 }).await.unwrap();
     let mut found = 0;
@@ -86,7 +86,7 @@ async fn attempts_and_batches_keep_their_session_while_the_server_is_lost_from_v
 #[tokio::test]
 async fn a_client_whose_servers_are_gone_is_closed_soon() {
     let fixture = Fixture::new().await;
-    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let own = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&own);
     things.insert_one(&doc! { "_id": 7 }).await.unwrap();
     own.end();
@@ -101,8 +101,8 @@ async fn a_collection_may_have_dots_in_its_name() {
     let mut fixture = Fixture::new().await;
     let dotted = fixture.client.database("app").collection::<Document>("a.b.app.c");
     let documents: Vec<Document> = (0..5).map(|id| doc! { "_id": id }).collect();
-    dotted.insert_many(sdam::driver::InsertMany::new(&documents)).await.unwrap();
-    let found = dotted.find(Find::new(doc! {}).batch_size(2)).await.unwrap().collect().await;
+    dotted.insert_many(&documents).await.unwrap();
+    let found = dotted.find(doc! {}).batch_size(2).await.unwrap().try_collect::<Vec<_>>().await;
     assert_eq!(found.unwrap(), documents);
     assert_eq!(fixture.sent()[2].get_str("collection").unwrap(), "a.b.app.c");
 }
@@ -115,7 +115,7 @@ async fn limits_below_zero_and_beyond_all_documents_find_what_they_say() {
     fixture.fill(1001).await;
     let count = async |find: Find| {
         let cursor = fixture.things().find(find).await.unwrap();
-        cursor.collect().await.unwrap().len()
+        cursor.try_collect::<Vec<_>>().await.unwrap().len()
     };
     assert_eq!(count(Find::new(doc! {}).limit(-7)).await, 7);
     assert_eq!(count(Find::new(doc! {}).limit(i64::MIN)).await, 1001);

@@ -20,7 +20,7 @@ async fn the_session_of_an_operation_returns_to_the_pool() {
     things.insert_one(&doc! { "_id": 7 }).await.unwrap();
     things.count_documents(doc! {}).await.unwrap();
     // A cursor keeps its session while the server has it open, and no longer.
-    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();
     cursor.next().await.unwrap().unwrap();
     things.count_documents(doc! {}).await.unwrap();
     cursor.next().await.unwrap().unwrap();
@@ -42,7 +42,7 @@ async fn servers_let_go_of_what_they_keep_for_a_client_whose_last_handle_is_drop
     let fixture = Fixture::new().await;
     fixture.fill(3).await;
     let things = fixture.things();
-    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();
     cursor.next().await.unwrap().unwrap();
     let Fixture { cluster: _cluster, client, quiet: _quiet, mut events } = fixture;
     drop((cursor, things, client));
@@ -57,7 +57,7 @@ async fn servers_let_go_of_what_they_keep_for_a_client_whose_last_handle_is_drop
 async fn servers_let_go_of_the_session_of_a_handle_that_is_the_last_of_its_client() {
     let fixture = Fixture::new().await;
     fixture.fill(3).await;
-    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let own = fixture.client.start_session().await.unwrap();
     let id = Document::try_from(own.id().unwrap()).unwrap();
     let things = fixture.things().with_session(&own);
     things.find_one(doc! {}).await.unwrap();
@@ -87,9 +87,9 @@ async fn all_sent(events: &mut Events) -> Vec<Document> {
 async fn a_server_closes_the_cursors_of_a_dropped_client_that_has_no_session_left() {
     let fixture = Fixture::new().await;
     fixture.fill(3).await;
-    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let own = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&own);
-    let cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let cursor = things.find(doc! {}).batch_size(2).await.unwrap();
     let lost = doc! { "failCommands": ["count"], "closeConnection": true };
     fixture.fail(1, lost).await;
     let database = fixture.client.database("app").with_session(&own);
@@ -104,14 +104,14 @@ async fn a_server_closes_the_cursors_of_a_dropped_client_that_has_no_session_lef
 #[tokio::test]
 async fn a_session_of_the_application_is_causally_consistent() {
     let mut fixture = Fixture::new().await;
-    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let own = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&own);
     assert_eq!(own.operation_time().unwrap(), None);
     things.insert_one(&doc! { "_id": 7 }).await.unwrap();
     let written = own.operation_time().unwrap().unwrap();
     assert_eq!(things.find_one(doc! {}).await.unwrap(), Some(doc! { "_id": 7 }));
     let database = fixture.client.database("app").with_session(&own);
-    database.list_collection_names(ListCollections::new()).await.unwrap();
+    database.list_collection_names().await.unwrap();
     let sent = fixture.sent();
     assert_eq!(names(&sent), ["insert", "find", "listCollections"]);
     let id = bson::Document::try_from(own.id().unwrap()).unwrap();
@@ -132,12 +132,12 @@ async fn a_session_of_the_application_is_causally_consistent() {
 async fn a_session_is_of_one_client_and_of_one_operation_at_a_time() {
     let mut fixture = Fixture::new().await;
     fixture.fill(1).await;
-    let foreign = fixture.quiet.start_session(SessionOptions::default()).unwrap();
+    let foreign = fixture.quiet.start_session().await.unwrap();
     let error = fixture.things().with_session(&foreign).find_one(doc! {}).await.unwrap_err();
     assert!(error.to_string().contains("another client"), "{error}");
     assert!(fixture.sent().is_empty());
 
-    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let own = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&own);
     let mut first = std::pin::pin!(things.find_one(doc! {}));
     assert!(futures_poll(first.as_mut()).await.is_none(), "it waits for a connection");
@@ -164,7 +164,7 @@ async fn a_session_is_of_one_client_and_of_one_operation_at_a_time() {
 async fn an_operation_of_another_task_is_woken_when_its_session_comes_back() {
     let fixture = Fixture::new().await;
     fixture.fill(1).await;
-    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let own = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&own);
     let mut first = Box::pin(things.find_one(doc! {}));
     let mut kept = Box::pin(things.find_one(doc! {}));
@@ -199,10 +199,10 @@ async fn a_cursor_of_a_snapshot_goes_on_without_a_read_concern() {
     let mut fixture = Fixture::new().await;
     fixture.fill(3).await;
     let options = SessionOptions::default().with_snapshot(true);
-    let own = fixture.client.start_session(options).unwrap();
+    let own = fixture.client.start_session().with_options(options).await.unwrap();
     let things = fixture.things().with_session(&own);
-    let found = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
-    assert_eq!(found.collect().await.unwrap().len(), 3);
+    let found = things.find(doc! {}).batch_size(2).await.unwrap();
+    assert_eq!(found.try_collect::<Vec<_>>().await.unwrap().len(), 3);
     let sent = fixture.sent();
     assert_eq!(names(&sent), ["find", "getMore"]);
     let concern = sent[0].get_document("readConcern").unwrap();
@@ -217,7 +217,7 @@ async fn a_cursor_of_a_snapshot_goes_on_without_a_read_concern() {
 async fn an_operation_that_waits_for_a_session_goes_before_later_ones() {
     let fixture = Fixture::new().await;
     fixture.fill(1).await;
-    let session = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let session = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&session);
     let done = std::cell::Cell::new(0);
     let many = async {

@@ -18,7 +18,7 @@ async fn the_mode_of_a_cursor_says_which_commands_carry_a_limit() {
     for (mode, has_limit) in [(TimeoutMode::CursorLifetime, true), (TimeoutMode::Iteration, false)]
     {
         let find = Find::new(doc! {}).batch_size(2).timeout_mode(mode);
-        let found = things.find(find).await.unwrap().collect().await.unwrap();
+        let found = things.find(find).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
         assert_eq!(found.len(), 3);
         let sent = fixture.sent();
         assert_eq!(names(&sent), ["find", "getMore"]);
@@ -42,7 +42,7 @@ async fn the_batches_of_a_cursor_share_its_time() {
     let late = doc! { "failCommands": ["getMore"], "blockConnection": true, "blockTimeMS": 700 };
     fixture.fail(2, late).await;
     let things = fixture.things().with_timeout(Duration::from_millis(1200));
-    let read = async { things.find(Find::new(doc! {}).batch_size(2)).await?.collect().await };
+    let read = async { things.find(doc! {}).batch_size(2).await?.try_collect::<Vec<_>>().await };
     let error = read.await.unwrap_err();
     assert!(error.is_timeout(), "{error}");
 }
@@ -55,14 +55,14 @@ async fn a_limit_may_be_longer_than_servers_take() {
     for limit in [Duration::MAX, Duration::from_secs(365 * 24 * 3600)] {
         let things = fixture.things().with_timeout(limit);
         things.insert_many(&[doc! { "a": 1 }]).await.unwrap();
-        things.find(Find::new(doc! {}).batch_size(2)).await.unwrap().collect().await.unwrap();
+        things.find(doc! {}).batch_size(2).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
         let sent = fixture.sent();
         assert_eq!(names(&sent)[..2], ["insert", "find"]);
         for command in &sent[..2] {
             assert_eq!(command.get_i64("maxTimeMS").ok(), Some(i32::MAX.into()), "{command}");
         }
         let plain = fixture.things();
-        plain.find_one(FindOne::new(doc! {}).max_time(limit)).await.unwrap();
+        plain.find_one(doc! {}).max_time(limit).await.unwrap();
         let sent = fixture.sent();
         assert_eq!(sent[0].get_i64("maxTimeMS").ok(), Some(i32::MAX.into()), "{sent:?}");
     }

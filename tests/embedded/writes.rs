@@ -49,7 +49,7 @@ async fn the_error_of_a_write_concern_of_an_old_server_has_the_label_that_the_cl
     fixture.fail(2, data).await;
     let insert = WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 2 }));
     let delete = WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 1 }));
-    let error = fixture.things().bulk_write(BulkWrite::new([insert, delete])).await.unwrap_err();
+    let error = fixture.things().bulk_write([insert, delete]).await.unwrap_err();
     assert_eq!((error.code(), error.labels()), (Some(91), vec!["RetryableWriteError"]));
     assert_eq!(names(&fixture.sent()), ["insert", "insert", "delete"]);
 }
@@ -75,7 +75,7 @@ async fn writes_without_acknowledgment_go_over_one_connection_in_their_order() {
             WriteModel::UpdateOne(update),
             WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": id + BULKS })),
         ];
-        tokio::spawn(async move { things.bulk_write(BulkWrite::new(models)).await.unwrap() })
+        tokio::spawn(async move { things.bulk_write(models).await.unwrap() })
     });
     for bulk in bulks.collect::<Vec<_>>() {
         assert!(!bulk.await.unwrap().acknowledged);
@@ -117,7 +117,7 @@ async fn a_pipeline_that_writes_heeds_no_read_preference_before_5_0() {
         let preference = ReadPreference::new(ReadMode::SecondaryPreferred);
         let things = fixture.things().with_read_preference(preference);
         let out = Aggregate::new([doc! { "$match": {} }, doc! { "$out": "copies" }]);
-        things.aggregate::<Document>(out).await.unwrap().collect().await.unwrap();
+        things.aggregate::<Document>(out).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
         let sent = fixture.sent();
         assert_eq!(names(&sent), ["aggregate"]);
         assert_eq!(sent[0].get_document("$readPreference").ok(), expected.as_ref(), "{version:?}");
@@ -195,7 +195,8 @@ async fn a_read_is_sent_again() {
     let mut fixture = Fixture::new().await;
     fixture.fill(3).await;
     fixture.fail(1, doc! { "failCommands": ["find"], "closeConnection": true }).await;
-    let found = fixture.things().find(doc! {}).await.unwrap().collect().await.unwrap();
+    let found =
+        fixture.things().find(doc! {}).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
     assert_eq!(found.len(), 3);
     assert_eq!(names(&fixture.sent()), ["find", "find"]);
 }
@@ -207,12 +208,12 @@ async fn writes_without_acknowledgment_have_no_session() {
     let concern = WriteConcern::default().with_w(Some(Acknowledgment::Servers(0)));
     let things = fixture.things().with_write_concern(concern);
     let insert = WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 7 }));
-    assert!(!things.bulk_write(BulkWrite::new([insert.clone()])).await.unwrap().acknowledged);
+    assert!(!things.bulk_write([insert.clone()]).await.unwrap().acknowledged);
     let sent = fixture.sent();
     assert_eq!(names(&sent), ["insert"]);
     assert!(!sent[0].contains_key("lsid") && !sent[0].contains_key("txnNumber"));
-    let session = fixture.client.start_session(Default::default()).unwrap();
-    let refused = things.with_session(&session).bulk_write(BulkWrite::new([insert])).await;
+    let session = fixture.client.start_session().await.unwrap();
+    let refused = things.with_session(&session).bulk_write([insert]).await;
     assert!(refused.unwrap_err().to_string().contains("not acknowledged"));
     assert!(fixture.sent().is_empty());
 }

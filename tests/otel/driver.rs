@@ -41,7 +41,7 @@ async fn typed_operations_are_named_as_in_all_drivers() {
     assert_eq!(kept.tree(), "aggregate app.users\n  aggregate\n");
     let insert = WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 3 }));
     let delete = WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 3 }));
-    users.bulk_write(BulkWrite::new([insert, delete])).await.unwrap();
+    users.bulk_write([insert, delete]).await.unwrap();
     assert_eq!(kept.tree(), "bulkWrite app.users\n  insert\n  delete\n");
     client.list_database_names(ListDatabases::default()).await.unwrap();
     assert_eq!(kept.tree(), "listDatabases admin\n  listDatabases\n");
@@ -53,7 +53,7 @@ async fn a_cursor_is_continued_and_closed_in_operations_of_their_own() {
     let many: Vec<_> = (0..9).map(|id| doc! { "_id": id }).collect();
     users.insert_many(&many).await.unwrap();
     kept.take();
-    let mut cursor = users.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+    let mut cursor = users.find(doc! {}).batch_size(2).await.unwrap();
     let id = cursor.id().to_string();
     for _ in 0..3 {
         cursor.next().await.unwrap().unwrap();

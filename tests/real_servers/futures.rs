@@ -62,7 +62,7 @@ async fn everything<R: Runtime>(client: sdam_host::Topology<R>) -> Outcome {
     commands(&database).await?;
     dropped_cursors(&database).await?;
     streamed_cursors(&client, &database).await?;
-    database.drop(DropDatabase::new()).await?;
+    database.drop().await?;
     client.topology().close().await;
     Ok(())
 }
@@ -101,7 +101,7 @@ async fn finds<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
     assert!(cursor.next().await.is_none() && !cursor.is_alive());
     for (limit, batch_size) in [(5, 0), (5, 5), (5, 3), (-5, 0), (5, 100)] {
         let find = sorted().skip(10).limit(limit).batch_size(batch_size);
-        let found = things.find(find).await?.collect().await?;
+        let found = things.find(find).await?.try_collect::<Vec<_>>().await?;
         assert_eq!(found, (10..15).map(thing).collect::<Vec<_>>());
     }
     assert_eq!(things.find_one(doc! { "n": 50 }).await?, Some(thing(5)));
@@ -120,12 +120,12 @@ async fn finds<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
 
 async fn updates<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
     let increment = doc! { "$inc": { "n": 1 } };
-    let one = things.update_one(Update::new(doc! { "kind": "odd" }, increment.clone())).await?;
+    let one = things.update_one(doc! { "kind": "odd" }, increment.clone()).await?;
     assert_eq!((one.matched_count, one.modified_count, one.upserted_id), (1, 1, None));
-    let many = things.update_many(Update::new(doc! { "kind": "even" }, increment.clone())).await?;
+    let many = things.update_many(doc! { "kind": "even" }, increment.clone()).await?;
     assert_eq!((many.matched_count, many.modified_count), (50, 50));
     let pipeline = [doc! { "$set": { "kind": { "$concat": ["$kind", "!"] } } }];
-    things.update_one(Update::new(doc! { "_id": 1 }, pipeline)).await?;
+    things.update_one(doc! { "_id": 1 }, pipeline).await?;
     assert_eq!(
         things.find_one(doc! { "_id": 1 }).await?.map(|it| it.kind).as_deref(),
         Some("odd!")
@@ -133,7 +133,7 @@ async fn updates<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
     let upsert = Update::new(doc! { "_id": 200 }, doc! { "$set": { "kind": "new", "n": 1_i64 } });
     let upserted = things.update_one(upsert.upsert(true)).await?;
     assert_eq!((upserted.matched_count, upserted.upserted_id), (0, Some(200.into())));
-    let replaced = things.replace_one(Replace::new(doc! { "_id": 200 }, &thing(200))).await?;
+    let replaced = things.replace_one(doc! { "_id": 200 }, &thing(200)).await?;
     assert_eq!(replaced.modified_count, 1);
     let update = FindOneAndUpdate::new(doc! { "_id": 200 }, increment);
     let after = update.clone().return_document(ReturnDocument::After);
@@ -144,7 +144,7 @@ async fn updates<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
     let deleted = things.find_one_and_delete(doc! { "_id": 200 }).await?;
     assert_eq!(deleted, Some(thing(200)));
     assert_eq!(things.find_one_and_delete(doc! { "_id": 200 }).await?, None);
-    let invalid = things.update_one(Update::new(doc! {}, doc! { "n": 1 })).await;
+    let invalid = things.update_one(doc! {}, doc! { "n": 1 }).await;
     assert!(matches!(invalid, Err(Error::Argument(_))));
     Ok(())
 }
@@ -154,24 +154,24 @@ async fn counts<R: Runtime>(database: &Database<R>, things: &Collection<R, Thing
     let some = CountDocuments::new(doc! { "kind": "even" }).skip(10).limit(100);
     assert_eq!(things.count_documents(some).await?, 40);
     assert_eq!(things.count_documents(doc! { "n": -1 }).await?, 0);
-    assert_eq!(things.estimated_document_count(EstimatedDocumentCount::new()).await?, 100);
+    assert_eq!(things.estimated_document_count().await?, 100);
     assert_eq!(things.count(doc! { "kind": "even" }).await?, 50);
-    let kinds = things.distinct(Distinct::new("kind", doc! {})).await?;
+    let kinds = things.distinct("kind", doc! {}).await?;
     let mut kinds: Vec<String> = kinds.collect()?;
     kinds.sort();
     assert_eq!(kinds, ["even", "odd", "odd!"]);
     let group = doc! { "$group": { "_id": "$kind", "count": { "$sum": 1 } } };
     let groups = Aggregate::new([group, doc! { "$sort": { "_id": 1 } }]).batch_size(1);
-    let groups: Vec<Document> = things.aggregate(groups).await?.collect().await?;
+    let groups: Vec<Document> = things.aggregate(groups).await?.try_collect::<Vec<_>>().await?;
     assert_eq!(groups[0], doc! { "_id": "even", "count": 50 });
     assert_eq!(groups.len(), 3);
     let out = Aggregate::new([doc! { "$match": { "_id": 1 } }, doc! { "$out": "copies" }]);
-    let nothing: Vec<Document> = things.aggregate(out).await?.collect().await?;
+    let nothing: Vec<Document> = things.aggregate(out).await?.try_collect::<Vec<_>>().await?;
     assert!(nothing.is_empty());
     let copies = database.collection::<Thing>("copies");
     assert_eq!(copies.count_documents(doc! {}).await?, 1);
     let local = Aggregate::new([doc! { "$listLocalSessions": {} }, doc! { "$limit": 1 }]);
-    database.aggregate::<Document>(local).await?.collect().await?;
+    database.aggregate::<Document>(local).await?.try_collect::<Vec<_>>().await?;
     Ok(())
 }
 
@@ -184,16 +184,14 @@ async fn bulks<R: Runtime>(client: &Client<R>, things: &Collection<R, Thing>) ->
             WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 300 })),
         ]
     };
-    let result = things.bulk_write(BulkWrite::new(models())).await?;
+    let result = things.bulk_write(models()).await?;
     assert_eq!((result.inserted_count, result.matched_count, result.deleted_count), (1, 3, 1));
     assert_eq!(result.inserted_ids[&0], 300.into());
     let twice = models().into_iter().chain([
         WriteModel::InsertOne(InsertModel::new(&thing(0))),
         WriteModel::InsertOne(InsertModel::new(&thing(301))),
     ]);
-    let Err(Error::BulkWrite(error)) = things.bulk_write(BulkWrite::new(twice)).await else {
-        panic!()
-    };
+    let Err(Error::BulkWrite(error)) = things.bulk_write(twice).await else { panic!() };
     assert_eq!(error.write_errors[&3].code, 11000);
     assert_eq!(error.partial_result.deleted_count, 1);
     // MongoDB 8.0 has the command.
@@ -227,10 +225,10 @@ async fn concerns<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
     }
     assert_eq!(things.delete_many(ids).await?.deleted_count, 3);
     let majority = things.with_write_concern(w(Acknowledgment::Named("majority".to_owned())));
-    assert_eq!(majority.delete_one(Delete::new(doc! { "_id": 400 })).await?.deleted_count, 1);
+    assert_eq!(majority.delete_one(doc! { "_id": 400 }).await?.deleted_count, 1);
     let level = ReadConcern::default().with_level(Some("local".to_owned()));
     let local = things.with_read_concern(level);
-    assert_eq!(local.find(doc! { "_id": 5 }).await?.collect().await?.len(), 1);
+    assert_eq!(local.find(doc! { "_id": 5 }).await?.try_collect::<Vec<_>>().await?.len(), 1);
     let level = ReadConcern::default().with_level(Some("nonsense".to_owned()));
     assert!(things.with_read_concern(level).count_documents(doc! {}).await.is_err());
     Ok(())
@@ -248,23 +246,23 @@ async fn indexes<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
     let model = IndexModel::new(doc! { "kind": 1 }).name("kinds").sparse(true);
     let more = CreateIndexes::new([model, IndexModel::new(doc! { "a": 1, "b": "text" })]);
     assert_eq!(things.create_indexes(more).await?, ["kinds", "a_1_b_text"]);
-    let mut names = things.list_index_names(ListIndexes::new().batch_size(2)).await?;
+    let mut names = things.list_index_names().batch_size(2).await?;
     names.sort();
     assert_eq!(names, ["_id_", "a_1_b_text", "kinds", "n_-1"]);
-    let listed = things.list_indexes(ListIndexes::new()).await?.collect().await?;
+    let listed = things.list_indexes().await?.try_collect::<Vec<_>>().await?;
     assert_eq!(listed.len(), 4);
     let hinted = Find::new(doc! {}).hint("kinds").limit(1);
-    assert_eq!(things.find(hinted).await?.collect().await?.len(), 1);
+    assert_eq!(things.find(hinted).await?.try_collect::<Vec<_>>().await?.len(), 1);
     things.drop_index("kinds").await?;
-    things.drop_indexes(DropIndexes::all()).await?;
-    assert_eq!(things.list_index_names(ListIndexes::new()).await?, ["_id_"]);
+    things.drop_indexes().await?;
+    assert_eq!(things.list_index_names().await?, ["_id_"]);
     assert!(matches!(things.drop_index("*").await, Err(Error::Argument(_))));
     assert!(things.drop_index("none").await.is_err());
     Ok(())
 }
 
 async fn catalogue<R: Runtime>(client: &Client<R>, database: &Database<R>) -> Outcome {
-    let names = client.list_database_names(ListDatabases::new()).await?;
+    let names = client.list_database_names().await?;
     assert!(names.iter().any(|name| name == "app"), "{names:?}");
     let only = ListDatabases::new().filter(doc! { "name": "app" });
     let found = client.list_databases(only).await?;
@@ -275,19 +273,19 @@ async fn catalogue<R: Runtime>(client: &Client<R>, database: &Database<R>) -> Ou
     let strict = database.collection::<Document>("strict");
     let Err(Error::Write(error)) = strict.insert_one(&doc! { "n": -1 }).await else { panic!() };
     assert_eq!(error.code, 121);
-    strict.modify_collection(ModifyCollection::new().validator(doc! {})).await?;
+    strict.modify().validator(doc! {}).await?;
     strict.insert_one(&doc! { "n": -1 }).await?;
-    let listed = database.list_collections(ListCollections::new().batch_size(1)).await?;
-    let names = database.list_collection_names(ListCollections::new().batch_size(1)).await?;
-    assert_eq!(listed.collect().await?.len(), names.len());
+    let listed = database.list_collections().batch_size(1).await?;
+    let names = database.list_collection_names().batch_size(1).await?;
+    assert_eq!(listed.try_collect::<Vec<_>>().await?.len(), names.len());
     assert!(["strict", "things", "copies"].iter().all(|name| names.iter().any(|it| it == name)));
-    strict.rename(RenameCollection::new("app.loose")).await?;
+    strict.rename("app.loose").await?;
     let loose = database.collection::<Document>("loose");
     assert_eq!(loose.count_documents(doc! {}).await?, 1);
-    loose.drop(DropCollection::new()).await?;
+    loose.drop().await?;
     // It is no error that there is none.
-    loose.drop(DropCollection::new()).await?;
-    assert!(loose.list_index_names(ListIndexes::new()).await?.is_empty());
+    loose.drop().await?;
+    assert!(loose.list_index_names().await?.is_empty());
     Ok(())
 }
 
@@ -313,7 +311,7 @@ async fn commands<R: Runtime>(database: &Database<R>) -> Outcome {
     assert_eq!(error.code(), Some(59));
     let find = doc! { "find": "things", "batchSize": 2, "limit": 7 };
     let cursor = database.run_cursor_command(RunCursorCommand::new(find).batch_size(3)).await?;
-    let found: Vec<Document> = cursor.collect().await?;
+    let found: Vec<Document> = cursor.try_collect::<Vec<_>>().await?;
     assert_eq!(found.len(), 7);
     let ping = database.run_cursor_command::<Document>(doc! { "ping": 1 }).await;
     assert!(matches!(ping, Err(Error::Reply(_))));
@@ -324,7 +322,7 @@ async fn commands<R: Runtime>(database: &Database<R>) -> Outcome {
 async fn dropped_cursors<R: Runtime>(database: &Database<R>) -> Outcome {
     let things = database.collection::<Thing>("things");
     let before = open_cursors(database).await?;
-    let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await?;
+    let mut cursor = things.find(doc! {}).batch_size(2).await?;
     cursor.next().await.transpose()?;
     assert_eq!(open_cursors(database).await?, before + 1);
     drop(cursor);
@@ -363,7 +361,7 @@ async fn streamed_cursors<R: Runtime>(client: &Client<R>, database: &Database<R>
         (more, closed)
     };
     let before = open_cursors(database).await?;
-    let found = streamed.find(find()).await?.collect().await?;
+    let found = streamed.find(find()).await?.try_collect::<Vec<_>>().await?;
     assert_eq!(found, documents);
     assert_eq!(heard(), (71, 0), "500 documents are 72 batches");
     assert_eq!(open_cursors(database).await?, before);

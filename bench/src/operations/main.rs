@@ -121,7 +121,7 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
     let turn = |&operation: &Operation| pairs.iter().map(move |one| (operation, *one));
     let turns: Vec<_> = arguments.operations.iter().flat_map(turn).collect();
     let samples = rounds(arguments.rounds, &turns, |&(operation, competitor)| {
-        written.drop(DropCollection::new())?;
+        written.drop()?;
         sampled(&mut child(competitor, address, operation, arguments)?)
     })?;
     for (operation, samples) in arguments.operations.iter().zip(samples.chunks(pairs.len())) {
@@ -136,7 +136,7 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
 fn fill(address: SocketAddr) -> Result<Collection<Stored>, Failure> {
     let client = driver::Client::new(Topology::connect(uri(address))?);
     let database = client.database(DATABASE);
-    database.drop(DropDatabase::new())?;
+    database.drop()?;
     let stored: Vec<Stored> = (0..STORED).map(Stored::of).collect();
     database.collection::<Stored>(READ).insert_many(InsertMany::from(&stored))?;
     Ok(database.collection(WRITTEN))

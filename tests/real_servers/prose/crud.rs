@@ -51,7 +51,7 @@ async fn errors_have_details<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let (client, mut log) = fixture.client("")?;
     let database = client.database("prose");
     let validated = database.collection::<Document>("validated");
-    validated.drop(DropCollection::new()).await?;
+    validated.drop().await?;
     let validator = doc! { "x": { "$type": "string" } };
     database.create_collection(CreateCollection::new("validated").validator(validator)).await?;
     log.all();
@@ -71,12 +71,12 @@ async fn errors_have_details<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
 async fn explanations_have_a_time<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let (client, mut log) = fixture.client("")?;
     let things = client.database("explain-test").collection::<Document>("collection");
-    things.drop(DropCollection::new()).await?;
+    things.drop().await?;
     things.insert_one(&doc! { "name": "john doe" }).await?;
     log.all();
     let john = || doc! { "name": "john doe" };
     let limit = Duration::from_millis(2000);
-    things.explain(Explain::find(john()).max_time(limit)).await?;
+    things.operation(Explain::find(john()).max_time(limit)).await?;
     let sent = log.sent();
     let [command] = &sent[..] else { return Err("one command".into()) };
     assert_eq!(name(command), "explain");
@@ -84,7 +84,7 @@ async fn explanations_have_a_time<R: Runtime>(fixture: &Fixture<'_, R>) -> Outco
     assert!(!command.get_document("explain")?.contains_key("maxTimeMS"), "{command}");
 
     let within = things.with_timeout(Duration::from_secs(60));
-    within.explain(Explain::find(john()).max_time(limit)).await?;
+    within.operation(Explain::find(john()).max_time(limit)).await?;
     let sent = log.sent();
     let left = sent.first().and_then(|it| it.get_i64("maxTimeMS").ok());
     assert!(left.is_some_and(|left| left > 2000 && left <= 60_000), "{sent:?}");
@@ -92,25 +92,27 @@ async fn explanations_have_a_time<R: Runtime>(fixture: &Fixture<'_, R>) -> Outco
     let set = || doc! { "$set": { "name": "jane doe" } };
     let planner = Verbosity::QueryPlanner;
     let plans = [
-        things.explain(Explain::find_one(john()).verbosity(Verbosity::ExecutionStats)).await?,
-        things.explain(Explain::aggregate(Aggregate::new([doc! { "$match": john() }]))).await?,
-        things.explain(Explain::count(john())).await?,
-        things.explain(Explain::count_documents(john()).verbosity(planner)).await?,
-        things.explain(Explain::estimated_document_count(EstimatedDocumentCount::new())).await?,
-        things.explain(Explain::distinct(Distinct::new("name", doc! {}))).await?,
-        things.explain(Explain::update_one(Update::new(john(), set()))).await?,
-        things.explain(Explain::update_many(Update::new(john(), set()))).await?,
-        things.explain(Explain::replace_one(Replace::new(john(), &doc! { "a": 1 }))).await?,
-        things.explain(Explain::delete_one(john())).await?,
-        things.explain(Explain::delete_many(john())).await?,
-        things.explain(Explain::find_one_and_delete(FindOneAndDelete::new(john()))).await?,
+        things.operation(Explain::find_one(john()).verbosity(Verbosity::ExecutionStats)).await?,
+        things.operation(Explain::aggregate(Aggregate::new([doc! { "$match": john() }]))).await?,
+        things.operation(Explain::count(john())).await?,
+        things.operation(Explain::count_documents(john()).verbosity(planner)).await?,
+        things.operation(Explain::estimated_document_count(EstimatedDocumentCount::new())).await?,
+        things.operation(Explain::distinct(Distinct::new("name", doc! {}))).await?,
+        things.operation(Explain::update_one(Update::new(john(), set()))).await?,
+        things.operation(Explain::update_many(Update::new(john(), set()))).await?,
+        things.operation(Explain::replace_one(Replace::new(john(), &doc! { "a": 1 }))).await?,
+        things.operation(Explain::delete_one(john())).await?,
+        things.operation(Explain::delete_many(john())).await?,
+        things.operation(Explain::find_one_and_delete(FindOneAndDelete::new(john()))).await?,
         things
-            .explain(Explain::find_one_and_replace(FindOneAndReplace::new(
+            .operation(Explain::find_one_and_replace(FindOneAndReplace::new(
                 john(),
                 &doc! { "a": 1 },
             )))
             .await?,
-        things.explain(Explain::find_one_and_update(FindOneAndUpdate::new(john(), set()))).await?,
+        things
+            .operation(Explain::find_one_and_update(FindOneAndUpdate::new(john(), set())))
+            .await?,
     ];
     for plan in plans {
         assert!(plan.contains_key("queryPlanner") || plan.contains_key("stages"), "{plan}");
@@ -133,7 +135,7 @@ async fn order_needs_no_acknowledgment<R: Runtime>(fixture: &Fixture<'_, R>) -> 
         let models =
             [WriteModel::InsertOne(InsertModel::new(&long)), WriteModel::UpdateOne(update)];
         let unheard = unheard.clone();
-        Box::pin(async move { unheard.bulk_write(BulkWrite::new(models)).await.map(drop) })
+        Box::pin(async move { unheard.bulk_write(models).await.map(drop) })
     });
     for outcome in fixture.all(bulks.collect()).await {
         outcome?;
@@ -157,9 +159,9 @@ async fn ids_come_first<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     log.all();
     let document = doc! { "x": 1 };
     things.insert_one(&document).await?;
-    things.insert_many(InsertMany::new(std::slice::from_ref(&document))).await?;
+    things.insert_many(std::slice::from_ref(&document)).await?;
     let model = WriteModel::InsertOne(InsertModel::new(&document));
-    things.bulk_write(BulkWrite::new([model])).await?;
+    things.bulk_write([model]).await?;
     let sent = log.sent();
     assert_eq!(sent.len(), 3);
     for command in sent {

@@ -22,15 +22,15 @@ pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
         within.find_one(doc! {}).await?;
         within.insert_one(&doc! { "x": 1 }).await?;
         let find = || Find::new(doc! {}).batch_size(1);
-        assert!(within.find(find()).await?.collect().await?.len() > 2);
+        assert!(within.find(find()).await?.try_collect::<Vec<_>>().await?.len() > 2);
         let iterating = find().timeout_mode(TimeoutMode::Iteration);
-        assert!(within.find(iterating).await?.collect().await?.len() > 2);
-        within.explain(Explain::find(doc! {})).await?;
+        assert!(within.find(iterating).await?.try_collect::<Vec<_>>().await?.len() > 2);
+        within.operation(Explain::find(doc! {})).await?;
         client.with_timeout(limit).database("admin").run_command(doc! { "ping": 1 }).await?;
 
-        things.find_one(FindOne::new(doc! {}).max_time(limit)).await?;
+        things.find_one(doc! {}).max_time(limit).await?;
         let count = Aggregate::new([doc! { "$count": "n" }]).max_time(limit);
-        things.aggregate::<Document>(count).await?.collect().await?;
+        things.aggregate::<Document>(count).await?.try_collect::<Vec<_>>().await?;
         let concern = WriteConcern::default().with_w(Some(Acknowledgment::Servers(1)));
         let concern = concern.with_timeout(Some(limit));
         things.with_write_concern(concern).insert_one(&doc! { "x": 1 }).await?;
@@ -44,7 +44,7 @@ async fn awaits<R: Runtime>(fixture: &Fixture<'_, R>, index: usize, limit: Durat
     let (client, _) = fixture.client("")?;
     let (database, name) = (client.database("prose"), format!("capped{index}"));
     let capped = database.collection::<Document>(&name);
-    capped.drop(DropCollection::new()).await?;
+    capped.drop().await?;
     let create = CreateCollection::new(name).capped(true).size(4096).max_time(limit);
     database.create_collection(create).await?;
     capped.insert_one(&doc! { "_id": 1 }).await?;

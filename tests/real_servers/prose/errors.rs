@@ -54,8 +54,8 @@ async fn messages_are_cut<R: Runtime>(fixture: &Fixture<'_, R>, value: &str) -> 
         let errors = [
             things.find_one_and_update(found).await.err(),
             things.insert_one(&named(3)).await.err(),
-            things.insert_many(InsertMany::new([named(3), named(4)]).ordered(false)).await.err(),
-            things.update_one(Update::new(second.clone(), rename())).await.err(),
+            things.insert_many([named(3), named(4)]).ordered(false).await.err(),
+            things.update_one(second.clone(), rename()).await.err(),
             things.replace_one(replace).await.err(),
             things.bulk_write(bulk.ordered(false)).await.err(),
         ];
@@ -95,7 +95,7 @@ async fn indexes_and_commands_tell_of_duplicates<R: Runtime>(fixture: &Fixture<'
         things.delete_many(doc! {}).await?;
         let named = |id: i32| doc! { "_id": id, "name": &value };
         things.insert_one(&doc! { "_id": 0 }).await?;
-        things.drop_indexes(DropIndexes::all()).await?;
+        things.drop_indexes().await?;
         things.delete_many(doc! {}).await?;
         things.insert_many(&[named(1), named(2)]).await?;
         let error = things.create_indexes(unique()).await.err().ok_or("there are two")?;
@@ -115,7 +115,7 @@ async fn indexes_and_commands_tell_of_duplicates<R: Runtime>(fixture: &Fixture<'
         assert!(error.get_str("errmsg")?.contains("dup key"), "{reply}");
     }
     no_connection_was_closed(log.all());
-    things.drop_indexes(DropIndexes::all()).await?;
+    things.drop_indexes().await?;
     Ok(())
 }
 
@@ -147,7 +147,7 @@ async fn late_writes_have_results<R: Runtime>(fixture: &Fixture<'_, R>) -> Outco
     assert!(things.find_one(doc! { "_id": id.clone() }).await?.is_some());
 
     let set = |n: i32| doc! { "$set": { "n": n } };
-    let error = concern(late.update_one(Update::new(doc! { "n": 1 }, set(2))).await.err())?;
+    let error = concern(late.update_one(doc! { "n": 1 }, set(2)).await.err())?;
     let Some(WriteResult::Update(updated)) = &error.result else { panic!("{error:?}") };
     assert_eq!((updated.matched_count, updated.modified_count), (1, 1));
     let upsert = Update::new(doc! { "n": 7 }, set(7)).upsert(true);
@@ -183,7 +183,7 @@ async fn late_writes_have_results<R: Runtime>(fixture: &Fixture<'_, R>) -> Outco
         let Some(WriteResult::CreateIndexes(names)) = &error.result else { panic!("{error:?}") };
         assert_eq!(names, &["n_1"]);
     }
-    let error = concern(indexed.drop(DropCollection::new()).await.err())?;
+    let error = concern(indexed.drop().await.err())?;
     assert_eq!(error.result, None);
     Ok(())
 }
@@ -253,7 +253,7 @@ async fn documents_are_too_large<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcom
     assert!(matches!(&error, Error::Write(refused) if refused.code == 10334), "{error}");
     without_acknowledgment(&things).await?;
     no_connection_was_closed(log.all());
-    things.drop(DropCollection::new()).await?;
+    things.drop().await?;
     Ok(())
 }
 
@@ -282,7 +282,7 @@ async fn without_acknowledgment<R: Runtime>(things: &Collection<R>) -> Outcome {
 /// The `_id`s that are stored, in their order.
 async fn stored<R: Runtime>(things: &Collection<R>) -> Outcome<Vec<usize>> {
     let mut ids = Vec::new();
-    for document in things.find(doc! {}).await?.collect().await? {
+    for document in things.find(doc! {}).await?.try_collect::<Vec<_>>().await? {
         ids.push(usize::try_from(document.get_i32("_id")?)?);
     }
     ids.sort_unstable();

@@ -28,7 +28,7 @@ pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
 async fn the_pool_is_a_stack<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let (client, _) = fixture.client("")?;
     client.database("admin").run_command(doc! { "ping": 1 }).await?;
-    let start = || client.start_session(SessionOptions::default());
+    let start = || client.start_session().await;
     let (a, b) = (start()?, start()?);
     let ids = [&b, &a].map(|session| session.id().map(ToOwned::to_owned));
     a.end();
@@ -52,10 +52,10 @@ async fn cluster_times_are_sent_back<R: Runtime>(fixture: &Fixture<'_, R>) -> Ou
     }
     for _ in 0..2 {
         let pipeline = Aggregate::new([doc! { "$match": { "none": 1 } }]);
-        things.aggregate::<Document>(pipeline).await?.collect().await?;
+        things.aggregate::<Document>(pipeline).await?.try_collect::<Vec<_>>().await?;
     }
     for _ in 0..2 {
-        things.find(doc! {}).await?.collect().await?;
+        things.find(doc! {}).await?.try_collect::<Vec<_>>().await?;
     }
     for id in 0..2 {
         things.insert_one(&doc! { "_id": id }).await?;
@@ -82,7 +82,7 @@ async fn each_operation<R: Runtime>(things: &Collection<R>) -> Vec<Result<(), St
     let pipeline = Aggregate::new([doc! { "$limit": 1 }]);
     vec![
         things.insert_one(&document).await.map(drop).map_err(text),
-        things.insert_many(InsertMany::new(&[doc! { "_id": 101 }])).await.map(drop).map_err(text),
+        things.insert_many(&[doc! { "_id": 101 }]).await.map(drop).map_err(text),
         things.update_one(update()).await.map(drop).map_err(text),
         things.update_many(update()).await.map(drop).map_err(text),
         things.replace_one(replace).await.map(drop).map_err(text),
@@ -91,22 +91,14 @@ async fn each_operation<R: Runtime>(things: &Collection<R>) -> Vec<Result<(), St
         things.find(filter()).await.map(drop).map_err(text),
         things.aggregate::<Document>(pipeline).await.map(drop).map_err(text),
         things.count_documents(doc! {}).await.map(drop).map_err(text),
-        things.distinct(Distinct::new("a", doc! {})).await.map(drop).map_err(text),
-        things
-            .find_one_and_update(FindOneAndUpdate::new(filter(), set()))
-            .await
-            .map(drop)
-            .map_err(text),
-        things
-            .find_one_and_replace(FindOneAndReplace::new(filter(), &document))
-            .await
-            .map(drop)
-            .map_err(text),
+        things.distinct("a", doc! {}).await.map(drop).map_err(text),
+        things.find_one_and_update(filter(), set()).await.map(drop).map_err(text),
+        things.find_one_and_replace(filter(), &document).await.map(drop).map_err(text),
         things.find_one_and_delete(filter()).await.map(drop).map_err(text),
         things.delete_one(filter()).await.map(drop).map_err(text),
         things.delete_many(doc! { "_id": 101 }).await.map(drop).map_err(text),
         things.create_index(doc! { "a": 1 }).await.map(drop).map_err(text),
-        things.list_index_names(ListIndexes::new()).await.map(drop).map_err(text),
+        things.list_index_names().await.map(drop).map_err(text),
         things.drop_index("a_1").await.map(drop).map_err(text),
     ]
 }
@@ -117,7 +109,7 @@ async fn sessions_are_those_of_the_application_or_implicit<R: Runtime>(
 ) -> Outcome {
     let (client, mut log) = fixture.client("")?;
     let things = fixture.empty(&client, "explicit").await?;
-    let own = client.start_session(SessionOptions::default())?;
+    let own = client.start_session().await?;
     let id = Document::try_from(own.id().ok_or("it has an id")?)?;
     log.all();
     let done = each_operation(&things.with_session(&own)).await;
@@ -137,11 +129,11 @@ async fn sessions_are_those_of_the_application_or_implicit<R: Runtime>(
 async fn sessions_that_are_of_no_use_are_refused<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let (client, mut log) = fixture.client("")?;
     let things = fixture.empty(&client, "refused").await?;
-    let foreign = fixture.quiet.start_session(SessionOptions::default())?;
+    let foreign = fixture.quiet.start_session().await?;
     for done in each_operation(&things.with_session(&foreign)).await {
         assert!(done.as_ref().is_err_and(|it| it.contains("another client")), "{done:?}");
     }
-    let ended = client.start_session(SessionOptions::default())?;
+    let ended = client.start_session().await?;
     ended.end();
     for done in each_operation(&things.with_session(&ended)).await {
         assert!(done.as_ref().is_err_and(|it| it.contains("has ended")), "{done:?}");
@@ -157,9 +149,9 @@ async fn cursors_give_their_sessions_back<R: Runtime>(fixture: &Fixture<'_, R>) 
         let (client, mut log) = fixture.client("")?;
         let things = fixture.empty(&client, "exhausted").await?;
         let documents: Vec<Document> = (0..count).map(|id| doc! { "_id": id }).collect();
-        things.insert_many(InsertMany::new(&documents)).await?;
+        things.insert_many(&documents).await?;
         log.all();
-        let mut cursor = things.find(Find::new(doc! {}).batch_size(batch_size)).await?;
+        let mut cursor = things.find(doc! {}).batch_size(batch_size).await?;
         for _ in 0..count - 1 {
             cursor.next().await.ok_or("there is one more")??;
         }
@@ -184,10 +176,10 @@ async fn cursors_keep_their_sessions<R: Runtime>(fixture: &Fixture<'_, R>) -> Ou
         let (client, mut log) = fixture.client(&format!("&readPreference={mode}"))?;
         let things = fixture.empty(&client, "kept").await?;
         let documents: Vec<Document> = (0..3).map(|id| doc! { "_id": id }).collect();
-        things.insert_many(InsertMany::new(&documents)).await?;
+        things.insert_many(&documents).await?;
         log.all();
-        let cursor = things.find(Find::new(doc! {}).batch_size(2)).await?;
-        assert_eq!(cursor.collect().await?.len(), 3);
+        let cursor = things.find(doc! {}).batch_size(2).await?;
+        assert_eq!(cursor.try_collect::<Vec<_>>().await?.len(), 3);
         let sent = log.sent();
         assert_eq!(names(&sent), ["find", "getMore"]);
         assert!(session(&sent[0]).is_some());
@@ -223,7 +215,7 @@ async fn operations_at_the_same_time_share_sessions<R: Runtime>(
         let operations: Vec<Operation<'_>> = vec![
             Box::pin(async move { things.insert_one(empty).await.map(drop) }),
             Box::pin(async move { things.delete_one(doc! {}).await.map(drop) }),
-            Box::pin(async move { things.update_one(Update::new(doc! {}, set())).await.map(drop) }),
+            Box::pin(async move { things.update_one(doc! {}, set()).await.map(drop) }),
             Box::pin(async move { things.bulk_write(bulk).await.map(drop) }),
             Box::pin(async move { things.find_one_and_delete(doc! {}).await.map(drop) }),
             Box::pin(async move {
@@ -234,7 +226,9 @@ async fn operations_at_the_same_time_share_sessions<R: Runtime>(
                 let replace = FindOneAndReplace::new(doc! {}, replacement);
                 things.find_one_and_replace(replace).await.map(drop)
             }),
-            Box::pin(async move { things.find(doc! {}).await?.collect().await.map(drop) }),
+            Box::pin(
+                async move { things.find(doc! {}).await?.try_collect::<Vec<_>>().await.map(drop) },
+            ),
         ];
         let done = fixture.all(operations).await;
         assert!(done.iter().all(Result::is_ok), "{done:?}");
@@ -272,7 +266,7 @@ async fn servers_without_sessions_are_told_of_none<R: Runtime>(
     let sent = log.sent();
     assert_eq!(names(&sent), ["find", "insert"]);
     assert!(sent.iter().all(|command| session(command).is_none()), "{sent:?}");
-    let own = client.start_session(SessionOptions::default())?;
+    let own = client.start_session().await?;
     let things = things.with_session(&own);
     let read = things.find_one(doc! {}).await.map(drop);
     let written = things.insert_one(&doc! { "x": 1 }).await.map(drop);
@@ -325,16 +319,22 @@ async fn snapshots<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let things = fixture.empty(&client, "snapshots").await?;
     let options = SessionOptions::default();
     let both = options.clone().with_snapshot(true).with_causal_consistency(Some(true));
-    assert!(client.start_session(both).is_err());
+    assert!(client.start_session().with_options(both).await.is_err());
     let time = Some(Timestamp { time: 1, increment: 0 });
-    assert!(client.start_session(options.clone().with_snapshot_time(time)).is_err());
-    let plain = client.start_session(options.clone())?;
+    assert!(
+        client
+            .start_session()
+            .with_options(options.clone().with_snapshot_time(time))
+            .await
+            .is_err()
+    );
+    let plain = client.start_session().with_options(options.clone()).await?;
     assert_eq!(plain.snapshot_time()?, None);
     things.with_session(&plain).find_one(doc! {}).await?;
     assert_eq!(plain.snapshot_time()?, None);
     // A server returns no time for a database that does not exist.
     things.insert_one(&doc! { "_id": 0 }).await?;
-    let snapshot = client.start_session(options.with_snapshot(true))?;
+    let snapshot = client.start_session().with_options(options.with_snapshot(true)).await?;
     things.with_session(&snapshot).find_one(doc! {}).await?;
     let time = snapshot.snapshot_time()?;
     assert!(time.is_some());

@@ -2,11 +2,16 @@
 //! itself and its indexes, as calls of the driver's interface.
 
 use bson::{Bson, Document};
-use sdam::driver::{
-    Aggregate, Client, Collection, CreateCollection, CreateIndexes, CreateSearchIndexes, Database,
-    DropCollection, DropDatabase, DropIndexes, DropSearchIndex, ListCollections, ListDatabases,
-    ListIndexes, ListSearchIndexes, ModifyCollection, RenameCollection, RunCommand,
-    RunCursorCommand, SearchIndexModel, UpdateSearchIndex,
+use sdam::generic::{Client, Collection, Database};
+use sdam::operation::{
+    CreateIndexes, CreateSearchIndexes, DropSearchIndex, ListCollections, ListDatabases,
+    ListIndexes, ListSearchIndexes, RunCommand, RunCursorCommand, SearchIndexModel,
+    UpdateSearchIndex,
+};
+use sdam::options::{
+    AggregateOptions, CreateCollectionOptions, DropCollectionOptions, DropDatabaseOptions,
+    DropIndexOptions, ListCollectionsOptions, ListDatabasesOptions, ListIndexesOptions,
+    ModifyCollectionOptions, RenameCollectionOptions,
 };
 use sdam_host::Runtime;
 
@@ -24,21 +29,25 @@ pub(super) async fn on_client<R: Runtime>(
     Ok(match name {
         "clientBulkWrite" => bulk::run(client, of).await?,
         "listDatabases" => {
-            Some(array(client.list_databases(ListDatabases::from_document(of.rest())?).await?))
+            let options = ListDatabasesOptions::from_document(of.rest())?;
+            let list = client.operation(ListDatabases::new()).with_options(options);
+            Some(array(list.await?))
         }
         "listDatabaseNames" => {
-            Some(array(client.list_database_names(ListDatabases::from_document(of.rest())?).await?))
+            let options = ListDatabasesOptions::from_document(of.rest())?;
+            Some(array(client.list_database_names().with_options(options).await?))
         }
         "listDatabaseObjects" => {
             // A handle of each: that is how the driver gives out databases.
-            let list = ListDatabases::from_document(of.rest())?;
-            let names = client.list_database_names(list).await?;
+            let options = ListDatabasesOptions::from_document(of.rest())?;
+            let names = client.list_database_names().with_options(options).await?;
             let databases: Vec<_> = names.iter().map(|name| client.database(name)).collect();
             Some(Bson::Array(databases.iter().map(|it| Bson::from(it.name())).collect()))
         }
         "dropDatabase" => {
             let database = client.database(&of.required("database", Node::string)?);
-            database.drop(DropDatabase::from_document(of.rest())?).await?;
+            let options = DropDatabaseOptions::from_document(of.rest())?;
+            database.drop().with_options(options).await?;
             None
         }
         other => return Err(unknown(&of, other)),
@@ -58,39 +67,47 @@ pub(super) async fn on_database<R: Runtime>(
             Some(all(cursor).await?)
         }
         "aggregate" => {
-            Some(all(database.aggregate(Aggregate::from_document(of.rest())?).await?).await?)
+            let pipeline = of.required("pipeline", |node| node.list(Node::document))?;
+            let options = AggregateOptions::from_document(of.rest())?;
+            Some(all(database.aggregate(pipeline).with_options(options).await?).await?)
         }
         "listCollections" => {
-            let list = ListCollections::from_document(of.rest())?;
-            Some(all(database.list_collections(list).await?).await?)
+            let options = ListCollectionsOptions::from_document(of.rest())?;
+            let list = database.operation(ListCollections::new()).with_options(options);
+            Some(all(list.await?).await?)
         }
         "listCollectionNames" => {
-            let list = ListCollections::from_document(of.rest())?;
-            Some(array(database.list_collection_names(list).await?))
+            let options = ListCollectionsOptions::from_document(of.rest())?;
+            Some(array(database.list_collection_names().with_options(options).await?))
         }
         "listCollectionObjects" => {
-            let list = ListCollections::from_document(of.rest())?;
-            let names = database.list_collection_names(list).await?;
+            let options = ListCollectionsOptions::from_document(of.rest())?;
+            let names = database.list_collection_names().with_options(options).await?;
             let collections = names.iter().map(|name| database.collection::<Document>(name));
             let names = collections.map(|it| Bson::from(it.name()));
             Some(Bson::Array(names.collect()))
         }
         "createCollection" => {
-            database.create_collection(CreateCollection::from_document(of.rest())?).await?;
+            let name = of.required("collection", Node::string)?;
+            let options = CreateCollectionOptions::from_document(of.rest())?;
+            database.create_collection(name).with_options(options).await?;
             None
         }
         "dropCollection" => {
             let collection = named(database, &mut of)?;
-            collection.drop(DropCollection::from_document(of.rest())?).await?;
+            let options = DropCollectionOptions::from_document(of.rest())?;
+            collection.drop().with_options(options).await?;
             None
         }
         "modifyCollection" => {
             let collection = named(database, &mut of)?;
-            collection.modify_collection(ModifyCollection::from_document(of.rest())?).await?;
+            let options = ModifyCollectionOptions::from_document(of.rest())?;
+            collection.modify().with_options(options).await?;
             None
         }
         "dropDatabase" => {
-            database.drop(DropDatabase::from_document(of.rest())?).await?;
+            let options = DropDatabaseOptions::from_document(of.rest())?;
+            database.drop().with_options(options).await?;
             None
         }
         other => return Err(unknown(&of, other)),
@@ -110,54 +127,57 @@ pub(super) async fn on_collection<R: Runtime>(
 ) -> Result<Option<Bson>, Reason> {
     Ok(match name {
         "createIndex" => {
-            let create = CreateIndexes::from_document(of.rest())?;
-            Some(Bson::String(collection.create_index(create).await?))
+            let names = collection.operation(CreateIndexes::from_document(of.rest())?).await?;
+            names.into_iter().next().map(Bson::String)
         }
         "dropIndex" => {
-            let drop = DropIndexes::one(&of.required("name", Node::string)?);
-            collection.drop_indexes(drop.with_options(of.rest())?).await?;
+            let name = of.required("name", Node::string)?;
+            let options = DropIndexOptions::from_document(of.rest())?;
+            collection.drop_index(name).with_options(options).await?;
             None
         }
         "dropIndexes" => {
-            collection.drop_indexes(DropIndexes::all().with_options(of.rest())?).await?;
+            let options = DropIndexOptions::from_document(of.rest())?;
+            collection.drop_indexes().with_options(options).await?;
             None
         }
         "listIndexes" => {
-            let list = ListIndexes::from_document(of.rest())?;
-            Some(all(collection.list_indexes(list).await?).await?)
+            let options = ListIndexesOptions::from_document(of.rest())?;
+            let list = collection.operation(ListIndexes::new()).with_options(options);
+            Some(all(list.await?).await?)
         }
         "listIndexNames" => {
-            Some(array(collection.list_index_names(ListIndexes::from_document(of.rest())?).await?))
+            let options = ListIndexesOptions::from_document(of.rest())?;
+            Some(array(collection.list_index_names().with_options(options).await?))
         }
         "createSearchIndex" => {
             let index = of.required("model", Node::document)?;
             of.finish()?;
             let index = SearchIndexModel::from_document(index)?;
-            let create = CreateSearchIndexes::new([index]);
-            collection.create_search_indexes(create).await?.into_iter().next().map(Bson::String)
+            Some(Bson::String(collection.create_search_index(index).await?))
         }
         "createSearchIndexes" => {
             let create = CreateSearchIndexes::from_document(of.rest())?;
-            Some(array(collection.create_search_indexes(create).await?))
+            Some(array(collection.operation(create).await?))
         }
         "dropSearchIndex" => {
-            collection.drop_search_index(DropSearchIndex::from_document(of.rest())?).await?;
+            collection.operation(DropSearchIndex::from_document(of.rest())?).await?;
             None
         }
         "listSearchIndexes" => {
             let list = ListSearchIndexes::from_document(of.rest())?;
-            Some(all(collection.list_search_indexes(list).await?).await?)
+            Some(all(collection.operation(list).await?).await?)
         }
         "updateSearchIndex" => {
-            collection.update_search_index(UpdateSearchIndex::from_document(of.rest())?).await?;
+            collection.operation(UpdateSearchIndex::from_document(of.rest())?).await?;
             None
         }
         "rename" => {
             let to = of.required("to", Node::string)?;
             let namespace = collection.namespace();
             let database = namespace.split_once('.').map_or("", |(database, _)| database);
-            let rename = RenameCollection::new(format!("{database}.{to}"));
-            collection.rename(rename.with_options(of.rest())?).await?;
+            let options = RenameCollectionOptions::from_document(of.rest())?;
+            collection.rename(format!("{database}.{to}")).with_options(options).await?;
             None
         }
         other => return Err(unknown(&of, other)),

@@ -20,7 +20,7 @@ pub(super) async fn run<R: Runtime>(
         client = client.with_write_concern(concern);
     }
     let bulk = ClientBulkWrite::from_document(of.rest())?;
-    Ok(Some(Bson::Document(written(&client.bulk_write(bulk).await?))))
+    Ok(Some(Bson::Document(written(&client.operation(bulk).await?))))
 }
 
 /// Writes a result as tests have it.

@@ -1,60 +1,84 @@
 //! Operations on collections (CRUD), as calls of the driver's interface.
 
 use bson::{Bson, Document, doc};
-use sdam::driver::{
-    Aggregate, BulkWrite, BulkWriteResult, Collection, Count, CountDocuments, Delete, DeleteResult,
-    Distinct, EstimatedDocumentCount, Find, FindOne, FindOneAndDelete, FindOneAndReplace,
-    FindOneAndUpdate, InsertMany, InsertOne, MapReduce, Replace, Update, UpdateResult,
+use sdam::generic::Collection;
+use sdam::operation::{MapReduce, Modifications, WriteModel};
+use sdam::options::{
+    AggregateOptions, BulkWriteOptions, CountCommandOptions, CountOptions, DeleteOptions,
+    DistinctOptions, EstimatedDocumentCountOptions, FindOneAndDeleteOptions,
+    FindOneAndReplaceOptions, FindOneAndUpdateOptions, FindOneOptions, FindOptions,
+    InsertManyOptions, InsertOneOptions, ReplaceOptions, UpdateOptions,
 };
+use sdam::results::{BulkWriteResult, DeleteResult, UpdateResult};
 use sdam_host::Runtime;
 
 use super::operate::{Reason, all};
-use crate::unified::format::Object;
+use crate::unified::format::{FormatError, Node, Object};
 
 /// Runs an operation on a collection.
 pub(super) async fn run<R: Runtime>(
     collection: &Collection<R>,
     name: &str,
-    of: Object,
+    mut of: Object,
 ) -> Result<Option<Bson>, Reason> {
-    let any = |document: Option<Document>| document.map_or(Bson::Null, Bson::Document);
-    let number = |count: u64| Bson::Int64(count.cast_signed());
     Ok(Some(match name {
-        "find" => all(collection.find(Find::from_document(of.rest())?).await?).await?,
-        "findOne" => any(collection.find_one(FindOne::from_document(of.rest())?).await?),
+        "find" => {
+            let find = collection.find(filter(&mut of)?);
+            all(find.with_options(FindOptions::from_document(of.rest())?).await?).await?
+        }
+        "findOne" => {
+            let find = collection.find_one(filter(&mut of)?);
+            any(find.with_options(FindOneOptions::from_document(of.rest())?).await?)
+        }
         "aggregate" => {
-            let aggregate = Aggregate::from_document(of.rest())?;
-            all(collection.aggregate::<Document>(aggregate).await?).await?
+            let aggregate = collection.aggregate(documents(&mut of, "pipeline")?);
+            all(aggregate.with_options(AggregateOptions::from_document(of.rest())?).await?).await?
         }
         "countDocuments" => {
-            number(collection.count_documents(CountDocuments::from_document(of.rest())?).await?)
+            let count = collection.count_documents(filter(&mut of)?);
+            number(count.with_options(CountOptions::from_document(of.rest())?).await?)
         }
-        "count" => number(collection.count(Count::from_document(of.rest())?).await?),
+        "count" => {
+            let count = collection.count(filter(&mut of)?);
+            number(count.with_options(CountCommandOptions::from_document(of.rest())?).await?)
+        }
         "estimatedDocumentCount" => {
-            let estimate = EstimatedDocumentCount::from_document(of.rest())?;
-            number(collection.estimated_document_count(estimate).await?)
+            let options = EstimatedDocumentCountOptions::from_document(of.rest())?;
+            number(collection.estimated_document_count().with_options(options).await?)
         }
         "mapReduce" => {
-            #[expect(deprecated, reason = "the official suites call it")]
-            let found =
-                collection.map_reduce::<Document>(MapReduce::from_document(of.rest())?).await?;
-            Bson::Array(found.into_iter().map(Bson::Document).collect())
+            let map_reduce = collection.operation(MapReduce::from_document(of.rest())?);
+            Bson::Array(map_reduce.await?.into_iter().map(Bson::Document).collect())
         }
         "distinct" => {
-            let values = collection.distinct(Distinct::from_document(of.rest())?).await?;
-            Bson::Array(values.collect()?)
+            let field = of.required("fieldName", Node::string)?;
+            let distinct = collection.distinct(field, filter(&mut of)?);
+            Bson::Array(distinct.with_options(DistinctOptions::from_document(of.rest())?).await?)
         }
+        _ => return find_and_modify(collection, name, of).await,
+    }))
+}
+
+/// Runs an operation that changes a document, and returns it.
+async fn find_and_modify<R: Runtime>(
+    collection: &Collection<R>,
+    name: &str,
+    mut of: Object,
+) -> Result<Option<Bson>, Reason> {
+    Ok(Some(match name {
         "findOneAndDelete" => {
-            let delete = FindOneAndDelete::from_document(of.rest())?;
-            any(collection.find_one_and_delete(delete).await?)
+            let delete = collection.find_one_and_delete(filter(&mut of)?);
+            any(delete.with_options(FindOneAndDeleteOptions::from_document(of.rest())?).await?)
         }
         "findOneAndReplace" => {
-            let replace = FindOneAndReplace::from_document(of.rest())?;
-            any(collection.find_one_and_replace(replace).await?)
+            let replacement = of.required("replacement", Node::document)?;
+            let replace = collection.find_one_and_replace(filter(&mut of)?, replacement);
+            any(replace.with_options(FindOneAndReplaceOptions::from_document(of.rest())?).await?)
         }
         "findOneAndUpdate" => {
-            let update = FindOneAndUpdate::from_document(of.rest())?;
-            any(collection.find_one_and_update(update).await?)
+            let update = modifications(&mut of)?;
+            let update = collection.find_one_and_update(filter(&mut of)?, update);
+            any(update.with_options(FindOneAndUpdateOptions::from_document(of.rest())?).await?)
         }
         _ => return write(collection, name, of).await,
     }))
@@ -64,30 +88,76 @@ pub(super) async fn run<R: Runtime>(
 async fn write<R: Runtime>(
     collection: &Collection<R>,
     name: &str,
-    of: Object,
+    mut of: Object,
 ) -> Result<Option<Bson>, Reason> {
     Ok(Some(match name {
         "insertOne" => {
-            let result = collection.insert_one(InsertOne::from_document(of.rest())?).await?;
+            let insert = collection.insert_one(of.required("document", Node::document)?);
+            let result = insert.with_options(InsertOneOptions::from_document(of.rest())?).await?;
             let id = doc! { "insertedId": result.inserted_id };
             Bson::Document(if_acknowledged(result.acknowledged, id))
         }
         "insertMany" => {
-            let result = collection.insert_many(InsertMany::from_document(of.rest())?).await?;
+            let insert = collection.insert_many(documents(&mut of, "documents")?);
+            let result = insert.with_options(InsertManyOptions::from_document(of.rest())?).await?;
             let ids = doc! { "insertedIds": by_index(&result.inserted_ids) };
             Bson::Document(if_acknowledged(result.acknowledged, ids))
         }
-        "updateOne" => updated(collection.update_one(Update::from_document(of.rest())?).await?),
-        "updateMany" => updated(collection.update_many(Update::from_document(of.rest())?).await?),
-        "replaceOne" => updated(collection.replace_one(Replace::from_document(of.rest())?).await?),
-        "deleteOne" => deleted(&collection.delete_one(Delete::from_document(of.rest())?).await?),
-        "deleteMany" => deleted(&collection.delete_many(Delete::from_document(of.rest())?).await?),
+        "updateOne" => {
+            let update = modifications(&mut of)?;
+            let update = collection.update_one(filter(&mut of)?, update);
+            updated(update.with_options(UpdateOptions::from_document(of.rest())?).await?)
+        }
+        "updateMany" => {
+            let update = modifications(&mut of)?;
+            let update = collection.update_many(filter(&mut of)?, update);
+            updated(update.with_options(UpdateOptions::from_document(of.rest())?).await?)
+        }
+        "replaceOne" => {
+            let replacement = of.required("replacement", Node::document)?;
+            let replace = collection.replace_one(filter(&mut of)?, replacement);
+            updated(replace.with_options(ReplaceOptions::from_document(of.rest())?).await?)
+        }
+        "deleteOne" => {
+            let delete = collection.delete_one(filter(&mut of)?);
+            deleted(&delete.with_options(DeleteOptions::from_document(of.rest())?).await?)
+        }
+        "deleteMany" => {
+            let delete = collection.delete_many(filter(&mut of)?);
+            deleted(&delete.with_options(DeleteOptions::from_document(of.rest())?).await?)
+        }
         "bulkWrite" => {
-            let result = collection.bulk_write(BulkWrite::from_document(of.rest())?).await?;
-            Bson::Document(written(&result))
+            let models = documents(&mut of, "requests")?.into_iter().map(WriteModel::from_document);
+            let bulk = collection.bulk_write(models.collect::<Result<Vec<_>, _>>()?);
+            let options = BulkWriteOptions::from_document(of.rest())?;
+            Bson::Document(written(&bulk.with_options(options).await?))
         }
         _ => return super::administer::on_collection(collection, name, of).await,
     }))
+}
+
+fn filter(of: &mut Object) -> Result<Document, FormatError> {
+    of.required("filter", Node::document)
+}
+
+fn documents(of: &mut Object, name: &str) -> Result<Vec<Document>, FormatError> {
+    of.required(name, |node| node.list(Node::document))
+}
+
+/// Reads operators, or a pipeline.
+fn modifications(of: &mut Object) -> Result<Modifications, FormatError> {
+    match of.required("update", Node::any)? {
+        Bson::Document(operators) => Ok(operators.into()),
+        stages => Ok(Node::at("update", stages).list(Node::document)?.into()),
+    }
+}
+
+fn any(document: Option<Document>) -> Bson {
+    document.map_or(Bson::Null, Bson::Document)
+}
+
+fn number(count: u64) -> Bson {
+    Bson::Int64(count.cast_signed())
 }
 
 fn if_acknowledged(acknowledged: bool, result: Document) -> Document {

@@ -28,7 +28,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bson::Document;
-use sdam::driver::ClientSession;
+use sdam::generic::ClientSession;
 use sdam_core::config::Options;
 use sdam_core::machine::Machine;
 use sdam_core::session::SessionOptions;
@@ -134,7 +134,7 @@ struct Stage<'a, E: Environment> {
 
 /// A client, and what it reports: without commands from the very first event on, and its commands.
 struct Opened<R: Runtime> {
-    client: sdam::driver::Client<R>,
+    client: sdam::generic::Client<R>,
     events: [Events; 2],
     log: Log,
     spans: Spans,
@@ -240,7 +240,7 @@ impl<'a, E: Environment> Stage<'a, E> {
             // No command was run yet.
             let commands = opened.subscribe_to(Topics::COMMANDS);
             let events = [events, commands];
-            let client_of = sdam::driver::Client::new(opened);
+            let client_of = sdam::generic::Client::from(opened);
             let opened = Opened { client: client_of, events, log, spans };
             self.clients.insert(client.name.clone(), opened);
         });
@@ -255,7 +255,7 @@ impl<'a, E: Environment> Stage<'a, E> {
         client: &str,
         options: SessionOptions,
     ) -> Option<(String, Result<Document, Fault>)> {
-        let started = self.clients.get(client)?.client.start_session(options);
+        let started = self.clients.get(client)?.client.start_session().with_options(options).run();
         let started = started.map_err(|error| refused(&session, error)).and_then(|started| {
             let id = started.id().map(Document::try_from);
             let id = id.ok_or_else(|| Broken::new(&session, "it has no lsid"))?;

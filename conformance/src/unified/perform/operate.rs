@@ -169,16 +169,16 @@ async fn on_cursor<R: Runtime>(
             open.close_within(limit).await;
             return Ok(None);
         }
-        ("iterateOnce", _) => open.try_next().await,
-        _ => open.next().await,
+        ("iterateOnce", _) => open.next_if_any().await,
+        _ => open.try_next().await,
     };
     cursors.keep(cursor.to_owned(), open);
-    Ok(next.transpose()?.map(Bson::Document))
+    Ok(next?.map(Bson::Document))
 }
 
 /// Reads all documents of a cursor.
 pub(super) async fn all<R: Runtime>(cursor: Cursor<R, Document>) -> Result<Bson, Reason> {
-    let documents = cursor.collect().await?;
+    let documents = cursor.try_collect::<Vec<_>>().await?;
     Ok(Bson::Array(documents.into_iter().map(Bson::Document).collect()))
 }
 

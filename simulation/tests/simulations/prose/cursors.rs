@@ -38,7 +38,7 @@ fn open(fixture: &mut Fixture, count: usize) -> Vec<Cursor<Runtime, Document>> {
     let opening = async move {
         let mut cursors = Vec::new();
         for _ in 0..count {
-            cursors.push(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+            cursors.push(things.find(doc! {}).batch_size(2).await.unwrap());
         }
         cursors
     };
@@ -221,12 +221,12 @@ fn behind_a_load_balancer_a_bulk_whose_write_concern_fails_keeps_its_connection(
 #[test]
 fn what_goes_on_with_a_cursor_says_how_much_is_left_and_in_which_session() {
     let mut fixture = filled("");
-    let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let own = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&own);
     let (read, _) = fixture.run(async move {
-        drop(things.find(Find::new(doc! {}).batch_size(2)).await.unwrap());
+        drop(things.find(doc! {}).batch_size(2).await.unwrap());
         let limited = Find::new(doc! {}).batch_size(3).limit(4);
-        things.find(limited).await.unwrap().collect().await.unwrap().len()
+        things.find(limited).await.unwrap().try_collect::<Vec<_>>().await.unwrap().len()
     });
     assert_eq!(read, 4);
     fixture.simulation.run_for(Duration::from_secs(5));
@@ -261,7 +261,7 @@ fn a_cursor_is_closed_although_the_deadline_of_its_client_has_passed() {
     let client = Client::new(fixture.client.topology().with_timeout(Duration::from_secs(1)));
     let (id, _) = fixture.run(async move {
         let things = client.database("app").collection::<Document>("things");
-        let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+        let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();
         let id = cursor.id();
         cursor.next().await.unwrap().unwrap();
         cursor.next().await.unwrap().unwrap();
@@ -279,7 +279,7 @@ fn a_cursor_whose_life_is_over_has_all_of_its_time_to_be_closed() {
     let things = fixture.things().with_timeout(Duration::from_secs(10));
     let time = fixture.simulation.time();
     let (id, _) = fixture.run(async move {
-        let cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+        let cursor = things.find(doc! {}).batch_size(2).await.unwrap();
         time.sleep(Duration::from_secs(11)).await;
         let id = cursor.id();
         cursor.close().await;
@@ -374,10 +374,10 @@ fn a_call_for_a_document_that_is_given_up_comes_to_its_end() {
         let mut fixture = filled("maxPoolSize=1");
         let late = failing(doc! { "blockConnection": true, "blockTimeMS": 1000 });
         fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
-        let own = fixture.client.start_session(SessionOptions::default()).unwrap();
+        let own = fixture.client.start_session().await.unwrap();
         let (things, time) = (fixture.things().with_session(&own), fixture.simulation.time());
         let (id, took) = fixture.run(async move {
-            let mut cursor = things.find(Find::new(doc! {}).batch_size(2)).await.unwrap();
+            let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();
             for _ in 0..2 {
                 cursor.next().await.unwrap().unwrap();
             }
@@ -698,7 +698,7 @@ fn a_cursor_whose_stream_fails_is_closed() {
                 cursor.next().await.unwrap().unwrap();
                 cursor.next().await.unwrap().unwrap();
                 if given_up == "collected" {
-                    return (id, cursor.collect().await.unwrap_err());
+                    return (id, cursor.try_collect::<Vec<_>>().await.unwrap_err());
                 }
                 let error = cursor.next().await.unwrap().unwrap_err();
                 match given_up {
@@ -773,7 +773,7 @@ fn mongos_streams_no_cursor() {
     let (all, _) = fixture.run(async move {
         things.insert_many(&documents).await.unwrap();
         let cursor = things.find(exhaust()).await.unwrap();
-        cursor.collect().await.unwrap()
+        cursor.try_collect::<Vec<_>>().await.unwrap()
     });
     assert_eq!(all.len(), 5);
     let times = fixture.started("getMore");

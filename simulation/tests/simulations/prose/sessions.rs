@@ -50,7 +50,7 @@ fn lsid(command: &Document) -> &Document {
 }
 
 fn start(client: &Client<Runtime>) -> ClientSession<Runtime> {
-    client.start_session(SessionOptions::default()).unwrap()
+    client.start_session().await.unwrap()
 }
 
 fn increment() -> Document {
@@ -88,12 +88,12 @@ impl Handles {
 
 /// Makes a list of operations, each of a handle.
 macro_rules! operations {
-    ($($handle:ident.$run:ident$(::<$of:ty>)?($($argument:expr),*);)*) => {
+    ($($handle:ident.$run:ident($($argument:expr),*);)*) => {
         [$((
             stringify!($run),
             |handles: Handles| -> Done {
                 Box::pin(async move {
-                    handles.$handle.$run$(::<$of>)?($($argument),*).await.map(drop)
+                    handles.$handle.$run($($argument),*).await.map(drop)
                 })
             },
         )),*]
@@ -106,50 +106,50 @@ type Named = (&'static str, fn(Handles) -> Done);
 /// All that takes a session, in an order in which everything succeeds.
 fn operations() -> Vec<Named> {
     let reads: [Named; 16] = operations! {
-        client.list_databases(ListDatabases::new());
-        client.list_database_names(ListDatabases::new());
+        client.list_databases();
+        client.list_database_names();
         database.run_command(doc! { "ping": 1 });
-        database.list_collections(ListCollections::new());
-        database.list_collection_names(ListCollections::new());
-        database.run_cursor_command::<Document>(RunCursorCommand::new(doc! { "find": "things" }));
-        things.aggregate::<Document>(Aggregate::new([doc! { "$match": {} }]));
+        database.list_collections();
+        database.list_collection_names();
+        database.run_cursor_command(doc! { "find": "things" });
+        things.aggregate([doc! { "$match": {} }]);
         things.count(doc! {});
-        things.count_documents(CountDocuments::new(doc! {}));
-        things.distinct(Distinct::new("a", doc! {}));
-        things.estimated_document_count(EstimatedDocumentCount::new());
+        things.count_documents(doc! {});
+        things.distinct("a", doc! {});
+        things.estimated_document_count();
         things.find(doc! {});
         things.find_one(doc! {});
-        things.list_indexes(ListIndexes::new());
-        things.list_index_names(ListIndexes::new());
+        things.list_indexes();
+        things.list_index_names();
         things.drop_index("a_1");
     };
     let writes: [Named; 20] = operations! {
-        database.create_collection(CreateCollection::new("others"));
+        database.create_collection("others");
         things.insert_one(&doc! { "a": 1 });
         things.create_index(IndexModel::new(doc! { "a": 1 }));
-        things.create_indexes(CreateIndexes::new([IndexModel::new(doc! { "a": 1 })]));
+        things.create_indexes([IndexModel::new(doc! { "a": 1 })]);
         things.insert_many(&[doc! { "a": 2 }, doc! { "a": 3 }]);
-        things.update_one(Update::new(doc! {}, increment()));
-        things.update_many(Update::new(doc! {}, increment()));
-        things.replace_one(Replace::new(doc! {}, &doc! { "a": 4 }));
+        things.update_one(doc! {}, increment());
+        things.update_many(doc! {}, increment());
+        things.replace_one(doc! {}, &doc! { "a": 4 });
         things.delete_one(doc! { "a": 5 });
         things.delete_many(doc! { "a": 5 });
-        things.find_one_and_delete(FindOneAndDelete::new(doc! { "a": 5 }));
-        things.find_one_and_replace(FindOneAndReplace::new(doc! {}, &doc! { "a": 6 }));
-        things.find_one_and_update(FindOneAndUpdate::new(doc! {}, increment()));
-        things.bulk_write(BulkWrite::new([
+        things.find_one_and_delete(doc! { "a": 5 });
+        things.find_one_and_replace(doc! {}, &doc! { "a": 6 });
+        things.find_one_and_update(doc! {}, increment());
+        things.bulk_write([
             WriteModel::InsertOne(InsertModel::new(&doc! { "a": 7 })),
             WriteModel::UpdateOne(UpdateModel::new(doc! { "a": 7 }, increment())),
             WriteModel::DeleteMany(DeleteModel::new(doc! { "a": 7 })),
-        ]));
-        client.bulk_write(ClientBulkWrite::new([
+        ]);
+        client.bulk_write([
             ("app.things", WriteModel::InsertOne(InsertModel::new(&doc! { "a": 8 }))),
-        ]));
-        things.rename(RenameCollection::new("app.renamed"));
+        ]);
+        things.rename("app.renamed");
         things.insert_one(&doc! { "a": 9 });
-        things.drop_indexes(DropIndexes::all());
-        things.drop(DropCollection::new());
-        database.drop(DropDatabase::new());
+        things.drop_indexes();
+        things.drop();
+        database.drop();
     };
     let (first, last) = writes.split_at(15);
     first.iter().chain(&reads).chain(last).copied().collect()
@@ -160,16 +160,16 @@ fn operations() -> Vec<Named> {
 #[test]
 fn sessions_whose_options_contradict_each_other_are_not_started() {
     let fixture = Fixture::new("");
-    let start = |options| fixture.client.start_session(options).err();
+    let start = |options| fixture.client.start_session().with_options(options).await.err();
     let both = SessionOptions::default().with_snapshot(true).with_causal_consistency(Some(true));
     assert_eq!(start(both), Some(SessionError::CausalAndSnapshot));
     let time = Some(Timestamp { time: 1, increment: 0 });
     let timed = SessionOptions::default().with_snapshot(false).with_snapshot_time(time);
     assert_eq!(start(timed), Some(SessionError::SnapshotTimeWithoutSnapshot));
-    let plain = fixture.client.start_session(SessionOptions::default()).unwrap();
+    let plain = fixture.client.start_session().await.unwrap();
     assert_eq!(plain.snapshot_time().unwrap(), None);
     let snapshot = SessionOptions::default().with_snapshot(true).with_snapshot_time(time);
-    let snapshot = fixture.client.start_session(snapshot).unwrap();
+    let snapshot = fixture.client.start_session().with_options(snapshot).await.unwrap();
     assert_eq!(snapshot.snapshot_time().unwrap(), time);
 }
 
@@ -289,7 +289,7 @@ fn a_cursor_that_a_get_more_exhausts_gives_its_session_back() {
     let things = fixture.things();
     fixture.run(async move {
         things.insert_many(&documents(5)).await.unwrap();
-        let mut cursor = things.find(Find::new(doc! {}).batch_size(3)).await.unwrap();
+        let mut cursor = things.find(doc! {}).batch_size(3).await.unwrap();
         for _ in 0..4 {
             cursor.next().await.unwrap().unwrap();
         }
@@ -326,7 +326,7 @@ fn a_cursor_has_one_session() {
         for mode in modes {
             let things = fixture.things().with_read_preference(ReadPreference::new(mode));
             let find = Find::new(doc! {}).batch_size(2);
-            let found = async move { things.find(find).await?.collect().await };
+            let found = async move { things.find(find).await?.try_collect::<Vec<_>>().await };
             assert_eq!(fixture.run(found).0.unwrap().len(), 3, "{mode:?}");
             let sent = sent(&mut fixture);
             assert_eq!(names(&sent), ["find", "getMore"], "{mode:?}");
@@ -341,16 +341,18 @@ fn operations_that_wait_for_a_connection_have_no_session() {
     let wanted: [Named; 7] = operations! {
         things.insert_one(&doc! {});
         things.delete_one(doc! {});
-        things.update_one(Update::new(doc! {}, set()));
-        things.bulk_write(BulkWrite::new([
+        things.update_one(doc! {}, set());
+        things.bulk_write([
             WriteModel::UpdateOne(UpdateModel::new(doc! {}, set())),
-        ]));
-        things.find_one_and_delete(FindOneAndDelete::new(doc! {}));
-        things.find_one_and_update(FindOneAndUpdate::new(doc! {}, set()));
-        things.find_one_and_replace(FindOneAndReplace::new(doc! {}, &doc! { "a": 1 }));
+        ]);
+        things.find_one_and_delete(doc! {});
+        things.find_one_and_update(doc! {}, set());
+        things.find_one_and_replace(doc! {}, &doc! { "a": 1 });
     };
     let find: Named = ("find", |handles| {
-        Box::pin(async move { handles.things.find(doc! {}).await?.collect().await.map(drop) })
+        Box::pin(async move {
+            handles.things.find(doc! {}).await?.try_collect::<Vec<_>>().await.map(drop)
+        })
     });
     let wanted: Vec<Named> = wanted.into_iter().chain([find]).collect();
     let mut numbers = Vec::new();
@@ -471,7 +473,7 @@ fn a_session_that_does_not_come_back_is_waited_for_as_long_as_a_server() {
     let (things, time) = (fixture.things().with_session(&own), fixture.simulation.time());
     let (waits, _) = fixture.run(async move {
         things.insert_many(&documents(5)).await.unwrap();
-        let mut cursor = things.find(Find::new(doc! {}).batch_size(3)).await.unwrap();
+        let mut cursor = things.find(doc! {}).batch_size(3).await.unwrap();
         let find = Find::new(doc! {}).batch_size(3).timeout_mode(TimeoutMode::Iteration);
         let mut limited = things.with_timeout(Duration::from_secs(2)).find(find).await.unwrap();
         for _ in 0..3 {

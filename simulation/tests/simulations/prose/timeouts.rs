@@ -78,14 +78,14 @@ fn a_cursor_has_one_limit_for_its_life() {
     let mut fixture = Fixture::new("");
     let things = fixture.things();
     let documents: Vec<Document> = (0..3).map(|id| doc! { "_id": id }).collect();
-    let filled = async move { things.insert_many(InsertMany::new(&documents)).await };
+    let filled = async move { things.insert_many(&documents).await };
     fixture.run(filled).0.unwrap();
     let mut data = blocks("find", 6 * SECOND);
     data.insert("failCommands", ["find", "getMore"].to_vec());
     fixture.fail(fixture.primary(), doc! { "times": 2 }, data);
     let things = fixture.things().with_timeout(10 * SECOND);
     let (found, took) = fixture.run(async move {
-        things.find(Find::new(doc! {}).batch_size(2)).await.unwrap().collect().await
+        things.find(doc! {}).batch_size(2).await.unwrap().try_collect::<Vec<_>>().await
     });
     assert!(is_timeout(&found), "{found:?}");
     assert_eq!(took, 10 * SECOND);

@@ -2,8 +2,8 @@
 
 use bson::{Bson, Document, doc};
 use sdam::driver::{
-    BulkWrite, BulkWriteResult, ClientBulkWrite, ClientBulkWriteResult, DeleteModel, Error,
-    InsertMany, InsertModel, UpdateModel, WriteModel,
+    BulkWriteResult, ClientBulkWriteResult, DeleteModel, Error, InsertModel, UpdateModel,
+    WriteModel,
 };
 use sdam_core::bson;
 
@@ -44,8 +44,7 @@ pub(super) async fn insert_many(application: &mut Application) {
     let (terms, documents) = (application.terms(), documents(application));
     let (things, ordered) = (application.things(terms), application.random.percent(60));
     let number = application.begin(terms);
-    let insert = InsertMany::new(&documents).ordered(ordered).comment(number);
-    let outcome = things.insert_many(insert).await;
+    let outcome = things.insert_many(&documents).ordered(ordered).comment(number).await;
     match &outcome {
         Ok(result) => application.state().inserted(number, result.inserted_ids.values()),
         Err(error) => judge_partial(application, number, error),
@@ -58,8 +57,7 @@ pub(super) async fn bulk_write(application: &mut Application) {
     let (terms, writes) = (application.terms(), writes(application));
     let (things, ordered) = (application.things(terms), application.random.percent(60));
     let number = application.begin(terms);
-    let bulk = BulkWrite::new(writes).ordered(ordered).comment(number);
-    let outcome = things.bulk_write(bulk).await;
+    let outcome = things.bulk_write(writes).ordered(ordered).comment(number).await;
     match &outcome {
         Ok(result) => judge_result(application, number, result),
         Err(error) => judge_partial(application, number, error),
@@ -92,8 +90,8 @@ pub(super) async fn bulk_write_of_client(application: &mut Application) {
         timeout.map_or(application.client.clone(), |it| application.client.with_timeout(it));
     let (ordered, verbose) = (application.random.percent(60), application.random.percent(50));
     let number = application.begin(terms);
-    let bulk = ClientBulkWrite::new(writes).ordered(ordered).verbose_results(verbose);
-    let outcome = client.bulk_write(bulk.comment(number)).await;
+    let bulk = client.bulk_write(writes).ordered(ordered).verbose_results(verbose);
+    let outcome = bulk.comment(number).await;
     let result = match &outcome {
         Ok(result) => Some(result),
         Err(Error::ClientBulkWrite(error)) => error.partial_result.as_ref(),

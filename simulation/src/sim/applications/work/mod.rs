@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::driver::{
-    Client, Collection, Count, Distinct, Error, FindOne, FindOneAndUpdate, InsertOne, Update,
-};
+use sdam::driver::{Client, Collection, Error};
 use sdam_cluster::ServerVersion;
 use sdam_core::bson;
 use sdam_core::config::{Acknowledgment, ReadMode, ReadPreference, WriteConcern};
@@ -98,11 +96,9 @@ impl Application {
         let terms = Terms::default();
         for _ in 0..4 {
             let things = self.things(terms);
-            self.run(terms, async |comment| {
-                things.find_one(FindOne::new(doc! {}).comment(comment)).await
-            })
-            .await
-            .ok();
+            self.run(terms, async |comment| things.find_one(doc! {}).comment(comment).await)
+                .await
+                .ok();
             self.time.sleep(IDLE).await;
         }
         self.state().task_ends();
@@ -192,15 +188,9 @@ impl Application {
         let (filter, change) = (doc! { "_id": document.get("_id") }, doc! { "$inc": { "n": 1 } });
         let kind = self.random.below(3);
         self.run(terms, async |comment| match kind {
-            0 => things.insert_one(InsertOne::new(&document).comment(comment)).await.map(drop),
-            1 => {
-                let update = Update::new(filter, change).upsert(true);
-                things.update_one(update.comment(comment)).await.map(drop)
-            }
-            _ => {
-                let update = FindOneAndUpdate::new(doc! {}, change);
-                things.find_one_and_update(update.comment(comment)).await.map(drop)
-            }
+            0 => things.insert_one(&document).comment(comment).await.map(drop),
+            1 => things.update_one(filter, change).upsert(true).comment(comment).await.map(drop),
+            _ => things.find_one_and_update(doc! {}, change).comment(comment).await.map(drop),
         })
         .await
         .ok();
@@ -211,9 +201,9 @@ impl Application {
         let terms = self.terms();
         let (things, kind) = (self.things(terms), self.random.below(3));
         self.run(terms, async |comment| match kind {
-            0 => things.find_one(FindOne::new(doc! {}).comment(comment)).await.map(drop),
-            1 => things.distinct(Distinct::new("n", doc! {}).comment(comment)).await.map(drop),
-            _ => things.count(Count::new(doc! {}).comment(comment)).await.map(drop),
+            0 => things.find_one(doc! {}).comment(comment).await.map(drop),
+            1 => things.distinct("n", doc! {}).comment(comment).await.map(drop),
+            _ => things.count(doc! {}).comment(comment).await.map(drop),
         })
         .await
         .ok();
@@ -233,7 +223,7 @@ impl Application {
         let (terms, document) = (self.terms(), self.document());
         let (things, after) = (self.things(terms), self.random.millis(0, 150));
         let number = self.begin(terms);
-        let insert = things.insert_one(InsertOne::new(&document).comment(number));
+        let insert = things.insert_one(&document).comment(number);
         let ended = within::within(&self.time, after, insert).await;
         if let Some(outcome) = &ended {
             self.ended(number, outcome.as_ref().err());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use futures_core::Stream;
-use sdam::driver::{Aggregate, Cursor, CursorType, Error, Find, TimeoutMode};
+use sdam::driver::{Cursor, CursorType, Error, Find, TimeoutMode};
 use sdam_core::bson;
 
 use super::{Application, Terms};
@@ -41,8 +41,7 @@ pub(super) async fn read_many(application: &mut Application) {
     let opened = match kind {
         0 => {
             let stages = [doc! { "$match": {} }, doc! { "$limit": MOST }];
-            let aggregate = Aggregate::new(stages).batch_size(BATCH).comment(number);
-            things.aggregate::<Document>(aggregate).await
+            things.aggregate(stages).batch_size(BATCH).comment(number).await
         }
         1 => {
             let exhaust = Find::new(doc! {}).batch_size(BATCH).comment(number);
@@ -69,7 +68,7 @@ async fn read(
     (number, terms): (i64, Terms),
 ) {
     if matches!(manner, Manner::Collect) {
-        cursor.collect().await.ok();
+        cursor.try_collect::<Vec<_>>().await.ok();
         return;
     }
     let pause = application.random.millis(0, 600);

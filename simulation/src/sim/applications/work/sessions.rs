@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use bson::doc;
-use sdam::driver::{ClientSession, Error, Find, FindOne, InsertOne};
+use sdam::driver::{ClientSession, Error, Find};
 use sdam_core::bson;
 use sdam_core::config::{ReadMode, ReadPreference};
-use sdam_core::session::SessionOptions;
 
 use super::within::within;
 use super::{Application, Terms};
 use crate::virtual_time::Runtime;
 
 pub(super) async fn use_session(application: &mut Application) {
-    let Ok(session) = application.client.start_session(SessionOptions::default()) else { return };
+    let Ok(session) = application.client.start_session().await else { return };
     let number = application.state().operations.session(application.number);
     let terms = Terms { session: Some(number), ..application.terms() };
     let count = 1 + application.random.below(4);
@@ -44,8 +43,8 @@ async fn step(
     let things = application.collection_of(&application.client.with_session(session), terms);
     let things = things.with_read_preference(ReadPreference::new(mode));
     let step = async |comment| match kind {
-        0 => things.insert_one(InsertOne::new(&document).comment(comment)).await.map(drop),
-        1 => things.find_one(FindOne::new(doc! {}).comment(comment)).await.map(drop),
+        0 => things.insert_one(&document).comment(comment).await.map(drop),
+        1 => things.find_one(doc! {}).comment(comment).await.map(drop),
         _ => {
             let find = Find::new(doc! {}).batch_size(2).limit(5).comment(comment);
             let mut cursor = things.find(find).await?;

@@ -8,12 +8,12 @@ use std::time::Duration;
 use crate::virtual_time::VirtualTime;
 
 /// Returns what a future comes to, unless the time is over before: then it is dropped.
-pub(super) async fn within<F: Future>(
+pub(super) async fn within<F: IntoFuture>(
     time: &VirtualTime,
     limit: Duration,
     future: F,
 ) -> Option<F::Output> {
-    let (mut future, mut timer) = (pin!(future), pin!(time.sleep(limit)));
+    let (mut future, mut timer) = (pin!(future.into_future()), pin!(time.sleep(limit)));
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => timer.as_mut().poll(cx).map(|()| None),

@@ -226,6 +226,11 @@ impl ClientMetadata {
         }
     }
 
+    /// Returns the operating system, the environment and what wrapping libraries have said.
+    pub(super) fn into_parts(self) -> (Os, Option<Environment>, Vec<DriverInfo>) {
+        (self.os, self.environment, self.appended)
+    }
+
     /// Appends what a wrapping library says of itself; connections made from now on carry it.
     ///
     /// An info that was appended before changes nothing. Neither does one behind so many others

@@ -216,6 +216,25 @@ impl Options {
         OptionsBuilder::new()
     }
 
+    /// Goes back to a builder, to change some of the options; those that depend on each other are
+    /// judged once more.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sdam_core::config::Options;
+    ///
+    /// let options = Options::parse("mongodb://db.example/?maxPoolSize=10")?;
+    /// let limit = Duration::from_secs(5);
+    /// let patient = options.clone().into_builder().server_selection_timeout(limit).build()?;
+    /// assert_eq!(patient.server_selection_timeout(), limit);
+    /// assert_eq!(patient.pool(), options.pool());
+    /// # Ok::<(), sdam_core::config::OptionsError>(())
+    /// ```
+    #[must_use]
+    pub fn into_builder(self) -> OptionsBuilder {
+        OptionsBuilder::of(self)
+    }
+
     /// Parses a connection string, see [`crate::config::uri`].
     ///
     /// # Errors

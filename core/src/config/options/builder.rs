@@ -1,5 +1,7 @@
 //! Collects options and refuses the combinations that are not allowed.
 
+use std::time::Duration;
+
 use super::{Options, OptionsError, Settings, SrvOptions, Warning, query};
 use crate::config::address_map::AddressMap;
 use crate::config::metadata::{ClientMetadata, DriverInfo, Environment, Os};
@@ -43,6 +45,16 @@ impl OptionsBuilder {
             address_map: AddressMap::default(),
             warnings: Vec::new(),
         }
+    }
+
+    /// Takes options apart again, without what [`build`](Self::build) concludes from the others.
+    pub(super) fn of(options: Options) -> Self {
+        let (os, environment, driver_infos) = options.metadata.into_parts();
+        let Options { mut settings, address_map, mut warnings, .. } = options;
+        settings.undecide_tls();
+        let unused = settings.unused(is_compiled_in);
+        warnings.retain(|warning| !unused.contains(warning));
+        Self { settings, os, environment, driver_infos, address_map, warnings }
     }
 
     /// Sets the seeds and all options that a connection string mentions.
@@ -137,6 +149,35 @@ impl OptionsBuilder {
     #[must_use]
     pub fn compressors(mut self, compressors: impl IntoIterator<Item = Compressor>) -> Self {
         self.settings.compressors = compressors.into_iter().collect();
+        self
+    }
+
+    /// Sets the maximum number of connections to a server, 0 for no limit, by default 100; for
+    /// this and the other options of pools at once, there is [`pool`](Self::pool).
+    #[must_use]
+    pub const fn max_pool_size(mut self, connections: u32) -> Self {
+        self.settings.pool.max_pool_size = connections;
+        self
+    }
+
+    /// Sets the minimum number of connections to a server, by default 0.
+    #[must_use]
+    pub const fn min_pool_size(mut self, connections: u32) -> Self {
+        self.settings.pool.min_pool_size = connections;
+        self
+    }
+
+    /// Sets the number of connections to a server that are established at once, by default 2.
+    #[must_use]
+    pub const fn max_connecting(mut self, connections: u32) -> Self {
+        self.settings.pool.max_connecting = connections;
+        self
+    }
+
+    /// Sets the time that a connection may be idle, by default zero, which is for ever.
+    #[must_use]
+    pub const fn max_idle_time(mut self, time: Duration) -> Self {
+        self.settings.pool.max_idle_time = time;
         self
     }
 

@@ -39,10 +39,19 @@ impl Settings {
     /// with a seed list from DNS (Initial DNS Seedlist Discovery, "Validation Before Querying
     /// DNS").
     pub(super) fn decide_tls(&mut self) {
-        let implied = self.srv.is_some() || self.tls_options.is_some();
-        let enabled = self.tls.unwrap_or(implied);
+        let enabled = self.tls.unwrap_or(self.implies_tls());
         self.tls = Some(enabled);
         self.tls_options = enabled.then(|| self.tls_options.take().unwrap_or_default());
+    }
+
+    /// Leaves open whether TLS is used, where the other options say it.
+    pub(super) fn undecide_tls(&mut self) {
+        let implied = self.implies_tls();
+        self.tls = self.tls.filter(|enabled| *enabled != implied);
+    }
+
+    const fn implies_tls(&self) -> bool {
+        self.srv.is_some() || self.tls_options.is_some()
     }
 
     /// Returns what has no effect here, though its value is allowed.

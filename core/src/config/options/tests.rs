@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::{
     MAX_SEEDS, MonitoringMode, Notice, OpeningHello, Options, OptionsBuilder, OptionsError,
-    ServerApi, ServerApiVersion, TcpOptions, Warning,
+    PoolOptions, ServerApi, ServerApiVersion, TcpOptions, TlsOptions, Warning,
 };
-use crate::config::ServerAddress;
+use crate::config::address_map::AddressMap;
 use crate::config::metadata::{DriverInfo, Environment, MetadataError, Os};
+use crate::config::{Secret, ServerAddress};
 use crate::wire::Compressor;
 
 fn addresses(texts: &[&str]) -> Vec<ServerAddress> {
@@ -293,4 +294,56 @@ fn other_seeds_leave_everything_else_as_it_is() {
     let direct = Options::parse("mongodb://a/?directConnection=true").unwrap();
     assert!(direct.with_seeds(addresses(&["a", "b"])).is_err());
     assert_eq!(direct.with_seeds([]), Err(OptionsError::NoSeeds));
+}
+
+#[test]
+fn options_become_a_builder_again_that_keeps_what_is_not_changed() {
+    let map = AddressMap::new(["a=127.0.0.1:1".parse().unwrap()]).unwrap();
+    let built = Options::builder()
+        .uri("mongodb://user:secret@a/db?maxPoolSize=7&compressors=snappy&unknown=1")
+        .unwrap()
+        .os(Os::new("Plan 9"))
+        .environment(lambda())
+        .driver_info(DriverInfo::new("odm", None, None).unwrap())
+        .address_map(map)
+        .build()
+        .unwrap();
+    assert_eq!(built.clone().into_builder().build().as_ref(), Ok(&built));
+    let changed = built.clone().into_builder().retry_reads(false).build().unwrap();
+    assert!(!changed.retry_reads());
+    assert_eq!(changed.into_builder().retry_reads(true).build(), Ok(built.clone()));
+    let other = built.into_builder().password("other").build().unwrap();
+    let password = other.credential().and_then(|credential| credential.password.as_ref());
+    assert_eq!(password.map(Secret::expose), Some("other"), "it is judged once more");
+}
+
+#[test]
+fn what_a_builder_concluded_is_concluded_once_more() {
+    let parse = |uri: &str| Options::parse(uri).unwrap().into_builder();
+    let level = parse("mongodb://a/?zlibCompressionLevel=9").compressors([Compressor::Zlib]);
+    let counts = |warning: &Warning| matches!(warning, Warning::CountsOnlyWith { .. });
+    assert!(!level.build().unwrap().warnings().iter().any(counts), "the level counts now");
+    let with_tls = parse("mongodb://a/").tls_options(TlsOptions::default()).build().unwrap();
+    assert!(with_tls.tls().is_some(), "nobody has turned it off");
+    let off = parse("mongodb+srv://c.example.com/?tls=false").build().unwrap();
+    assert!(off.tls().is_none());
+    let pool = parse("mongodb://a/?minPoolSize=5").max_pool_size(4).build();
+    assert_eq!(pool, Err(OptionsError::MinPoolSize { min: 5, max: 4 }));
+}
+
+#[test]
+fn options_of_pools_are_set_one_by_one_as_well() {
+    let one_by_one = with_seeds(&["a"])
+        .max_pool_size(9)
+        .min_pool_size(3)
+        .max_connecting(4)
+        .max_idle_time(Duration::from_secs(1));
+    let pool = PoolOptions {
+        max_pool_size: 9,
+        min_pool_size: 3,
+        max_connecting: 4,
+        max_idle_time: Duration::from_secs(1),
+        ..PoolOptions::default()
+    };
+    assert_eq!(one_by_one.build().unwrap().pool(), &pool);
 }

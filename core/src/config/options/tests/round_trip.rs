@@ -214,6 +214,8 @@ proptest! {
     ) {
         let uri = format!("{scheme}://{user_info}{hosts}{database}?{}{wild}", options.join("&"));
         if let Ok(mut options) = Options::parse(&uri) {
+            let built_again = options.clone().into_builder().build();
+            prop_assert_eq!(built_again.as_ref(), Ok(&options));
             // The others are about how the string was written.
             options.warnings = options.settings.unused(crate::wire::is_compiled_in);
             prop_assert_eq!(again(&options), options);

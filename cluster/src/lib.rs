@@ -1,11 +1,31 @@
 //! An embedded deployment: replica set members inside this process that speak the wire protocol.
 //!
+//! ```
+//! use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! let options = EmbeddedOptions::default().with_keeps_data(true);
+//! let cluster = EmbeddedCluster::start(options).await?;
+//! println!("a client connects to {}", cluster.uri());
+//!
+//! let primary = cluster.elected().await?;
+//! cluster.step_down(primary).await?;
+//! println!("after it, {} is primary", cluster.elected().await?.0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Contents
+//!
 //! [`Cluster`] is the model, a deterministic [`Machine`](sdam_core::machine::Machine) without I/O:
 //! members that can be killed, shut down, started and stepped down, elect a primary, change their
 //! configuration, and answer `hello` as real servers do, awaitable and streaming included; what is
 //! said here of real servers was seen on 4.2.6, 4.4.2, 5.0.4, 6.0.5 and 6.0.27.
 //! [`EmbeddedCluster`] runs it on loopback ports, for anyone who wants to watch discovery and
 //! failover with no server at hand.
+//!
+//! # Data
 //!
 //! The members store no data unless [`ClusterOptions::keeps_data`] says so. Without it, writes
 //! succeed on members that accept them and change nothing, and `find` finds the same few documents
@@ -15,9 +35,17 @@
 //! connections do what they do on real servers; any command that is not known is answered with
 //! `CommandNotFound`.
 //!
+//! # Logins
+//!
 //! With users, members demand a login by SCRAM for all that real servers demand one for; with
 //! tokens, one by MONGODB-OIDC. They judge the version of the API that commands declare, and refuse
 //! the commands of indexes for searches, as servers do that have no process for these.
+//!
+//! # Features
+//!
+//! - `certificates`: an authority that issues certificates for members and clients.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod authentication;
 #[cfg(feature = "certificates")]

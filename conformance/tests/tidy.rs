@@ -197,7 +197,7 @@ fn packages_have_licences_and_say_what_they_are() {
         "keywords = ",
         "categories = ",
         "include = ",
-        "[package.metadata.docs.rs]\nall-features = true",
+        "[package.metadata.docs.rs]\nall-features = true\nrustdoc-args = [\"--cfg\", \"docsrs\"]",
     ];
     let manifests: Vec<_> = files(&["toml"])
         .into_iter()
@@ -311,6 +311,52 @@ fn features_bring_no_fields_and_no_variants() {
             broken.extend(parts.into_iter().map(|part| format!("{}: {part}", package.name)));
         }
     }
+    none(&broken);
+}
+
+/// Returns the features of a manifest: each with what the lines before it say, and whether it is
+/// on by default.
+fn features(manifest: &str) -> Vec<(&str, String, bool)> {
+    let section = manifest.lines().skip_while(|line| *line != "[features]").skip(1);
+    let (mut found, mut said, mut defaults) = (Vec::new(), Vec::new(), "");
+    for line in section.take_while(|line| !line.starts_with('[')) {
+        if let Some(comment) = line.strip_prefix("## ") {
+            said.push(comment);
+        } else if let Some((name, brings)) = line.split_once(" = ") {
+            match name {
+                "default" => defaults = brings,
+                _ => found.push((name, said.join(" "))),
+            }
+            said.clear();
+        }
+    }
+    let is_default = |name: &str| defaults.contains(&format!("\"{name}\""));
+    found.into_iter().map(|(name, said)| (name, said, is_default(name))).collect()
+}
+
+/// The features of a library are on its front page, in the words of its manifest.
+#[test]
+fn features_are_on_the_front_pages_of_their_crates() {
+    let (mut broken, mut count) = (Vec::new(), 0);
+    for (path, manifest) in files(&["toml"]) {
+        if !path.ends_with("Cargo.toml") || !manifest.contains("[package.metadata.docs.rs]") {
+            continue;
+        }
+        let sources = path.with_file_name("src");
+        let texts = ["lib.rs", "front_page.md"].map(|name| fs::read_to_string(sources.join(name)));
+        let text: String = texts.into_iter().flatten().collect();
+        let words = text.lines().flat_map(|line| line.trim_start_matches("//!").split_whitespace());
+        let page = words.collect::<Vec<_>>().join(" ").to_lowercase();
+        for (name, said, is_default) in features(&manifest) {
+            let mark = if is_default { " (default)" } else { "" };
+            let item = format!("- `{name}`{mark}: {said}");
+            count += 1;
+            if !page.contains(&item.to_lowercase()) {
+                broken.push(format!("{}: lacks {item:?}", sources.display()));
+            }
+        }
+    }
+    assert!(count > 40, "there are features: {count}");
     none(&broken);
 }
 

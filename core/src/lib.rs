@@ -59,6 +59,22 @@
 //! - `logging`, `spans` (feature `logging`): messages for logs, and spans for traces, as values.
 //! - `harness` (feature `harness`): a topology in virtual time, with scripted servers.
 //! - `trace` (feature `trace`): the inputs and actions of a topology, as text that can be replayed.
+//!
+//! # Features
+//!
+//! - `aws`: authentication with the credentials of Amazon Web Services (MONGODB-AWS).
+//! - `export`: traces as cases of the official suites.
+//! - `harness`: a topology in virtual time, whose servers answer what they are made to answer.
+//! - `logging`: log messages by the Logging specification, spans by that of OpenTelemetry, and
+//!   the settings that the environment has for them.
+//! - `public-suffixes`: the list of public suffixes, without which `srvAllowedHostsSuffix` is
+//!   refused.
+//! - `snappy`: compression of messages with Snappy.
+//! - `tls`: TLS, as a byte filter.
+//! - `tls-encrypted-keys`: private keys that are encrypted with a password (PKCS#8, PBES2).
+//! - `trace`: traces of the inputs and actions of a topology: recorded, redacted and replayed.
+//! - `zlib`: compression of messages with zlib.
+//! - `zstd`: compression of messages with Zstandard; needs a C compiler.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

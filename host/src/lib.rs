@@ -5,12 +5,40 @@
 //! and asks the runtime for the few things that only a runtime can do. It does no I/O, reads no
 //! clock and starts nothing itself; what runtimes ask of the operating system is in [`system`].
 //!
+//! Applications use the crate `sdam`, which has databases and collections above a [`Topology`].
+//!
+//! # Contents
+//!
+//! - [`Topology`]: a deployment as drivers, proxies and tools hold it. It selects servers
+//!   ([`SelectedServer`]), checks out connections ([`CheckedOut`]), runs commands ([`Reply`]), and
+//!   shows what happens ([`Events`], [`Views`], [`Recording`]).
+//! - [`ClientBuilder`], [`Settings`], [`Blueprint`]: the ways to make one; [`Registry`] has the
+//!   monitors that several share.
+//! - [`Reactor`], [`Socket`], [`CurrentReactor`]: the traits of a runtime: sockets, timers, tasks.
+//! - [`Request`], [`Response`], [`Target`], [`ClientSession`]: an operation with its retries, as a
+//!   driver hands it down.
+//! - [`Error`], [`ErrorKind`]: the one error of all of it.
+//! - [`system`]: requests to the operating system.
+//!
+//! # Locks
+//!
 //! Locks are taken in one order: the topology's, then a pool's, then those of the commands that
 //! run, of the list of subscribers, of the metrics, of a recording and of the alarm. Nothing is
 //! awaited, and no code of the application or of the runtime runs, under any of them, but for
 //! clocks and predicates: what is woken, dropped or receives a value may call back at once. All
 //! that is collected under the locks (`PostUnlock`) and done when they are free, wakers are cloned
 //! before they are taken (`sync`), and what comes up in the meantime is noted (`Deferred`).
+//!
+//! # Features
+//!
+//! - `aws`: credentials of Amazon Web Services, from where the environment says (MONGODB-AWS).
+//! - `otel`: spans for the crate `opentelemetry`.
+//! - `stream`: events and views as the `Stream` of `futures-core`.
+//! - `tls`: TLS, with certificates from files or from the system's store.
+//! - `tls-encrypted-keys`: private keys that are encrypted with a password, which takes as many
+//!   crates as TLS itself.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
 mod error;

@@ -15,6 +15,10 @@
 //! # }
 //! ```
 //!
+//! Applications use the crate `sdam`, which has databases and collections above it.
+//!
+//! # Executors
+//!
 //! Sockets and timers are those of `async-io`, which both smol and async-std are built on, and
 //! which work below any executor; only where tasks run is left to choose. That is what the modules
 //! are for: `smol` (feature `smol`, in by default) and `async_std` (feature `async-std`); with
@@ -22,10 +26,27 @@
 //! discontinued by its maintainers (RUSTSEC-2025-0052); its feature is there for applications that
 //! have not left it yet.
 //!
-//! What is the same in every runtime is in [`sdam_host`]. The map: the modules `smol` and
-//! `async_std` have the names that applications know. `executor` is where tasks run, and `runtime`
-//! supplies what [`Reactor`](sdam_host::Reactor) asks for: sockets, timers and tasks; `socket` is
-//! what can be open, and `dialer` how applications open it themselves.
+//! # The map
+//!
+//! What is the same in every runtime is in [`sdam_host`]. The modules `smol` and `async_std` have
+//! the names that applications know. `executor` is where tasks run, and `runtime` supplies what
+//! [`Reactor`](sdam_host::Reactor) asks for: sockets, timers and tasks; `socket` is what can be
+//! open, and `dialer` how applications open it themselves.
+//!
+//! # Features
+//!
+//! - `aws`: authentication with the credentials of Amazon Web Services (MONGODB-AWS).
+//! - `async-std`: tasks of async-std.
+//! - `smol` (default): tasks of smol's global executor.
+//! - `snappy` (default): compression of messages with Snappy.
+//! - `public-suffixes`: the list of public suffixes, without which `srvAllowedHostsSuffix` is
+//!   refused.
+//! - `tls` (default): TLS, with certificates from files or from the system's store.
+//! - `tls-encrypted-keys` (default): private keys that are encrypted with a password.
+//! - `zlib` (default): compression of messages with zlib.
+//! - `zstd`: compression of messages with Zstandard; needs a C compiler.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "async-std")]
 pub mod async_std;

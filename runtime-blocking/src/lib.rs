@@ -12,6 +12,8 @@
 //! # }
 //! ```
 //!
+//! Applications use the crate `sdam`, which has databases and collections above it.
+//!
 //! # Threads
 //!
 //! All clients of a process have one thread in the background, however many servers there are: it
@@ -60,6 +62,19 @@
 //! own or on the caller's, and `helper` what blocks; `block_on` has a thread wait for a future.
 //! `runtime` supplies what [`Reactor`](sdam_host::Reactor) asks for: sockets, timers and tasks;
 //! `socket` is what is open, and `dialer` how applications open it themselves.
+//!
+//! # Features
+//!
+//! - `aws`: authentication with the credentials of Amazon Web Services (MONGODB-AWS).
+//! - `snappy` (default): compression of messages with Snappy.
+//! - `public-suffixes`: the list of public suffixes, without which `srvAllowedHostsSuffix` is
+//!   refused.
+//! - `tls` (default): TLS, with certificates from files or from the system's store.
+//! - `tls-encrypted-keys` (default): private keys that are encrypted with a password.
+//! - `zlib` (default): compression of messages with zlib.
+//! - `zstd`: compression of messages with Zstandard; needs a C compiler.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod block_on;
 mod blueprint;

@@ -17,10 +17,27 @@
 //! A [`Topology`] runs commands, [selects](sdam_host::Topology::select) a [`SelectedServer`], and that
 //! one gives connections in use: [`CheckedOut`].
 //!
-//! What is the same in every runtime is in [`sdam_host`]; here is what is tokio's. The map:
-//! `client` has the names that applications know. `runtime` supplies what
-//! [`Reactor`](sdam_host::Reactor) asks for: sockets, timers and tasks; `socket` is what can be
-//! open, and `dialer` how applications open it themselves.
+//! Applications use the crate `sdam`, which has databases and collections above it.
+//!
+//! # The map
+//!
+//! What is the same in every runtime is in [`sdam_host`]; here is what is tokio's. `client` has the
+//! names that applications know. `runtime` supplies what [`Reactor`](sdam_host::Reactor) asks for:
+//! sockets, timers and tasks; `socket` is what can be open, and `dialer` how applications open it
+//! themselves.
+//!
+//! # Features
+//!
+//! - `aws`: authentication with the credentials of Amazon Web Services (MONGODB-AWS).
+//! - `snappy` (default): compression of messages with Snappy.
+//! - `public-suffixes`: the list of public suffixes, without which `srvAllowedHostsSuffix` is
+//!   refused.
+//! - `tls` (default): TLS, with certificates from files or from the system's store.
+//! - `tls-encrypted-keys` (default): private keys that are encrypted with a password.
+//! - `zlib` (default): compression of messages with zlib.
+//! - `zstd`: compression of messages with Zstandard; needs a C compiler.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
 mod dialer;

@@ -11,9 +11,11 @@ use sdam_core::metrics::{ErrorType, OTHER};
 use sdam_core::operation::{CommandError, MAX_TIME_EXPIRED, add_labels, error_labels};
 use sdam_core::session::SessionError;
 use sdam_core::wire;
-use sdam_host::{ErrorKind, SessionAccessError};
+use sdam_host::ErrorKind;
+pub use sdam_host::SessionAccessError;
 use serde::de::DeserializeOwned;
 
+pub use crate::cursor::TimingError;
 use crate::reply::document::read_as;
 use crate::results::{BulkWriteResult, ClientBulkWriteResult, WriteResult};
 

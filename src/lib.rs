@@ -56,16 +56,11 @@ pub mod options;
 /// What is to be named otherwise.
 #[doc(hidden)]
 pub mod driver {
-    pub use crate::cursor::TimingError;
-    pub use crate::error::{
-        ArgumentError, BulkWriteError, ClientBulkWriteError, DeserializeError, Error, ReplyError,
-        WriteConcernError, WriteError,
-    };
+    pub use crate::error::*;
     pub use crate::generic::*;
     pub use crate::operation::*;
     pub use crate::options::*;
     pub use crate::results::*;
-    pub use sdam_host::SessionAccessError;
 }
 pub use sdam_core as core;
 #[doc = include_str!("../docs/write-your-own-runtime.md")]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, Uuid, doc, rawdoc};
-use sdam::driver::{DeserializeError, Distinct, Error, FindOneAndDelete, InsertOne};
+use sdam::error::{DeserializeError, Error};
+use sdam::operation::{Distinct, FindOneAndDelete, InsertOne};
 use sdam::operation::{Facts, Operation, Progress, Scope};
 use sdam_core::wire::{MAX_NESTING, ReplyDocument, nesting};
 use serde::Deserialize;

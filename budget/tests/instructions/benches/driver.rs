@@ -1,7 +1,7 @@
 //! Operations on a collection of typed documents.
 
 use bson::doc;
-use sdam::driver::{Client, Collection};
+use sdam::generic::{Client, Collection};
 use sdam_host::SocketRuntime;
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,7 @@ pub(super) fn find_10000() -> u64 {
     let batches = [things("firstBatch", 1, 0..101), things("nextBatch", 0, 101..10_000)];
     operate(1, Some(batches), |reactor, things| {
         let cursor = reactor.wait(things.find(doc! {})).expect("a cursor");
-        let found = reactor.wait(cursor.collect()).expect("documents");
+        let found = reactor.wait(cursor.try_collect::<Vec<_>>()).expect("documents");
         assert_eq!(found.len(), 10_000);
     })
 }

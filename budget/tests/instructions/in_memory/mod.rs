@@ -66,8 +66,8 @@ impl InMemory {
     }
 
     /// Waits for a future, running tasks meanwhile; time passes when nothing else is left to do.
-    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        let mut future = pin!(future);
+    pub(crate) fn wait<T>(&self, future: impl IntoFuture<Output = T>) -> T {
+        let mut future = pin!(future.into_future());
         loop {
             let waker = Waker::from(Arc::clone(&self.0.woken));
             if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {

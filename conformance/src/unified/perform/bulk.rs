@@ -1,9 +1,10 @@
 //! Writes to several collections at once, as a call of the driver's interface.
 
 use bson::{Bson, Document, doc};
-use sdam::driver::{
-    Client, ClientBulkWrite, ClientBulkWriteResult, VerboseResults, WriteConcernError, WriteError,
-};
+use sdam::error::{WriteConcernError, WriteError};
+use sdam::generic::Client;
+use sdam::operation::ClientBulkWrite;
+use sdam::results::{ClientBulkWriteResult, VerboseResults};
 use sdam_host::Runtime;
 
 use super::operate::{Reason, write_concern};

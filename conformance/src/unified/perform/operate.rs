@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
-use sdam::driver::{ArgumentError, Client, ClientSession, Cursor, Error, Find};
+use sdam::error::{ArgumentError, Error};
+use sdam::generic::{Client, ClientSession, Cursor};
+use sdam::operation::Find;
 use sdam_core::config::{Acknowledgment, ReadConcern, WriteConcern};
 use sdam_host::Runtime;
 

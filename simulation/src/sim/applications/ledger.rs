@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sdam::driver::Error;
+use sdam::error::Error;
 use sdam_core::bson::Bson;
 use sdam_core::config::ServerAddress;
 use sdam_core::description::{ServerDescription, ServerType, TopologyDescription};

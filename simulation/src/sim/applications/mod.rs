@@ -1,5 +1,5 @@
 //! Applications under faults: tasks that use collections, cursors, bulk writes and sessions of
-//! [`sdam::driver`], of clients that may share their monitors, from one seed.
+//! [`sdam`], of clients that may share their monitors, from one seed.
 //!
 //! What clients and members say is heard on the network, and judged together with what applications
 //! are given: see [`checks`]. The clients below, monitors and pools, are what the rest of

@@ -2,7 +2,8 @@
 //! server needs.
 
 use bson::doc;
-use sdam::driver::{BulkWrite, ClientBulkWrite, Error, InsertModel, UpdateModel, WriteModel};
+use sdam::error::Error;
+use sdam::operation::{BulkWrite, ClientBulkWrite, InsertModel, UpdateModel, WriteModel};
 use sdam_cluster::ClusterOptions;
 use sdam_core::command::CommandEvent;
 use sdam_core::topology::EventKind;

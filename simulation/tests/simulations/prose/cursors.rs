@@ -8,14 +8,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bson::{Document, RawDocumentBuf, doc};
-use sdam::driver::{
-    Client, ClientBulkWrite, ClientBulkWriteError, CreateCollection, Cursor, CursorType, Error,
-    Find, ListIndexes, TimeoutMode, UpdateModel, WriteModel,
-};
+use sdam::error::{ClientBulkWriteError, Error};
+use sdam::generic::{Client, Cursor};
+use sdam::operation::{ClientBulkWrite, CreateCollection, Find, UpdateModel, WriteModel};
+use sdam::options::{CursorType, TimeoutMode};
 use sdam_cluster::{ClusterOptions, Deployment, Input};
 use sdam_core::command::CommandEvent;
 use sdam_core::pool::PoolEvent;
-use sdam_core::session::SessionOptions;
 use sdam_core::topology::EventKind;
 use sdam_host::ErrorKind;
 use sdam_simulation::virtual_time::{Runtime, VirtualTime};
@@ -117,8 +116,8 @@ fn a_listing_that_fails_closes_its_cursor() {
         fixture.heard.clear();
         fixture.fail(fixture.primary(), doc! { "times": 1 }, failure.clone());
         let things = fixture.things();
-        let list = ListIndexes::new().batch_size(1);
-        let (names, took) = fixture.run(async move { things.list_index_names(list).await });
+        let (names, took) =
+            fixture.run(async move { things.list_index_names().batch_size(1).await });
         let error = names.unwrap_err();
         assert_eq!(error.as_client().unwrap().kind(), kind, "{error}");
         let is_late = kind == ErrorKind::Timeout;
@@ -137,7 +136,7 @@ fn upsert(letter: &str) -> (&'static str, WriteModel) {
     ("app.things", WriteModel::UpdateOne(update.upsert(true)))
 }
 
-/// The same of `collect`: the server says that it shuts down, and does. A caller that closed the
+/// The same of `try_collect`: the server says that it shuts down, and does. A caller that closed the
 /// cursor first would wait for it as long as closing may take.
 #[test]
 fn a_server_that_has_changed_its_state_is_not_waited_for() {
@@ -145,7 +144,7 @@ fn a_server_that_has_changed_its_state_is_not_waited_for() {
     let primary = fixture.primary();
     fixture.fail(primary, doc! { "times": 1 }, failing(doc! { "errorCode": 91 }));
     let cursor = open(&mut fixture, 1).remove(0);
-    let (outcome, took) = fixture.run_with(cursor.collect(), |fixture, kind| {
+    let (outcome, took) = fixture.run_with(cursor.try_collect::<Vec<_>>(), |fixture, kind| {
         if has_failed(kind, "getMore") {
             fixture.simulation.inject(Input::Kill { member: primary });
         }
@@ -221,7 +220,7 @@ fn behind_a_load_balancer_a_bulk_whose_write_concern_fails_keeps_its_connection(
 #[test]
 fn what_goes_on_with_a_cursor_says_how_much_is_left_and_in_which_session() {
     let mut fixture = filled("");
-    let own = fixture.client.start_session().await.unwrap();
+    let own = fixture.client.start_session().run().unwrap();
     let things = fixture.things().with_session(&own);
     let (read, _) = fixture.run(async move {
         drop(things.find(doc! {}).batch_size(2).await.unwrap());
@@ -354,9 +353,9 @@ fn cursors_that_are_dropped_together_are_closed_together() {
 pub(super) async fn within<T>(
     time: &VirtualTime,
     most: Duration,
-    work: impl Future<Output = T>,
+    work: impl IntoFuture<Output = T>,
 ) -> Option<T> {
-    let (mut work, mut end) = (pin!(work), pin!(time.sleep(most)));
+    let (mut work, mut end) = (pin!(work.into_future()), pin!(time.sleep(most)));
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => end.as_mut().poll(cx).map(|()| None),
@@ -374,7 +373,7 @@ fn a_call_for_a_document_that_is_given_up_comes_to_its_end() {
         let mut fixture = filled("maxPoolSize=1");
         let late = failing(doc! { "blockConnection": true, "blockTimeMS": 1000 });
         fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
-        let own = fixture.client.start_session().await.unwrap();
+        let own = fixture.client.start_session().run().unwrap();
         let (things, time) = (fixture.things().with_session(&own), fixture.simulation.time());
         let (id, took) = fixture.run(async move {
             let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();
@@ -382,10 +381,10 @@ fn a_call_for_a_document_that_is_given_up_comes_to_its_end() {
                 cursor.next().await.unwrap().unwrap();
             }
             let given_up = match tries {
-                true => within(&time, TENTH, cursor.try_next()).await,
-                false => within(&time, TENTH, cursor.next()).await,
+                true => within(&time, TENTH, cursor.next_if_any()).await.is_none(),
+                false => within(&time, TENTH, cursor.next()).await.is_none(),
             };
-            assert!(given_up.is_none());
+            assert!(given_up);
             things.insert_one(&doc! { "_id": 100 }).await.unwrap();
             let id = cursor.next().await.unwrap().unwrap().get_i32("_id").unwrap();
             drop(cursor);
@@ -538,7 +537,7 @@ fn capped() -> Fixture {
         let database = client.database("app");
         let create = CreateCollection::new("things").capped(true).size(100_000);
         database.create_collection(create).await.unwrap();
-        database.collection("things").insert_one(&doc! { "_id": 0 }).await.unwrap();
+        database.collection::<Document>("things").insert_one(&doc! { "_id": 0 }).await.unwrap();
     });
     fixture.heard.clear();
     fixture

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::doc;
-use sdam::driver::Client;
+use sdam::generic::Client;
 use sdam_cluster::MemberId;
 use sdam_core::config::Options;
 use sdam_core::pool::CheckOutError;

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::{Document, RawDocumentBuf, doc};
-use sdam::driver::{Client, Collection};
+use sdam::generic::{Client, Collection};
 use sdam_cluster::{ClusterOptions, Deployment, MemberId, ServerVersion};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::{Options, ServerAddress};

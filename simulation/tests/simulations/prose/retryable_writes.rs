@@ -2,7 +2,7 @@
 //! `host/src/tests/operations.rs`.
 
 use bson::{Document, doc};
-use sdam::driver::Error;
+use sdam::error::Error;
 use sdam_cluster::MemberId;
 use sdam_core::command::CommandEvent;
 use sdam_core::topology::EventKind;

@@ -8,14 +8,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bson::{Document, Timestamp, doc};
-use sdam::driver::{
-    Aggregate, ArgumentError, BulkWrite, Client, ClientBulkWrite, ClientSession, Collection,
-    CountDocuments, CreateCollection, CreateIndexes, Database, DeleteModel, Distinct,
-    DropCollection, DropDatabase, DropIndexes, Error, EstimatedDocumentCount, Find,
-    FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate, IndexModel, InsertModel,
-    ListCollections, ListDatabases, ListIndexes, RenameCollection, Replace, RunCursorCommand,
-    TimeoutMode, Update, UpdateModel, WriteModel,
-};
+use sdam::error::{ArgumentError, Error};
+use sdam::generic::{Client, ClientSession, Collection, Database};
+use sdam::operation::{DeleteModel, Find, IndexModel, InsertModel, UpdateModel, WriteModel};
+use sdam::options::TimeoutMode;
 use sdam_cluster::{ClusterOptions, Deployment};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
@@ -50,7 +46,7 @@ fn lsid(command: &Document) -> &Document {
 }
 
 fn start(client: &Client<Runtime>) -> ClientSession<Runtime> {
-    client.start_session().await.unwrap()
+    client.start_session().run().unwrap()
 }
 
 fn increment() -> Document {
@@ -160,16 +156,18 @@ fn operations() -> Vec<Named> {
 #[test]
 fn sessions_whose_options_contradict_each_other_are_not_started() {
     let fixture = Fixture::new("");
-    let start = |options| fixture.client.start_session().with_options(options).await.err();
+    let start = |options| {
+        fixture.client.start_session().with_options(options).run().err().map(|it| it.to_string())
+    };
     let both = SessionOptions::default().with_snapshot(true).with_causal_consistency(Some(true));
-    assert_eq!(start(both), Some(SessionError::CausalAndSnapshot));
+    assert_eq!(start(both), Some(SessionError::CausalAndSnapshot.to_string()));
     let time = Some(Timestamp { time: 1, increment: 0 });
     let timed = SessionOptions::default().with_snapshot(false).with_snapshot_time(time);
-    assert_eq!(start(timed), Some(SessionError::SnapshotTimeWithoutSnapshot));
-    let plain = fixture.client.start_session().await.unwrap();
+    assert_eq!(start(timed), Some(SessionError::SnapshotTimeWithoutSnapshot.to_string()));
+    let plain = fixture.client.start_session().run().unwrap();
     assert_eq!(plain.snapshot_time().unwrap(), None);
     let snapshot = SessionOptions::default().with_snapshot(true).with_snapshot_time(time);
-    let snapshot = fixture.client.start_session().with_options(snapshot).await.unwrap();
+    let snapshot = fixture.client.start_session().with_options(snapshot).run().unwrap();
     assert_eq!(snapshot.snapshot_time().unwrap(), time);
 }
 
@@ -271,7 +269,7 @@ fn a_cursor_that_is_exhausted_at_once_gives_its_session_back() {
     let mut fixture = Fixture::new("");
     let things = fixture.things();
     fixture.run(async move {
-        things.insert_many(&documents(2)).await.unwrap();
+        things.insert_many(documents(2)).await.unwrap();
         let mut cursor = things.find(doc! {}).await.unwrap();
         cursor.next().await.unwrap().unwrap();
         things.find_one(doc! {}).await.unwrap();
@@ -288,7 +286,7 @@ fn a_cursor_that_a_get_more_exhausts_gives_its_session_back() {
     let mut fixture = Fixture::new("");
     let things = fixture.things();
     fixture.run(async move {
-        things.insert_many(&documents(5)).await.unwrap();
+        things.insert_many(documents(5)).await.unwrap();
         let mut cursor = things.find(doc! {}).batch_size(3).await.unwrap();
         for _ in 0..4 {
             cursor.next().await.unwrap().unwrap();
@@ -319,7 +317,7 @@ fn a_cursor_has_one_session() {
     for cluster in [set, sharded, balanced] {
         let mut fixture = Fixture::of(cluster, "", 7);
         let things = fixture.things();
-        fixture.run(async move { things.insert_many(&documents(3)).await }).0.unwrap();
+        fixture.run(async move { things.insert_many(documents(3)).await }).0.unwrap();
         // Those that are behind have come up.
         fixture.simulation.run_for(Duration::from_secs(30));
         sent(&mut fixture);
@@ -472,7 +470,7 @@ fn a_session_that_does_not_come_back_is_waited_for_as_long_as_a_server() {
     let own = start(&fixture.client);
     let (things, time) = (fixture.things().with_session(&own), fixture.simulation.time());
     let (waits, _) = fixture.run(async move {
-        things.insert_many(&documents(5)).await.unwrap();
+        things.insert_many(documents(5)).await.unwrap();
         let mut cursor = things.find(doc! {}).batch_size(3).await.unwrap();
         let find = Find::new(doc! {}).batch_size(3).timeout_mode(TimeoutMode::Iteration);
         let mut limited = things.with_timeout(Duration::from_secs(2)).find(find).await.unwrap();
@@ -480,7 +478,7 @@ fn a_session_that_does_not_come_back_is_waited_for_as_long_as_a_server() {
             cursor.next().await.unwrap().unwrap();
             limited.next().await.unwrap().unwrap();
         }
-        let mut kept = Box::pin(things.find_one(doc! {}));
+        let mut kept = things.find_one(doc! {}).into_future();
         let polled = std::future::poll_fn(|cx| Poll::Ready(kept.as_mut().poll(cx).is_pending()));
         assert!(polled.await, "it uses the session");
         let mut waits = Vec::new();
@@ -522,8 +520,8 @@ fn an_operation_that_is_kept_holds_up_no_other_of_its_session() {
     });
     let time = fixture.simulation.time();
     let (returned, _) = fixture.run(async move {
-        let mut first = Box::pin(things.find_one(doc! {}));
-        let mut kept = Box::pin(things.find_one(doc! {}));
+        let mut first = things.find_one(doc! {}).into_future();
+        let mut kept = things.find_one(doc! {}).into_future();
         for waiting in [&mut first, &mut kept] {
             let polled = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx)));
             assert!(polled.await.is_pending());

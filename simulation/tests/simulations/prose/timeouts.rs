@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use futures_core::Stream;
-use sdam::driver::{
-    BulkWrite, Client, ClientBulkWrite, CreateCollection, CursorType, DeleteModel, Error, Find,
-    InsertMany, InsertModel, TimeoutMode, WriteModel,
+use sdam::error::Error;
+use sdam::generic::Client;
+use sdam::operation::{
+    BulkWrite, ClientBulkWrite, CreateCollection, DeleteModel, Find, InsertModel, WriteModel,
 };
+use sdam::options::{CursorType, TimeoutMode};
 use sdam_cluster::{ClusterOptions, User};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::Options;
@@ -378,7 +380,7 @@ fn a_call_after_one_that_was_given_up_has_its_own_time() {
                 let database = client.database("app");
                 let create = CreateCollection::new("things").capped(true).size(100_000);
                 database.create_collection(create).await.unwrap();
-                database.collection("things").insert_many(&documents).await.unwrap();
+                database.collection::<Document>("things").insert_many(&documents).await.unwrap();
             });
             let block = blocks("getMore", SECOND * late / 10);
             fixture.fail(fixture.primary(), doc! { "times": 1 }, block);

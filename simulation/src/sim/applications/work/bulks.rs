@@ -1,10 +1,9 @@
 //! Many writes at once, some of which servers refuse.
 
 use bson::{Bson, Document, doc};
-use sdam::driver::{
-    BulkWriteResult, ClientBulkWriteResult, DeleteModel, Error, InsertModel, UpdateModel,
-    WriteModel,
-};
+use sdam::error::Error;
+use sdam::operation::{DeleteModel, InsertModel, UpdateModel, WriteModel};
+use sdam::results::{BulkWriteResult, ClientBulkWriteResult};
 use sdam_core::bson;
 
 use super::{Application, COLLECTION, DATABASE, Terms};

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::driver::{Client, Collection, Error};
+use sdam::error::Error;
+use sdam::generic::{Client, Collection};
 use sdam_cluster::ServerVersion;
 use sdam_core::bson;
 use sdam_core::config::{Acknowledgment, ReadMode, ReadPreference, WriteConcern};

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use futures_core::Stream;
-use sdam::driver::{Cursor, CursorType, Error, Find, TimeoutMode};
+use sdam::error::Error;
+use sdam::generic::Cursor;
+use sdam::operation::Find;
+use sdam::options::{CursorType, TimeoutMode};
 use sdam_core::bson;
 
 use super::{Application, Terms};
@@ -112,7 +115,7 @@ fn judge_iteration(
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use sdam::driver::ArgumentError;
+    use sdam::error::ArgumentError;
     use sdam_cluster::ServerVersion;
     use sdam_core::config::Options;
     use sdam_core::time::Instant;

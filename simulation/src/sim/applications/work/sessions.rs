@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bson::doc;
-use sdam::driver::{ClientSession, Error, Find};
+use sdam::error::Error;
+use sdam::generic::ClientSession;
+use sdam::operation::Find;
 use sdam_core::bson;
 use sdam_core::config::{ReadMode, ReadPreference};
 

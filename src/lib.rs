@@ -1,13 +1,19 @@
-//! A MongoDB client library: it discovers the servers of a deployment, monitors them, selects one
-//! for each operation, and pools connections to them. With the feature `driver`, it also reads and
-//! writes documents.
+//! A MongoDB client library: it reads and writes documents, under tokio, smol, async-std, or with
+//! threads. It discovers the servers of a deployment, monitors them, selects one for each
+//! operation, and pools connections to them.
 #![cfg_attr(feature = "tokio", doc = "\n")]
 #![cfg_attr(feature = "tokio", doc = include_str!("front_page.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "tokio")]
 #[doc(inline)]
-pub use runtimes::tokio::{CheckedOut, Client, ClientBuilder, Registry, SelectedServer, Topology};
+pub use runtimes::tokio::{
+    CheckedOut, Client, ClientBuilder, ClientSession, Collection, Cursor, Database, Exhaust,
+    Registry, SelectedServer, Topology,
+};
 
+#[doc(inline)]
+pub use crate::operation::{IndexModel, SearchIndexModel};
 #[doc(inline)]
 pub use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};
 #[doc(inline)]
@@ -22,6 +28,9 @@ pub use sdam_core::topology::{Event, EventKind, Topics};
 pub use sdam_host::{Error, ErrorKind, Events, Recording, Reply, Views};
 
 pub use sdam_core::bson;
+pub use sdam_core::bson::{
+    Bson, DateTime, Document, RawBson, RawDocument, RawDocumentBuf, doc, oid, rawdoc,
+};
 
 pub mod action;
 #[cfg(feature = "blocking")]

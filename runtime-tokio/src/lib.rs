@@ -14,8 +14,8 @@
 //! # }
 //! ```
 //!
-//! A [`Topology`] runs commands, [selects](sdam_host::Topology::select) a [`SelectedServer`], and that
-//! one gives connections in use: [`CheckedOut`].
+//! A [`Topology`] runs commands, [selects](sdam_host::Topology::select) a [`SelectedServer`], and
+//! that one gives connections in use: [`CheckedOut`].
 //!
 //! Applications use the crate `sdam`, which has databases and collections above it.
 //!

@@ -270,7 +270,7 @@ pub struct WriteError {
 ///
 /// ```
 /// use bson::Document;
-/// use sdam::driver::Error;
+/// use sdam::error::Error;
 ///
 /// /// Returns a job that was taken off its queue, also if a secondary is late.
 /// fn taken(outcome: Result<Option<Document>, Error>) -> Result<Option<Document>, Error> {
@@ -528,10 +528,10 @@ impl Error {
 /// ```
 /// use sdam_core::config::Options;
 ///
-/// fn options(uri: &str) -> Result<Options, sdam::driver::Error> {
+/// fn options(uri: &str) -> Result<Options, sdam::error::Error> {
 ///     Ok(Options::builder().uri(uri)?.build()?)
 /// }
-/// assert!(matches!(options("localhost"), Err(sdam::driver::Error::Client(_))));
+/// assert!(matches!(options("localhost"), Err(sdam::error::Error::Client(_))));
 /// ```
 impl From<OptionsError> for Error {
     fn from(error: OptionsError) -> Self {

@@ -121,7 +121,8 @@ pub(crate) fn value_without_contents(value: &RawBson) -> impl fmt::Debug {
 ///
 /// ```
 /// use bson::doc;
-/// use sdam::driver::{Find, Hint};
+/// use sdam::operation::Find;
+/// use sdam::options::Hint;
 ///
 /// let by_name = Find::new(doc! {}).hint("age_1");
 /// let by_keys = Find::new(doc! {}).hint(doc! { "age": 1 });
@@ -212,8 +213,8 @@ mod tests {
     use crate::command::testing::{NEW, scope};
     use crate::command::{Operation, Progress};
     use crate::cursor::{CursorState, Settings};
-    use crate::driver::{
-        Aggregate, BulkWrite, ClientBulkWrite, CreateIndexes, Delete, DeleteModel, Find,
+    use crate::operation::{
+        Aggregate, BulkWrite, ClientBulkWrite, CreateIndexes, Delete, DeleteModel, Distinct, Find,
         FindOneAndReplace, IndexModel, InsertMany, InsertModel, InsertOne, Replace, RunCommand,
         RunCursorCommand, Update, UpdateModel, WriteModel,
     };
@@ -244,12 +245,12 @@ mod tests {
         hides(&Hint::from(SECRET));
         hides(&Aggregate::new([document()]));
         hides(&InsertOne::new(&document()));
-        hides(&InsertMany::<bson::Document>::new([document()]));
+        hides(&InsertMany::new::<bson::Document>([document()]));
         hides(&Update::new(document(), set()));
         hides(&Replace::new(document(), &document()));
         hides(&FindOneAndReplace::new(document(), &document()));
         hides(&Delete::new(document()));
-        hides(&CreateIndexes::from(IndexModel::new(document())));
+        hides(&CreateIndexes::new([IndexModel::new(document())]));
         let delete = WriteModel::DeleteOne(DeleteModel::new(document()));
         hides(&BulkWrite::new([insert(), update(), delete]));
         let mut bulk = ClientBulkWrite::new([("a.b", insert()), ("a.b", update())]);
@@ -265,7 +266,7 @@ mod tests {
         let reply = bson::rawdoc! { "ok": 1, "cursor": batch, "values": [SECRET] }.into();
         hides(&reply);
         hides(&CursorState::open("find", &reply, Settings::default()).unwrap());
-        let mut distinct = crate::driver::Distinct::new("a", doc! { "a": SECRET });
+        let mut distinct = Distinct::new("a", doc! { "a": SECRET });
         let values = distinct.reply(&scope(), &reply).unwrap();
         hides(&values);
         assert!(matches!(values, Progress::Done(values) if values.collect::<String>().is_ok()));

@@ -78,7 +78,7 @@ pub(crate) mod sealed {
             }
 
             fn with_read_preference(self, preference: ReadPreference) -> Self {
-                self.with(|concerns| concerns.read_preference = preference)
+                self.with(|concerns| concerns.read_preference_of_action = Some(preference))
             }
 
             fn with_read_concern(self, concern: ReadConcern) -> Self {

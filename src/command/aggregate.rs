@@ -19,7 +19,7 @@ operation! {
     ///
     /// ```
     /// use bson::doc;
-    /// use sdam::driver::Aggregate;
+    /// use sdam::operation::Aggregate;
     ///
     /// let sums = [doc! { "$group": { "_id": "$kind", "sum": { "$sum": "$price" } } }];
     /// let sums = Aggregate::new(sums).allow_disk_use(true);

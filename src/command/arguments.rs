@@ -204,12 +204,13 @@ mod tests {
 
     use crate::command::testing::{NEW, scope, written};
     use crate::command::{Operation, Progress};
-    use crate::driver::{
-        Aggregate, BulkWrite, ClientBulkWrite, CreateIndexes, DropIndexes, Find, FindOneAndUpdate,
-        InsertMany, InsertOne, ListCollections, ListSearchIndexes, MapReduce, RunCursorCommand,
-        Update,
-    };
     use crate::error::ArgumentError;
+    use crate::operation::{
+        Aggregate, BulkWrite, ClientBulkWrite, CreateIndexes, DropCollection, DropIndexes,
+        DropSearchIndex, Find, FindOneAndUpdate, InsertMany, InsertOne, ListCollections,
+        ListSearchIndexes, MapReduce, MapReduceOutput, RunCursorCommand, Update,
+    };
+    use crate::options::{CursorType, FindOptions};
 
     fn body(mut operation: impl Operation) -> Document {
         Document::try_from(&*written(&mut operation, NEW).body).unwrap()
@@ -234,7 +235,7 @@ mod tests {
             .allow_disk_use(true)
             .batch_size(5)
             .comment(Bson::Array(vec!["why".into()]))
-            .cursor_type(crate::driver::CursorType::TailableAwait)
+            .cursor_type(CursorType::TailableAwait)
             .hint("a_1")
             .limit(7)
             .max_await_time(std::time::Duration::from_millis(10))
@@ -244,8 +245,8 @@ mod tests {
         assert_eq!(read.timing(), by_method.timing());
         assert_eq!(body(read), body(by_method));
         let read: Find = bson::deserialize_from_document(by_name).unwrap();
-        let options = doc! { "limit": 8, "hint": { "c": 1 } };
-        let body = body(read.with_options(options).unwrap());
+        let options = FindOptions::from_document(doc! { "limit": 8, "hint": { "c": 1 } }).unwrap();
+        let body = body(read.with_options(options));
         assert_eq!(
             (body.get("limit"), body.get("hint")),
             (Some(&8_i64.into()), Some(&doc! { "c": 1 }.into()))
@@ -334,8 +335,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_option_and_what_there_is() {
-        let find = Find::new(doc! {});
-        let error = |options| find.clone().with_options(options).unwrap_err().to_string();
+        let error = |options| FindOptions::from_document(options).unwrap_err().to_string();
         let unknown = error(doc! { "sorted": 1 });
         assert!(unknown.starts_with("unknown argument \"sorted\"; known are allowDiskUse, "));
         let of_index = CreateIndexes::from_document(doc! { "keys": { "a": 1 }, "unqiue": true });
@@ -343,8 +343,7 @@ mod tests {
         assert!(of_index.contains("unique, ") && of_index.contains("commitQuorum, "), "{of_index}");
         let all = DropIndexes::from_document(doc! { "nam": "a_1" }).unwrap_err().to_string();
         assert!(all.contains("known are name, comment, "), "{all}");
-        let output =
-            crate::driver::MapReduceOutput::from_document(doc! { "merg": "a" }).unwrap_err();
+        let output = MapReduceOutput::from_document(doc! { "merg": "a" }).unwrap_err();
         assert!(output.to_string().starts_with("the argument out must be "), "{output}");
         assert!(unknown.ends_with("maxAwaitTimeMS, timeoutMode"), "{unknown}");
         for (options, expected) in [
@@ -368,8 +367,7 @@ mod tests {
         let stages = Aggregate::from_document(doc! { "pipeline": [1] }).unwrap_err().to_string();
         assert_eq!(stages, "the argument pipeline must be an array of documents");
         // What has no options says so.
-        let none =
-            crate::driver::DropSearchIndex::new("a").with_options(doc! { "a": 1 }).unwrap_err();
+        let none = DropSearchIndex::new("a").with_options(doc! { "a": 1 }).unwrap_err();
         assert_eq!(none.to_string(), "unknown argument \"a\"; there are none");
     }
 
@@ -395,7 +393,7 @@ mod tests {
     /// A command that has been read is performed as any other is.
     #[test]
     fn replies_are_those_of_the_operation() {
-        let mut drop = crate::driver::DropCollection::from_document(doc! { "comment": 1 }).unwrap();
+        let mut drop = DropCollection::from_document(doc! { "comment": 1 }).unwrap();
         let reply = rawdoc! { "ok": 1 }.into();
         assert_eq!(drop.reply(&scope(), &reply).unwrap(), Progress::Done(()));
     }

@@ -330,7 +330,7 @@ impl Statements {
 ///
 /// ```
 /// use bson::doc;
-/// use sdam::driver::{BulkWrite, DeleteModel, InsertModel, UpdateModel, WriteModel};
+/// use sdam::operation::{BulkWrite, DeleteModel, InsertModel, UpdateModel, WriteModel};
 ///
 /// let writes = BulkWrite::new([
 ///     WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 1 })),

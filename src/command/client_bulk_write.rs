@@ -35,7 +35,7 @@ const MESSAGE_OVERHEAD: usize = 1000;
 ///
 /// ```
 /// use bson::doc;
-/// use sdam::driver::{ClientBulkWrite, DeleteModel, InsertModel, WriteModel};
+/// use sdam::operation::{ClientBulkWrite, DeleteModel, InsertModel, WriteModel};
 ///
 /// let writes = ClientBulkWrite::new([
 ///     ("app.things", WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 1 }))),

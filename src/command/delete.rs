@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_deletion_has_a_limit_of_one_or_none() {
         for (multi, limit) in [(false, 1), (true, 0)] {
-            let mut delete = Delete::new(doc! { "a": 1 }).comment("why").into_operation(multi);
+            let mut delete = Delete::new(doc! { "a": 1 }).comment("why").multi(multi);
             let expected = rawdoc! {
                 "delete": "things",
                 "ordered": true,

@@ -61,7 +61,8 @@ impl SingleCommand for Distinct {
 /// be many millions, each of which takes fifty times as much memory as a value of its own.
 ///
 /// ```
-/// # use sdam::driver::{DistinctValues, Error};
+/// # use sdam::error::Error;
+/// # use sdam::operation::DistinctValues;
 /// # fn example(values: &DistinctValues) -> Result<(), Error> {
 /// // All of them, of one type; `Bson` is for values of different types.
 /// let kinds: Vec<String> = values.collect()?;

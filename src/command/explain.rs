@@ -32,10 +32,10 @@ use crate::value::whole_millis;
 ///
 /// ```
 /// use bson::doc;
-/// use sdam::driver::{Explain, Find, Verbosity};
+/// use sdam::operation::{Explain, Find, Verbosity};
 ///
 /// let by_year = Find::new(doc! { "year": 1815 }).sort(doc! { "title": 1 });
-/// let explain = Explain::find(by_year).verbosity(Verbosity::ExecutionStats);
+/// let explain = Explain::new(by_year).verbosity(Verbosity::ExecutionStats);
 /// # let _ = explain;
 /// ```
 #[derive(Clone, Debug)]
@@ -69,11 +69,14 @@ impl Verbosity {
     }
 }
 
-impl<O> Explain<O> {
-    pub(crate) const fn new(operation: O) -> Self {
+impl<O: Explainable> Explain<O> {
+    /// Explains an operation.
+    pub const fn new(operation: O) -> Self {
         Self { operation, verbosity: None, max_time: None }
     }
+}
 
+impl<O> Explain<O> {
     /// Sets how detailed the explanation is.
     #[must_use]
     pub const fn verbosity(mut self, verbosity: Verbosity) -> Self {
@@ -298,9 +301,9 @@ mod tests {
         let find = || Find::new(doc! { "name": "john doe" });
         let inner = rawdoc! { "find": "things", "filter": { "name": "john doe" } };
         let timed = rawdoc! { "explain": inner.clone(), "maxTimeMS": 2000_i64 };
-        assert_eq!(body(Explain::find(find()).max_time(TWO_SECONDS)), timed);
-        assert_eq!(body(Explain::find(find().max_time(TWO_SECONDS))), timed);
-        let both = Explain::find(find().max_time(Duration::from_secs(9))).max_time(TWO_SECONDS);
+        assert_eq!(body(Explain::new(find()).max_time(TWO_SECONDS)), timed);
+        assert_eq!(body(Explain::new(find().max_time(TWO_SECONDS))), timed);
+        let both = Explain::new(find().max_time(Duration::from_secs(9))).max_time(TWO_SECONDS);
         assert_eq!(body(both.clone()), timed);
         let has_timeout = Scope { has_timeout: true, ..scope() };
         let bare = rawdoc! { "explain": inner };
@@ -311,7 +314,7 @@ mod tests {
     #[test]
     fn writes_are_explained_without_their_concern() {
         for scope in [majority(), unacknowledged()] {
-            let mut explain = Explain::delete_many(Delete::new(doc! { "a": 1 }));
+            let mut explain = Explain::new(Delete::new(doc! { "a": 1 }).multi(true));
             let expected = rawdoc! {
                 "explain": {
                     "delete": "things",
@@ -330,16 +333,16 @@ mod tests {
 
     #[test]
     fn explanations_go_where_the_operation_would_and_are_not_sent_again() {
-        let update = || Update::new(doc! {}, doc! { "$set": { "a": 1 } });
+        let update = || Explain::new(Update::new(doc! {}, doc! { "$set": { "a": 1 } }));
+        let many = Explain::new(Update::many(doc! {}, doc! { "$set": { "a": 1 } }));
         let modify = FindOneAndUpdate::new(doc! {}, doc! { "$set": { "a": 1 } });
-        assert_eq!(Explain::update_one(update()).route(), Route::Write);
-        assert_eq!(Explain::find_one_and_update(modify).route(), Route::Write);
-        let find = Explain::find(doc! {});
+        assert_eq!(update().route(), Route::Write);
+        assert_eq!(Explain::new(modify).route(), Route::Write);
+        let find = Explain::new(Find::new(doc! {}));
         assert_eq!(find.route(), Route::Read);
-        for (kind, retryable) in [
-            (find.kind(), find.is_retryable()),
-            (Explain::update_many(update()).kind(), Explain::update_many(update()).is_retryable()),
-        ] {
+        for (kind, retryable) in
+            [(find.kind(), find.is_retryable()), (many.kind(), many.is_retryable())]
+        {
             assert_eq!((kind, retryable), (OperationKind::Read, false));
         }
     }

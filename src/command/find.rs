@@ -17,7 +17,7 @@ operation! {
     ///
     /// ```
     /// use bson::doc;
-    /// use sdam::driver::Find;
+    /// use sdam::operation::Find;
     ///
     /// let newest = Find::new(doc! { "kind": "book" }).sort(doc! { "year": -1 }).limit(10);
     /// # let _ = newest;
@@ -27,7 +27,7 @@ operation! {
     ///
     /// ```
     /// use bson::{self, Document, doc};
-    /// use sdam::driver::Find;
+    /// use sdam::operation::Find;
     /// use serde::Deserialize;
     ///
     /// #[derive(Deserialize)]

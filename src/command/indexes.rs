@@ -19,7 +19,7 @@ operation! {
     ///
     /// ```
     /// use bson::doc;
-    /// use sdam::driver::IndexModel;
+    /// use sdam::operation::IndexModel;
     ///
     /// let index = IndexModel::new(doc! { "name": 1, "born": -1 }).unique(true);
     /// assert_eq!(index.index_name().as_deref(), Some("name_1_born_-1"));

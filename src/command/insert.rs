@@ -261,7 +261,7 @@ mod tests {
     /// CRUD: "An error MUST be raised if the documents parameter is empty."
     #[test]
     fn nothing_to_insert_is_an_error() {
-        let mut insert = InsertMany::<Document>::new(Vec::<Document>::new());
+        let mut insert = InsertMany::new::<Document>(Vec::<Document>::new());
         let error = insert.command(&scope(), &NEW).unwrap_err();
         assert_eq!(error.to_string(), "there are no documents to insert");
     }
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn many_documents_are_inserted_batch_by_batch() {
         let documents: Vec<Document> = (0..5).map(|id| doc! { "_id": id }).collect();
-        let mut insert = InsertMany::from(&documents);
+        let mut insert = InsertMany::new::<Document>(&documents);
         let facts = Facts { max_write_batch_size: 2, ..NEW };
         for (lengths, n) in [(2, 2), (2, 2), (1, 1)] {
             let command = written(&mut insert, facts);
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn the_first_document_that_is_refused_ends_an_ordered_insertion() {
         let documents: Vec<Document> = (0..5).map(|id| doc! { "_id": id }).collect();
-        let mut insert = InsertMany::from(&documents);
+        let mut insert = InsertMany::new::<Document>(&documents);
         let facts = Facts { max_write_batch_size: 2, ..NEW };
         written(&mut insert, facts);
         insert.reply(&scope(), &ReplyDocument::from(rawdoc! { "ok": 1, "n": 2 })).unwrap();

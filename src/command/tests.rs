@@ -4,13 +4,13 @@ use bson::{Document, doc};
 use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::operation::OperationKind::{self, Command, Read, Write};
 
-use super::aggregate::Aggregate;
+use super::aggregate::{Aggregate, AggregateOptions};
 use super::bulk_write::BulkWrite;
 use super::collections::{
     CreateCollection, DropCollection, ListCollections, ModifyCollection, RenameCollection,
 };
 use super::count::{Count, CountDocuments, EstimatedDocumentCount};
-use super::databases::{Databases, DropDatabase, ListDatabases};
+use super::databases::{DropDatabase, ListDatabases};
 use super::delete::Delete;
 use super::distinct::Distinct;
 use super::explain::Explain;
@@ -69,7 +69,7 @@ fn reads_are_sent_again_unless_they_write_or_are_not_known() {
         (rules(ListDatabases::new().names()), "listDatabases", Read, true),
         (rules(ListDatabases::new()), "listDatabases", Read, true),
         (rules(ListIndexes::new()), "listIndexes", Read, true),
-        (rules(ListSearchIndexes::new(None, |it| it)), "aggregate", Read, true),
+        (rules(ListSearchIndexes::new()), "aggregate", Read, true),
         (map_reduce(MapReduceOutput::inline()), "mapReduce", Read, false),
         (map_reduce(MapReduceOutput::replace("b")), "mapReduce", Write, false),
         (rules(RunCommand::new(doc! { "ping": 1 })), "ping", Command, false),
@@ -87,12 +87,12 @@ fn writes_of_single_documents_are_sent_again() {
     let definition = || doc! { "mappings": {} };
     check([
         (rules(InsertOne::new(&document)), "insert", Write, true),
-        (rules(InsertMany::<Document>::new([&document])), "insert", Write, true),
-        (rules(Update::new(doc! {}, change()).into_operation(false)), "update", Write, true),
-        (rules(Update::new(doc! {}, change()).into_operation(true)), "update", Write, false),
-        (rules(Replace::new(doc! {}, &document).into_operation()), "update", Write, true),
-        (rules(Delete::new(doc! {}).into_operation(false)), "delete", Write, true),
-        (rules(Delete::new(doc! {}).into_operation(true)), "delete", Write, false),
+        (rules(InsertMany::new::<Document>([&document])), "insert", Write, true),
+        (rules(Update::new(doc! {}, change())), "update", Write, true),
+        (rules(Update::many(doc! {}, change())), "update", Write, false),
+        (rules(Replace::new(doc! {}, &document)), "update", Write, true),
+        (rules(Delete::new(doc! {})), "delete", Write, true),
+        (rules(Delete::new(doc! {}).multi(true)), "delete", Write, false),
         (rules(FindOneAndDelete::new(doc! {})), "findAndModify", Write, true),
         (rules(FindOneAndReplace::new(doc! {}, &document)), "findAndModify", Write, true),
         (rules(FindOneAndUpdate::new(doc! {}, change())), "findAndModify", Write, true),
@@ -125,12 +125,13 @@ fn writes_of_single_documents_are_sent_again() {
 #[test]
 fn operations_that_open_cursors_say_what_their_time_limits() {
     let mode = TimeoutMode::Iteration;
+    let of_pipeline = AggregateOptions::builder().timeout_mode(mode).build();
     let timings = [
         Aggregate::new([doc! { "$match": {} }]).timeout_mode(mode).timing(),
         Find::new(doc! {}).timeout_mode(mode).timing(),
         ListCollections::new().timeout_mode(mode).timing(),
         ListIndexes::new().timeout_mode(mode).timing(),
-        ListSearchIndexes::new(None, |it| it.timeout_mode(mode)).timing(),
+        ListSearchIndexes::new().with_options(of_pipeline).timing(),
         RunCursorCommand::new(doc! { "find": "a" }).timeout_mode(mode).timing(),
     ];
     assert_eq!(timings.map(|timing| timing.mode), [Some(mode); 6]);
@@ -158,7 +159,7 @@ fn a_command_of_the_applications_has_a_read_preference_of_its_own() {
         (ping.read_preference(nearest.clone()), find.read_preference(nearest.clone()));
     assert_eq!(Operation::read_preference(&ping), Some(&nearest));
     assert_eq!(Operation::read_preference(&find), Some(&nearest));
-    assert_eq!(Explain::find(doc! {}).read_preference(), None);
+    assert_eq!(Explain::new(Find::new(doc! {})).read_preference(), None);
 }
 
 /// Server Write Commands, "Request Size Limits": a document may be as long as the limit, and what

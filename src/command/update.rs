@@ -18,7 +18,7 @@ operation! {
     ///
     /// ```
     /// use bson::doc;
-    /// use sdam::driver::Update;
+    /// use sdam::operation::Update;
     ///
     /// let update = Update::new(doc! { "_id": 1 }, doc! { "$inc": { "n": 1 } }).upsert(true);
     /// # let _ = update;

@@ -109,7 +109,7 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     /// # Errors
     ///
     /// Fails if the next batch cannot be fetched, after which the cursor is exhausted, and if the
-    /// document is of another type. After [`SessionInUse`](crate::driver::ArgumentError::SessionInUse) and
+    /// document is of another type. After [`SessionInUse`](crate::error::ArgumentError::SessionInUse) and
     /// [`SessionTimeout`](Error::SessionTimeout) the cursor goes on.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         self.begin_call();

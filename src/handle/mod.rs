@@ -61,9 +61,9 @@ pub(crate) use perform::{Concerns, Handle};
 
 #[cfg(test)]
 mod tests {
-    use sdam_host::Runtime;
+    use sdam_host::{ClientSession, Runtime};
 
-    use super::{Client, ClientSession, Collection, Database};
+    use super::{Client, Collection, Database};
 
     const fn is_clone<T: Clone>() {}
 

@@ -25,7 +25,7 @@ pub(super) fn begin<R: Runtime>(
 pub(super) fn end<R: Runtime, T>(operation: ObservedOperation<R>, outcome: &Result<T, Error>) {
     let span_end = |error: &Error| match error {
         Error::Client(error) => error.span_end(),
-        error => SpanEnd::exception("sdam::driver::Error", error.to_string()),
+        error => SpanEnd::exception("sdam::error::Error", error.to_string()),
     };
     operation.end_with(outcome.as_ref().err(), Error::error_type, span_end);
 }

@@ -34,6 +34,8 @@ pub(crate) struct Handle<R: Runtime> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Concerns {
     pub(crate) read_preference: ReadPreference,
+    /// That of the action alone, which goes before one that the operation has.
+    pub(crate) read_preference_of_action: Option<ReadPreference>,
     pub(crate) read_concern: ReadConcern,
     pub(crate) write_concern: WriteConcern,
     /// `timeoutMS`, where it is not that of the client.
@@ -96,6 +98,7 @@ impl<R: Runtime> Handle<R> {
         let options = client.host().options();
         let concerns = Concerns {
             read_preference: options.read_preference().clone(),
+            read_preference_of_action: None,
             read_concern: ReadConcern::default()
                 .with_level(options.read_concern_level().map(ToOwned::to_owned)),
             write_concern: options.write_concern().clone(),
@@ -266,8 +269,10 @@ impl<R: Runtime, O: Operation + Send> RunningOperation<'_, R, O> {
         if !self.operation.continues_cursor() {
             self.pin = None;
         }
-        let preference = self.operation.read_preference();
-        let preference = preference.unwrap_or(&self.handle.concerns.read_preference);
+        let concerns = &self.handle.concerns;
+        let of_action = concerns.read_preference_of_action.as_ref();
+        let preference = of_action.or_else(|| self.operation.read_preference());
+        let preference = preference.unwrap_or(&concerns.read_preference);
         let target =
             Target::of(self.pin.as_mut().or(self.held.as_mut()), || match self.operation.route() {
                 Route::Write => Criteria::write(),

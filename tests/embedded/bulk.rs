@@ -2,9 +2,8 @@
 //! 8.0.
 
 use bson::{Document, doc};
-use sdam::driver::{
-    ClientBulkWrite, ClientBulkWriteError, Error, InsertModel, UpdateModel, WriteModel,
-};
+use sdam::error::{ClientBulkWriteError, Error};
+use sdam::operation::{ClientBulkWrite, InsertModel, UpdateModel, WriteModel};
 use sdam_cluster::ServerVersion;
 use sdam_core::config::{Acknowledgment, WriteConcern};
 
@@ -36,7 +35,7 @@ fn sizes(sent: &[Document]) -> Vec<usize> {
     bulks.map(|command| command.get_array("ops").unwrap().len()).collect()
 }
 
-fn error(outcome: Result<sdam::driver::ClientBulkWriteResult, Error>) -> ClientBulkWriteError {
+fn error(outcome: Result<sdam::results::ClientBulkWriteResult, Error>) -> ClientBulkWriteError {
     match outcome.unwrap_err() {
         Error::ClientBulkWrite(error) => ClientBulkWriteError::clone(&error),
         other => panic!("{other}"),
@@ -50,7 +49,7 @@ async fn more_writes_than_a_command_may_have_are_several_commands() {
     let mut fixture = fixture().await;
     let models = || {
         let one = insert(THINGS, &doc! { "a": "b" });
-        ClientBulkWrite::new(std::iter::repeat_n(one, MAX_WRITE_BATCH_SIZE + 1))
+        std::iter::repeat_n(one, MAX_WRITE_BATCH_SIZE + 1)
     };
     let count = i64::try_from(MAX_WRITE_BATCH_SIZE + 1).unwrap();
     let done = fixture.client.bulk_write(models()).await.unwrap();
@@ -95,12 +94,12 @@ async fn more_bytes_than_a_message_may_have_are_several_commands() {
 async fn refused_writes_are_told_of_every_command() {
     let mut fixture = fixture().await;
     fixture.fill(2).await;
-    let models = |ordered| {
+    let models = || {
         let one = insert(THINGS, &doc! { "_id": 1 });
-        ClientBulkWrite::new(std::iter::repeat_n(one, MAX_WRITE_BATCH_SIZE + 1)).ordered(ordered)
+        std::iter::repeat_n(one, MAX_WRITE_BATCH_SIZE + 1)
     };
     for (ordered, errors, commands) in [(false, MAX_WRITE_BATCH_SIZE + 1, 2), (true, 1, 1)] {
-        let error = error(fixture.client.bulk_write(models(ordered)).await);
+        let error = error(fixture.client.bulk_write(models()).ordered(ordered).await);
         assert_eq!(error.write_errors.len(), errors);
         assert_eq!(sizes(&fixture.sent()).len(), commands);
     }
@@ -169,7 +168,7 @@ async fn a_namespace_that_makes_a_message_too_long_goes_into_the_next() {
     let other = format!("db.{}", "c".repeat(200));
     for (last, expected) in [(namespace, vec![count + 1]), (&other, vec![count, 1])] {
         let last = insert(last, &doc! { "a": "b" });
-        let bulk = ClientBulkWrite::new(models.iter().cloned().chain([last.clone()]));
+        let bulk = models.iter().cloned().chain([last.clone()]);
         let done = fixture.client.bulk_write(bulk).await.unwrap();
         assert_eq!(usize::try_from(done.inserted_count).unwrap(), count + 1);
         let sent = fixture.sent();

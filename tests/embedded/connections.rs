@@ -1,12 +1,11 @@
 //! Connections that lie in the pool, or are on their way to one who waits for them.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Barrier;
 use std::task::Poll;
 
 use bson::{Document, doc, rawdoc};
-use sdam::driver::Client;
+use sdam::generic::Client;
 use sdam_core::config::Options;
 
 use super::scripted::{Answer, Scripted, name};
@@ -28,7 +27,7 @@ async fn a_connection_on_which_the_server_has_hung_up_is_not_used_again() {
     let database = Client::new(client).database("admin");
     // Each needs a connection of its own, as neither is answered before the other has arrived.
     let both = || async {
-        let [one, other] = [(); 2].map(|()| database.run_command(doc! { "both": 1 }));
+        let [one, other] = [(); 2].map(|()| database.run_command(doc! { "both": 1 }).into_future());
         let done = async { tokio::try_join!(one, other) };
         tokio::time::timeout(LIMIT, done).await.expect("both arrive")
     };
@@ -47,8 +46,8 @@ async fn a_connection_that_is_not_taken_is_there_for_the_next_operation() {
     let client = Client::new(sdam_tokio::Topology::new(options).unwrap());
     let things = client.database("app").collection::<Document>("things");
     things.find_one(doc! {}).await.unwrap();
-    let mut uses = pin!(things.find_one(doc! {}));
-    let mut waits = Box::pin(things.find_one(doc! {}));
+    let mut uses = things.find_one(doc! {}).into_future();
+    let mut waits = things.find_one(doc! {}).into_future();
     for future in [uses.as_mut(), waits.as_mut()] {
         is_pending(future).await;
     }
@@ -60,7 +59,7 @@ async fn a_connection_that_is_not_taken_is_there_for_the_next_operation() {
 }
 
 /// Polls a future, which is pending.
-async fn is_pending(mut future: std::pin::Pin<&mut impl Future>) {
+async fn is_pending(mut future: std::pin::Pin<&mut (impl Future + ?Sized)>) {
     let is_pending = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await;
     assert!(is_pending);
 }

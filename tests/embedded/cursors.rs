@@ -6,10 +6,9 @@ use std::task::Poll;
 
 use bson::{Document, cstr, doc, rawdoc};
 use futures_core::Stream;
-use sdam::driver::{
-    Aggregate, ArgumentError, Client, Collection, Cursor, CursorType, Error, Find,
-    RenameCollection, RunCursorCommand,
-};
+use sdam::error::{ArgumentError, Error};
+use sdam::generic::{Client, Collection, Cursor};
+use sdam::options::CursorType;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::{Options, ServerAddress};
@@ -28,9 +27,8 @@ async fn the_size_of_later_batches_can_be_changed() {
     let mut fixture = Fixture::new().await;
     fixture.fill(11).await;
     let find = doc! { "find": "things", "batchSize": 1 };
-    let run = RunCursorCommand::new(find).batch_size(2);
-    let mut cursor: Cursor<Tokio, Document> =
-        fixture.client.database("app").run_cursor_command(run).await.unwrap();
+    let database = fixture.client.database("app");
+    let mut cursor = database.run_cursor_command(find).batch_size(2).await.unwrap();
     let mut read = 0;
     for (size, count) in [(None, 1), (None, 2), (Some(3), 3), (Some(-4), 4), (Some(0), 1)] {
         if let Some(size) = size {
@@ -82,14 +80,13 @@ async fn names_that_no_server_takes_are_refused_before_anything_is_sent() {
             [client.database("app").collection(name), client.database(name).collection("a")]
         {
             let collection: Collection<Tokio> = collection;
-            let everything = Aggregate::new([doc! { "$match": {} }]);
-            let error = collection.aggregate::<Document>(everything).await.unwrap_err();
+            let error = collection.aggregate([doc! { "$match": {} }]).await.unwrap_err();
             assert!(is_refused(&error), "{error}");
             let errors = [
                 collection.find(doc! {}).await.unwrap_err(),
                 collection.insert_one(&doc! { "a": 1 }).await.unwrap_err(),
-                collection.drop(Default::default()).await.unwrap_err(),
-                collection.list_index_names(Default::default()).await.unwrap_err(),
+                collection.drop().await.unwrap_err(),
+                collection.list_index_names().await.unwrap_err(),
             ];
             assert!(errors.iter().all(is_refused), "{errors:?}");
         }
@@ -97,8 +94,7 @@ async fn names_that_no_server_takes_are_refused_before_anything_is_sent() {
         assert!(is_refused(&error), "{error}");
         let error = client.database("app").create_collection(name).await.unwrap_err();
         assert!(is_refused(&error), "{error}");
-        let to = RenameCollection::new(format!("app.{name}"));
-        let error = fixture.things().rename(to).await.unwrap_err();
+        let error = fixture.things().rename(format!("app.{name}")).await.unwrap_err();
         assert!(is_refused(&error), "{error}");
     }
     assert!(fixture.sent().is_empty());
@@ -135,9 +131,9 @@ async fn without_threads_a_dropped_cursor_is_closed_by_later_operations() {
         let client = sdam::blocking::Client::new(client);
         let database = client.database("app");
         let things = database.collection::<Document>("things");
-        drop(things.find(doc! {}).batch_size(2).unwrap());
+        drop(things.find(doc! {}).batch_size(2).run().unwrap());
         for _ in 0..2 {
-            database.run_command(doc! { "ping": 1 }).unwrap();
+            database.run_command(doc! { "ping": 1 }).run().unwrap();
         }
         let commands = std::iter::from_fn(|| events.try_next()).filter_map(super::started);
         commands.map(|(command, _)| command).collect::<Vec<_>>()
@@ -158,7 +154,7 @@ async fn cursors_that_were_dropped_are_closed_before_their_client_is() {
     for _ in 0..20 {
         cursors.push(things.find(doc! {}).batch_size(2).await.unwrap());
     }
-    let ids: Vec<_> = cursors.iter().map(sdam::driver::Cursor::id).collect();
+    let ids: Vec<_> = cursors.iter().map(Cursor::id).collect();
     drop(cursors);
     fixture.client.topology().close().await;
     let sent = fixture.sent();
@@ -183,7 +179,7 @@ async fn without_threads_cursors_are_closed_when_their_client_is() {
         let below = sdam_blocking::Topology::new(options).unwrap();
         let client = sdam::blocking::Client::new(below.clone());
         let things = client.database("app").collection::<Document>("things");
-        let open = |_| things.find(doc! {}).batch_size(2).unwrap();
+        let open = |_| things.find(doc! {}).batch_size(2).run().unwrap();
         let cursors: Vec<_> = (0..20).map(open).collect();
         let ids: Vec<_> = cursors.iter().map(sdam::blocking::Cursor::id).collect();
         drop(cursors);
@@ -292,8 +288,7 @@ async fn behind_a_load_balancer_a_cursor_keeps_its_connection() {
     let mut fixture = Fixture::load_balanced().await;
     fixture.fill(5).await;
     let things = fixture.things();
-    let find = || Find::new(doc! {}).batch_size(2);
-    let mut cursor = things.find(find()).await.unwrap();
+    let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();
     things.find_one(doc! {}).await.unwrap();
     for _ in 0..3 {
         cursor.next().await.unwrap().unwrap();
@@ -306,7 +301,8 @@ async fn behind_a_load_balancer_a_cursor_keeps_its_connection() {
     assert_eq!(names(&commands), ["find", "find", "getMore", "killCursors", "find"]);
     assert_ne!(over[0], over[1], "the first is in use");
     assert_eq!((over[2], over[3]), (over[0], over[0]));
-    let all = things.find(find()).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
+    let all =
+        things.find(doc! {}).batch_size(2).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
     assert_eq!(all.len(), 5);
     let sent = fixture.sent_over();
     assert!(sent.iter().all(|(_, over)| *over == sent[0].1), "it came back, and was used again");
@@ -395,13 +391,11 @@ async fn a_cursor_has_its_session_to_itself_while_it_is_open() {
     let mut fixture = Fixture::new().await;
     fixture.fill(5).await;
     let (things, database) = (fixture.things(), fixture.client.database("app"));
-    let find = Find::new(doc! {}).batch_size(2);
-    let aggregate = Aggregate::new([doc! { "$match": {} }]).batch_size(2);
-    let run = RunCursorCommand::new(doc! { "find": "things", "batchSize": 2 }).batch_size(2);
+    let run = doc! { "find": "things", "batchSize": 2 };
     let mut cursors = [
-        things.find(find.clone()).await.unwrap(),
-        things.aggregate(aggregate).await.unwrap(),
-        database.run_cursor_command(run).await.unwrap(),
+        things.find(doc! {}).batch_size(2).await.unwrap(),
+        things.aggregate([doc! { "$match": {} }]).batch_size(2).await.unwrap(),
+        database.run_cursor_command(run).batch_size(2).await.unwrap(),
     ];
     let opened = fixture.sent();
     for _ in 0..3 {
@@ -446,13 +440,12 @@ async fn tailing(batches: Vec<Vec<i32>>) -> (Scene, Cursor<Tokio, Document>) {
         Some(rawdoc! { "ok": 1, "cursor": cursor })
     });
     let things = scene.client.database("app").collection::<Document>("things");
-    let find = Find::new(doc! {}).cursor_type(CursorType::Tailable);
-    let cursor = things.find(find).await.unwrap();
+    let cursor = things.find(doc! {}).cursor_type(CursorType::Tailable).await.unwrap();
     (scene, cursor)
 }
 
-/// Of a tailable cursor, an empty batch is no end; [`Cursor::try_next`] returns after one, and
-/// [`Cursor::next`] goes on.
+/// Of a tailable cursor, an empty batch is no end; [`Cursor::next_if_any`] returns after one,
+/// and [`Cursor::next`] goes on.
 #[tokio::test]
 async fn a_cursor_says_whether_it_has_ended() {
     let (mut scene, mut cursor) =
@@ -461,18 +454,18 @@ async fn a_cursor_says_whether_it_has_ended() {
         document.map(|document| document.unwrap().get_i32("_id").unwrap())
     };
     assert_eq!((cursor.id(), cursor.is_alive()), (7, true));
-    assert_eq!(id(cursor.try_next().await), Some(1));
+    assert_eq!(id(cursor.next_if_any().await.transpose()), Some(1));
     assert_eq!(names(&scene.sent()), ["find"]);
-    assert_eq!(id(cursor.try_next().await), None);
+    assert_eq!(id(cursor.next_if_any().await.transpose()), None);
     assert_eq!(names(&scene.sent()), ["getMore"]);
     assert!(cursor.is_alive());
-    assert_eq!(id(cursor.try_next().await), Some(2));
+    assert_eq!(id(cursor.next_if_any().await.transpose()), Some(2));
     assert_eq!(id(cursor.next().await), Some(3));
     assert_eq!(names(&scene.sent()), ["getMore"; 3]);
     assert_eq!(id(cursor.next().await), None);
     assert_eq!((cursor.id(), cursor.is_alive()), (0, false));
     assert_eq!(id(cursor.next().await), None);
-    assert_eq!(id(cursor.try_next().await), None);
+    assert_eq!(id(cursor.next_if_any().await.transpose()), None);
     cursor.close().await;
     assert_eq!(names(&scene.sent()), ["getMore"], "the server has closed it");
 }
@@ -505,7 +498,7 @@ async fn a_server_that_has_nothing_is_asked_at_a_pace() {
     assert!(asked <= usize::try_from(most).unwrap(), "{asked} times");
     // The call that was given up has lost nothing.
     assert!(cursor.is_alive());
-    assert!(cursor.try_next().await.is_none() && cursor.is_alive());
+    assert!(cursor.next_if_any().await.unwrap().is_none() && cursor.is_alive());
 }
 
 /// A call that is given up leaves the getMore to a task: the only connection comes back, and the
@@ -526,8 +519,7 @@ async fn a_call_that_is_given_up_does_not_keep_the_connection() {
         let polled = poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx).is_pending()));
         assert!(polled.await, "it is asked for");
     }
-    let other = doc! { "_id": 7 };
-    let insert = Box::pin(things.insert_one(&other));
+    let insert = things.insert_one(doc! { "_id": 7 });
     let inserted = tokio::time::timeout(std::time::Duration::from_secs(30), insert).await;
     inserted.expect("there is a connection").unwrap();
     assert_eq!(cursor.next().await.unwrap().unwrap().get_i32("_id").ok(), Some(2));
@@ -562,8 +554,7 @@ async fn closing_has_the_time_that_it_is_given() {
     let mut fixture = Fixture::new().await;
     fixture.fill(5).await;
     for (seconds, has_limit) in [(60, true), (0, false)] {
-        let find = Find::new(doc! {}).batch_size(2);
-        let cursor = fixture.things().find(find).await.unwrap();
+        let cursor = fixture.things().find(doc! {}).batch_size(2).await.unwrap();
         cursor.close_within(std::time::Duration::from_secs(seconds)).await;
         let sent = fixture.sent();
         assert_eq!(names(&sent), ["find", "killCursors"]);

@@ -18,7 +18,7 @@ mod writes;
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::driver::{Client, Collection, InsertMany};
+use sdam::generic::{Client, Collection};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::Options;

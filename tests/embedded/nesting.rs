@@ -5,10 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, cstr, doc, rawdoc};
-use sdam::driver::{
-    BulkWrite, Client, ClientBulkWrite, Distinct, Error, Find, FindOneAndReplace, FindOneAndUpdate,
-    InsertModel, Replace, ReplaceModel, Update, UpdateModel, WriteModel,
-};
+use sdam::error::Error;
+use sdam::generic::Client;
+use sdam::operation::{InsertModel, ReplaceModel, UpdateModel, WriteModel};
 use sdam_tokio::Tokio;
 use serde::ser::{SerializeMap as _, SerializeSeq as _, SerializeStructVariant as _};
 use serde::{Deserialize, Serialize, Serializer};
@@ -111,23 +110,23 @@ fn a_reply_that_is_nested_too_deeply_is_an_error_of_the_operation_alone() {
             is_too_deep(&found.next().await.unwrap().unwrap_err());
             assert!(found.next().await.is_none());
             is_too_deep(&things.find_one(doc! {}).await.unwrap_err());
-            let typed = things.with_type::<Tree>();
+            let typed = things.clone_with_type::<Tree>();
             is_too_deep(&typed.find_one(doc! {}).await.unwrap_err());
             let set = || doc! { "$set": { "a": 1 } };
-            let modify = FindOneAndUpdate::new(doc! {}, set());
-            is_too_deep(&things.find_one_and_update(modify).await.unwrap_err());
-            let values = things.distinct("a", doc! {}).await.unwrap();
+            is_too_deep(&things.find_one_and_update(doc! {}, set()).await.unwrap_err());
+            is_too_deep(&things.distinct("a", doc! {}).await.unwrap_err());
+            let values = things.distinct("a", doc! {}).unread().await.unwrap();
             is_too_deep(&values.collect::<Bson>().unwrap_err());
             is_too_deep(&database.run_command(doc! { "echo": 1 }).await.unwrap_err());
-            let upsert = Update::new(doc! {}, set()).upsert(true);
-            assert!(matches!(things.update_one(upsert).await, Err(Error::Reply(_))));
+            let updated = things.update_one(doc! {}, set()).upsert(true).await;
+            assert!(matches!(updated, Err(Error::Reply(_))));
             let upsert = UpdateModel::new(doc! {}, set()).upsert(true);
-            let bulk = ClientBulkWrite::new([("app.things", WriteModel::UpdateOne(upsert))]);
-            let written = client.bulk_write(bulk.verbose_results(true)).await.unwrap();
+            let bulk = [("app.things", WriteModel::UpdateOne(upsert))];
+            let written = client.bulk_write(bulk).verbose_results(true).await.unwrap();
             assert_eq!(written.verbose.unwrap().update_results[&0].upserted_id, None);
 
             // What keeps the bytes of documents has no limit.
-            let raw = things.with_type::<RawDocumentBuf>().find_one(doc! {}).await.unwrap();
+            let raw = things.clone_with_type::<RawDocumentBuf>().find_one(doc! {}).await.unwrap();
             assert!(raw.unwrap().as_bytes().len() > levels);
             database.run_command(doc! { "ping": 1 }).await.unwrap();
             assert_eq!(server.opened(), opened);
@@ -178,13 +177,13 @@ fn the_documents_of_honest_servers_are_read_on_a_small_stack() {
                 let things = database.collection::<Document>("things");
                 let found = things.find_one(doc! {}).await.unwrap().unwrap();
                 assert_eq!(levels(Some(&found.into())), depth);
-                let trees = things.with_type::<Tree>();
+                let trees = things.clone_with_type::<Tree>();
                 assert_eq!(trees.find_one(doc! {}).await.unwrap().unwrap().levels(), depth);
-                let upsert = Update::new(doc! {}, doc! { "$set": { "a": 1 } }).upsert(true);
-                let upserted = things.update_one(upsert).await.unwrap();
+                let set = doc! { "$set": { "a": 1 } };
+                let upserted = things.update_one(doc! {}, set).upsert(true).await.unwrap();
                 assert_eq!(levels(upserted.upserted_id.as_ref()), depth);
                 let values = things.distinct("a", doc! {}).await.unwrap();
-                assert_eq!(levels(values.collect::<Bson>().unwrap().first()), depth);
+                assert_eq!(levels(values.first()), depth);
                 if depth < 250 {
                     // It has a level around it.
                     let echo = database.run_command(doc! { "echo": 1 }).await.unwrap();
@@ -203,15 +202,14 @@ fn an_argument_that_is_nested_too_deeply_is_an_error() {
         client.database("app").run_command(doc! { "ping": 1 }).await.unwrap();
         let opened = server.opened();
         let deep = |levels| (1..levels).fold(doc! {}, |inner, _| doc! { "a": inner });
-        let commented = Find::new(deep(250)).comment(deep(250));
-        assert!(things.find(commented).await.is_ok());
+        assert!(things.find(deep(250)).comment(deep(250)).await.is_ok());
         for error in [
             things.find(deep(251)).await.map(drop).unwrap_err(),
             things.find(doc! {}).comment(deep(251)).await.map(drop).unwrap_err(),
         ] {
             assert!(matches!(error, Error::Serialize(_)), "{error}");
         }
-        let raw = things.with_type::<RawDocumentBuf>();
+        let raw = things.clone_with_type::<RawDocumentBuf>();
         for levels in [1_000, 1_000_000] {
             let mut document = RawDocumentBuf::new();
             document.append(cstr!("_id"), nested(levels, &rawdoc! {}));
@@ -282,14 +280,14 @@ impl Serialize for Inner {
 /// Hands a value in wherever the application may, and returns the errors.
 async fn handed_in<T: Serialize + Sync>(client: &Client<Tokio>, value: &T) -> Vec<Option<Error>> {
     let things = client.database("app").collection::<Document>("things");
-    let typed = things.with_type::<T>();
+    let typed = things.clone_with_type::<T>();
     let insert = || WriteModel::InsertOne(InsertModel::new(value));
     let replace = || WriteModel::ReplaceOne(ReplaceModel::new(doc! {}, value));
     let mut errors = vec![
         typed.insert_one(value).await.err(),
         typed.insert_many(std::slice::from_ref(value)).await.err(),
-        things.replace_one(doc! {}, value).await.err(),
-        things.find_one_and_replace(doc! {}, value).await.err(),
+        typed.replace_one(doc! {}, value).await.err(),
+        typed.find_one_and_replace(doc! {}, value).with_type::<Document>().await.err(),
     ];
     for write in [insert(), replace()] {
         errors.push(things.bulk_write([write.clone()]).await.err());

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bson::{Document, doc, rawdoc};
-use sdam::driver::Client;
+use sdam::generic::Client;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId, ServerVersion};
 use sdam_core::auth::{CredentialRequest, CredentialResponse, OidcToken};
 use sdam_core::config::{AuthMechanism, Options};
-use sdam_core::session::SessionOptions;
 use sdam_core::topology::Topics;
 
 use super::{names, session, started};

@@ -2,11 +2,9 @@
 //! metrics have for them.
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc, rawdoc};
-use sdam::driver::{
-    Aggregate, Client, CreateIndexes, CreateSearchIndexes, Cursor, Delete, Distinct, DropIndexes,
-    DropSearchIndex, Explain, FindOneAndReplace, FindOneAndUpdate, IndexModel, InsertMany,
-    MapReduce, MapReduceOutput, ModifyCollection, RenameCollection, Replace, RunCommand,
-    RunCursorCommand, SearchIndexModel, Update, UpdateSearchIndex,
+use sdam::generic::Client;
+use sdam::operation::{
+    IndexModel, MapReduceOutput, RunCommand, RunCursorCommand, SearchIndexModel,
 };
 use sdam_core::config::{
     Acknowledgment, Options, ReadConcern, ReadMode, ReadPreference, WriteConcern,
@@ -112,27 +110,31 @@ async fn reads_of_a_collection_return_what_the_server_says() {
     let sent = scene.only();
     assert_eq!((name(&sent), sent.get_str("$db").unwrap()), ("aggregate", "app"));
     assert_eq!(sent.get_str("aggregate").unwrap(), "things");
-    assert_eq!(things.estimated_document_count(Default::default()).await.unwrap(), 4);
+    assert_eq!(things.estimated_document_count().await.unwrap(), 4);
     assert_eq!(scene.only(), doc! { "count": "things", "$db": "app" });
     assert_eq!(things.count(doc! { "a": 1 }).await.unwrap(), 4);
     assert_eq!(scene.only(), doc! { "count": "things", "query": { "a": 1 }, "$db": "app" });
     let values = things.distinct("a", doc! {}).await.unwrap();
-    assert_eq!(values.collect::<String>().unwrap(), ["x", "y"]);
+    assert_eq!(values, ["x", "y"].map(Bson::from));
     assert_eq!(name(&scene.only()), "distinct");
+    let values = things.distinct("a", doc! {}).with_type::<String>().await.unwrap();
+    assert_eq!(values, ["x", "y"]);
+    let values = things.distinct("a", doc! {}).unread().await.unwrap();
+    assert_eq!(values.collect::<String>().unwrap(), ["x", "y"]);
+    assert_eq!(super::names(&scene.sent()), ["distinct"; 2]);
     #[expect(deprecated, reason = "it is there")]
     let reduced = things.map_reduce("f", "g", MapReduceOutput::inline()).await;
     assert_eq!(reduced.unwrap(), [doc! { "_id": 9, "value": 2 }]);
     assert_eq!(name(&scene.only()), "mapReduce");
-    let explained = things.operation(Explain::find(doc! {})).await.unwrap();
+    let explained = things.find(doc! {}).explain().await.unwrap();
     assert_eq!(explained.get_str("plan").unwrap(), "short");
     assert_eq!(name(&scene.only()), "explain");
     assert_eq!(things.find_one(doc! {}).await.unwrap(), Some(doc! { "_id": 6 }));
     let found = things.find(doc! {}).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
     assert_eq!(found, [doc! { "_id": 6 }, doc! { "_id": 7 }]);
-    let pipeline = || Aggregate::new([doc! { "$match": {} }]);
-    let cursor: Cursor<Tokio, Document> = things.aggregate(pipeline()).await.unwrap();
+    let cursor = things.aggregate([doc! { "$match": {} }]).await.unwrap();
     assert_eq!(cursor.try_collect::<Vec<_>>().await.unwrap(), [doc! { "_id": 1, "n": 3 }]);
-    let listed = things.list_search_indexes(None, |it| it);
+    let listed = things.list_search_indexes();
     assert_eq!(listed.await.unwrap().try_collect::<Vec<_>>().await.unwrap().len(), 1);
     let sent: Vec<_> = scene.sent();
     assert_eq!(super::names(&sent), ["find", "find", "aggregate", "aggregate"]);
@@ -146,11 +148,10 @@ async fn reads_of_a_collection_return_what_the_server_says() {
 async fn writes_of_a_collection_return_what_the_server_says() {
     let mut scene = Scene::new(reply);
     let things = scene.client.database("app").collection::<Document>("things");
-    let update = || Update::new(doc! {}, set());
     for multi in [false, true] {
         let updated = match multi {
-            false => things.update_one(update()).await.unwrap(),
-            true => things.update_many(update()).await.unwrap(),
+            false => things.update_one(doc! {}, set()).await.unwrap(),
+            true => things.update_many(doc! {}, set()).await.unwrap(),
         };
         assert!(updated.acknowledged);
         assert_eq!((updated.matched_count, updated.modified_count), (2, 1));
@@ -173,10 +174,9 @@ async fn writes_of_a_collection_return_what_the_server_says() {
     assert_eq!((inserted.acknowledged, &inserted.inserted_ids[&0]), (true, &Bson::Int32(4)));
     let eight = Some(doc! { "_id": 8 });
     assert_eq!(things.find_one_and_delete(doc! {}).await.unwrap(), eight);
-    let replace = FindOneAndReplace::new(doc! {}, &doc! { "a": 1 });
-    assert_eq!(things.find_one_and_replace(replace).await.unwrap(), eight);
-    let modify = FindOneAndUpdate::new(doc! {}, set());
-    assert_eq!(things.find_one_and_update(modify).await.unwrap(), eight);
+    let replaced = things.find_one_and_replace(doc! {}, doc! { "a": 1 }).await.unwrap();
+    assert_eq!(replaced, eight);
+    assert_eq!(things.find_one_and_update(doc! {}, set()).await.unwrap(), eight);
     let names = ["update", "insert", "insert", "findAndModify", "findAndModify", "findAndModify"];
     assert_eq!(super::names(&scene.sent()), names);
 }
@@ -190,25 +190,21 @@ async fn collections_and_indexes_are_managed_by_the_commands_for_them() {
     let things = database.collection::<Document>("things");
     let index = || IndexModel::new(doc! { "a": 1, "b": 2_i64, "c": -1.0, "d": "2d" });
     assert_eq!(things.create_index(index()).await.unwrap(), "a_1_b_2_c_-1_d_2d");
-    let two = CreateIndexes::new([index(), IndexModel::new(doc! { "z": 1 })]);
+    let two = [index(), IndexModel::new(doc! { "z": 1 })];
     assert_eq!(things.create_indexes(two).await.unwrap(), ["a_1_b_2_c_-1_d_2d", "z_1"]);
     assert_eq!(super::names(&scene.sent()), ["createIndexes", "createIndexes"]);
     things.drop_index("a_1").await.unwrap();
     assert_eq!(scene.only(), doc! { "dropIndexes": "things", "index": "a_1", "$db": "app" });
     things.drop_indexes().await.unwrap();
     assert_eq!(scene.only(), doc! { "dropIndexes": "things", "index": "*", "$db": "app" });
-    assert_eq!(things.list_index_names(Default::default()).await.unwrap(), ["one", "two"]);
+    assert_eq!(things.list_index_names().await.unwrap(), ["one", "two"]);
     assert_eq!(name(&scene.only()), "listIndexes");
-    let listed = things
-        .list_indexes(Default::default())
-        .await
-        .unwrap()
-        .try_collect::<Vec<_>>()
-        .await
-        .unwrap();
+    let listed = things.list_indexes().await.unwrap().try_collect::<Vec<_>>().await.unwrap();
     assert_eq!((listed.len(), name(&scene.only())), (2, "listIndexes"));
-    let search = CreateSearchIndexes::new([SearchIndexModel::new(doc! { "mappings": {} })]);
-    assert_eq!(things.create_search_indexes(search).await.unwrap(), ["s"]);
+    let search = || SearchIndexModel::new(doc! { "mappings": {} });
+    assert_eq!(things.create_search_indexes([search()]).await.unwrap(), ["s"]);
+    assert_eq!(scene.only().get_str("createSearchIndexes").unwrap(), "things");
+    assert_eq!(things.create_search_index(search()).await.unwrap(), "s");
     assert_eq!(scene.only().get_str("createSearchIndexes").unwrap(), "things");
     things.drop_search_index("s").await.unwrap();
     assert_eq!(scene.only(), doc! { "dropSearchIndex": "things", "name": "s", "$db": "app" });
@@ -220,21 +216,21 @@ async fn collections_and_indexes_are_managed_by_the_commands_for_them() {
     things.modify().validation_level("off").await.unwrap();
     let expected = doc! { "collMod": "things", "validationLevel": "off", "$db": "app" };
     assert_eq!(scene.only(), expected);
-    things.drop(Default::default()).await.unwrap();
+    things.drop().await.unwrap();
     assert_eq!(scene.only(), doc! { "drop": "things", "$db": "app" });
     database.create_collection("new").await.unwrap();
     assert_eq!(scene.only(), doc! { "create": "new", "$db": "app" });
-    database.drop(Default::default()).await.unwrap();
+    database.drop().await.unwrap();
     assert_eq!(scene.only(), doc! { "dropDatabase": 1, "$db": "app" });
-    assert_eq!(database.list_collection_names(Default::default()).await.unwrap(), ["one", "two"]);
+    assert_eq!(database.list_collection_names().await.unwrap(), ["one", "two"]);
     assert_eq!(scene.only().get_bool("nameOnly").ok(), Some(true));
-    let listed = database.list_collections(Default::default()).await.unwrap();
+    let listed = database.list_collections().await.unwrap();
     assert_eq!(listed.try_collect::<Vec<_>>().await.unwrap().len(), 2);
     assert_eq!(scene.only().get_str("$db").unwrap(), "app");
-    assert_eq!(scene.client.list_database_names(Default::default()).await.unwrap(), ["one", "two"]);
+    assert_eq!(scene.client.list_database_names().await.unwrap(), ["one", "two"]);
     let expected = doc! { "listDatabases": 1, "nameOnly": true, "$db": "admin" };
     assert_eq!(scene.only(), expected);
-    let listed = scene.client.list_databases(Default::default()).await.unwrap();
+    let listed = scene.client.list_databases().await.unwrap();
     assert_eq!(listed, [doc! { "name": "one" }, doc! { "name": "two" }]);
 }
 
@@ -248,9 +244,9 @@ async fn dropping_what_is_not_there_is_no_error() {
         };
         let scene = Scene::new(refuse);
         let things = scene.client.database("app").collection::<Document>("things");
-        let outcomes = [things.drop(Default::default()).await, things.drop_search_index("s").await];
+        let outcomes = [things.drop().await, things.drop_search_index("s").await];
         assert_eq!(outcomes.map(|outcome| outcome.is_err()), [is_error; 2]);
-        let error = scene.client.database("app").drop(Default::default()).await.unwrap_err();
+        let error = scene.client.database("app").drop().await.unwrap_err();
         assert_eq!(error.code(), Some(code));
     }
 }
@@ -265,10 +261,10 @@ async fn operations_are_counted_by_their_names() {
     let things = database.collection::<Document>("things");
     things.find_one(doc! {}).await.unwrap();
     things.count_documents(doc! {}).await.unwrap();
-    things.drop(Default::default()).await.unwrap();
+    things.drop().await.unwrap();
     database.create_collection("new").await.unwrap();
     database.run_command(doc! { "ping": 1 }).await.unwrap();
-    scene.client.list_database_names(Default::default()).await.unwrap();
+    scene.client.list_database_names().await.unwrap();
     let expected =
         ["aggregate", "createCollection", "dropCollection", "find", "listDatabases", "runCommand"];
     assert_eq!(scene.counted(), expected);
@@ -325,18 +321,20 @@ async fn a_command_of_the_applications_has_its_own_read_preference() {
     let database = fixture.client.database("app").with_read_preference(nearest());
     let find = || doc! { "find": "things" };
     database.run_command(find()).await.unwrap();
-    let _: Cursor<Tokio, Document> = database.run_cursor_command(find()).await.unwrap();
+    database.run_cursor_command(find()).await.unwrap();
+    database.run_command(find()).read_preference(nearest()).await.unwrap();
+    database.run_cursor_command(find()).read_preference(nearest()).await.unwrap();
     let run = RunCommand::new(find()).read_preference(nearest());
     database.run_command(run).await.unwrap();
     let run = RunCursorCommand::new(find()).read_preference(nearest());
-    let _: Cursor<Tokio, Document> = database.run_cursor_command(run).await.unwrap();
+    database.operation(run).await.unwrap();
     let mode = |command: &Document| {
         let preference = command.get_document("$readPreference").ok()?;
         Some(preference.get_str("mode").unwrap().to_owned())
     };
     let modes: Vec<_> = fixture.sent().iter().map(mode).collect();
     let nearest = Some("nearest".to_owned());
-    assert_eq!(modes, [None, None, nearest.clone(), nearest]);
+    assert_eq!(modes, [&None, &None, &nearest, &nearest, &nearest, &nearest].map(Clone::clone));
 }
 
 /// Driver Sessions: what a session has seen and what has become of it, as its owner sees it.

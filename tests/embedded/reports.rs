@@ -4,10 +4,10 @@ use std::thread;
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::driver::{Client, Find};
+use sdam::generic::Client;
+use sdam::options::{FindOptions, OptionsBuilder};
 use sdam_cluster::MemberId;
 use sdam_core::config::Options;
-use sdam_core::session::SessionOptions;
 
 use super::{Fixture, names, session};
 
@@ -113,14 +113,14 @@ async fn a_collection_may_have_dots_in_its_name() {
 async fn limits_below_zero_and_beyond_all_documents_find_what_they_say() {
     let mut fixture = Fixture::new().await;
     fixture.fill(1001).await;
-    let count = async |find: Find| {
-        let cursor = fixture.things().find(find).await.unwrap();
+    let count = async |options: OptionsBuilder<FindOptions>| {
+        let cursor = fixture.things().find(doc! {}).with_options(options.build()).await.unwrap();
         cursor.try_collect::<Vec<_>>().await.unwrap().len()
     };
-    assert_eq!(count(Find::new(doc! {}).limit(-7)).await, 7);
-    assert_eq!(count(Find::new(doc! {}).limit(i64::MIN)).await, 1001);
-    assert_eq!(count(Find::new(doc! {}).limit(2000)).await, 1001);
-    assert_eq!(count(Find::new(doc! {}).limit(2000).batch_size(500)).await, 1001);
+    assert_eq!(count(FindOptions::builder().limit(-7)).await, 7);
+    assert_eq!(count(FindOptions::builder().limit(i64::MIN)).await, 1001);
+    assert_eq!(count(FindOptions::builder().limit(2000)).await, 1001);
+    assert_eq!(count(FindOptions::builder().limit(2000).batch_size(500)).await, 1001);
     let sent = fixture.sent();
     assert_eq!(names(&sent)[..2], ["find", "find"]);
     assert_eq!(sent[0].get_i64("limit").unwrap(), 7);

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::driver::{Find, ListCollections};
 use sdam_core::selection::Criteria;
-use sdam_core::session::SessionOptions;
 use sdam_host::Events;
 
 use super::{Fixture, LIMIT, name, names, session, started};
@@ -139,18 +137,18 @@ async fn a_session_is_of_one_client_and_of_one_operation_at_a_time() {
 
     let own = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&own);
-    let mut first = std::pin::pin!(things.find_one(doc! {}));
+    let mut first = things.find_one(doc! {}).into_future();
     assert!(futures_poll(first.as_mut()).await.is_none(), "it waits for a connection");
-    let mut second = Box::pin(things.find_one(doc! {}));
+    let mut second = things.find_one(doc! {}).into_future();
     assert!(futures_poll(second.as_mut()).await.is_none(), "it waits for the first");
-    let mut third = Box::pin(things.find_one(doc! {}));
+    let mut third = things.find_one(doc! {}).into_future();
     assert!(futures_poll(third.as_mut()).await.is_none());
     assert!(own.operation_time().is_err());
     assert!(first.await.unwrap().is_some());
     // The second was woken, and is not polled; it does not stand in the way of the third.
     assert!(third.await.unwrap().is_some());
     drop(second);
-    let mut last = std::pin::pin!(things.find_one(doc! {}));
+    let mut last = things.find_one(doc! {}).into_future();
     assert!(futures_poll(last.as_mut()).await.is_none());
     own.end();
     assert!(last.await.unwrap().is_some());
@@ -166,13 +164,13 @@ async fn an_operation_of_another_task_is_woken_when_its_session_comes_back() {
     fixture.fill(1).await;
     let own = fixture.client.start_session().await.unwrap();
     let things = fixture.things().with_session(&own);
-    let mut first = Box::pin(things.find_one(doc! {}));
-    let mut kept = Box::pin(things.find_one(doc! {}));
+    let mut first = things.find_one(doc! {}).into_future();
+    let mut kept = things.find_one(doc! {}).into_future();
     assert!(futures_poll(first.as_mut()).await.is_none(), "it uses the session");
     assert!(futures_poll(kept.as_mut()).await.is_none());
     let (others, (waits, waiting)) = (things.clone(), tokio::sync::oneshot::channel());
     let other = tokio::spawn(async move {
-        let mut find = Box::pin(others.find_one(doc! {}));
+        let mut find = others.find_one(doc! {}).into_future();
         assert!(futures_poll(find.as_mut()).await.is_none());
         waits.send(()).unwrap();
         find.await
@@ -185,7 +183,7 @@ async fn an_operation_of_another_task_is_woken_when_its_session_comes_back() {
 }
 
 /// Polls a future once.
-async fn futures_poll<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+async fn futures_poll<F: Future + ?Sized>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
     std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
         std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
         std::task::Poll::Pending => std::task::Poll::Ready(None),
@@ -198,8 +196,7 @@ async fn futures_poll<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F:
 async fn a_cursor_of_a_snapshot_goes_on_without_a_read_concern() {
     let mut fixture = Fixture::new().await;
     fixture.fill(3).await;
-    let options = SessionOptions::default().with_snapshot(true);
-    let own = fixture.client.start_session().with_options(options).await.unwrap();
+    let own = fixture.client.start_session().snapshot(true).await.unwrap();
     let things = fixture.things().with_session(&own);
     let found = things.find(doc! {}).batch_size(2).await.unwrap();
     assert_eq!(found.try_collect::<Vec<_>>().await.unwrap().len(), 3);

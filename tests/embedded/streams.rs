@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bson::{Document, RawDocumentBuf, doc, rawdoc};
-use sdam::driver::{Client, CursorType, Find};
+use sdam::generic::Client;
+use sdam::options::CursorType;
 use sdam_core::config::Options;
 use sdam_core::topology::Topics;
 use sdam_host::ErrorKind;
@@ -59,8 +60,7 @@ async fn a_stream_that_breaks_by_malformed_bytes_ends_its_cursor_after_what_came
         let client = sdam_tokio::Topology::new(Options::parse(&server.uri()).unwrap()).unwrap();
         let mut events = client.subscribe_to(Topics::COMMANDS);
         let things = Client::new(client).database("app").collection::<Document>("things");
-        let find = Find::new(doc! {}).cursor_type(CursorType::Exhaust);
-        let mut cursor = things.find(find).await.unwrap();
+        let mut cursor = things.find(doc! {}).cursor_type(CursorType::Exhaust).await.unwrap();
         for id in [1, 2, 3] {
             assert_eq!(cursor.next().await.unwrap().unwrap(), doc! { "_id": id });
         }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bson::doc;
-use sdam::driver::{ArgumentError, Error, Find, FindOne, TimeoutMode, TimingError};
+use sdam::error::{ArgumentError, Error, TimingError};
+use sdam::options::TimeoutMode;
 
 use super::{Fixture, names};
 
@@ -17,16 +18,16 @@ async fn the_mode_of_a_cursor_says_which_commands_carry_a_limit() {
     let things = fixture.things().with_timeout(HOUR);
     for (mode, has_limit) in [(TimeoutMode::CursorLifetime, true), (TimeoutMode::Iteration, false)]
     {
-        let find = Find::new(doc! {}).batch_size(2).timeout_mode(mode);
-        let found = things.find(find).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
+        let cursor = things.find(doc! {}).batch_size(2).timeout_mode(mode).await.unwrap();
+        let found = cursor.try_collect::<Vec<_>>().await.unwrap();
         assert_eq!(found.len(), 3);
         let sent = fixture.sent();
         assert_eq!(names(&sent), ["find", "getMore"]);
         assert_eq!(sent[0].contains_key("maxTimeMS"), has_limit, "{mode:?}");
         assert!(!sent[1].contains_key("maxTimeMS"));
     }
-    let find = Find::new(doc! {}).timeout_mode(TimeoutMode::Iteration);
-    let error = fixture.things().find(find).await.unwrap_err();
+    let things = fixture.things();
+    let error = things.find(doc! {}).timeout_mode(TimeoutMode::Iteration).await.unwrap_err();
     let expected = ArgumentError::Timing(TimingError::WithoutTimeout);
     assert!(matches!(&error, Error::Argument(found) if *found == expected), "{error}");
     assert!(fixture.sent().is_empty());

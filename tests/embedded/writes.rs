@@ -3,9 +3,8 @@
 use std::task::Poll;
 
 use bson::{Document, doc};
-use sdam::driver::{
-    Aggregate, BulkWrite, Client, DeleteModel, InsertModel, Update, UpdateModel, WriteModel,
-};
+use sdam::generic::Client;
+use sdam::operation::{DeleteModel, InsertModel, UpdateModel, WriteModel};
 use sdam_cluster::ServerVersion;
 use sdam_core::config::{Acknowledgment, Options, ReadMode, ReadPreference, WriteConcern};
 use sdam_core::metrics::Exposition;
@@ -22,8 +21,8 @@ async fn a_write_that_is_sent_again_is_done_once() {
     let concern = doc! { "code": 91, "errmsg": "", "errorLabels": ["RetryableWriteError"] };
     let data = doc! { "failCommands": ["update"], "writeConcernError": concern };
     fixture.fail(1, data).await;
-    let increment = Update::new(doc! { "_id": 0 }, doc! { "$inc": { "n": 1 } });
-    let updated = fixture.things().update_one(increment).await.unwrap();
+    let increment = doc! { "$inc": { "n": 1 } };
+    let updated = fixture.things().update_one(doc! { "_id": 0 }, increment).await.unwrap();
     assert_eq!(updated.modified_count, 1);
     let sent = fixture.sent();
     assert_eq!(names(&sent), ["update", "update"]);
@@ -95,9 +94,7 @@ async fn writes_without_acknowledgment_go_over_one_connection_in_their_order() {
         assert_eq!(over.len(), 3);
         assert!(over.iter().all(|it| *it == over[0]), "the bulk {id} went over {over:?}");
     }
-    let many = BulkWrite::new(
-        [7, 8].map(|id| WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 100 + id }))),
-    );
+    let many = [7, 8].map(|id| WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 100 + id })));
     fixture.things().bulk_write(many).await.unwrap();
     let counts = fixture.client.topology().members()[0].counts();
     assert_eq!(counts.total(), counts.available, "every connection has come back");
@@ -116,8 +113,8 @@ async fn a_pipeline_that_writes_heeds_no_read_preference_before_5_0() {
         fixture.begin_anew();
         let preference = ReadPreference::new(ReadMode::SecondaryPreferred);
         let things = fixture.things().with_read_preference(preference);
-        let out = Aggregate::new([doc! { "$match": {} }, doc! { "$out": "copies" }]);
-        things.aggregate::<Document>(out).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
+        let out = [doc! { "$match": {} }, doc! { "$out": "copies" }];
+        things.aggregate(out).await.unwrap().try_collect::<Vec<_>>().await.unwrap();
         let sent = fixture.sent();
         assert_eq!(names(&sent), ["aggregate"]);
         assert_eq!(sent[0].get_document("$readPreference").ok(), expected.as_ref(), "{version:?}");
@@ -134,12 +131,12 @@ async fn each_batch_of_a_bulk_has_its_number_and_is_sent_again_by_itself() {
     fixture.fail(1, doc! { "failCommands": ["delete"], "closeConnection": true }).await;
     let increment = doc! { "$inc": { "n": 1 } };
     let many = UpdateModel::new(doc! {}, increment.clone());
-    let bulk = BulkWrite::new([
+    let bulk = [
         WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 7 })),
         WriteModel::UpdateOne(UpdateModel::new(doc! { "_id": 0 }, increment)),
         WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 1 })),
         WriteModel::UpdateMany(many),
-    ]);
+    ];
     let done = fixture.things().bulk_write(bulk).await.unwrap();
     assert_eq!((done.inserted_count, done.modified_count, done.deleted_count), (1, 3, 1));
     let sent = fixture.sent();
@@ -165,11 +162,11 @@ async fn a_bulk_of_several_commands_is_counted_as_one_operation() {
     assert!(count().is_empty());
     let bulk = |id| {
         let increment = UpdateModel::new(doc! { "_id": 0 }, doc! { "$inc": { "n": 1 } });
-        BulkWrite::new([
+        [
             WriteModel::InsertOne(InsertModel::new(&doc! { "_id": id })),
             WriteModel::UpdateOne(increment),
             WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 1 })),
-        ])
+        ]
     };
     fixture.things().bulk_write(bulk(7)).await.unwrap();
     let [counted] = &count()[..] else { panic!("{:?}", count()) };
@@ -182,7 +179,7 @@ async fn a_bulk_of_several_commands_is_counted_as_one_operation() {
     assert_eq!(count().len(), 2);
     // One that is given up has ended, too.
     let things = fixture.things();
-    let mut given_up = Box::pin(things.bulk_write(bulk(8)));
+    let mut given_up = things.bulk_write(bulk(8)).into_future();
     let polled = std::future::poll_fn(|cx| Poll::Ready(given_up.as_mut().poll(cx))).await;
     assert!(polled.is_pending());
     drop(given_up);

@@ -2,7 +2,8 @@
 
 use sdam::bson::{Document, doc};
 use sdam::core::config::Options;
-use sdam::driver::{BulkWrite, Client, DeleteModel, Find, InsertModel, ListDatabases, WriteModel};
+use sdam::generic::Client;
+use sdam::operation::{DeleteModel, InsertModel, WriteModel};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
 use crate::kept::{Kept, text};
@@ -13,7 +14,7 @@ crate::scenarios![
     an_operation_that_is_refused_has_the_exception,
 ];
 
-type Collection = sdam::driver::Collection<sdam::tokio::Tokio, Document>;
+type Collection = sdam::generic::Collection<sdam::tokio::Tokio, Document>;
 
 /// A collection whose spans are kept, and its deployment.
 async fn fixture() -> (Kept, Client<sdam::tokio::Tokio>, Collection, EmbeddedCluster) {
@@ -43,7 +44,7 @@ async fn typed_operations_are_named_as_in_all_drivers() {
     let delete = WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 3 }));
     users.bulk_write([insert, delete]).await.unwrap();
     assert_eq!(kept.tree(), "bulkWrite app.users\n  insert\n  delete\n");
-    client.list_database_names(ListDatabases::default()).await.unwrap();
+    client.list_database_names().await.unwrap();
     assert_eq!(kept.tree(), "listDatabases admin\n  listDatabases\n");
 }
 
@@ -89,7 +90,7 @@ async fn an_operation_that_is_refused_has_the_exception() {
     let spans = kept.take();
     let [command, operation] = &*spans else { panic!("{spans:?}") };
     assert_eq!(text(operation, "exception.message"), Some(error.to_string()));
-    assert_eq!(text(operation, "exception.type").as_deref(), Some("sdam::driver::Error"));
+    assert_eq!(text(operation, "exception.type").as_deref(), Some("sdam::error::Error"));
     assert_eq!(text(command, "exception.type"), None);
     users.insert_many(&[]).await.unwrap_err();
     assert_eq!(kept.tree(), "insert app.users failed with an exception\n");

@@ -4,14 +4,10 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use libtest_mimic::Failed;
-use sdam::driver::{
-    Aggregate, BulkWrite, Client, ClientBulkWrite, Collection, CountDocuments, CreateCollection,
-    CreateIndexes, CursorType, Database, Delete, DeleteModel, Distinct, DropCollection,
-    DropDatabase, DropIndexes, Error, EstimatedDocumentCount, Find, FindOne, FindOneAndReplace,
-    FindOneAndUpdate, IndexModel, InsertMany, InsertModel, ListCollections, ListDatabases,
-    ListIndexes, ModifyCollection, RenameCollection, Replace, ReturnDocument, RunCursorCommand,
-    Update, UpdateModel, WriteModel,
-};
+use sdam::error::Error;
+use sdam::generic::{Client, Collection, Database};
+use sdam::operation::{DeleteModel, IndexModel, InsertModel, UpdateModel, WriteModel};
+use sdam::options::{CursorType, ReturnDocument};
 use sdam_core::command::CommandEvent;
 use sdam_core::config::{Acknowledgment, Options, ReadConcern, WriteConcern};
 use sdam_core::pool::PoolEvent;
@@ -68,50 +64,50 @@ async fn everything<R: Runtime>(client: sdam_host::Topology<R>) -> Outcome {
 }
 
 async fn inserts<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
-    let one = things.insert_one(&thing(0)).await?;
+    let one = things.insert_one(thing(0)).await?;
     assert_eq!((one.acknowledged, one.inserted_id), (true, 0.into()));
     let many: Vec<Thing> = (1..100).map(thing).collect();
     assert_eq!(things.insert_many(&many).await?.inserted_ids.len(), 99);
-    let Err(Error::Write(error)) = things.insert_one(&thing(0)).await else { panic!() };
+    let Err(Error::Write(error)) = things.insert_one(thing(0)).await else { panic!() };
     assert_eq!(error.code, 11000);
     let Err(Error::BulkWrite(error)) =
-        things.insert_many(InsertMany::from(&[thing(1000), thing(0), thing(1001)])).await
+        things.insert_many([thing(1000), thing(0), thing(1001)]).await
     else {
         panic!()
     };
     assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&1]);
     assert_eq!(error.partial_result.inserted_count, 1);
-    let unordered = InsertMany::from(&[thing(0), thing(1001)]).ordered(false);
-    let Err(Error::BulkWrite(error)) = things.insert_many(unordered).await else { panic!() };
+    let unordered = things.insert_many([thing(0), thing(1001)]).ordered(false);
+    let Err(Error::BulkWrite(error)) = unordered.await else { panic!() };
     assert_eq!(error.partial_result.inserted_ids[&1], 1001.into());
     assert_eq!(things.delete_many(doc! { "_id": { "$gte": 1000 } }).await?.deleted_count, 2);
     // Documents without an _id are given one.
-    let documents = things.with_type::<Document>();
+    let documents = things.clone_with_type::<Document>();
     let id = documents.insert_one(&doc! { "n": 1 }).await?.inserted_id;
     assert_eq!(documents.delete_one(doc! { "_id": id }).await?.deleted_count, 1);
     Ok(())
 }
 
 async fn finds<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
-    let sorted = || Find::new(doc! {}).sort(doc! { "_id": 1 });
-    let mut cursor = things.find(sorted().batch_size(7).comment("batches")).await?;
+    let sorted = || things.find(doc! {}).sort(doc! { "_id": 1 });
+    let mut cursor = sorted().batch_size(7).comment("batches").await?;
     for id in 0..100 {
-        assert_eq!(cursor.next().await.transpose()?, Some(thing(id)));
+        assert_eq!(cursor.try_next().await?, Some(thing(id)));
     }
     assert!(cursor.next().await.is_none() && !cursor.is_alive());
     for (limit, batch_size) in [(5, 0), (5, 5), (5, 3), (-5, 0), (5, 100)] {
-        let find = sorted().skip(10).limit(limit).batch_size(batch_size);
-        let found = things.find(find).await?.try_collect::<Vec<_>>().await?;
+        let found = sorted().skip(10).limit(limit).batch_size(batch_size).await?;
+        let found = found.try_collect::<Vec<_>>().await?;
         assert_eq!(found, (10..15).map(thing).collect::<Vec<_>>());
     }
     assert_eq!(things.find_one(doc! { "n": 50 }).await?, Some(thing(5)));
-    let last = FindOne::new(doc! {}).sort(doc! { "_id": -1 });
-    assert_eq!(things.find_one(last).await?, Some(thing(99)));
+    let last = things.find_one(doc! {}).sort(doc! { "_id": -1 });
+    assert_eq!(last.await?, Some(thing(99)));
     assert_eq!(things.find_one(doc! { "n": -1 }).await?, None);
     let Err(error) = things.find(doc! { "$nonsense": 1 }).await else { panic!() };
     assert_eq!(error.code(), Some(2));
     // A document of another type is an error, and no end.
-    let names = things.with_type::<String>();
+    let names = things.clone_with_type::<String>();
     let mut cursor = names.find(doc! {}).await?;
     assert!(matches!(cursor.next().await, Some(Err(Error::Deserialize(_)))));
     cursor.close().await;
@@ -130,20 +126,19 @@ async fn updates<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
         things.find_one(doc! { "_id": 1 }).await?.map(|it| it.kind).as_deref(),
         Some("odd!")
     );
-    let upsert = Update::new(doc! { "_id": 200 }, doc! { "$set": { "kind": "new", "n": 1_i64 } });
-    let upserted = things.update_one(upsert.upsert(true)).await?;
+    let (filter, set) = (|| doc! { "_id": 200 }, doc! { "$set": { "kind": "new", "n": 1_i64 } });
+    let upserted = things.update_one(filter(), set).upsert(true).await?;
     assert_eq!((upserted.matched_count, upserted.upserted_id), (0, Some(200.into())));
-    let replaced = things.replace_one(doc! { "_id": 200 }, &thing(200)).await?;
+    let replaced = things.replace_one(filter(), thing(200)).await?;
     assert_eq!(replaced.modified_count, 1);
-    let update = FindOneAndUpdate::new(doc! { "_id": 200 }, increment);
+    let update = things.find_one_and_update(filter(), increment);
     let after = update.clone().return_document(ReturnDocument::After);
-    assert_eq!(things.find_one_and_update(update).await?, Some(thing(200)));
-    assert_eq!(things.find_one_and_update(after).await?.map(|it| it.n), Some(2002));
-    let replace = FindOneAndReplace::new(doc! { "_id": 200 }, &thing(200));
-    assert_eq!(things.find_one_and_replace(replace).await?.map(|it| it.n), Some(2002));
-    let deleted = things.find_one_and_delete(doc! { "_id": 200 }).await?;
-    assert_eq!(deleted, Some(thing(200)));
-    assert_eq!(things.find_one_and_delete(doc! { "_id": 200 }).await?, None);
+    assert_eq!(update.await?, Some(thing(200)));
+    assert_eq!(after.await?.map(|it| it.n), Some(2002));
+    let replaced = things.find_one_and_replace(filter(), thing(200)).await?;
+    assert_eq!(replaced.map(|it| it.n), Some(2002));
+    assert_eq!(things.find_one_and_delete(filter()).await?, Some(thing(200)));
+    assert_eq!(things.find_one_and_delete(filter()).await?, None);
     let invalid = things.update_one(doc! {}, doc! { "n": 1 }).await;
     assert!(matches!(invalid, Err(Error::Argument(_))));
     Ok(())
@@ -151,27 +146,26 @@ async fn updates<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
 
 async fn counts<R: Runtime>(database: &Database<R>, things: &Collection<R, Thing>) -> Outcome {
     assert_eq!(things.count_documents(doc! {}).await?, 100);
-    let some = CountDocuments::new(doc! { "kind": "even" }).skip(10).limit(100);
-    assert_eq!(things.count_documents(some).await?, 40);
+    let some = things.count_documents(doc! { "kind": "even" }).skip(10).limit(100);
+    assert_eq!(some.await?, 40);
     assert_eq!(things.count_documents(doc! { "n": -1 }).await?, 0);
     assert_eq!(things.estimated_document_count().await?, 100);
     assert_eq!(things.count(doc! { "kind": "even" }).await?, 50);
-    let kinds = things.distinct("kind", doc! {}).await?;
-    let mut kinds: Vec<String> = kinds.collect()?;
+    let mut kinds = things.distinct("kind", doc! {}).with_type::<String>().await?;
     kinds.sort();
     assert_eq!(kinds, ["even", "odd", "odd!"]);
     let group = doc! { "$group": { "_id": "$kind", "count": { "$sum": 1 } } };
-    let groups = Aggregate::new([group, doc! { "$sort": { "_id": 1 } }]).batch_size(1);
-    let groups: Vec<Document> = things.aggregate(groups).await?.try_collect::<Vec<_>>().await?;
+    let groups = things.aggregate([group, doc! { "$sort": { "_id": 1 } }]).batch_size(1);
+    let groups = groups.await?.try_collect::<Vec<_>>().await?;
     assert_eq!(groups[0], doc! { "_id": "even", "count": 50 });
     assert_eq!(groups.len(), 3);
-    let out = Aggregate::new([doc! { "$match": { "_id": 1 } }, doc! { "$out": "copies" }]);
-    let nothing: Vec<Document> = things.aggregate(out).await?.try_collect::<Vec<_>>().await?;
+    let out = [doc! { "$match": { "_id": 1 } }, doc! { "$out": "copies" }];
+    let nothing = things.aggregate(out).await?.try_collect::<Vec<_>>().await?;
     assert!(nothing.is_empty());
     let copies = database.collection::<Thing>("copies");
     assert_eq!(copies.count_documents(doc! {}).await?, 1);
-    let local = Aggregate::new([doc! { "$listLocalSessions": {} }, doc! { "$limit": 1 }]);
-    database.aggregate::<Document>(local).await?.try_collect::<Vec<_>>().await?;
+    let local = [doc! { "$listLocalSessions": {} }, doc! { "$limit": 1 }];
+    database.aggregate(local).await?.try_collect::<Vec<_>>().await?;
     Ok(())
 }
 
@@ -195,8 +189,7 @@ async fn bulks<R: Runtime>(client: &Client<R>, things: &Collection<R, Thing>) ->
     assert_eq!(error.write_errors[&3].code, 11000);
     assert_eq!(error.partial_result.deleted_count, 1);
     // MongoDB 8.0 has the command.
-    let bulk = ClientBulkWrite::new([("app.things", models()[0].clone())]);
-    let error = client.bulk_write(bulk).await.unwrap_err();
+    let error = client.bulk_write([("app.things", models()[0].clone())]).await.unwrap_err();
     assert_eq!(error.code(), Some(59), "{error}");
     Ok(())
 }
@@ -204,9 +197,9 @@ async fn bulks<R: Runtime>(client: &Client<R>, things: &Collection<R, Thing>) ->
 async fn concerns<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
     let w = |w| WriteConcern::default().with_w(Some(w));
     let unacknowledged = things.with_write_concern(w(Acknowledgment::Servers(0)));
-    assert!(!unacknowledged.insert_one(&thing(400)).await?.acknowledged);
-    let update = Update::new(doc! { "_id": 400 }, doc! { "$set": { "n": 1_i64 } });
-    assert!(!unacknowledged.update_one(update).await?.acknowledged);
+    assert!(!unacknowledged.insert_one(thing(400)).await?.acknowledged);
+    let update = doc! { "$set": { "n": 1_i64 } };
+    assert!(!unacknowledged.update_one(doc! { "_id": 400 }, update).await?.acknowledged);
     let mut tries = 0;
     while things.find_one(doc! { "_id": 400 }).await?.is_none_or(|it| it.n != 1) {
         tries += 1;
@@ -215,7 +208,7 @@ async fn concerns<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
     // Together longer than a command may be: they are a sequence beside it, or lost unnoticed.
     let text = "x".repeat(6 * 1024 * 1024);
     let long: Vec<Document> = (500..503).map(|id| doc! { "_id": id, "text": &text }).collect();
-    let documents = unacknowledged.with_type::<Document>();
+    let documents = unacknowledged.clone_with_type::<Document>();
     assert!(!documents.insert_many(&long).await?.acknowledged);
     let ids = doc! { "_id": { "$gte": 500, "$lt": 503 } };
     let mut tries = 0;
@@ -235,8 +228,8 @@ async fn concerns<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
 }
 
 async fn deletes<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
-    let one = Delete::new(doc! { "kind": "odd" }).collation(doc! { "locale": "en" });
-    assert_eq!(things.delete_one(one).await?.deleted_count, 1);
+    let one = things.delete_one(doc! { "kind": "odd" }).collation(doc! { "locale": "en" });
+    assert_eq!(one.await?.deleted_count, 1);
     assert_eq!(things.delete_many(doc! { "kind": "even" }).await?.deleted_count, 48);
     Ok(())
 }
@@ -244,15 +237,15 @@ async fn deletes<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
 async fn indexes<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
     assert_eq!(things.create_index(doc! { "n": -1 }).await?, "n_-1");
     let model = IndexModel::new(doc! { "kind": 1 }).name("kinds").sparse(true);
-    let more = CreateIndexes::new([model, IndexModel::new(doc! { "a": 1, "b": "text" })]);
+    let more = [model, IndexModel::new(doc! { "a": 1, "b": "text" })];
     assert_eq!(things.create_indexes(more).await?, ["kinds", "a_1_b_text"]);
     let mut names = things.list_index_names().batch_size(2).await?;
     names.sort();
     assert_eq!(names, ["_id_", "a_1_b_text", "kinds", "n_-1"]);
     let listed = things.list_indexes().await?.try_collect::<Vec<_>>().await?;
     assert_eq!(listed.len(), 4);
-    let hinted = Find::new(doc! {}).hint("kinds").limit(1);
-    assert_eq!(things.find(hinted).await?.try_collect::<Vec<_>>().await?.len(), 1);
+    let hinted = things.find(doc! {}).hint("kinds").limit(1);
+    assert_eq!(hinted.await?.try_collect::<Vec<_>>().await?.len(), 1);
     things.drop_index("kinds").await?;
     things.drop_indexes().await?;
     assert_eq!(things.list_index_names().await?, ["_id_"]);
@@ -264,12 +257,11 @@ async fn indexes<R: Runtime>(things: &Collection<R, Thing>) -> Outcome {
 async fn catalogue<R: Runtime>(client: &Client<R>, database: &Database<R>) -> Outcome {
     let names = client.list_database_names().await?;
     assert!(names.iter().any(|name| name == "app"), "{names:?}");
-    let only = ListDatabases::new().filter(doc! { "name": "app" });
-    let found = client.list_databases(only).await?;
+    let found = client.list_databases().filter(doc! { "name": "app" }).await?;
     assert_eq!(found[0].get_str("name")?, "app");
     let validator = doc! { "n": { "$gte": 0 } };
-    let strict = CreateCollection::new("strict").validator(validator).validation_level("strict");
-    database.create_collection(strict).await?;
+    let strict = database.create_collection("strict").validator(validator);
+    strict.validation_level("strict").await?;
     let strict = database.collection::<Document>("strict");
     let Err(Error::Write(error)) = strict.insert_one(&doc! { "n": -1 }).await else { panic!() };
     assert_eq!(error.code, 121);
@@ -290,16 +282,15 @@ async fn catalogue<R: Runtime>(client: &Client<R>, database: &Database<R>) -> Ou
 }
 
 async fn tailable<R: Runtime>(database: &Database<R>) -> Outcome {
-    let capped = CreateCollection::new("capped").capped(true).size(100_000);
-    database.create_collection(capped).await?;
+    database.create_collection("capped").capped(true).size(100_000).await?;
     let capped = database.collection::<Document>("capped");
     capped.insert_one(&doc! { "_id": 1 }).await?;
-    let find = Find::new(doc! {}).cursor_type(CursorType::TailableAwait);
-    let mut cursor = capped.find(find.max_await_time(Duration::from_millis(1))).await?;
-    assert_eq!(cursor.try_next().await.transpose()?, Some(doc! { "_id": 1 }));
-    assert!(cursor.try_next().await.is_none() && cursor.is_alive());
+    let find = capped.find(doc! {}).cursor_type(CursorType::TailableAwait);
+    let mut cursor = find.max_await_time(Duration::from_millis(1)).await?;
+    assert_eq!(cursor.next_if_any().await?, Some(doc! { "_id": 1 }));
+    assert!(cursor.next_if_any().await?.is_none() && cursor.is_alive());
     capped.insert_one(&doc! { "_id": 2 }).await?;
-    assert_eq!(cursor.next().await.transpose()?, Some(doc! { "_id": 2 }));
+    assert_eq!(cursor.try_next().await?, Some(doc! { "_id": 2 }));
     cursor.close().await;
     Ok(())
 }
@@ -310,10 +301,10 @@ async fn commands<R: Runtime>(database: &Database<R>) -> Outcome {
     let error = database.run_command(doc! { "nonsense": 1 }).await.unwrap_err();
     assert_eq!(error.code(), Some(59));
     let find = doc! { "find": "things", "batchSize": 2, "limit": 7 };
-    let cursor = database.run_cursor_command(RunCursorCommand::new(find).batch_size(3)).await?;
-    let found: Vec<Document> = cursor.try_collect::<Vec<_>>().await?;
+    let cursor = database.run_cursor_command(find).batch_size(3).await?;
+    let found = cursor.try_collect::<Vec<_>>().await?;
     assert_eq!(found.len(), 7);
-    let ping = database.run_cursor_command::<Document>(doc! { "ping": 1 }).await;
+    let ping = database.run_cursor_command(doc! { "ping": 1 }).await;
     assert!(matches!(ping, Err(Error::Reply(_))));
     Ok(())
 }
@@ -341,7 +332,7 @@ async fn streamed_cursors<R: Runtime>(client: &Client<R>, database: &Database<R>
     let text = "x".repeat(1000);
     let documents: Vec<Document> = (0..500).map(|id| doc! { "_id": id, "text": &text }).collect();
     streamed.insert_many(&documents).await?;
-    let find = || Find::new(doc! {}).cursor_type(CursorType::Exhaust).batch_size(7);
+    let find = || streamed.find(doc! {}).cursor_type(CursorType::Exhaust).batch_size(7);
     let mut events = client.topology().subscribe_to(Topics::POOLS.with(Topics::COMMANDS));
     let mut heard = || -> (usize, usize) {
         let (mut more, mut closed) = (0, 0);
@@ -361,12 +352,12 @@ async fn streamed_cursors<R: Runtime>(client: &Client<R>, database: &Database<R>
         (more, closed)
     };
     let before = open_cursors(database).await?;
-    let found = streamed.find(find()).await?.try_collect::<Vec<_>>().await?;
+    let found = find().await?.try_collect::<Vec<_>>().await?;
     assert_eq!(found, documents);
     assert_eq!(heard(), (71, 0), "500 documents are 72 batches");
     assert_eq!(open_cursors(database).await?, before);
 
-    let mut cursor = streamed.find(find()).await?;
+    let mut cursor = find().await?;
     for _ in 0..10 {
         cursor.next().await.transpose()?;
     }

@@ -15,7 +15,6 @@ use bson::doc;
 use clap::{Parser, ValueEnum};
 use sdam::blocking::Topology;
 use sdam::blocking::{self as driver, Collection};
-use sdam::driver::{DropCollection, DropDatabase, InsertMany};
 use sdam_bench::rounds::rounds;
 use sdam_bench::{Failure, name, sampled, server, table};
 
@@ -121,7 +120,7 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
     let turn = |&operation: &Operation| pairs.iter().map(move |one| (operation, *one));
     let turns: Vec<_> = arguments.operations.iter().flat_map(turn).collect();
     let samples = rounds(arguments.rounds, &turns, |&(operation, competitor)| {
-        written.drop()?;
+        written.drop().run()?;
         sampled(&mut child(competitor, address, operation, arguments)?)
     })?;
     for (operation, samples) in arguments.operations.iter().zip(samples.chunks(pairs.len())) {
@@ -136,9 +135,9 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
 fn fill(address: SocketAddr) -> Result<Collection<Stored>, Failure> {
     let client = driver::Client::new(Topology::connect(uri(address))?);
     let database = client.database(DATABASE);
-    database.drop()?;
-    let stored: Vec<Stored> = (0..STORED).map(Stored::of).collect();
-    database.collection::<Stored>(READ).insert_many(InsertMany::from(&stored))?;
+    database.drop().run()?;
+    let stored = (0..STORED).map(Stored::of);
+    database.collection::<Stored>(READ).insert_many(stored).run()?;
     Ok(database.collection(WRITTEN))
 }
 

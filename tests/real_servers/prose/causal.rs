@@ -2,7 +2,6 @@
 
 use bson::{Document, Timestamp, doc, rawdoc};
 use sdam_core::config::{Acknowledgment, ReadConcern, WriteConcern};
-use sdam_core::session::SessionOptions;
 use sdam_host::Runtime;
 
 use super::{Fixture, Log, Outcome};
@@ -19,7 +18,7 @@ fn after(log: &mut Log) -> Outcome<Option<Timestamp>> {
 pub(super) async fn play_alone<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let (client, mut log) = fixture.client("")?;
     let things = fixture.empty(&client, "causal").await?;
-    let own = client.start_session(SessionOptions::default())?;
+    let own = client.start_session().await?;
     let mine = things.with_session(&own);
     let elsewhere = Timestamp { time: 1_700_000_000, increment: 1 };
     let signature = rawdoc! {
@@ -53,9 +52,8 @@ pub(super) async fn play_alone<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome 
 pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let (client, mut log) = fixture.client("")?;
     let things = fixture.empty(&client, "causal").await?;
-    let options = SessionOptions::default;
     // CC-P1: "the operationTime has no value" at first.
-    let own = client.start_session(options())?;
+    let own = client.start_session().await?;
     assert_eq!(own.operation_time()?, None);
     // CC-P2: "The first read in a causally consistent session must not send afterClusterTime".
     let mine = things.with_session(&own);
@@ -66,7 +64,7 @@ pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     // there is an error.
     let first = own.operation_time()?;
     assert!(first.is_some());
-    let fresh = client.start_session(options())?;
+    let fresh = client.start_session().await?;
     assert!(things.with_session(&fresh).find_one(doc! { "$nonsense": 1 }).await.is_err());
     assert!(fresh.operation_time()?.is_some());
     log.all();
@@ -87,7 +85,7 @@ pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
         assert_eq!(after(&mut log)?, written);
     }
     // CC-P6: "A read operation in a ClientSession that is not causally consistent".
-    let not = client.start_session(options().with_causal_consistency(Some(false)))?;
+    let not = client.start_session().causal_consistency(false).await?;
     for _ in 0..2 {
         things.with_session(&not).find_one(doc! {}).await?;
         assert_eq!(after(&mut log)?, None);

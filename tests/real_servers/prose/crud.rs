@@ -3,11 +3,8 @@
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
-use sdam::driver::{
-    Aggregate, BulkWrite, CreateCollection, Distinct, DropCollection, Error,
-    EstimatedDocumentCount, Explain, FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate,
-    InsertMany, InsertModel, Replace, Update, UpdateModel, Verbosity, WriteModel,
-};
+use sdam::error::Error;
+use sdam::operation::{InsertModel, UpdateModel, Verbosity, WriteModel};
 use sdam_core::config::{Acknowledgment, WriteConcern};
 use sdam_host::Runtime;
 
@@ -53,7 +50,7 @@ async fn errors_have_details<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let validated = database.collection::<Document>("validated");
     validated.drop().await?;
     let validator = doc! { "x": { "$type": "string" } };
-    database.create_collection(CreateCollection::new("validated").validator(validator)).await?;
+    database.create_collection("validated").validator(validator).await?;
     log.all();
     let error = validated.insert_one(&doc! { "x": 1 }).await.err().ok_or("it is no text")?;
     let Error::Write(error) = &error else { return Err(error.into()) };
@@ -76,7 +73,7 @@ async fn explanations_have_a_time<R: Runtime>(fixture: &Fixture<'_, R>) -> Outco
     log.all();
     let john = || doc! { "name": "john doe" };
     let limit = Duration::from_millis(2000);
-    things.operation(Explain::find(john()).max_time(limit)).await?;
+    things.find(john()).explain().max_time(limit).await?;
     let sent = log.sent();
     let [command] = &sent[..] else { return Err("one command".into()) };
     assert_eq!(name(command), "explain");
@@ -84,7 +81,7 @@ async fn explanations_have_a_time<R: Runtime>(fixture: &Fixture<'_, R>) -> Outco
     assert!(!command.get_document("explain")?.contains_key("maxTimeMS"), "{command}");
 
     let within = things.with_timeout(Duration::from_secs(60));
-    within.operation(Explain::find(john()).max_time(limit)).await?;
+    within.find(john()).explain().max_time(limit).await?;
     let sent = log.sent();
     let left = sent.first().and_then(|it| it.get_i64("maxTimeMS").ok());
     assert!(left.is_some_and(|left| left > 2000 && left <= 60_000), "{sent:?}");
@@ -92,27 +89,20 @@ async fn explanations_have_a_time<R: Runtime>(fixture: &Fixture<'_, R>) -> Outco
     let set = || doc! { "$set": { "name": "jane doe" } };
     let planner = Verbosity::QueryPlanner;
     let plans = [
-        things.operation(Explain::find_one(john()).verbosity(Verbosity::ExecutionStats)).await?,
-        things.operation(Explain::aggregate(Aggregate::new([doc! { "$match": john() }]))).await?,
-        things.operation(Explain::count(john())).await?,
-        things.operation(Explain::count_documents(john()).verbosity(planner)).await?,
-        things.operation(Explain::estimated_document_count(EstimatedDocumentCount::new())).await?,
-        things.operation(Explain::distinct(Distinct::new("name", doc! {}))).await?,
-        things.operation(Explain::update_one(Update::new(john(), set()))).await?,
-        things.operation(Explain::update_many(Update::new(john(), set()))).await?,
-        things.operation(Explain::replace_one(Replace::new(john(), &doc! { "a": 1 }))).await?,
-        things.operation(Explain::delete_one(john())).await?,
-        things.operation(Explain::delete_many(john())).await?,
-        things.operation(Explain::find_one_and_delete(FindOneAndDelete::new(john()))).await?,
-        things
-            .operation(Explain::find_one_and_replace(FindOneAndReplace::new(
-                john(),
-                &doc! { "a": 1 },
-            )))
-            .await?,
-        things
-            .operation(Explain::find_one_and_update(FindOneAndUpdate::new(john(), set())))
-            .await?,
+        things.find_one(john()).explain().verbosity(Verbosity::ExecutionStats).await?,
+        things.aggregate([doc! { "$match": john() }]).explain().await?,
+        things.count(john()).explain().await?,
+        things.count_documents(john()).explain().verbosity(planner).await?,
+        things.estimated_document_count().explain().await?,
+        things.distinct("name", doc! {}).explain().await?,
+        things.update_one(john(), set()).explain().await?,
+        things.update_many(john(), set()).explain().await?,
+        things.replace_one(john(), doc! { "a": 1 }).explain().await?,
+        things.delete_one(john()).explain().await?,
+        things.delete_many(john()).explain().await?,
+        things.find_one_and_delete(john()).explain().await?,
+        things.find_one_and_replace(john(), doc! { "a": 1 }).explain().await?,
+        things.find_one_and_update(john(), set()).explain().await?,
     ];
     for plan in plans {
         assert!(plan.contains_key("queryPlanner") || plan.contains_key("stages"), "{plan}");

@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::driver::{
-    Aggregate, CreateCollection, CursorType, DropCollection, Explain, Find, FindOne, TimeoutMode,
-};
+use sdam::options::{CursorType, TimeoutMode};
 use sdam_core::config::{Acknowledgment, WriteConcern};
 use sdam_host::Runtime;
 
@@ -21,16 +19,16 @@ pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
         let within = things.with_timeout(limit);
         within.find_one(doc! {}).await?;
         within.insert_one(&doc! { "x": 1 }).await?;
-        let find = || Find::new(doc! {}).batch_size(1);
-        assert!(within.find(find()).await?.try_collect::<Vec<_>>().await?.len() > 2);
+        let find = || within.find(doc! {}).batch_size(1);
+        assert!(find().await?.try_collect::<Vec<_>>().await?.len() > 2);
         let iterating = find().timeout_mode(TimeoutMode::Iteration);
-        assert!(within.find(iterating).await?.try_collect::<Vec<_>>().await?.len() > 2);
-        within.operation(Explain::find(doc! {})).await?;
+        assert!(iterating.await?.try_collect::<Vec<_>>().await?.len() > 2);
+        within.find(doc! {}).explain().await?;
         client.with_timeout(limit).database("admin").run_command(doc! { "ping": 1 }).await?;
 
         things.find_one(doc! {}).max_time(limit).await?;
-        let count = Aggregate::new([doc! { "$count": "n" }]).max_time(limit);
-        things.aggregate::<Document>(count).await?.try_collect::<Vec<_>>().await?;
+        let count = things.aggregate([doc! { "$count": "n" }]).max_time(limit);
+        count.await?.try_collect::<Vec<_>>().await?;
         let concern = WriteConcern::default().with_w(Some(Acknowledgment::Servers(1)));
         let concern = concern.with_timeout(Some(limit));
         things.with_write_concern(concern).insert_one(&doc! { "x": 1 }).await?;
@@ -45,11 +43,10 @@ async fn awaits<R: Runtime>(fixture: &Fixture<'_, R>, index: usize, limit: Durat
     let (database, name) = (client.database("prose"), format!("capped{index}"));
     let capped = database.collection::<Document>(&name);
     capped.drop().await?;
-    let create = CreateCollection::new(name).capped(true).size(4096).max_time(limit);
-    database.create_collection(create).await?;
+    database.create_collection(name).capped(true).size(4096).max_time(limit).await?;
     capped.insert_one(&doc! { "_id": 1 }).await?;
-    let tail = Find::new(doc! {}).cursor_type(CursorType::TailableAwait).max_await_time(limit);
-    let mut cursor = capped.find(tail).await?;
+    let tail = capped.find(doc! {}).cursor_type(CursorType::TailableAwait);
+    let mut cursor = tail.max_await_time(limit).await?;
     cursor.next().await.ok_or("there is one")??;
     let reads: Operation<'_> = Box::pin(async {
         let next = cursor.next().await;

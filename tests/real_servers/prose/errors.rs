@@ -2,11 +2,10 @@
 //! concern is not met, and documents that are too large.
 
 use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
-use sdam::driver::{
-    BulkWrite, BulkWriteError, Collection, CreateIndexes, DropCollection, DropIndexes, Error,
-    FindOneAndUpdate, IndexModel, InsertMany, InsertModel, Replace, Update, UpdateModel,
-    WriteConcernError, WriteModel, WriteResult,
-};
+use sdam::error::{BulkWriteError, Error, WriteConcernError};
+use sdam::generic::Collection;
+use sdam::operation::{IndexModel, InsertModel, UpdateModel, WriteModel};
+use sdam::results::WriteResult;
 use sdam_core::config::{Acknowledgment, WriteConcern};
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::EventKind;
@@ -45,19 +44,17 @@ async fn messages_are_cut<R: Runtime>(fixture: &Fixture<'_, R>, value: &str) -> 
         let second = doc! { "_id": 2 };
         let rename = || doc! { "$set": { "name": &value } };
         let named = |id: i32| doc! { "_id": id, "name": &value };
-        let bulk = BulkWrite::new([
+        let bulk = [
             WriteModel::UpdateOne(UpdateModel::new(second.clone(), rename())),
             WriteModel::InsertOne(InsertModel::new(&named(3))),
-        ]);
-        let found = FindOneAndUpdate::new(second.clone(), rename());
-        let replace = Replace::new(second.clone(), &named(2));
+        ];
         let errors = [
-            things.find_one_and_update(found).await.err(),
-            things.insert_one(&named(3)).await.err(),
+            things.find_one_and_update(second.clone(), rename()).await.err(),
+            things.insert_one(named(3)).await.err(),
             things.insert_many([named(3), named(4)]).ordered(false).await.err(),
             things.update_one(second.clone(), rename()).await.err(),
-            things.replace_one(replace).await.err(),
-            things.bulk_write(bulk.ordered(false)).await.err(),
+            things.replace_one(second.clone(), named(2)).await.err(),
+            things.bulk_write(bulk).ordered(false).await.err(),
         ];
         for error in errors {
             let error = error.ok_or("the key is taken")?;
@@ -89,7 +86,7 @@ async fn indexes_and_commands_tell_of_duplicates<R: Runtime>(fixture: &Fixture<'
     let (client, mut log) = fixture.client("")?;
     let things = fixture.empty(&client, "duplicates").await?;
     let database = client.database("prose");
-    let unique = || CreateIndexes::new([IndexModel::new(doc! { "name": 1 }).unique(true)]);
+    let unique = || [IndexModel::new(doc! { "name": 1 }).unique(true)];
     log.all();
     for value in values(&"語".repeat(300)) {
         things.delete_many(doc! {}).await?;
@@ -150,17 +147,16 @@ async fn late_writes_have_results<R: Runtime>(fixture: &Fixture<'_, R>) -> Outco
     let error = concern(late.update_one(doc! { "n": 1 }, set(2)).await.err())?;
     let Some(WriteResult::Update(updated)) = &error.result else { panic!("{error:?}") };
     assert_eq!((updated.matched_count, updated.modified_count), (1, 1));
-    let upsert = Update::new(doc! { "n": 7 }, set(7)).upsert(true);
-    let error = concern(late.update_many(upsert).await.err())?;
+    let upsert = late.update_many(doc! { "n": 7 }, set(7)).upsert(true);
+    let error = concern(upsert.await.err())?;
     let Some(WriteResult::Update(updated)) = &error.result else { panic!("{error:?}") };
     assert!(matches!(updated.upserted_id, Some(Bson::ObjectId(_))), "{updated:?}");
-    let replace = Replace::new(doc! { "n": 8 }, &doc! { "_id": 8, "n": 8 }).upsert(true);
-    let error = concern(late.replace_one(replace).await.err())?;
+    let replace = late.replace_one(doc! { "n": 8 }, doc! { "_id": 8, "n": 8 }).upsert(true);
+    let error = concern(replace.await.err())?;
     let Some(WriteResult::Update(replaced)) = &error.result else { panic!("{error:?}") };
     assert_eq!(replaced.upserted_id, Some(Bson::Int32(8)));
 
-    let update = FindOneAndUpdate::new(doc! { "n": 2 }, set(3));
-    let error = concern(late.find_one_and_update(update).await.err())?;
+    let error = concern(late.find_one_and_update(doc! { "n": 2 }, set(3)).await.err())?;
     assert_eq!(error.document()?, Some(doc! { "_id": id.clone(), "n": 2 }));
     let error = concern(late.find_one_and_delete(doc! { "n": 3 }).await.err())?;
     assert_eq!(error.document()?, Some(doc! { "_id": id, "n": 3 }));
@@ -210,9 +206,9 @@ const OF_SERVERS: [i32; 2] = [2, 10334];
 async fn documents_are_too_large<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let (client, mut log) = fixture.client("")?;
     let things = fixture.empty(&client, "large").await?;
-    things.insert_one(&long(0, LIMIT)).await?;
+    things.insert_one(long(0, LIMIT)).await?;
     for length in [LIMIT + 1, LIMIT + MORE, LIMIT + MORE + 1, LIMIT + (1 << 20)] {
-        let error = things.insert_one(&long(1, length)).await.err().ok_or("it is too large")?;
+        let error = things.insert_one(long(1, length)).await.err().ok_or("it is too large")?;
         let Error::Write(refused) = &error else {
             return Err(format!("{length}: {error:?}").into());
         };
@@ -220,8 +216,8 @@ async fn documents_are_too_large<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcom
         for ordered in [false, true] {
             things.delete_many(doc! {}).await?;
             let documents = [long(1, 30), long(2, length), long(3, 30)];
-            let insert = InsertMany::new(&documents).ordered(ordered);
-            let error = bulk_error(things.insert_many(insert).await.err())?;
+            let insert = things.insert_many(&documents).ordered(ordered);
+            let error = bulk_error(insert.await.err())?;
             let refused: Vec<_> = error.write_errors.keys().copied().collect();
             let inserted: Vec<_> = error.partial_result.inserted_ids.keys().copied().collect();
             let all = if ordered { vec![0] } else { vec![0, 2] };
@@ -241,15 +237,15 @@ async fn documents_are_too_large<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcom
             WriteModel::UpdateOne(UpdateModel::new(doc! { "_id": id }, update))
         };
         let large = UpdateModel::new(doc! { "_id": 2 }, doc! { "$set": long(2, of_update) });
-        let bulk = BulkWrite::new([update(1), WriteModel::UpdateOne(large), update(3)]);
-        let error = bulk_error(things.bulk_write(bulk.ordered(ordered)).await.err())?;
+        let bulk = [update(1), WriteModel::UpdateOne(large), update(3)];
+        let error = bulk_error(things.bulk_write(bulk).ordered(ordered).await.err())?;
         assert_eq!(error.write_errors.keys().copied().collect::<Vec<_>>(), [1], "{error}");
         let modified = if ordered { 1 } else { 2 };
         assert_eq!(error.partial_result.modified_count, modified);
         assert_eq!(things.count_documents(doc! { "n": 1 }).await?, modified);
     }
-    let replace = Replace::new(doc! { "_id": 1 }, &long(1, of_update));
-    let error = things.replace_one(replace).await.err().ok_or("it is too large")?;
+    let replace = things.replace_one(doc! { "_id": 1 }, long(1, of_update));
+    let error = replace.await.err().ok_or("it is too large")?;
     assert!(matches!(&error, Error::Write(refused) if refused.code == 10334), "{error}");
     without_acknowledgment(&things).await?;
     no_connection_was_closed(log.all());
@@ -264,16 +260,17 @@ async fn without_acknowledgment<R: Runtime>(things: &Collection<R>) -> Outcome {
     things.delete_many(doc! {}).await?;
     for length in [LIMIT + 1, LIMIT + MORE + 1] {
         let is_refused = |error: Option<Error>| error.and_then(|it| it.code()) == Some(10334);
-        assert!(is_refused(unacknowledged.insert_one(&long(1, length)).await.err()));
-        let replace = Replace::new(doc! { "_id": 1 }, &long(1, length)).upsert(true);
-        assert!(is_refused(unacknowledged.replace_one(replace).await.err()));
+        assert!(is_refused(unacknowledged.insert_one(long(1, length)).await.err()));
+        let replace = unacknowledged.replace_one(doc! { "_id": 1 }, long(1, length)).upsert(true);
+        assert!(is_refused(replace.await.err()));
         let documents = [long(1, 30), long(2, length), long(3, 30)];
-        let insert = InsertMany::new(&documents).ordered(false);
-        let error = bulk_error(unacknowledged.insert_many(insert).await.err())?;
+        let insert = unacknowledged.insert_many(&documents).ordered(false);
+        let error = bulk_error(insert.await.err())?;
         assert_eq!(error.write_errors.keys().copied().collect::<Vec<_>>(), [1]);
         assert!(!error.partial_result.acknowledged);
-        let large = FindOneAndUpdate::new(doc! {}, doc! { "$set": long(1, length + MORE) });
-        let error = unacknowledged.find_one_and_update(large).await.err().ok_or("too large")?;
+        let large = doc! { "$set": long(1, length + MORE) };
+        let update = unacknowledged.find_one_and_update(doc! {}, large);
+        let error = update.await.err().ok_or("too large")?;
         assert!(matches!(error, Error::Argument(_)), "{error}");
     }
     Ok(())

@@ -22,7 +22,8 @@ use std::thread;
 
 use bson::{Document, doc};
 use libtest_mimic::{Failed, Trial};
-use sdam::driver::{Client, Collection, Error};
+use sdam::error::Error;
+use sdam::generic::{Client, Collection};
 use sdam_conformance::mongod::{
     Binary, Config, Options as SetOptions, ReplicaSet, Server, User, Version,
 };

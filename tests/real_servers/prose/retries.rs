@@ -2,7 +2,7 @@
 //! can play.
 
 use bson::{Bson, Document, doc};
-use sdam::driver::Error;
+use sdam::error::Error;
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::EventKind;
 use sdam_host::Runtime;

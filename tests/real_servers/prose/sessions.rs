@@ -1,11 +1,8 @@
 //! The prose tests of Driver Sessions and Snapshot Reads.
 
 use bson::{Document, Timestamp, doc};
-use sdam::driver::{
-    Aggregate, BulkWrite, Collection, Distinct, Find, FindOneAndReplace, FindOneAndUpdate,
-    InsertMany, ListIndexes, Replace, Update, UpdateModel, WriteModel,
-};
-use sdam_core::session::SessionOptions;
+use sdam::generic::Collection;
+use sdam::operation::{UpdateModel, WriteModel};
 use sdam_core::topology::{EventKind, Topics};
 use sdam_host::Runtime;
 
@@ -28,7 +25,7 @@ pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
 async fn the_pool_is_a_stack<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let (client, _) = fixture.client("")?;
     client.database("admin").run_command(doc! { "ping": 1 }).await?;
-    let start = || client.start_session().await;
+    let start = || client.start_session().run();
     let (a, b) = (start()?, start()?);
     let ids = [&b, &a].map(|session| session.id().map(ToOwned::to_owned));
     a.end();
@@ -51,8 +48,8 @@ async fn cluster_times_are_sent_back<R: Runtime>(fixture: &Fixture<'_, R>) -> Ou
         database.run_command(doc! { "ping": 1 }).await?;
     }
     for _ in 0..2 {
-        let pipeline = Aggregate::new([doc! { "$match": { "none": 1 } }]);
-        things.aggregate::<Document>(pipeline).await?.try_collect::<Vec<_>>().await?;
+        let pipeline = [doc! { "$match": { "none": 1 } }];
+        things.aggregate(pipeline).await?.try_collect::<Vec<_>>().await?;
     }
     for _ in 0..2 {
         things.find(doc! {}).await?.try_collect::<Vec<_>>().await?;
@@ -73,23 +70,21 @@ async fn cluster_times_are_sent_back<R: Runtime>(fixture: &Fixture<'_, R>) -> Ou
 
 /// Runs every operation that takes a session, one after another, whatever comes of it.
 async fn each_operation<R: Runtime>(things: &Collection<R>) -> Vec<Result<(), String>> {
-    let text = |error: sdam::driver::Error| error.to_string();
+    let text = |error: sdam::error::Error| error.to_string();
     let set = || doc! { "$set": { "a": 1 } };
     let (document, filter) = (doc! { "_id": 100 }, || doc! { "_id": 100 });
-    let update = || Update::new(filter(), set());
-    let replace = Replace::new(filter(), &document);
-    let bulk = BulkWrite::new([WriteModel::UpdateOne(UpdateModel::new(filter(), set()))]);
-    let pipeline = Aggregate::new([doc! { "$limit": 1 }]);
+    let bulk = [WriteModel::UpdateOne(UpdateModel::new(filter(), set()))];
+    let pipeline = [doc! { "$limit": 1 }];
     vec![
         things.insert_one(&document).await.map(drop).map_err(text),
         things.insert_many(&[doc! { "_id": 101 }]).await.map(drop).map_err(text),
-        things.update_one(update()).await.map(drop).map_err(text),
-        things.update_many(update()).await.map(drop).map_err(text),
-        things.replace_one(replace).await.map(drop).map_err(text),
+        things.update_one(filter(), set()).await.map(drop).map_err(text),
+        things.update_many(filter(), set()).await.map(drop).map_err(text),
+        things.replace_one(filter(), &document).await.map(drop).map_err(text),
         things.bulk_write(bulk).await.map(drop).map_err(text),
         things.find_one(filter()).await.map(drop).map_err(text),
         things.find(filter()).await.map(drop).map_err(text),
-        things.aggregate::<Document>(pipeline).await.map(drop).map_err(text),
+        things.aggregate(pipeline).await.map(drop).map_err(text),
         things.count_documents(doc! {}).await.map(drop).map_err(text),
         things.distinct("a", doc! {}).await.map(drop).map_err(text),
         things.find_one_and_update(filter(), set()).await.map(drop).map_err(text),
@@ -209,22 +204,16 @@ async fn operations_at_the_same_time_share_sessions<R: Runtime>(
         let (client, mut log) = fixture.client("&maxPoolSize=1&retryWrites=true")?;
         let things = &fixture.empty(&client, "shared").await?;
         let set = || doc! { "$set": { "a": 1 } };
-        let bulk = BulkWrite::new([WriteModel::UpdateOne(UpdateModel::new(doc! {}, set()))]);
-        let (replacement, empty) = (doc! { "a": 1 }, doc! {});
-        let (replacement, empty) = (&replacement, &empty);
+        let bulk = [WriteModel::UpdateOne(UpdateModel::new(doc! {}, set()))];
         let operations: Vec<Operation<'_>> = vec![
-            Box::pin(async move { things.insert_one(empty).await.map(drop) }),
+            Box::pin(async move { things.insert_one(doc! {}).await.map(drop) }),
             Box::pin(async move { things.delete_one(doc! {}).await.map(drop) }),
             Box::pin(async move { things.update_one(doc! {}, set()).await.map(drop) }),
             Box::pin(async move { things.bulk_write(bulk).await.map(drop) }),
             Box::pin(async move { things.find_one_and_delete(doc! {}).await.map(drop) }),
+            Box::pin(async move { things.find_one_and_update(doc! {}, set()).await.map(drop) }),
             Box::pin(async move {
-                let update = FindOneAndUpdate::new(doc! {}, set());
-                things.find_one_and_update(update).await.map(drop)
-            }),
-            Box::pin(async move {
-                let replace = FindOneAndReplace::new(doc! {}, replacement);
-                things.find_one_and_replace(replace).await.map(drop)
+                things.find_one_and_replace(doc! {}, doc! { "a": 1 }).await.map(drop)
             }),
             Box::pin(
                 async move { things.find(doc! {}).await?.try_collect::<Vec<_>>().await.map(drop) },
@@ -289,7 +278,7 @@ async fn checks_gossip_no_cluster_time<R: Runtime>(fixture: &Fixture<'_, R>) -> 
     let [(_, reply)] = &commands[..] else { return Err("one command".into()) };
     let noted = reply.get_document("$clusterTime")?.clone();
     let advance = doc! { "advance": "$clusterTime" };
-    fixture.quiet.database("prose").collection("gossip").insert_one(&advance).await?;
+    fixture.quiet.database("prose").collection::<Document>("gossip").insert_one(&advance).await?;
     while checks.try_next().is_some() {}
     client.topology().request_check();
     let mut started = false;
@@ -317,24 +306,17 @@ async fn snapshots<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     }
     let (client, _) = fixture.client("")?;
     let things = fixture.empty(&client, "snapshots").await?;
-    let options = SessionOptions::default();
-    let both = options.clone().with_snapshot(true).with_causal_consistency(Some(true));
-    assert!(client.start_session().with_options(both).await.is_err());
-    let time = Some(Timestamp { time: 1, increment: 0 });
-    assert!(
-        client
-            .start_session()
-            .with_options(options.clone().with_snapshot_time(time))
-            .await
-            .is_err()
-    );
-    let plain = client.start_session().with_options(options.clone()).await?;
+    let both = client.start_session().snapshot(true).causal_consistency(true);
+    assert!(both.await.is_err());
+    let time = Timestamp { time: 1, increment: 0 };
+    assert!(client.start_session().snapshot_time(time).await.is_err());
+    let plain = client.start_session().await?;
     assert_eq!(plain.snapshot_time()?, None);
     things.with_session(&plain).find_one(doc! {}).await?;
     assert_eq!(plain.snapshot_time()?, None);
     // A server returns no time for a database that does not exist.
     things.insert_one(&doc! { "_id": 0 }).await?;
-    let snapshot = client.start_session().with_options(options.with_snapshot(true)).await?;
+    let snapshot = client.start_session().snapshot(true).await?;
     things.with_session(&snapshot).find_one(doc! {}).await?;
     let time = snapshot.snapshot_time()?;
     assert!(time.is_some());

@@ -18,7 +18,7 @@ pub(super) fn measure<T: Shaped>(
     documents: Vec<T>,
     window: Duration,
 ) -> Result<Sample, Failure> {
-    let database = Topology::new(sdam::blocking::Topology::connect(uri)?).database(DATABASE);
+    let database = Client::new(sdam::blocking::Topology::connect(uri)?).database(DATABASE);
     let (read, written) = (database.collection(READ), database.collection(WRITTEN));
     let mut turn = 0;
     on_threads(vec![move || once(operation, &read, &written, &documents, &mut turn)], window)
@@ -33,18 +33,18 @@ fn once<T: Shaped>(
 ) -> Result<(), Failure> {
     match operation {
         Operation::FindOne => {
-            let found = read.find_one(filter(turn))?;
+            let found = read.find_one(filter(turn)).run()?;
             black_box(found.ok_or("no document has come")?);
         }
         Operation::InsertOne => {
-            black_box(written.insert_one(&documents[0])?);
+            black_box(written.insert_one(&documents[0]).run()?);
         }
         Operation::InsertMany => {
-            black_box(written.insert_many(documents)?);
+            black_box(written.insert_many(documents).run()?);
         }
         Operation::Find => {
             let mut count = 0;
-            for document in read.find(doc! {})? {
+            for document in read.find(doc! {}).run()? {
                 black_box(document?);
                 count += 1;
             }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bson::doc;
-use sdam::driver::{Client, Collection};
+use sdam::generic::{Client, Collection};
 use sdam::tokio::Tokio;
 use sdam_bench::Failure;
 use sdam_bench::load::{Work, on_tokio};

@@ -51,10 +51,10 @@ async fn official(uri: &str, goes_on: impl Fn() -> bool) -> Outcome {
 }
 
 async fn ours(uri: &str, goes_on: impl Fn() -> bool) -> Outcome {
-    let client = sdam::driver::Client::new(sdam::tokio::Topology::connect(uri).await?);
+    let client = sdam::Client::connect(uri).await?;
     let things = client.database("app").collection::<Document>("sdam");
     while goes_on() {
-        tell(things.insert_one(&doc! { "at": 1 }).await);
+        tell(things.insert_one(doc! { "at": 1 }).await);
         sleep(PAUSE).await;
     }
     Ok(())
@@ -64,7 +64,7 @@ fn ours_blocking(uri: &str, goes_on: impl Fn() -> bool) -> Outcome {
     let client = sdam::blocking::Client::new(sdam::blocking::Topology::connect(uri)?);
     let things = client.database("app").collection::<Document>("blocking");
     while goes_on() {
-        tell(things.insert_one(&doc! { "at": 1 }));
+        tell(things.insert_one(doc! { "at": 1 }).run());
         thread::sleep(PAUSE);
     }
     Ok(())

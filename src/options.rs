@@ -34,6 +34,9 @@ pub use crate::command::map_reduce::MapReduceOptions;
 pub use crate::command::run::RunCursorCommandOptions;
 pub use crate::command::update::{ReplaceOptions, UpdateOptions};
 pub use crate::cursor::TimeoutMode;
+pub use crate::handle::{
+    CollectionOptions, CollectionOptionsBuilder, DatabaseOptions, DatabaseOptionsBuilder,
+};
 pub use crate::value::Hint;
 pub use sdam_core::config::{
     Options as ClientOptions, ReadConcern, ReadMode, ReadPreference, ServerAddress, WriteConcern,

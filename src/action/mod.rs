@@ -28,7 +28,7 @@ use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_host::{ClientSession, Runtime};
 
 use crate::command::explain::{Explain, Explainable};
-use crate::command::{Scope, check_name};
+use crate::command::{Operation, Scope, check_name};
 use crate::error::Error;
 use crate::handle::{Concerns, Handle};
 
@@ -111,6 +111,23 @@ impl<O, H, V> Action<O, H, V> {
         self.operation
     }
 
+    /// Sets an option if there is a value for it.
+    ///
+    /// ```no_run
+    /// # use sdam::bson::{Document, doc};
+    /// # async fn example(books: sdam::Collection, order: Option<Document>) -> sdam::error::Result<()> {
+    /// let found = books.find(doc! {}).optional(order, |find, order| find.sort(order)).await?;
+    /// # let _ = found;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn optional<T>(self, value: Option<T>, set: impl FnOnce(Self, T) -> Self) -> Self {
+        match value {
+            Some(value) => set(self, value),
+            None => self,
+        }
+    }
+
     pub(crate) fn with(mut self, change: impl FnOnce(O) -> O) -> Self {
         self.operation = change(self.operation);
         self
@@ -128,7 +145,11 @@ impl<O, H: PerformsActions, V> Action<O, H, V> {
     }
 
     /// Sets which servers may answer, if it reads.
-    pub fn read_preference(self, preference: ReadPreference) -> Self {
+    pub fn read_preference(mut self, preference: ReadPreference) -> Self
+    where
+        O: Operation,
+    {
+        self.operation.set_read_preference(&preference);
         Self::new(self.operation, self.on.with_read_preference(preference))
     }
 

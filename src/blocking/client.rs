@@ -12,7 +12,7 @@ use crate::action::{Action, Each, Names, Place, StartSession, View};
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
 use crate::handle::actions::actions_of_clients;
-use crate::handle::{Concerns, Handle, concerns};
+use crate::handle::{Concerns, DatabaseOptions, Handle, concerns};
 
 /// A client with typed operations, each of which has its thread wait.
 ///
@@ -27,7 +27,7 @@ pub struct Client {
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) client: sdam_blocking::Topology,
-    concerns: Arc<Concerns>,
+    pub(crate) concerns: Arc<Concerns>,
     session: Option<ClientSession>,
 }
 
@@ -66,6 +66,10 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Client {
+    pub(super) const fn of(shared: Shared) -> Self {
+        Self { shared }
+    }
+
     /// Adds typed operations to a client.
     pub fn new(client: sdam_blocking::Topology) -> Self {
         let Handle { concerns, session, .. } = Handle::new(client.host_client());
@@ -88,6 +92,17 @@ impl Client {
     /// Fails if the options exclude each other.
     pub fn start_session(&self) -> StartSession<Threads<'_>> {
         StartSession::new(Threads::new(&self.shared, Place::Deployment))
+    }
+
+    /// Returns the database that the connection string names, if it names one.
+    pub fn default_database(&self) -> Option<Database> {
+        let handle = self.shared.handle();
+        Some(self.database(handle.client.host().options().database()?))
+    }
+
+    /// Returns a database with concerns of its own; nothing is sent.
+    pub fn database_with_options(&self, name: &str, options: DatabaseOptions) -> Database {
+        self.over(self.shared.with(|concerns| options.apply(concerns))).database(name)
     }
 
     /// Returns a database; nothing is sent.

@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ClientSession;
-use super::client::Shared;
+use super::client::{Client, Shared};
+use super::database::Database;
 use super::threads::Threads;
 use crate::action::Place;
 use crate::action::{Action, Each, First, Many, Names, One, View};
@@ -55,6 +56,16 @@ impl<T> Collection<T> {
     /// Returns the name of its database, a dot, and its own.
     pub fn namespace(&self) -> String {
         format!("{}.{}", self.database, self.name)
+    }
+
+    /// Returns the client, with the concerns of this handle.
+    pub fn client(&self) -> Client {
+        Client::of(self.shared.clone())
+    }
+
+    /// Returns the database, with the concerns of this handle.
+    pub fn database(&self) -> Database {
+        self.client().database(&self.database)
     }
 
     /// Returns the same collection with documents of another type.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use bson::{Document, RawDocument};
 use sdam_blocking::Blocking;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::client::Shared;
@@ -16,7 +18,7 @@ use crate::handle::Cursor as Futures;
 /// dropping waits for nothing. In the single-threaded mode that is when the client is used next.
 /// [`close`](Self::close) waits until it is done.
 #[derive(Debug)]
-pub struct Cursor<T> {
+pub struct Cursor<T = Document> {
     cursor: Futures<Blocking, T>,
     shared: Shared,
 }
@@ -24,6 +26,45 @@ pub struct Cursor<T> {
 impl<T> Cursor<T> {
     pub(super) fn new(cursor: Futures<Blocking, T>, shared: &Shared) -> Self {
         Self { cursor, shared: shared.clone() }
+    }
+
+    /// Reads the documents as another type.
+    pub fn with_type<U>(self) -> Cursor<U> {
+        Cursor { cursor: self.cursor.with_type(), shared: self.shared }
+    }
+
+    /// Moves to the next document, which [`current`](Self::current) returns then; returns false at
+    /// the end.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the next batch cannot be fetched.
+    pub fn advance(&mut self) -> Result<bool, Error> {
+        self.shared.wait(self.cursor.advance())
+    }
+
+    /// Returns the document that the cursor has moved to last, where it lies in the server's reply;
+    /// `None` before the first, and once another batch is awaited.
+    pub fn current(&self) -> Option<&RawDocument> {
+        self.cursor.current()
+    }
+
+    /// Reads the document that the cursor has moved to last, which may borrow from the server's
+    /// reply; `None` where [`current`](Self::current) has none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the document is of another type.
+    pub fn deserialize_current<'a>(&'a self) -> Option<Result<T, Error>>
+    where
+        T: Deserialize<'a>,
+    {
+        self.cursor.deserialize_current()
+    }
+
+    /// Returns whether a document is at hand, for which nothing is waited.
+    pub fn has_next(&self) -> bool {
+        self.cursor.has_next()
     }
 
     /// Returns whether there may be further documents.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::Document;
 
 use super::ClientSession;
-use super::client::Shared;
+use super::client::{Client, Shared};
 use super::collection::Collection;
 use super::threads::Threads;
 use crate::action::Place;
@@ -15,7 +15,7 @@ use crate::command::collections::{CreateCollection, ListCollections};
 use crate::command::databases::DropDatabase;
 use crate::command::run::{RunCommand, RunCursorCommand};
 use crate::handle::actions::actions_of_databases;
-use crate::handle::concerns;
+use crate::handle::{CollectionOptions, concerns};
 
 /// A database, each operation of which has its thread wait.
 #[derive(Clone, Debug)]
@@ -35,6 +35,20 @@ impl Database {
     }
 
     concerns!(shared, ClientSession);
+
+    /// Returns the client, with the concerns of this handle.
+    pub fn client(&self) -> Client {
+        Client::of(self.shared.clone())
+    }
+
+    /// Returns a collection with concerns of its own; nothing is sent.
+    pub fn collection_with_options<T>(
+        &self,
+        name: &str,
+        options: CollectionOptions,
+    ) -> Collection<T> {
+        self.over(self.shared.with(|concerns| options.apply(concerns))).collection(name)
+    }
 
     /// Returns a collection whose documents are of a type of the application's; nothing is sent.
     pub fn collection<T>(&self, name: &str) -> Collection<T> {

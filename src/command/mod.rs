@@ -102,6 +102,9 @@ pub trait Operation {
         None
     }
 
+    /// Takes which servers may be read from, where the handle's preference does not count.
+    fn set_read_preference(&mut self, _preference: &ReadPreference) {}
+
     /// Writes the next command.
     ///
     /// # Errors

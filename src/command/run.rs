@@ -89,6 +89,10 @@ impl Operation for RunCommand {
         Some(&self.read_preference)
     }
 
+    fn set_read_preference(&mut self, preference: &ReadPreference) {
+        self.read_preference = preference.clone();
+    }
+
     fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
         Rules::RUN.command(scope, body(&self.command)?)
     }
@@ -183,6 +187,10 @@ impl Operation for RunCursorCommand {
 
     fn read_preference(&self) -> Option<&ReadPreference> {
         Some(&self.read_preference)
+    }
+
+    fn set_read_preference(&mut self, preference: &ReadPreference) {
+        self.read_preference = preference.clone();
     }
 
     fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {

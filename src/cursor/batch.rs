@@ -12,6 +12,8 @@ pub(crate) struct Batch {
     /// The place of the next element within the reply, and of the end of the last one.
     at: usize,
     end: usize,
+    /// The place of the document that was returned last.
+    current: Option<(usize, usize)>,
     /// The command that the reply is to, and the name of the array.
     of: (&'static str, &'static str),
 }
@@ -39,7 +41,7 @@ impl Batch {
         // Both point into the same bytes.
         let start = array.as_bytes().as_ptr() as usize - reply.as_bytes().as_ptr() as usize;
         let end = start + array.as_bytes().len() - 1;
-        Ok(Self { reply: reply.clone(), at: start + 4, end, of: (command, field) })
+        Ok(Self { reply: reply.clone(), at: start + 4, end, current: None, of: (command, field) })
     }
 
     /// Returns the next document, `None` behind the last.
@@ -53,9 +55,15 @@ impl Batch {
         }
         let (at, (command, field)) = (std::mem::replace(&mut self.at, self.end), self.of);
         let (start, end) = self.bounds(at).ok_or(ReplyError { command, field })?;
-        self.at = end;
+        (self.at, self.current) = (end, Some((start, end)));
         let document = RawDocument::from_bytes(&self.reply.as_bytes()[start..end]);
         document.map(Some).map_err(|_| ReplyError { command, field })
+    }
+
+    /// Returns the document that was returned last.
+    pub(crate) fn current(&self) -> Option<&RawDocument> {
+        let (start, end) = self.current?;
+        RawDocument::from_bytes(&self.reply.as_bytes()[start..end]).ok()
     }
 
     /// Returns whether there is nothing further.

@@ -175,6 +175,11 @@ impl CursorState {
         !self.is_over() && !self.batch.is_empty()
     }
 
+    /// Returns the document that was handed out last, until the next batch comes.
+    pub fn current(&self) -> Option<&RawDocument> {
+        self.batch.current()
+    }
+
     /// Returns what is to be done for the next document.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use sdam_host::{ClientBuilder, ClientSession, CurrentReactor, Runtime, SocketRun
 
 use super::actions::actions_of_clients;
 use super::database::Database;
+use super::options::DatabaseOptions;
 use super::perform::Handle;
 use crate::action::{Action, Async, Each, Names, Place, StartSession, View};
 use crate::command::client_bulk_write::ClientBulkWrite;
@@ -54,6 +55,16 @@ impl<R: Runtime> Client<R> {
     /// Fails if the options exclude each other.
     pub fn start_session(&self) -> StartSession<Async<'_, R>> {
         StartSession::new(Async::new(&self.handle, Place::Deployment))
+    }
+
+    /// Returns the database that the connection string names, if it names one.
+    pub fn default_database(&self) -> Option<Database<R>> {
+        Some(self.database(self.handle.client.host().options().database()?))
+    }
+
+    /// Returns a database with concerns of its own; nothing is sent.
+    pub fn database_with_options(&self, name: &str, options: DatabaseOptions) -> Database<R> {
+        self.over(self.handle.with(|concerns| options.apply(concerns))).database(name)
     }
 
     /// Returns a database; nothing is sent.

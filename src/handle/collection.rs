@@ -12,6 +12,8 @@ use serde::de::DeserializeOwned;
 use super::actions::{
     actions_of_collections, actions_of_readable_collections, actions_of_writable_collections,
 };
+use super::client::Client;
+use super::database::Database;
 use super::perform::Handle;
 use crate::action::{Action, Each, First, Many, Names, One, View};
 use crate::action::{Async, Place};
@@ -58,6 +60,16 @@ impl<R: Runtime, T> Collection<R, T> {
     /// Returns the name of its database, a dot, and its own.
     pub fn namespace(&self) -> String {
         format!("{}.{}", self.database, self.name)
+    }
+
+    /// Returns the client, with the concerns of this handle.
+    pub fn client(&self) -> Client<R> {
+        Client::of(self.handle.clone())
+    }
+
+    /// Returns the database, with the concerns of this handle.
+    pub fn database(&self) -> Database<R> {
+        self.client().database(&self.database)
     }
 
     /// Returns the same collection with documents of another type.

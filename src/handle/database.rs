@@ -6,7 +6,9 @@ use bson::Document;
 use sdam_host::{ClientSession, Runtime};
 
 use super::actions::actions_of_databases;
+use super::client::Client;
 use super::collection::Collection;
+use super::options::CollectionOptions;
 use super::perform::Handle;
 use crate::action::{Action, Many, Names, Reply, View};
 use crate::action::{Async, Place};
@@ -32,6 +34,20 @@ impl<R: Runtime> Database<R> {
     }
 
     concerns!(handle, ClientSession<R>);
+
+    /// Returns the client, with the concerns of this handle.
+    pub fn client(&self) -> Client<R> {
+        Client::of(self.handle.clone())
+    }
+
+    /// Returns a collection with concerns of its own; nothing is sent.
+    pub fn collection_with_options<T>(
+        &self,
+        name: &str,
+        options: CollectionOptions,
+    ) -> Collection<R, T> {
+        self.over(self.handle.with(|concerns| options.apply(concerns))).collection(name)
+    }
 
     /// Returns a collection whose documents are of a type of the application's; nothing is sent.
     pub fn collection<T>(&self, name: &str) -> Collection<R, T> {

@@ -6,6 +6,21 @@
 /// for it.
 macro_rules! concerns {
     ($field:ident, $session:ty) => {
+        /// Returns which servers its reads may use.
+        pub fn read_preference(&self) -> &sdam_core::config::ReadPreference {
+            &self.$field.concerns.read_preference
+        }
+
+        /// Returns which data its reads see.
+        pub fn read_concern(&self) -> &sdam_core::config::ReadConcern {
+            &self.$field.concerns.read_concern
+        }
+
+        /// Returns under which condition its writes succeed.
+        pub fn write_concern(&self) -> &sdam_core::config::WriteConcern {
+            &self.$field.concerns.write_concern
+        }
+
         /// Returns a handle whose reads may use other servers.
         #[must_use]
         pub fn with_read_preference(&self, preference: sdam_core::config::ReadPreference) -> Self {
@@ -50,13 +65,18 @@ mod database;
 mod fetching;
 mod kill_cursors;
 mod observed;
+mod options;
 mod perform;
+mod reader;
 
 pub use client::Client;
 pub use collection::Collection;
 pub use cursor::Cursor;
 pub(crate) use cursor::names;
 pub use database::Database;
+pub use options::{
+    CollectionOptions, CollectionOptionsBuilder, DatabaseOptions, DatabaseOptionsBuilder,
+};
 pub(crate) use perform::{Concerns, Handle};
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use bson::{RawDeserializer, RawDocument};
 use sdam_core::wire::{MAX_NESTING, nesting};
 use serde::de::value::{BorrowedStrDeserializer, CowStrDeserializer};
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess,
+    Deserialize, DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess,
     Unexpected, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
@@ -43,7 +43,7 @@ const RAW: [&str; 2] = ["RawDocument", "RawBson"];
 ///
 /// Fails as [`bson::deserialize_from_slice`] does, and if there are more than [`MAX_NESTING`]
 /// levels of documents and arrays, unless the type keeps their bytes.
-pub(crate) fn read_as<T: DeserializeOwned>(document: &RawDocument) -> Result<T, Error> {
+pub(crate) fn read_as<'de, T: Deserialize<'de>>(document: &'de RawDocument) -> Result<T, Error> {
     read_common(document, SHALLOW).or_else(|Uncommon(())| {
         // What keeps the bytes does not recurse.
         let before = LEFT.get();
@@ -55,7 +55,7 @@ pub(crate) fn read_as<T: DeserializeOwned>(document: &RawDocument) -> Result<T, 
     })
 }
 
-fn read_uncommon<T: DeserializeOwned>(document: &RawDocument) -> Result<T, Error> {
+fn read_uncommon<'de, T: Deserialize<'de>>(document: &'de RawDocument) -> Result<T, Error> {
     let unreadable =
         |reason, path| Error::Deserialize(DeserializeError::new(reason, document, path).into());
     let Some(levels) = nesting(document, MAX_NESTING) else {
@@ -75,7 +75,7 @@ fn read_uncommon<T: DeserializeOwned>(document: &RawDocument) -> Result<T, Error
 /// Reads a document that cannot be read once more, to learn where: the names of fields and the
 /// indexes of elements, with dots between them; empty for the document itself.
 #[cold]
-fn path_of_error<T: DeserializeOwned>(document: &RawDocument) -> String {
+fn path_of_error<'de, T: Deserialize<'de>>(document: &'de RawDocument) -> String {
     use serde_path_to_error::Segment;
 
     let Ok(deserializer) = RawDeserializer::new(document.as_bytes()) else { return String::new() };
@@ -91,7 +91,10 @@ fn path_of_error<T: DeserializeOwned>(document: &RawDocument) -> String {
     segments.collect::<Vec<_>>().join(".")
 }
 
-fn read_common<T: DeserializeOwned>(document: &RawDocument, levels: usize) -> Result<T, Uncommon> {
+fn read_common<'de, T: Deserialize<'de>>(
+    document: &'de RawDocument,
+    levels: usize,
+) -> Result<T, Uncommon> {
     let before = LEFT.get();
     let (kind, bytes) = (ElementType::EmbeddedDocument, document.as_bytes());
     let read = T::deserialize(Value { kind, bytes, levels })?;

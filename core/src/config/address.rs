@@ -1,10 +1,12 @@
 //! The address of a server: a host name with a port, or the path of a Unix domain socket.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// The port of a server whose address names none.
 pub const DEFAULT_PORT: u16 = 27017;
@@ -121,6 +123,21 @@ impl FromStr for ServerAddress {
     }
 }
 
+/// An IP address with its scope, if it has one. The port 0, which no server has, stands for
+/// [`DEFAULT_PORT`].
+impl From<SocketAddr> for ServerAddress {
+    fn from(address: SocketAddr) -> Self {
+        let host = match address {
+            SocketAddr::V6(address) if address.scope_id() != 0 => {
+                format!("{}%{}", address.ip(), address.scope_id())
+            }
+            _ => address.ip().to_string(),
+        };
+        let port = if address.port() == 0 { DEFAULT_PORT } else { address.port() };
+        Self::Tcp { host: host.into(), port }
+    }
+}
+
 /// Checks the name of a host, and makes it lower case.
 pub(crate) fn normalized(host: &str) -> Result<Arc<str>, AddressError> {
     if host.is_empty() {
@@ -194,8 +211,16 @@ impl Serialize for ServerAddress {
     }
 }
 
+impl<'de> Deserialize<'de> for ServerAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::{AddressError, ServerAddress};
 
     fn parse(text: &str) -> Result<String, AddressError> {
@@ -207,6 +232,30 @@ mod tests {
         assert_eq!(parse("A.Example:1").unwrap(), "a.example:1");
         assert_eq!(parse("[FE80::1]").unwrap(), "[fe80::1]:27017");
         assert_eq!(parse("/Tmp/M.sock").unwrap(), "/Tmp/M.sock");
+    }
+
+    #[test]
+    fn an_address_of_the_network_is_one_of_a_server() {
+        for (text, expected) in [
+            ("127.0.0.1:27018", "127.0.0.1:27018"),
+            ("[::1]:5", "[::1]:5"),
+            ("[fe80::1%3]:5", "[fe80::1%3]:5"),
+            ("10.0.0.1:0", "10.0.0.1:27017"),
+        ] {
+            let address = ServerAddress::from(text.parse::<SocketAddr>().unwrap());
+            assert_eq!(address.to_string(), expected);
+            assert_eq!(expected.parse(), Ok(address));
+        }
+    }
+
+    #[test]
+    fn an_address_is_a_text_in_documents() {
+        let address: ServerAddress = "[::1]:5".parse().unwrap();
+        let document = serde_json::to_value(&address).unwrap();
+        assert_eq!(document, "[::1]:5");
+        assert_eq!(serde_json::from_value::<ServerAddress>(document).unwrap(), address);
+        let error = serde_json::from_value::<ServerAddress>("a:0".into()).unwrap_err();
+        assert_eq!(error.to_string(), "the port \"0\" is not a number from 1 to 65535");
     }
 
     #[test]

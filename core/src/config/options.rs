@@ -29,7 +29,7 @@ use crate::config::address_map::AddressMap;
 use crate::config::metadata::Os;
 use crate::config::metadata::{ClientMetadata, Environment};
 use crate::config::uri::UriError;
-use crate::config::{Credential, Secret, ServerAddress};
+use crate::config::{Credential, ReadConcern, Secret, ServerAddress};
 use crate::wire::Compressor;
 
 pub use builder::OptionsBuilder;
@@ -131,7 +131,7 @@ impl ServerApi {
     /// ```
     /// use sdam_core::config::{Options, ServerApi, ServerApiVersion};
     ///
-    /// let api = ServerApi::new(ServerApiVersion::V1).with_strict(Some(true));
+    /// let api = ServerApi::new(ServerApiVersion::V1).with_strict(true);
     /// let builder = Options::builder().uri("mongodb://db.example/?appName=books")?;
     /// let options = builder.server_api(api).build()?;
     /// assert_eq!(options.server_api(), Some(api));
@@ -144,15 +144,15 @@ impl ServerApi {
 
     /// Replaces [`strict`](Self::strict).
     #[must_use]
-    pub fn with_strict(mut self, strict: Option<bool>) -> Self {
-        self.strict = strict;
+    pub fn with_strict(mut self, strict: impl Into<Option<bool>>) -> Self {
+        self.strict = strict.into();
         self
     }
 
     /// Replaces [`deprecation_errors`](Self::deprecation_errors).
     #[must_use]
-    pub fn with_deprecation_errors(mut self, deprecation_errors: Option<bool>) -> Self {
-        self.deprecation_errors = deprecation_errors;
+    pub fn with_deprecation_errors(mut self, deprecation_errors: impl Into<Option<bool>>) -> Self {
+        self.deprecation_errors = deprecation_errors.into();
         self
     }
 }
@@ -181,6 +181,15 @@ pub struct Options {
     metadata: ClientMetadata,
     address_map: AddressMap,
     warnings: Vec<Warning>,
+}
+
+/// What a builder has collected, judged by [`OptionsBuilder::build`].
+impl TryFrom<OptionsBuilder> for Options {
+    type Error = OptionsError;
+
+    fn try_from(builder: OptionsBuilder) -> Result<Self, OptionsError> {
+        builder.build()
+    }
 }
 
 /// A connection string, as [`Options::parse`] takes it.
@@ -253,6 +262,12 @@ impl Options {
     /// Returns the application's name, which servers write to their logs: `appName`.
     pub fn app_name(&self) -> Option<&str> {
         self.metadata.application()
+    }
+
+    /// Returns which data reads may see, by default what the server's default is:
+    /// `readConcernLevel`.
+    pub fn read_concern(&self) -> ReadConcern {
+        ReadConcern::default().with_level(self.settings.read_concern_level.clone())
     }
 
     /// Returns whether the only seed is a load balancer: `loadBalanced`.

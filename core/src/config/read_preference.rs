@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
+
 /// The tags that a server must have, all of them; an empty set matches every server.
 pub type TagSet = BTreeMap<String, String>;
 
@@ -24,6 +27,14 @@ pub enum ReadMode {
 }
 
 impl ReadMode {
+    const ALL: [Self; 5] = [
+        Self::Primary,
+        Self::PrimaryPreferred,
+        Self::Secondary,
+        Self::SecondaryPreferred,
+        Self::Nearest,
+    ];
+
     /// Returns the name that the specification gives this mode.
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,14 +47,7 @@ impl ReadMode {
     }
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        let all = [
-            Self::Primary,
-            Self::PrimaryPreferred,
-            Self::Secondary,
-            Self::SecondaryPreferred,
-            Self::Nearest,
-        ];
-        all.into_iter().find(|mode| mode.name() == name)
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
 
@@ -53,14 +57,32 @@ impl fmt::Display for ReadMode {
     }
 }
 
+impl Serialize for ReadMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for ReadMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const NAMES: &[&str] =
+            &["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"];
+        let name = String::deserialize(deserializer)?;
+        Self::from_name(&name).ok_or_else(|| de::Error::unknown_variant(&name, NAMES))
+    }
+}
+
 /// The servers that a read may use (Server Selection, "Read Preference").
+///
+/// Its document is that of commands, `{ mode, tags, maxStalenessSeconds, hedge }`; read from one,
+/// `tagSets` is understood, too.
 ///
 /// ```
 /// use sdam_core::config::{ReadMode, ReadPreference, TagSet};
 /// use std::time::Duration;
 ///
 /// let east = TagSet::from([("dc".into(), "east".into())]);
-/// let preference = ReadPreference::new(ReadMode::Nearest)
+/// let preference = ReadPreference::nearest()
 ///     .with_tag_sets(vec![east, TagSet::new()])?
 ///     .with_max_staleness(Duration::from_secs(120))?;
 /// assert_eq!(preference.mode(), ReadMode::Nearest);
@@ -93,6 +115,31 @@ impl ReadPreference {
     /// Asks for a mode, without further conditions.
     pub const fn new(mode: ReadMode) -> Self {
         Self { mode, tag_sets: Vec::new(), max_staleness: None, hedge: None }
+    }
+
+    /// Asks for the primary.
+    pub const fn primary() -> Self {
+        Self::new(ReadMode::Primary)
+    }
+
+    /// Asks for the primary if it is available, else for secondaries.
+    pub const fn primary_preferred() -> Self {
+        Self::new(ReadMode::PrimaryPreferred)
+    }
+
+    /// Asks for secondaries.
+    pub const fn secondary() -> Self {
+        Self::new(ReadMode::Secondary)
+    }
+
+    /// Asks for secondaries if one is eligible, else for the primary.
+    pub const fn secondary_preferred() -> Self {
+        Self::new(ReadMode::SecondaryPreferred)
+    }
+
+    /// Asks for the primary and secondaries alike.
+    pub const fn nearest() -> Self {
+        Self::new(ReadMode::Nearest)
     }
 
     /// Asks for servers with certain tags: the first of these sets that matches any server decides.
@@ -161,6 +208,12 @@ impl ReadPreference {
     }
 }
 
+impl From<ReadMode> for ReadPreference {
+    fn from(mode: ReadMode) -> Self {
+        Self::new(mode)
+    }
+}
+
 impl fmt::Display for ReadPreference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.mode)?;
@@ -170,6 +223,118 @@ impl fmt::Display for ReadPreference {
         match self.max_staleness {
             Some(most) => write!(f, ", at most {} s stale", most.as_secs()),
             None => Ok(()),
+        }
+    }
+}
+
+/// The document of a read preference (Server Selection, "Document structure").
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadPreferenceDocument {
+    mode: ReadMode,
+    #[serde(default, alias = "tagSets", skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<TagSet>,
+    #[serde(rename = "maxStalenessSeconds", default, skip_serializing_if = "Option::is_none")]
+    max_staleness: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hedge: Option<Hedge>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hedge {
+    enabled: bool,
+}
+
+impl Serialize for ReadPreference {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let seconds = |most: Duration| i64::try_from(most.as_secs()).unwrap_or(i64::MAX);
+        let document = ReadPreferenceDocument {
+            mode: self.mode,
+            tags: self.tag_sets.clone(),
+            max_staleness: self.max_staleness.map(seconds),
+            hedge: self.hedge.map(|enabled| Hedge { enabled }),
+        };
+        document.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ReadPreference {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = ReadPreferenceDocument::deserialize(deserializer)?;
+        let mut preference = Self::new(read.mode);
+        preference = preference.with_tag_sets(read.tags).map_err(de::Error::custom)?;
+        // Max Staleness, "API": -1 is no maximum.
+        if let Some(seconds) = read.max_staleness.filter(|seconds| *seconds != -1) {
+            let allowed = "-1 or a whole number from 1 on";
+            let wrong = || de::Error::invalid_value(de::Unexpected::Signed(seconds), &allowed);
+            let most = u64::try_from(seconds).ok().filter(|most| *most > 0).ok_or_else(wrong)?;
+            let most = Duration::from_secs(most);
+            preference = preference.with_max_staleness(most).map_err(de::Error::custom)?;
+        }
+        match read.hedge {
+            Some(Hedge { enabled }) => preference.with_hedge(enabled).map_err(de::Error::custom),
+            None => Ok(preference),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, from_value, json, to_value};
+
+    use super::{ReadMode, ReadPreference, TagSet};
+
+    #[test]
+    fn the_document_of_a_read_preference_is_that_of_commands() {
+        let east = TagSet::from([("dc".to_owned(), "east".to_owned())]);
+        let tagged = ReadPreference::nearest().with_tag_sets(vec![east, TagSet::new()]).unwrap();
+        let stale = ReadPreference::secondary().with_max_staleness(Duration::from_secs(90));
+        for (preference, document) in [
+            (ReadPreference::primary(), json!({ "mode": "primary" })),
+            (ReadMode::PrimaryPreferred.into(), json!({ "mode": "primaryPreferred" })),
+            (tagged.clone(), json!({ "mode": "nearest", "tags": [{ "dc": "east" }, {}] })),
+            (stale.unwrap(), json!({ "mode": "secondary", "maxStalenessSeconds": 90 })),
+            (
+                ReadPreference::secondary_preferred().with_hedge(true).unwrap(),
+                json!({ "mode": "secondaryPreferred", "hedge": { "enabled": true } }),
+            ),
+        ] {
+            assert_eq!(to_value(&preference).unwrap(), document);
+            assert_eq!(from_value::<ReadPreference>(document).unwrap(), preference);
+        }
+        let by_option = json!({ "mode": "nearest", "tagSets": [{ "dc": "east" }, {}] });
+        assert_eq!(from_value::<ReadPreference>(by_option).unwrap(), tagged);
+        let unlimited = json!({ "mode": "secondary", "maxStalenessSeconds": -1 });
+        let unlimited = from_value::<ReadPreference>(unlimited).unwrap();
+        assert_eq!(unlimited, ReadPreference::secondary());
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_document_is_named_with_what_is_allowed() {
+        let error =
+            |document: Value| from_value::<ReadPreference>(document).unwrap_err().to_string();
+        let mode = error(json!({ "mode": "primray" }));
+        assert!(mode.starts_with("unknown variant `primray`, expected one of `primary`, "));
+        let field = error(json!({ "mode": "nearest", "tag": [] }));
+        assert!(field.starts_with("unknown field `tag`, expected one of "), "{field}");
+        for known in ["`mode`", "`tags`", "`maxStalenessSeconds`", "`hedge`"] {
+            assert!(field.contains(known), "{field}");
+        }
+        assert_eq!(error(json!({})), "missing field `mode`");
+        for seconds in [0, -2] {
+            let error = error(json!({ "mode": "nearest", "maxStalenessSeconds": seconds }));
+            assert!(error.ends_with("expected -1 or a whole number from 1 on"), "{error}");
+        }
+        for (name, value) in [
+            ("tags", json!([{ "dc": "east" }])),
+            ("maxStalenessSeconds", json!(90)),
+            ("hedge", json!({ "enabled": true })),
+        ] {
+            let error = error(json!({ "mode": "primary", name: value }));
+            assert!(error.contains("with mode primary"), "{error}");
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{Options, OptionsError, Settings, SrvOptions, Warning, query};
 use crate::config::address_map::AddressMap;
 use crate::config::metadata::{ClientMetadata, DriverInfo, Environment, Os};
 use crate::config::uri::{ConnectionString, Hosts};
-use crate::config::{Credential, Secret, ServerAddress};
+use crate::config::{Credential, ReadConcern, Secret, ServerAddress};
 use crate::wire::{Compressor, is_compiled_in};
 
 /// Collects [`Options`].
@@ -142,6 +142,14 @@ impl OptionsBuilder {
     #[must_use]
     pub const fn allow_plain_without_tls(mut self, allow: bool) -> Self {
         self.settings.plain_without_tls = allow;
+        self
+    }
+
+    /// Sets which data reads may see, by default what the server's default is:
+    /// `readConcernLevel`.
+    #[must_use]
+    pub fn read_concern(mut self, concern: ReadConcern) -> Self {
+        self.settings.read_concern_level = concern.level;
         self
     }
 

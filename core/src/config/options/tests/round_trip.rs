@@ -6,11 +6,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-use crate::config::metadata::Environment;
+use crate::config::address_map::AddressMap;
+use crate::config::metadata::{DriverInfo, Environment, Os};
 use crate::config::options::table::URI_OPTIONS;
 use crate::config::{
-    Acknowledgment, AuthMechanism, Options, OptionsBuilder, PoolOptions, ProxyOptions, ReadMode,
-    ReadPreference, Secret, SrvOptions, TagSet, TlsOptions, Warning, WriteConcern,
+    Acknowledgment, AuthMechanism, OpeningHello, Options, OptionsBuilder, PoolOptions,
+    ProxyOptions, ReadConcern, ReadMode, ReadPreference, Secret, ServerApi, ServerApiVersion,
+    SrvOptions, TagSet, TcpOptions, TlsOptions, Warning, WriteConcern,
 };
 use crate::wire::Compressor;
 
@@ -106,6 +108,81 @@ fn every_option_prints_as_it_was_written() {
     for option in all.filter(|option| *option != "tlsInsecure=true") {
         assert!(printed.expose().contains(option), "{option}: {}", printed.expose());
     }
+}
+
+fn with_what_only_builders_set() -> Options {
+    let preference = ReadPreference::nearest().with_hedge(true).unwrap();
+    builder()
+        .server_api(ServerApi::new(ServerApiVersion::V1).with_strict(true))
+        .opening_hello(OpeningHello::OpQuery)
+        .single_threaded(true)
+        .eager_checks(true)
+        .os(Os::new("Plan 9").with_name("Plan"))
+        .environment(Environment::default())
+        .driver_info(DriverInfo::new("odm", None, None).unwrap())
+        .tcp(TcpOptions::default().with_user_timeout(Some(Duration::from_secs(9))))
+        .oidc_callback(true)
+        .auth_mechanism(AuthMechanism::Oidc)
+        .local_threshold(Duration::from_nanos(1))
+        .read_preference(preference)
+        .read_concern(ReadConcern::majority())
+        .address_map(AddressMap::new(["a=b".parse().unwrap()]).unwrap())
+        .build()
+        .unwrap()
+}
+
+/// Every option there is, of connection strings and of builders, is still there after a change of
+/// another.
+#[test]
+fn options_can_be_changed_when_they_are_built() {
+    let uri = format!("mongodb://u:p@h:1,g/d?{}&unknown=1", ALL.join("&"));
+    let judged =
+        Options::parse("mongodb+srv://a.example/?srvServiceName=s&srvMaxHosts=3&tls=false")
+            .unwrap()
+            .with_judged_hosts()
+            .unwrap()
+            .with_rescan_interval(Duration::from_secs(90));
+    let resolved = judged.resolved(vec!["b".parse().unwrap()], "authSource=x").unwrap();
+    let tls_option = |name| Options::parse(&format!("mongodb://a/?{name}=true")).unwrap();
+    for options in [
+        Options::parse(&uri).unwrap(),
+        Options::parse("mongodb://a/?directConnection=true&wtimeout=7&ssl=true").unwrap(),
+        Options::parse("mongodb://a/?loadBalanced=true").unwrap(),
+        Options::parse("mongodb://a/?tls=false&tlsCAFile=b").unwrap().without_credential(),
+        judged,
+        resolved,
+        with_what_only_builders_set(),
+        builder()
+            .username("u")
+            .password("p")
+            .auth_mechanism(AuthMechanism::Plain)
+            .allow_plain_without_tls(true)
+            .build()
+            .unwrap(),
+        tls_option("tlsAllowInvalidHostnames"),
+        tls_option("tlsAllowInvalidCertificates"),
+        tls_option("tlsDisableCertificateRevocationCheck"),
+        tls_option("tlsDisableOCSPEndpointCheck"),
+    ] {
+        assert_eq!(options.clone().into_builder().build().as_ref(), Ok(&options));
+        let other = options.clone().into_builder().app_name("other").build().unwrap();
+        assert_eq!(other.app_name(), Some("other"));
+        let mut back = other.into_builder();
+        back.settings.app_name.clone_from(&options.settings.app_name);
+        assert_eq!(back.build(), Ok(options));
+    }
+}
+
+#[test]
+fn tls_that_nothing_implied_can_be_implied_later() {
+    let plain = || Options::parse("mongodb://a").unwrap().into_builder();
+    let encrypted = plain().tls_options(TlsOptions::default()).build().unwrap();
+    assert!(plain().build().unwrap().tls().is_none() && encrypted.tls().is_some());
+    assert!(encrypted.into_builder().tls(false).build().unwrap().tls().is_none());
+    let found = plain().srv(SrvOptions::new("a.example")).build().unwrap();
+    assert!(found.tls().is_some());
+    let off = Options::parse("mongodb+srv://a.example/?tls=false").unwrap();
+    assert!(off.into_builder().build().unwrap().tls().is_none(), "it was turned off");
 }
 
 #[test]

@@ -27,23 +27,29 @@ pub use sdam_core::topology::{Event, EventKind, Topics};
 #[doc(inline)]
 pub use sdam_host::{Error, ErrorKind, Events, Recording, Reply, Views};
 
+pub use namespace::{Namespace, NamespaceError};
 pub use sdam_core::bson;
+#[doc(no_inline)]
 pub use sdam_core::bson::{
-    Bson, DateTime, Document, RawBson, RawDocument, RawDocumentBuf, doc, oid, rawdoc,
+    Binary, Bson, DateTime, Decimal128, Document, RawArrayBuf, RawBson, RawDocument,
+    RawDocumentBuf, Regex, Timestamp, Uuid, doc, oid, oid::ObjectId, rawdoc,
 };
 
 pub mod action;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod collation;
 mod command;
 mod cursor;
 pub mod error;
 mod handle;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+mod namespace;
 mod reply;
 pub mod results;
 mod runtimes;
+mod specifications;
 mod value;
 
 #[cfg(feature = "async-std")]

@@ -12,6 +12,10 @@
 //! # Ok::<(), bson::error::Error>(())
 //! ```
 
+pub use crate::collation::{
+    Collation, CollationAlternate, CollationBuilder, CollationCaseFirst, CollationMaxVariable,
+    CollationStrength,
+};
 pub use crate::command::aggregate::AggregateOptions;
 pub use crate::command::arguments::OptionsBuilder;
 pub use crate::command::bulk_write::BulkWriteOptions;
@@ -39,6 +43,8 @@ pub use crate::handle::{
 };
 pub use crate::value::Hint;
 pub use sdam_core::config::{
-    Options as ClientOptions, ReadConcern, ReadMode, ReadPreference, ServerAddress, WriteConcern,
+    Acknowledgment, AuthMechanism, Credential, DriverInfo, Options as ClientOptions, PoolOptions,
+    ReadConcern, ReadMode, ReadPreference, ServerAddress, ServerApi, ServerApiVersion, TagSet,
+    TlsOptions, WriteConcern,
 };
 pub use sdam_core::session::SessionOptions;

@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 
 use bson::{Bson, RawDocumentBuf};
 
+pub use crate::specifications::{
+    CollectionSpecification, CollectionSpecificationInfo, CollectionType, DatabaseSpecification,
+};
+
 /// The result of `insert_one`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -4,6 +4,8 @@
 //! A [`Host`] keeps the machines of one client behind their locks, performs their actions in order,
 //! and asks the runtime for the few things that only a runtime can do. It does no I/O, reads no
 //! clock and starts nothing itself; what runtimes ask of the operating system is in [`system`].
+//! Applications have a [`Topology`] of it, below their client, and [`driver`] is what those use who
+//! build such a client.
 //!
 //! Applications use the crate `sdam`, which has databases and collections above a [`Topology`].
 //!
@@ -41,6 +43,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
+pub mod driver;
 mod error;
 mod machines;
 mod net;
@@ -61,7 +64,6 @@ pub use client::Topology;
 pub use client::blueprint::{Blueprint, Settings};
 pub use client::builder::ClientBuilder;
 pub use client::flight_recorder;
-pub use client::kill_cursors::KillLimits;
 pub use client::registry::Registry;
 pub use client::socket_runtime::SocketRuntime;
 pub use error::{ClientError, Error, ErrorKind, Spent};
@@ -77,16 +79,12 @@ pub use net::stream::Connected;
 #[cfg(feature = "otel")]
 pub use observe::otel;
 pub use observe::recording::{FLIGHT_RECORDER_LEN, Recording};
-pub use observe::spans::{OperationSpan, Span, Tracer};
+pub use observe::spans::{Span, Tracer};
 pub use observe::subscription::{EVENT_BYTES_LIMIT, EVENT_LIMIT, Events, Views};
 pub use operations::checked_out::CheckedOut;
 pub use operations::exchange::{Exhaust, Outcome, Reply};
-pub use operations::observed::ObservedOperation;
-pub use operations::operation::Response;
-pub use operations::pinned::Pinned;
-pub use operations::request::{BuildCommand, BuiltCommand, Extension, Message, Request, Target};
 pub use operations::selected_server::SelectedServer;
-pub use operations::session::{ClientSession, SessionAccessError, SessionGuard};
+pub use operations::session::{ClientSession, SessionAccessError};
 pub use process::Process;
 pub use sdam_core::session::ClusterTimeError;
 pub use sync::Interrupter;

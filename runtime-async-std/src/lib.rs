@@ -6,8 +6,8 @@
 //!
 //! # #[cfg(feature = "smol")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
-//! let mut events = client.subscribe();
+//! let topology = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
+//! let mut events = topology.subscribe();
 //! while let Some(event) = events.next().await {
 //!     println!("{:?} {:?}", event.at, event.kind);
 //! }

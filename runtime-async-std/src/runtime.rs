@@ -36,7 +36,7 @@ pub struct Setup<E> {
     dialer: Option<Arc<dyn Dialer>>,
 }
 
-/// Starts to create a client whose tasks run on `executor`.
+/// Starts to create a topology whose tasks run on `executor`.
 pub fn builder_on<E: Executor>(options: Options, executor: E) -> ClientBuilder<AsyncIoReactor<E>> {
     ClientBuilder::with_setup(options, Setup::on(executor))
 }

@@ -1,4 +1,4 @@
-//! Clients whose tasks run on the global executor of smol; [`builder_on`] names another one.
+//! Topologies whose tasks run on the global executor of smol; [`builder_on`] names another one.
 
 use sdam_host as host;
 
@@ -11,7 +11,8 @@ pub use crate::runtime::{Setup, builder_on};
 /// The type parameter of whatever in [`sdam_host`] is for every runtime.
 pub type Runtime = AsyncIo<Smol>;
 
-/// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
+/// The deployment below a client: it discovers servers and watches them, selects one, checks out
+/// connections and runs commands, until its last clone is dropped.
 ///
 /// Its tasks run on the global executor of smol,
 /// whichever executor polls the futures of its methods.
@@ -21,16 +22,16 @@ pub type Runtime = AsyncIo<Smol>;
 /// use sdam_core::bson::rawdoc;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
-/// let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
+/// let topology = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
+/// let reply = topology.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
 /// println!("version {}", reply.get_str("version")?);
 /// # Ok(())
 /// # }
 /// ```
 pub type Topology = host::Topology<Runtime>;
 
-/// Creates clients that differ from what [`Topology::connect`](host::Topology::connect) creates; with a
-/// [`Dialer`], for instance.
+/// Creates topologies that differ from what [`Topology::connect`](host::Topology::connect) creates:
+/// with a [`Dialer`], for instance.
 pub type ClientBuilder = host::ClientBuilder<AsyncIoReactor<Smol>>;
 
 /// The monitors that clients share which are [made with it](ClientBuilder::registry).

@@ -16,8 +16,8 @@ thread_local! {
     static PARKER: Cell<Option<Arc<Parker>>> = const { Cell::new(None) };
 }
 
-/// Blocks this thread on a future of one of this crate's clients, such as those of
-/// [`Topology::host_client`](crate::Topology::host_client).
+/// Blocks this thread on a future of one of this crate's topologies, such as those of
+/// [`DriverTopology::host_topology`](crate::driver::DriverTopology::host_topology).
 ///
 /// When called by a waker on the thread of the clients, it does their work meanwhile.
 pub fn block_on<F: Future>(future: F) -> F::Output {

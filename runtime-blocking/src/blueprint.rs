@@ -1,4 +1,4 @@
-//! The material of a client, in this process and in those that are forked off.
+//! The material of a topology, in this process and in those that are forked off.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,6 +11,7 @@ use arc_swap::ArcSwapOption;
 use sdam_core::description::TopologyDescription;
 use sdam_core::topology::Topics;
 use sdam_host as host;
+use sdam_host::driver::DriverTopology;
 
 use crate::dialer::Dialer;
 use crate::engine::{Engine, EngineMode, Joining};
@@ -18,10 +19,10 @@ use crate::helper::Helper;
 use crate::process::Own;
 use crate::runtime::{Blocking, BlockingReactor};
 
-/// The material of a client.
+/// The material of a topology.
 pub(crate) struct Blueprint {
     pub(crate) shared: host::Blueprint,
-    /// The time when the client's clock began, and the wall clock's time then.
+    /// The time when its clock began, and the wall clock's time then.
     pub(crate) epoch: Instant,
     pub(crate) origin: SystemTime,
     pub(crate) dialer: Option<Arc<dyn Dialer>>,
@@ -36,7 +37,7 @@ impl Blueprint {
         }
     }
 
-    /// Returns the sockets, timers and tasks of a client, which `engine` runs once it is driven.
+    /// Returns the sockets, timers and tasks of a topology, which `engine` runs once it is driven.
     pub(crate) fn reactor(&self, engine: &Arc<Engine>) -> BlockingReactor {
         BlockingReactor {
             engine: Arc::clone(engine),
@@ -49,28 +50,28 @@ impl Blueprint {
         }
     }
 
-    /// Makes the client of a process that was forked off, which begins with what its parent knew.
+    /// Makes the topology of a process that was forked off, which begins with what its parent knew.
     fn heir(&self, known: &TopologyDescription) -> host::Topology<Blocking> {
         let joining = Joining::new(self.engine_mode());
-        // If the system gives no thread, all tasks are given up, and with them the client.
+        // If the system gives no thread, all tasks are given up, and with them the topology.
         let engine = joining.as_ref().map_or_else(|_| Engine::exhausted(), |it| Arc::clone(it));
         let shared = self.shared.heir(known, process::id());
-        let (client, _) = shared.client(self.reactor(&engine), Topics::NONE, None);
-        client
+        let (topology, _) = shared.topology(self.reactor(&engine), Topics::NONE, None);
+        topology
     }
 }
 
-/// A client in whichever process it is used, shared by its clones.
+/// A topology in whichever process it is used, shared by its clones.
 pub(crate) struct Everywhere {
     pub(crate) blueprint: Blueprint,
-    /// The client of the process that made it.
+    /// The topology of the process that made it.
     first: Own<host::Topology<Blocking>>,
-    /// The client of the process that used it last, of those that were forked off.
+    /// The topology of the process that used it last, of those that were forked off.
     heir: ArcSwapOption<Own<host::Topology<Blocking>>>,
     closed: AtomicBool,
 }
 
-/// The client of this process.
+/// The topology of this process.
 pub(crate) enum Here<'a> {
     First(&'a host::Topology<Blocking>),
     Heir(Arc<Own<host::Topology<Blocking>>>),
@@ -83,9 +84,9 @@ impl Deref for Here<'_> {
 
     fn deref(&self) -> &host::Topology<Blocking> {
         match self {
-            Self::First(client) => client,
-            Self::Heir(client) => client.anyones(),
-            Self::Limited(client) => client,
+            Self::First(topology) => topology,
+            Self::Heir(topology) => topology.anyones(),
+            Self::Limited(topology) => topology,
         }
     }
 }
@@ -98,33 +99,33 @@ impl Here<'_> {
 }
 
 impl Everywhere {
-    pub(crate) fn new(blueprint: Blueprint, client: host::Topology<Blocking>) -> Self {
-        let (first, heir) = (own(client), ArcSwapOption::empty());
+    pub(crate) fn new(blueprint: Blueprint, topology: host::Topology<Blocking>) -> Self {
+        let (first, heir) = (own(topology), ArcSwapOption::empty());
         Self { blueprint, first, heir, closed: AtomicBool::new(false) }
     }
 
-    /// Returns the client of this process, which may be a new one.
+    /// Returns the topology of this process, which may be a new one.
     pub(crate) fn here(&self) -> Here<'_> {
         match self.first.ours() {
-            Some((client, _)) => Here::First(client),
+            Some((topology, _)) => Here::First(topology),
             None => Here::Heir(self.heir()),
         }
     }
 
-    /// Returns the client of the process that made it, which may be another one.
+    /// Returns the topology of the process that made it, which may be another one.
     pub(crate) const fn first(&self) -> &Own<host::Topology<Blocking>> {
         &self.first
     }
 
-    /// Closes the client in this process, and in those that will be forked off.
+    /// Closes the topology in this process, and in those that will be forked off.
     pub(crate) fn close(&self) -> Here<'_> {
         self.closed.store(true, Ordering::Release);
-        let client = self.here();
-        client.close_now();
-        client
+        let topology = self.here();
+        topology.close_now();
+        topology
     }
 
-    /// Returns the client of a process that was forked off. A new one takes the place of that of
+    /// Returns the topology of a process that was forked off. A new one takes the place of that of
     /// the parent without a lock, which some thread could have held that does not exist here.
     fn heir(&self) -> Arc<Own<host::Topology<Blocking>>> {
         loop {
@@ -143,19 +144,20 @@ impl Everywhere {
     }
 }
 
-fn own(client: host::Topology<Blocking>) -> Own<host::Topology<Blocking>> {
-    let engine = Arc::clone(&client.host().runtime().reactor().engine);
-    Own::new(client, &engine)
+fn own(topology: host::Topology<Blocking>) -> Own<host::Topology<Blocking>> {
+    let engine = Arc::clone(&topology.host().runtime().reactor().engine);
+    Own::new(topology, &engine)
 }
 
-/// Ends the client, if callers run its tasks: none of them will do so after this.
+/// Ends the topology, if callers run its tasks: none of them will do so after this.
 impl Drop for Everywhere {
     fn drop(&mut self) {
         let heir = self.heir.load();
         let ours = self.first.ours().or_else(|| heir.as_ref()?.ours());
-        if let (EngineMode::Callers, Some((client, engine))) = (self.blueprint.engine_mode(), ours)
+        if let (EngineMode::Callers, Some((topology, engine))) =
+            (self.blueprint.engine_mode(), ours)
         {
-            client.close_now();
+            topology.close_now();
             engine.give_up();
         }
     }

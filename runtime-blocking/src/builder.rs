@@ -1,33 +1,38 @@
-//! Creates clients.
+//! Creates topologies, and the clients above them.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use sdam_core::config::Options;
 use sdam_core::topology::Topics;
+use sdam_host::driver::DriverTopology;
 use sdam_host::{ClientError, CredentialProvider, Error, Resolver, Settings, settings_of_clients};
 
 use crate::blueprint::Blueprint;
-use crate::client::Topology;
 use crate::dialer::Dialer;
 use crate::engine::{Engine, EngineMode, Joining};
 use crate::helper::Helper;
 use crate::runtime::{BlockingReactor, Registry};
 use crate::subscription::Events;
+use crate::topology::Topology;
 
-/// Creates clients, those included whose servers are named in DNS.
-#[derive(Clone)]
+/// Creates clients, those included whose servers are named in DNS: topologies, or what is made of
+/// one, such as the typed client of `sdam::blocking`.
 #[must_use]
-pub struct ClientBuilder {
+pub struct ClientBuilder<C = Topology> {
     settings: Settings,
     dialer: Option<Arc<dyn Dialer>>,
     registry: Option<Registry>,
+    builds: PhantomData<fn() -> C>,
 }
 
-impl ClientBuilder {
-    pub(crate) fn new(options: Options) -> Self {
-        Self { settings: Settings::new(options), dialer: None, registry: None }
+impl<C: From<Topology>> ClientBuilder<C> {
+    /// Starts to create a client; for a topology, that is [`Topology::builder`].
+    pub fn new(options: Options) -> Self {
+        let settings = Settings::new(options);
+        Self { settings, dialer: None, registry: None, builds: PhantomData }
     }
 
     /// Has `dialer` open the byte streams to servers, in place of sockets.
@@ -72,7 +77,7 @@ impl ClientBuilder {
     /// Fails if servers are still to be looked up in DNS, if the options cannot be followed, and
     /// if the operating system gives no thread or no random seed. Files that the options name are
     /// read later: what is wrong with them is a failure of every server.
-    pub fn build(self) -> Result<Topology, Error> {
+    pub fn build(self) -> Result<C, Error> {
         self.topics(Topics::NONE).build_with_events().map(|(client, _)| client)
     }
 
@@ -81,7 +86,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// Fails as [`build`](Self::build) does.
-    pub fn build_with_events(self) -> Result<(Topology, Events), Error> {
+    pub fn build_with_events(self) -> Result<(C, Events), Error> {
         let topics = self.settings.topics;
         let mut blueprint = Blueprint {
             shared: self.settings.blueprint()?,
@@ -91,13 +96,13 @@ impl ClientBuilder {
         };
         let engine = Joining::new(blueprint.engine_mode()).map_err(no_thread)?;
         let reactor = blueprint.reactor(&engine);
-        let (client, events) = blueprint.shared.client(reactor, topics, self.registry.as_ref());
+        let (host, events) = blueprint.shared.topology(reactor, topics, self.registry.as_ref());
         // Those who share monitors have one clock.
-        let epoch = client.host().runtime().reactor().epoch;
+        let epoch = host.host().runtime().reactor().epoch;
         blueprint.origin -= blueprint.epoch.saturating_duration_since(epoch);
         blueprint.epoch = epoch;
-        let events = Events::new(events, client.host().runtime());
-        Ok((Topology::made(blueprint, client), events))
+        let events = Events::new(events, host.host().runtime());
+        Ok((Topology::made(blueprint, host).into(), events))
     }
 
     /// Looks up the servers if they are named in DNS (`mongodb+srv://`), and creates the client.
@@ -105,7 +110,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// Fails as [`build`](Self::build) does, and if DNS gives no hosts or options that can be used.
-    pub fn connect(self) -> Result<Topology, Error> {
+    pub fn connect(self) -> Result<C, Error> {
         self.topics(Topics::NONE).connect_with_events().map(|(client, _)| client)
     }
 
@@ -114,7 +119,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// Fails as [`connect`](Self::connect) does.
-    pub fn connect_with_events(mut self) -> Result<(Topology, Events), Error> {
+    pub fn connect_with_events(mut self) -> Result<(C, Events), Error> {
         self.settings = complete(self.settings)?;
         self.build_with_events()
     }
@@ -146,7 +151,18 @@ fn no_thread(error: std::io::Error) -> ClientError {
     ClientError::NoThread(error.into())
 }
 
-impl fmt::Debug for ClientBuilder {
+impl<C> Clone for ClientBuilder<C> {
+    fn clone(&self) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            dialer: self.dialer.clone(),
+            registry: self.registry.clone(),
+            builds: PhantomData,
+        }
+    }
+}
+
+impl<C> fmt::Debug for ClientBuilder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
             .field("options", &self.settings.options)

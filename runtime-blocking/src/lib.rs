@@ -5,8 +5,8 @@
 //! use sdam_core::bson::rawdoc;
 //!
 //! # fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Topology::connect("mongodb://localhost/?replicaSet=rs0")?;
-//! let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 })?;
+//! let topology = Topology::connect("mongodb://localhost/?replicaSet=rs0")?;
+//! let reply = topology.run_command("admin", &rawdoc! { "buildInfo": 1 })?;
 //! println!("version {}", reply.get_str("version")?);
 //! # Ok(())
 //! # }
@@ -43,7 +43,7 @@
 //! # use sdam_core::config::Options;
 //! # fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let uri = "mongodb://localhost/?replicaSet=rs0";
-//! let client = Topology::new(Options::builder().uri(uri)?.single_threaded(true).build()?)?;
+//! let topology = Topology::new(Options::builder().uri(uri)?.single_threaded(true).build()?)?;
 //! # Ok(())
 //! # }
 //! ```
@@ -56,7 +56,7 @@
 //!
 //! # The map
 //!
-//! What is the same in every runtime is in [`sdam_host`]. `client`, `selected_server`,
+//! What is the same in every runtime is in [`sdam_host`]. `topology`, `selected_server`,
 //! `checked_out` and `subscription` are what applications hold, `builder` creates it from a
 //! `blueprint`, and `process` is what a fork makes of it. `engine` runs tasks, on a thread of its
 //! own or on the caller's, and `helper` what blocks; `block_on` has a thread wait for a future.
@@ -80,8 +80,8 @@ mod block_on;
 mod blueprint;
 mod builder;
 mod checked_out;
-mod client;
 mod dialer;
+pub mod driver;
 mod engine;
 mod helper;
 mod process;
@@ -89,13 +89,14 @@ mod runtime;
 mod selected_server;
 mod socket;
 mod subscription;
+mod topology;
 
 pub use block_on::block_on;
 pub use builder::ClientBuilder;
 pub use checked_out::{CheckedOut, Exhaust};
-pub use client::Topology;
 pub use dialer::{ByteStream, Dialer};
 pub use runtime::{Blocking, BlockingReactor, Registry};
 pub use selected_server::SelectedServer;
 pub use socket::Socket;
 pub use subscription::{Events, Source, Subscription, Views};
+pub use topology::Topology;

@@ -18,7 +18,7 @@ use crate::runtime::Blocking;
 /// As an iterator, it waits for each; in a process that was forked off, it has ended.
 pub type Events = Subscription<host::Events>;
 
-/// Views of a topology, the latest one first; ends when the client is closed.
+/// Views of a topology, the latest one first; ends when that is closed.
 ///
 /// As an iterator, it waits for each; in a process that was forked off, it has ended.
 pub type Views = Subscription<host::Views>;
@@ -27,7 +27,7 @@ pub type Views = Subscription<host::Views>;
 #[derive(Debug)]
 pub struct Subscription<S> {
     source: Own<S>,
-    /// The origin of the client's clock.
+    /// The origin of the topology's clock.
     epoch: time::Instant,
 }
 
@@ -110,7 +110,7 @@ impl Subscription<host::Events> {
 impl<S: Source> Iterator for Subscription<S> {
     type Item = S::Item;
 
-    /// Waits for the next one; `None` once the client is closed and all were read.
+    /// Waits for the next one; `None` once the topology is closed and all were read.
     fn next(&mut self) -> Option<S::Item> {
         let (source, engine) = self.source.ours_mut()?;
         engine.wait(source.receive())

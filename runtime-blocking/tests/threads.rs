@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use deployment::{Deployment, SOON, is_whole, view};
+use sdam_blocking::driver::DriverTopology;
 use sdam_blocking::{Topology, block_on};
 use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::rawdoc;
@@ -113,7 +114,7 @@ fn one_client_that_panics_or_hangs_is_no_other_clients_business() {
         .build()
         .unwrap();
     let panics = deployment.client("");
-    let mut views = panics.host_client().watch_topology();
+    let mut views = panics.host_topology().watch_topology();
     let waker = std::task::Waker::from(std::sync::Arc::new(Panics));
     let mut cx = std::task::Context::from_waker(&waker);
     while std::pin::pin!(views.next()).poll(&mut cx).is_ready() {}
@@ -122,10 +123,10 @@ fn one_client_that_panics_or_hangs_is_no_other_clients_business() {
     other.with_timeout(SOON).run_command("admin", &rawdoc! { "ping": 1 }).unwrap();
     // On the thread of the clients, too, one client can wait for another.
     let (sender, receiver) = mpsc::channel();
-    let (asked, asker) = (other.host_client(), other.clone());
+    let (asked, asker) = (other.host_topology(), other.clone());
     let woken = Waits { asked, asker, sender };
     let waiting = deployment.client("");
-    let mut views = waiting.host_client().watch_topology();
+    let mut views = waiting.host_topology().watch_topology();
     let waker = std::task::Waker::from(std::sync::Arc::new(woken));
     let mut cx = std::task::Context::from_waker(&waker);
     while std::pin::pin!(views.next()).poll(&mut cx).is_ready() {}
@@ -261,7 +262,7 @@ fn it_may_be_dropped_by_whoever_is_woken_on_its_thread() {
 
     let deployment = Deployment::start(EmbeddedOptions::default());
     let client = deployment.client("");
-    let mut views = client.host_client().watch_topology();
+    let mut views = client.host_topology().watch_topology();
     block_on(views.next()).unwrap();
     let (sender, receiver) = mpsc::channel();
     let client = std::sync::Mutex::new(Some(client));

@@ -5,8 +5,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
-//! let mut events = client.subscribe();
+//! let topology = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
+//! let mut events = topology.subscribe();
 //! while let Some(event) = events.next().await {
 //!     println!("{:?} {:?}", event.at, event.kind);
 //! }
@@ -21,7 +21,7 @@
 //!
 //! # The map
 //!
-//! What is the same in every runtime is in [`sdam_host`]; here is what is tokio's. `client` has the
+//! What is the same in every runtime is in [`sdam_host`]; here is what is tokio's. `names` has the
 //! names that applications know. `runtime` supplies what [`Reactor`](sdam_host::Reactor) asks for:
 //! sockets, timers and tasks; `socket` is what can be open, and `dialer` how applications open it
 //! themselves.
@@ -39,12 +39,12 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod client;
 mod dialer;
+mod names;
 mod runtime;
 mod socket;
 
-pub use client::{CheckedOut, ClientBuilder, Exhaust, Registry, SelectedServer, Topology};
 pub use dialer::{ByteStream, Dialer, Dialing};
+pub use names::{CheckedOut, ClientBuilder, Exhaust, Registry, SelectedServer, Topology};
 pub use runtime::{Setup, Tokio, TokioReactor, resolver};
 pub use socket::Socket;

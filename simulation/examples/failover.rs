@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
-use sdam_simulation::virtual_time::{Client, Simulation, VirtualTime};
+use sdam_simulation::virtual_time::{Simulation, Topology, VirtualTime};
 
 /// The interval of orders.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const ORDERS: i32 = 120;
 
 /// The application: it writes down each order, again and again until the deployment has it.
-async fn take_orders(client: Client, time: VirtualTime) {
+async fn take_orders(client: Topology, time: VirtualTime) {
     for number in 0..ORDERS {
         let order = rawdoc! { "insert": "orders", "documents": [{ "_id": number }] };
         let begun = time.elapsed();
@@ -41,7 +41,7 @@ async fn take_orders(client: Client, time: VirtualTime) {
 /// Fails if the client cannot be created.
 pub(crate) fn failover(seed: u64) -> Result<Vec<String>, Box<dyn Error>> {
     let mut simulation = Simulation::new(seed);
-    let client = simulation.client(Options::parse(simulation.uri())?)?;
+    let client = simulation.topology(Options::parse(simulation.uri())?)?;
     let time = simulation.time();
     simulation.spawn(take_orders(client, time));
     simulation.run_for(Duration::from_secs(10));

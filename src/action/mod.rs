@@ -14,6 +14,7 @@
 
 mod perform;
 mod session;
+mod shutdown;
 mod views;
 
 use std::borrow::{Borrow, Cow};
@@ -34,6 +35,7 @@ use crate::handle::{Concerns, Handle};
 
 pub use perform::Perform;
 pub use session::StartSession;
+pub use shutdown::Shutdown;
 pub use views::{Each, First, Many, Names, One, Reply, View};
 
 /// An operation that a method of a handle has begun to describe.

@@ -4,6 +4,7 @@ use std::future::{IntoFuture, Ready, ready};
 
 use bson::Timestamp;
 use sdam_core::session::SessionOptions;
+use sdam_host::driver::DriverTopology;
 use sdam_host::{ClientSession, Runtime};
 
 use super::Async;

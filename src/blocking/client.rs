@@ -1,23 +1,27 @@
 //! The client, as far as operations are about no database.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::Document;
 use sdam_blocking::Blocking;
+use sdam_blocking::driver::DriverTopology as _;
+use sdam_core::config::Options;
 
-use super::ClientSession;
 use super::database::Database;
 use super::threads::Threads;
-use crate::action::{Action, Each, Names, Place, StartSession, View};
+use super::{ClientBuilder, ClientSession};
+use crate::action::{Action, Each, Names, Place, Shutdown, StartSession, View};
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
+use crate::error::Error;
 use crate::handle::actions::actions_of_clients;
 use crate::handle::{Concerns, DatabaseOptions, Handle, concerns};
 
 /// A client with typed operations, each of which has its thread wait.
 ///
-/// It is what [`Client`](crate::generic::Client) is for runtimes with futures, and may be used by many
-/// threads, and in processes that are forked off.
+/// It is what [`Client`](crate::generic::Client) is for runtimes with futures, and may be used by
+/// many threads, and in processes that are forked off.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Shared,
@@ -35,7 +39,7 @@ impl Shared {
     /// Returns the handle of this process.
     pub(crate) fn handle(&self) -> Handle<Blocking> {
         Handle {
-            client: self.client.host_client(),
+            client: self.client.host_topology(),
             concerns: Arc::clone(&self.concerns),
             session: self.session.clone(),
         }
@@ -70,9 +74,48 @@ impl Client {
         Self { shared }
     }
 
+    /// Creates a client of what a connection string or [`Options`] describe, after the servers of
+    /// `mongodb+srv://` were looked up in DNS; discovery begins in the background.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection string is malformed, if DNS gives no hosts or options that can be
+    /// used, and as [`with_options`](Self::with_options) does.
+    pub fn connect<O>(options: O) -> Result<Self, Error>
+    where
+        O: TryInto<Options, Error: Into<sdam_host::Error>>,
+    {
+        Ok(sdam_blocking::Topology::connect(options)?.into())
+    }
+
+    /// As [`connect`](Self::connect), with a connection string.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`connect`](Self::connect) does.
+    pub fn with_uri_str(uri: impl AsRef<str>) -> Result<Self, Error> {
+        Self::connect(uri.as_ref())
+    }
+
+    /// Creates a client; discovery begins in the background, and nothing is waited for.
+    ///
+    /// # Errors
+    ///
+    /// Fails if servers are still to be looked up in DNS, if the options cannot be followed, and
+    /// if the operating system gives no thread or no random seed. Files that the options name are
+    /// read later: what is wrong with them is a failure of every server.
+    pub fn with_options(options: Options) -> Result<Self, Error> {
+        Ok(Self::builder(options).build()?)
+    }
+
+    /// Starts to create a client that differs from what [`connect`](Self::connect) creates.
+    pub fn builder(options: Options) -> ClientBuilder {
+        ClientBuilder::new(options)
+    }
+
     /// Adds typed operations to a client.
     pub fn new(client: sdam_blocking::Topology) -> Self {
-        let Handle { concerns, session, .. } = Handle::new(client.host_client());
+        let Handle { concerns, session, .. } = Handle::new(client.host_topology());
         Self { shared: Shared { client, concerns, session } }
     }
 
@@ -83,6 +126,20 @@ impl Client {
     }
 
     concerns!(shared, ClientSession);
+
+    /// Closes the client for all its clones, and waits until none of its tasks runs any more;
+    /// [`Topology::close`](sdam_blocking::Topology::close) takes the time to wait.
+    ///
+    /// Dropping the last clone closes a client, too, and waits for nothing.
+    pub fn close(&self) {
+        self.topology().close(Duration::MAX);
+    }
+
+    /// Closes the client as [`close`](Self::close) does, once it is run; it has an option for those
+    /// who cannot wait.
+    pub fn shutdown(self) -> Shutdown<sdam_blocking::Topology> {
+        Shutdown::new(self.shared.client)
+    }
 
     /// Starts a session of the application's, as
     /// [`Client::start_session`](crate::generic::Client::start_session) does.
@@ -118,5 +175,12 @@ impl Client {
 
     const fn over(&self, shared: Shared) -> Self {
         Self { shared }
+    }
+}
+
+/// A client over a deployment that is known already: they share servers and connections.
+impl From<sdam_blocking::Topology> for Client {
+    fn from(topology: sdam_blocking::Topology) -> Self {
+        Self::new(topology)
     }
 }

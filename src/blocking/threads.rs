@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_core::session::SessionOptions;
+use sdam_host::driver::DriverTopology;
 
 use super::client::Shared;
 use super::{ClientSession, Cursor};

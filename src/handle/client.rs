@@ -8,7 +8,7 @@ use super::actions::actions_of_clients;
 use super::database::Database;
 use super::options::DatabaseOptions;
 use super::perform::Handle;
-use crate::action::{Action, Async, Each, Names, Place, StartSession, View};
+use crate::action::{Action, Async, Each, Names, Place, Shutdown, StartSession, View};
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
 use crate::error::Error;
@@ -44,6 +44,20 @@ impl<R: Runtime> Client<R> {
     }
 
     concerns!(handle, ClientSession<R>);
+
+    /// Closes the client for all its clones, and waits until none of its tasks runs any more, see
+    /// [`Topology::close`](sdam_host::Topology::close).
+    ///
+    /// Dropping the last clone closes a client, too, and waits for nothing.
+    pub async fn close(&self) {
+        self.topology().close().await;
+    }
+
+    /// Closes the client as [`close`](Self::close) does, once it is awaited; it has an option for
+    /// those who cannot wait.
+    pub fn shutdown(self) -> Shutdown<sdam_host::Topology<R>> {
+        Shutdown::new(self.handle.client)
+    }
 
     /// Starts a session of the application's.
     ///

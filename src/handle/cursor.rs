@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bson::{Document, RawDocument, RawDocumentBuf};
 use futures_core::Stream;
-use sdam_host::{KillLimits, Runtime};
+use sdam_host::Runtime;
+use sdam_host::driver::KillLimits;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -138,7 +139,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     /// # Errors
     ///
     /// Fails if the next batch cannot be fetched, after which the cursor is exhausted, and if the
-    /// document is of another type. After [`SessionInUse`](crate::error::ArgumentError::SessionInUse) and
+    /// document is of another type. After
+    /// [`SessionInUse`](crate::error::ArgumentError::SessionInUse) and
     /// [`SessionTimeout`](Error::SessionTimeout) the cursor goes on.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         self.reader.next(false, |document| read_as(document)).await

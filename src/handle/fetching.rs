@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use sdam_core::wire::ReplyDocument;
-use sdam_host::{Pinned, Runtime};
+use sdam_host::Runtime;
+use sdam_host::driver::{DriverTopology, Pinned};
 
 use crate::error::Error;
 

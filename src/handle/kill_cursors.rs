@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::operation::{KillCursors, OpenCursor};
-use sdam_host::{ClientSession, KillLimits, Pinned, Reply, Runtime};
+use sdam_host::driver::{DriverSession, DriverTopology, KillLimits, Pinned};
+use sdam_host::{ClientSession, Reply, Runtime};
 
 use super::perform::Handle;
 use crate::cursor::{CursorState, Settings};
@@ -83,7 +84,7 @@ pub(super) fn kill_superseded<R: Runtime>(
     for reply in replies.drain(..) {
         let state = CursorState::open("cursor", reply.document(), Settings::default());
         let Some(state) = state.ok().filter(|state| state.id() != 0) else { continue };
-        if client.host().options().load_balanced() {
+        if client.options().load_balanced() {
             continue;
         }
         let (database, collection) = state.namespace();

@@ -3,7 +3,8 @@
 //! Implements OpenTelemetry, "Instrumenting Driver Operations".
 
 use sdam_core::spans::{SpanEnd, SpanStart};
-use sdam_host::{ObservedOperation, Runtime, Topology};
+use sdam_host::driver::{DriverTopology, ObservedOperation};
+use sdam_host::{Runtime, Topology};
 
 use crate::command::{Operation, Scope};
 use crate::error::Error;

@@ -10,10 +10,11 @@ use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{OperationKind, OperationOptions, Timeout, add_labels};
 use sdam_core::selection::Criteria;
 use sdam_core::wire::ReplyDocument;
-use sdam_host::{
-    BuildCommand, BuiltCommand, ClientSession, Extension, ObservedOperation, Pinned, Reply,
-    Request, Runtime, SessionGuard, Target,
+use sdam_host::driver::{
+    BuildCommand, BuiltCommand, DriverSession, DriverTopology, Extension, ObservedOperation,
+    Pinned, Request, SessionGuard, Target,
 };
+use sdam_host::{ClientSession, Reply, Runtime};
 
 use super::kill_cursors::{CursorToKill, kill_superseded};
 use super::observed;
@@ -95,7 +96,7 @@ impl From<sdam_host::Error> for AttemptError {
 
 impl<R: Runtime> Handle<R> {
     pub(crate) fn new(client: sdam_host::Topology<R>) -> Self {
-        let options = client.host().options();
+        let options = client.options();
         let concerns = Concerns {
             read_preference: options.read_preference().clone(),
             read_preference_of_action: None,
@@ -156,7 +157,7 @@ impl<R: Runtime> Handle<R> {
         let mut observed = observed::begin(&self.client, scope, operation);
         let outcome = async {
             let timeout = self.client.timeout(self.concerns.timeout);
-            let limit = self.concerns.timeout.or(self.client.host().options().timeout());
+            let limit = self.concerns.timeout.or(self.client.options().timeout());
             operation.timing().check(limit).map_err(ArgumentError::from)?;
             let implicit = || ClientSession::implicit(self.client.host());
             let session = self.session.clone().unwrap_or_else(implicit);

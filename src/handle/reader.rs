@@ -9,7 +9,8 @@ use std::task::{Context, Poll, ready};
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::operation::Timeout;
 use sdam_core::time::Instant;
-use sdam_host::{ClientSession, ErrorKind, Extension, KillLimits, Pinned, Runtime};
+use sdam_host::driver::{DriverTopology, Extension, KillLimits, Pinned};
+use sdam_host::{ClientSession, ErrorKind, Runtime};
 
 use super::fetching::{Fetched, Fetching};
 use super::kill_cursors::CursorToKill;

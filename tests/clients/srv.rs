@@ -141,8 +141,7 @@ async fn the_application_judges_the_hosts_that_dns_names() {
     assert_eq!(hosts(&client), ["db.example.com:1", "db.example.com:2"]);
     assert_eq!(*seen.lock().unwrap(), ["db.example.com", "db.example.com"]);
     // The function is not among the options: a copy of the client judges nothing.
-    let copied =
-        Topology::builder((**client.host().options()).clone()).resolver(table.clone()).build();
+    let copied = Topology::builder((**client.options()).clone()).resolver(table.clone()).build();
     assert!(copied.unwrap_err().to_string().contains("give this client such a function"));
     let error = builder(elsewhere, |_| false).connect().await.unwrap_err();
     assert!(error.to_string().contains("refused: it is not one of ours"), "{error}");

@@ -15,6 +15,7 @@ use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::ServerType;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::{EventKind, Topics};
+use sdam_host::driver::DriverTopology;
 use sdam_tokio::Tokio;
 
 use super::operations::Scene;

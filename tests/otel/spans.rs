@@ -6,7 +6,8 @@ use sdam::bson::{RawDocument, rawdoc};
 use sdam::core::config::Options;
 use sdam::core::operation::{CommandMessage, OperationOptions};
 use sdam::core::spans::{SpanSettings, SpanStart};
-use sdam::host::{ClientSession, ObservedOperation, Request, Target};
+use sdam::host::ClientSession;
+use sdam::host::driver::{DriverSession, DriverTopology, ObservedOperation, Request, Target};
 use sdam::{Criteria, Error, Reply, Topology};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
@@ -62,7 +63,7 @@ impl Fixture {
         let target = Target::Select(Criteria::write().into());
         let mut session = ClientSession::implicit(self.client.host()).try_acquire().unwrap();
         let request = Request::new(message, &options, target).with_session(Some(&mut session));
-        self.client.operate(request).await
+        self.client.host().operate(request).await
     }
 }
 
@@ -219,7 +220,7 @@ async fn commands_over_a_connection_are_within_what_they_are_told() {
     connection.command("app", &ping).await.unwrap();
     let (message, options) = (CommandMessage::new("app", &ping), OperationOptions::command());
     let request = Request::new(message, &options, Target::Connection(&mut connection));
-    it.client.operate(request.with_operation(Some(&mut operation))).await.unwrap();
+    it.client.host().operate(request.with_operation(Some(&mut operation))).await.unwrap();
     operation.end(&Ok(()));
     assert_eq!(it.kept.tree(), "ping\nrename app.users\n  ping\n  ping\n");
 }

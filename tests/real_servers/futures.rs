@@ -8,6 +8,7 @@ use sdam::error::Error;
 use sdam::generic::{Client, Collection, Database};
 use sdam::operation::{DeleteModel, IndexModel, InsertModel, UpdateModel, WriteModel};
 use sdam::options::{CursorType, ReturnDocument};
+use sdam_blocking::driver::DriverTopology;
 use sdam_core::command::CommandEvent;
 use sdam_core::config::{Acknowledgment, Options, ReadConcern, WriteConcern};
 use sdam_core::pool::PoolEvent;
@@ -38,7 +39,7 @@ pub(crate) fn async_std(options: &Options) -> Outcome {
 
 pub(crate) fn blocking(options: &Options) -> Outcome {
     let client = sdam_blocking::Topology::new(options.clone())?;
-    client.wait(everything(client.host_client()))
+    client.wait(everything(client.host_topology()))
 }
 
 async fn everything<R: Runtime>(client: sdam_host::Topology<R>) -> Outcome {

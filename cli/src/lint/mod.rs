@@ -225,7 +225,7 @@ async fn discover(
     };
     // A server that has not been found by then is asked nevertheless.
     let _ = shutdown.or(tokio::time::timeout(limit, settled)).await;
-    let options = Arc::clone(client.host().options());
+    let options = Arc::clone(client.options());
     let servers = servers(&client.view(), &options);
     (options, servers)
 }

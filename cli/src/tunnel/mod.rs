@@ -293,7 +293,7 @@ async fn lead(
     }
     let client = preparation.connected(builder.connect()).await?;
     let Preparation { mut shutdown, .. } = preparation;
-    let dialer = Dialer::new(client.host().options(), place, args.tls_passthrough)?;
+    let dialer = Dialer::new(client.options(), place, args.tls_passthrough)?;
     find(&client, &mut shutdown, begun, args.ssh.as_deref()).await?;
     let reporting = Reporting {
         views: client.watch_topology(),
@@ -345,7 +345,7 @@ async fn find(
             }
         }
     };
-    let limit = client.host().options().server_selection_timeout();
+    let limit = client.options().server_selection_timeout();
     let outcome = timeout(limit, shutdown.or(found)).await;
     if let Some(End::Signal(signal)) = shutdown.end() {
         let before = "any server was found";

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use crate::adapter::{Adapter, Feature, Subject};
 use sdam::Error;
+use sdam::blocking::driver::DriverTopology;
 use sdam::blocking::{Blocking as Runtime, Events, Registry, Topology, block_on};
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
@@ -15,7 +16,7 @@ use sdam::host::{CredentialProvider, Tracer};
 pub struct Blocking;
 
 fn subject((client, events): (Topology, Events)) -> Subject<Runtime> {
-    (client.host_client(), events.into_host().expect("this process has made it"))
+    (client.host_topology(), events.into_host().expect("this process has made it"))
 }
 
 impl Adapter for Blocking {

@@ -1,4 +1,4 @@
-//! The plan that a client over the sockets of a reactor is made from, whichever way it waits.
+//! The plan that a topology over the sockets of a reactor is made from, whichever way it waits.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,6 +16,7 @@ use sdam_core::spans::SpanSettings;
 use sdam_core::topology::{Topics, inherited_options};
 
 use crate::client::Topology;
+use crate::client::driver::DriverTopology;
 use crate::client::registry::Registry;
 use crate::client::siblings;
 use crate::client::socket_runtime::SocketRuntime;
@@ -254,9 +255,9 @@ impl Blueprint {
         }
     }
 
-    /// Makes a client whose tasks `reactor` runs, with a subscription that misses no event of these
-    /// topics, and with monitors of the registry if it can share them.
-    pub fn client<R: Reactor>(
+    /// Makes a topology whose tasks `reactor` runs, with a subscription that misses no event of
+    /// these topics, and with monitors of the registry if it can share them.
+    pub fn topology<R: Reactor>(
         &self,
         reactor: R,
         topics: Topics,

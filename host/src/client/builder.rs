@@ -1,4 +1,5 @@
-//! Creating clients over the sockets, timers and tasks of the runtime that an application is in.
+//! Creates topologies, and the clients above them, over the sockets, timers and tasks of the
+//! runtime that an application is in.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -76,7 +77,7 @@ macro_rules! settings_of_clients {
             self
         }
 
-        /// Records the inputs and actions of the client's topology, for `sdam replay`.
+        /// Records the inputs and actions of the topology, for `sdam replay`.
         pub fn record(mut self, recording: &$crate::Recording) -> Self {
             self.settings.recording = Some(recording.clone());
             self
@@ -142,7 +143,8 @@ macro_rules! settings_of_clients {
     };
 }
 
-/// Creates clients that differ from what [`Topology::connect`] creates.
+/// Creates clients that differ from what `connect` creates: topologies, or what is made of one,
+/// such as the client of the crate `sdam`, if that is the parameter `C`.
 ///
 /// Every runtime that waits with futures has it, under its own name, as `sdam_tokio` does:
 ///
@@ -247,7 +249,7 @@ impl<R: CurrentReactor, C: From<Topology<SocketRuntime<R>>>> ClientBuilder<R, C>
     pub fn build_with_events(self) -> Result<(C, Events), Error> {
         let (reactor, topics) = (R::current(self.setup)?, self.settings.topics);
         let blueprint = self.settings.blueprint()?;
-        let (topology, events) = blueprint.client(reactor, topics, self.registry.as_ref());
+        let (topology, events) = blueprint.topology(reactor, topics, self.registry.as_ref());
         Ok((topology.into(), events))
     }
 
@@ -294,10 +296,10 @@ impl<R: CurrentReactor, C> fmt::Debug for ClientBuilder<R, C> {
     }
 }
 
-/// Clients that find the runtime's sockets, timers and tasks where they are created.
+/// Topologies that find the runtime's sockets, timers and tasks where they are created.
 impl<R: CurrentReactor<Setup: Default>> Topology<SocketRuntime<R>> {
-    /// Creates a client of what a connection string or [`Options`] describe, after the servers were
-    /// looked up if they are named in DNS (`mongodb+srv://`); servers are connected to in the
+    /// Creates a topology of what a connection string or [`Options`] describe, after the servers
+    /// were looked up if they are named in DNS (`mongodb+srv://`); servers are connected to in the
     /// background.
     ///
     /// It is the one constructor that does I/O, for SRV and TXT records alone: it asks the name
@@ -314,7 +316,7 @@ impl<R: CurrentReactor<Setup: Default>> Topology<SocketRuntime<R>> {
         Self::builder(options.try_into().map_err(Into::into)?).connect().await
     }
 
-    /// Creates a client; discovery begins in the background, and nothing is waited for.
+    /// Creates a topology; discovery begins in the background, and nothing is waited for.
     ///
     /// What has no effect in the connection string, [`Options::warnings`], is logged through
     /// `tracing` with target `sdam`.
@@ -332,7 +334,7 @@ impl<R: CurrentReactor<Setup: Default>> Topology<SocketRuntime<R>> {
         Self::builder(options).build()
     }
 
-    /// Creates a client and subscribes to its events from the very first one.
+    /// Creates a topology and subscribes to its events from the very first one.
     ///
     /// # Errors
     ///
@@ -341,7 +343,7 @@ impl<R: CurrentReactor<Setup: Default>> Topology<SocketRuntime<R>> {
         Self::builder(options).build_with_events()
     }
 
-    /// Starts to create a client that differs from what [`new`](Self::new) would create.
+    /// Starts to create a topology that differs from what [`new`](Self::new) would create.
     pub fn builder(options: Options) -> ClientBuilder<R> {
         ClientBuilder::with_setup(options, R::Setup::default())
     }

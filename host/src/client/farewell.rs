@@ -1,4 +1,4 @@
-//! The end of a client whose last handle was dropped: a task has servers close its cursors and
+//! The end of a topology whose last handle was dropped: a task has servers close its cursors and
 //! forget its sessions, and closes it then.
 //!
 //! Implements of Driver Sessions: "endSessions ... MUST be run once when the MongoClient instance
@@ -16,7 +16,7 @@ use crate::machines::runtime::Runtime;
 use crate::process::Own;
 use crate::sync::lock;
 
-/// Begins the task, which ends the tasks of the client when it has ended itself, done or not;
+/// Begins the task, which ends the tasks of the topology when it has ended itself, done or not;
 /// returns false if servers keep nothing, or none is known.
 pub(crate) fn begin<R: Runtime>(host: &Arc<Host<R>>, tasks: &Arc<ClientTasks>) -> bool {
     let shared = &host.shared;
@@ -24,12 +24,12 @@ pub(crate) fn begin<R: Runtime>(host: &Arc<Host<R>>, tasks: &Arc<ClientTasks>) -
         return false;
     }
     let running = shared.activity.begin();
-    let client = Topology::of_task(Arc::clone(host), Arc::clone(tasks));
+    let topology = Topology::of_task(Arc::clone(host), Arc::clone(tasks));
     let farewell = async move {
         let _running = running;
         // The last reference, unless the host has been kept elsewhere: then it goes on.
-        let client = client;
-        client.release().await;
+        let topology = topology;
+        topology.release().await;
     };
     host.runtime().spawn(Box::pin(Own::new(Box::pin(farewell), shared.process)));
     true
@@ -40,7 +40,7 @@ pub(crate) fn criteria() -> Criteria {
     Criteria::read(ReadPreference::new(ReadMode::PrimaryPreferred))
 }
 
-/// Returns whether servers keep anything for the client.
+/// Returns whether servers keep anything for the topology.
 fn is_kept<R: Runtime>(host: &Host<R>) -> bool {
     !lock(&host.sessions).is_empty() || host.cursors_to_kill.lock().inner.servers().next().is_some()
 }

@@ -15,14 +15,15 @@ use sdam_core::operation::{
 use sdam_core::selection::Criteria;
 
 use crate::client::Topology;
+use crate::client::driver::DriverTopology;
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
 use crate::operations::request::{Request, Target};
-use crate::operations::session::{ClientSession, SessionGuard};
+use crate::operations::session::{ClientSession, DriverSession, SessionGuard};
 use crate::sync::before;
 
-/// The time that a client that is closed waits for servers to kill cursors.
+/// The time that a topology that is closed waits for servers to kill cursors.
 const LAST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time that a server gets to kill cursors, where `timeoutMS` says nothing.
@@ -43,13 +44,16 @@ pub struct KillLimits {
 
 impl KillLimits {
     /// Limits it where the application has not asked for it: to `timeoutMS` of the operation or of
-    /// the client, or else to ten seconds, which the command does not say.
-    pub fn in_background<R: Runtime>(client: &Topology<R>, of_operation: Option<Duration>) -> Self {
-        let timeout = of_operation.or(client.host().options().timeout());
-        match Timeout::new(client.now(), timeout) {
+    /// the topology, or else to ten seconds, which the command does not say.
+    pub fn in_background<R: Runtime>(
+        topology: &Topology<R>,
+        of_operation: Option<Duration>,
+    ) -> Self {
+        let timeout = of_operation.or(topology.options().timeout());
+        match Timeout::new(topology.now(), timeout) {
             timeout @ Timeout::At(_) => Self { timeout, max_time: MaxTime::Remaining },
             _ => {
-                let timeout = Timeout::At(client.now() + KILL_TIMEOUT);
+                let timeout = Timeout::At(topology.now() + KILL_TIMEOUT);
                 Self { timeout, max_time: MaxTime::Never }
             }
         }
@@ -57,23 +61,23 @@ impl KillLimits {
 
     /// Limits it where the application waits for it: as [`in_background`](Self::in_background), but
     /// without a limit if `timeoutMS` is 0.
-    pub fn of_close<R: Runtime>(client: &Topology<R>, of_operation: Option<Duration>) -> Self {
-        match of_operation.or(client.host().options().timeout()) {
-            Some(Duration::ZERO) => Self::within(client, Duration::ZERO),
-            _ => Self::in_background(client, of_operation),
+    pub fn of_close<R: Runtime>(topology: &Topology<R>, of_operation: Option<Duration>) -> Self {
+        match of_operation.or(topology.options().timeout()) {
+            Some(Duration::ZERO) => Self::within(topology, Duration::ZERO),
+            _ => Self::in_background(topology, of_operation),
         }
     }
 
     /// Limits it to this time; zero lifts the limit.
-    pub fn within<R: Runtime>(client: &Topology<R>, time: Duration) -> Self {
-        let timeout = Timeout::new(client.now(), Some(time));
+    pub fn within<R: Runtime>(topology: &Topology<R>, time: Duration) -> Self {
+        let timeout = Timeout::new(topology.now(), Some(time));
         Self { timeout, max_time: MaxTime::Remaining }
     }
 }
 
 /// Kills cursors: "the result from the killCursors command MAY be safely ignored".
 pub(crate) async fn kill<R: Runtime>(
-    client: &Topology<R>,
+    topology: &Topology<R>,
     command: &KillCursors,
     target: Target<'_, R>,
     session: Option<&mut SessionGuard<R>>,
@@ -88,12 +92,12 @@ pub(crate) async fn kill<R: Runtime>(
     let message = CommandMessage::new(&command.database, &command.body);
     let request =
         Request::new(message, &options, target).with_session(session).with_timeout(limits.timeout);
-    let _ = client.host().operate(request).await;
+    let _ = topology.host().operate(request).await;
 }
 
 /// Queues a cursor, and begins the task of its server unless there is one.
-pub(crate) fn kill_in_background<R: Runtime>(client: &Topology<R>, cursor: OpenCursor) {
-    let host = client.host();
+pub(crate) fn kill_in_background<R: Runtime>(topology: &Topology<R>, cursor: OpenCursor) {
+    let host = topology.host();
     if !host.shared.process.is_current() {
         return;
     }
@@ -104,13 +108,13 @@ pub(crate) fn kill_in_background<R: Runtime>(client: &Topology<R>, cursor: OpenC
     });
     if begins {
         let killer = Killer { host: Arc::downgrade(host), server };
-        client.spawn(|client| killer.run(client));
+        topology.spawn(|topology| killer.run(topology));
     }
 }
 
 /// Waits until there is no task of a server of which anything is known.
-pub(crate) async fn killed<R: Runtime>(client: &Topology<R>) {
-    let host = client.host();
+pub(crate) async fn killed<R: Runtime>(topology: &Topology<R>) {
+    let host = topology.host();
     if !host.shared.process.is_current() {
         return;
     }
@@ -121,7 +125,7 @@ pub(crate) async fn killed<R: Runtime>(client: &Topology<R>) {
     };
     let gate = &host.cursors_to_kill;
     let killed = gate.wait(|cursors| (!cursors.servers().any(is_known)).then_some(()));
-    let until = client.now() + LAST_TIMEOUT;
+    let until = topology.now() + LAST_TIMEOUT;
     before(sleep_until(&host.shared, until), killed).await;
 }
 
@@ -133,13 +137,13 @@ struct Killer<R: Runtime> {
 }
 
 impl<R: Runtime> Killer<R> {
-    async fn run(mut self, client: Topology<R>) {
+    async fn run(mut self, topology: Topology<R>) {
         while let Some(command) = self.next_command() {
             let target = Target::Member(&self.server, Arc::new(Criteria::write()));
-            let own = (!command.has_session).then(|| ClientSession::implicit(client.host()));
+            let own = (!command.has_session).then(|| ClientSession::implicit(topology.host()));
             let mut session = own.and_then(|own| own.try_acquire());
-            let limits = KillLimits::in_background(&client, command.timeout);
-            kill(&client, &command, target, session.as_mut(), limits).await;
+            let limits = KillLimits::in_background(&topology, command.timeout);
+            kill(&topology, &command, target, session.as_mut(), limits).await;
         }
         // What comes from now on is another one's.
         self.host = Weak::new();

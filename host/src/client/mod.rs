@@ -1,8 +1,10 @@
-//! The handle that applications hold: one for every runtime that waits with futures.
+//! The handle of a deployment, which applications hold below their client: one for every runtime
+//! that waits with futures.
 
 pub(crate) mod blueprint;
 pub(crate) mod builder;
 pub(crate) mod client_tasks;
+pub(crate) mod driver;
 pub(crate) mod farewell;
 #[allow(
     clippy::disallowed_types,
@@ -21,36 +23,36 @@ use std::time::Duration;
 
 use bson::RawDocument;
 use sdam_core::config::metadata::DriverInfo;
-use sdam_core::config::{ReadMode, ReadPreference, ServerAddress};
+use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};
 use sdam_core::description::TopologyDescription;
 use sdam_core::diagnosis::SelectionError;
 use sdam_core::metrics::Family;
-use sdam_core::operation::{KillCursors, OpenCursor, Timeout};
 use sdam_core::selection::Criteria;
-use sdam_core::session::{ClusterTime, ClusterTimeError, SessionError, SessionOptions};
+use sdam_core::session::{ClusterTime, ClusterTimeError};
 use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
 
 use crate::client::client_tasks::ClientTasks;
-use crate::client::kill_cursors::KillLimits;
+use crate::client::driver::DriverTopology;
 use crate::client::socket_runtime::SocketRuntime;
 use crate::error::Error;
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
-use crate::machines::sleep::sleep_until;
 use crate::net::reactor::Reactor;
 use crate::observe::subscription::{Events, Views};
 use crate::operations::exchange::Reply;
-use crate::operations::request::{Request, Target};
 use crate::operations::selected_server::SelectedServer;
-use crate::operations::session::{self, ClientSession, SessionGuard};
+use crate::operations::session::ClientSession;
 use crate::process::Own;
 use crate::system::WallClock;
 
-/// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
+/// The deployment below a client: it discovers servers and watches them, selects one, checks out
+/// connections and runs commands, until its last clone is dropped.
 ///
-/// It is the same for every runtime that waits with futures; `sdam_tokio::Topology`, for one, is its
-/// name under tokio.
+/// It is the same for every runtime that waits with futures; `sdam_tokio::Topology`, for one, is
+/// its name under tokio. Typed operations are above it: the crate `sdam` makes its client of a
+/// topology, and `Client::topology` leads back to that. What only drivers call is in the trait
+/// [`DriverTopology`].
 ///
 /// It belongs to the process that has created it. In one that was forked off, what could fail fails
 /// at once, and says so ([`Forked`](sdam_core::process::Forked)); subscriptions end at once,
@@ -61,11 +63,11 @@ pub struct Topology<R: Runtime> {
     deadline: Option<Instant>,
 }
 
-/// A host that clones of a client hold; when the last one lets go, tasks end that hold it, too.
+/// A host that clones of a topology hold; when the last one lets go, tasks end that hold it, too.
 struct Held<R: Runtime> {
     host: Arc<Host<R>>,
     tasks: Arc<ClientTasks>,
-    /// True if servers are still to hear that the client ends.
+    /// True if servers are still to hear that the topology ends.
     says_farewell: bool,
 }
 
@@ -85,16 +87,8 @@ impl<R: Runtime> Drop for Held<R> {
     }
 }
 
-/// The time for sending the servers which sessions are of no more use.
-const END_SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
-
 impl<R: Runtime> Topology<R> {
-    /// Takes the host that a runtime has created; applications [connect](Self::connect).
-    pub fn from_host(host: Arc<Host<R>>) -> Self {
-        Self::holding(Held { host, tasks: Arc::default(), says_farewell: true })
-    }
-
-    /// Makes the client of a task, with the tasks that end with it.
+    /// Makes the topology of a task, with the tasks that end with it.
     pub(crate) fn of_task(host: Arc<Host<R>>, tasks: Arc<ClientTasks>) -> Self {
         Self::holding(Held { host, tasks, says_farewell: false })
     }
@@ -104,9 +98,10 @@ impl<R: Runtime> Topology<R> {
         Self { host: Own::new(Arc::new(held), process), deadline: None }
     }
 
-    /// Returns what all clones share.
-    pub fn host(&self) -> &Arc<Host<R>> {
-        &self.host.host
+    /// Returns what it was created with, those options included that the environment and DNS have
+    /// added.
+    pub fn options(&self) -> &Arc<Options> {
+        self.host.options()
     }
 
     /// Returns what is known now; it waits for nothing and takes no lock.
@@ -124,22 +119,13 @@ impl<R: Runtime> Topology<R> {
         self.host.diagnose(criteria)
     }
 
-    /// Returns how far the client's clock, which events are stamped with, has come.
+    /// Returns how far the topology's clock, which events are stamped with, has come.
     pub fn now(&self) -> Instant {
         self.host.runtime().now()
     }
 
-    /// Waits until a time of [`now`](Self::now), or until the client is closed; in a process that
-    /// was forked off, not at all.
-    pub async fn sleep_until(&self, until: Instant) {
-        let shared = &self.host.shared;
-        if shared.process.is_current() {
-            sleep_until(shared, until).await;
-        }
-    }
-
-    /// Subscribes to the events from now on, but for those of commands; `with_events` of the
-    /// runtime's client misses none.
+    /// Subscribes to the events from now on, but for those of commands;
+    /// [`with_events`](Self::with_events) misses none.
     pub fn subscribe(&self) -> Events {
         self.host.subscribe()
     }
@@ -154,10 +140,10 @@ impl<R: Runtime> Topology<R> {
     /// # use sdam_core::topology::{EventKind, Topics};
     /// # use sdam_host::{Topology, Runtime};
     /// # async fn example<R: Runtime>(
-    /// #     client: Topology<R>,
+    /// #     topology: Topology<R>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
-    /// let mut events = client.subscribe_to(Topics::COMMANDS);
-    /// client.run_command("admin", &rawdoc! { "ping": 1 }).await?;
+    /// let mut events = topology.subscribe_to(Topics::COMMANDS);
+    /// topology.run_command("admin", &rawdoc! { "ping": 1 }).await?;
     /// while let Some(event) = events.try_next() {
     ///     let EventKind::Command { command, event, .. } = event.kind else { continue };
     ///     if let CommandEvent::CommandSucceeded { duration, .. } = event {
@@ -186,9 +172,9 @@ impl<R: Runtime> Topology<R> {
     /// ```
     /// # use sdam_core::metrics::Exposition;
     /// # use sdam_host::{Topology, Runtime};
-    /// # fn example<R: Runtime>(client: &Topology<R>) -> String {
+    /// # fn example<R: Runtime>(topology: &Topology<R>) -> String {
     /// // As Prometheus reads them.
-    /// Exposition::new(&client.metrics()).to_string()
+    /// Exposition::new(&topology.metrics()).to_string()
     /// # }
     /// ```
     pub fn metrics(&self) -> Vec<Family> {
@@ -207,60 +193,43 @@ impl<R: Runtime> Topology<R> {
         self.host.append_metadata(info);
     }
 
-    /// Closes the client for all its clones, and waits until none of its tasks runs any more.
+    /// Closes the topology for all its clones, and waits until none of its tasks runs any more.
     ///
     /// Operations that wait fail at once; subscriptions end after their last events. Connections in
     /// use are not waited for: they are closed when they return.
     ///
-    /// Before that, servers [close the cursors](Self::close_cursors) that were dropped, and forget
-    /// the sessions that were used, if one is known to be there, for a second each at most.
+    /// Before that, servers close the cursors that were dropped, and forget the sessions that were
+    /// used, if one is known to be there, for a second each at most.
     ///
-    /// Dropping the last clone closes a client, too, and waits for nothing. If there are sessions
+    /// Dropping the last clone closes a topology, too, and waits for nothing. If there are sessions
     /// or cursors that servers keep, and a server is known, a task of the runtime's does the same
-    /// in the background, and closes the client then; if the runtime ends before that, servers
+    /// in the background, and closes the topology then; if the runtime ends before that, servers
     /// forget both after a while. A runtime that runs only while it is blocked on, such as one of
     /// a single thread, closes nothing until then: call this method there.
     ///
     /// A session that is lent to a handle, or that the application holds, is ended when it is
-    /// dropped; one that outlives its client is left to the servers.
+    /// dropped; one that outlives its topology is left to the servers.
     pub async fn close(&self) {
         self.release().await;
         self.close_now();
         self.host.ended().await;
     }
 
-    /// Closes the client as [`close`](Self::close) does, but asks no server to forget sessions, and
-    /// waits for nothing.
+    /// Closes the topology as [`close`](Self::close) does, but asks no server to forget sessions,
+    /// and waits for nothing.
     pub fn close_now(&self) {
         self.host.close();
         self.host.tasks.end();
     }
 
-    /// Has servers close what they keep for this client.
+    /// Has servers close what they keep for this topology.
     pub(crate) async fn release(&self) {
         self.close_cursors().await;
         self.end_sessions().await;
     }
 
-    /// Asks the servers to forget the sessions in the pool, as [`close`](Self::close) does.
-    ///
-    /// Errors are ignored (Driver Sessions, "endSessions").
-    pub async fn end_sessions(&self) {
-        let timeout = Timeout::At(self.now() + END_SESSIONS_TIMEOUT);
-        let criteria = Arc::new(farewell::criteria());
-        for command in session::end_sessions(&self.host) {
-            if self.host.diagnose(&criteria).is_some() {
-                return;
-            }
-            let criteria = Arc::clone(&criteria);
-            let command = ("admin", &*command);
-            let ended = self.host.run_command_as("endSessions", command, criteria, timeout);
-            let _ = ended.await;
-        }
-    }
-
-    /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
-    /// select, to check out, to connect and to exchange messages, all of it together.
+    /// Returns a topology whose every operation ends by `deadline`, a time of [`now`](Self::now):
+    /// to select, to check out, to connect and to exchange messages, all of it together.
     ///
     /// It shares everything else. Without it, `timeoutMS` of the options is the limit of each
     /// operation.
@@ -269,7 +238,7 @@ impl<R: Runtime> Topology<R> {
         Self { host: self.host.clone(), deadline: Some(deadline) }
     }
 
-    /// Returns a client whose operations all end before `time` has passed, see
+    /// Returns a topology whose operations all end before `time` has passed, see
     /// [`with_deadline`](Self::with_deadline).
     #[must_use]
     pub fn with_timeout(&self, time: Duration) -> Self {
@@ -291,9 +260,9 @@ impl<R: Runtime> Topology<R> {
     /// # use sdam_host::{Topology, Runtime};
     /// # use sdam_core::selection::Criteria;
     /// # async fn example<R: Runtime>(
-    /// #     client: Topology<R>,
+    /// #     topology: Topology<R>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
-    /// let primary = client.select(Criteria::write()).await?;
+    /// let primary = topology.select(Criteria::write()).await?;
     /// println!("writes go to {}", primary.address());
     /// let mut connection = primary.check_out().await?;
     /// connection.command("admin", &rawdoc! { "ping": 1 }).await?;
@@ -352,9 +321,9 @@ impl<R: Runtime> Topology<R> {
     /// # use sdam_core::bson::rawdoc;
     /// # use sdam_host::{Topology, Runtime};
     /// # async fn example<R: Runtime>(
-    /// #     client: Topology<R>,
+    /// #     topology: Topology<R>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
-    /// let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
+    /// let reply = topology.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
     /// println!("version {}", reply.get_str("version")?);
     /// # Ok(())
     /// # }
@@ -380,93 +349,6 @@ impl<R: Runtime> Topology<R> {
         self.host.run_command(database, command, criteria.into(), self.timeout(None)).await
     }
 
-    /// Starts a session, see [`ClientSession`].
-    ///
-    /// # Errors
-    ///
-    /// Fails if the options exclude each other.
-    pub fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {
-        ClientSession::start(&self.host, options)
-    }
-
-    /// Performs an operation, and returns its reply: the way of everything that is built above
-    /// commands.
-    ///
-    /// It is sent again by the rules of Retryable Reads, Retryable Writes and Client Backpressure;
-    /// of several errors, the most informative one is returned.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`run_command`](Self::run_command) does.
-    pub async fn operate(&self, request: Request<'_, R>) -> Result<Reply, Error> {
-        self.host.operate(request).await
-    }
-
-    /// Has a task of the runtime's do something with the client that no caller waits for, such as
-    /// to close a cursor at its server.
-    ///
-    /// The client that `task` is given keeps none alive: the task is dropped, wherever it waits,
-    /// when the client is closed, also by dropping the last of the others. The thread that closes
-    /// or drops it does that, and waits for no executor, unless servers still [hear](Self::close)
-    /// of the end: then it is done after that. In a process that was forked off, nothing is done.
-    pub fn spawn<F>(&self, task: impl FnOnce(Self) -> F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let shared = &self.host.shared;
-        if !shared.process.is_current() {
-            return;
-        }
-        let work = Box::pin(task(Self::of_task(Arc::clone(self.host()), Arc::default())));
-        let task = self.host.tasks.begin(work, shared.activity.begin());
-        self.host.runtime().spawn(Box::pin(task));
-    }
-
-    /// Kills cursors at the server that they are open at, and waits for its reply, which says
-    /// nothing of use. A session whose name is in the command is not given besides.
-    pub async fn kill_cursors(
-        &self,
-        command: &KillCursors,
-        target: Target<'_, R>,
-        session: Option<&mut SessionGuard<R>>,
-        limits: KillLimits,
-    ) {
-        kill_cursors::kill(self, command, target, session, limits).await;
-    }
-
-    /// Has a task of the runtime's kill a cursor at its server; nothing waits for that.
-    ///
-    /// There is one such task for each server, which kills cursors of the same collection, session
-    /// and time-out with one command. It waits for a server of which nothing is known as other
-    /// operations do, for the [time of killing](KillLimits::in_background) at most. Those that come
-    /// when [too many](sdam_core::operation::MAX_CURSORS_TO_KILL) wait already are left to their
-    /// servers; so are those of a process that was forked off.
-    pub fn kill_in_background(&self, cursor: OpenCursor) {
-        kill_cursors::kill_in_background(self, cursor);
-    }
-
-    /// Waits until the cursors are killed that are to be [killed in the
-    /// background](Self::kill_in_background), for a second at most, and not for servers of which
-    /// nothing is known. [`close`](Self::close) does that.
-    pub async fn close_cursors(&self) {
-        kill_cursors::killed(self).await;
-    }
-
-    /// Returns the limit of an operation that begins now: its own `timeoutMS`, where zero lifts it,
-    /// or else that of [`with_deadline`](Self::with_deadline), or else that of the options.
-    pub fn timeout(&self, of_operation: Option<Duration>) -> Timeout {
-        match (of_operation, self.deadline) {
-            (None, Some(deadline)) => Timeout::At(deadline),
-            (timeout, _) => Timeout::new(self.now(), timeout.or(self.host.options().timeout())),
-        }
-    }
-
-    /// Returns whether an operation has a limit, or has it lifted: see [`timeout`](Self::timeout).
-    pub fn has_timeout(&self, of_operation: Option<Duration>) -> bool {
-        let options = self.host.options();
-        of_operation.is_some() || self.deadline.is_some() || options.timeout().is_some()
-    }
-
     /// Returns every member of the deployment, those included that are never selected, as arbiters:
     /// [`SelectedServer::connect`] leads to that very one.
     pub fn members(&self) -> Vec<SelectedServer<R>> {
@@ -483,14 +365,14 @@ impl<R: Runtime> Topology<R> {
     /// # use sdam_core::selection::Criteria;
     /// # use sdam_core::config::{ReadMode, ReadPreference};
     /// # async fn example<R: Runtime>(
-    /// #     client: Topology<R>,
+    /// #     topology: Topology<R>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest));
     /// let find = rawdoc! { "find": "things", "batchSize": 2 };
-    /// let reply = client.run_command_on(nearest, "app", &find).await?;
+    /// let reply = topology.run_command_on(nearest, "app", &find).await?;
     /// let cursor = reply.get_document("cursor")?.get_i64("id")?;
     /// let more = rawdoc! { "getMore": cursor, "collection": "things" };
-    /// let member = client.member(reply.server()).ok_or("the server has left")?;
+    /// let member = topology.member(reply.server()).ok_or("the server has left")?;
     /// member.check_out().await?.command("app", &more).await?;
     /// # Ok(())
     /// # }
@@ -532,7 +414,7 @@ impl<R: Runtime> Topology<R> {
 }
 
 impl<R: Reactor> Topology<SocketRuntime<R>> {
-    /// Translates the time of an event to that of the wall clock when the client was created.
+    /// Translates the time of an event to that of the wall clock when the topology was created.
     pub fn wall_clock(&self, at: Instant) -> WallClock {
         self.host.runtime().origin + at.since_origin()
     }
@@ -554,8 +436,8 @@ impl<R: Runtime> std::fmt::Debug for Topology<R> {
 }
 
 impl<R: Runtime> ClientSession<R> {
-    /// Returns whether the session is one of this client's: operations of others refuse it.
-    pub fn belongs_to(&self, client: &Topology<R>) -> bool {
-        self.is_of(client.host())
+    /// Returns whether the session is one of this topology's: operations of others refuse it.
+    pub fn belongs_to(&self, topology: &Topology<R>) -> bool {
+        self.is_of(topology.host())
     }
 }

@@ -205,8 +205,8 @@ impl Drop for CommandSpan {
 
 /// The span of an operation while it runs; of none, if no tracer receives spans.
 ///
-/// It is that of an [`ObservedOperation`](crate::ObservedOperation). Dropped before it has ended,
-/// the operation is given up.
+/// It is that of an [`ObservedOperation`](crate::driver::ObservedOperation). Dropped before it has
+/// ended, the operation is given up.
 pub struct OperationSpan(Option<Open>);
 
 impl OperationSpan {

@@ -23,8 +23,8 @@ use crate::sync::lock;
 /// An operation while it runs, for its span and for the metrics, if there are any.
 ///
 /// One of several requests [begins](Self::begin) here, and each of them is made with
-/// [`Request::with_operation`](crate::Request::with_operation); others begin and end their own.
-/// Dropped before it has ended, the operation is given up.
+/// [`Request::with_operation`](crate::driver::Request::with_operation); others begin and end their
+/// own. Dropped before it has ended, the operation is given up.
 #[must_use = "an operation that is dropped counts as given up"]
 pub struct ObservedOperation<R: Runtime> {
     counted: Option<Counted<R>>,

@@ -175,8 +175,8 @@ pub struct Response<R: Runtime> {
     /// The reply.
     pub reply: Reply,
     /// The place for the commands that follow, if the server was selected: after a command that may
-    /// have [opened a cursor](crate::BuiltCommand::opens_cursor), that of the cursor; after one
-    /// without a reply, the connection, over which those that follow keep their order.
+    /// have [opened a cursor](crate::driver::BuiltCommand::opens_cursor), that of the cursor; after
+    /// one without a reply, the connection, over which those that follow keep their order.
     pub pin: Option<Pinned<R>>,
     /// False if the command asked for no reply.
     pub acknowledged: bool,

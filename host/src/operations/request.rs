@@ -32,7 +32,7 @@ pub struct Request<'a, R: Runtime, E = Error> {
     /// The session, `None` to send none; [`ClientSession::implicit`] is for operations that were
     /// given none.
     ///
-    /// [`ClientSession::implicit`]: crate::ClientSession::implicit
+    /// [`ClientSession::implicit`]: crate::driver::DriverSession::implicit
     pub session: Option<&'a mut SessionGuard<R>>,
     /// The limit of everything.
     pub timeout: Timeout,

@@ -27,7 +27,7 @@ use crate::sync::{Mutex, MutexGuard, lock};
 /// A session: operations that are run with it one after the other, and the times that they have
 /// seen (Driver Sessions).
 ///
-/// `Topology::start_session` starts one; handles that were made with it, by `with_session`, run their
+/// `Client::start_session` starts one; handles that were made with it, by `with_session`, run their
 /// operations in it, and so do the cursors that these open. One operation uses it at a time;
 /// another one that comes meanwhile waits until that has ended, within
 /// `serverSelectionTimeoutMS`, and then fails with [`SessionAccessError::InUse`]; if its
@@ -141,48 +141,12 @@ impl<R: Runtime> ClientSession<R> {
         Ok(Self::new(host, session))
     }
 
-    /// Starts the session of one operation that was given none, and of the cursor that this opens.
-    /// It costs nothing before a command with it is sent.
-    #[doc(hidden)]
-    pub fn implicit(host: &Host<R>) -> Self {
-        Self::new(host, Session::implicit())
-    }
-
     fn new(host: &Host<R>, session: Session) -> Self {
         let id = session.server_session().map(|session| session.id().document().to_owned());
         let (host, options) = (Weak::clone(&host.me), session.options().clone());
         let (waiting, last) = (BTreeMap::new(), 0);
         let slot = Slot { session: Some(session), is_ending: false, waiting, is_owed: false, last };
         Self { shared: Arc::new(SharedSession { host, id, options, slot: Mutex::new(slot) }) }
-    }
-
-    /// Returns whether this is its last handle.
-    #[doc(hidden)]
-    pub fn is_last(&self) -> bool {
-        Arc::strong_count(&self.shared) == 1
-    }
-
-    /// Takes the session for an operation of a client, which waits for the one that uses it, and
-    /// lets those go first that have waited longer: a session is for one after another, but
-    /// "Drivers MUST NOT attempt to detect simultaneous use" (Driver Sessions, "ClientSession").
-    ///
-    /// # Errors
-    ///
-    /// Fails if another operation does not give it back in time.
-    #[doc(hidden)]
-    pub async fn acquire(
-        &self,
-        host: &Host<R>,
-        timeout: Timeout,
-    ) -> Result<SessionGuard<R>, SessionAccessError> {
-        let free = {
-            let mut slot = self.slot();
-            if slot.is_owed { None } else { slot.session.take() }
-        };
-        match free {
-            Some(session) => Ok(self.guard(session)),
-            None => self.wait(host, timeout).await,
-        }
     }
 
     async fn wait(
@@ -229,13 +193,6 @@ impl<R: Runtime> ClientSession<R> {
         self.slot().is_owed = false;
     }
 
-    /// Takes the session unless an operation uses it.
-    #[doc(hidden)]
-    pub fn try_acquire(&self) -> Option<SessionGuard<R>> {
-        let session = self.slot().session.take()?;
-        Some(self.guard(session))
-    }
-
     fn guard(&self, session: Session) -> SessionGuard<R> {
         SessionGuard { session: Some(session), home: self.clone() }
     }
@@ -248,6 +205,69 @@ impl<R: Runtime> ClientSession<R> {
     fn look<T>(&self, look: impl FnOnce(&mut Session) -> T) -> Result<T, SessionAccessError> {
         let mut slot = self.slot();
         Ok(look(slot.session.as_mut().ok_or(SessionAccessError::InUse)?))
+    }
+}
+
+/// The methods of a [`ClientSession`] that drivers call, for whose operations it is.
+pub trait DriverSession<R: Runtime>: sealed::Session + Sized {
+    /// Starts the session of one operation that was given none, and of the cursor that this opens.
+    /// It costs nothing before a command with it is sent.
+    fn implicit(host: &Host<R>) -> Self;
+
+    /// Returns whether this is its last handle.
+    fn is_last(&self) -> bool;
+
+    /// Takes the session for an operation of a client, which waits for the one that uses it, and
+    /// lets those go first that have waited longer: a session is for one after another, but
+    /// "Drivers MUST NOT attempt to detect simultaneous use" (Driver Sessions, "ClientSession").
+    ///
+    /// # Errors
+    ///
+    /// Fails if another operation does not give it back in time.
+    fn acquire(
+        &self,
+        host: &Host<R>,
+        timeout: Timeout,
+    ) -> impl Future<Output = Result<SessionGuard<R>, SessionAccessError>> + Send;
+
+    /// Takes the session unless an operation uses it.
+    fn try_acquire(&self) -> Option<SessionGuard<R>>;
+}
+
+mod sealed {
+    /// Only this crate has sessions.
+    pub trait Session {}
+
+    impl<R: crate::Runtime> Session for crate::ClientSession<R> {}
+}
+
+impl<R: Runtime> DriverSession<R> for ClientSession<R> {
+    fn implicit(host: &Host<R>) -> Self {
+        Self::new(host, Session::implicit())
+    }
+
+    fn is_last(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+
+    async fn acquire(
+        &self,
+        host: &Host<R>,
+        timeout: Timeout,
+    ) -> Result<SessionGuard<R>, SessionAccessError> {
+        let free = {
+            let mut slot = self.slot();
+            if slot.is_owed { None } else { slot.session.take() }
+        };
+        match free {
+            Some(session) => Ok(self.guard(session)),
+            None => self.wait(host, timeout).await,
+        }
+    }
+
+    fn try_acquire(&self) -> Option<SessionGuard<R>> {
+        let session = self.slot().session.take()?;
+        Some(self.guard(session))
     }
 }
 

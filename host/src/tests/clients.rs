@@ -12,6 +12,7 @@ use super::forks::in_child;
 use super::puppet::Puppet;
 use super::{host, pass, polling_host};
 use crate::client::Topology;
+use crate::client::driver::DriverTopology;
 use crate::error::ClientError;
 use crate::sync::lock;
 use sdam_core::config::metadata::DriverInfo;

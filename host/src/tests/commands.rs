@@ -11,6 +11,7 @@ use bson::{RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 
 use super::fixture::{Fixture, Task};
 use super::{Puppet, lock, take_link};
+use crate::client::driver::DriverTopology;
 use crate::error::ClientError;
 use crate::operations::checked_out::CheckedOut;
 use sdam_core::config::{ReadMode, ReadPreference};

@@ -13,6 +13,7 @@ use super::fixture::{Fixture, Task, connect};
 use super::inline::unless_deadlocked;
 use super::lock;
 use crate::client::Topology;
+use crate::client::driver::DriverTopology;
 use crate::error::{Error, ErrorKind};
 use crate::process::{Own, Process, here};
 use sdam_core::config::metadata::DriverInfo;

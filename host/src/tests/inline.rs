@@ -17,6 +17,7 @@ use bson::rawdoc;
 use super::fixture::{Behaviour, Fixture, connect};
 use super::puppet::{Puppet, host, take_link};
 use crate::client::Topology;
+use crate::client::driver::DriverTopology;
 use crate::machines::Host;
 use crate::machines::alarm::Deadlines;
 use crate::observe::recording::Recording;

@@ -12,6 +12,7 @@ use super::fixture::{Fixture, Task};
 use super::lock;
 use super::puppet::Puppet;
 use crate::client::Topology;
+use crate::client::driver::DriverTopology;
 use crate::machines::runtime;
 
 fn client(fixture: &Fixture) -> Topology<Puppet> {

@@ -19,10 +19,11 @@ use super::fixture::{Fixture, Task};
 use super::forks::in_child;
 use super::{Puppet, host, lock};
 use crate::client::Topology;
+use crate::client::driver::DriverTopology;
 use crate::error::{Error, ErrorKind};
 use crate::operations::exchange::Reply;
 use crate::operations::request::{BuildCommand, BuiltCommand, Request, Target};
-use crate::operations::session::{ClientSession, SessionGuard};
+use crate::operations::session::{ClientSession, DriverSession, SessionGuard};
 
 /// The commands that the server has received over connections that are established.
 fn received(fixture: &Fixture) -> Vec<RawDocumentBuf> {

@@ -251,7 +251,7 @@ fn a_subscriber_that_panics_when_it_is_woken_takes_no_connection_and_no_commands
 /// A waker that was left with the pause before a session is taken may look at the session.
 #[test]
 fn a_waker_of_an_operation_that_gives_way_may_use_the_session() {
-    use crate::operations::session::ClientSession;
+    use crate::operations::session::{ClientSession, DriverSession};
     use sdam_core::operation::Timeout;
     use sdam_core::session::SessionOptions;
     unless_deadlocked(|| {

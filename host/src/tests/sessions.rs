@@ -8,7 +8,8 @@ use sdam_core::session::SessionOptions;
 use super::Puppet;
 use super::fixture::Fixture;
 use crate::client::Topology;
-use crate::operations::session::{ClientSession, SessionAccessError, SessionGuard};
+use crate::client::driver::DriverTopology;
+use crate::operations::session::{ClientSession, DriverSession, SessionAccessError, SessionGuard};
 
 fn start(fixture: &Fixture) -> ClientSession<Puppet> {
     ClientSession::start(&fixture.host, SessionOptions::default()).unwrap()

@@ -10,6 +10,7 @@ use bson::{RawDocument, RawDocumentBuf, cstr, rawdoc};
 use super::fixture::{Fixture, Task};
 use super::puppet::{Puppet, host, pass};
 use crate::client::Topology;
+use crate::client::driver::DriverTopology;
 use crate::machines::Host;
 use crate::machines::tasks::Link;
 use crate::operations::selected_server::SelectedServer;

@@ -11,6 +11,7 @@ use bson::rawdoc;
 use super::fixture::{Fixture, Task};
 use super::puppet::take_link;
 use crate::client::Topology;
+use crate::client::driver::DriverTopology;
 use crate::error::Error;
 use crate::sync::lock;
 use sdam_core::description::ServerType;

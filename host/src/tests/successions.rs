@@ -14,6 +14,7 @@ use super::fixture::Task;
 use super::puppet::{Puppet, take_link};
 use crate::client::Topology;
 use crate::client::blueprint::Settings;
+use crate::client::driver::DriverTopology;
 use crate::client::registry::{Leaders, Registry};
 use crate::client::socket_runtime::SocketRuntime;
 use crate::machines::Host;
@@ -148,7 +149,7 @@ impl Room {
     fn client(&self, registry: &Registry<Self>) -> Topology<SocketRuntime<Self>> {
         let options = Options::parse("mongodb://127.0.0.1:1").unwrap();
         let blueprint = Settings::new(options).blueprint().unwrap();
-        blueprint.client(self.clone(), Topics::NONE, Some(registry)).0
+        blueprint.topology(self.clone(), Topics::NONE, Some(registry)).0
     }
 }
 
@@ -218,7 +219,7 @@ fn a_client_that_dials_shares_no_monitors() {
         let mut settings = Settings::new(Options::parse("mongodb://127.0.0.1:1").unwrap());
         settings.dials = dials;
         let blueprint = settings.blueprint().unwrap();
-        let client = blueprint.client(room, Topics::NONE, Some(&registry)).0;
+        let client = blueprint.topology(room, Topics::NONE, Some(&registry)).0;
         assert_eq!(registry.monitored(), usize::from(!dials));
         drop(client);
     }

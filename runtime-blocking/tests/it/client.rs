@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::deployment::{Deployment, SOON, is_whole, view};
 use sdam_blocking::Topology;
+use sdam_blocking::driver::DriverTopology as _;
 use sdam_cluster::EmbeddedOptions;
 use sdam_core::bson::rawdoc;
 use sdam_core::command::CommandEvent;
@@ -17,6 +18,7 @@ use sdam_core::failure::{Cause, Failure};
 use sdam_core::selection::Criteria;
 use sdam_core::session::SessionOptions;
 use sdam_core::topology::{EventKind, Topics};
+use sdam_host::driver::DriverTopology as _;
 use sdam_host::{Error, ErrorKind, LookupFuture, Resolver};
 
 fn start() -> Deployment {
@@ -153,7 +155,7 @@ fn dropping_the_client_ends_its_sessions() {
     let client = deployment.client("");
     view(&client, is_whole);
     let events = client.subscribe_to(Topics::COMMANDS);
-    drop(client.host_client().start_session(SessionOptions::default()).unwrap());
+    drop(client.host_topology().start_session(SessionOptions::default()).unwrap());
     drop(client);
     let mut names = Vec::new();
     for event in events {

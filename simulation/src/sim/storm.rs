@@ -27,13 +27,14 @@ use sdam_core::operation::{CommandMessage, OperationOptions};
 use sdam_core::pool::PoolEvent;
 use sdam_core::selection::Criteria;
 use sdam_core::topology::{EventKind, Topics};
-use sdam_host::{Events, Request, Target};
+use sdam_host::Events;
+use sdam_host::driver::{DriverTopology, Request, Target};
 
 use super::deployment::{SET_NAME, address};
 use super::listen_backlog::{Arrivals, ListenBacklog, WhenFull};
 use super::logins::{user, user_info};
 use super::random::Random;
-use super::virtual_time::{Client, Simulation, VirtualTime};
+use super::virtual_time::{Simulation, Topology, VirtualTime};
 
 /// The member.
 const MEMBER: MemberId = MemberId(0);
@@ -292,7 +293,7 @@ struct Tally {
 /// A simulation with all clients, of which each has read once.
 struct Stage {
     simulation: Simulation,
-    clients: Vec<(Client, Events)>,
+    clients: Vec<(Topology, Events)>,
     tally: Arc<Tally>,
     random: Random,
     pools_cleared: u64,
@@ -315,7 +316,7 @@ impl Stage {
         let uri = format!("mongodb://{}{members}?{}", user_info(true), storm.options);
         let options = Options::parse(&uri).unwrap_or_else(|error| panic!("{uri}: {error}"));
         let create = |_| {
-            let client = simulation.client(options.clone()).expect("a client");
+            let client = simulation.topology(options.clone()).expect("a client");
             let events = client.subscribe_to(Topics::POOLS);
             (client, events)
         };
@@ -395,7 +396,7 @@ impl Stage {
 
 /// Reads until a read has succeeded, with a pause after each that has not.
 async fn recover(
-    client: &Client,
+    client: &Topology,
     time: &VirtualTime,
     random: &mut Random,
     (tally, index): (&Tally, usize),
@@ -413,13 +414,13 @@ async fn recover(
 }
 
 /// Reads once; returns whether that has succeeded.
-async fn read(client: &Client) -> bool {
+async fn read(client: &Topology) -> bool {
     let command = rawdoc! { "find": "things", "filter": { "_id": 1 } };
     let options = OperationOptions::read();
     let criteria = Arc::new(Criteria::read(ReadPreference::new(ReadMode::Primary)));
     let message = CommandMessage::new("app", &command);
     let request = Request::new(message, &options, Target::Select(criteria));
-    client.operate(request.with_timeout(client.timeout(None))).await.is_ok()
+    client.host().operate(request.with_timeout(client.timeout(None))).await.is_ok()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -14,10 +14,10 @@
 //! use sdam_simulation::virtual_time::Simulation;
 //!
 //! let mut simulation = Simulation::new(7);
-//! let client = simulation.client(Options::parse(simulation.uri())?)?;
+//! let topology = simulation.topology(Options::parse(simulation.uri())?)?;
 //! let time = simulation.time();
 //! simulation.spawn(async move {
-//!     let reply = client.run_command("admin", &rawdoc! { "ping": 1 }).await;
+//!     let reply = topology.run_command("admin", &rawdoc! { "ping": 1 }).await;
 //!     time.log(format_args!("the first command succeeds: {}", reply.is_ok()));
 //! });
 //! simulation.run(Duration::from_secs(60));
@@ -41,6 +41,7 @@ use sdam_core::pool::PoolEvent;
 use sdam_core::time::{Instant, Time};
 use sdam_core::topology::EventKind;
 use sdam_core::wire::{Flags, Frames, write_op_msg};
+use sdam_host::driver::DriverTopology;
 use sdam_host::{ClientError, Events, Host, PoolStep, TopologyStep};
 
 use super::deployment::{SET_NAME, address};
@@ -62,8 +63,8 @@ const APPLICATION: usize = usize::MAX;
 /// The runtime of clients in virtual time.
 pub type Runtime = Virtual<Unobserved>;
 
-/// A client in virtual time, with all that clients have on any runtime.
-pub type Client = sdam_host::Topology<Runtime>;
+/// A topology in virtual time, with all that it has on any runtime; clients are made of it.
+pub type Topology = sdam_host::Topology<Runtime>;
 
 /// An observer that looks at no step of a machine.
 #[derive(Clone, Copy, Debug)]
@@ -239,10 +240,10 @@ impl Simulation {
     /// use sdam_simulation::virtual_time::Simulation;
     ///
     /// let mut simulation = Simulation::new(7).without_log();
-    /// let client = simulation.client(Options::parse(simulation.uri())?)?;
+    /// let topology = simulation.topology(Options::parse(simulation.uri())?)?;
     /// simulation.run_for(std::time::Duration::from_secs(30));
     /// assert!(simulation.log().is_empty());
-    /// # drop(client);
+    /// # drop(topology);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -319,15 +320,15 @@ impl Simulation {
         VirtualTime { desk: Arc::clone(&self.desk), log: self.log.clone() }
     }
 
-    /// Creates a client, on a machine of its own.
+    /// Creates a topology, on a machine of its own.
     ///
     /// # Errors
     ///
-    /// Fails as clients of any runtime do; and if the servers are named in DNS, which there is none
-    /// of here.
-    pub fn client(&mut self, options: Options) -> Result<Client, ClientError> {
+    /// Fails as topologies of any runtime do; and if the servers are named in DNS, which there is
+    /// none of here.
+    pub fn topology(&mut self, options: Options) -> Result<Topology, ClientError> {
         self.host(options, |options, seed, runtime| Ok(Host::new(options, seed, runtime)))
-            .map(Client::from_host)
+            .map(Topology::from_host)
     }
 
     /// Creates monitors that clients with such options can share, on a machine of their own; they
@@ -335,28 +336,28 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// Fails as [`client`](Self::client) does.
+    /// Fails as [`topology`](Self::topology) does.
     pub fn monitors(&mut self, options: Options) -> Result<Arc<Host<Runtime>>, ClientError> {
         self.host(options, |options, seed, runtime| Ok(Host::for_sharing(options, seed, runtime)))
     }
 
-    /// Creates a client that shares these monitors, on a machine of its own.
+    /// Creates a topology that shares these monitors, on a machine of its own.
     ///
     /// # Errors
     ///
-    /// Fails as [`client`](Self::client) does, and if the options are such that it cannot share
+    /// Fails as [`topology`](Self::topology) does, and if the options are such that it cannot share
     /// them, or the monitors have ended.
-    pub fn sharing_client(
+    pub fn sharing_topology(
         &mut self,
         monitors: &Arc<Host<Runtime>>,
         options: Options,
-    ) -> Result<Client, Box<dyn std::error::Error>> {
+    ) -> Result<Topology, Box<dyn std::error::Error>> {
         let leader = Arc::clone(monitors);
         let share = |options, seed, runtime| {
             Host::sharing(leader, options, seed, runtime)
                 .map_err(Box::<dyn std::error::Error>::from)
         };
-        self.host(options, share).map(Client::from_host)
+        self.host(options, share).map(Topology::from_host)
     }
 
     /// Has `make` make a host on a machine of its own.

@@ -11,7 +11,7 @@ use sdam_core::config::Options;
 use sdam_core::description::TopologyType;
 use sdam_core::topology::{Event, EventKind, Topics};
 use sdam_host::{ErrorKind, Events};
-use sdam_simulation::virtual_time::{Client, Simulation};
+use sdam_simulation::virtual_time::{Simulation, Topology};
 
 /// The number of clients of one set of monitors.
 const CLIENTS: u64 = 5;
@@ -41,7 +41,7 @@ fn disturb(simulation: &mut Simulation, kind: u64) {
 
 /// Has a client run one command after another until it is closed, and returns how many have
 /// succeeded so far.
-fn work(simulation: &mut Simulation, client: &Client, pause: u64) -> Arc<AtomicU32> {
+fn work(simulation: &mut Simulation, client: &Topology, pause: u64) -> Arc<AtomicU32> {
     let (client, time) = (client.clone(), simulation.time());
     let succeeded = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&succeeded);
@@ -61,7 +61,7 @@ fn work(simulation: &mut Simulation, client: &Client, pause: u64) -> Arc<AtomicU
 
 /// A client with what it does and receives.
 struct Sharing {
-    client: Client,
+    client: Topology,
     events: Events,
     told: Vec<Event>,
     succeeded: Arc<AtomicU32>,
@@ -134,7 +134,7 @@ fn run(seed: u64) {
             pass(&mut simulation, &mut clients, Duration::from_secs(20));
             disturb(&mut simulation, seed / 4);
         }
-        let client = simulation.sharing_client(&monitors, options).unwrap();
+        let client = simulation.sharing_topology(&monitors, options).unwrap();
         let events = client.subscribe_to(Topics::TOPOLOGY);
         let succeeded = work(&mut simulation, &client, 50 + 130 * number);
         clients.push(Sharing { client, events, told: Vec::new(), succeeded });
@@ -176,13 +176,13 @@ fn monitors_are_shared_only_with_those_who_would_have_the_same() {
     let options = Options::parse(simulation.uri()).unwrap();
     let monitors = simulation.monitors(options.clone()).unwrap();
     let other = format!("{}&heartbeatFrequencyMS=5000", simulation.uri());
-    let refused = simulation.sharing_client(&monitors, Options::parse(&other).unwrap());
+    let refused = simulation.sharing_topology(&monitors, Options::parse(&other).unwrap());
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("the options differ"), "{error}");
     // With its last client, the monitors end, and no client can share them any more.
-    let client = simulation.sharing_client(&monitors, options.clone()).unwrap();
+    let client = simulation.sharing_topology(&monitors, options.clone()).unwrap();
     simulation.run_for(Duration::from_secs(20));
     client.close_now();
-    let error = simulation.sharing_client(&monitors, options).unwrap_err().to_string();
+    let error = simulation.sharing_topology(&monitors, options).unwrap_err().to_string();
     assert!(error.contains("closed"), "{error}");
 }

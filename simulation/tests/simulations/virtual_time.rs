@@ -53,7 +53,7 @@ fn waiting_takes_no_time_and_ends_when_it_is_due() {
 #[test]
 fn a_read_finds_another_member_when_all_but_one_are_down() {
     let mut simulation = Simulation::new(3);
-    let client = simulation.client(Options::parse(simulation.uri()).unwrap()).unwrap();
+    let client = simulation.topology(Options::parse(simulation.uri()).unwrap()).unwrap();
     simulation.run_for(Duration::from_secs(30));
     simulation.inject(Input::Kill { member: MemberId(0) });
     simulation.inject(Input::Kill { member: MemberId(1) });
@@ -78,7 +78,7 @@ fn found_again(eager: bool) -> Vec<Duration> {
     for seed in 0..60 {
         let mut simulation = Simulation::new(seed);
         let options = Options::builder().uri(simulation.uri()).unwrap().eager_checks(eager);
-        let client = simulation.client(options.build().unwrap()).unwrap();
+        let client = simulation.topology(options.build().unwrap()).unwrap();
         simulation.run_for(Duration::from_secs(30));
         let member = MemberId(usize::try_from(seed % 3).unwrap());
         simulation.inject(Input::Kill { member });

@@ -11,6 +11,7 @@ use sdam_core::config::{Options, ServerAddress};
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
 use sdam_host::ErrorKind;
+use sdam_host::driver::DriverTopology;
 use sdam_tokio::Topology;
 use tokio::net::TcpStream;
 

@@ -337,7 +337,7 @@ fn names_the_server(event: &EventKind, client: &Topology) -> Outcome {
     let EventKind::Command { address, .. } = event else {
         return Err(format!("{event:?} is no event of a command").into());
     };
-    let proxy = client.host().options().proxy().ok_or("there is a proxy")?.address();
+    let proxy = client.options().proxy().ok_or("there is a proxy")?.address();
     assert!(client.view().server(address).is_some(), "{address} is none of the servers");
     assert_ne!(*address, proxy, "the proxy is no server");
     Ok(())

@@ -7,6 +7,7 @@ use sdam::error::Error;
 use sdam::operation::{InsertModel, UpdateModel, Verbosity, WriteModel};
 use sdam_core::config::{Acknowledgment, WriteConcern};
 use sdam_host::Runtime;
+use sdam_host::driver::DriverTopology;
 
 use super::{Fixture, Operation, Outcome, V4_4, V5_0, name};
 

@@ -24,6 +24,7 @@ use bson::{Document, doc};
 use libtest_mimic::{Failed, Trial};
 use sdam::error::Error;
 use sdam::generic::{Client, Collection};
+use sdam_blocking::driver::DriverTopology;
 use sdam_conformance::mongod::{
     Binary, Config, Options as SetOptions, ReplicaSet, Server, User, Version,
 };
@@ -301,7 +302,7 @@ fn blocking(chapter: Chapter, seed: &str, version: Version) -> Outcome {
     let kept = RefCell::new(Vec::new());
     let connect = |options| {
         let client = sdam_blocking::Topology::new(options)?;
-        let host = client.host_client();
+        let host = client.host_topology();
         kept.borrow_mut().push(client);
         Ok(host)
     };

@@ -42,7 +42,7 @@ impl Fixture {
 
     fn of(blueprint: &Blueprint, server: Server) -> Self {
         let reactor = InMemory::new(server);
-        let (client, events) = blueprint.client(reactor.clone(), Topics::NONE, None);
+        let (client, events) = blueprint.topology(reactor.clone(), Topics::NONE, None);
         drop(events);
         let fixture = Self { client, reactor };
         fixture.select();

@@ -121,7 +121,7 @@ impl Watcher {
         seen.topology = view.topology_type.to_string();
         seen.is_writable = why_not.is_none();
         seen.why_not = why_not.map(|error| error.verdict);
-        let reads = Criteria::read(self.client.host().options().read_preference().clone());
+        let reads = Criteria::read(self.client.options().read_preference().clone());
         seen.why_not_read = self.client.diagnose(&reads).map(|error| error.verdict);
         seen.watched = self.client.now().since_origin();
         seen

@@ -9,6 +9,7 @@ use sdam_core::bson::rawdoc;
 use sdam_core::command::CommandEvent;
 use sdam_core::session::SessionOptions;
 use sdam_core::topology::{EventKind, Topics};
+use sdam_host::driver::DriverTopology;
 
 use super::Test;
 use crate::adapter::fixture::{

@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 
 use sdam_core::topology::EventKind;
 use sdam_host::Runtime as _;
+use sdam_host::driver::DriverTopology;
 
 use super::Test;
 use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, once};

@@ -10,7 +10,7 @@ use sdam_cluster::{ClusterOptions, ServerVersion};
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::time::Instant;
 use sdam_host::Error;
-use sdam_simulation::virtual_time::{Client, Runtime, Simulation};
+use sdam_simulation::virtual_time::{self, Runtime, Simulation};
 
 use super::background::Background;
 use super::deployment::{Deployment, Facts};
@@ -129,13 +129,16 @@ impl<'a> Simulated<'a> {
 }
 
 /// Begins a simulation with a primary, and opens the runner's own client.
-fn begin(version: ServerVersion, deployment: &Deployment) -> Result<(Simulation, Client), String> {
+fn begin(
+    version: ServerVersion,
+    deployment: &Deployment,
+) -> Result<(Simulation, virtual_time::Topology), String> {
     let options = ClusterOptions::new(SET, addresses());
     let options = options.with_keeps_data(true).with_version(version);
     let simulation = Simulation::of(options, SEED).map_err(|error| error.to_string())?;
     let mut simulation = simulation.with_latency(LATENCY);
     let options = Options::parse(&deployment.internal_uri()).map_err(|error| error.to_string())?;
-    let client = simulation.client(options).map_err(|error| error.to_string())?;
+    let client = simulation.topology(options).map_err(|error| error.to_string())?;
     simulation.run_for(BEGINNING);
     Ok((simulation, client))
 }
@@ -159,7 +162,7 @@ impl Environment for VirtualTime {
         _: &OpenClient,
         _: (&Log, &Spans),
     ) -> Result<Subject<Runtime>, Error> {
-        let client = self.simulation.borrow_mut().client(options)?;
+        let client = self.simulation.borrow_mut().topology(options)?;
         let events = client.subscribe();
         Ok((client, events))
     }

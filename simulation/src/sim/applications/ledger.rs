@@ -18,7 +18,7 @@ use super::conversation::{Conversations, Heard};
 use super::operations::Operations;
 use crate::sim::checks::{Finding, Violation};
 use crate::sim::tap::{Line, Overheard, Tap};
-use crate::virtual_time::Client;
+use crate::virtual_time::Topology;
 
 /// The number of lines that are kept of what was heard.
 const LAST: usize = 60;
@@ -29,7 +29,7 @@ const LATE: Duration = Duration::from_millis(1);
 /// A client, as the ledger knows it.
 #[derive(Debug)]
 struct KnownClient {
-    client: Client,
+    client: Topology,
     view: Arc<TopologyDescription>,
     /// The members that a read of the nearest may use, and since when.
     choice: Choice,
@@ -111,7 +111,7 @@ impl Tap for Ledger {
 
 impl LedgerState {
     /// A client begins.
-    pub(super) fn join(&mut self, number: usize, client: Client) {
+    pub(super) fn join(&mut self, number: usize, client: Topology) {
         let view = client.view();
         let (choice, waiting) = (Choice::default(), BTreeMap::new());
         self.clients.insert(number, KnownClient { client, view, choice, waiting });
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn an_operation_that_waits_for_a_server_that_is_there_is_found() {
         let mut simulation = Simulation::new(7);
-        let client = simulation.client(Options::parse(simulation.uri()).unwrap()).unwrap();
+        let client = simulation.topology(Options::parse(simulation.uri()).unwrap()).unwrap();
         let checks = Checks::new(Retries::new(2, false, false));
         let ledger = Ledger::new(checks, [0, 1, 2].map(address).to_vec(), None);
         ledger.lock().join(0, client);
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn the_members_that_a_client_may_choose_from_are_those_of_its_last_change() {
         let mut simulation = Simulation::new(7);
-        let client = simulation.client(Options::parse(simulation.uri()).unwrap()).unwrap();
+        let client = simulation.topology(Options::parse(simulation.uri()).unwrap()).unwrap();
         let checks = Checks::new(Retries::new(2, false, false));
         let ledger = Ledger::new(checks, [0, 1, 2].map(address).to_vec(), None);
         ledger.lock().join(0, client);

@@ -20,7 +20,7 @@ use crate::sim::random::Random;
 use crate::sim::run::{Case, Failure, Run, Statistics};
 use crate::sim::shrink::Outline;
 use crate::sim::trace::Observed;
-use crate::virtual_time::{Client, Runtime, Simulation};
+use crate::virtual_time::{Runtime, Simulation, Topology};
 use sdam_cluster::{Input, MemberId};
 
 /// The longest that operations take once all faults have ended.
@@ -66,7 +66,7 @@ pub(in crate::sim) fn simulate(
 struct Known {
     /// Its number on the network.
     number: usize,
-    client: Client,
+    client: Topology,
 }
 
 struct Stage {
@@ -125,8 +125,8 @@ impl Stage {
         for (index, plan) in self.plan.clients.clone().into_iter().enumerate() {
             let (number, options) = (self.simulation.next_client(), self.options(&plan.options));
             let client = match &self.monitors {
-                Some(monitors) => self.simulation.sharing_client(monitors, options),
-                None => self.simulation.client(options).map_err(Into::into),
+                Some(monitors) => self.simulation.sharing_topology(monitors, options),
+                None => self.simulation.topology(options).map_err(Into::into),
             };
             let client = client.expect("a client");
             self.numbers.push(number);

@@ -13,7 +13,8 @@ use sdam_core::operation::{CommandMessage, OperationError, OperationOptions, Tim
 use sdam_core::selection::Criteria;
 use sdam_core::session::SessionOptions;
 use sdam_core::time::Instant;
-use sdam_host::{ClientSession, Error, Reply, Request, SessionGuard, Target, Topology};
+use sdam_host::driver::{DriverSession, DriverTopology, Request, SessionGuard, Target};
+use sdam_host::{ClientSession, Error, Reply, Topology};
 
 use super::ledger::{Ledger, Shared};
 use super::operation::{Entry, OperationId, Phase, Worker};
@@ -183,7 +184,7 @@ impl Worker {
         let request = Request::new(message, options, Target::Select(step.criteria))
             .with_session(Some(session))
             .with_timeout(Timeout::At(step.deadline));
-        let outcome = client.operate(request).await;
+        let outcome = client.host().operate(request).await;
         let mut ledger = self.ledger.lock();
         ledger.documents.ended.push((self.id, step.deadline));
         match outcome.as_ref().map_err(Error::as_operation) {

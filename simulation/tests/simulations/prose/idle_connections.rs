@@ -15,7 +15,7 @@ fn idle(seed: u64) -> Fixture {
     let mut fixture = Fixture::sharded(2, "", seed);
     let uri = format!("{}?retryReads=false", fixture.simulation.uri());
     let options = Options::builder().uri(&uri).unwrap().single_threaded(true);
-    let client = fixture.simulation.client(options.build().unwrap()).unwrap();
+    let client = fixture.simulation.topology(options.build().unwrap()).unwrap();
     fixture.client = Client::new(client);
     let things = fixture.things();
     fixture.run(async move {

@@ -67,7 +67,7 @@ impl Fixture {
         let separator = if simulation.uri().contains('?') { '&' } else { '?' };
         let uri = format!("{}{separator}appName=prose&{options}", simulation.uri());
         let options = Options::parse(uri.trim_end_matches('&')).unwrap();
-        let client = simulation.client(options).unwrap();
+        let client = simulation.topology(options).unwrap();
         let events = client.subscribe_to(Topics::COMMANDS.with(Topics::POOLS));
         simulation.run_for(Duration::from_secs(30));
         let mut fixture =

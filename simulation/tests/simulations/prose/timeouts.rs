@@ -19,6 +19,7 @@ use sdam_core::command::CommandEvent;
 use sdam_core::config::Options;
 use sdam_core::pool::PoolEvent;
 use sdam_core::topology::{EventKind, Topics};
+use sdam_host::driver::DriverTopology;
 use sdam_host::{ErrorKind, Recording};
 
 use super::cursors::within;
@@ -141,7 +142,7 @@ fn with_users(options: &str, fail: &[&str], time: Duration, times: Option<i32>) 
     }
     let at = fixture.simulation.uri().replace("mongodb://", "mongodb://me:pass@");
     let options = Options::parse(&format!("{at}&appName=test&{options}")).unwrap();
-    let client = fixture.simulation.client(options).unwrap();
+    let client = fixture.simulation.topology(options).unwrap();
     fixture.events = client.subscribe_to(Topics::COMMANDS.with(Topics::POOLS));
     fixture.client = Client::new(client);
     fixture.heard.clear();
@@ -245,7 +246,7 @@ fn selections_have_the_lesser_of_two_limits() {
     ] {
         let mut fixture = Fixture::new("");
         let parsed = Options::parse(&format!("mongodb://invalid/?{options}")).unwrap();
-        let client = Client::new(fixture.simulation.client(parsed).unwrap());
+        let client = Client::new(fixture.simulation.topology(parsed).unwrap());
         let admin = client.database("admin");
         let (done, took) = fixture.run(async move { admin.run_command(doc! { "ping": 1 }).await });
         let error = done.unwrap_err();

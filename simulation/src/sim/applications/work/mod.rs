@@ -59,7 +59,7 @@ struct Terms {
 
 impl Application {
     pub(super) fn new(
-        (number, client): (usize, virtual_time::Client),
+        (number, client): (usize, virtual_time::Topology),
         (time, ledger): (VirtualTime, Arc<Ledger>),
         (workload, interval): (Workload, Duration),
         random: Random,

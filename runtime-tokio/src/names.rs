@@ -4,7 +4,8 @@ use sdam_host as host;
 
 use crate::runtime::{Tokio, TokioReactor};
 
-/// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
+/// The deployment below a client: it discovers servers and watches them, selects one, checks out
+/// connections and runs commands, until its last clone is dropped.
 ///
 /// It is created inside a tokio runtime, or else that fails, and its tasks run there; they panic if
 /// the runtime has neither its I/O nor its time driver enabled
@@ -16,23 +17,23 @@ use crate::runtime::{Tokio, TokioReactor};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
-/// let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
+/// let topology = Topology::connect("mongodb://localhost/?replicaSet=rs0").await?;
+/// let reply = topology.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
 /// println!("version {}", reply.get_str("version")?);
 /// # Ok(())
 /// # }
 /// ```
 pub type Topology = host::Topology<Tokio>;
 
-/// Creates clients that differ from what [`Topology::connect`](host::Topology::connect) creates.
+/// Creates topologies that differ from what [`Topology::connect`](host::Topology::connect) creates.
 ///
 /// ```no_run
 /// # use sdam_core::config::Options;
 /// # use sdam_tokio::Topology;
 /// # async fn example() -> Result<Topology, Box<dyn std::error::Error>> {
 /// let options = Options::parse("mongodb+srv://cluster0.example.com")?;
-/// let client = Topology::builder(options).name_servers([([192, 0, 2, 53], 53).into()]);
-/// Ok(client.connect().await?)
+/// let builder = Topology::builder(options).name_servers([([192, 0, 2, 53], 53).into()]);
+/// Ok(builder.connect().await?)
 /// # }
 /// ```
 ///

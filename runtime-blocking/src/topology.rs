@@ -1,4 +1,4 @@
-//! The client that applications hold.
+//! The handle of a deployment, which applications hold below their client.
 
 use std::sync::Arc;
 use std::time::{self, Duration, SystemTime};
@@ -7,10 +7,12 @@ use sdam_core::bson::RawDocument;
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::description::TopologyDescription;
+use sdam_core::diagnosis::SelectionError;
 use sdam_core::metrics::Family;
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
+use sdam_host::driver::DriverTopology;
 use sdam_host::{self as host, ClusterTimeError, Error, Reply};
 
 use crate::blueprint::{Blueprint, Everywhere, Here};
@@ -19,7 +21,8 @@ use crate::runtime::Blocking;
 use crate::selected_server::SelectedServer;
 use crate::subscription::{Events, Views};
 
-/// A client: it discovers a deployment and keeps watch over it until its last clone is dropped.
+/// The deployment below a client: it discovers servers and watches them, selects one, checks out
+/// connections and runs commands, until its last clone is dropped.
 ///
 /// It may be used by many threads, and in processes that are forked off: there it connects again,
 /// and begins with the servers that its parent knew. Dropping it waits for nothing.
@@ -33,7 +36,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Creates a client; discovery begins in the background.
+    /// Creates a topology; discovery begins in the background.
     ///
     /// # Errors
     ///
@@ -51,7 +54,7 @@ impl Topology {
         Self::builder(options).build_with_events()
     }
 
-    /// Creates a client of what a connection string or [`Options`] describe, after the servers of
+    /// Creates a topology of what a connection string or [`Options`] describe, after the servers of
     /// `mongodb+srv://` were looked up in DNS; discovery begins in the background.
     ///
     /// # Errors
@@ -64,31 +67,28 @@ impl Topology {
         Self::builder(options.try_into().map_err(Into::into)?).connect()
     }
 
-    /// Starts to create a client that differs from what [`new`](Self::new) would create.
+    /// Starts to create a topology that differs from what [`new`](Self::new) would create.
     pub fn builder(options: Options) -> ClientBuilder {
         ClientBuilder::new(options)
     }
 
-    pub(crate) fn made(blueprint: Blueprint, client: host::Topology<Blocking>) -> Self {
-        Self { everywhere: Arc::new(Everywhere::new(blueprint, client)), deadline: None }
+    pub(crate) fn made(blueprint: Blueprint, host: host::Topology<Blocking>) -> Self {
+        Self { everywhere: Arc::new(Everywhere::new(blueprint, host)), deadline: None }
     }
 
-    /// Returns the client of this process as it is for every runtime that waits with futures; those
-    /// of this one can be waited for with [`block_on`](crate::block_on), unless the callers of this
-    /// client do all work: then they make progress only during such calls.
-    ///
-    /// In a process that is forked off later it is of no use, see [`host::Topology`].
-    pub fn host_client(&self) -> host::Topology<Blocking> {
-        self.here().clone()
-    }
-
-    /// As [`host_client`](Self::host_client), without a clone.
-    fn here(&self) -> Here<'_> {
-        let client = self.everywhere.here();
+    /// Returns the topology of this process.
+    pub(crate) fn here(&self) -> Here<'_> {
+        let here = self.everywhere.here();
         match self.deadline {
-            Some(deadline) => Here::Limited(client.with_deadline(deadline)),
-            None => client,
+            Some(deadline) => Here::Limited(here.with_deadline(deadline)),
+            None => here,
         }
+    }
+
+    /// Returns what it was created with, those options included that the environment and DNS have
+    /// added.
+    pub fn options(&self) -> &Arc<Options> {
+        self.everywhere.blueprint.shared.options()
     }
 
     /// Returns what is known now; it waits for nothing.
@@ -96,12 +96,22 @@ impl Topology {
         self.everywhere.here().view()
     }
 
-    /// Returns how far the client's clock, which events are stamped with, has come.
+    /// Says why an operation would find no server now, without waiting and without asking for
+    /// checks; `None` if it would find one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the application's predicate does.
+    pub fn diagnose(&self, criteria: &Criteria) -> Option<Box<SelectionError>> {
+        self.everywhere.here().diagnose(criteria)
+    }
+
+    /// Returns how far the topology's clock, which events are stamped with, has come.
     pub fn now(&self) -> Instant {
         Instant::ZERO + self.epoch().elapsed()
     }
 
-    /// Translates the time of an event to that of the wall clock when the client was created.
+    /// Translates the time of an event to that of the wall clock when the topology was created.
     pub fn wall_clock(&self, at: Instant) -> SystemTime {
         self.everywhere.blueprint.origin + at.since_origin()
     }
@@ -114,14 +124,14 @@ impl Topology {
 
     /// Subscribes to the events of these topics from now on.
     pub fn subscribe_to(&self, topics: Topics) -> Events {
-        let client = self.everywhere.here();
-        Events::new(client.subscribe_to(topics), client.host().runtime())
+        let here = self.everywhere.here();
+        Events::new(here.subscribe_to(topics), here.host().runtime())
     }
 
     /// Subscribes to the view, beginning with that of now.
     pub fn watch_topology(&self) -> Views {
-        let client = self.everywhere.here();
-        Views::new(client.watch_topology(), client.host().runtime())
+        let here = self.everywhere.here();
+        Views::new(here.watch_topology(), here.host().runtime())
     }
 
     /// Returns the metrics: counts since the first call in this process, or since the beginning
@@ -142,12 +152,12 @@ impl Topology {
         self.everywhere.here().append_metadata(info);
     }
 
-    /// Closes the client for all its clones, and waits for `time` at most until none of its tasks
+    /// Closes the topology for all its clones, and waits for `time` at most until none of its tasks
     /// runs any more; returns whether that is so.
     ///
     /// Operations that wait fail at once; subscriptions end after their last events. Connections in
     /// use are not waited for: they are closed when they return. Dropping the last clone closes a
-    /// client, too, and waits for nothing.
+    /// topology, too, and waits for nothing.
     pub fn close(&self, time: Duration) -> bool {
         let end = time::Instant::now().checked_add(time);
         let open = self.here();
@@ -157,8 +167,8 @@ impl Topology {
         closed.engine().wait_until(closed.host().ended(), end).is_some()
     }
 
-    /// Returns a client whose every operation ends by `deadline`, a time of [`now`](Self::now): to
-    /// select, to check out, to connect and to exchange messages, all of it together.
+    /// Returns a topology whose every operation ends by `deadline`, a time of [`now`](Self::now):
+    /// to select, to check out, to connect and to exchange messages, all of it together.
     ///
     /// It shares everything else. Without it, `timeoutMS` of the options is the limit of each
     /// operation.
@@ -167,7 +177,7 @@ impl Topology {
         Self { everywhere: Arc::clone(&self.everywhere), deadline: Some(deadline) }
     }
 
-    /// Returns a client whose operations all end before `time` has passed, see
+    /// Returns a topology whose operations all end before `time` has passed, see
     /// [`with_deadline`](Self::with_deadline).
     #[must_use]
     pub fn with_timeout(&self, time: Duration) -> Self {
@@ -189,10 +199,10 @@ impl Topology {
                 Err(unused) => criteria = unused,
             }
         }
-        let client = self.here();
-        let selected = match client.select_now(criteria) {
+        let here = self.here();
+        let selected = match here.select_now(criteria) {
             Ok(selected) => Ok(selected),
-            Err(criteria) => client.engine().wait(client.select(criteria)),
+            Err(criteria) => here.engine().wait(here.select(criteria)),
         };
         selected.map(SelectedServer::new)
     }
@@ -204,8 +214,8 @@ impl Topology {
     ///
     /// Fails as [`host::Topology::run_command`] does.
     pub fn run_command(&self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
-        let client = self.here();
-        client.engine().wait(client.run_command(database, command))
+        let here = self.here();
+        here.engine().wait(here.run_command(database, command))
     }
 
     /// As [`run_command`](Self::run_command), on a server of the caller's choice, which receives
@@ -220,14 +230,8 @@ impl Topology {
         database: &str,
         command: &RawDocument,
     ) -> Result<Reply, Error> {
-        let client = self.here();
-        client.engine().wait(client.run_command_on(criteria, database, command))
-    }
-
-    /// Waits for a future of [`host_client`](Self::host_client): an operation, for one. Where the
-    /// callers of this client do all work, this call does it meanwhile.
-    pub fn wait<F: Future>(&self, future: F) -> F::Output {
-        self.here().engine().wait(future)
+        let here = self.here();
+        here.engine().wait(here.run_command_on(criteria, database, command))
     }
 
     /// Returns every member of the deployment, those included that are never selected, as arbiters:

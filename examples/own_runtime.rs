@@ -13,7 +13,8 @@ use smol::{Async, Timer, block_on};
 
 type Done = Poll<io::Result<usize>>;
 
-/// The runtime: the origin of its clock. Its clients are `host::Topology<SocketRuntime<Threads>>`.
+/// The runtime: the origin of its clock. Its topologies are
+/// `host::Topology<SocketRuntime<Threads>>`.
 #[derive(Clone, Debug)]
 pub struct Threads(Clock);
 

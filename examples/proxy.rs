@@ -31,13 +31,13 @@ async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let at = arguments.next().unwrap_or_else(|| "127.0.0.1:27018".to_owned());
     let uri = arguments.next().unwrap_or_else(|| embedded.uri());
-    let client = Topology::connect(uri).await?;
+    let topology = Topology::connect(uri).await?;
     let listener = TcpListener::bind(at).await?;
     println!("listening at {}", listener.local_addr()?);
     loop {
-        let ((socket, peer), client) = (listener.accept().await?, client.clone());
+        let ((socket, peer), topology) = (listener.accept().await?, topology.clone());
         tokio::spawn(async move {
-            if let Err(error) = serve(&client, socket).await {
+            if let Err(error) = serve(&topology, socket).await {
                 eprintln!("{peer}: {error}");
             }
         });
@@ -45,16 +45,16 @@ async fn main() -> Result<()> {
 }
 
 /// Serves a client until it goes; an error ends its session, and what it had in use is closed.
-async fn serve(client: &Topology, mut socket: TcpStream) -> Result<()> {
+async fn serve(topology: &Topology, mut socket: TcpStream) -> Result<()> {
     let (mut frames, mut pinned) = (Frames::new(), None);
     loop {
         while let Some(message) = frames.next()? {
             if let Some(legacy) = hello(&message)? {
-                let reply = greet(&client.with_timeout(LIMIT), message.header(), legacy).await?;
+                let reply = greet(&topology.with_timeout(LIMIT), message.header(), legacy).await?;
                 socket.write_all(&reply).await?;
             } else {
                 pinned =
-                    forward(&client.with_timeout(LIMIT), pinned, &message, &mut socket).await?;
+                    forward(&topology.with_timeout(LIMIT), pinned, &message, &mut socket).await?;
             }
         }
         match socket.read(frames.spare()).await? {
@@ -66,16 +66,16 @@ async fn serve(client: &Topology, mut socket: TcpStream) -> Result<()> {
 
 /// Passes a message on and its replies back; returns the connection for the next one.
 async fn forward(
-    client: &Topology,
+    topology: &Topology,
     pinned: Option<CheckedOut>,
     message: &Message,
     socket: &mut TcpStream,
 ) -> Result<Option<CheckedOut>> {
     let mut checked_out = match pinned {
         Some(checked_out) => checked_out,
-        None => client.select(Criteria::write()).await?.check_out().await?,
+        None => topology.select(Criteria::write()).await?.check_out().await?,
     };
-    checked_out.set_deadline(Some(client.now() + LIMIT));
+    checked_out.set_deadline(Some(topology.now() + LIMIT));
     checked_out.send_message(message).await?;
     let mut outcome = Outcome::Success;
     // None is due to a message with moreToCome, and another one to a reply with it.
@@ -93,9 +93,9 @@ async fn forward(
 /// Answers hello in the form it came in, once there is a primary that speaks for itself.
 ///
 /// Neither compression nor authentication is offered, so that messages can pass as they are.
-async fn greet(client: &Topology, hello: Header, legacy: bool) -> Result<Vec<u8>> {
-    client.select(Criteria::write()).await?;
-    let reply = ProxyReply::mongos().to_legacy(legacy).document(&client.view())?;
+async fn greet(topology: &Topology, hello: Header, legacy: bool) -> Result<Vec<u8>> {
+    topology.select(Criteria::write()).await?;
+    let reply = ProxyReply::mongos().to_legacy(legacy).document(&topology.view())?;
     let (mut bytes, to) = (Vec::new(), hello.request_id);
     match hello.op_code {
         op_code::OP_QUERY => write_op_reply(&mut bytes, 1, to, ReplyFlags::NONE, &reply),

@@ -39,9 +39,9 @@ async fn run() -> Result<Reply, Box<dyn Error>> {
     let name = arguments.next().unwrap_or_else(|| "buildInfo".to_owned());
     let database = arguments.next().unwrap_or_else(|| "admin".to_owned());
 
-    let client = Topology::connect(uri).await?.with_timeout(LIMIT);
+    let topology = Topology::connect(uri).await?.with_timeout(LIMIT);
     let command = RawDocumentBuf::try_from(&doc! { name: 1 })?;
-    Ok(client.run_command(&database, &command).await?)
+    Ok(topology.run_command(&database, &command).await?)
 }
 
 /// The maximum depth of nesting that is printed.

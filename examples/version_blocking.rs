@@ -5,9 +5,9 @@ use sdam::bson::rawdoc;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let uri = std::env::args().nth(1).unwrap_or_else(|| "mongodb://localhost".into());
-    let client = Topology::connect(uri)?;
-    let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 })?;
+    let topology = Topology::connect(uri)?;
+    let reply = topology.run_command("admin", &rawdoc! { "buildInfo": 1 })?;
     println!("version {}", reply.get_str("version")?);
-    client.close(std::time::Duration::from_secs(1));
+    topology.close(std::time::Duration::from_secs(1));
     Ok(())
 }

@@ -6,9 +6,9 @@ use sdam::bson::rawdoc;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let uri = std::env::args().nth(1).unwrap_or_else(|| "mongodb://localhost".into());
-    let client = Topology::connect(uri).await?;
-    let reply = client.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
+    let topology = Topology::connect(uri).await?;
+    let reply = topology.run_command("admin", &rawdoc! { "buildInfo": 1 }).await?;
     println!("version {}", reply.get_str("version")?);
-    client.close().await;
+    topology.close().await;
     Ok(())
 }

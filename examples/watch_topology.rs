@@ -15,8 +15,8 @@ use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 async fn main() -> Result<(), Box<dyn Error>> {
     let embedded = EmbeddedCluster::start(EmbeddedOptions::default()).await?;
     let uri = std::env::args().nth(1).unwrap_or_else(|| embedded.uri());
-    let client = Topology::connect(uri).await?;
-    let mut views = client.watch_topology();
+    let topology = Topology::connect(uri).await?;
+    let mut views = topology.watch_topology();
     while let Some(view) = views.next().await {
         print(&view);
     }

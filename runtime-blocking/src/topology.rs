@@ -152,6 +152,13 @@ impl Topology {
         self.everywhere.here().append_metadata(info);
     }
 
+    /// Waits until the pool of each server that holds data has `minPoolSize` connections, see
+    /// [`host::Topology::warm_connection_pool`].
+    pub fn warm_connection_pool(&self) {
+        let here = self.here();
+        here.engine().wait(here.warm_connection_pool());
+    }
+
     /// Closes the topology for all its clones, and waits for `time` at most until none of its tasks
     /// runs any more; returns whether that is so.
     ///

@@ -127,6 +127,12 @@ impl Client {
 
     concerns!(shared, ClientSession);
 
+    /// Waits until the pool of each server that holds data has `minPoolSize` connections, see
+    /// [`Topology::warm_connection_pool`](sdam_host::Topology::warm_connection_pool).
+    pub fn warm_connection_pool(&self) {
+        self.topology().warm_connection_pool();
+    }
+
     /// Closes the client for all its clones, and waits until none of its tasks runs any more;
     /// [`Topology::close`](sdam_blocking::Topology::close) takes the time to wait.
     ///

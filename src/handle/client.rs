@@ -45,6 +45,12 @@ impl<R: Runtime> Client<R> {
 
     concerns!(handle, ClientSession<R>);
 
+    /// Waits until the pool of each server that holds data has `minPoolSize` connections, see
+    /// [`Topology::warm_connection_pool`](sdam_host::Topology::warm_connection_pool).
+    pub async fn warm_connection_pool(&self) {
+        self.topology().warm_connection_pool().await;
+    }
+
     /// Closes the client for all its clones, and waits until none of its tasks runs any more, see
     /// [`Topology::close`](sdam_host::Topology::close).
     ///

@@ -16,6 +16,7 @@ pub(crate) mod kill_cursors;
 pub(crate) mod registry;
 pub(crate) mod siblings;
 pub(crate) mod socket_runtime;
+pub(crate) mod warm;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -191,6 +192,19 @@ impl<R: Runtime> Topology<R> {
     /// on; adding the same twice changes nothing.
     pub fn append_metadata(&self, info: DriverInfo) {
         self.host.append_metadata(info);
+    }
+
+    /// Waits until the pool of each server that holds data has `minPoolSize` connections, so that
+    /// operations need not wait for them; for `serverSelectionTimeoutMS` at most, and not for
+    /// servers that fail.
+    ///
+    /// Pools fill themselves in the background whether or not this is called, and do so again after
+    /// they were cleared. Without `minPoolSize`, and in the single-threaded mode, this does
+    /// nothing.
+    pub async fn warm_connection_pool(&self) {
+        let limit = self.now() + self.options().server_selection_timeout();
+        let until = self.operation_deadline().map_or(limit, |deadline| deadline.min(limit));
+        warm::filled(self, until).await;
     }
 
     /// Closes the topology for all its clones, and waits until none of its tasks runs any more.

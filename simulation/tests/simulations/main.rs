@@ -10,4 +10,5 @@ mod sharing;
 mod sim;
 mod storm;
 mod virtual_time;
+mod warm_pools;
 mod worlds;

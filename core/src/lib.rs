@@ -69,6 +69,8 @@
 //!   the settings that the environment has for them.
 //! - `public-suffixes`: the list of public suffixes, without which `srvAllowedHostsSuffix` is
 //!   refused.
+//! - `saslprep`: passwords for SCRAM-SHA-256 that are not of ASCII alone, which SASLprep
+//!   prepares.
 //! - `snappy`: compression of messages with Snappy.
 //! - `tls`: TLS, as a byte filter.
 //! - `tls-encrypted-keys`: private keys that are encrypted with a password (PKCS#8, PBES2).

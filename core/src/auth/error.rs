@@ -38,6 +38,12 @@ pub(crate) enum AuthError {
          or a mixture of directions in it"
     )]
     Prohibited,
+    #[error(
+        "the password has characters beyond ASCII, which SCRAM-SHA-256 needs SASLprep for: the \
+         feature `saslprep`, which this library was built without"
+    )]
+    #[cfg_attr(feature = "saslprep", allow(dead_code, reason = "the feature is there"))]
+    NoSaslprep,
     #[error("SCRAM needs a user name and a password; give both, or set another authMechanism")]
     NoPassword,
     #[error(
@@ -85,6 +91,7 @@ impl AuthError {
             #[cfg(feature = "aws")]
             Self::Signing(_) => Cause::Configuration,
             Self::Prohibited
+            | Self::NoSaslprep
             | Self::NoPassword
             | Self::PlainWithoutTls
             | Self::NoKerberos

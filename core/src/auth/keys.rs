@@ -1,5 +1,7 @@
 //! The keys of SCRAM: hashes of a password that are costly to compute.
 
+use std::borrow::Cow;
+
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use sha1::Sha1;
@@ -65,11 +67,22 @@ impl Hash {
                 Ok(Zeroizing::new(digits.collect()))
             }
             // An unprepared password must never be used instead: it would be another one.
-            Self::Sha256 => match stringprep::saslprep(password) {
-                Ok(prepared) => Ok(Zeroizing::new(prepared.into_owned())),
-                Err(_) => Err(AuthError::Prohibited),
-            },
+            Self::Sha256 => prepare(password).map(|prepared| Zeroizing::new(prepared.into_owned())),
         }
+    }
+}
+
+/// Prepares a password with SASLprep (RFC 4013).
+pub(super) fn prepare(password: &str) -> Result<Cow<'_, str>, AuthError> {
+    // Of ASCII, it forbids control characters, and leaves the others as they are.
+    let is_prepared = |byte: u8| matches!(byte, b' '..=b'~');
+    match password.bytes().all(is_prepared) {
+        true => Ok(Cow::Borrowed(password)),
+        false if password.is_ascii() => Err(AuthError::Prohibited),
+        #[cfg(feature = "saslprep")]
+        false => stringprep::saslprep(password).map_err(|_| AuthError::Prohibited),
+        #[cfg(not(feature = "saslprep"))]
+        false => Err(AuthError::NoSaslprep),
     }
 }
 

@@ -7,6 +7,8 @@ use bson::{Binary, rawdoc};
 
 use super::{Hash, Scram, ScramState};
 use crate::auth::keys::Keys;
+#[cfg(feature = "saslprep")]
+use crate::auth::keys::prepare;
 use crate::auth::sasl::Sasl;
 use crate::auth::{AuthError, AuthStep, Conversation, CredentialCache};
 use crate::config::{Credential, Options};
@@ -258,14 +260,36 @@ fn names_are_escaped_and_not_prepared() {
 fn passwords_are_prepared_for_sha_256_and_never_for_sha_1() {
     // "Passwords MUST be prepared with SASLprep" and "MUST NOT be prepared with SASLprep before
     // hashing"; the passwords are those of AUTH-P3.
-    let key = |hash, password| {
-        Keys::derive(hash, "IX", password, b"salt", 4096).map(|keys| keys.client.to_vec())
-    };
-    assert_eq!(key(Hash::Sha256, "I\u{ad}X").unwrap(), key(Hash::Sha256, "IX").unwrap());
-    assert_eq!(key(Hash::Sha256, "\u{2163}").unwrap(), key(Hash::Sha256, "IV").unwrap());
+    #[cfg(feature = "saslprep")]
+    {
+        for ascii in '\0'..='\x7f' {
+            let of_stringprep = stringprep::saslprep(ascii.encode_utf8(&mut [0; 4])).is_ok();
+            let password = ascii.to_string();
+            assert_eq!(prepare(&password).ok(), of_stringprep.then_some(password.as_str().into()));
+        }
+        assert_eq!(key(Hash::Sha256, "I\u{ad}X").unwrap(), key(Hash::Sha256, "IX").unwrap());
+        assert_eq!(key(Hash::Sha256, "\u{2163}").unwrap(), key(Hash::Sha256, "IV").unwrap());
+        assert_eq!(
+            key(Hash::Sha256, "\u{627}1"),
+            Err(AuthError::Prohibited),
+            "it has two directions"
+        );
+    }
     assert_ne!(key(Hash::Sha1, "I\u{ad}X").unwrap(), key(Hash::Sha1, "IX").unwrap());
     assert_eq!(key(Hash::Sha256, "bell\u{7}"), Err(AuthError::Prohibited));
     assert!(key(Hash::Sha1, "bell\u{7}").is_ok());
+}
+
+/// "Passwords MUST be prepared with SASLprep": without it, one that it may change is refused.
+#[cfg(not(feature = "saslprep"))]
+#[test]
+fn a_password_beyond_ascii_needs_the_feature_for_sha_256() {
+    assert_eq!(key(Hash::Sha256, "I\u{ad}X"), Err(AuthError::NoSaslprep));
+    assert!(key(Hash::Sha1, "I\u{ad}X").is_ok());
+}
+
+fn key(hash: Hash, password: &str) -> Result<Vec<u8>, AuthError> {
+    Keys::derive(hash, "IX", password, b"salt", 4096).map(|keys| keys.client.to_vec())
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::{fs, io};
 
-use sdam_conformance::structure::{Arrows, Structure, circles, words};
+use sdam_conformance::structure::{Arrows, Structure, circles, determinism, words};
 
 /// In how many files the inherent impls of a type may stand.
 const MAX_FILES: usize = 2;
@@ -74,6 +74,12 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
     ("sdam-host: PoolStep of src/machines/steps.rs", "its caller checks each of them"),
     ("sdam-host: TopologyStep of src/machines/steps.rs", "its caller checks each of them"),
 ];
+
+/// The part of the facade that depends on its arguments alone: what is sent, and what replies say.
+const DETERMINISTIC: [&str; 4] = ["src/command", "src/cursor", "src/reply", "src/value.rs"];
+
+/// The places there that draw nevertheless.
+const DRAWS: &[&str] = &["src/command/documents.rs: new_id: ObjectId::new"];
 
 /// Parts of texts that have a refused word, and why.
 const QUOTED: &[(&str, &str)] = &[("User nobody", "a user in a configuration of ssh")];
@@ -358,6 +364,25 @@ fn features_are_on_the_front_pages_of_their_crates() {
     }
     assert!(count > 40, "there are features: {count}");
     none(&broken);
+}
+
+/// Clippy sees to core, as a crate; the commands of the facade are a part of one.
+#[test]
+fn commands_and_replies_depend_on_their_arguments_alone() {
+    let (mut found, sources) = (BTreeMap::new(), files(&["rs"]));
+    for part in DETERMINISTIC {
+        let within = root().join(part);
+        let of_part = sources.iter().filter(|(path, _)| path.starts_with(&within));
+        let mut of_part = of_part.filter(|(path, _)| !is_test(path)).peekable();
+        assert!(of_part.peek().is_some(), "there is no {part}");
+        for (path, text) in of_part {
+            let file = path.strip_prefix(root()).expect("it is below the root").display();
+            for place in determinism::differing(text).expect("it is Rust") {
+                found.insert(format!("{file}: {place}"), " differs from run to run".to_owned());
+            }
+        }
+    }
+    none(&compare(&found, DRAWS));
 }
 
 /// The names for labels are those of JSON: of the variants, with a small letter, and so each once.

@@ -5,6 +5,7 @@
 //! no arrows: they may look at everything.
 
 mod arrows;
+pub mod determinism;
 mod lines;
 mod manifest;
 mod promise;

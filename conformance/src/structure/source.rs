@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Spacing, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemImpl, ItemMod, ItemUse, Macro, Meta, Type, UseTree};
 
@@ -79,62 +79,67 @@ impl Reader<'_> {
         let whole: Vec<String> = base.iter().chain(rest).cloned().collect();
         self.source.named.insert(whole);
     }
+}
 
-    fn use_tree(&mut self, prefix: &[String], tree: &UseTree) {
+/// Returns the paths of a `use`; one of all names is that of their module.
+pub(super) fn used(tree: &UseTree) -> Vec<Vec<String>> {
+    fn walk(prefix: &[String], tree: &UseTree, found: &mut Vec<Vec<String>>) {
         let with = |name: &dyn ToString| {
             let mut path = prefix.to_vec();
             path.push(name.to_string());
             path
         };
         match tree {
-            UseTree::Path(path) => self.use_tree(&with(&path.ident), &path.tree),
-            UseTree::Name(name) => self.note(&with(&name.ident)),
-            UseTree::Rename(rename) => self.note(&with(&rename.ident)),
-            UseTree::Glob(_) => self.note(prefix),
-            UseTree::Group(group) => {
-                group.items.iter().for_each(|tree| self.use_tree(prefix, tree));
-            }
+            UseTree::Path(path) => walk(&with(&path.ident), &path.tree, found),
+            UseTree::Name(name) => found.push(with(&name.ident)),
+            UseTree::Rename(rename) => found.push(with(&rename.ident)),
+            UseTree::Glob(_) => found.push(prefix.to_vec()),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| walk(prefix, tree, found)),
         }
     }
+    let mut found = Vec::new();
+    walk(&[], tree, &mut found);
+    found
+}
 
-    /// Notes the paths in what a macro or an attribute is given, which need be no Rust.
-    fn tokens(&mut self, tokens: TokenStream) {
-        let mut path: Vec<String> = Vec::new();
-        for token in tokens {
-            match token {
-                TokenTree::Ident(name) => {
-                    if path.last().is_some_and(|last| last != "::") {
-                        path.clear();
-                    }
-                    path.push(name.to_string());
-                    continue;
+/// Returns the paths in what a macro or an attribute is given, which need be no Rust.
+pub(super) fn paths(tokens: TokenStream) -> Vec<Vec<String>> {
+    let (mut found, mut path) = (Vec::new(), Vec::<String>::new());
+    // Whether the path goes on behind its last name.
+    let mut is_open = false;
+    for token in tokens {
+        match &token {
+            TokenTree::Ident(name) => {
+                if !is_open {
+                    found.push(std::mem::take(&mut path));
                 }
-                TokenTree::Punct(punct) if punct.as_char() == ':' => {
-                    if path.last().is_some_and(|last| last != "::") {
-                        path.push("::".to_owned());
-                    }
-                    continue;
-                }
-                TokenTree::Group(group) => self.tokens(group.stream()),
-                TokenTree::Literal(literal) => {
-                    let text = literal.to_string();
-                    let text = text.trim_matches('"');
-                    if text.starts_with("crate::") {
-                        self.note(&text.split("::").map(str::to_owned).collect::<Vec<_>>());
-                    }
-                }
-                TokenTree::Punct(_) => {}
+                path.push(name.to_string());
+                is_open = false;
+                continue;
             }
-            self.end(&mut path);
+            TokenTree::Punct(punct) if punct.as_char() == ':' => {
+                // One alone ends it, as that behind the name of a field.
+                is_open = !path.is_empty() && (is_open || punct.spacing() == Spacing::Joint);
+                if is_open {
+                    continue;
+                }
+            }
+            TokenTree::Group(group) => found.extend(paths(group.stream())),
+            TokenTree::Literal(literal) => {
+                let text = literal.to_string();
+                let text = text.trim_matches('"');
+                if text.starts_with("crate::") {
+                    found.push(text.split("::").map(str::to_owned).collect());
+                }
+            }
+            TokenTree::Punct(_) => {}
         }
-        self.end(&mut path);
+        found.push(std::mem::take(&mut path));
+        is_open = false;
     }
-
-    fn end(&mut self, path: &mut Vec<String>) {
-        path.retain(|part| part != "::");
-        self.note(path);
-        path.clear();
-    }
+    found.push(path);
+    found.retain(|path| !path.is_empty());
+    found
 }
 
 impl<'ast> Visit<'ast> for Reader<'_> {
@@ -169,7 +174,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
-        self.use_tree(&[], &item.tree);
+        used(&item.tree).iter().for_each(|path| self.note(path));
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -179,20 +184,20 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_macro(&mut self, found: &'ast Macro) {
-        self.tokens(found.tokens.clone());
+        paths(found.tokens.clone()).iter().for_each(|path| self.note(path));
         visit::visit_macro(self, found);
     }
 
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         // Docs may name what the code does not know.
         if let Meta::List(list) = &attribute.meta {
-            self.tokens(list.tokens.clone());
+            paths(list.tokens.clone()).iter().for_each(|path| self.note(path));
         }
     }
 }
 
 /// Returns whether an attribute is `#[cfg(test)]`.
-fn is_test(attribute: &Attribute) -> bool {
+pub(super) fn is_test(attribute: &Attribute) -> bool {
     let Meta::List(list) = &attribute.meta else { return false };
     list.path.is_ident("cfg") && list.tokens.to_string() == "test"
 }

@@ -7,6 +7,7 @@ use bson::Document;
 use sdam_blocking::Blocking;
 use sdam_blocking::driver::DriverTopology as _;
 use sdam_core::config::Options;
+use sdam_host::driver::DriverTopology as _;
 
 use super::database::Database;
 use super::threads::Threads;

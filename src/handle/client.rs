@@ -2,6 +2,7 @@
 
 use bson::Document;
 use sdam_core::config::Options;
+use sdam_host::driver::DriverTopology as _;
 use sdam_host::{ClientBuilder, ClientSession, CurrentReactor, Runtime, SocketRuntime};
 
 use super::actions::actions_of_clients;

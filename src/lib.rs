@@ -25,7 +25,7 @@ pub use sdam_core::selection::Criteria;
 #[doc(inline)]
 pub use sdam_core::topology::{Event, EventKind, Topics};
 #[doc(inline)]
-pub use sdam_host::{Error, ErrorKind, Events, Recording, Reply, Views};
+pub use sdam_host::{Error, ErrorKind, Events, Recording, Reply, Result, Views};
 
 pub use namespace::{Namespace, NamespaceError};
 pub use sdam_core::bson;

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use bson::{Bson, Document, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf};
 use sdam_core::operation::MAX_MILLIS;
-
-use crate::reply::stack::with_stack_for;
-use crate::reply::value::{check_levels, check_levels_of};
+use sdam_host::driver::documents::{check_levels, check_levels_of, with_stack_for};
 
 /// A document as an application has it: with its own bytes, or to be written as bytes.
 pub trait IntoDocument {

@@ -1,8 +1,8 @@
 //! The interface for drivers: what those need who build typed operations, cursors and sessions
 //! above a [`Topology`](crate::Topology), as the crate `sdam` does. Applications do without.
 //!
-//! [`DriverTopology`] and [`DriverSession`] are traits, so that what they add to a topology and to
-//! a session is seen where it is imported, and nowhere else.
+//! [`DriverTopology`], [`DriverSession`] and [`DriverError`] are traits, so that what they add to a
+//! topology, a session and an error is seen where it is imported, and nowhere else.
 //!
 //! An operation is a [`Request`]: a command, or what [builds](BuildCommand) one once the connection
 //! is known, where it goes ([`Target`]), by which rules, with which session, and within which time.
@@ -30,8 +30,17 @@
 //! }
 //! ```
 
+/// The reading of documents as types of applications, and the stack that deep ones need.
+pub mod documents {
+    pub use crate::documents::{
+        SHALLOW, TooDeep, check_levels, check_levels_of, number, read_as, to_bson, too_deep,
+        with_more_stack, with_stack_for,
+    };
+}
+
 pub use crate::client::driver::DriverTopology;
 pub use crate::client::kill_cursors::KillLimits;
+pub use crate::error::DriverError;
 pub use crate::observe::spans::OperationSpan;
 pub use crate::operations::observed::ObservedOperation;
 pub use crate::operations::operation::Response;

@@ -17,9 +17,9 @@
 //! - [`ClientBuilder`], [`Settings`], [`Blueprint`]: the ways to make one; [`Registry`] has the
 //!   monitors that several share.
 //! - [`Reactor`], [`Socket`], [`CurrentReactor`]: the traits of a runtime: sockets, timers, tasks.
-//! - [`Request`], [`Response`], [`Target`], [`ClientSession`]: an operation with its retries, as a
-//!   driver hands it down.
-//! - [`Error`], [`ErrorKind`]: the one error of all of it.
+//! - [`driver`], [`ClientSession`]: an operation with its retries, as a driver hands it down.
+//! - [`Error`], [`ErrorKind`]: the one error of all of it, and of operations; [`results`] of writes,
+//!   which it has, too.
 //! - [`system`]: requests to the operating system.
 //!
 //! # Locks
@@ -43,6 +43,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
+mod documents;
 pub mod driver;
 mod error;
 mod machines;
@@ -50,6 +51,7 @@ mod net;
 mod observe;
 mod operations;
 mod process;
+pub mod results;
 mod sync;
 #[allow(
     clippy::disallowed_types,
@@ -66,7 +68,11 @@ pub use client::builder::ClientBuilder;
 pub use client::flight_recorder;
 pub use client::registry::Registry;
 pub use client::socket_runtime::SocketRuntime;
-pub use error::{ClientError, Error, ErrorKind, Spent};
+pub use documents::DeserializeError;
+pub use error::{
+    ArgumentError, BulkWriteError, ClientBulkWriteError, ClientError, Error, ErrorKind, ReplyError,
+    Result, Spent, TimingError, WriteConcernError, WriteError,
+};
 pub use machines::runtime::Runtime;
 pub use machines::{Host, NotShared};
 pub use net::credentials::sources::CredentialSources;

@@ -109,7 +109,7 @@ impl<T: DeserializeOwned> Perform<Each<T>> for MapReduce {
         let results = run(self, on).await?;
         let read = |result: Result<bson::RawBsonRef<'_>, bson::error::Error>| {
             let document = result.ok().and_then(bson::RawBsonRef::as_document);
-            read_as(document.ok_or(ReplyError { command: "mapReduce", field: "results" })?)
+            read_as(document.ok_or(ReplyError::new("mapReduce", "results"))?)
         };
         results.into_iter().map(read).collect()
     }

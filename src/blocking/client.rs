@@ -106,7 +106,7 @@ impl Client {
     /// if the operating system gives no thread or no random seed. Files that the options name are
     /// read later: what is wrong with them is a failure of every server.
     pub fn with_options(options: Options) -> Result<Self, Error> {
-        Ok(Self::builder(options).build()?)
+        Self::builder(options).build()
     }
 
     /// Starts to create a client that differs from what [`connect`](Self::connect) creates.

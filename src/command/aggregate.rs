@@ -158,7 +158,8 @@ mod tests {
     use super::super::testing::{NEW, majority, written, written_in};
     use super::super::{Operation, Progress, Route, Scope};
     use super::Aggregate;
-    use crate::cursor::{CursorStep, TimingError};
+    use crate::cursor::CursorStep;
+    use crate::error::TimingError;
 
     #[test]
     fn aggregate_has_its_pipeline_and_a_cursor() {

@@ -2,13 +2,11 @@
 //! written: whatever writes a value recurses once a level.
 
 use sdam_core::wire::MAX_NESTING;
+use sdam_host::driver::documents::{SHALLOW, TooDeep, with_more_stack};
 use serde::ser::{
     Error, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
     SerializeTuple, SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
-
-use crate::reply::stack::{SHALLOW, with_more_stack};
-use crate::reply::value::TooDeep;
 
 /// The number of calls within each other that a level has at most, on average: a value may be
 /// within an `Option` and types around it, which are no levels.

@@ -311,18 +311,17 @@ impl Statements {
     /// Returns the error of a bulk whose command has failed, with the results of those before: of
     /// none, if it was the first (CRUD, "BulkWriteException").
     pub(crate) fn failed(&mut self, error: Error) -> Error {
-        self.error(Some(Box::new(error)))
+        self.error(Some(error))
     }
 
-    fn error(&mut self, cause: Option<Box<Error>>) -> Error {
-        let error = BulkWriteError {
-            write_errors: std::mem::take(&mut self.write_errors),
-            write_concern_error: self.write_concern_error.take(),
-            cause,
-            partial_result: std::mem::take(&mut self.result),
-            labels: std::mem::take(&mut self.labels),
-        };
-        Error::BulkWrite(error.into())
+    fn error(&mut self, cause: Option<Error>) -> Error {
+        let mut error = BulkWriteError::default();
+        error.write_errors = std::mem::take(&mut self.write_errors);
+        error.write_concern_error = self.write_concern_error.take();
+        error.cause = cause;
+        error.partial_result = std::mem::take(&mut self.result);
+        error.labels = std::mem::take(&mut self.labels);
+        error.into()
     }
 }
 
@@ -466,11 +465,9 @@ mod tests {
         WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": id }))
     }
 
-    fn failure(answer: Result<Progress<BulkWriteResult>, Error>) -> std::sync::Arc<BulkWriteError> {
-        match answer {
-            Err(Error::BulkWrite(error)) => error,
-            other => panic!("{other:?}"),
-        }
+    fn failure(answer: Result<Progress<BulkWriteResult>, Error>) -> BulkWriteError {
+        let error = answer.unwrap_err();
+        error.as_bulk_write().unwrap_or_else(|| panic!("{error:?}")).clone()
     }
 
     fn answer(
@@ -526,7 +523,7 @@ mod tests {
         assert_eq!(answer(&mut bulk, reply).unwrap(), Progress::Next);
         assert!(written(&mut bulk, NEW).body.get("delete").unwrap().is_some());
         let error = answer(&mut bulk, rawdoc! { "ok": 1, "n": 1 }).unwrap_err();
-        let Error::BulkWrite(error) = error else { panic!() };
+        let error = error.as_bulk_write().unwrap();
         // The index is that of the application.
         assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&2]);
         assert_eq!(
@@ -659,7 +656,8 @@ mod tests {
         assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&0]);
         for ordered in [true, false] {
             let mut bulk = BulkWrite::new([large(0, 17_000), large(1, 17_000)]).ordered(ordered);
-            let Err(Error::BulkWrite(error)) = bulk.command(&scope(), &SMALL) else { panic!() };
+            let error = bulk.command(&scope(), &SMALL).unwrap_err();
+            let error = error.as_bulk_write().unwrap();
             assert_eq!(error.write_errors.len(), if ordered { 1 } else { 2 });
         }
     }
@@ -725,7 +723,7 @@ mod tests {
         // Retryable Writes, "First insertOne is never committed": a result of zeros.
         for (answered, inserted) in [(false, 0), (true, 1)] {
             let error = failed(answered);
-            assert!(matches!(error.cause.as_deref(), Some(Error::Argument(_))));
+            assert!(error.cause.as_ref().is_some_and(|it| it.as_argument().is_some()));
             let result = &error.partial_result;
             assert_eq!((result.acknowledged, result.inserted_count), (true, inserted));
         }
@@ -742,11 +740,10 @@ mod tests {
         written(&mut bulk, facts);
         answer(&mut bulk, rawdoc! { "ok": 1, "n": 1 }).unwrap();
         let refused = bulk.command(&scope(), &facts).map(drop);
-        let Err(Error::BulkWrite(error)) = refused else { panic!("{refused:?}") };
-        let cause = error.cause.as_deref();
-        let is_second =
-            |it| matches!(it, &Error::Argument(ArgumentError::TooLong { index: 1, .. }));
-        assert!(cause.is_some_and(is_second), "{error}");
+        let error = refused.unwrap_err();
+        let error = error.as_bulk_write().unwrap();
+        let refused = error.cause.as_ref().and_then(Error::as_argument);
+        assert!(matches!(refused, Some(ArgumentError::TooLong { index: 1, .. })), "{error}");
         assert_eq!(error.partial_result.inserted_count, 1);
 
         let mut bulk = BulkWrite::new([insert(1), delete(1)]);
@@ -754,7 +751,7 @@ mod tests {
         answer(&mut bulk, rawdoc! { "ok": 1, "n": 1 }).unwrap();
         written(&mut bulk, NEW);
         let error = failure(answer(&mut bulk, rawdoc! { "ok": 1 }));
-        assert!(matches!(error.cause.as_deref(), Some(Error::Reply(_))));
+        assert!(error.cause.as_ref().is_some_and(|it| it.as_reply().is_some()));
         assert_eq!(error.partial_result.inserted_count, 1);
     }
 

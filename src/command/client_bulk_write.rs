@@ -9,6 +9,7 @@ use bson::raw::cstr;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 use sdam_core::operation::{OperationKind, add_labels, error_labels};
 use sdam_core::wire::ReplyDocument;
+use sdam_host::driver::documents::{number, to_bson};
 
 use super::arguments::{Arguments, FromArguments, read};
 use super::bulk_write::check_hint;
@@ -19,9 +20,9 @@ use super::single::Rules;
 use super::{Command, Facts, Operation, Progress, Scope, check_namespace, left_out};
 use crate::cursor::{CursorState, CursorStep, Settings};
 use crate::error::{
-    ArgumentError, ClientBulkWriteError, Error, ReplyError, WriteConcernError, WriteError, number,
+    ArgumentError, ClientBulkWriteError, DriverError as _, Error, ReplyError, WriteConcernError,
+    WriteError,
 };
-use crate::reply::value::to_bson;
 use crate::reply::write::{add, count};
 use crate::results::{
     ClientBulkWriteResult, ClientDeleteResult, ClientInsertResult, ClientUpdateResult,
@@ -69,7 +70,7 @@ pub struct ClientBulkWrite {
     /// True once a write is known to have been done.
     is_partial: bool,
     /// The error that has ended the operation, while a cursor is killed after it.
-    cause: Option<Box<Error>>,
+    cause: Option<Error>,
 }
 
 /// The part of a write that its result needs.
@@ -314,7 +315,7 @@ impl ClientBulkWrite {
 
     /// Reads the result of a single write.
     fn read_result(&mut self, document: &RawDocument) -> Result<(), ReplyError> {
-        let missing = |field| ReplyError { command: "bulkWrite", field };
+        let missing = |field| ReplyError::new("bulkWrite", field);
         let at = number(document, "idx").and_then(|at| usize::try_from(at).ok());
         let at = at.filter(|at| *at < self.sent.len()).ok_or(missing("idx"))?;
         // A cursor that never ends would hold the operation for ever.
@@ -326,7 +327,7 @@ impl ClientBulkWrite {
         if number(document, "ok").ok_or(missing("ok"))? == 0 {
             // "or if the idx value for the write error ... is greater than 0"
             self.is_partial |= self.ordered && at > 0;
-            self.write_errors.insert(index, WriteError { index, ..WriteError::of(document) });
+            self.write_errors.insert(index, WriteError::of(index, document));
             return Ok(());
         }
         self.is_partial = true;
@@ -337,21 +338,23 @@ impl ClientBulkWrite {
         let verbose = self.result.verbose.get_or_insert_with(VerboseResults::default);
         match &self.writes[index] {
             Write::Insert(id) => {
-                let result = ClientInsertResult { inserted_id: id.clone() };
+                let mut result = ClientInsertResult::default();
+                result.inserted_id.clone_from(id);
                 verbose.insert_results.insert(index, result);
             }
             Write::Update => {
                 let upserted = document.get_document("upserted").ok();
                 let upserted = upserted.and_then(|upserted| upserted.get("_id").ok()?);
-                let result = ClientUpdateResult {
-                    matched_count: n,
-                    modified_count: count("bulkWrite", document, "nModified")?,
-                    upserted_id: upserted.and_then(|id| to_bson(id).ok()),
-                };
+                let mut result = ClientUpdateResult::default();
+                result.matched_count = n;
+                result.modified_count = count("bulkWrite", document, "nModified")?;
+                result.upserted_id = upserted.and_then(|id| to_bson(id).ok());
                 verbose.update_results.insert(index, result);
             }
             Write::Delete => {
-                verbose.delete_results.insert(index, ClientDeleteResult { deleted_count: n });
+                let mut result = ClientDeleteResult::default();
+                result.deleted_count = n;
+                verbose.delete_results.insert(index, result);
             }
         }
         Ok(())
@@ -377,16 +380,15 @@ impl ClientBulkWrite {
         result
     }
 
-    fn error(&mut self, cause: Option<Box<Error>>) -> Error {
+    fn error(&mut self, cause: Option<Error>) -> Error {
         let result = self.take_result();
-        let error = ClientBulkWriteError {
-            cause,
-            write_concern_errors: std::mem::take(&mut self.write_concern_errors),
-            write_errors: std::mem::take(&mut self.write_errors),
-            partial_result: self.is_partial.then_some(result),
-            labels: std::mem::take(&mut self.labels),
-        };
-        Error::ClientBulkWrite(error.into())
+        let mut error = ClientBulkWriteError::default();
+        error.cause = cause;
+        error.write_concern_errors = std::mem::take(&mut self.write_concern_errors);
+        error.write_errors = std::mem::take(&mut self.write_errors);
+        error.partial_result = self.is_partial.then_some(result);
+        error.labels = std::mem::take(&mut self.labels);
+        error.into()
     }
 }
 
@@ -495,7 +497,7 @@ impl Operation for ClientBulkWrite {
                 Ok(Command { sequences, ..rules.command(&scope, body)? })
             }
             Err(error) if self.batch.start > 0 || !self.write_errors.is_empty() => {
-                Err(self.error(Some(Box::new(error))))
+                Err(self.error(Some(error)))
             }
             Err(error) => Err(error),
         }
@@ -533,13 +535,13 @@ impl Operation for ClientBulkWrite {
         }
         let is_open = self.cursor.as_ref().is_some_and(|cursor| cursor.id() != 0);
         if is_open && error.is_of_a_server_at_hand() {
-            self.cause = Some(Box::new(error));
+            self.cause = Some(error);
             return Ok(Progress::Next);
         }
         let has_results = self.batch.start > 0 || self.is_partial;
         let has_errors = !self.write_errors.is_empty() || !self.write_concern_errors.is_empty();
         match has_results || has_errors {
-            true => Err(self.error(Some(Box::new(error)))),
+            true => Err(self.error(Some(error))),
             false => Err(error),
         }
     }
@@ -598,13 +600,9 @@ mod tests {
         rawdoc! { "ok": 1, "cursor": cursor }.into()
     }
 
-    fn failure(
-        answer: Result<Progress<ClientBulkWriteResult>, Error>,
-    ) -> std::sync::Arc<ClientBulkWriteError> {
-        match answer {
-            Err(Error::ClientBulkWrite(error)) => error,
-            other => panic!("{other:?}"),
-        }
+    fn failure(answer: Result<Progress<ClientBulkWriteResult>, Error>) -> ClientBulkWriteError {
+        let error = answer.unwrap_err();
+        error.as_client_bulk_write().unwrap_or_else(|| panic!("{error:?}")).clone()
     }
 
     /// Server Write Commands, "Request Size Limits": what the server would refuse along with all
@@ -632,15 +630,15 @@ mod tests {
         let mut bulk = ClientBulkWrite::new(models());
         assert_eq!(written(&mut bulk, small).sequences[0].1.len(), 1);
         assert_eq!(bulk.reply(&scope(), &reply(1, vec![])).unwrap(), Progress::Next);
-        let Err(Error::ClientBulkWrite(error)) = bulk.command(&scope(), &small) else { panic!() };
+        let error = bulk.command(&scope(), &small).unwrap_err();
+        let error = error.as_client_bulk_write().unwrap();
         assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&1]);
         assert_eq!(error.partial_result.as_ref().unwrap().inserted_count, 1);
 
         for ordered in [true, false] {
             let mut bulk = ClientBulkWrite::new([large(17_000)]).ordered(ordered);
-            let Err(Error::ClientBulkWrite(error)) = bulk.command(&scope(), &small) else {
-                panic!()
-            };
+            let error = bulk.command(&scope(), &small).unwrap_err();
+            let error = error.as_client_bulk_write().unwrap();
             assert_eq!((error.write_errors.len(), &error.partial_result), (1, &None));
         }
         // Without acknowledgment, also what the server would refuse alone.
@@ -664,7 +662,7 @@ mod tests {
         let killed = written(&mut bulk, NEW).body;
         assert!(killed.get("killCursors").unwrap().is_some());
         let error = failure(bulk.reply(&scope(), &rawdoc! { "ok": 1 }.into()));
-        assert!(matches!(error.cause.as_deref(), Some(Error::Reply(_))), "{error}");
+        assert!(error.cause.as_ref().is_some_and(|it| it.as_reply().is_some()), "{error}");
     }
 
     /// Bulk Write, "Building a bulkWrite Command": sequences, namespaces once each, ordered and
@@ -742,7 +740,7 @@ mod tests {
         assert_eq!(written(&mut writes(), facts).sequences[0].1.len(), 1);
         let facts = Facts { max_message_size_bytes: most - 1, ..NEW };
         let error = writes().command(&scope(), &facts).unwrap_err();
-        assert!(matches!(error, Error::Argument(ArgumentError::TooLong { index: 0, .. })));
+        assert!(matches!(error.as_argument(), Some(ArgumentError::TooLong { index: 0, .. })));
     }
 
     /// CRUD prose test 11, with smaller documents: 43 bytes of the command, 21 of the namespace and
@@ -786,7 +784,7 @@ mod tests {
             let model = WriteModel::InsertOne(InsertModel::new(&doc! { "a": text }));
             let mut bulk = ClientBulkWrite::new([(namespace, model)]);
             let error = bulk.command(&scope(), &facts).unwrap_err();
-            assert!(matches!(error, Error::Argument(ArgumentError::TooLong { index: 0, .. })));
+            assert!(matches!(error.as_argument(), Some(ArgumentError::TooLong { index: 0, .. })));
         }
     }
 
@@ -903,7 +901,7 @@ mod tests {
             let kill = written(&mut bulk, NEW).body;
             assert_eq!(kill, rawdoc! { "killCursors": "$cmd.bulkWrite", "cursors": [7_i64] });
             let error = failure(bulk.reply(&scope(), &unreadable));
-            assert!(matches!(error.cause.as_deref(), Some(Error::Reply(_))), "{error:?}");
+            assert!(error.cause.as_ref().is_some_and(|it| it.as_reply().is_some()), "{error:?}");
             let verbose = error.partial_result.as_ref().and_then(|it| it.verbose.as_ref());
             assert!(verbose.is_some_and(|it| it.insert_results.contains_key(&0)), "{error:?}");
         }
@@ -953,9 +951,10 @@ mod tests {
         let next = summary(0, rawdoc! { "nInserted": 1 }, Vec::new());
         assert_eq!(bulk.reply(&scope(), &next).unwrap(), Progress::Next);
         let refused = bulk.command(&scope(), &facts).map(drop);
-        let Err(Error::ClientBulkWrite(error)) = refused else { panic!("{refused:?}") };
-        let too_long = |it: &Error| matches!(it, Error::Argument(ArgumentError::TooLong { .. }));
-        assert!(error.cause.as_deref().is_some_and(too_long), "{error}");
+        let error = refused.unwrap_err();
+        let error = error.as_client_bulk_write().unwrap();
+        let too_long = |it: &Error| matches!(it.as_argument(), Some(ArgumentError::TooLong { .. }));
+        assert!(error.cause.as_ref().is_some_and(too_long), "{error}");
         assert_eq!(error.partial_result.as_ref().map(|it| it.inserted_count), Some(1));
     }
 
@@ -1034,7 +1033,7 @@ mod tests {
         let mut bulk = ClientBulkWrite::new([insert("a.b", 1)]);
         written(&mut bulk, NEW);
         let error = bulk.failed(ArgumentError::SessionInUse.into()).unwrap_err();
-        assert!(matches!(error, Error::Argument(_)));
+        assert!(error.as_argument().is_some());
     }
 
     /// Bulk Write: an empty list, verbose or ordered without acknowledgment.
@@ -1091,7 +1090,7 @@ mod tests {
             assert_eq!(next, Progress::Next);
             written(&mut bulk, facts);
             let error = failure(bulk.failed(ArgumentError::SessionInUse.into()));
-            assert!(matches!(error.cause.as_deref(), Some(Error::Argument(_))), "{error}");
+            assert!(error.cause.as_ref().is_some_and(|it| it.as_argument().is_some()), "{error}");
         }
     }
 

@@ -57,7 +57,7 @@ impl SingleCommand for ListDatabases {
     }
 
     fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Vec<RawDocumentBuf>, Error> {
-        let missing = |_| ReplyError { command: Self::COMMAND.as_str(), field: "databases" };
+        let missing = |_| ReplyError::new(Self::COMMAND.as_str(), "databases");
         let databases = reply.get_array("databases").map_err(missing)?;
         let databases = databases.into_iter().filter_map(|database| database.ok()?.as_document());
         Ok(databases.map(ToOwned::to_owned).collect())

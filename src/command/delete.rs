@@ -66,7 +66,7 @@ impl SingleCommand for Delete {
         check_hint(&parts, body.scope, body.facts)?;
         let statement = parts.statement()?;
         if let Some(excess) = body.facts.excess(body.scope, statement.as_bytes().len(), || 0) {
-            return Err(Error::Write(WriteError::too_large(0, excess).into()));
+            return Err(WriteError::too_large(0, excess).into());
         }
         body.append(cstr!("ordered"), true);
         body.options(options, &OF_STATEMENT)?;
@@ -92,8 +92,7 @@ mod tests {
     use super::super::testing::{NEW, OLD, scope, unacknowledged, written};
     use super::super::{Operation, Progress};
     use super::Delete;
-    use crate::error::Error;
-    use crate::results::{DeleteResult, WriteResult};
+    use crate::results::WriteResult;
 
     #[test]
     fn a_deletion_has_a_limit_of_one_or_none() {
@@ -118,9 +117,10 @@ mod tests {
         assert_eq!((result.acknowledged, result.deleted_count), (true, 3));
         let late = rawdoc! { "code": 64, "errmsg": "late" };
         let reply = ReplyDocument::from(rawdoc! { "ok": 1, "n": 2, "writeConcernError": late });
-        let Err(Error::WriteConcern(error)) = delete.reply(&scope(), &reply) else { panic!() };
-        let deleted = DeleteResult { acknowledged: true, deleted_count: 2 };
-        assert_eq!(error.result, Some(WriteResult::Delete(deleted)));
+        let error = delete.reply(&scope(), &reply).unwrap_err();
+        let done = &error.as_write_concern().unwrap().result;
+        let Some(WriteResult::Delete(result)) = done else { panic!("{error:?}") };
+        assert_eq!((result.acknowledged, result.deleted_count), (true, 2));
     }
 
     /// CRUD: "For unacknowledged writes using OP_MSG and servers < 4.4, the driver MUST raise an

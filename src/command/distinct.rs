@@ -3,6 +3,7 @@
 use bson::raw::{CStr, RawArrayIter, cstr};
 use bson::{RawArray, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
+use sdam_host::driver::documents::read_as;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -10,7 +11,6 @@ use super::Scope;
 use super::fields::get;
 use super::single::{Body, Rules, SingleCommand};
 use crate::error::{DeserializeError, Error, ReplyError};
-use crate::reply::document::read_as;
 
 operation! {
     /// The different values of a field, in the documents that a filter matches.
@@ -51,7 +51,7 @@ impl SingleCommand for Distinct {
     }
 
     fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<DistinctValues, Error> {
-        let missing = |_| ReplyError { command: Self::COMMAND.as_str(), field: "values" };
+        let missing = |_| ReplyError::new(Self::COMMAND.as_str(), "values");
         reply.get_array("values").map_err(missing)?;
         Ok(DistinctValues(reply.clone()))
     }
@@ -84,17 +84,13 @@ impl DistinctValues {
     /// BSON there is nothing further.
     pub fn iter<T: DeserializeOwned>(&self) -> impl Iterator<Item = Result<T, Error>> + '_ {
         self.raw().into_iter().enumerate().map(|(index, value)| {
-            read_value(value).map_err(|error| match error {
-                Error::Deserialize(error) => {
-                    let path = error.path.strip_prefix(ONLY).unwrap_or(&error.path);
-                    let path = match path.trim_start_matches('.') {
-                        "" => format!("values.{index}"),
-                        path => format!("values.{index}.{path}"),
-                    };
-                    let error = DeserializeError { path, ..DeserializeError::clone(&error) };
-                    Error::Deserialize(error.into())
-                }
-                error => error,
+            read_value(value).map_err(|mut error| {
+                let path = error.path.strip_prefix(ONLY).unwrap_or(&error.path);
+                error.path = match path.trim_start_matches('.') {
+                    "" => format!("values.{index}"),
+                    path => format!("values.{index}.{path}"),
+                };
+                error.into()
             })
         })
     }
@@ -141,11 +137,9 @@ impl<'a> IntoIterator for &'a DistinctValues {
 /// Reads a value as a type.
 fn read_value<T: DeserializeOwned>(
     value: Result<RawBsonRef<'_>, bson::error::Error>,
-) -> Result<T, Error> {
+) -> Result<T, Box<DeserializeError>> {
     let mut only = RawDocumentBuf::new();
-    let value = value.map_err(|error| {
-        Error::Deserialize(DeserializeError::new(error, &only, String::new()).into())
-    })?;
+    let value = value.map_err(|error| DeserializeError::new(error, &only, String::new()))?;
     if let RawBsonRef::Document(document) = value {
         return read_as(document);
     }

@@ -5,11 +5,11 @@ use std::fmt;
 use bson::oid::ObjectId;
 use bson::spec::ElementType;
 use bson::{Bson, RawDocument};
+use sdam_host::driver::documents::to_bson;
 use serde::Serialize;
 
 use super::bounded::Bounded;
 use crate::error::Error;
-use crate::reply::value::to_bson;
 
 /// The memory that is reserved for documents which are only expected, in bytes.
 const MAX_EXPECTED_LEN: usize = 1 << 20;
@@ -87,7 +87,7 @@ impl Documents {
             }
             Err(error) => {
                 self.bytes.truncate(start);
-                Err(Error::Serialize(error))
+                Err(Error::serialize(error))
             }
         }
     }
@@ -98,7 +98,7 @@ impl Documents {
         let last = self.get(self.len() - 1);
         let found = if has_id(last) == Some(false) { Ok(None) } else { last.get("_id") };
         match found {
-            Ok(Some(id)) => to_bson(id).map_err(Error::Serialize),
+            Ok(Some(id)) => to_bson(id).map_err(Error::serialize),
             Ok(None) => {
                 let (id, (start, end)) = (new_id(), self.bounds(self.len() - 1));
                 let field = id_field(id);
@@ -111,7 +111,7 @@ impl Documents {
                 *self.ends.last_mut().expect("there is one") = self.bytes.len();
                 Ok(Bson::ObjectId(id))
             }
-            Err(error) => Err(Error::Serialize(error)),
+            Err(error) => Err(Error::serialize(error)),
         }
     }
 

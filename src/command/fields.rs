@@ -27,7 +27,7 @@ impl Fields {
         let value = match value.into().0 {
             Ok(value) => value,
             Err(error) => {
-                self.error.get_or_insert(Error::Serialize(error));
+                self.error.get_or_insert(Error::serialize(error));
                 return;
             }
         };
@@ -104,6 +104,6 @@ impl fmt::Debug for Fields {
 pub(crate) fn get(value: &Value) -> Result<RawBsonRef<'_>, Error> {
     match &value.0 {
         Ok(value) => Ok(value.as_raw_bson_ref()),
-        Err(error) => Err(Error::Serialize(error.clone())),
+        Err(error) => Err(Error::serialize(error.clone())),
     }
 }

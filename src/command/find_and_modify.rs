@@ -205,7 +205,7 @@ fn write(
 /// Returns the document that the reply has, if there was one; nothing is known of an
 /// unacknowledged write.
 fn read(scope: &Scope, reply: &ReplyDocument) -> Result<Option<RawDocumentBuf>, Error> {
-    let missing = ReplyError { command: "findAndModify", field: "value" };
+    let missing = ReplyError::new("findAndModify", "value");
     let document = match reply.get("value").map_err(|_| missing.clone())? {
         Some(RawBsonRef::Document(document)) => Ok(Some(document.to_owned())),
         Some(RawBsonRef::Null) => Ok(None),
@@ -213,9 +213,9 @@ fn read(scope: &Scope, reply: &ReplyDocument) -> Result<Option<RawDocumentBuf>, 
         _ => Err(missing),
     };
     // The document is changed or deleted, whether or not secondaries have heard of it.
-    if let Some(error) = WriteConcernError::in_reply(reply) {
-        let result = document.ok().map(WriteResult::FindOneAnd);
-        return Err(Error::WriteConcern(WriteConcernError { result, ..error }.into()));
+    if let Some(mut error) = WriteConcernError::in_reply(reply) {
+        error.result = document.ok().map(WriteResult::FindOneAnd);
+        return Err(error.into());
     }
     Ok(document?)
 }
@@ -228,7 +228,6 @@ mod tests {
     use super::super::testing::{NEW, OLD, majority, scope, unacknowledged, written, written_in};
     use super::super::{Facts, MONGODB_4_4, Operation, Progress};
     use super::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate, ReturnDocument};
-    use crate::error::Error;
 
     #[test]
     fn each_of_the_three_has_its_form() {
@@ -273,13 +272,15 @@ mod tests {
         assert!(answer(rawdoc! { "ok": 1 }).is_err());
         let late = rawdoc! { "code": 64, "errmsg": "late" };
         let reply = rawdoc! { "value": { "a": 1 }, "writeConcernError": late.clone() };
-        let Err(Error::WriteConcern(error)) = answer(reply) else { panic!() };
+        let error = answer(reply).unwrap_err();
+        let error = error.as_write_concern().unwrap();
         assert_eq!(error.document().unwrap(), Some(doc! { "a": 1 }));
         assert_eq!((error.code, &*error.message), (64, "late"));
         // Neither a document that is none nor one of another type hides the error.
         for value in [bson::RawBson::Null, bson::RawBson::Int32(1)] {
             let reply = rawdoc! { "value": value, "writeConcernError": late.clone() };
-            let Err(Error::WriteConcern(error)) = answer(reply) else { panic!() };
+            let error = answer(reply).unwrap_err();
+            let error = error.as_write_concern().unwrap();
             assert_eq!((error.code, error.document::<bson::Document>().unwrap()), (64, None));
         }
     }

@@ -199,9 +199,7 @@ impl SingleCommand for CreateIndexes {
     fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Vec<String>, Error> {
         let names = self.models.iter().filter_map(IndexModel::index_name).collect();
         match WriteConcernError::in_reply(reply) {
-            Some(error) => {
-                Err(Error::WriteConcern(error.with(WriteResult::CreateIndexes(names)).into()))
-            }
+            Some(error) => Err(error.with(WriteResult::CreateIndexes(names)).into()),
             None => Ok(names),
         }
     }
@@ -350,7 +348,7 @@ mod tests {
     use super::super::{Facts, MONGODB_4_4, Operation, Progress};
     use super::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
     use crate::cursor::CursorStep;
-    use crate::error::{Error, WriteError};
+    use crate::error::WriteError;
 
     /// Index Management, "Index Name Generation".
     #[test]
@@ -425,8 +423,8 @@ mod tests {
     #[test]
     fn a_collection_that_is_not_there_has_no_indexes() {
         let failed = |code: i32| {
-            let error = WriteError::of(&rawdoc! { "code": code });
-            ListIndexes::new().failed(Error::Write(error.into()))
+            let error = WriteError::of(0, &rawdoc! { "code": code });
+            ListIndexes::new().failed(error.into())
         };
         let Ok(Progress::Done(mut cursor)) = failed(26) else { panic!("an error") };
         assert!(matches!(cursor.step(), Ok(CursorStep::Exhausted)));

@@ -75,7 +75,7 @@ impl SingleCommand for InsertOne {
         let (documents, _) = self.document.as_ref().map_err(Error::clone)?;
         let length = documents.length(0);
         if let Some(excess) = body.facts.excess(body.scope, length, || length) {
-            return Err(Error::Write(WriteError::too_large(0, excess).into()));
+            return Err(WriteError::too_large(0, excess).into());
         }
         body.append(cstr!("ordered"), true);
         body.options(&self.options, &[])
@@ -89,7 +89,8 @@ impl SingleCommand for InsertOne {
     fn read(&mut self, scope: &Scope, reply: &ReplyDocument) -> Result<InsertOneResult, Error> {
         let acknowledged = scope.is_acknowledged();
         let (_, id) = self.document.as_ref().map_err(Error::clone)?;
-        let result = InsertOneResult { acknowledged, inserted_id: id.clone() };
+        let mut result = InsertOneResult::default();
+        (result.acknowledged, result.inserted_id) = (acknowledged, id.clone());
         if acknowledged {
             let read = WriteReply::read(Kind::Insert, reply, 1)?;
             read.single(|_| WriteResult::InsertOne(result.clone()))?;
@@ -171,7 +172,9 @@ impl Operation for InsertMany {
         Ok(match self.statements.reply(scope, reply)? {
             Progress::Next => Progress::Next,
             Progress::Done(BulkWriteResult { acknowledged, inserted_ids, .. }) => {
-                Progress::Done(InsertManyResult { acknowledged, inserted_ids })
+                let mut result = InsertManyResult::default();
+                (result.acknowledged, result.inserted_ids) = (acknowledged, inserted_ids);
+                Progress::Done(result)
             }
         })
     }
@@ -202,7 +205,7 @@ mod tests {
     use super::super::testing::{NEW, majority, scope, unacknowledged, written, written_in};
     use super::super::{Facts, Operation, Progress, Scope};
     use super::{InsertMany, InsertOne};
-    use crate::error::{ArgumentError, Error};
+    use crate::error::ArgumentError;
     use crate::results::WriteResult;
 
     #[test]
@@ -223,8 +226,9 @@ mod tests {
         assert_eq!((result.acknowledged, &result.inserted_id), (true, &Bson::Int32(1)));
         let late = rawdoc! { "code": 64, "errmsg": "late" };
         let reply = ReplyDocument::from(rawdoc! { "ok": 1, "n": 1, "writeConcernError": late });
-        let Err(Error::WriteConcern(error)) = insert.reply(&scope(), &reply) else { panic!() };
-        assert_eq!(error.result, Some(WriteResult::InsertOne(result)));
+        let error = insert.reply(&scope(), &reply).unwrap_err();
+        let done = &error.as_write_concern().unwrap().result;
+        assert_eq!(*done, Some(WriteResult::InsertOne(result)));
     }
 
     /// Read and Write Concern, "Inconsistent WriteConcern"; "`afterClusterTime`": of a session's
@@ -242,7 +246,7 @@ mod tests {
         let w0 = unacknowledged();
         let journaled = w0.write_concern.clone().with_journal(Some(true));
         let error = insert.command(&Scope { write_concern: journaled, ..w0 }, &NEW).unwrap_err();
-        assert!(matches!(error, Error::Argument(ArgumentError::JournaledUnacknowledged)));
+        assert_eq!(error.as_argument(), Some(&ArgumentError::JournaledUnacknowledged));
     }
 
     /// Retryable Writes, "Unacknowledged Writes"; Read and Write Concern: w 0 is sent.
@@ -298,7 +302,7 @@ mod tests {
             "writeErrors": [{ "index": 1, "code": 11000, "errmsg": "duplicate" }],
         };
         let error = insert.reply(&scope(), &ReplyDocument::from(reply)).unwrap_err();
-        let Error::BulkWrite(error) = error else { panic!() };
+        let error = error.as_bulk_write().unwrap();
         assert_eq!(error.write_errors.keys().collect::<Vec<_>>(), [&3]);
         assert_eq!(error.partial_result.inserted_count, 3);
         assert_eq!(error.partial_result.inserted_ids.keys().collect::<Vec<_>>(), [&0, &1, &2]);

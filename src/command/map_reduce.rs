@@ -158,7 +158,7 @@ impl SingleCommand for MapReduce {
         if !self.output.is_inline() {
             return WriteConcernError::check(reply).map(|()| RawArrayBuf::new());
         }
-        let missing = |_| ReplyError { command: Self::COMMAND.as_str(), field: "results" };
+        let missing = |_| ReplyError::new(Self::COMMAND.as_str(), "results");
         Ok(reply.get_array("results").map_err(missing)?.to_owned())
     }
 }

@@ -85,7 +85,7 @@ impl SingleCommand for CreateSearchIndexes {
     }
 
     fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Vec<String>, Error> {
-        let missing = |_| ReplyError { command: Self::COMMAND.as_str(), field: "indexesCreated" };
+        let missing = |_| ReplyError::new(Self::COMMAND.as_str(), "indexesCreated");
         let created = reply.get_array("indexesCreated").map_err(missing)?;
         let created = created.into_iter().filter_map(|index| index.ok()?.as_document());
         Ok(created.filter_map(super::run::name).collect())

@@ -108,7 +108,7 @@ fn write(
     let statement = Parts::Update { filter, modifications, multi, options }.statement()?;
     let stored = || stored_len(Some(modifications));
     if let Some(excess) = body.facts.excess(body.scope, statement.as_bytes().len(), stored) {
-        return Err(Error::Write(WriteError::too_large(0, excess).into()));
+        return Err(WriteError::too_large(0, excess).into());
     }
     body.append(cstr!("ordered"), true);
     body.options(options, &OF_STATEMENT)?;
@@ -169,7 +169,6 @@ mod tests {
     use super::super::testing::{NEW, majority, scope, written, written_in};
     use super::super::{Operation, Progress};
     use super::{Replace, Update};
-    use crate::error::Error;
     use crate::results::WriteResult;
 
     #[test]
@@ -228,15 +227,17 @@ mod tests {
         assert_eq!((result.matched_count, result.upserted_id), (0, Some(Bson::Int32(7))));
         let refused = rawdoc! { "index": 0, "code": 121, "errmsg": "invalid" };
         let reply = rawdoc! { "ok": 1, "n": 0, "writeErrors": [refused] };
-        let Err(Error::Write(error)) = answer(reply) else { panic!() };
+        let error = answer(reply).unwrap_err();
+        assert!(error.as_write().is_some());
         assert_eq!(error.to_string(), "the write at index 0 was refused: invalid (code 121)");
         let late = rawdoc! { "code": 64, "errmsg": "late" };
         let upserted = rawdoc! { "index": 0, "_id": 7 };
         let reply = rawdoc! {
             "ok": 1, "n": 1, "nModified": 0, "upserted": [upserted], "writeConcernError": late,
         };
-        let Err(Error::WriteConcern(error)) = answer(reply) else { panic!() };
-        let Some(WriteResult::Update(result)) = &error.result else { panic!("{error:?}") };
+        let error = answer(reply).unwrap_err();
+        let done = &error.as_write_concern().unwrap().result;
+        let Some(WriteResult::Update(result)) = done else { panic!("{error:?}") };
         assert_eq!((result.upserted_count, &result.upserted_id), (1, &Some(Bson::Int32(7))));
     }
 }

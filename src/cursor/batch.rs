@@ -35,7 +35,7 @@ impl Batch {
         field: &'static str,
         reply: &ReplyDocument,
     ) -> Result<Self, ReplyError> {
-        let missing = |_| ReplyError { command, field };
+        let missing = |_| ReplyError::new(command, field);
         let cursor = reply.get_document("cursor").map_err(missing)?;
         let array = cursor.get_array(field).map_err(missing)?;
         // Both point into the same bytes.
@@ -54,10 +54,10 @@ impl Batch {
             return Ok(None);
         }
         let (at, (command, field)) = (std::mem::replace(&mut self.at, self.end), self.of);
-        let (start, end) = self.bounds(at).ok_or(ReplyError { command, field })?;
+        let (start, end) = self.bounds(at).ok_or(ReplyError::new(command, field))?;
         (self.at, self.current) = (end, Some((start, end)));
         let document = RawDocument::from_bytes(&self.reply.as_bytes()[start..end]);
-        document.map(Some).map_err(|_| ReplyError { command, field })
+        document.map(Some).map_err(|_| ReplyError::new(command, field))
     }
 
     /// Returns the document that was returned last.

@@ -11,4 +11,4 @@ pub(crate) use batch::Batch;
 pub(crate) use pace::Pace;
 pub(crate) use state::Settings;
 pub use state::{CursorState, CursorStep};
-pub use timing::{TimeoutMode, Timing, TimingError};
+pub use timing::{TimeoutMode, Timing};

@@ -8,9 +8,10 @@ use bson::raw::cstr;
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::operation::KillCursors;
 use sdam_core::wire::ReplyDocument;
+use sdam_host::driver::documents::number;
 
 use super::batch::Batch;
-use crate::error::{ReplyError, number};
+use crate::error::ReplyError;
 use crate::value::whole_millis;
 
 /// The options that every getMore of a cursor has; printed, they are without the comment.
@@ -134,7 +135,7 @@ impl CursorState {
 
     /// "The driver's local cursor MUST update its id and ns ... from every getMore response."
     fn read(&mut self, command: &'static str, reply: &RawDocument) -> Result<(), ReplyError> {
-        let missing = |field| ReplyError { command, field };
+        let missing = |field| ReplyError::new(command, field);
         let cursor = reply.get_document("cursor").map_err(|_| missing("cursor"))?;
         self.id = number(cursor, "id").ok_or(missing("id"))?;
         let namespace = cursor.get_str("ns").ok().and_then(|namespace| namespace.split_once('.'));

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use sdam_core::operation::MaxTime;
+use sdam_host::TimingError;
 
 /// The part of a cursor's life that `timeoutMS` limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,24 +17,6 @@ pub enum TimeoutMode {
     /// The command that opens the cursor, and each call that asks for the next document, one by
     /// one. The only one of tailable cursors.
     Iteration,
-}
-
-/// The reason why the times of a cursor do not go together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TimingError {
-    /// There is a mode, but no `timeoutMS`.
-    #[error("timeoutMode says what timeoutMS limits, but there is no timeoutMS")]
-    WithoutTimeout,
-    /// A tailable cursor is to end.
-    #[error("the lifetime of a tailable cursor cannot be limited; its timeoutMode is iteration")]
-    TailableLifetime,
-    /// A pipeline that writes is to be iterated.
-    #[error("an aggregation with $out or $merge cannot have the timeoutMode iteration")]
-    WritingIteration,
-    /// The server would wait longer than the client.
-    #[error("maxAwaitTimeMS must be less than timeoutMS")]
-    AwaitTooLong,
 }
 
 /// The options of a cursor that are about time.

@@ -144,7 +144,7 @@ impl<R: CurrentReactor<Setup: Default>> Client<SocketRuntime<R>> {
     /// be reached is not known yet. The files that the options name are read when connections are
     /// made: what is wrong with them is a failure of every server.
     pub fn with_options(options: Options) -> Result<Self, Error> {
-        Ok(Self::builder(options).build()?)
+        Self::builder(options).build()
     }
 
     /// Starts to create a client that differs from what [`connect`](Self::connect) creates.

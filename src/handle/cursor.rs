@@ -18,7 +18,7 @@ use super::reader::Reader;
 use crate::command::run::name;
 use crate::command::{Operation, Scope};
 use crate::cursor::CursorState;
-use crate::error::Error;
+use crate::error::{DriverError as _, Error};
 use crate::reply::document::read_as;
 
 /// The documents that an operation has found, read batch by batch.
@@ -139,9 +139,8 @@ impl<R: Runtime, T: DeserializeOwned> Cursor<R, T> {
     /// # Errors
     ///
     /// Fails if the next batch cannot be fetched, after which the cursor is exhausted, and if the
-    /// document is of another type. After
-    /// [`SessionInUse`](crate::error::ArgumentError::SessionInUse) and
-    /// [`SessionTimeout`](Error::SessionTimeout) the cursor goes on.
+    /// document is of another type. If its session was [in use](Error::is_session_in_use), the
+    /// cursor goes on.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         self.reader.next(false, |document| read_as(document)).await
     }

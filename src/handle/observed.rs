@@ -2,7 +2,7 @@
 //!
 //! Implements OpenTelemetry, "Instrumenting Driver Operations".
 
-use sdam_core::spans::{SpanEnd, SpanStart};
+use sdam_core::spans::SpanStart;
 use sdam_host::driver::{DriverTopology, ObservedOperation};
 use sdam_host::{Runtime, Topology};
 
@@ -24,9 +24,5 @@ pub(super) fn begin<R: Runtime>(
 
 /// Ends an operation with its outcome.
 pub(super) fn end<R: Runtime, T>(operation: ObservedOperation<R>, outcome: &Result<T, Error>) {
-    let span_end = |error: &Error| match error {
-        Error::Client(error) => error.span_end(),
-        error => SpanEnd::exception("sdam::error::Error", error.to_string()),
-    };
-    operation.end_with(outcome.as_ref().err(), Error::error_type, span_end);
+    operation.end(outcome);
 }

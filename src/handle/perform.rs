@@ -20,7 +20,7 @@ use super::kill_cursors::{CursorToKill, kill_superseded};
 use super::observed;
 use crate::command::get_more::GetMore;
 use crate::command::{Facts, Operation, Progress, Route, Scope, check_name};
-use crate::error::{ArgumentError, Error};
+use crate::error::{ArgumentError, DriverError as _, Error};
 
 /// The part that all handles have: the client, and the concerns of their operations.
 pub(crate) struct Handle<R: Runtime> {
@@ -251,7 +251,7 @@ impl<R: Runtime, O: Operation + Send> RunningOperation<'_, R, O> {
             let progress = match self.send_next(observed).await {
                 Ok(reply) => self.operation.reply(self.scope, &reply),
                 Err(AttemptError::Refused(error)) => Err(error),
-                Err(AttemptError::Failed(error)) => self.operation.failed(error.into()),
+                Err(AttemptError::Failed(error)) => self.operation.failed(error),
             };
             match progress {
                 Ok(Progress::Next) => {}

@@ -18,7 +18,7 @@ use super::perform::{Handle, Response};
 use crate::command::get_more::GetMore;
 use crate::command::{Operation, Scope};
 use crate::cursor::{CursorState, CursorStep, Pace, TimeoutMode, Timing};
-use crate::error::Error;
+use crate::error::{DriverError as _, Error};
 
 /// A cursor that is read, without the type of its documents.
 pub(super) struct Reader<R: Runtime> {
@@ -211,7 +211,7 @@ impl<R: Runtime> Reader<R> {
             self.release_if_closed();
             return Ok(());
         };
-        if error.is_of_session_in_use() {
+        if error.is_session_in_use() {
             // Nothing was sent, so that the cursor is what it was.
             return Err(error);
         }
@@ -289,8 +289,7 @@ impl<R: Runtime> Reader<R> {
 /// unless it is pinned to that.
 fn is_lost(error: &Error) -> bool {
     use ErrorKind::{CheckOut, Network, Selection};
-    let kind = error.as_client().map(sdam_host::Error::kind);
-    matches!(kind, Some(Network | CheckOut | Selection))
+    matches!(error.kind(), Network | CheckOut | Selection)
 }
 
 /// A call for the next document, which may be given up at any time.

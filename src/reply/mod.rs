@@ -2,6 +2,4 @@
 
 pub(crate) mod document;
 pub(crate) mod readable;
-pub(crate) mod stack;
-pub(crate) mod value;
 pub(crate) mod write;

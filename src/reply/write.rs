@@ -2,11 +2,10 @@
 
 use bson::raw::{CStr, cstr};
 use bson::{Bson, RawDocument};
-
 use sdam_core::operation::error_labels;
+use sdam_host::driver::documents::{number, to_bson};
 
-use super::value::to_bson;
-use crate::error::{Error, ReplyError, WriteConcernError, WriteError, number};
+use crate::error::{Error, ReplyError, WriteConcernError, WriteError};
 use crate::results::{DeleteResult, UpdateResult, WriteResult};
 
 /// The kind of a statement, which decides about the command that it is sent with.
@@ -55,18 +54,18 @@ impl WriteReply {
         for element in elements(command, reply, "writeErrors") {
             let (index, error) = element.and_then(|element| indexed(command, element, sent))?;
             if write_errors.len() == sent {
-                return Err(ReplyError { command, field: "writeErrors" });
+                return Err(ReplyError::new(command, "writeErrors"));
             }
-            write_errors.push(WriteError { index, ..WriteError::of(error) });
+            write_errors.push(WriteError::of(index, error));
         }
         let mut upserted = Vec::new();
         for element in elements(command, reply, "upserted") {
             let (index, element) = element.and_then(|element| indexed(command, element, sent))?;
             if upserted.len() == sent {
-                return Err(ReplyError { command, field: "upserted" });
+                return Err(ReplyError::new(command, "upserted"));
             }
             let id = element.get("_id").ok().flatten().and_then(|id| to_bson(id).ok());
-            upserted.push((index, id.ok_or(ReplyError { command, field: "upserted._id" })?));
+            upserted.push((index, id.ok_or(ReplyError::new(command, "upserted._id"))?));
         }
         let write_concern_error = WriteConcernError::in_reply(reply);
         let has_failed = !write_errors.is_empty() || write_concern_error.is_some();
@@ -77,7 +76,7 @@ impl WriteReply {
         let n = number("n")?;
         // An insertion stores one document.
         if kind == Kind::Insert && n > sent as u64 {
-            return Err(ReplyError { command, field: "n" });
+            return Err(ReplyError::new(command, "n"));
         }
         let modified = if kind == Kind::Update { number("nModified")? } else { 0 };
         let labels = if has_failed { error_labels(reply) } else { Vec::new() };
@@ -91,11 +90,12 @@ impl WriteReply {
         result: impl FnOnce(Self) -> WriteResult,
     ) -> Result<Self, Error> {
         if !self.write_errors.is_empty() {
-            let error = self.write_errors.swap_remove(0);
-            return Err(Error::Write(WriteError { labels: self.labels, ..error }.into()));
+            let mut error = self.write_errors.swap_remove(0);
+            error.labels = self.labels;
+            return Err(error.into());
         }
         match self.write_concern_error.take() {
-            Some(error) => Err(Error::WriteConcern(error.with(result(self)).into())),
+            Some(error) => Err(error.with(result(self)).into()),
             None => Ok(self),
         }
     }
@@ -106,19 +106,21 @@ impl WriteReply {
     }
 
     /// Returns the result of a single deletion.
-    pub(crate) const fn delete_result(&self) -> DeleteResult {
-        DeleteResult { acknowledged: true, deleted_count: self.n }
+    pub(crate) fn delete_result(&self) -> DeleteResult {
+        let mut result = DeleteResult::default();
+        (result.acknowledged, result.deleted_count) = (true, self.n);
+        result
     }
 
     /// Returns the result of a single update.
     pub(crate) fn into_update_result(self) -> UpdateResult {
-        UpdateResult {
-            acknowledged: true,
-            matched_count: self.matched(),
-            modified_count: self.modified,
-            upserted_count: self.upserted.len() as u64,
-            upserted_id: self.upserted.into_iter().next().map(|(_, id)| id),
-        }
+        let mut result = UpdateResult::default();
+        result.acknowledged = true;
+        result.matched_count = self.matched();
+        result.modified_count = self.modified;
+        result.upserted_count = self.upserted.len() as u64;
+        result.upserted_id = self.upserted.into_iter().next().map(|(_, id)| id);
+        result
     }
 }
 
@@ -131,7 +133,7 @@ fn elements<'a>(
     let elements = reply.get_array(field).ok().into_iter().flatten();
     elements.map(move |element| {
         let document = element.ok().and_then(bson::RawBsonRef::as_document);
-        document.ok_or(ReplyError { command, field })
+        document.ok_or(ReplyError::new(command, field))
     })
 }
 
@@ -146,7 +148,7 @@ fn indexed<'a>(
     match index.filter(|index| *index < sent) {
         Some(index) => Ok((index, element)),
         None if sent == 1 => Ok((0, element)),
-        None => Err(ReplyError { command, field: "index" }),
+        None => Err(ReplyError::new(command, "index")),
     }
 }
 
@@ -157,7 +159,7 @@ pub(crate) fn count(
     field: &'static str,
 ) -> Result<u64, ReplyError> {
     let count = number(reply, field).and_then(|count| u64::try_from(count).ok());
-    count.ok_or(ReplyError { command, field })
+    count.ok_or(ReplyError::new(command, field))
 }
 
 /// Adds a count that a server has sent, which may have any value.
@@ -170,7 +172,6 @@ mod tests {
     use bson::{Bson, RawArrayBuf, RawDocumentBuf, rawdoc};
 
     use super::{Kind, WriteReply};
-    use crate::error::Error;
 
     /// CRUD, "WriteError" and "WriteConcernError": code, message and details, which are not parsed.
     #[test]
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!((concern.code, &*concern.code_name), (64, "WriteConcernFailed"));
         // The error of the write is the offending one.
         let single = read.single(|_| panic!("there is no result"));
-        assert!(matches!(single, Err(Error::Write(error)) if error.code == 121));
+        assert_eq!(single.unwrap_err().as_write().map(|error| error.code), Some(121));
     }
 
     /// Servers cut values in their messages within a character, which takes nothing else along.
@@ -216,8 +217,7 @@ mod tests {
         assert_eq!((error.code(), error.labels()), (Some(11000), vec!["A"]));
         let text = "the write at index 0 was refused: dup: ä\u{fffd} (code 11000)";
         assert_eq!(error.to_string(), text);
-        let Error::Write(error) = error else { panic!() };
-        assert!(error.details.is_some());
+        assert!(error.as_write().is_some_and(|error| error.details.is_some()));
     }
 
     /// No reply is about more than was asked for: neither in memory nor in numbers.

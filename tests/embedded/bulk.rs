@@ -36,10 +36,7 @@ fn sizes(sent: &[Document]) -> Vec<usize> {
 }
 
 fn error(outcome: Result<sdam::results::ClientBulkWriteResult, Error>) -> ClientBulkWriteError {
-    match outcome.unwrap_err() {
-        Error::ClientBulkWrite(error) => ClientBulkWriteError::clone(&error),
-        other => panic!("{other}"),
-    }
+    outcome.unwrap_err().as_client_bulk_write().unwrap().clone()
 }
 
 /// CRUD-P3: "`MongoClient.bulkWrite` batch splits a `writeModels` input with greater than
@@ -194,7 +191,7 @@ async fn a_write_that_no_message_can_hold_is_refused() {
         let error = outcome.unwrap_err();
         // A document is refused with the code that servers have for that.
         assert!(matches!(error.code(), None | Some(10334)), "a client's own error: {error}");
-        if let Error::ClientBulkWrite(error) = &error {
+        if let Some(error) = error.as_client_bulk_write() {
             assert!(error.partial_result.is_none());
         }
         assert!(fixture.sent().is_empty());

@@ -75,7 +75,7 @@ async fn a_stream_that_is_given_up_does_not_keep_the_connection() {
 async fn names_that_no_server_takes_are_refused_before_anything_is_sent() {
     let mut fixture = Fixture::new().await;
     let client = &fixture.client;
-    let is_refused = |error: &Error| matches!(error, Error::Argument(ArgumentError::Name(_)));
+    let is_refused = |error: &Error| matches!(error.as_argument(), Some(ArgumentError::Name(_)));
     for name in ["", "a\0b"] {
         for collection in
             [client.database("app").collection(name), client.database(name).collection("a")]

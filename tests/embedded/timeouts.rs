@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::doc;
-use sdam::error::{ArgumentError, Error, TimingError};
+use sdam::error::{ArgumentError, TimingError};
 use sdam::options::TimeoutMode;
 
 use super::{Fixture, names};
@@ -29,7 +29,7 @@ async fn the_mode_of_a_cursor_says_which_commands_carry_a_limit() {
     let things = fixture.things();
     let error = things.find(doc! {}).timeout_mode(TimeoutMode::Iteration).await.unwrap_err();
     let expected = ArgumentError::Timing(TimingError::WithoutTimeout);
-    assert!(matches!(&error, Error::Argument(found) if *found == expected), "{error}");
+    assert_eq!(error.as_argument(), Some(&expected), "{error}");
     assert!(fixture.sent().is_empty());
 }
 

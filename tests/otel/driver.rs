@@ -90,7 +90,7 @@ async fn an_operation_that_is_refused_has_the_exception() {
     let spans = kept.take();
     let [command, operation] = &*spans else { panic!("{spans:?}") };
     assert_eq!(text(operation, "exception.message"), Some(error.to_string()));
-    assert_eq!(text(operation, "exception.type").as_deref(), Some("sdam::error::Error"));
+    assert_eq!(text(operation, "exception.type").as_deref(), Some("sdam::Error"));
     assert_eq!(text(command, "exception.type"), None);
     users.insert_many(&[]).await.unwrap_err();
     assert_eq!(kept.tree(), "insert app.users failed with an exception\n");

@@ -29,6 +29,10 @@ pub struct SelectionError {
     pub also: Vec<Verdict>,
     /// The criteria, in words.
     pub criteria: Arc<str>,
+    /// True if only a primary would do, or what stands in for one: the operation writes, or reads
+    /// with the mode `primary`.
+    #[serde(skip)]
+    pub needs_primary: bool,
     /// The time that the operation waited.
     #[serde(rename = "waitedMS", serialize_with = "millis")]
     pub waited: Duration,
@@ -59,6 +63,7 @@ impl SelectionError {
             verdict: Verdict::Forked(forked),
             also: Vec::new(),
             criteria: criteria.to_string().into(),
+            needs_primary: false,
             waited: Duration::ZERO,
             limited_by: None,
             topology_type,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::history::History;
-use crate::config::Options;
+use crate::config::{Options, ReadMode};
 use crate::description::TopologyType;
 use crate::diagnosis::{Check, Circumstances, SelectionError, Trouble, Verdict};
 use crate::selection::{Criteria, Snapshot};
@@ -65,10 +65,12 @@ impl Evidence {
             };
             circumstances.find(&self.snapshot, criteria, &explanation)
         });
+        let needs_primary = criteria.mode_in(self.snapshot.description()) == ReadMode::Primary;
         SelectionError {
             verdict,
             also: self.findings,
             criteria: criteria.to_string().into(),
+            needs_primary,
             waited,
             limited_by: None,
             topology_type: self.topology_type,

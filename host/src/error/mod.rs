@@ -1,45 +1,102 @@
 //! The error that applications match on: one type for all that a client, a server that it has
-//! selected and a connection in use can fail with. What is particular to one of them is within.
+//! selected, a connection in use and an operation can fail with. What is particular to one of them
+//! is within.
 
+mod argument;
+mod bulk;
 mod client_error;
+mod driver;
+mod kind;
+mod reply;
+mod reported;
+mod repr;
+mod spent;
+mod write;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bson::RawDocument;
 use sdam_core::config::{OptionsError, ServerAddress};
 use sdam_core::diagnosis::{SelectionError, Verdict};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::metrics::ErrorType;
 use sdam_core::operation::{
     CommandError, InvalidCommand, NotSent, OperationError, OperationFailure,
 };
 use sdam_core::pool::CheckOutError;
 use sdam_core::session::{ClusterTimeError, SessionError};
-use sdam_core::spans::SpanEnd;
 use sdam_core::wire::ReplyDocument;
 
+use crate::documents::DeserializeError;
+
+pub use argument::{ArgumentError, TimingError};
+pub use bulk::{BulkWriteError, ClientBulkWriteError};
 pub use client_error::ClientError;
+pub use driver::DriverError;
+pub use kind::ErrorKind;
+pub use reply::ReplyError;
+pub(crate) use reported::Reported;
+pub(crate) use repr::Repr;
+pub use spent::Spent;
+pub use write::{WriteConcernError, WriteError};
+
+/// The result of whatever can fail with an [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The codes by which servers refuse a document whose key another one has: DuplicateKey, that of
+/// updates in old servers, and that of old routers.
+const DUPLICATE_KEY: [i32; 3] = [11000, 11001, 12582];
 
 /// The reason why something failed: its kind, the server, labels, and where the time went.
 ///
 /// It is a pointer in size, and clones share what it points to. Its text is one sentence that says
 /// what happened, to which server.
 ///
+/// What programs look for is one line each:
+///
 /// ```
 /// use sdam_host::{Error, ErrorKind};
 ///
-/// fn is_worth_another_try(error: &Error) -> bool {
+/// fn advice(error: &Error) -> String {
+///     if error.is_duplicate_key() {
+///         return "another document has this key".to_owned();
+///     }
+///     if let Some(refused) = error.as_write() {
+///         return format!("the server refuses it: {}", refused.message);
+///     }
+///     if error.is_no_primary() {
+///         return "an election is under way, or a majority of the set is lost".to_owned();
+///     }
+///     if error.is_timeout() {
+///         return "it took too long".to_owned();
+///     }
 ///     match error.kind() {
 ///         // Nothing was sent.
-///         ErrorKind::Selection | ErrorKind::CheckOut => true,
-///         ErrorKind::Command => error.labels().contains(&"RetryableWriteError"),
+///         ErrorKind::Selection | ErrorKind::CheckOut => "try it again".to_owned(),
+///         ErrorKind::Command if error.has_label("RetryableWriteError") => "again".to_owned(),
 ///         // A connection that broke leaves open whether a write was done.
-///         _ => false,
+///         ErrorKind::Network => "look whether it was done".to_owned(),
+///         _ => error.to_string(),
 ///     }
 /// }
+/// # let _ = advice;
+/// ```
+///
+/// An application that has errors of its own may return them as this type, too; so does `?` with
+/// those of files and of BSON:
+///
+/// ```
+/// use sdam_host::{Error, ErrorKind, Result};
+///
+/// fn names(path: &str) -> Result<Vec<String>> {
+///     let names: Vec<_> = std::fs::read_to_string(path)?.lines().map(str::to_owned).collect();
+///     match names.is_empty() {
+///         true => Err(Error::custom(format!("there is no name in {path}"))),
+///         false => Ok(names),
+///     }
+/// }
+/// assert_eq!(names("/nowhere").unwrap_err().kind(), ErrorKind::Application);
 /// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
@@ -60,247 +117,19 @@ struct Inner {
     timed_out: bool,
 }
 
-/// An error as reported by the part of the client that has failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Repr {
-    #[error(transparent)]
-    Client(ClientError),
-    #[error(transparent)]
-    Selection(SelectionError),
-    #[error(transparent)]
-    CheckOut(CheckOutError),
-    #[error(transparent)]
-    Operation(OperationError),
-    #[error(transparent)]
-    NotSent(NotSent),
-    #[error(transparent)]
-    Argument(Argument),
-}
-
-/// An argument of a call that sends nothing, which is refused.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Argument {
-    #[error(transparent)]
-    ClusterTime(ClusterTimeError),
-    #[error(transparent)]
-    Session(SessionError),
-}
-
-impl Repr {
-    /// Returns the likely cause, if the error itself shows it.
-    fn verdict(&self) -> Option<Verdict> {
-        match self {
-            Self::Client(error) => of_client(error),
-            Self::CheckOut(CheckOutError::Forked { forked, .. })
-            | Self::Operation(OperationError::Invalid(InvalidCommand::Forked(forked))) => {
-                Some(Verdict::Forked(*forked))
-            }
-            Self::Selection(_)
-            | Self::CheckOut(_)
-            | Self::Operation(_)
-            | Self::NotSent(_)
-            | Self::Argument(_) => None,
-        }
-    }
-
-    /// Returns what a verdict says beyond the text of the error: its cause too, unless that is the
-    /// error itself in other words.
-    fn addition(&self, verdict: &Verdict) -> Option<String> {
-        match (self, verdict) {
-            // Their texts say it.
-            (Self::Client(_) | Self::Selection(_) | Self::NotSent(_) | Self::Argument(_), _)
-            | (_, Verdict::Forked(_)) => None,
-            (
-                Self::CheckOut(_) | Self::Operation(_),
-                Verdict::PrimaryRefusesWrites { .. }
-                | Verdict::ConnectionLimit { .. }
-                | Verdict::ProcessPaused { .. },
-            ) => Some(verdict.sentence()),
-            (Self::CheckOut(_) | Self::Operation(_), _) => Some(verdict.advice().to_string()),
-        }
-    }
-}
-
-/// Returns the likely cause for which a client could not be created, unless it is the operating
-/// system's.
-fn of_client(error: &ClientError) -> Option<Verdict> {
-    match error {
-        ClientError::Options(error) => Some(error.into()),
-        ClientError::Srv(error) => Some(error.into()),
-        ClientError::NoRuntime(_) | ClientError::NoThread(_) | ClientError::NoSeed(_) => None,
-        ClientError::TlsUnsupported
-        | ClientError::TlsNotAskedFor
-        | ClientError::TlsConfiguredTwice
-        | ClientError::ProxyLogin(_)
-        | ClientError::ProviderAndEnvironment
-        | ClientError::Unresolved(_) => Some(Verdict::InvalidOptions { reason: error.to_string() }),
-    }
-}
-
-/// The kind of an [`Error`]: what a program decides on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The connection string or an option is refused, or names what cannot be used, such as a file
-    /// of certificates.
-    Configuration,
-    /// DNS gives no servers or options that can be used (`mongodb+srv://`).
-    Dns,
-    /// The client is created outside its runtime, or the operating system gives no thread or no
-    /// randomness.
-    Runtime,
-    /// No server is suitable, at once or in time; [`Error::verdict`] says why.
-    Selection,
-    /// The pool gives no connection, as its server has left or just proved unusable; a server may
-    /// be selected again at once.
-    CheckOut,
-    /// The time allowed was over before a connection was available, or before the reply came; or
-    /// the server has used up `maxTimeMS`, whichever option has set that, and
-    /// [`Error::code`] is 50.
-    Timeout,
-    /// The connection cannot be opened, or broke.
-    Network,
-    /// TLS was refused, by the server or for its certificate.
-    Tls,
-    /// The server sent what is no valid message or reply.
-    Protocol,
-    /// The server refuses the credentials, or does not prove who it is.
-    Authentication,
-    /// The server replied with an error: [`Error::code`], [`Error::labels`], [`Error::reply`].
-    Command,
-    /// The command cannot be sent as it is, or not over this connection, or an argument is refused;
-    /// nothing was sent.
-    Invalid,
-    /// The client was closed.
-    Closed,
-    /// The client was made in another process than this one, which was forked off.
-    Forked,
-}
-
-impl ErrorKind {
-    /// Returns the name, for labels of metrics and logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Configuration => "configuration",
-            Self::Dns => "dns",
-            Self::Runtime => "runtime",
-            Self::Selection => "selection",
-            Self::CheckOut => "checkOut",
-            Self::Timeout => "timeout",
-            Self::Network => "network",
-            Self::Tls => "tls",
-            Self::Protocol => "protocol",
-            Self::Authentication => "authentication",
-            Self::Command => "command",
-            Self::Invalid => "invalid",
-            Self::Closed => "closed",
-            Self::Forked => "forked",
-        }
-    }
-
-    const fn of_client(error: &ClientError) -> Self {
-        match error {
-            ClientError::NoRuntime(_) | ClientError::NoThread(_) | ClientError::NoSeed(_) => {
-                Self::Runtime
-            }
-            ClientError::Srv(_) => Self::Dns,
-            ClientError::Options(_)
-            | ClientError::TlsUnsupported
-            | ClientError::TlsNotAskedFor
-            | ClientError::TlsConfiguredTwice
-            | ClientError::ProxyLogin(_)
-            | ClientError::ProviderAndEnvironment
-            | ClientError::Unresolved(_) => Self::Configuration,
-        }
-    }
-
-    const fn of_check_out(error: &CheckOutError) -> Self {
-        match error {
-            CheckOutError::Timeout { .. } => Self::Timeout,
-            CheckOutError::Establishing { error, .. }
-            | CheckOutError::IdleConnection { error, .. } => Self::of_operation(error),
-            CheckOutError::Forked { .. } => Self::Forked,
-            // A pool that is closed, cleared or not ready yet.
-            _ => Self::CheckOut,
-        }
-    }
-
-    const fn of_operation(error: &OperationError) -> Self {
-        match error {
-            error if error.is_timeout() => Self::Timeout,
-            OperationError::Stream(failure) => Self::of_failure(failure),
-            OperationError::Reply { stage: Stage::Authenticate, .. } => Self::Authentication,
-            OperationError::Invalid(InvalidCommand::Forked(_)) => Self::Forked,
-            OperationError::Invalid(_) => Self::Invalid,
-            _ => Self::Command,
-        }
-    }
-
-    const fn of_failure(failure: &Failure) -> Self {
-        match (&failure.cause, failure.stage) {
-            (Cause::Timeout, _) => Self::Timeout,
-            (Cause::Configuration, _) => Self::Configuration,
-            (Cause::Authentication, _) | (Cause::Command { .. }, Stage::Authenticate) => {
-                Self::Authentication
-            }
-            (Cause::Command { .. }, _) => Self::Command,
-            (Cause::Malformed | Cause::OtherProtocol { .. }, _) => Self::Protocol,
-            (
-                Cause::NotTls
-                | Cause::TlsRefused { .. }
-                | Cause::CertificateExpired
-                | Cause::UnknownIssuer
-                | Cause::CertificateName
-                | Cause::CertificateUnsupported { .. }
-                | Cause::CertificateInvalid,
-                _,
-            ) => Self::Tls,
-            _ => Self::Network,
-        }
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The time that each part of running a command took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Spent {
-    /// Selecting servers.
-    pub selecting: Duration,
-    /// Checking out connections.
-    pub checking_out: Duration,
-    /// The exchange.
-    pub exchanging: Duration,
-    /// Waiting before a command was sent again, as a server had said that it is overloaded.
-    pub waiting: Duration,
-}
-
-impl fmt::Display for Spent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis = |duration: Duration| duration.as_millis();
-        write!(
-            f,
-            "{} ms went into selecting a server, {} ms into checking out a connection, {} ms into \
-             the exchange",
-            millis(self.selecting),
-            millis(self.checking_out),
-            millis(self.exchanging)
-        )?;
-        match self.waiting.is_zero() {
-            true => Ok(()),
-            false => {
-                write!(f, ", {} ms into waiting for an overloaded server", millis(self.waiting))
-            }
-        }
-    }
-}
-
 impl Error {
+    /// The error of an application, as a text or as a type of its own:
+    /// [`kind`](Self::kind) is [`Application`](ErrorKind::Application).
+    pub fn custom(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Reported::Application(error.into()).into()
+    }
+
+    /// The error of a value that cannot be written as BSON: [`kind`](Self::kind) is
+    /// [`Serialize`](ErrorKind::Serialize).
+    pub fn serialize(reason: bson::error::Error) -> Self {
+        Reported::Serialize(reason).into()
+    }
+
     pub(crate) fn new(
         cause: Repr,
         server: Option<ServerAddress>,
@@ -324,23 +153,6 @@ impl Error {
             inner.reply = reply;
         }
         self
-    }
-
-    /// Ends the span of an operation that has failed with it: what the server has replied is
-    /// recorded with the command.
-    pub fn span_end(&self) -> SpanEnd {
-        match self.repr() {
-            Repr::Operation(OperationError::Reply { .. }) => SpanEnd::failed(),
-            _ => SpanEnd::exception("sdam_host::Error", self.to_string()),
-        }
-    }
-
-    /// Returns what metrics call it.
-    pub fn error_type(&self) -> ErrorType {
-        match self.repr() {
-            Repr::Operation(error) if !self.0.timed_out => error.into(),
-            _ => ErrorType::Named(self.kind().name()),
-        }
     }
 
     /// Adds a label.
@@ -381,14 +193,17 @@ impl Error {
     ///
     /// It is a [`Timeout`](ErrorKind::Timeout) whenever the `timeoutMS` of an operation has passed;
     /// what was being done then is within (CSOT, "Errors"). It is one without that option, too, if
-    /// the client or the server has waited as long as others allow.
+    /// the client or the server has waited as long as others allow. A bulk of writes is a
+    /// [`BulkWrite`](ErrorKind::BulkWrite) whatever ended it; see [`root_cause`](Self::root_cause)
+    /// and [`is_timeout`](Self::is_timeout).
     pub fn kind(&self) -> ErrorKind {
         if self.0.timed_out {
             return ErrorKind::Timeout;
         }
         match &self.0.cause {
             Repr::NotSent(NotSent::Expired) => ErrorKind::Timeout,
-            Repr::NotSent(_) | Repr::Argument(_) => ErrorKind::Invalid,
+            Repr::NotSent(_) => ErrorKind::Invalid,
+            Repr::Reported(error) => error.kind(),
             Repr::Client(error) => ErrorKind::of_client(error),
             Repr::Selection(error) => match error.verdict {
                 Verdict::Closed => ErrorKind::Closed,
@@ -400,26 +215,79 @@ impl Error {
         }
     }
 
+    /// Returns whether the time of an operation was over, whichever option has limited it: the
+    /// client's own clock says so, or the server does, whose error then has code 50
+    /// ([`MAX_TIME_EXPIRED`](sdam_core::operation::MAX_TIME_EXPIRED)), in the error of the command,
+    /// of a write or of a write concern.
+    pub fn is_timeout(&self) -> bool {
+        let is_own = match &self.0.cause {
+            Repr::Reported(error) => error.is_timeout(),
+            _ => self.kind() == ErrorKind::Timeout,
+        };
+        is_own || self.cause().is_some_and(Self::is_timeout)
+    }
+
+    /// Returns whether the server has refused a document because another one has its key, by a
+    /// unique index or its `_id`: in a single write, in any of a bulk, or in a command.
+    pub fn is_duplicate_key(&self) -> bool {
+        let is_one = |code: &i32| DUPLICATE_KEY.contains(code);
+        match &self.0.cause {
+            Repr::Reported(error) => {
+                error.codes().iter().any(is_one)
+                    || error.cause().is_some_and(Self::is_duplicate_key)
+            }
+            _ => self.code().is_some_and(|code| is_one(&code)),
+        }
+    }
+
+    /// Returns whether no server was found in time for a write, or for a read of the primary: the
+    /// set has no primary that this client can reach, or there is no router of the sharded cluster.
+    /// [`verdict`](Self::verdict) says why.
+    pub fn is_no_primary(&self) -> bool {
+        self.root_cause().as_selection().is_some_and(|error| {
+            let is_ours = matches!(error.verdict, Verdict::Closed | Verdict::Forked(_));
+            error.needs_primary && !is_ours
+        })
+    }
+
+    /// Returns whether the operation needs a session that another one used for all the time that it
+    /// was waited for; nothing was sent.
+    pub fn is_session_in_use(&self) -> bool {
+        matches!(
+            self.reported(),
+            Some(Reported::SessionTimeout { .. } | Reported::Argument(ArgumentError::SessionInUse))
+        )
+    }
+
+    /// Returns the error that ended a bulk of writes, if one has; and for all else, the error
+    /// itself. [`server`](Self::server), [`reply`](Self::reply), [`failure`](Self::failure),
+    /// [`verdict`](Self::verdict) and [`spent`](Self::spent) are those of this one.
+    pub fn root_cause(&self) -> &Self {
+        self.cause().map_or(self, Self::root_cause)
+    }
+
     /// Returns the address of the server that it is about, if it is about one.
     pub fn server(&self) -> Option<&ServerAddress> {
-        match &self.0.cause {
+        let root = &self.root_cause().0;
+        match &root.cause {
             Repr::CheckOut(error) => Some(error.address()),
             Repr::Client(_)
             | Repr::Selection(_)
             | Repr::Operation(_)
             | Repr::NotSent(_)
-            | Repr::Argument(_) => self.0.server.as_ref(),
+            | Repr::Reported(_) => root.server.as_ref(),
         }
     }
 
-    /// Returns the labels: those that the server gave its error, or that the client gave its own.
+    /// Returns the labels, each once: those that the server gave its error, and those of the
+    /// client. For a bulk of writes, they are those of the error that ended it, and those of all
+    /// replies with errors.
     pub fn labels(&self) -> Vec<&str> {
         let mut labels = match &self.0.cause {
-            Repr::Client(_) | Repr::Selection(_) | Repr::NotSent(_) | Repr::Argument(_) => {
-                Vec::new()
-            }
+            Repr::Client(_) | Repr::Selection(_) | Repr::NotSent(_) => Vec::new(),
             Repr::CheckOut(error) => error.labels(),
             Repr::Operation(error) => error.labels(),
+            Repr::Reported(error) => error.labels(),
         };
         for label in &self.0.labels {
             if !labels.contains(label) {
@@ -436,12 +304,14 @@ impl Error {
 
     /// Returns the whole reply of the server that it comes from, if the command was answered.
     pub fn reply_document(&self) -> Option<&RawDocument> {
-        self.0.reply.as_deref()
+        self.root_cause().0.reply.as_deref()
     }
 
-    /// Returns the number of the error that the server replied with.
+    /// Returns the number of the error that the server replied with: that of the first write that
+    /// failed, or of the write concern, or of the command.
     pub fn code(&self) -> Option<i32> {
-        self.reply()?.code
+        let first = self.reported().and_then(|error| error.codes().first().copied());
+        first.or_else(|| self.cause()?.code()).or_else(|| self.reply()?.code)
     }
 
     /// Returns the error that the server replied with: to the command, or to what establishes a
@@ -465,14 +335,15 @@ impl Error {
     /// Returns the likely cause: why no server was found, or what else is known beside the error,
     /// as that a primary refuses every write.
     pub fn verdict(&self) -> Option<&Verdict> {
-        match &self.0.cause {
+        let root = &self.root_cause().0;
+        match &root.cause {
             Repr::Selection(error) => Some(&error.verdict),
             Repr::CheckOut(CheckOutError::Timeout { verdict, .. }) => verdict.as_deref(),
             Repr::Client(_)
             | Repr::CheckOut(_)
             | Repr::Operation(_)
             | Repr::NotSent(_)
-            | Repr::Argument(_) => self.0.verdict.as_deref(),
+            | Repr::Reported(_) => root.verdict.as_deref(),
         }
     }
 
@@ -482,12 +353,13 @@ impl Error {
     /// `None` if nothing was waited for, and for what fails over a connection in use, which has no
     /// clock of its own.
     pub fn spent(&self) -> Option<Spent> {
-        self.0.spent.or_else(|| match &self.0.cause {
+        let root = &self.root_cause().0;
+        root.spent.or_else(|| match &root.cause {
             Repr::Selection(error) => Some(Spent { selecting: error.waited, ..Spent::default() }),
             Repr::CheckOut(error) => {
                 error.waited().map(|checking_out| Spent { checking_out, ..Spent::default() })
             }
-            Repr::Client(_) | Repr::Operation(_) | Repr::NotSent(_) | Repr::Argument(_) => None,
+            Repr::Client(_) | Repr::Operation(_) | Repr::NotSent(_) | Repr::Reported(_) => None,
         })
     }
 
@@ -523,9 +395,99 @@ impl Error {
         }
     }
 
+    /// Returns the error of a single write, if the server has refused one, or the client in its
+    /// place.
+    pub fn as_write(&self) -> Option<&WriteError> {
+        match self.reported()? {
+            Reported::Write(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns the error of a write concern, if a write was done, but not to the extent that is
+    /// asked for; it has the result of the write. Those of bulks are in
+    /// [`as_bulk_write`](Self::as_bulk_write).
+    pub fn as_write_concern(&self) -> Option<&WriteConcernError> {
+        match self.reported()? {
+            Reported::WriteConcern(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns what has gone wrong of many writes to a collection, and what was done.
+    pub fn as_bulk_write(&self) -> Option<&BulkWriteError> {
+        match self.reported()? {
+            Reported::BulkWrite(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns what has gone wrong of many writes to several collections, and what was done.
+    pub fn as_client_bulk_write(&self) -> Option<&ClientBulkWriteError> {
+        match self.reported()? {
+            Reported::ClientBulkWrite(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns why an argument or an option is refused that no server need be asked about, if that
+    /// is what has failed.
+    pub fn as_argument(&self) -> Option<&ArgumentError> {
+        match self.reported()? {
+            Reported::Argument(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns why a document of the server is not of the type which the application reads, if that
+    /// is what has failed.
+    pub fn as_deserialize(&self) -> Option<&DeserializeError> {
+        match self.reported()? {
+            Reported::Deserialize(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns the error of BSON, if a value cannot be written, or a document not be read.
+    pub fn as_bson(&self) -> Option<&bson::error::Error> {
+        match self.reported()? {
+            Reported::Serialize(error) | Reported::Read(error) => Some(error),
+            Reported::Deserialize(error) => Some(&error.reason),
+            _ => None,
+        }
+    }
+
+    /// Returns which field is missing in the reply to which command, if that is what has failed.
+    pub fn as_reply(&self) -> Option<&ReplyError> {
+        match self.reported()? {
+            Reported::Reply(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns the application's own error, if it is one; `downcast_ref` makes it what it was.
+    pub fn as_custom(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
+        match self.reported()? {
+            Reported::Application(error) => Some(&**error),
+            _ => None,
+        }
+    }
+
+    fn reported(&self) -> Option<&Reported> {
+        match &self.0.cause {
+            Repr::Reported(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns the error that ended a bulk of writes.
+    fn cause(&self) -> Option<&Self> {
+        self.reported()?.cause()
+    }
+
     /// Returns what went wrong over a connection, even one that was still being established.
     fn operation(&self) -> Option<&OperationError> {
-        match &self.0.cause {
+        match &self.root_cause().0.cause {
             Repr::Operation(error)
             | Repr::CheckOut(
                 CheckOutError::Establishing { error, .. }
@@ -575,6 +537,12 @@ impl std::error::Error for Error {
     }
 }
 
+impl From<Reported> for Error {
+    fn from(error: Reported) -> Self {
+        Repr::Reported(error).into()
+    }
+}
+
 impl From<Repr> for Error {
     fn from(cause: Repr) -> Self {
         Self::new(cause, None, None)
@@ -587,6 +555,17 @@ impl From<ClientError> for Error {
     }
 }
 
+/// Options that are refused: the function that makes them may return this error, too.
+///
+/// ```
+/// use sdam_core::config::Options;
+/// use sdam_host::{ErrorKind, Result};
+///
+/// fn options(uri: &str) -> Result<Options> {
+///     Ok(Options::builder().uri(uri)?.build()?)
+/// }
+/// assert_eq!(options("localhost").unwrap_err().kind(), ErrorKind::Configuration);
+/// ```
 impl From<OptionsError> for Error {
     fn from(error: OptionsError) -> Self {
         ClientError::from(error).into()
@@ -637,13 +616,75 @@ impl From<InvalidCommand> for Error {
 
 impl From<ClusterTimeError> for Error {
     fn from(error: ClusterTimeError) -> Self {
-        Repr::Argument(Argument::ClusterTime(error)).into()
+        ArgumentError::from(error).into()
     }
 }
 
 impl From<SessionError> for Error {
     fn from(error: SessionError) -> Self {
-        Repr::Argument(Argument::Session(error)).into()
+        ArgumentError::from(error).into()
+    }
+}
+
+impl From<ArgumentError> for Error {
+    fn from(error: ArgumentError) -> Self {
+        Reported::Argument(error).into()
+    }
+}
+
+impl From<ReplyError> for Error {
+    fn from(error: ReplyError) -> Self {
+        Reported::Reply(error).into()
+    }
+}
+
+impl From<Box<DeserializeError>> for Error {
+    fn from(error: Box<DeserializeError>) -> Self {
+        Reported::Deserialize(error).into()
+    }
+}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Self {
+        Reported::Write(error.into()).into()
+    }
+}
+
+impl From<WriteConcernError> for Error {
+    fn from(error: WriteConcernError) -> Self {
+        Reported::WriteConcern(error.into()).into()
+    }
+}
+
+impl From<BulkWriteError> for Error {
+    fn from(error: BulkWriteError) -> Self {
+        Reported::BulkWrite(error.into()).into()
+    }
+}
+
+impl From<ClientBulkWriteError> for Error {
+    fn from(error: ClientBulkWriteError) -> Self {
+        Reported::ClientBulkWrite(error.into()).into()
+    }
+}
+
+/// An error of an application that writes values as BSON, or reads them, itself:
+/// [`Serialize`](ErrorKind::Serialize) or [`Deserialize`](ErrorKind::Deserialize).
+impl From<bson::error::Error> for Error {
+    fn from(error: bson::error::Error) -> Self {
+        use bson::error::ErrorKind::{Serialization, TooLargeUnsignedInteger};
+        match error.kind {
+            Serialization { .. } | TooLargeUnsignedInteger { .. } => Self::serialize(error),
+            _ => Reported::Read(error).into(),
+        }
+    }
+}
+
+/// An error of an application that reads files, for one:
+/// [`Application`](ErrorKind::Application).
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::custom(error)
     }
 }
 

@@ -14,7 +14,7 @@ use sdam_core::spans::{SpanEnd, SpanSettings, SpanStart};
 use sdam_core::time::Instant;
 use sdam_core::wire::{OpMsg, ReplyDocument};
 
-use crate::error::{Error, given_up};
+use crate::error::{DriverError as _, Error, given_up};
 use crate::system;
 
 /// A receiver of spans; [`OpenTelemetry`](crate::otel::OpenTelemetry) is one (feature `otel`).

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use sdam_core::failure::Cause;
 use sdam_core::metrics::ErrorType;
 use sdam_core::operation::CommandMessage;
-use sdam_core::spans::{SpanEnd, SpanStart};
+use sdam_core::spans::SpanStart;
 use sdam_core::time::Instant;
 
-use crate::error::Error;
+use crate::error::{DriverError as _, Error};
 use crate::machines::runtime::Runtime;
 use crate::machines::server::Server;
 use crate::machines::{Host, Shared};
@@ -81,24 +81,14 @@ impl<R: Runtime> ObservedOperation<R> {
         &self.span
     }
 
-    /// Ends it with its outcome.
+    /// Ends it with its outcome: what an error is called is asked only if anything observes the
+    /// operation.
     pub fn end<T>(self, outcome: &Result<T, Error>) {
         let error = outcome.as_ref().err();
-        self.end_with(error, Error::error_type, Error::span_end);
-    }
-
-    /// Ends it, successfully or with an error: what that is called is asked only if anything
-    /// observes the operation.
-    pub fn end_with<E>(
-        self,
-        error: Option<&E>,
-        error_type: impl FnOnce(&E) -> ErrorType,
-        span_end: impl FnOnce(&E) -> SpanEnd,
-    ) {
         if let Some(mut counted) = self.counted {
-            counted.end(error.map(error_type));
+            counted.end(error.map(Error::error_type));
         }
-        self.span.end_with(|| error.map(span_end).unwrap_or_default());
+        self.span.end_with(|| error.map(Error::span_end).unwrap_or_default());
     }
 }
 

@@ -63,7 +63,7 @@ impl AttemptOutcome for Attempt {
             Err(error) => error,
         };
         Some(match error.repr() {
-            Repr::Client(_) | Repr::Argument(_) => Fault::Refused(false),
+            Repr::Client(_) | Repr::Reported(_) => Fault::Refused(false),
             Repr::NotSent(reason) => Fault::Refused(*reason == NotSent::Expired),
             Repr::Selection(_) => Fault::Selection(self.late),
             Repr::Operation(error) => Fault::Exchange(error),

@@ -18,6 +18,7 @@ use sdam_core::session::{
 };
 use sdam_core::time::Instant;
 
+use crate::error::{ArgumentError, Error, Reported};
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
@@ -31,8 +32,8 @@ use crate::sync::{Mutex, MutexGuard, lock};
 /// operations in it, and so do the cursors that these open. One operation uses it at a time;
 /// another one that comes meanwhile waits until that has ended, within
 /// `serverSelectionTimeoutMS`, and then fails with [`SessionAccessError::InUse`]; if its
-/// `timeoutMS` is over before, with [`SessionAccessError::TimedOut`]. Operations of `sdam-driver`
-/// fail with `ArgumentError::SessionInUse` and `Error::SessionTimeout`. Clones are the same
+/// `timeoutMS` is over before, with [`SessionAccessError::TimedOut`]. As an [`Error`], both are a
+/// [session in use](Error::is_session_in_use), and the latter is a time-out. Clones are the same
 /// session.
 ///
 /// Unless its options say otherwise, it is causally consistent: its reads see what it has written,
@@ -65,6 +66,16 @@ pub enum SessionAccessError {
     /// A time that is no `$clusterTime` as a server gave it out.
     #[error(transparent)]
     ClusterTime(#[from] ClusterTimeError),
+}
+
+impl From<SessionAccessError> for Error {
+    fn from(error: SessionAccessError) -> Self {
+        match error {
+            SessionAccessError::InUse => ArgumentError::SessionInUse.into(),
+            SessionAccessError::TimedOut { waited } => Reported::SessionTimeout { waited }.into(),
+            SessionAccessError::ClusterTime(error) => error.into(),
+        }
+    }
 }
 
 /// The time for which an operation lets those go first that have waited for its session longer:

@@ -18,6 +18,7 @@ mod links;
 mod logs;
 mod lookups;
 mod metrics;
+mod operation_errors;
 mod operations;
 mod pools;
 mod puppet;

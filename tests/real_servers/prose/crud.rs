@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
-use sdam::error::Error;
 use sdam::operation::{InsertModel, UpdateModel, Verbosity, WriteModel};
 use sdam_core::config::{Acknowledgment, WriteConcern};
 use sdam_host::Runtime;
@@ -34,7 +33,7 @@ async fn concerns_have_details<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome 
     let data = doc! { "failCommands": ["insert"], "writeConcernError": error };
     fixture.fail(doc! { "times": 1 }, data).await?;
     let error = things.insert_one(&doc! { "x": 1 }).await.err().ok_or("the fail point")?;
-    let Error::WriteConcern(error) = &error else { return Err(error.into()) };
+    let Some(error) = error.as_write_concern() else { return Err(error.into()) };
     assert_eq!(error.code, 100);
     let details = error.details.as_ref().ok_or("it has details")?;
     assert_eq!(Document::try_from(&**details)?, info);
@@ -54,7 +53,7 @@ async fn errors_have_details<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     database.create_collection("validated").validator(validator).await?;
     log.all();
     let error = validated.insert_one(&doc! { "x": 1 }).await.err().ok_or("it is no text")?;
-    let Error::Write(error) = &error else { return Err(error.into()) };
+    let Some(error) = error.as_write() else { return Err(error.into()) };
     assert_eq!(error.code, 121);
     let commands = log.commands();
     let [(_, reply)] = &commands[..] else { return Err("one command".into()) };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sdam_core::config::metadata::DriverInfo;
 use sdam_core::config::{ReadMode, ReadPreference, TagSet};
-use sdam_host::{Error, ErrorKind, Reply, Runtime, Topology};
+use sdam_host::{Error, Reply, Runtime, Topology};
 
 use crate::unified::play::{Command, Ended, Failed};
 
@@ -86,7 +86,7 @@ pub(super) fn failed(error: &Error) -> Failed {
     let reply = reply.or_else(refusal);
     Failed {
         message: error.to_string(),
-        is_timeout: error.kind() == ErrorKind::Timeout,
+        is_timeout: error.is_timeout(),
         labels: error.labels().into_iter().map(str::to_owned).collect(),
         reply,
         ..Failed::default()

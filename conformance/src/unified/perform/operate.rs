@@ -232,43 +232,34 @@ pub(super) fn write_concern(document: &Document) -> Result<WriteConcern, Box<Fai
 
 /// Takes from an error of the driver what its interface says of it.
 fn of_driver(error: &Error) -> Failed {
-    let mut found = match error.as_client() {
-        Some(client) => failed(client),
-        None => Failed::default(),
-    };
-    found.message = error.to_string();
-    found.is_timeout = error.is_timeout();
-    found.labels = error.labels().into_iter().map(str::to_owned).collect();
+    let mut found = failed(error);
     let of_write = |code: i32, message: &str| doc! { "code": code, "errmsg": message };
-    match error {
-        Error::Write(write) => {
-            let mut reply = of_write(write.code, &write.message);
-            let details = write.details.as_ref().and_then(|raw| Document::try_from(raw).ok());
-            reply.extend(details.map(|info| ("errInfo".to_owned(), Bson::Document(info))));
-            found.reply = Some(reply);
-        }
-        Error::WriteConcern(concern) => {
-            let mut reply = of_write(concern.code, &concern.message);
-            reply.insert("codeName", concern.code_name.clone());
-            found.reply = Some(reply);
-        }
-        Error::ClientBulkWrite(error) => {
-            found.result = error.partial_result.as_ref().map(bulk::written).map(Bson::Document);
-            let errors = error.write_errors.iter();
-            let errors = errors.map(|(index, error)| (index.to_string(), bulk::write_error(error)));
-            found.write_errors = errors.collect();
-            let concerns = error.write_concern_errors.iter();
-            found.write_concern_errors = concerns.map(bulk::write_concern_error).collect();
-        }
-        Error::BulkWrite(bulk) => {
-            found.result = Some(Bson::Document(crud::written(&bulk.partial_result)));
-            let first = bulk.write_errors.values().next();
-            let concern = bulk.write_concern_error.as_ref();
-            let reply = first.map(|error| of_write(error.code, &error.message));
-            let reply = reply.or_else(|| concern.map(|error| of_write(error.code, &error.message)));
-            found.reply = reply.or(found.reply);
-        }
-        _ => {}
+    if let Some(write) = error.as_write() {
+        let mut reply = of_write(write.code, &write.message);
+        let details = write.details.as_ref().and_then(|raw| Document::try_from(raw).ok());
+        reply.extend(details.map(|info| ("errInfo".to_owned(), Bson::Document(info))));
+        found.reply = Some(reply);
+    }
+    if let Some(concern) = error.as_write_concern() {
+        let mut reply = of_write(concern.code, &concern.message);
+        reply.insert("codeName", concern.code_name.clone());
+        found.reply = Some(reply);
+    }
+    if let Some(error) = error.as_client_bulk_write() {
+        found.result = error.partial_result.as_ref().map(bulk::written).map(Bson::Document);
+        let errors = error.write_errors.iter();
+        let errors = errors.map(|(index, error)| (index.to_string(), bulk::write_error(error)));
+        found.write_errors = errors.collect();
+        let concerns = error.write_concern_errors.iter();
+        found.write_concern_errors = concerns.map(bulk::write_concern_error).collect();
+    }
+    if let Some(bulk) = error.as_bulk_write() {
+        found.result = Some(Bson::Document(crud::written(&bulk.partial_result)));
+        let first = bulk.write_errors.values().next();
+        let concern = bulk.write_concern_error.as_ref();
+        let reply = first.map(|error| of_write(error.code, &error.message));
+        let reply = reply.or_else(|| concern.map(|error| of_write(error.code, &error.message)));
+        found.reply = reply.or(found.reply);
     }
     found
 }

@@ -2,7 +2,6 @@
 //! server needs.
 
 use bson::doc;
-use sdam::error::Error;
 use sdam::operation::{BulkWrite, ClientBulkWrite, InsertModel, UpdateModel, WriteModel};
 use sdam_cluster::ClusterOptions;
 use sdam_core::command::CommandEvent;
@@ -46,7 +45,8 @@ fn an_error_has_the_index_of_its_write_in_the_whole_bulk() {
         let bulk = ClientBulkWrite::new(others).ordered(false).verbose_results(true);
         (one, client.bulk_write(bulk).await.unwrap_err())
     });
-    let (Error::BulkWrite(one), Error::ClientBulkWrite(all)) = outcomes else { panic!() };
+    let one = outcomes.0.as_bulk_write().unwrap();
+    let all = outcomes.1.as_client_bulk_write().unwrap();
     for errors in [&one.write_errors, &all.write_errors] {
         assert_eq!(errors.keys().collect::<Vec<_>>(), [&3]);
         assert_eq!(errors[&3].code, 11000);

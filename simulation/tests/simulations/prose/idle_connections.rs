@@ -43,7 +43,7 @@ fn a_server_is_selected_once_more_if_an_idle_connection_is_dead() {
             // The first server was selected again, over a new connection.
             Ok(_) => outcomes[0] += 1,
             Err(error) => {
-                let cause = error.as_client().and_then(|error| error.as_check_out());
+                let cause = error.as_check_out();
                 let is_dead = matches!(cause, Some(CheckOutError::IdleConnection { .. }));
                 assert!(is_dead, "{error}");
                 outcomes[1] += 1;

@@ -451,7 +451,7 @@ fn operations_of_a_session_that_are_begun_together_follow_one_another() {
 fn is_of_session(error: &Error, timeout: Option<Duration>) {
     assert_eq!(error.is_timeout(), timeout.is_some(), "{error}");
     let Some(timeout) = timeout else {
-        assert!(matches!(error, Error::Argument(ArgumentError::SessionInUse)), "{error}");
+        assert_eq!(error.as_argument(), Some(&ArgumentError::SessionInUse), "{error}");
         return;
     };
     let sentence = format!(

@@ -42,19 +42,9 @@ fn insert(id: i32) -> InsertModel {
     InsertModel::new(&doc! { "_id": id })
 }
 
-fn kind(error: &Error) -> ErrorKind {
-    error.as_client().unwrap_or_else(|| panic!("{error}")).kind()
-}
-
 fn is_timeout<T: std::fmt::Debug>(result: &Result<T, Error>) -> bool {
     let error = result.as_ref().unwrap_err();
-    match error {
-        Error::BulkWrite(error) => kind(error.cause.as_deref().unwrap()) == ErrorKind::Timeout,
-        Error::ClientBulkWrite(error) => {
-            kind(error.cause.as_deref().unwrap()) == ErrorKind::Timeout
-        }
-        error => kind(error) == ErrorKind::Timeout,
-    }
+    error.is_timeout() && error.root_cause().kind() == ErrorKind::Timeout
 }
 
 /// 1: the batches of an insertion have one limit, here of a bulk whose kinds make them.
@@ -108,7 +98,7 @@ fn an_operation_without_limit_has_not_that_of_sockets() {
             None => fixture.things(),
         };
         let (found, took) = fixture.run(async move { things.find_one(doc! {}).await });
-        assert_eq!(found.map(|_| ()).map_err(|error| kind(&error)), expected, "{took:?}");
+        assert_eq!(found.map(|_| ()).map_err(|error| error.kind()), expected, "{took:?}");
         assert_eq!(fixture.started("find").len(), 1);
     }
 }
@@ -250,8 +240,8 @@ fn selections_have_the_lesser_of_two_limits() {
         let admin = client.database("admin");
         let (done, took) = fixture.run(async move { admin.run_command(doc! { "ping": 1 }).await });
         let error = done.unwrap_err();
-        assert_eq!(kind(&error), kind_of, "{options}: {error}");
-        let of_selection = error.as_client().and_then(sdam_host::Error::as_selection).unwrap();
+        assert_eq!(error.kind(), kind_of, "{options}: {error}");
+        let of_selection = error.as_selection().unwrap();
         assert_eq!(of_selection.waited, SECOND, "{options}");
         assert!(error.to_string().contains(&of_selection.to_string()), "{error}");
         assert!(error.to_string().contains("invalid"), "{error}");
@@ -300,7 +290,7 @@ fn waits(options: &str) -> Duration {
     fixture.simulation.run_for(10 * SECOND);
     assert!(first.lock().unwrap().is_none());
     let (done, took) = second.lock().unwrap().take().expect("it has ended");
-    assert!(matches!(kind(&done.unwrap_err()), ErrorKind::Timeout), "{options}");
+    assert_eq!(done.unwrap_err().kind(), ErrorKind::Timeout, "{options}");
     took
 }
 
@@ -410,7 +400,7 @@ fn a_call_after_one_that_was_given_up_has_its_own_time() {
                 }
                 Err(error) => {
                     assert!(!comes, "{late}: {error}");
-                    assert_eq!(error.as_client().unwrap().kind(), ErrorKind::Timeout);
+                    assert_eq!(error.kind(), ErrorKind::Timeout);
                     assert!((SECOND * 22 / 10..SECOND * 22 / 10 + WAYS).contains(&after));
                 }
             }

@@ -71,7 +71,7 @@ fn judge_result(application: &Application, number: i64, result: &BulkWriteResult
 
 /// Judges what an error says was done.
 fn judge_partial(application: &Application, number: i64, error: &Error) {
-    if let Error::BulkWrite(error) = error {
+    if let Some(error) = error.as_bulk_write() {
         judge_result(application, number, &error.partial_result);
     }
 }
@@ -93,8 +93,7 @@ pub(super) async fn bulk_write_of_client(application: &mut Application) {
     let outcome = bulk.comment(number).await;
     let result = match &outcome {
         Ok(result) => Some(result),
-        Err(Error::ClientBulkWrite(error)) => error.partial_result.as_ref(),
-        Err(_) => None,
+        Err(error) => error.as_client_bulk_write().and_then(|it| it.partial_result.as_ref()),
     };
     if let Some(result) = result {
         application.state().inserted(number, inserted(result));

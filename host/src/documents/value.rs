@@ -5,19 +5,19 @@
 use std::fmt;
 
 use bson::raw::{RawArrayIter, RawIter};
-use bson::{Bson, Document, JavaScriptCodeWithScope, RawBsonRef};
+use bson::{Bson, Document, JavaScriptCodeWithScope, RawBsonRef, RawDocument};
 use sdam_core::wire::MAX_NESTING;
 use serde::de::Error as _;
 
 type Result<T> = std::result::Result<T, bson::error::Error>;
 
 /// Says that a document is nested too deeply.
-pub(crate) fn too_deep() -> bson::error::Error {
+pub fn too_deep() -> bson::error::Error {
     bson::error::Error::custom(TooDeep)
 }
 
 /// The sentence of that error.
-pub(crate) struct TooDeep;
+pub struct TooDeep;
 
 impl fmt::Display for TooDeep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,7 +31,7 @@ impl fmt::Display for TooDeep {
 ///
 /// Fails if it is no BSON, and if it has more than [`MAX_NESTING`] levels of documents and arrays:
 /// whatever it is given to recurses, dropping it included.
-pub(crate) fn to_bson(value: RawBsonRef<'_>) -> Result<Bson> {
+pub fn to_bson(value: RawBsonRef<'_>) -> Result<Bson> {
     let Some(outermost) = Open::of(None, value) else { return Bson::try_from(value) };
     let mut open = vec![outermost];
     let mut last = None;
@@ -119,14 +119,32 @@ impl From<Made> for Bson {
     }
 }
 
+/// Reads a whole number that servers send as one type or another.
+pub fn number(document: &RawDocument, name: &str) -> Option<i64> {
+    match document.get(name).ok()?? {
+        RawBsonRef::Int32(value) => Some(value.into()),
+        RawBsonRef::Int64(value) => Some(value),
+        RawBsonRef::Double(value) => (value.fract() == 0.0).then_some(value as i64),
+        _ => None,
+    }
+}
+
 /// Fails if a document of the application's has more than [`MAX_NESTING`] levels of documents and
-/// arrays, as writing it recurses.
-pub(crate) fn check_levels(document: &Document) -> Result<usize> {
+/// arrays, as writing it recurses; else returns the number of levels.
+///
+/// # Errors
+///
+/// Fails as it says.
+pub fn check_levels(document: &Document) -> Result<usize> {
     levels(document.values(), 2)
 }
 
 /// The same of a value.
-pub(crate) fn check_levels_of(value: &Bson) -> Result<usize> {
+///
+/// # Errors
+///
+/// Fails as it says.
+pub fn check_levels_of(value: &Bson) -> Result<usize> {
     levels(std::iter::once(value), 1)
 }
 

@@ -18,6 +18,7 @@ use crate::command::databases::ListDatabases;
 use crate::error::Error;
 use crate::handle::actions::actions_of_clients;
 use crate::handle::{Concerns, DatabaseOptions, Handle, concerns};
+use crate::results::DatabaseSpecification;
 
 /// A client with typed operations, each of which has its thread wait.
 ///

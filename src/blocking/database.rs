@@ -16,6 +16,7 @@ use crate::command::databases::DropDatabase;
 use crate::command::run::{RunCommand, RunCursorCommand};
 use crate::handle::actions::actions_of_databases;
 use crate::handle::{CollectionOptions, concerns};
+use crate::results::CollectionSpecification;
 
 /// A database, each operation of which has its thread wait.
 #[derive(Clone, Debug)]

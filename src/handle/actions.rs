@@ -453,7 +453,9 @@ macro_rules! actions_of_databases {
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
-        pub fn list_collections(&self) -> Action<ListCollections, $on, Many<Document>> {
+        pub fn list_collections(
+            &self,
+        ) -> Action<ListCollections, $on, Many<CollectionSpecification>> {
             self.act(ListCollections::new())
         }
 
@@ -497,12 +499,12 @@ macro_rules! actions_of_clients {
             self.act(operation)
         }
 
-        /// Lists the databases: `name`, `sizeOnDisk` and `empty` of each.
+        /// Lists the databases.
         ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
-        pub fn list_databases(&self) -> Action<ListDatabases, $on, Each<Document>> {
+        pub fn list_databases(&self) -> Action<ListDatabases, $on, Each<DatabaseSpecification>> {
             self.act(ListDatabases::new())
         }
 

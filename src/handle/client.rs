@@ -13,6 +13,7 @@ use crate::action::{Action, Async, Each, Names, Place, Shutdown, StartSession, V
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
 use crate::error::Error;
+use crate::results::DatabaseSpecification;
 
 /// A client with typed operations: it makes databases, lists them, and writes to several
 /// collections at once.

@@ -16,6 +16,7 @@ use crate::command::aggregate::Aggregate;
 use crate::command::collections::{CreateCollection, ListCollections};
 use crate::command::databases::DropDatabase;
 use crate::command::run::{RunCommand, RunCursorCommand};
+use crate::results::CollectionSpecification;
 
 /// A database: it makes collections, lists and creates them, and runs commands.
 pub struct Database<R: Runtime> {

@@ -224,13 +224,13 @@ async fn collections_and_indexes_are_managed_by_the_commands_for_them() {
     assert_eq!(scene.only(), doc! { "dropDatabase": 1, "$db": "app" });
     assert_eq!(database.list_collection_names().await.unwrap(), ["one", "two"]);
     assert_eq!(scene.only().get_bool("nameOnly").ok(), Some(true));
-    let listed = database.list_collections().await.unwrap();
+    let listed = database.list_collections().with_type::<Document>().await.unwrap();
     assert_eq!(listed.try_collect::<Vec<_>>().await.unwrap().len(), 2);
     assert_eq!(scene.only().get_str("$db").unwrap(), "app");
     assert_eq!(scene.client.list_database_names().await.unwrap(), ["one", "two"]);
     let expected = doc! { "listDatabases": 1, "nameOnly": true, "$db": "admin" };
     assert_eq!(scene.only(), expected);
-    let listed = scene.client.list_databases().await.unwrap();
+    let listed = scene.client.list_databases().with_type::<Document>().await.unwrap();
     assert_eq!(listed, [doc! { "name": "one" }, doc! { "name": "two" }]);
 }
 

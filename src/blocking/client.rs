@@ -115,12 +115,6 @@ impl Client {
         ClientBuilder::new(options)
     }
 
-    /// Adds typed operations to a client.
-    pub fn new(client: sdam_blocking::Topology) -> Self {
-        let Handle { concerns, session, .. } = Handle::new(client.host_topology());
-        Self { shared: Shared { client, concerns, session } }
-    }
-
     /// Returns the deployment below: it selects servers, checks out connections, runs commands, and
     /// shows what happens.
     pub const fn topology(&self) -> &sdam_blocking::Topology {
@@ -189,6 +183,7 @@ impl Client {
 /// A client over a deployment that is known already: they share servers and connections.
 impl From<sdam_blocking::Topology> for Client {
     fn from(topology: sdam_blocking::Topology) -> Self {
-        Self::new(topology)
+        let Handle { concerns, session, .. } = Handle::new(topology.host_topology());
+        Self::of(Shared { client: topology, concerns, session })
     }
 }

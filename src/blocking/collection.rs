@@ -33,6 +33,7 @@ use crate::handle::actions::{
     actions_of_collections, actions_of_readable_collections, actions_of_writable_collections,
 };
 use crate::handle::concerns;
+use crate::namespace::Namespace;
 use crate::value::{IntoDocument, Modifications};
 
 /// A collection, each operation of which has its thread wait.
@@ -53,9 +54,9 @@ impl<T> Collection<T> {
         &self.name
     }
 
-    /// Returns the name of its database, a dot, and its own.
-    pub fn namespace(&self) -> String {
-        format!("{}.{}", self.database, self.name)
+    /// Returns the names of its database and its own.
+    pub fn namespace(&self) -> Namespace {
+        Namespace::new(&*self.database, &*self.name)
     }
 
     /// Returns the client, with the concerns of this handle.
@@ -104,6 +105,8 @@ impl<T> Clone for Collection<T> {
 
 impl<T> std::fmt::Debug for Collection<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Collection").field("namespace", &self.namespace()).finish_non_exhaustive()
+        f.debug_struct("Collection")
+            .field("namespace", &self.namespace().to_string())
+            .finish_non_exhaustive()
     }
 }

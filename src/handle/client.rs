@@ -26,11 +26,6 @@ pub struct Client<R: Runtime> {
 }
 
 impl<R: Runtime> Client<R> {
-    /// Adds typed operations to a client.
-    pub fn new(client: sdam_host::Topology<R>) -> Self {
-        Self { handle: Handle::new(client) }
-    }
-
     pub(crate) const fn of(handle: Handle<R>) -> Self {
         Self { handle }
     }
@@ -157,7 +152,7 @@ impl<R: CurrentReactor<Setup: Default>> Client<SocketRuntime<R>> {
 /// A client over a deployment that is known already: they share servers and connections.
 impl<R: Runtime> From<sdam_host::Topology<R>> for Client<R> {
     fn from(topology: sdam_host::Topology<R>) -> Self {
-        Self::new(topology)
+        Self::of(Handle::new(topology))
     }
 }
 

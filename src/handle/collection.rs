@@ -32,6 +32,7 @@ use crate::command::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel, UpdateSearchIndex,
 };
 use crate::command::update::{Replace, Update};
+use crate::namespace::Namespace;
 use crate::value::{IntoDocument, Modifications};
 
 /// A collection, whose documents the application reads and writes as a type of its own.
@@ -57,9 +58,9 @@ impl<R: Runtime, T> Collection<R, T> {
         &self.name
     }
 
-    /// Returns the name of its database, a dot, and its own.
-    pub fn namespace(&self) -> String {
-        format!("{}.{}", self.database, self.name)
+    /// Returns the names of its database and its own.
+    pub fn namespace(&self) -> Namespace {
+        Namespace::new(&*self.database, &*self.name)
     }
 
     /// Returns the client, with the concerns of this handle.
@@ -108,6 +109,8 @@ impl<R: Runtime, T> Clone for Collection<R, T> {
 
 impl<R: Runtime, T> std::fmt::Debug for Collection<R, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Collection").field("namespace", &self.namespace()).finish_non_exhaustive()
+        f.debug_struct("Collection")
+            .field("namespace", &self.namespace().to_string())
+            .finish_non_exhaustive()
     }
 }

@@ -24,7 +24,7 @@ async fn a_connection_on_which_the_server_has_hung_up_is_not_used_again() {
         Answer { hangs_up_others, ..Answer::of(rawdoc! { "ok": 1 }) }
     });
     let client = sdam_tokio::Topology::new(Options::parse(&server.uri()).unwrap()).unwrap();
-    let database = Client::new(client).database("admin");
+    let database = Client::from(client).database("admin");
     // Each needs a connection of its own, as neither is answered before the other has arrived.
     let both = || async {
         let [one, other] = [(); 2].map(|()| database.run_command(doc! { "both": 1 }).into_future());
@@ -43,7 +43,7 @@ async fn a_connection_on_which_the_server_has_hung_up_is_not_used_again() {
 async fn a_connection_that_is_not_taken_is_there_for_the_next_operation() {
     let fixture = Fixture::new().await;
     let options = Options::parse(&format!("{}&maxPoolSize=1", fixture.uri())).unwrap();
-    let client = Client::new(sdam_tokio::Topology::new(options).unwrap());
+    let client = Client::from(sdam_tokio::Topology::new(options).unwrap());
     let things = client.database("app").collection::<Document>("things");
     things.find_one(doc! {}).await.unwrap();
     let mut uses = things.find_one(doc! {}).into_future();

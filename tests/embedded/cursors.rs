@@ -54,7 +54,7 @@ async fn a_stream_that_is_given_up_does_not_keep_the_connection() {
     let fixture = Fixture::new().await;
     fixture.fill(5).await;
     let options = Options::parse(&format!("{}&maxPoolSize=1", fixture.uri())).unwrap();
-    let client = Client::new(sdam_tokio::Topology::new(options).unwrap());
+    let client = Client::from(sdam_tokio::Topology::new(options).unwrap());
     let things = client.database("app").collection::<Document>("things");
     let own = client.start_session().await.unwrap();
     let things = things.with_session(&own);
@@ -129,7 +129,7 @@ async fn without_threads_a_dropped_cursor_is_closed_by_later_operations() {
     let client = sdam_blocking::Topology::new(options.build().unwrap()).unwrap();
     let sent = tokio::task::spawn_blocking(move || {
         let mut events = client.subscribe_to(Topics::COMMANDS);
-        let client = sdam::blocking::Client::new(client);
+        let client = sdam::blocking::Client::from(client);
         let database = client.database("app");
         let things = database.collection::<Document>("things");
         drop(things.find(doc! {}).batch_size(2).run().unwrap());
@@ -178,7 +178,7 @@ async fn without_threads_cursors_are_closed_when_their_client_is() {
     let options = options.build().unwrap();
     let ids = tokio::task::spawn_blocking(move || {
         let below = sdam_blocking::Topology::new(options).unwrap();
-        let client = sdam::blocking::Client::new(below.clone());
+        let client = sdam::blocking::Client::from(below.clone());
         let things = client.database("app").collection::<Document>("things");
         let open = |_| things.find(doc! {}).batch_size(2).run().unwrap();
         let cursors: Vec<_> = (0..20).map(open).collect();
@@ -509,7 +509,7 @@ async fn a_call_that_is_given_up_does_not_keep_the_connection() {
     let fixture = Fixture::new().await;
     fixture.fill(5).await;
     let uri = format!("{}&maxPoolSize=1&serverSelectionTimeoutMS=9000", fixture.uri());
-    let client = Client::new(sdam_tokio::Topology::new(Options::parse(&uri).unwrap()).unwrap());
+    let client = Client::from(sdam_tokio::Topology::new(Options::parse(&uri).unwrap()).unwrap());
     let things = client.database("app").collection::<Document>("things");
     let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();
     for _ in 0..2 {

@@ -5,6 +5,7 @@ mod answering;
 mod bulk;
 mod connections;
 mod cursors;
+mod front;
 mod nesting;
 mod oidc;
 mod operations;
@@ -65,7 +66,7 @@ impl Fixture {
         let client = || sdam_tokio::Topology::new(Options::parse(uri).unwrap()).unwrap();
         let (client, quiet) = (client(), client());
         let events = client.subscribe_to(Topics::COMMANDS);
-        Self { cluster, client: Client::new(client), quiet: Client::new(quiet), events }
+        Self { cluster, client: Client::from(client), quiet: Client::from(quiet), events }
     }
 
     fn uri(&self) -> String {
@@ -77,7 +78,7 @@ impl Fixture {
         let client =
             sdam_tokio::Topology::new(Options::parse(&self.cluster.uri()).unwrap()).unwrap();
         self.events = client.subscribe_to(Topics::COMMANDS);
-        self.client = Client::new(client);
+        self.client = Client::from(client);
     }
 
     fn things(&self) -> Collection<Tokio> {

@@ -90,7 +90,7 @@ fn on_small_stack<F: Future<Output = ()>>(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let client = sdam_tokio::Topology::connect(server.uri.as_str()).await.unwrap();
-            test(Arc::clone(&server), Client::new(client)).await;
+            test(Arc::clone(&server), Client::from(client)).await;
         });
     };
     std::thread::Builder::new().stack_size(STACK).spawn(run).unwrap().join().unwrap();

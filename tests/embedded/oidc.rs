@@ -34,7 +34,7 @@ async fn a_new_login_keeps_the_session_of_the_application() {
     let client = sdam_tokio::Topology::builder(options).credential_provider(provider);
     let client = client.build().unwrap();
     let mut events = client.subscribe_to(Topics::COMMANDS);
-    let client = Client::new(client);
+    let client = Client::from(client);
     let fail_point = rawdoc! {
         "configureFailPoint": "failCommand",
         "mode": { "times": 1 },

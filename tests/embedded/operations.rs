@@ -34,7 +34,7 @@ impl Scene {
     fn of(server: Scripted) -> Self {
         let client = sdam_tokio::Topology::new(Options::parse(&server.uri).unwrap()).unwrap();
         let events = client.subscribe_to(Topics::COMMANDS);
-        Self { client: Client::new(client), events, _server: server }
+        Self { client: Client::from(client), events, _server: server }
     }
 
     /// Returns the commands that were sent since the last call.
@@ -105,7 +105,10 @@ fn set() -> Document {
 async fn reads_of_a_collection_return_what_the_server_says() {
     let mut scene = Scene::new(reply);
     let things = scene.client.database("app").collection::<Document>("things");
-    assert_eq!((things.name(), things.namespace()), ("things", "app.things".to_owned()));
+    assert_eq!(
+        (things.name(), things.namespace()),
+        ("things", sdam::Namespace::new("app", "things"))
+    );
     assert_eq!(things.count_documents(doc! { "a": 1 }).await.unwrap(), 3);
     let sent = scene.only();
     assert_eq!((name(&sent), sent.get_str("$db").unwrap()), ("aggregate", "app"));

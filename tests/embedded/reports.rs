@@ -40,7 +40,7 @@ fn what_outlives_its_runtime_is_dropped_in_silence_and_answers_with_an_error() {
     let uri = format!("{}&serverSelectionTimeoutMS=2000", fixture.uri());
     let (client, cursor) = first.block_on(async {
         let client = sdam_tokio::Topology::new(Options::parse(&uri).unwrap()).unwrap();
-        let client = Client::new(client);
+        let client = Client::from(client);
         let things = client.database("app").collection::<Document>("things");
         let cursor = things.find(doc! {}).batch_size(2).await.unwrap();
         (client, cursor)

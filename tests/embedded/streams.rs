@@ -59,7 +59,7 @@ async fn a_stream_that_breaks_by_malformed_bytes_ends_its_cursor_after_what_came
         });
         let client = sdam_tokio::Topology::new(Options::parse(&server.uri()).unwrap()).unwrap();
         let mut events = client.subscribe_to(Topics::COMMANDS);
-        let things = Client::new(client).database("app").collection::<Document>("things");
+        let things = Client::from(client).database("app").collection::<Document>("things");
         let mut cursor = things.find(doc! {}).cursor_type(CursorType::Exhaust).await.unwrap();
         for id in [1, 2, 3] {
             assert_eq!(cursor.next().await.unwrap().unwrap(), doc! { "_id": id });

@@ -62,7 +62,7 @@ async fn writes_without_acknowledgment_go_over_one_connection_in_their_order() {
     let options = Options::parse(&format!("{}&maxPoolSize=2", fixture.uri())).unwrap();
     let client = sdam_tokio::Topology::new(options).unwrap();
     fixture.events = client.subscribe_to(Topics::COMMANDS);
-    fixture.client = Client::new(client);
+    fixture.client = Client::from(client);
     let none = WriteConcern::default().with_w(Some(Acknowledgment::Servers(0)));
     let things = fixture.things().with_write_concern(none);
     let bulks = (0..BULKS).map(|id| {

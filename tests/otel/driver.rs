@@ -22,7 +22,7 @@ async fn fixture() -> (Kept, Client<sdam::tokio::Tokio>, Collection, EmbeddedClu
     let cluster = EmbeddedCluster::start(cluster).await.unwrap();
     let (kept, options) = (Kept::new(), Options::parse(&cluster.uri()).unwrap());
     let client = sdam::Topology::builder(options).tracer(kept.tracer()).build().unwrap();
-    let client = Client::new(client);
+    let client = Client::from(client);
     let users = client.database("app").collection("users");
     (kept, client, users, cluster)
 }

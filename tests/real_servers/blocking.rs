@@ -25,7 +25,7 @@ pub(crate) fn without_threads(options: &Options) -> Outcome {
 }
 
 fn everything(client: sdam_blocking::Topology) -> Outcome {
-    let client = Client::new(client);
+    let client = Client::from(client);
     let database = client.database("app");
     let things = database.collection::<Thing>("things");
     writes(&things)?;

@@ -42,7 +42,7 @@ pub(crate) fn blocking(options: &Options) -> Outcome {
 }
 
 async fn everything<R: Runtime>(client: sdam_host::Topology<R>) -> Outcome {
-    let client = Client::new(client);
+    let client = Client::from(client);
     let database = client.database("app");
     let things = database.collection::<Thing>("things");
     inserts(&things).await?;

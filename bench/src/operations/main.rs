@@ -133,7 +133,7 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
 
 /// Fills the collection that is read, and returns the one that is written.
 fn fill(address: SocketAddr) -> Result<Collection<Stored>, Failure> {
-    let client = driver::Client::new(Topology::connect(uri(address))?);
+    let client = driver::Client::from(Topology::connect(uri(address))?);
     let database = client.database(DATABASE);
     database.drop().run()?;
     let stored = (0..STORED).map(Stored::of);

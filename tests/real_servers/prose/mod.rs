@@ -71,7 +71,7 @@ impl<'a, R: Runtime> Fixture<'a, R> {
         let quiet = Options::parse(&format!("mongodb://{seed}/?{options}"))?;
         let quiet = (runtime.connect)(quiet)?;
         let clients = RefCell::new(vec![listened(&quiet)]);
-        Ok(Self { runtime, seed, options, version, quiet: Client::new(quiet), clients })
+        Ok(Self { runtime, seed, options, version, quiet: Client::from(quiet), clients })
     }
 
     /// Waits for all of several operations, which run at the same time.
@@ -97,7 +97,7 @@ impl<'a, R: Runtime> Fixture<'a, R> {
         let client = (self.runtime.connect)(options)?;
         let (client, log) = listened(&client);
         self.clients.borrow_mut().push(listened(&client));
-        Ok((Client::new(client), log))
+        Ok((Client::from(client), log))
     }
 
     /// SESS-P10: "No remaining sessions are checked out after each functional test". Of those that

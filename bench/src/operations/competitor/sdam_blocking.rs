@@ -18,7 +18,7 @@ pub(super) fn measure<T: Shaped>(
     documents: Vec<T>,
     window: Duration,
 ) -> Result<Sample, Failure> {
-    let database = Client::new(sdam::blocking::Topology::connect(uri)?).database(DATABASE);
+    let database = Client::connect(uri)?.database(DATABASE);
     let (read, written) = (database.collection(READ), database.collection(WRITTEN));
     let mut turn = 0;
     on_threads(vec![move || once(operation, &read, &written, &documents, &mut turn)], window)

@@ -20,7 +20,7 @@ pub(super) fn measure<T: Shaped>(
     window: Duration,
 ) -> Result<Sample, Failure> {
     let open = async {
-        let database = Client::new(sdam::Topology::connect(uri).await?).database(DATABASE);
+        let database = Client::connect(uri).await?.database(DATABASE);
         let (read, written) = (database.collection(READ), database.collection(WRITTEN));
         Ok(vec![Sdam { read, written, operation, documents, turn: 0 }])
     };

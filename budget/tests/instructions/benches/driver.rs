@@ -32,7 +32,7 @@ fn operate(
     operation: impl Fn(&InMemory, &Things),
 ) -> u64 {
     let Fixture { client, reactor } = Fixture::new(Server { batches, ..Server::default() });
-    let things: Things = Client::new(client).database("test").collection("things");
+    let things: Things = Client::from(client).database("test").collection("things");
     repeat(times, || operation(&reactor, &things))
 }
 
@@ -52,7 +52,7 @@ pub(super) fn get_more<const MEMBERS: usize>() -> u64 {
     let server = Server { batches, more_members, ..Server::default() };
     let Fixture { client, reactor } = Fixture::polling(server);
     assert_eq!(client.view().servers().len(), MEMBERS, "all are known");
-    let things: Things = Client::new(client).database("test").collection("things");
+    let things: Things = Client::from(client).database("test").collection("things");
     let mut cursor = reactor.wait(things.find(doc! {})).expect("a cursor");
     repeat(100, || {
         let found = reactor.wait(cursor.next()).expect("a document").expect("a batch");

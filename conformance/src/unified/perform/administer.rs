@@ -174,8 +174,7 @@ pub(super) async fn on_collection<R: Runtime>(
         }
         "rename" => {
             let to = of.required("to", Node::string)?;
-            let namespace = collection.namespace();
-            let database = namespace.split_once('.').map_or("", |(database, _)| database);
+            let database = collection.namespace().db;
             let options = RenameCollectionOptions::from_document(of.rest())?;
             collection.rename(format!("{database}.{to}")).with_options(options).await?;
             None

@@ -256,7 +256,7 @@ fn a_cursor_is_closed_although_the_deadline_of_its_client_has_passed() {
     let mut fixture = filled("");
     let late = failing(doc! { "blockConnection": true, "blockTimeMS": 1500 });
     fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
-    let client = Client::new(fixture.client.topology().with_timeout(Duration::from_secs(1)));
+    let client = Client::from(fixture.client.topology().with_timeout(Duration::from_secs(1)));
     let (id, _) = fixture.run(async move {
         let things = client.database("app").collection::<Document>("things");
         let mut cursor = things.find(doc! {}).batch_size(2).await.unwrap();

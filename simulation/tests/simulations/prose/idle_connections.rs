@@ -16,7 +16,7 @@ fn idle(seed: u64) -> Fixture {
     let uri = format!("{}?retryReads=false", fixture.simulation.uri());
     let options = Options::builder().uri(&uri).unwrap().single_threaded(true);
     let client = fixture.simulation.topology(options.build().unwrap()).unwrap();
-    fixture.client = Client::new(client);
+    fixture.client = Client::from(client);
     let things = fixture.things();
     fixture.run(async move {
         for _ in 0..20 {

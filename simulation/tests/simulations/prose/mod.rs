@@ -71,7 +71,7 @@ impl Fixture {
         let events = client.subscribe_to(Topics::COMMANDS.with(Topics::POOLS));
         simulation.run_for(Duration::from_secs(30));
         let mut fixture =
-            Self { simulation, client: Client::new(client), events, heard: Vec::new() };
+            Self { simulation, client: Client::from(client), events, heard: Vec::new() };
         fixture.hear(&mut |_, _| {});
         fixture.heard.clear();
         fixture

@@ -235,7 +235,7 @@ fn every_operation_carries_its_session() {
 fn no_operation_takes_the_session_of_another_client() {
     let mut fixture = Fixture::new("");
     let options = Options::parse(fixture.simulation.uri()).unwrap();
-    let other = Client::new(fixture.simulation.topology(options).unwrap());
+    let other = Client::from(fixture.simulation.topology(options).unwrap());
     let handles = Handles::new(&fixture.client).with_session(&start(&other));
     for (name, run) in operations() {
         let error = fixture.run(run(handles.clone())).0.unwrap_err().to_string();
@@ -385,7 +385,7 @@ fn the_cluster_time_that_a_monitor_is_told_counts_for_nothing() {
     let uri = format!("mongodb://{}/?{options}", address(primary.0));
     let direct = fixture.simulation.topology(Options::parse(&uri).unwrap()).unwrap();
     let mut events = direct.subscribe_to(Topics::ALL);
-    let direct = Client::new(direct);
+    let direct = Client::from(direct);
     let ping = |client: &Client<Runtime>| {
         let admin = client.database("admin");
         async move { admin.run_command(doc! { "ping": 1 }).await }

@@ -134,7 +134,7 @@ fn with_users(options: &str, fail: &[&str], time: Duration, times: Option<i32>) 
     let options = Options::parse(&format!("{at}&appName=test&{options}")).unwrap();
     let client = fixture.simulation.topology(options).unwrap();
     fixture.events = client.subscribe_to(Topics::COMMANDS.with(Topics::POOLS));
-    fixture.client = Client::new(client);
+    fixture.client = Client::from(client);
     fixture.heard.clear();
     fixture
 }
@@ -236,7 +236,7 @@ fn selections_have_the_lesser_of_two_limits() {
     ] {
         let mut fixture = Fixture::new("");
         let parsed = Options::parse(&format!("mongodb://invalid/?{options}")).unwrap();
-        let client = Client::new(fixture.simulation.topology(parsed).unwrap());
+        let client = Client::from(fixture.simulation.topology(parsed).unwrap());
         let admin = client.database("admin");
         let (done, took) = fixture.run(async move { admin.run_command(doc! { "ping": 1 }).await });
         let error = done.unwrap_err();

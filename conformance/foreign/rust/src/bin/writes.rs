@@ -61,7 +61,7 @@ async fn ours(uri: &str, goes_on: impl Fn() -> bool) -> Outcome {
 }
 
 fn ours_blocking(uri: &str, goes_on: impl Fn() -> bool) -> Outcome {
-    let client = sdam::blocking::Client::new(sdam::blocking::Topology::connect(uri)?);
+    let client = sdam::blocking::Client::connect(uri)?;
     let things = client.database("app").collection::<Document>("blocking");
     while goes_on() {
         tell(things.insert_one(doc! { "at": 1 }).run());

@@ -64,7 +64,7 @@ impl Application {
         (workload, interval): (Workload, Duration),
         random: Random,
     ) -> Self {
-        let client = Client::new(client);
+        let client = Client::from(client);
         Self { number, client, time, ledger, workload, interval, random }
     }
 

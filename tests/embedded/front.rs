@@ -1,0 +1,168 @@
+//! Names that people know from other drivers: what they do here.
+
+use std::time::Duration;
+
+use bson::{Document, RawDocumentBuf, doc};
+use sdam::Client;
+use sdam::options::{CollectionOptions, DatabaseOptions, FindOptions, ReadConcern, WriteConcern};
+use sdam_core::config::{ReadMode, ReadPreference};
+use serde::{Deserialize, Serialize};
+
+use super::{Fixture, name, names, session};
+
+#[derive(Debug, Serialize, Deserialize, PartialEq)]
+struct Named {
+    #[serde(rename = "_id")]
+    id: i32,
+    name: String,
+}
+
+/// A document that borrows its text from the server's reply.
+#[derive(Debug, Deserialize, PartialEq)]
+struct Borrowed<'a> {
+    name: &'a str,
+}
+
+fn named(id: i32) -> Named {
+    Named { id, name: format!("n{id}") }
+}
+
+/// The program of a newcomer: values and references are written, options are methods, and the loop
+/// is that of every other driver.
+#[tokio::test]
+async fn documents_are_written_by_value_or_reference_and_read_one_by_one() {
+    let fixture = Fixture::new().await;
+    let client = Client::connect(fixture.uri().as_str()).await.unwrap();
+    let things = client.database("app").collection::<Named>("things");
+    things.insert_one(named(0)).await.unwrap();
+    things.insert_one(&named(1)).await.unwrap();
+    things.insert_many([named(2), named(3)]).await.unwrap();
+    things.insert_many(&vec![named(4)]).await.unwrap();
+    let changed = things.update_one(doc! { "_id": 9 }, doc! { "$set": { "name": "new" } });
+    assert_eq!(changed.upsert(true).await.unwrap().upserted_id, Some(9.into()));
+    let mut found = things.find(doc! {}).sort(doc! { "_id": -1 }).limit(3).await.unwrap();
+    let mut ids = Vec::new();
+    while let Some(named) = found.try_next().await.unwrap() {
+        ids.push(named.id);
+    }
+    assert_eq!(ids, [9, 4, 3]);
+    let all: Vec<Named> = things.find(doc! {}).await.unwrap().try_collect().await.unwrap();
+    assert_eq!(all.len(), 6);
+}
+
+/// A document may be read where it lies in the reply, as a type that borrows from it, and the rest
+/// of a cursor as another type.
+#[tokio::test]
+async fn a_cursor_is_read_in_place_and_as_other_types() {
+    let fixture = Fixture::new().await;
+    let things = fixture.things();
+    things
+        .insert_many((0..5).map(|id| doc! { "_id": id, "name": format!("n{id}") }))
+        .await
+        .unwrap();
+    let find = things.find(doc! {}).sort(doc! { "_id": 1 }).batch_size(2);
+    let mut found = find.await.unwrap().with_type::<Borrowed<'_>>();
+    assert!(found.current().is_none() && found.deserialize_current().is_none());
+    assert!(found.has_next());
+    for id in 0..3 {
+        assert!(found.advance().await.unwrap());
+        assert_eq!(found.current().unwrap().get_i32("_id"), Ok(id));
+        let expected = format!("n{id}");
+        assert_eq!(found.deserialize_current().unwrap().unwrap(), Borrowed { name: &expected });
+    }
+    let mut rest = found.with_type::<RawDocumentBuf>();
+    assert_eq!(rest.next().await.unwrap().unwrap().get_i32("_id"), Ok(3));
+    let last: Vec<Document> = rest.with_type().try_collect().await.unwrap();
+    assert_eq!(last, [doc! { "_id": 4, "name": "n4" }]);
+    let mut none = things.find(doc! { "_id": 77 }).await.unwrap();
+    assert!(!none.has_next() && !none.advance().await.unwrap() && none.current().is_none());
+}
+
+/// What an action has of its own, its command has, and the handle has not.
+#[tokio::test]
+async fn an_action_has_concerns_a_session_and_a_limit_of_its_own() {
+    let mut fixture = Fixture::new().await;
+    let things = fixture.things();
+    let mut own = fixture.client.start_session().await.unwrap();
+    things.insert_one(doc! { "_id": 1 }).session(&mut own).await.unwrap();
+    let find = things.find_one(doc! {}).session(&own).read_concern(ReadConcern::majority());
+    find.timeout(Duration::from_secs(20)).await.unwrap();
+    let majority = WriteConcern::majority();
+    things.delete_one(doc! { "_id": 1 }).write_concern(majority).await.unwrap();
+    things.find_one(doc! {}).optional(Some(1), |find, skip| find.skip(skip)).await.unwrap();
+    things.find_one(doc! {}).await.unwrap();
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["insert", "find", "delete", "find", "find"]);
+    let [insert, find, delete, skipping, plain] = &sent[..] else { panic!() };
+    assert_eq!(session(insert), session(find));
+    assert_ne!(session(find), session(plain));
+    assert_eq!(find.get_document("readConcern").unwrap().get_str("level"), Ok("majority"));
+    assert!(find.contains_key("maxTimeMS") && !plain.contains_key("maxTimeMS"));
+    assert_eq!(delete.get_document("writeConcern").unwrap(), &doc! { "w": "majority" });
+    assert!(skipping.contains_key("skip") && !plain.contains_key("skip"));
+}
+
+/// Run Command: the read preference of the handle does not count, that of the call does.
+#[tokio::test]
+async fn a_command_has_the_read_preference_of_its_action() {
+    let mut fixture = Fixture::new().await;
+    let nearest = ReadPreference::new(ReadMode::SecondaryPreferred);
+    let app = fixture.client.database("app").with_read_preference(nearest.clone());
+    app.run_command(doc! { "ping": 1 }).await.unwrap();
+    app.run_command(doc! { "ping": 2 }).read_preference(nearest).await.unwrap();
+    let sent = fixture.sent();
+    let mode = |command: &Document| {
+        let preference = command.get_document("$readPreference").ok();
+        preference.and_then(|preference| preference.get_str("mode").ok().map(str::to_owned))
+    };
+    assert_eq!(sent.iter().map(name).collect::<Vec<_>>(), ["ping", "ping"]);
+    assert_eq!(
+        sent.iter().map(mode).collect::<Vec<_>>(),
+        [None, Some("secondaryPreferred".into())]
+    );
+}
+
+/// Options that come from elsewhere are those that the methods set, and one that is not known is
+/// refused by name.
+#[tokio::test]
+async fn options_of_a_configuration_are_those_of_the_methods() {
+    let mut fixture = Fixture::new().await;
+    let things = fixture.things();
+    let read: FindOptions =
+        bson::deserialize_from_document(doc! { "sort": { "a": 1 }, "limit": 2, "maxTimeMS": 900 })
+            .unwrap();
+    let built = FindOptions::builder().sort(doc! { "a": 1 }).limit(2);
+    let built = built.max_time(Duration::from_millis(900)).build();
+    things.find(doc! {}).with_options(read).await.unwrap();
+    things.find(doc! {}).with_options(Some(built)).await.unwrap();
+    things.find(doc! {}).with_options(None).await.unwrap();
+    let mut sent = fixture.sent();
+    for command in &mut sent {
+        command.retain(|key, _| ["find", "sort", "limit", "maxTimeMS"].contains(&key.as_str()));
+    }
+    assert_eq!(sent[0], sent[1]);
+    assert_eq!(sent[2], doc! { "find": "things" });
+    let error = FindOptions::from_document(doc! { "sorted": 1 }).unwrap_err().to_string();
+    assert!(error.contains("\"sorted\"") && error.contains("maxTimeMS"), "{error}");
+}
+
+/// Databases and collections with options of their own, and the way back to what they are of.
+#[tokio::test]
+async fn handles_have_options_and_lead_back() {
+    let fixture = Fixture::new().await;
+    let options = DatabaseOptions::builder().write_concern(WriteConcern::majority()).build();
+    let app = fixture.client.database_with_options("app", options);
+    assert_eq!(app.write_concern(), &WriteConcern::majority());
+    let options = CollectionOptions::builder().read_concern(ReadConcern::majority()).build();
+    let things = app.collection_with_options::<Document>("things", options);
+    assert_eq!(things.read_concern(), &ReadConcern::majority());
+    assert_eq!(things.write_concern(), &WriteConcern::majority());
+    assert_eq!(things.read_preference(), &ReadPreference::new(ReadMode::Primary));
+    assert_eq!((things.database().name(), things.name()), ("app", "things"));
+    assert_eq!(things.client().database("app").collection::<Document>("things").name(), "things");
+    assert!(fixture.client.default_database().is_none());
+    let uri = fixture.uri().replacen("/?", "/shop?", 1);
+    let client = Client::with_uri_str(&uri).await.unwrap();
+    assert_eq!(client.default_database().unwrap().name(), "shop");
+    client.close().await;
+}

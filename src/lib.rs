@@ -27,7 +27,7 @@ pub use sdam_core::topology::{Event, EventKind, Topics};
 #[doc(inline)]
 pub use sdam_host::{Error, ErrorKind, Events, Recording, Reply, Result, Views};
 
-pub use namespace::{Namespace, NamespaceError};
+pub use namespace::Namespace;
 pub use sdam_core::bson;
 #[doc(no_inline)]
 pub use sdam_core::bson::{

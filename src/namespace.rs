@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::error::{ArgumentError, Error};
+
 /// The name of a collection within a deployment: that of its database, and its own.
 ///
 /// In documents it is a text, `db.coll`; it is read from a document `{ db, coll }`, too.
@@ -16,7 +18,7 @@ use serde::{Deserialize, Serialize, Serializer};
 /// let namespace: Namespace = "shop.orders.2026".parse()?;
 /// assert_eq!(namespace, Namespace::new("shop", "orders.2026"));
 /// assert_eq!(namespace.to_string(), "shop.orders.2026");
-/// # Ok::<(), sdam::NamespaceError>(())
+/// # Ok::<(), sdam::error::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -26,11 +28,6 @@ pub struct Namespace {
     /// The name of the collection, which may have dots in it.
     pub coll: String,
 }
-
-/// A text that is no namespace.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no namespace, which is the name of a database, a dot, and that of a collection")]
-pub struct NamespaceError(String);
 
 impl Namespace {
     /// Names a collection of a database.
@@ -46,12 +43,13 @@ impl fmt::Display for Namespace {
 }
 
 impl FromStr for Namespace {
-    type Err = NamespaceError;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, NamespaceError> {
+    /// Reads the name of a database, a dot, and the name of a collection, none of them empty.
+    fn from_str(text: &str) -> Result<Self, Error> {
         match text.split_once('.') {
             Some((db, coll)) if !db.is_empty() && !coll.is_empty() => Ok(Self::new(db, coll)),
-            _ => Err(NamespaceError(text.to_owned())),
+            _ => Err(ArgumentError::Name(text.to_owned()).into()),
         }
     }
 }
@@ -126,7 +124,7 @@ mod tests {
     fn what_is_no_namespace_is_refused() {
         for text in ["", "app", "app.", ".a"] {
             let error = text.parse::<Namespace>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{text:?} is no namespace, which is")), "{error}");
+            assert_eq!(error, format!("invalid collection or database name {text:?}"));
             assert_eq!(from_value::<Namespace>(json!(text)).unwrap_err().to_string(), error);
         }
         let error = from_value::<Namespace>(json!(1)).unwrap_err().to_string();

@@ -17,7 +17,9 @@ pub use crate::command::distinct::{Distinct, DistinctValues};
 pub use crate::command::explain::{Explain, Explainable, Verbosity};
 pub use crate::command::find::{Find, FindOne};
 pub use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
-pub use crate::command::indexes::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
+pub use crate::command::indexes::{
+    CreateIndexes, DropIndexes, IndexModel, IndexModelBuilder, ListIndexes,
+};
 pub use crate::command::insert::{InsertMany, InsertOne};
 pub use crate::command::map_reduce::{MapReduce, MapReduceOutput};
 pub use crate::command::models::{DeleteModel, InsertModel, ReplaceModel, UpdateModel, WriteModel};

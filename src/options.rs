@@ -32,7 +32,9 @@ pub use crate::command::find::{CursorType, FindOneOptions, FindOptions};
 pub use crate::command::find_and_modify::{
     FindOneAndDeleteOptions, FindOneAndReplaceOptions, FindOneAndUpdateOptions, ReturnDocument,
 };
-pub use crate::command::indexes::{CreateIndexOptions, DropIndexOptions, ListIndexesOptions};
+pub use crate::command::indexes::{
+    CreateIndexOptions, DropIndexOptions, IndexOptions, ListIndexesOptions,
+};
 pub use crate::command::insert::{InsertManyOptions, InsertOneOptions};
 pub use crate::command::map_reduce::MapReduceOptions;
 pub use crate::command::run::RunCursorCommandOptions;

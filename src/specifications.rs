@@ -6,6 +6,8 @@ use bson::{Binary, Document};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::command::indexes::IndexModel;
+
 /// A database, as `listDatabases` describes it. Fields that are not known here are left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,15 +19,15 @@ pub struct DatabaseSpecification {
     #[serde(default, deserialize_with = "whole")]
     pub size_on_disk: u64,
     /// True if there is no document in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub empty: Option<bool>,
+    #[serde(default)]
+    pub empty: bool,
     /// Its length on each shard, as a mongos says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shards: Option<Document>,
 }
 
 /// A collection, as `listCollections` describes it. Fields that are not known here are left out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CollectionSpecification {
@@ -40,6 +42,9 @@ pub struct CollectionSpecification {
     /// The part that cannot be chosen.
     #[serde(default)]
     pub info: CollectionSpecificationInfo,
+    /// The index of `_id`; views have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id_index: Option<IndexModel>,
 }
 
 /// The part of a [`CollectionSpecification`] that cannot be chosen.
@@ -125,10 +130,10 @@ mod tests {
         let mut more = document.clone();
         more.insert("later", 1);
         let read = database(more).unwrap();
-        assert_eq!((&*read.name, read.size_on_disk, read.empty), ("a", 8192, Some(false)));
+        assert_eq!((&*read.name, read.size_on_disk, read.empty), ("a", 8192, false));
         assert_eq!(bson::serialize_to_document(&read).unwrap(), document);
         let only_name = database(doc! { "name": "a" }).unwrap();
-        assert_eq!((only_name.size_on_disk, only_name.empty, only_name.shards), (0, None, None));
+        assert_eq!((only_name.size_on_disk, only_name.empty, only_name.shards), (0, false, None));
         for size in [Bson::Int32(5), Bson::Int64(5), Bson::Double(5.0)] {
             let read = database(doc! { "name": "a", "sizeOnDisk": size });
             assert_eq!(read.unwrap().size_on_disk, 5);
@@ -147,6 +152,7 @@ mod tests {
             "type": "collection",
             "options": { "capped": true, "size": 4096 },
             "info": { "readOnly": false, "uuid": uuid },
+            "idIndex": { "key": { "_id": 1 }, "name": "_id_", "v": 2 },
         };
         let mut more = document.clone();
         more.insert("later", 1);
@@ -155,6 +161,7 @@ mod tests {
         assert_eq!(read.collection_type, CollectionType::Collection);
         assert_eq!(read.options.get_bool("capped").ok(), Some(true));
         assert!(read.info.uuid.is_some() && !read.info.read_only);
+        assert_eq!(read.id_index.as_ref().unwrap().keys(), doc! { "_id": 1 });
         assert_eq!(bson::serialize_to_document(&read).unwrap(), document);
         let view = doc! { "name": "a", "type": "view", "info": { "readOnly": true } };
         let view = collection(view);

@@ -1,8 +1,9 @@
 //! Indexes (Index Management, "Standard API").
 
 use bson::raw::{CStr, cstr};
-use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
+use bson::{Bson, Document, RawArrayBuf, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
+use serde::{Serialize, Serializer, ser};
 
 use super::arguments::{Arguments, FromArguments, Options as _};
 use super::collections::NAMESPACE_NOT_FOUND;
@@ -14,23 +15,31 @@ use crate::error::{ArgumentError, Error, WriteConcernError};
 use crate::results::WriteResult;
 use crate::value::IntoDocument;
 
-operation! {
-    /// An index: its keys and its options.
-    ///
-    /// ```
-    /// use bson::doc;
-    /// use sdam::operation::IndexModel;
-    ///
-    /// let index = IndexModel::new(doc! { "name": 1, "born": -1 }).unique(true);
-    /// assert_eq!(index.index_name().as_deref(), Some("name_1_born_-1"));
-    /// ```
-    #[derive(Clone, Debug)]
-    pub struct IndexModel {}
+/// An index: its keys and its options.
+///
+/// It is read with its `keys`, as configurations have them, or with its `key`, as servers describe
+/// it: then, options that are not known here are left out.
+///
+/// ```
+/// use sdam::options::IndexOptions;
+/// use sdam::{IndexModel, doc};
+///
+/// let index = IndexModel::new(doc! { "name": 1, "born": -1 }).unique(true);
+/// assert_eq!(index.index_name().as_deref(), Some("name_1_born_-1"));
+/// assert_eq!(index.options().unique, Some(true));
+///
+/// let options = IndexOptions::builder().unique(true).build();
+/// let built = IndexModel::builder().keys(doc! { "name": 1, "born": -1 }).options(options).build();
+/// assert_eq!(built.index_name(), index.index_name());
+/// ```
+#[derive(Clone, Debug)]
+pub struct IndexModel {
+    keys: Value,
+    options: Fields,
+}
 
-    arguments {
-        /// Describes an index by its keys: fields with their directions, or types.
-        new(keys: document = "keys");
-    }
+operation! {
+    pub struct IndexModel as IndexOptions;
 
     options {
         /// Builds the index beside other operations; MongoDB 4.2 and later always do.
@@ -78,6 +87,30 @@ operation! {
 }
 
 impl IndexModel {
+    /// Describes an index by its keys: fields with their directions, or types.
+    pub fn new(keys: impl IntoDocument) -> Self {
+        Self { keys: Value::document(keys), options: Fields::default() }
+    }
+
+    /// Starts without keys.
+    pub fn builder() -> IndexModelBuilder<()> {
+        IndexModelBuilder { model: (), options: IndexOptions::default() }
+    }
+
+    /// Returns the keys: fields with their directions, or types; none if these are no BSON.
+    pub fn keys(&self) -> Document {
+        let keys = get(&self.keys).ok().and_then(RawBsonRef::as_document);
+        keys.and_then(|keys| Document::try_from(keys).ok()).unwrap_or_default()
+    }
+
+    /// Returns the options; none if there is one that is no BSON.
+    pub fn options(&self) -> IndexOptions {
+        let mut options = RawDocumentBuf::new();
+        let written = self.options.write(&mut options, &[]);
+        let options = written.ok().and_then(|()| Document::try_from(&*options).ok());
+        IndexOptions::of_server(options.unwrap_or_default())
+    }
+
     /// Returns the name of the index: the one that was set, or the one that its keys give; `None`
     /// if these are no BSON.
     ///
@@ -107,6 +140,84 @@ impl IndexModel {
             index.append(cstr!("name"), name);
         }
         Ok(index)
+    }
+}
+
+impl FromArguments for IndexModel {
+    const OPTIONAL: &'static [&'static str] = &["key"];
+
+    fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
+        match arguments.optional::<Document>("key")? {
+            Some(keys) => {
+                let options = IndexOptions::of_server(std::mem::take(&mut arguments.0));
+                Ok(Self::new(keys).with_options(options))
+            }
+            None => Ok(Self::new(arguments.required::<Document>("keys")?)),
+        }
+    }
+}
+
+from_document!(IndexModel);
+from_filter!(IndexModel document);
+
+/// It is written as servers describe it, with its `key` and its `name`.
+impl Serialize for IndexModel {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.write().map_err(ser::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl IndexOptions {
+    /// Reads what a server says of an index, which is what it was given once: `unique: 1`, say.
+    fn of_server(document: Document) -> Self {
+        let is_flag = |name: &str| matches!(name, "background" | "hidden" | "sparse" | "unique");
+        let mut options = Self::default();
+        for (name, value) in document {
+            let value = match value {
+                Bson::Int32(number) if is_flag(&name) => Bson::Boolean(number != 0),
+                Bson::Int64(number) if is_flag(&name) => Bson::Boolean(number != 0),
+                Bson::Double(number) if is_flag(&name) => Bson::Boolean(number != 0.0),
+                Bson::Double(number) if number.fract() == 0.0 && !is_bound(&name) => {
+                    Bson::Int64(number as i64)
+                }
+                other => other,
+            };
+            options = options.clone().set(&name, value).unwrap_or(options);
+        }
+        options
+    }
+}
+
+/// Returns whether an option is a number of any type.
+fn is_bound(name: &str) -> bool {
+    matches!(name, "max" | "min")
+}
+
+/// Collects an [`IndexModel`], which has to have keys.
+#[derive(Clone, Debug)]
+pub struct IndexModelBuilder<M> {
+    model: M,
+    options: IndexOptions,
+}
+
+impl<M> IndexModelBuilder<M> {
+    /// Sets the keys: fields with their directions, or types.
+    #[must_use]
+    pub fn keys(self, keys: impl IntoDocument) -> IndexModelBuilder<IndexModel> {
+        IndexModelBuilder { model: IndexModel::new(keys), options: self.options }
+    }
+
+    /// Sets the options.
+    #[must_use]
+    pub fn options(self, options: impl Into<Option<IndexOptions>>) -> Self {
+        Self { options: options.into().unwrap_or_default(), ..self }
+    }
+}
+
+impl IndexModelBuilder<IndexModel> {
+    /// Returns the index.
+    pub fn build(self) -> IndexModel {
+        self.model.with_options(self.options)
     }
 }
 
@@ -346,7 +457,7 @@ mod tests {
 
     use super::super::testing::{NEW, OLD, majority, scope, written, written_in};
     use super::super::{Facts, MONGODB_4_4, Operation, Progress};
-    use super::{CreateIndexes, DropIndexes, IndexModel, ListIndexes};
+    use super::{CreateIndexes, DropIndexes, IndexModel, IndexOptions, ListIndexes};
     use crate::cursor::CursorStep;
     use crate::error::WriteError;
 
@@ -364,6 +475,47 @@ mod tests {
         }
         let named = IndexModel::new(doc! { "a": 1 }).name("mine");
         assert_eq!(named.index_name().as_deref(), Some("mine"));
+    }
+
+    #[test]
+    fn an_index_is_the_same_whichever_way_it_is_described() {
+        let keys = || doc! { "a": 1 };
+        let options = || IndexOptions::builder().unique(true).version(2).name("mine".to_owned());
+        let document = doc! { "key": keys(), "unique": true, "v": 2, "name": "mine" };
+        let by_configuration = doc! { "keys": keys(), "unique": true, "v": 2, "name": "mine" };
+        for index in [
+            IndexModel::new(keys()).unique(true).version(2).name("mine"),
+            IndexModel::builder().keys(keys()).options(options().build()).build(),
+            IndexModel::builder().options(options().build()).keys(keys()).build(),
+            IndexModel::from_document(by_configuration).unwrap(),
+            bson::deserialize_from_document(document.clone()).unwrap(),
+        ] {
+            assert_eq!(bson::serialize_to_document(&index).unwrap(), document);
+            let options = index.options();
+            assert_eq!(index.keys(), keys());
+            assert_eq!((options.unique, options.version), (Some(true), Some(2)));
+            assert_eq!(options.name.as_deref(), Some("mine"));
+            assert_eq!(options.sparse, None);
+        }
+        assert!(IndexModel::builder().keys(keys()).options(None).build().options().name.is_none());
+    }
+
+    /// Servers keep what they were given, and add to it.
+    #[test]
+    fn indexes_are_read_whatever_servers_say() {
+        let index = doc! {
+            "v": 2.0, "key": { "a": 1 }, "name": "a_1", "ns": "a.b", "unique": 1, "sparse": 0.0,
+            "background": 1_i64, "expireAfterSeconds": f64::NAN, "min": -1.0, "clustered": true,
+        };
+        let index: IndexModel = bson::deserialize_from_document(index).unwrap();
+        let options = index.options();
+        assert_eq!((options.version, options.unique), (Some(2), Some(true)));
+        assert_eq!((options.sparse, options.background), (Some(false), Some(true)));
+        assert_eq!((options.expire_after_seconds, options.min), (None, Some((-1.0).into())));
+        let error = IndexModel::from_document(doc! { "keys": { "a": 1 }, "unqiue": true });
+        assert!(error.unwrap_err().to_string().contains("known are key, background, "));
+        let error = IndexModel::from_document(doc! { "unique": true }).unwrap_err();
+        assert_eq!(error.to_string(), "the argument keys is missing");
     }
 
     #[test]

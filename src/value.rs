@@ -86,6 +86,23 @@ macro_rules! certain {
 
 certain! { bool i32 i64 String }
 
+/// Numbers are of 32 bits where they fit.
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        match i32::try_from(number) {
+            Ok(number) => number.into(),
+            Err(_) => i64::from(number).into(),
+        }
+    }
+}
+
+/// A number that is too large for BSON counts more than any collection has.
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        i64::try_from(number).unwrap_or(i64::MAX).into()
+    }
+}
+
 impl From<Duration> for Value {
     fn from(time: Duration) -> Self {
         whole_millis(time).into()

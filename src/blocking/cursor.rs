@@ -78,7 +78,7 @@ impl<T> Cursor<T> {
     }
 
     /// Changes how many documents the next batches have.
-    pub const fn set_batch_size(&mut self, batch_size: i32) {
+    pub const fn set_batch_size(&mut self, batch_size: u32) {
         self.cursor.set_batch_size(batch_size);
     }
 

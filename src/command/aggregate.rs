@@ -41,7 +41,7 @@ operation! {
         /// Lets the server write temporary files.
         allow_disk_use: bool = "allowDiskUse";
         /// Sets how many documents a batch has.
-        batch_size: int = "batchSize";
+        batch_size: u32 = "batchSize";
         /// Has `$out` and `$merge` write documents that the collection's rules forbid.
         bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.

@@ -185,6 +185,22 @@ arguments! {
     }
 }
 
+impl Argument for u32 {
+    const EXPECTED: &'static str = "an integer from 0 to 4294967295";
+
+    fn read(value: Bson) -> Option<Self> {
+        i64::read(value)?.try_into().ok()
+    }
+}
+
+impl Argument for u64 {
+    const EXPECTED: &'static str = "an integer that is not negative";
+
+    fn read(value: Bson) -> Option<Self> {
+        i64::read(value)?.try_into().ok()
+    }
+}
+
 impl Argument for Bson {
     const EXPECTED: &'static str = "a value";
 
@@ -351,8 +367,9 @@ mod tests {
             (doc! { "limit": "1" }, "the argument limit must be an integer"),
             (
                 doc! { "batchSize": i64::MAX },
-                "the argument batchSize must be an integer of 32 bits",
+                "the argument batchSize must be an integer from 0 to 4294967295",
             ),
+            (doc! { "skip": -1 }, "the argument skip must be an integer that is not negative"),
             (doc! { "maxTimeMS": -1 }, "the argument maxTimeMS must be a number of milliseconds"),
             (doc! { "hint": 1 }, "the argument hint must be the name or the keys of an index"),
             (

@@ -30,7 +30,7 @@ operation! {
         /// Leaves out collections that the user may not use, and needs fewer privileges for that.
         authorized_collections: bool = "authorizedCollections";
         /// Sets how many documents a batch has.
-        batch_size: int = "batchSize";
+        batch_size: u32 = "batchSize";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets how long the server may take, in whole milliseconds; deprecated in favour of

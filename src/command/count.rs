@@ -32,7 +32,7 @@ operation! {
         /// Sets the index to be used.
         hint: hint = "hint";
         /// Sets the number at which counting ends.
-        limit: long = "limit";
+        limit: u64 = "limit";
         /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
         /// `timeoutMS`.
         max_time: millis = "maxTimeMS";
@@ -40,7 +40,7 @@ operation! {
         /// applications.
         raw_data: bool = "rawData";
         /// Sets how many documents are left out at the beginning.
-        skip: long = "skip";
+        skip: u64 = "skip";
     }
 }
 
@@ -142,7 +142,7 @@ operation! {
         /// Sets the index to be used.
         hint: hint = "hint";
         /// Sets the number at which counting ends.
-        limit: long = "limit";
+        limit: u64 = "limit";
         /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
         /// `timeoutMS`.
         max_time: millis = "maxTimeMS";
@@ -150,7 +150,7 @@ operation! {
         /// applications.
         raw_data: bool = "rawData";
         /// Sets how many documents are left out at the beginning.
-        skip: long = "skip";
+        skip: u64 = "skip";
     }
 }
 

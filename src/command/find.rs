@@ -66,7 +66,7 @@ operation! {
         /// Takes partial results from mongos if shards are down.
         allow_partial_results: bool = "allowPartialResults";
         /// Sets how many documents a batch has.
-        batch_size: int = "batchSize";
+        batch_size: u32 = "batchSize";
         /// Sets the rules for comparing texts.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
@@ -96,7 +96,7 @@ operation! {
         /// Adds the number of the record to each document.
         show_record_id: bool = "showRecordId";
         /// Sets how many documents are left out at the beginning.
-        skip: long = "skip";
+        skip: u64 = "skip";
         /// Sets the order of the documents.
         sort: document = "sort";
         /// Sets the kind of the cursor.
@@ -141,10 +141,9 @@ impl Find {
     fn write_sizes(&self, body: &mut Body<'_>) {
         let size = |name| self.options.integer(name).unwrap_or(0);
         let (limit, batch_size) = (size(cstr!("limit")), size(cstr!("batchSize")));
-        let single_batch = limit < 0 || batch_size < 0;
+        let single_batch = limit < 0;
         let limit = limit.saturating_abs();
         let batch_size = match single_batch {
-            true if limit == 0 => batch_size.saturating_abs(),
             true => limit,
             // "drivers MUST send a value of limit + 1", which leaves no open cursor.
             false if limit != 0 && limit == batch_size => limit + 1,
@@ -168,16 +167,18 @@ impl Find {
     }
 }
 
-/// Returns a number that was set as a small one.
-fn small(number: i64) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
+/// Returns how many documents a batch has that is asked for with these options; 0 for the
+/// server's number.
+pub(crate) fn batch_size(options: &Fields) -> u32 {
+    let size = options.integer(cstr!("batchSize"));
+    size.and_then(|size| u32::try_from(size).ok()).unwrap_or_default()
 }
 
 /// Returns what getMore says for a cursor that was opened with these options.
 pub(crate) fn settings(options: &Fields, facts: &Facts) -> Settings {
     let comment = options.get(cstr!("comment"));
     Settings {
-        batch_size: options.integer(cstr!("batchSize")).map_or(0, small),
+        batch_size: batch_size(options),
         // "For server versions below 4.4 drivers MUST NOT attach a comment to getMore commands."
         comment: comment.filter(|_| facts.max_wire_version >= MONGODB_4_4).map(RawBson::from),
         ..Settings::default()
@@ -267,7 +268,7 @@ operation! {
         /// Adds the number of the record.
         show_record_id: bool = "showRecordId";
         /// Sets how many documents are left out at the beginning.
-        skip: long = "skip";
+        skip: u64 = "skip";
         /// Sets the order of the documents, the first of which is returned.
         sort: document = "sort";
     }
@@ -344,7 +345,6 @@ mod tests {
             (4, 4, rawdoc! { "limit": 4_i64, "batchSize": 5_i64 }),
             (-4, 0, rawdoc! { "limit": 4_i64, "batchSize": 4_i64, "singleBatch": true }),
             (-4, 2, rawdoc! { "limit": 4_i64, "batchSize": 4_i64, "singleBatch": true }),
-            (0, -2, rawdoc! { "batchSize": 2_i64, "singleBatch": true }),
         ] {
             let find = Find::new(doc! {}).limit(limit).batch_size(batch_size);
             let mut all = rawdoc! { "find": "things", "filter": {} };
@@ -453,7 +453,7 @@ mod tests {
         };
         let since = Facts::of_wire_version(MONGODB_4_4);
         for (facts, comment) in [(NEW, Some("why")), (since, Some("why")), (OLD, None)] {
-            for (size, expected) in [(3, Some(3)), (-3, Some(3)), (0, None)] {
+            for (size, expected) in [(3, Some(3)), (u32::MAX, Some(4_294_967_295)), (0, None)] {
                 let mut find = Find::new(doc! {}).batch_size(size).comment("why");
                 written(&mut find, facts);
                 let opened = find.reply(&scope(), &reply()).unwrap();

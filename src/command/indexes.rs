@@ -411,7 +411,7 @@ operation! {
 
     options {
         /// Sets how many documents a batch has.
-        batch_size: int = "batchSize";
+        batch_size: u32 = "batchSize";
         /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
         comment: value = "comment";
         /// Sets how long the server may take, in whole milliseconds; deprecated in favour of

@@ -12,7 +12,7 @@ use sdam_core::wire::ReplyDocument;
 use super::aggregate::first_key;
 use super::fields::{Value, get};
 use super::single::Rules;
-use super::{Command, Facts, Operation, Progress, Route, Scope};
+use super::{Command, Facts, Operation, Progress, Route, Scope, find};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
 use crate::error::Error;
 use crate::value::IntoDocument;
@@ -126,9 +126,8 @@ operation! {
     options {
         /// Sets what `timeoutMS` limits.
         timeout_mode: TimeoutMode = "timeoutMode" in timeout_mode;
-        /// Sets how many documents the next batches have; zero leaves it to the server, and of a
-        /// negative number the amount counts.
-        batch_size: int = "batchSize";
+        /// Sets how many documents the next batches have; zero leaves it to the server.
+        batch_size: u32 = "batchSize";
         /// Sets how long the server waits for new documents: `maxTimeMS` of each getMore.
         max_time: millis = "maxTimeMS" in max_await_time;
         /// Adds a comment to each getMore.
@@ -200,9 +199,8 @@ impl Operation for RunCursorCommand {
 
     /// "if the server does not include a cursor field the driver MUST throw an error"
     fn reply(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<Progress<CursorState>, Error> {
-        let size = self.options.integer(cstr!("batchSize")).and_then(|it| i32::try_from(it).ok());
         let settings = Settings {
-            batch_size: size.unwrap_or_default(),
+            batch_size: find::batch_size(&self.options),
             limit: 0,
             comment: self.options.get(cstr!("comment")).map(Into::into),
             max_await_time: self.max_await_time,

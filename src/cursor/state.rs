@@ -18,9 +18,8 @@ use crate::value::whole_millis;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub(crate) struct Settings {
-    /// The number of documents of a batch; zero leaves it to the server, and of a negative one the
-    /// amount counts.
-    pub batch_size: i32,
+    /// The number of documents of a batch; zero leaves it to the server.
+    pub batch_size: u32,
     /// The number of documents in all; zero for every document.
     pub limit: i64,
     /// The comment of the command that opened the cursor, for servers that take one (CRUD: 4.4 and
@@ -167,7 +166,7 @@ impl CursorState {
     }
 
     /// Changes [how many documents](Settings::batch_size) the next batches have.
-    pub const fn set_batch_size(&mut self, batch_size: i32) {
+    pub const fn set_batch_size(&mut self, batch_size: u32) {
         self.settings.batch_size = batch_size;
     }
 
@@ -229,7 +228,7 @@ impl CursorState {
         // "the value of batchSize MUST be based on the cursor limit calculations"
         let Settings { batch_size, limit, .. } = self.settings;
         let left = limit - self.returned;
-        match i64::from(batch_size.saturating_abs()) {
+        match i64::from(batch_size) {
             0 => {}
             size if limit > 0 => body.append(cstr!("batchSize"), size.min(left)),
             size => body.append(cstr!("batchSize"), size),
@@ -394,7 +393,7 @@ mod tests {
     fn batches_are_as_long_as_they_were_asked_for_within_the_limit() {
         for (batch_size, limit, expected) in [
             (3, 0, Some(3)),
-            (-3, 0, Some(3)),
+            (u32::MAX, 0, Some(4_294_967_295)),
             (3, 9, Some(3)),
             (3, 4, Some(2)),
             (0, 0, None),

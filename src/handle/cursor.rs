@@ -109,9 +109,8 @@ impl<R: Runtime, T> Cursor<R, T> {
         self.reader.state.id()
     }
 
-    /// Changes how many documents the next batches have; zero leaves it to the server, and of a
-    /// negative number the amount counts.
-    pub const fn set_batch_size(&mut self, batch_size: i32) {
+    /// Changes how many documents the next batches have; zero leaves it to the server.
+    pub const fn set_batch_size(&mut self, batch_size: u32) {
         self.reader.state.set_batch_size(batch_size);
     }
 

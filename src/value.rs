@@ -6,6 +6,7 @@ use std::time::Duration;
 use bson::{Bson, Document, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf};
 use sdam_core::operation::MAX_MILLIS;
 use sdam_host::driver::documents::{check_levels, check_levels_of, with_stack_for};
+use serde::{Deserialize, Serialize};
 
 /// A document as an application has it: with its own bytes, or to be written as bytes.
 pub trait IntoDocument {
@@ -144,30 +145,49 @@ pub(crate) fn value_without_contents(value: &RawBson) -> impl fmt::Debug {
 /// let by_either = Find::new(doc! {}).hint(Hint::from("age_1"));
 /// # let _ = (by_name, by_keys, by_either);
 /// ```
-#[derive(Clone, Debug)]
-pub struct Hint(pub(crate) Value);
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Hint {
+    /// The keys of the index.
+    Keys(Document),
+    /// The name of the index.
+    Name(String),
+}
+
+impl Hint {
+    pub(crate) fn into_value(self) -> Value {
+        match self {
+            Self::Keys(keys) => Value::document(keys),
+            Self::Name(name) => name.into(),
+        }
+    }
+}
+
+/// It is printed without the name or the keys.
+impl fmt::Debug for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Keys(_) => "Keys(..)",
+            Self::Name(_) => "Name(..)",
+        })
+    }
+}
 
 impl From<&str> for Hint {
     fn from(name: &str) -> Self {
-        Self::from(name.to_owned())
+        Self::Name(name.to_owned())
     }
 }
 
 impl From<String> for Hint {
     fn from(name: String) -> Self {
-        Self(name.into())
+        Self::Name(name)
     }
 }
 
 impl From<Document> for Hint {
     fn from(keys: Document) -> Self {
-        Self(Value::document(keys))
-    }
-}
-
-impl From<RawDocumentBuf> for Hint {
-    fn from(keys: RawDocumentBuf) -> Self {
-        Self(Value::document(keys))
+        Self::Keys(keys)
     }
 }
 
@@ -258,6 +278,7 @@ mod tests {
         hides(&RunCursorCommand::new(document()).comment(SECRET));
         hides(&Find::new(document()).comment(document()).hint(SECRET));
         hides(&Hint::from(SECRET));
+        hides(&Hint::from(document()));
         hides(&Aggregate::new([document()]));
         hides(&InsertOne::new(&document()));
         hides(&InsertMany::new::<bson::Document>([document()]));

@@ -137,10 +137,12 @@ arguments! {
     i32 = "an integer of 32 bits" {
         Bson::Int32(value) => Some(value),
         Bson::Int64(value) => value.try_into().ok(),
+        Bson::Double(value) => whole(value)?.try_into().ok(),
     }
     i64 = "an integer" {
         Bson::Int32(value) => Some(value.into()),
         Bson::Int64(value) => Some(value),
+        Bson::Double(value) => whole(value),
     }
     Duration = "a number of milliseconds" {
         Bson::Int32(value) => value.try_into().ok().map(Self::from_millis),
@@ -209,6 +211,13 @@ impl Argument for Bson {
     }
 }
 
+/// Returns a whole number that is written as a double, as languages with one kind of numbers do.
+fn whole(value: f64) -> Option<i64> {
+    // Beyond that, a double is whole because it has no room for the rest.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    (value.fract() == 0.0 && value.abs() <= EXACT).then_some(value as i64)
+}
+
 fn named<T: Copy>(name: &str, values: &[(&str, T)]) -> Option<T> {
     values.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
@@ -226,7 +235,7 @@ mod tests {
         DropSearchIndex, Find, FindOneAndUpdate, InsertMany, InsertOne, ListCollections,
         ListSearchIndexes, MapReduce, MapReduceOutput, RunCursorCommand, Update,
     };
-    use crate::options::{CursorType, FindOptions};
+    use crate::options::{CursorType, FindOneAndUpdateOptions, FindOptions, Hint};
 
     fn body(mut operation: impl Operation) -> Document {
         Document::try_from(&*written(&mut operation, NEW).body).unwrap()
@@ -267,6 +276,45 @@ mod tests {
             (body.get("limit"), body.get("hint")),
             (Some(&8_i64.into()), Some(&doc! { "c": 1 }.into()))
         );
+    }
+
+    /// Options alone are written as they are read.
+    #[test]
+    fn options_come_back_as_they_were() {
+        let options = doc! {
+            "cursorType": "tailableAwait",
+            "hint": { "a": 1 },
+            "limit": 7_i64,
+            "maxTimeMS": 20_i64,
+            "sort": { "b": 1 },
+            "timeoutMode": "iteration",
+        };
+        let read = FindOptions::from_document(options.clone()).unwrap();
+        assert_eq!(read.hint, Some(Hint::Keys(doc! { "a": 1 })));
+        assert_eq!(bson::serialize_to_document(&read).unwrap(), options);
+        let none = bson::serialize_to_document(&FindOptions::default()).unwrap();
+        assert_eq!(none, doc! {}, "what is not set is not written");
+        for options in [doc! { "returnDocument": "After", "hint": "a_1" }, doc! {}] {
+            let read = FindOneAndUpdateOptions::from_document(options.clone()).unwrap();
+            assert_eq!(bson::serialize_to_document(&read).unwrap(), options);
+        }
+    }
+
+    /// JavaScript, JSON and old servers know one kind of numbers.
+    #[test]
+    fn a_whole_number_may_be_a_double() {
+        let read = |limit: f64| FindOptions::from_document(doc! { "limit": limit });
+        assert_eq!(read(5_253_511_168.0).unwrap().limit, Some(5_253_511_168));
+        assert_eq!(read(-2.0).unwrap().limit, Some(-2));
+        for wrong in [0.5, 1e16, f64::NAN, f64::INFINITY] {
+            assert_eq!(
+                read(wrong).unwrap_err().to_string(),
+                "the argument limit must be an integer"
+            );
+        }
+        let batch_size = FindOptions::from_document(doc! { "batchSize": 5e9 });
+        let expected = "the argument batchSize must be an integer of 32 bits";
+        assert_eq!(batch_size.unwrap_err().to_string(), expected);
     }
 
     /// Names that the command has others for, and arguments that are more than a field of it.

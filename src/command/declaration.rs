@@ -140,8 +140,8 @@ macro_rules! operation {
 
         #[doc = concat!("The options of [`", stringify!($type), "`], as configurations have them.")]
         ///
-        /// It reads what specifications and servers call them, such as `maxTimeMS`; another name is
-        /// refused.
+        /// It is read and written with what specifications and servers call them, such as
+        /// `maxTimeMS`; another name is refused.
         #[derive(Clone, Debug, Default)]
         #[non_exhaustive]
         pub struct $options_type {
@@ -200,6 +200,17 @@ macro_rules! operation {
         }
 
         from_document!($options_type);
+
+        impl serde::Serialize for $options_type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeMap as _;
+                let mut options = serializer.serialize_map(None)?;
+                $(if let Some(value) = &self.$option {
+                    options.serialize_entry($name, &written!($kind value))?;
+                })*
+                options.end()
+            }
+        }
     };
     (
         pub struct $type:ident;
@@ -383,7 +394,7 @@ macro_rules! store {
         $crate::value::Value::of($value)
     };
     (hint $value:ident) => {
-        Into::<$crate::value::Hint>::into($value).0
+        Into::<$crate::value::Hint>::into($value).into_value()
     };
     (modifications $value:ident) => {
         Into::<$crate::value::Modifications>::into($value).0
@@ -407,6 +418,16 @@ macro_rules! read {
     (hint) => { $crate::value::Hint };
     (modifications) => { $crate::value::Modifications };
     ($other:ident) => { $other };
+}
+
+/// The form in which an option is written.
+macro_rules! written {
+    (millis $value:ident) => {
+        $crate::value::whole_millis(*$value)
+    };
+    ($kind:ident $value:ident) => {
+        $value
+    };
 }
 
 /// Hands what was read to a constructor.

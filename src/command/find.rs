@@ -5,6 +5,7 @@ use std::time::Duration;
 use bson::raw::{CStr, cstr};
 use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
+use serde::Serialize;
 
 use super::fields::{Fields, get};
 use super::single::{Body, Rules, SingleCommand};
@@ -110,7 +111,8 @@ operation! {
 }
 
 /// The kind of a cursor (CRUD, `cursorType`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum CursorType {
     /// It ends with its last document.

@@ -4,6 +4,7 @@
 use bson::raw::{CStr, cstr};
 use bson::{RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
+use serde::Serialize;
 
 use super::fields::{Fields, Value, get};
 use super::models::{replacement, update};
@@ -13,7 +14,7 @@ use crate::error::{ArgumentError, Error, ReplyError, WriteConcernError};
 use crate::results::WriteResult;
 
 /// The document that is returned (CRUD, `returnDocument`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub enum ReturnDocument {
     /// That of before the change.

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use sdam_core::operation::MaxTime;
 use sdam_host::TimingError;
+use serde::Serialize;
 
 /// The part of a cursor's life that `timeoutMS` limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum TimeoutMode {
     /// All of it: the command that opens the cursor and every getMore, together. The default of

@@ -20,6 +20,10 @@ pub use crate::command::aggregate::AggregateOptions;
 pub use crate::command::arguments::OptionsBuilder;
 pub use crate::command::bulk_write::BulkWriteOptions;
 pub use crate::command::client_bulk_write::ClientBulkWriteOptions;
+pub use crate::command::collection_values::{
+    ClusteredIndex, CommitQuorum, IndexOptionDefaults, TimeseriesGranularity, TimeseriesOptions,
+    ValidationAction, ValidationLevel,
+};
 pub use crate::command::collections::{
     CreateCollectionOptions, DropCollectionOptions, ListCollectionsOptions,
     ModifyCollectionOptions, RenameCollectionOptions,

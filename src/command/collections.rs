@@ -3,6 +3,9 @@
 use bson::raw::{CStr, cstr};
 use sdam_core::wire::ReplyDocument;
 
+use super::collection_values::{
+    ClusteredIndex, IndexOptionDefaults, TimeseriesOptions, ValidationAction, ValidationLevel,
+};
 use super::fields::{Value, get};
 use super::single::{Body, Rules, SingleCommand, Target};
 use super::{Scope, check_name, check_namespace, find};
@@ -114,7 +117,7 @@ operation! {
         /// Keeps documents of before and after changes for change streams (MongoDB 6.0).
         change_stream_pre_and_post_images: document = "changeStreamPreAndPostImages";
         /// Stores documents in the order of their keys (MongoDB 5.3).
-        clustered_index: document = "clusteredIndex";
+        clustered_index: ClusteredIndex = "clusteredIndex";
         /// Sets the rules for comparing texts, of all operations that set none.
         collation: document = "collation";
         /// Adds a comment, which servers write to their logs.
@@ -124,7 +127,7 @@ operation! {
         /// Has time series expire, after this many seconds.
         expire_after_seconds: long = "expireAfterSeconds";
         /// Sets the options of indexes that set none.
-        index_option_defaults: document = "indexOptionDefaults";
+        index_option_defaults: IndexOptionDefaults = "indexOptionDefaults";
         /// Sets the number of documents that a capped collection has at most.
         max: long = "max";
         /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
@@ -137,11 +140,11 @@ operation! {
         /// Sets options of the storage engine.
         storage_engine: document = "storageEngine";
         /// Makes a time series (MongoDB 5.0).
-        timeseries: document = "timeseries";
-        /// Sets what happens to documents that break the rules: `error` or `warn`.
-        validation_action: text = "validationAction";
-        /// Sets which writes are judged by the rules: `off`, `strict` or `moderate`.
-        validation_level: text = "validationLevel";
+        timeseries: TimeseriesOptions = "timeseries";
+        /// Sets what happens to documents that break the rules.
+        validation_action: ValidationAction = "validationAction";
+        /// Sets which writes are judged by the rules.
+        validation_level: ValidationLevel = "validationLevel";
         /// Sets the rules for documents.
         validator: document = "validator";
         /// Makes a view of this collection.
@@ -212,10 +215,10 @@ operation! {
         pipeline: documents = "pipeline";
         /// Changes the options of a time series.
         timeseries: document = "timeseries";
-        /// Sets what happens to documents that break the rules: `error` or `warn`.
-        validation_action: text = "validationAction";
-        /// Sets which writes are judged by the rules: `off`, `strict` or `moderate`.
-        validation_level: text = "validationLevel";
+        /// Sets what happens to documents that break the rules.
+        validation_action: ValidationAction = "validationAction";
+        /// Sets which writes are judged by the rules.
+        validation_level: ValidationLevel = "validationLevel";
         /// Sets the rules for documents.
         validator: document = "validator";
         /// Makes the view one of this collection.

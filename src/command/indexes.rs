@@ -245,7 +245,7 @@ operation! {
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets how many members must have built the indexes before they are used (MongoDB 4.4): a
-        /// number, or `votingMembers`, for instance.
+        /// [`CommitQuorum`](crate::options::CommitQuorum), or what it is in documents.
         commit_quorum: value = "commitQuorum";
         /// Sets how long the server may take, in whole milliseconds; deprecated in favour of
         /// `timeoutMS`.

@@ -21,6 +21,7 @@ pub(crate) mod arguments;
 pub(crate) mod bounded;
 pub(crate) mod bulk_write;
 pub(crate) mod client_bulk_write;
+pub(crate) mod collection_values;
 pub(crate) mod collections;
 pub(crate) mod count;
 pub(crate) mod databases;

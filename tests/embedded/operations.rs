@@ -6,6 +6,7 @@ use sdam::generic::Client;
 use sdam::operation::{
     IndexModel, MapReduceOutput, RunCommand, RunCursorCommand, SearchIndexModel,
 };
+use sdam::options::ValidationLevel;
 use sdam_core::config::{
     Acknowledgment, Options, ReadConcern, ReadMode, ReadPreference, WriteConcern,
 };
@@ -216,7 +217,7 @@ async fn collections_and_indexes_are_managed_by_the_commands_for_them() {
     things.rename("app.others").await.unwrap();
     let expected = doc! { "renameCollection": "app.things", "to": "app.others", "$db": "admin" };
     assert_eq!(scene.only(), expected);
-    things.modify().validation_level("off").await.unwrap();
+    things.modify().validation_level(ValidationLevel::Off).await.unwrap();
     let expected = doc! { "collMod": "things", "validationLevel": "off", "$db": "app" };
     assert_eq!(scene.only(), expected);
     things.drop().await.unwrap();

@@ -6,7 +6,7 @@ use bson::{Document, doc};
 use libtest_mimic::Failed;
 use sdam::blocking::{Client, Collection, Database};
 use sdam::operation::{DeleteModel, IndexModel, InsertModel, MapReduceOutput, WriteModel};
-use sdam::options::CursorType;
+use sdam::options::{CursorType, ValidationLevel};
 use sdam_core::config::Options;
 
 use super::{Thing, thing};
@@ -40,7 +40,7 @@ fn everything(client: sdam_blocking::Topology) -> Outcome {
     assert!(client.list_database_names().run()?.iter().any(|name| name == "app"));
     assert!(!client.list_databases().run()?.is_empty());
     let made = database.collection::<Document>("made");
-    made.modify().validation_level("off").run()?;
+    made.modify().validation_level(ValidationLevel::Off).run()?;
     made.rename("app.renamed").run()?;
     database.collection::<Document>("renamed").drop().run()?;
     assert_eq!(database.run_command(doc! { "ping": 1 }).run()?.get_f64("ok")?, 1.0);

@@ -6,7 +6,7 @@ use bson::{Document, doc};
 use libtest_mimic::Failed;
 use sdam::generic::{Client, Collection, Database};
 use sdam::operation::{DeleteModel, IndexModel, InsertModel, UpdateModel, WriteModel};
-use sdam::options::{CursorType, ReturnDocument};
+use sdam::options::{CursorType, ReturnDocument, ValidationLevel};
 use sdam_blocking::driver::DriverTopology;
 use sdam_core::command::CommandEvent;
 use sdam_core::config::{Acknowledgment, Options, ReadConcern, WriteConcern};
@@ -263,7 +263,7 @@ async fn catalogue<R: Runtime>(client: &Client<R>, database: &Database<R>) -> Ou
     assert_eq!((found[0].name.as_str(), found[0].empty), ("app", Some(false)));
     let validator = doc! { "n": { "$gte": 0 } };
     let strict = database.create_collection("strict").validator(validator);
-    strict.validation_level("strict").await?;
+    strict.validation_level(ValidationLevel::Strict).await?;
     let strict = database.collection::<Document>("strict");
     let error = strict.insert_one(&doc! { "n": -1 }).await.unwrap_err();
     assert_eq!(error.as_write().map(|it| it.code), Some(121));

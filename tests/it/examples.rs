@@ -4,7 +4,8 @@
 #[path = "../../core/examples/std_net.rs"]
 mod std_net;
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -40,6 +41,115 @@ impl Drop for Example {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Runs an example to its end, and returns what it has printed, line by line.
+fn printed(name: &str, arguments: &[&str]) -> Vec<String> {
+    let output = Command::new(example_path(name)).args(arguments).output();
+    let output = output.expect("the example was built: cargo build --examples");
+    let [text, errors] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("it is text"));
+    assert!(output.status.success(), "{name}: {text}{errors}");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn crud_prints_what_has_become_of_each_operation() {
+    let lines = printed("crud", &[]);
+    assert!(lines[0].starts_with("inserted ObjectId("), "{lines:?}");
+    let expected = [
+        "inserted 3 more",
+        "there is an Emma already",
+        "Silas Marner by George Eliot, 1861",
+        "Persuasion by Jane Austen, 1817",
+        "3 of 4 are as old",
+        "George Eliot has written 2",
+        "Jane Austen has written 2",
+        "updated 1",
+        "read 2 times",
+        "upserted: true",
+        "deleted 1",
+    ];
+    assert_eq!(lines[1..], expected);
+}
+
+#[cfg(feature = "blocking")]
+#[tokio::test]
+async fn blocking_writes_from_several_threads() {
+    let options = EmbeddedOptions::default().with_keeps_data(true);
+    let cluster = EmbeddedCluster::start(options).await.unwrap();
+    let uri = cluster.uri();
+    let lines = tokio::task::spawn_blocking(move || printed("blocking", &[&uri])).await.unwrap();
+    assert_eq!(lines, ["39", "38", "37", "40 numbers"]);
+}
+
+#[test]
+fn bulk_prints_what_was_refused_and_what_was_done() {
+    let lines = printed("bulk", &[]);
+    assert_eq!(lines[0], "150000 inserted");
+    assert!(lines[1].starts_with("write 1 was refused: E11000"), "{lines:?}");
+    let done = "2 inserted, 2 modified, 1 upserted, 1 deleted nevertheless";
+    assert_eq!(lines[2..], [done, "2 deleted, 1 inserted"]);
+}
+
+#[test]
+fn session_reads_what_was_written_and_one_moment() {
+    let lines = printed("session", &[]);
+    let balances: Vec<i32> =
+        lines[0].split_whitespace().map(|it| it.parse().expect("a number")).collect();
+    assert_eq!(balances, Vec::from_iter(1..=20));
+    assert!(lines[1].contains("\"balance\": 20"), "{lines:?}");
+    let counts = ["1 account before", "1 account in the snapshot", "2 accounts outside"];
+    assert_eq!(lines[2..], counts);
+}
+
+#[test]
+fn an_application_loses_no_write_when_primaries_change() {
+    let lines = printed("change_of_primary", &[]);
+    assert!(lines.iter().any(|line| line.starts_with("primary: 127.0.0.1:")), "{lines:?}");
+    assert!(lines.last().is_some_and(|line| line.ends_with(" 0 are lost")), "{lines:?}");
+}
+
+/// Sends a request over HTTP; returns the status and the body of its response.
+fn ask(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + body).as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").expect("a response");
+    let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
+    (status, body.to_owned())
+}
+
+#[cfg(unix)]
+#[test]
+fn the_service_answers_over_http_until_it_is_ended() {
+    let (mut example, mut output) = Example::start("axum", &["127.0.0.1:0"]);
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening at ").expect("where it listens");
+    let emma = r#"{"title":"Emma","year":1815}"#;
+    assert_eq!(ask(address, "GET", "/health", ""), (200, "well".to_owned()));
+    assert_eq!(ask(address, "POST", "/books", emma).0, 201);
+    assert_eq!(ask(address, "POST", "/books", emma).0, 409);
+    assert_eq!(ask(address, "GET", "/books/Emma", ""), (200, emma.to_owned()));
+    assert_eq!(ask(address, "GET", "/books/Sanditon", "").0, 404);
+    assert_eq!(ask(address, "GET", "/books", ""), (200, format!("[{emma}]")));
+    assert_eq!(ask(address, "DELETE", "/books/Emma", "").0, 204);
+    assert_eq!(ask(address, "DELETE", "/books/Emma", "").0, 404);
+
+    let kill = format!("kill -TERM {}", example.0.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "closed\n");
+    assert!(example.0.wait().unwrap().success());
 }
 
 #[test]

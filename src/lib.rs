@@ -94,6 +94,8 @@ mod pages {
     struct Run;
     #[doc = include_str!("../docs/collections.md")]
     struct Collections;
+    #[doc = include_str!("../docs/coming-from.md")]
+    struct ComingFrom;
     #[doc = include_str!("../docs/watch.md")]
     struct Watch;
     #[doc = include_str!("../docs/log.md")]

@@ -1,6 +1,6 @@
 //! The house rules that a program can check.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::{fs, io};
@@ -604,6 +604,27 @@ fn every_dependency_says_what_it_is_for() {
         }
     }
     none(&broken);
+}
+
+/// The page for those who come from other drivers lists what is missing by the names that it has
+/// there. What is public under one of these names is missing no more.
+#[test]
+fn what_the_guide_says_is_missing_is_missing() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let listed = ["public-api/sdam.txt", "public-api/sdam-host.txt"].map(read).concat();
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    let paths = listed.lines().filter_map(|line| line.split('(').next());
+    let public: BTreeSet<&str> = paths.flat_map(|it| it.split(|c| !is_of_name(c))).collect();
+    assert!(public.contains("start_session"), "the lists are not what they were");
+    let page = read("docs/coming-from.md");
+    let (_, missing) = page.split_once("\n## Missing features\n").expect("the page has a list");
+    let rows = missing.lines().filter(|line| line.starts_with("| ")).skip(2);
+    let names = rows.filter_map(|row| row.split('|').nth(2)).flat_map(|it| it.split('`'));
+    let names: Vec<&str> =
+        names.filter(|it| !it.is_empty() && it.chars().all(is_of_name)).collect();
+    assert!(names.len() > 5, "the list has names: {names:?}");
+    let there = names.iter().filter(|name| public.contains(**name));
+    none(&there.map(|name| format!("docs/coming-from.md: {name} is there")).collect::<Vec<_>>());
 }
 
 /// `scripts/public-api compare` compares all that is public; this, which needs no other toolchain,

@@ -68,15 +68,6 @@ pub mod generic {
 pub mod operation;
 pub mod options;
 
-/// What is to be named otherwise.
-#[doc(hidden)]
-pub mod driver {
-    pub use crate::error::*;
-    pub use crate::generic::*;
-    pub use crate::operation::*;
-    pub use crate::options::*;
-    pub use crate::results::*;
-}
 pub use sdam_core as core;
 #[doc = include_str!("../docs/write-your-own-runtime.md")]
 pub use sdam_host as host;

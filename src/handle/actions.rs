@@ -214,7 +214,7 @@ macro_rules! actions_of_collections {
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
-        pub fn list_indexes(&self) -> Action<ListIndexes, $on, Many<Document>> {
+        pub fn list_indexes(&self) -> Action<ListIndexes, $on, Many<IndexModel>> {
             self.act(ListIndexes::new())
         }
 

@@ -203,7 +203,8 @@ async fn collections_and_indexes_are_managed_by_the_commands_for_them() {
     assert_eq!(scene.only(), doc! { "dropIndexes": "things", "index": "*", "$db": "app" });
     assert_eq!(things.list_index_names().await.unwrap(), ["one", "two"]);
     assert_eq!(name(&scene.only()), "listIndexes");
-    let listed = things.list_indexes().await.unwrap().try_collect::<Vec<_>>().await.unwrap();
+    let listed = things.list_indexes().with_type::<Document>().await.unwrap();
+    let listed: Vec<_> = listed.try_collect().await.unwrap();
     assert_eq!((listed.len(), name(&scene.only())), (2, "listIndexes"));
     let search = || SearchIndexModel::new(doc! { "mappings": {} });
     assert_eq!(things.create_search_indexes([search()]).await.unwrap(), ["s"]);

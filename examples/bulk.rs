@@ -49,10 +49,7 @@ async fn mixed(items: &Collection<Document>) -> sdam::Result<()> {
         ),
         WriteModel::DeleteOne(DeleteModel::new(doc! { "name": "ink" })),
     ];
-    let error = match items.bulk_write(writes).ordered(false).await {
-        Ok(_) => return Ok(()),
-        Err(error) => error,
-    };
+    let Err(error) = items.bulk_write(writes).ordered(false).await else { return Ok(()) };
     let Some(bulk) = error.as_bulk_write() else { return Err(error) };
     for (index, refused) in &bulk.write_errors {
         println!("write {index} was refused: {}", refused.message);

@@ -260,7 +260,7 @@ async fn catalogue<R: Runtime>(client: &Client<R>, database: &Database<R>) -> Ou
     let names = client.list_database_names().await?;
     assert!(names.iter().any(|name| name == "app"), "{names:?}");
     let found = client.list_databases().filter(doc! { "name": "app" }).await?;
-    assert_eq!((found[0].name.as_str(), found[0].empty), ("app", Some(false)));
+    assert_eq!((found[0].name.as_str(), found[0].empty), ("app", false));
     let validator = doc! { "n": { "$gte": 0 } };
     let strict = database.create_collection("strict").validator(validator);
     strict.validation_level(ValidationLevel::Strict).await?;

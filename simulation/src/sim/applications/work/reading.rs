@@ -16,7 +16,7 @@ use super::{Application, Terms};
 use crate::virtual_time::Runtime;
 
 /// The number of documents of a batch.
-const BATCH: i32 = 2;
+const BATCH: u32 = 2;
 
 /// The number of documents that are read at most.
 const MOST: i64 = 12;

@@ -313,7 +313,7 @@ mod tests {
             );
         }
         let batch_size = FindOptions::from_document(doc! { "batchSize": 5e9 });
-        let expected = "the argument batchSize must be an integer of 32 bits";
+        let expected = "the argument batchSize must be an integer from 0 to 4294967295";
         assert_eq!(batch_size.unwrap_err().to_string(), expected);
     }
 

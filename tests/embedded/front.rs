@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bson::{Document, RawDocumentBuf, doc};
 use sdam::Client;
-use sdam::action::Action;
 use sdam::options::{CollectionOptions, DatabaseOptions, FindOptions, ReadConcern, WriteConcern};
 use sdam_core::config::{ReadMode, ReadPreference};
 use serde::{Deserialize, Serialize};
@@ -91,7 +90,11 @@ async fn an_action_has_concerns_a_session_and_a_limit_of_its_own() {
     find.timeout(Duration::from_secs(20)).await.unwrap();
     let majority = WriteConcern::majority();
     things.delete_one(doc! { "_id": 1 }).write_concern(majority).await.unwrap();
-    things.find_one(doc! {}).optional(Some(1), Action::skip).await.unwrap();
+    things
+        .find_one(doc! {})
+        .optional(Some(1), |find, skip| find.skip(skip).comment("it skips"))
+        .await
+        .unwrap();
     things.find_one(doc! {}).await.unwrap();
     let sent = fixture.sent();
     assert_eq!(names(&sent), ["insert", "find", "delete", "find", "find"]);

@@ -56,7 +56,8 @@ const DUPLICATE_KEY: [i32; 3] = [11000, 11001, 12582];
 /// What programs look for is one line each:
 ///
 /// ```
-/// use sdam_host::{Error, ErrorKind};
+/// # use sdam_host as sdam;
+/// use sdam::{Error, ErrorKind};
 ///
 /// fn advice(error: &Error) -> String {
 ///     if error.is_duplicate_key() {
@@ -87,7 +88,8 @@ const DUPLICATE_KEY: [i32; 3] = [11000, 11001, 12582];
 /// those of files and of BSON:
 ///
 /// ```
-/// use sdam_host::{Error, ErrorKind, Result};
+/// # use sdam_host as sdam;
+/// use sdam::{Error, ErrorKind, Result};
 ///
 /// fn names(path: &str) -> Result<Vec<String>> {
 ///     let names: Vec<_> = std::fs::read_to_string(path)?.lines().map(str::to_owned).collect();
@@ -558,8 +560,9 @@ impl From<ClientError> for Error {
 /// Options that are refused: the function that makes them may return this error, too.
 ///
 /// ```
-/// use sdam_core::config::Options;
-/// use sdam_host::{ErrorKind, Result};
+/// # use sdam_core::config::Options;
+/// # use sdam_host as sdam;
+/// use sdam::{ErrorKind, Result};
 ///
 /// fn options(uri: &str) -> Result<Options> {
 ///     Ok(Options::builder().uri(uri)?.build()?)

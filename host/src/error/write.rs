@@ -39,8 +39,10 @@ pub struct WriteError {
 /// what the operation would have returned without the error:
 ///
 /// ```
-/// use sdam_core::bson::Document;
-/// use sdam_host::Result;
+/// # use sdam_core::bson;
+/// # use sdam_host as sdam;
+/// use bson::Document;
+/// use sdam::Result;
 ///
 /// /// Returns a job that was taken off its queue, also if a secondary is late.
 /// fn taken(outcome: Result<Option<Document>>) -> Result<Option<Document>> {

@@ -11,9 +11,9 @@ macro_rules! collation {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $name:literal;)+) => {
         /// The rules for comparing texts, of a language or of a locale.
         ///
-        /// Each option that takes a collation takes this, or a document of it. Read from a document,
-        /// fields that there are not are refused; `version`, which servers add, is left out, as
-        /// other servers refuse it.
+        /// Each option that takes a collation takes this, or a document of it. Read from a
+        /// document, fields that there are not are refused; `version`, which servers add, is left
+        /// out, as other servers refuse it.
         ///
         /// ```
         /// use bson::doc;

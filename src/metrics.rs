@@ -47,8 +47,8 @@ impl Publisher {
         Self::default()
     }
 
-    /// Publishes a snapshot: [`Client::metrics`](sdam_host::Topology::metrics) of one client, always
-    /// of the same.
+    /// Publishes a snapshot: [`Client::metrics`](sdam_host::Topology::metrics) of one client,
+    /// always of the same.
     ///
     /// A gauge that is not in it any more, as those of a server that has left, is set to NaN; but
     /// to 0 where its label says what was so, as in `sdam_server_type`. Recorders forget none.

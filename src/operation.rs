@@ -1,8 +1,8 @@
 //! Operations as values: each writes the commands that it sends, one after another, and reads their
 //! replies. Nothing of them waits, and nothing knows a client.
 //!
-//! The methods of handles make them, as [`Action`](crate::action::Action); one that was made before,
-//! of a configuration for instance, is performed by the method `operation` of a handle.
+//! The methods of handles make them, as [`Action`](crate::action::Action); one that was made
+//! before, of a configuration for instance, is performed by the method `operation` of a handle.
 
 pub use crate::command::aggregate::Aggregate;
 pub use crate::command::bulk_write::BulkWrite;

@@ -8,8 +8,8 @@ macro_rules! names {
         /// dropped, and makes [databases](Database) and [collections](Collection).
         pub type Client = crate::handle::Client<$runtime>;
 
-        /// Creates clients that differ from what [`Client::connect`](crate::handle::Client::connect)
-        /// creates.
+        /// Creates clients that differ from what
+        /// [`Client::connect`](crate::handle::Client::connect) creates.
         pub type ClientBuilder = sdam_host::ClientBuilder<$reactor, Client>;
 
         /// A database: it makes collections, lists and creates them, and runs commands.

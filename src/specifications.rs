@@ -1,4 +1,5 @@
-//! Descriptions of databases and collections by servers (Enumerate Databases, Enumerate Collections).
+//! Descriptions of databases and collections by servers (Enumerate Databases, Enumerate
+//! Collections).
 
 use std::fmt;
 

@@ -37,6 +37,11 @@ const NO_LIBRARIES: &[&str] =
 
 /// Public types that will never have other fields or variants, and why.
 const EXHAUSTIVE: &[(&str, &str)] = &[
+    ("sdam: Hint of src/value.rs", "a name or keys, as in BSON"),
+    (
+        "sdam: IndexOptionDefaults of src/command/collection_values.rs",
+        "applications write it as a literal, and servers know no other option",
+    ),
     ("sdam-cluster: ConnectionId of src/model/mod.rs", "an identity that its caller chooses"),
     ("sdam-cluster: Input of src/model/mod.rs", "its caller chooses among all"),
     ("sdam-cluster: MemberId of src/options/mod.rs", "an identity is a number"),

@@ -18,8 +18,8 @@
 //!   monitors that several share.
 //! - [`Reactor`], [`Socket`], [`CurrentReactor`]: the traits of a runtime: sockets, timers, tasks.
 //! - [`driver`], [`ClientSession`]: an operation with its retries, as a driver hands it down.
-//! - [`Error`], [`ErrorKind`]: the one error of all of it, and of operations; [`results`] of writes,
-//!   which it has, too.
+//! - [`Error`], [`ErrorKind`]: the one error of all of it, and of operations; [`results`] of
+//!   writes, which it has, too.
 //! - [`system`]: requests to the operating system.
 //!
 //! # Locks

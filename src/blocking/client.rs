@@ -12,11 +12,15 @@ use sdam_host::driver::DriverTopology as _;
 use super::database::Database;
 use super::threads::Threads;
 use super::{ClientBuilder, ClientSession};
-use crate::action::{Action, Each, Names, Place, Shutdown, StartSession, View};
+use crate::command::action::Action;
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
+use crate::command::views::{Each, Names, View};
 use crate::error::Error;
 use crate::handle::actions::actions_of_clients;
+use crate::handle::awaiting::Place;
+use crate::handle::shutdown::Shutdown;
+use crate::handle::start_session::StartSession;
 use crate::handle::{Concerns, DatabaseOptions, Handle, concerns};
 use crate::results::DatabaseSpecification;
 

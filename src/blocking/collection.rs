@@ -12,8 +12,7 @@ use super::ClientSession;
 use super::client::{Client, Shared};
 use super::database::Database;
 use super::threads::Threads;
-use crate::action::Place;
-use crate::action::{Action, Each, First, Many, Names, One, View};
+use crate::command::action::Action;
 use crate::command::aggregate::Aggregate;
 use crate::command::bulk_write::BulkWrite;
 use crate::command::collections::{DropCollection, ModifyCollection, RenameCollection};
@@ -29,9 +28,11 @@ use crate::command::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel, UpdateSearchIndex,
 };
 use crate::command::update::{Replace, Update};
+use crate::command::views::{Each, First, Many, Names, One, View};
 use crate::handle::actions::{
     actions_of_collections, actions_of_readable_collections, actions_of_writable_collections,
 };
+use crate::handle::awaiting::Place;
 use crate::handle::concerns;
 use crate::namespace::Namespace;
 use crate::value::{IntoDocument, Modifications};

@@ -8,13 +8,14 @@ use super::ClientSession;
 use super::client::{Client, Shared};
 use super::collection::Collection;
 use super::threads::Threads;
-use crate::action::Place;
-use crate::action::{Action, Many, Names, Reply, View};
+use crate::command::action::Action;
 use crate::command::aggregate::Aggregate;
 use crate::command::collections::{CreateCollection, ListCollections};
 use crate::command::databases::DropDatabase;
 use crate::command::run::{RunCommand, RunCursorCommand};
+use crate::command::views::{Many, Names, Reply, View};
 use crate::handle::actions::actions_of_databases;
+use crate::handle::awaiting::Place;
 use crate::handle::{CollectionOptions, concerns};
 use crate::results::CollectionSpecification;
 

@@ -11,11 +11,13 @@ use sdam_host::driver::DriverTopology;
 
 use super::client::Shared;
 use super::{ClientSession, Cursor};
-use crate::action::{
-    Action, Async, Each, First, Many, Names, One, Perform, PerformsActions, Place, Reply,
-    StartSession, sealed,
-};
+use crate::command::action::{Action, PerformsActions, sealed};
+use crate::command::views::{Each, First, Many, Names, One, Reply};
 use crate::error::Error;
+use crate::handle::awaiting::changes;
+use crate::handle::awaiting::{Async, Place};
+use crate::handle::outcome::Perform;
+use crate::handle::start_session::StartSession;
 use crate::handle::{Concerns, Cursor as Futures};
 
 /// The handle of actions that a thread [runs](Action::run).
@@ -40,7 +42,7 @@ impl PerformsActions for Threads<'_> {
 }
 
 impl sealed::Changes<ClientSession> for Threads<'_> {
-    sealed::changes!(ClientSession: shared);
+    changes!(ClientSession: shared);
 }
 
 /// The form in which a thread receives an outcome: a cursor is one for threads.

@@ -94,8 +94,9 @@ pub struct IndexOptionDefaults {
 /// use sdam::options::TimeseriesOptions;
 ///
 /// let hour = Duration::from_secs(3600);
-/// let options = TimeseriesOptions::new("at").meta_field("sensor".to_owned()).bucket_max_span(hour);
-/// let expected = doc! { "timeField": "at", "metaField": "sensor", "bucketMaxSpanSeconds": 3600_i64 };
+/// let options =
+/// TimeseriesOptions::new("at").meta_field("sensor".to_owned()).bucket_max_span(hour); let expected
+/// = doc! { "timeField": "at", "metaField": "sensor", "bucketMaxSpanSeconds": 3600_i64 };
 /// assert_eq!(serialize_to_document(&options)?, expected);
 /// # Ok::<(), bson::error::Error>(())
 /// ```
@@ -287,7 +288,9 @@ mod tests {
             "collection": "things",
             "clusteredIndex": { "key": { "_id": 1 }, "unique": true, "name": "by id" },
             "indexOptionDefaults": { "storageEngine": { "wiredTiger": {} } },
-            "timeseries": { "timeField": "at", "granularity": "hours", "bucketRoundingSeconds": 60_i64 },
+            "timeseries": {
+                "timeField": "at", "granularity": "hours", "bucketRoundingSeconds": 60_i64,
+            },
             "validationAction": "errorAndLog",
             "validationLevel": "moderate",
         };

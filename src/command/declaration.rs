@@ -32,12 +32,14 @@
 ///
 /// Without `arguments`, the struct and its constructor stand beside the declaration.
 ///
-/// The name behind `as` is that of a struct with the options alone, as configurations have them; with
-/// it, the operation's [`Action`](crate::action::Action) has the methods, too.
+/// The name behind `as` is that of a struct with the options alone, as configurations have them;
+/// with it, the operation's [`Action`](crate::action::Action) has the methods, too.
 macro_rules! operation {
     (
         $(#[$meta:meta])*
-        pub struct $type:ident $(as $options_type:ident)? { $($state:ident: $state_type:ty),* $(,)? }
+        pub struct $type:ident $(as $options_type:ident)? {
+            $($state:ident: $state_type:ty),* $(,)?
+        }
 
         arguments {
             $(#[$doc:meta])*
@@ -124,7 +126,7 @@ macro_rules! operation {
             }
         }
 
-        impl<H, V> $crate::action::Action<$type, H, V> {
+        impl<H, V> $crate::command::action::Action<$type, H, V> {
             $(
                 $(#[$doc])*
                 pub fn $option(self, value: taken!($kind)) -> Self {

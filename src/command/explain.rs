@@ -17,7 +17,6 @@ use super::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpda
 use super::single::Rules;
 use super::update::{Replace, Update};
 use super::{Command, Facts, Operation, Progress, Route, Scope};
-use crate::action::Action;
 use crate::error::Error;
 use crate::value::whole_millis;
 
@@ -105,19 +104,6 @@ macro_rules! explainable {
 explainable! {
     Aggregate Count CountDocuments Delete Distinct EstimatedDocumentCount Find FindOne
     FindOneAndDelete FindOneAndReplace FindOneAndUpdate Replace Update
-}
-
-impl<O, H, V> Action<Explain<O>, H, V> {
-    /// Sets how detailed the explanation is.
-    pub fn verbosity(self, verbosity: Verbosity) -> Self {
-        self.with(|explain| explain.verbosity(verbosity))
-    }
-
-    /// Sets how long the server may take to explain, in whole milliseconds (`maxTimeMS`);
-    /// deprecated in favour of `timeoutMS`.
-    pub fn max_time(self, time: Duration) -> Self {
-        self.with(|explain| explain.max_time(time))
-    }
 }
 
 impl Explain<Find> {

@@ -16,6 +16,7 @@ use crate::error::{ArgumentError, Error};
 #[macro_use]
 mod declaration;
 
+pub(crate) mod action;
 pub(crate) mod aggregate;
 pub(crate) mod arguments;
 pub(crate) mod bounded;
@@ -45,6 +46,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub(crate) mod update;
+pub(crate) mod views;
 
 /// An operation, from its arguments to its outcome.
 ///

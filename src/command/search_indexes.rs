@@ -13,7 +13,6 @@ use super::arguments::{Arguments, FromArguments, Options, read};
 use super::collections::NAMESPACE_NOT_FOUND;
 use super::fields::{Fields, get};
 use super::single::{Body, Rules, SingleCommand};
-use crate::action::Action;
 use crate::cursor::{CursorState, Timing};
 use crate::error::{ArgumentError, Error, ReplyError};
 
@@ -191,18 +190,6 @@ impl Default for ListSearchIndexes {
 
 fn stage(of: &RawDocument) -> RawDocumentBuf {
     rawdoc! { "$listSearchIndexes": of.to_owned() }
-}
-
-impl<H, V> Action<ListSearchIndexes, H, V> {
-    /// Lists the index of this name alone.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        self.with(|list| list.name(name))
-    }
-
-    /// Sets options of the aggregation.
-    pub fn with_options(self, options: impl Into<Option<AggregateOptions>>) -> Self {
-        self.with(|list| list.with_options(options))
-    }
 }
 
 impl Options for ListSearchIndexes {

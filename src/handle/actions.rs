@@ -1,5 +1,5 @@
-//! The methods of collections, databases and clients that begin an action: the same for handles that
-//! are awaited, and for those of threads. Each handle has a method `act` that makes one.
+//! The methods of collections, databases and clients that begin an action: the same for handles
+//! that are awaited, and for those of threads. Each handle has a method `act` that makes one.
 
 /// Writes the actions of a collection whose documents are of any type.
 macro_rules! actions_of_collections {

@@ -9,10 +9,14 @@ use super::actions::actions_of_clients;
 use super::database::Database;
 use super::options::DatabaseOptions;
 use super::perform::Handle;
-use crate::action::{Action, Async, Each, Names, Place, Shutdown, StartSession, View};
+use crate::command::action::Action;
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
+use crate::command::views::{Each, Names, View};
 use crate::error::Error;
+use crate::handle::awaiting::{Async, Place};
+use crate::handle::shutdown::Shutdown;
+use crate::handle::start_session::StartSession;
 use crate::results::DatabaseSpecification;
 
 /// A client with typed operations: it makes databases, lists them, and writes to several

@@ -15,8 +15,7 @@ use super::actions::{
 use super::client::Client;
 use super::database::Database;
 use super::perform::Handle;
-use crate::action::{Action, Each, First, Many, Names, One, View};
-use crate::action::{Async, Place};
+use crate::command::action::Action;
 use crate::command::aggregate::Aggregate;
 use crate::command::bulk_write::BulkWrite;
 use crate::command::collections::{DropCollection, ModifyCollection, RenameCollection};
@@ -32,6 +31,8 @@ use crate::command::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel, UpdateSearchIndex,
 };
 use crate::command::update::{Replace, Update};
+use crate::command::views::{Each, First, Many, Names, One, View};
+use crate::handle::awaiting::{Async, Place};
 use crate::namespace::Namespace;
 use crate::value::{IntoDocument, Modifications};
 

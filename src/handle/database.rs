@@ -10,12 +10,13 @@ use super::client::Client;
 use super::collection::Collection;
 use super::options::CollectionOptions;
 use super::perform::Handle;
-use crate::action::{Action, Many, Names, Reply, View};
-use crate::action::{Async, Place};
+use crate::command::action::Action;
 use crate::command::aggregate::Aggregate;
 use crate::command::collections::{CreateCollection, ListCollections};
 use crate::command::databases::DropDatabase;
 use crate::command::run::{RunCommand, RunCursorCommand};
+use crate::command::views::{Many, Names, Reply, View};
+use crate::handle::awaiting::{Async, Place};
 use crate::results::CollectionSpecification;
 
 /// A database: it makes collections, lists and creates them, and runs commands.

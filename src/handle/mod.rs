@@ -58,6 +58,7 @@ macro_rules! concerns {
 pub(crate) use concerns;
 
 pub(crate) mod actions;
+pub(crate) mod awaiting;
 mod client;
 mod collection;
 mod cursor;
@@ -66,13 +67,15 @@ mod fetching;
 mod kill_cursors;
 mod observed;
 mod options;
+pub(crate) mod outcome;
 mod perform;
 mod reader;
+pub(crate) mod shutdown;
+pub(crate) mod start_session;
 
 pub use client::Client;
 pub use collection::Collection;
 pub use cursor::Cursor;
-pub(crate) use cursor::names;
 pub use database::Database;
 pub use options::{
     CollectionOptions, CollectionOptionsBuilder, DatabaseOptions, DatabaseOptionsBuilder,

@@ -1,5 +1,5 @@
-//! The reader of a cursor: it knows which batch is asked for, when, and within what time, and leaves
-//! to its caller as which type a document is read.
+//! The reader of a cursor: it knows which batch is asked for, when, and within what time, and
+//! leaves to its caller as which type a document is read.
 
 use std::future::Future;
 use std::pin::Pin;

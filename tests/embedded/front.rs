@@ -79,7 +79,7 @@ async fn a_cursor_is_read_in_place_and_as_other_types() {
     assert!(!none.has_next() && !none.advance().await.unwrap() && none.current().is_none());
 }
 
-/// What an action has of its own, its command has, and the handle has not.
+/// Concerns, a session and a limit of an action are in its command, and not in those of the handle.
 #[tokio::test]
 async fn an_action_has_concerns_a_session_and_a_limit_of_its_own() {
     let mut fixture = Fixture::new().await;

@@ -74,7 +74,8 @@ fn read(profile: &str, times: u64) -> Result<Count, String> {
     Ok(Count { total: total / times, parts: parts.filter(|(_, count)| *count > 0).collect() })
 }
 
-/// Returns the place of a function: the module at the top of one of our crates, another crate, or C.
+/// Returns the place of a function: the module at the top of one of our crates, another crate, or
+/// C.
 fn place(function: &str) -> String {
     let path = function.trim_start_matches(['<', '&', '*', '(', '[']);
     let path = path.strip_prefix("mut ").or(path.strip_prefix("dyn ")).unwrap_or(path);

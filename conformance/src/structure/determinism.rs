@@ -99,7 +99,8 @@ mod tests {
             use std::time::{Duration, Instant};
             use std::time::*;
             use bson::oid::ObjectId;
-            struct S(std::collections::HashSet<u8>, std::time::SystemTime, sdam_core::time::Instant);
+            struct S(std::collections::HashSet<u8>, std::time::SystemTime);
+            struct T(sdam_core::time::Instant);
             impl S {
                 fn of(id: ObjectId) {
                     g(doc! { "_id": ObjectId::new(), "at": [DateTime::now()] });

@@ -1,5 +1,5 @@
-//! Members of the embedded deployment that keep data answer as real servers do: the same commands in
-//! the same order, and the same replies.
+//! Members of the embedded deployment that keep data answer as real servers do: the same commands
+//! in the same order, and the same replies.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ type Outcome<T = ()> = Result<T, Failed>;
 /// The time that anything may take; each step takes at most seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The fields of replies, and of errors in them, that depend on when and by whom they are given, and
-/// messages: each server words them differently from version to version.
+/// The fields of replies, and of errors in them, that depend on when and by whom they are given,
+/// and messages: each server words them differently from version to version.
 const VOLATILE: [&str; 15] = [
     "$clusterTime",
     "operationTime",

@@ -1,5 +1,5 @@
-//! Real servers of every version there is: the harness that runs them, what they ask of clients, and
-//! what the embedded deployment answers beside them.
+//! Real servers of every version there is: the harness that runs them, what they ask of clients,
+//! and what the embedded deployment answers beside them.
 
 mod data_replies;
 mod mongod_harness;

@@ -4,7 +4,8 @@
 //! refused are those of Server Discovery And Monitoring, "Allowed configuration combinations", and
 //! of Load Balancer Support, "URI Validation".
 //!
-//! [URI options specification]: https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
+//! [URI options specification]:
+//! https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
 
 mod builder;
 mod connection;
@@ -183,7 +184,7 @@ pub struct Options {
     warnings: Vec<Warning>,
 }
 
-/// What a builder has collected, judged by [`OptionsBuilder::build`].
+/// The options that a builder has collected, judged by [`OptionsBuilder::build`].
 impl TryFrom<OptionsBuilder> for Options {
     type Error = OptionsError;
 

@@ -1,4 +1,4 @@
-//! What those who run operations ask of their errors: drivers, and not applications.
+//! Questions that drivers ask of the errors of operations, and applications do not.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sdam_core::spans::SpanEnd;
 
 use super::{Error, ErrorKind, Reported, Repr};
 
-/// What authors of drivers ask of the error of an operation.
+/// Questions that authors of drivers ask of the error of an operation.
 pub trait DriverError: Sized {
     /// Returns what metrics call it: the cause that the client has found, or the server's number.
     fn error_type(&self) -> ErrorType;

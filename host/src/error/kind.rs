@@ -20,7 +20,8 @@ pub enum ErrorKind {
     /// The client is created outside its runtime, or the operating system gives no thread or no
     /// randomness.
     Runtime,
-    /// No server is suitable, at once or in time; [`Error::verdict`](super::Error::verdict) says why.
+    /// No server is suitable, at once or in time; [`Error::verdict`](super::Error::verdict) says
+    /// why.
     Selection,
     /// The pool gives no connection, as its server has left or just proved unusable; a server may
     /// be selected again at once.
@@ -38,7 +39,8 @@ pub enum ErrorKind {
     Protocol,
     /// The server refuses the credentials, or does not prove who it is.
     Authentication,
-    /// The server replied with an error: [`Error::code`](super::Error::code), [`Error::labels`](super::Error::labels), [`Error::reply`](super::Error::reply).
+    /// The server replied with an error: [`Error::code`](super::Error::code),
+    /// [`Error::labels`](super::Error::labels), [`Error::reply`](super::Error::reply).
     Command,
     /// The command cannot be sent as it is, or not over this connection, or an argument is refused;
     /// nothing was sent.
@@ -53,7 +55,8 @@ pub enum ErrorKind {
     /// [`Error::as_write_concern`](super::Error::as_write_concern), which has the result.
     WriteConcern,
     /// Some of many writes were refused, or all, or a write concern was not met:
-    /// [`Error::as_bulk_write`](super::Error::as_bulk_write), or [`Error::as_client_bulk_write`](super::Error::as_client_bulk_write) of writes to several
+    /// [`Error::as_bulk_write`](super::Error::as_bulk_write), or
+    /// [`Error::as_client_bulk_write`](super::Error::as_client_bulk_write) of writes to several
     /// collections.
     BulkWrite,
     /// A value of the application cannot be written as BSON.

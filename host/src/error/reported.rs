@@ -1,5 +1,5 @@
-//! What an operation fails with by itself, and not for a server or a connection: its arguments, its
-//! documents, and what the server says of its writes.
+//! Reasons for which an operation fails by itself, and not for a server or a connection: its
+//! arguments, its documents, and what the server says of its writes.
 
 use std::time::Duration;
 

@@ -117,8 +117,8 @@ pub trait Reactor: Clone + fmt::Debug + Send + Sync + 'static {
 
 /// A reactor that is to be had where a client is created, so that applications need not name it.
 ///
-/// It gives them [`Topology::connect`](crate::Topology::connect), [`Topology::new`](crate::Topology::new)
-/// and a [`ClientBuilder`](crate::ClientBuilder).
+/// It gives them [`Topology::connect`](crate::Topology::connect),
+/// [`Topology::new`](crate::Topology::new) and a [`ClientBuilder`](crate::ClientBuilder).
 pub trait CurrentReactor: Reactor {
     /// The application's settings for it: how streams are opened, say, or where tasks run. If it
     /// has a default, you need not set it.

@@ -18,7 +18,8 @@ use crate::operations::checked_out::CheckedOut;
 
 /// A server that was selected: what for, what was known of it then, and its pool of connections.
 ///
-/// [`Topology::member`](crate::Topology::member) returns one that the application has named instead.
+/// [`Topology::member`](crate::Topology::member) returns one that the application has named
+/// instead.
 ///
 /// It may be kept for as long as one likes: once the server has left the deployment, its pool is
 /// closed, and says so.

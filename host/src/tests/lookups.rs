@@ -106,7 +106,8 @@ fn a_lookup_whose_name_server_babbles_lets_others_have_their_turn() {
     }
 }
 
-/// A stream of an application's `Dialer`, or a runtime of one's own, may return 0 when it has ended.
+/// A stream of an application's `Dialer`, or a runtime of one's own, may return 0 when it has
+/// ended.
 #[test]
 fn a_lookup_whose_socket_takes_nothing_fails() {
     let (question, socket) = (Question::txt("cluster.example.com"), Babble::default());

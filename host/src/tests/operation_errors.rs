@@ -111,7 +111,7 @@ fn the_labels_of_a_bulk_are_those_of_all_its_errors_once_each() {
     assert!(error.has_label("C") && !error.has_label("D"));
 }
 
-/// What has ended a bulk may be the error of a server, and is asked like one that stands by itself.
+/// The end of a bulk may be the error of a server, and is asked like one that stands by itself.
 #[test]
 fn the_error_that_ended_a_bulk_is_found_within() {
     let client = || Error::from(Options::parse("nonsense").unwrap_err());
@@ -270,7 +270,7 @@ fn each_kind_of_an_operation_has_its_value() {
     assert!(table[9].0.to_string().starts_with("the value cannot be written as BSON: "));
 }
 
-/// What an application returns from its own functions, too, so that `?` does for both.
+/// Errors that an application returns from its own functions, too, so that `?` does for both.
 #[test]
 fn errors_of_applications_are_theirs() {
     let error = Error::from(io::Error::from(io::ErrorKind::NotFound));

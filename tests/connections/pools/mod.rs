@@ -1,8 +1,10 @@
 //! The pools of the client on real sockets: prose tests of Connection Monitoring and Pooling, of
-//! SDAM, of discovery and selection, and of the step-down of primaries, on the embedded deployment and on real servers.
+//! SDAM, of discovery and selection, and of the step-down of primaries, on the embedded deployment
+//! and on real servers.
 //!
 //! The names of the tests begin with those that the cited sections' tests have here: CMAP, SDAM,
-//! SEL for Server Selection, STALE for Max Staleness, STEP, RR for retryable reads, CSOT for Client Side Operations Timeout.
+//! SEL for Server Selection, STALE for Max Staleness, STEP, RR for retryable reads, CSOT for Client
+//! Side Operations Timeout.
 
 mod discovery;
 mod embedded;

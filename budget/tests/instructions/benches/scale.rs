@@ -53,8 +53,8 @@ pub(crate) const GROWTHS: &[Growth] = &[
         name: "a_heartbeat_hardly_costs_more_with_3000_servers",
         few: "heartbeat_of_3",
         many: "heartbeat_of_3000",
-        // A copy of 94 pointers to chunks, and look-ups in trees that are three levels deeper: 11,859
-        // instructions, and 6,954 in an optimised build.
+        // A copy of 94 pointers to chunks, and look-ups in trees that are three levels deeper:
+        // 11,859 instructions, and 6,954 in an optimised build.
         dev: Most::More(13_000),
         release: Most::More(7_700),
     },

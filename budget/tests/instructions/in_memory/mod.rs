@@ -1,6 +1,6 @@
 //! A reactor without an operating system: streams in memory, a clock that stands still until all
-//! wait for it, and tasks on one thread. What a client does with it takes the same instructions each
-//! time.
+//! wait for it, and tasks on one thread. What a client does with it takes the same instructions
+//! each time.
 
 mod pipe;
 mod tasks;

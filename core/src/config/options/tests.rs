@@ -324,7 +324,7 @@ fn what_a_builder_concluded_is_concluded_once_more() {
     let counts = |warning: &Warning| matches!(warning, Warning::CountsOnlyWith { .. });
     assert!(!level.build().unwrap().warnings().iter().any(counts), "the level counts now");
     let with_tls = parse("mongodb://a/").tls_options(TlsOptions::default()).build().unwrap();
-    assert!(with_tls.tls().is_some(), "nobody has turned it off");
+    assert!(with_tls.tls().is_some(), "no option turns it off");
     let off = parse("mongodb+srv://c.example.com/?tls=false").build().unwrap();
     assert!(off.tls().is_none());
     let pool = parse("mongodb://a/?minPoolSize=5").max_pool_size(4).build();

@@ -51,8 +51,8 @@ fn counts(metrics: &Metrics) -> Vec<String> {
     without_buckets(metrics, 0, &format!("{FAMILY}_count"))
 }
 
-/// OpenTelemetry, "Semantic conventions for database client metrics": `db.client.operation.duration`
-/// with `db.operation.name`, `error.type` and the server.
+/// OpenTelemetry, "Semantic conventions for database client metrics":
+/// `db.client.operation.duration` with `db.operation.name`, `error.type` and the server.
 #[test]
 fn commands_are_timed_by_name_and_outcome() {
     let mut metrics = Metrics::new();

@@ -147,8 +147,8 @@ fn a_primary_that_nobody_was_is_no_reason_to_take_another_one_for_stale() {
     assert!(!stale(&mut world), "no primary ever had such a configuration");
 }
 
-/// SDAM, "updateRSFromPrimary": a primary that is cut off from the others goes on, while a later one
-/// was elected and has stepped down (found by seed 15021373).
+/// SDAM, "updateRSFromPrimary": a primary that is cut off from the others goes on, while a later
+/// one was elected and has stepped down (found by seed 15021373).
 #[test]
 fn a_primary_is_stale_once_a_later_one_was_elected() {
     let mut world = quiet_world(PLAIN);

@@ -1,5 +1,5 @@
-//! Client Backpressure, prose tests 1, 3 and 4. Of test 5, servers that say how long to wait are newer
-//! than any that there is: `baseBackoffMS` is tested in `core/src/operation/retry`.
+//! Client Backpressure, prose tests 1, 3 and 4. Of test 5, servers that say how long to wait are
+//! newer than any that there is: `baseBackoffMS` is tested in `core/src/operation/retry`.
 
 use std::time::Duration;
 

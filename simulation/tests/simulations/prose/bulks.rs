@@ -31,8 +31,8 @@ fn sizes(fixture: &Fixture, name: &str, writes: &str) -> Vec<usize> {
     sizes.collect()
 }
 
-/// "drivers MUST adjust the index accordingly": it is that of the write in the whole bulk, whichever
-/// command has it; and no command has more writes than its server takes.
+/// "drivers MUST adjust the index accordingly": it is that of the write in the whole bulk,
+/// whichever command has it; and no command has more writes than its server takes.
 #[test]
 fn an_error_has_the_index_of_its_write_in_the_whole_bulk() {
     let mut fixture = small();

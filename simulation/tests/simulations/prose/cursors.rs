@@ -135,8 +135,8 @@ fn upsert(letter: &str) -> (&'static str, WriteModel) {
     ("app.things", WriteModel::UpdateOne(update.upsert(true)))
 }
 
-/// The same of `try_collect`: the server says that it shuts down, and does. A caller that closed the
-/// cursor first would wait for it as long as closing may take.
+/// The same of `try_collect`: the server says that it shuts down, and does. A caller that closed
+/// the cursor first would wait for it as long as closing may take.
 #[test]
 fn a_server_that_has_changed_its_state_is_not_waited_for() {
     let mut fixture = filled("");
@@ -362,9 +362,9 @@ pub(super) async fn within<T>(
     .await
 }
 
-/// "Dropping a future is always safe" (docs/run.md): a getMore that no call waits for any more comes
-/// to its end all the same, and what it has of the only connection and of the session goes back
-/// whether or not the cursor is read again; no document is lost.
+/// "Dropping a future is always safe" (docs/run.md): a getMore that no call waits for any more
+/// comes to its end all the same, and what it has of the only connection and of the session goes
+/// back whether or not the cursor is read again; no document is lost.
 #[test]
 fn a_call_for_a_document_that_is_given_up_comes_to_its_end() {
     const TENTH: Duration = Duration::from_millis(100);

@@ -1,4 +1,5 @@
-//! Pools whose ledgers do not balance: the model receives what a real pool does with something wrong.
+//! Pools whose ledgers do not balance: the model receives what a real pool does with something
+//! wrong.
 
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::Generation;

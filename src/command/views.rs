@@ -4,28 +4,27 @@ use std::marker::PhantomData;
 
 use bson::{Bson, Document};
 
-use super::Action;
-use crate::command::aggregate::Aggregate;
-use crate::command::bulk_write::BulkWrite;
-use crate::command::client_bulk_write::ClientBulkWrite;
-use crate::command::collections::{
+use super::aggregate::Aggregate;
+use super::bulk_write::BulkWrite;
+use super::client_bulk_write::ClientBulkWrite;
+use super::collections::{
     CreateCollection, DropCollection, ListCollections, ModifyCollection, RenameCollection,
 };
-use crate::command::count::{Count, CountDocuments, EstimatedDocumentCount};
-use crate::command::databases::{DropDatabase, ListDatabases};
-use crate::command::delete::Delete;
-use crate::command::distinct::Distinct;
-use crate::command::explain::Explain;
-use crate::command::find::{Find, FindOne};
-use crate::command::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
-use crate::command::indexes::{CreateIndexes, DropIndexes, ListIndexes};
-use crate::command::insert::{InsertMany, InsertOne};
-use crate::command::map_reduce::MapReduce;
-use crate::command::run::{RunCommand, RunCursorCommand};
-use crate::command::search_indexes::{
+use super::count::{Count, CountDocuments, EstimatedDocumentCount};
+use super::databases::{DropDatabase, ListDatabases};
+use super::delete::Delete;
+use super::distinct::Distinct;
+use super::explain::Explain;
+use super::find::{Find, FindOne};
+use super::find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate};
+use super::indexes::{CreateIndexes, DropIndexes, ListIndexes};
+use super::insert::{InsertMany, InsertOne};
+use super::map_reduce::MapReduce;
+use super::run::{RunCommand, RunCursorCommand};
+use super::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, UpdateSearchIndex,
 };
-use crate::command::update::{Replace, Update};
+use super::update::{Replace, Update};
 
 /// Documents of the type `T`, as a cursor.
 #[derive(Debug)]
@@ -50,39 +49,6 @@ pub struct First(());
 /// The server's reply, as a document.
 #[derive(Debug)]
 pub struct Reply(());
-
-impl<O, H, T> Action<O, H, Many<T>> {
-    /// Reads the documents as another type.
-    pub fn with_type<U>(self) -> Action<O, H, Many<U>> {
-        let (operation, on) = self.parts();
-        Action::new(operation, on)
-    }
-}
-
-impl<O, H, T> Action<O, H, One<T>> {
-    /// Reads the document as another type.
-    pub fn with_type<U>(self) -> Action<O, H, One<U>> {
-        let (operation, on) = self.parts();
-        Action::new(operation, on)
-    }
-}
-
-impl<O, H, T> Action<O, H, Each<T>> {
-    /// Reads each as another type.
-    pub fn with_type<U>(self) -> Action<O, H, Each<U>> {
-        let (operation, on) = self.parts();
-        Action::new(operation, on)
-    }
-}
-
-impl<H, T> Action<Distinct, H, Each<T>> {
-    /// Returns the values where they lie in the server's reply, to be read one after another:
-    /// there may be many millions.
-    pub fn unread(self) -> Action<Distinct, H> {
-        let (operation, on) = self.parts();
-        Action::new(operation, on)
-    }
-}
 
 /// An operation with the form in which its outcome is returned by a handle whose documents are of
 /// the type `T`.

@@ -1,11 +1,11 @@
-//! How operations are performed, and in which form their outcome is returned.
+//! The performance of operations, and the form in which their outcome is returned.
 
 use bson::RawDocumentBuf;
 use sdam_host::Runtime;
 use serde::de::DeserializeOwned;
 
-use super::Async;
-use super::views::{Each, First, Many, Names, One, Reply};
+use super::awaiting::Async;
+use super::cursor::{Cursor, names};
 use crate::command::Operation;
 use crate::command::collections::ListCollections;
 use crate::command::databases::ListDatabases;
@@ -13,9 +13,9 @@ use crate::command::distinct::Distinct;
 use crate::command::indexes::{CreateIndexes, ListIndexes};
 use crate::command::map_reduce::MapReduce;
 use crate::command::run::name;
+use crate::command::views::{Each, First, Many, Names, One, Reply};
 use crate::cursor::CursorState;
 use crate::error::{Error, ReplyError};
-use crate::handle::{Cursor, names};
 use crate::reply::document::read_as;
 use crate::reply::readable::readable;
 

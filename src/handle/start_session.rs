@@ -7,7 +7,7 @@ use sdam_core::session::SessionOptions;
 use sdam_host::driver::DriverTopology;
 use sdam_host::{ClientSession, Runtime};
 
-use super::Async;
+use super::awaiting::Async;
 use crate::error::Error;
 
 /// The start of a session, see [`Client::start_session`](crate::generic::Client::start_session).
@@ -23,8 +23,8 @@ impl<H> StartSession<H> {
         Self { on, options: SessionOptions::default() }
     }
 
-    /// Sets whether an operation sees what the ones before it have read and written; it does, unless
-    /// this is set (Causal Consistency).
+    /// Sets whether an operation sees what the ones before it have read and written; it does,
+    /// unless this is set (Causal Consistency).
     pub fn causal_consistency(mut self, is_consistent: bool) -> Self {
         self.options = self.options.with_causal_consistency(Some(is_consistent));
         self

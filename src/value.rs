@@ -221,6 +221,18 @@ impl<D: IntoDocument, const N: usize> From<[D; N]> for Modifications {
     }
 }
 
+/// The memory that the document of a command has at first, in bytes: enough for most, unless an
+/// argument is large.
+const EXPECTED_LEN: usize = 256;
+
+/// Begins a command, with room for its fields.
+pub(crate) fn begin_command() -> RawDocumentBuf {
+    const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
+    let mut bytes = Vec::with_capacity(EXPECTED_LEN);
+    bytes.extend_from_slice(&EMPTY);
+    RawDocumentBuf::from_bytes(bytes).expect("it is an empty document")
+}
+
 /// Writes documents as an array.
 pub(crate) fn array(
     documents: impl IntoIterator<Item = impl IntoDocument>,

@@ -138,12 +138,12 @@ impl SingleCommand for Aggregate {
         body.options(&self.options, &[cstr!("batchSize")])
     }
 
-    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<CursorState, Error> {
+    fn read(&mut self, scope: &Scope, reply: &ReplyDocument) -> Result<CursorState, Error> {
         if self.writes() {
             WriteConcernError::check(reply)?;
         }
         let settings = std::mem::take(&mut self.settings);
-        Ok(CursorState::open(Self::COMMAND.as_str(), reply, settings)?)
+        Ok(CursorState::open_on(scope.namespace(), Self::COMMAND.as_str(), reply, settings)?)
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use bson::raw::cstr;
+use bson::raw::{CStr, cstr};
 use bson::{Bson, Document, RawDocumentBuf};
 use sdam_core::operation::add_labels;
 use sdam_core::wire::ReplyDocument;
@@ -14,7 +14,7 @@ use super::documents::Documents;
 use super::fields::Fields;
 use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};
 use super::single::Rules;
-use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Scope, left_out};
+use super::{Command, Facts, MONGODB_4_4, Operation, Progress, Scope, is_left_out};
 use crate::error::{ArgumentError, BulkWriteError, Error, WriteConcernError, WriteError};
 use crate::reply::write::{Kind, WriteReply, add};
 use crate::results::BulkWriteResult;
@@ -192,11 +192,16 @@ impl Statements {
         };
         let mut body = super::on_collection(kind.command(), scope);
         body.append(cstr!("ordered"), self.ordered);
-        // insert has no variables.
-        let mut but = left_out(scope, facts, &OF_STATEMENT);
-        but.extend((kind == Kind::Insert).then_some(cstr!("let")));
-        but.extend((kind == Kind::Delete).then_some(cstr!("bypassDocumentValidation")));
-        options.write(&mut body, &but)?;
+        let is_known = |option: &CStr| match kind {
+            // insert has no variables.
+            Kind::Insert => option != cstr!("let"),
+            Kind::Update => true,
+            Kind::Delete => option != cstr!("bypassDocumentValidation"),
+        };
+        options.write_if(&mut body, |option| {
+            let is_its_own = is_known(option) && !OF_STATEMENT.contains(&option);
+            is_its_own && !is_left_out(scope, facts, option)
+        })?;
         self.batch = self.next_batch(&body, kind, facts)?;
         Ok((body, sequence))
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bson::raw::cstr;
-use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use sdam_core::operation::{OperationKind, add_labels, error_labels};
 use sdam_core::wire::ReplyDocument;
 use sdam_host::driver::documents::{number, to_bson};
@@ -17,7 +17,7 @@ use super::documents::Documents;
 use super::fields::Fields;
 use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};
 use super::single::Rules;
-use super::{Command, Facts, Operation, Progress, Scope, check_namespace, left_out};
+use super::{Command, Facts, Operation, Progress, Scope, check_namespace, is_left_out};
 use crate::cursor::{CursorState, CursorStep, Settings};
 use crate::error::{
     ArgumentError, ClientBulkWriteError, DriverError as _, Error, ReplyError, WriteConcernError,
@@ -28,6 +28,7 @@ use crate::results::{
     ClientBulkWriteResult, ClientDeleteResult, ClientInsertResult, ClientUpdateResult,
     VerboseResults,
 };
+use crate::value::begin_command;
 
 /// "MESSAGE_OVERHEAD_BYTES": the room for the header and for what every command carries.
 const MESSAGE_OVERHEAD: usize = 1000;
@@ -194,11 +195,11 @@ impl ClientBulkWrite {
         if self.batch.end == 0 {
             self.check(scope, facts)?;
         }
-        let mut body = RawDocumentBuf::new();
+        let mut body = begin_command();
         body.append(cstr!("bulkWrite"), 1);
         body.append(cstr!("errorsOnly"), !self.is_verbose);
         body.append(cstr!("ordered"), self.ordered);
-        self.options.write(&mut body, &left_out(scope, facts, &[]))?;
+        self.options.write_if(&mut body, |option| !is_left_out(scope, facts, option))?;
         let overhead = MESSAGE_OVERHEAD + body.as_bytes().len();
         let room = facts.max_message_size_bytes.saturating_sub(overhead);
         let is_repeatable = self.fill(scope, facts, room)?;
@@ -343,7 +344,8 @@ impl ClientBulkWrite {
                 verbose.insert_results.insert(index, result);
             }
             Write::Update => {
-                let upserted = document.get_document("upserted").ok();
+                let upserted = document.get("upserted").ok().flatten();
+                let upserted = upserted.and_then(RawBsonRef::as_document);
                 let upserted = upserted.and_then(|upserted| upserted.get("_id").ok()?);
                 let mut result = ClientUpdateResult::default();
                 result.matched_count = n;

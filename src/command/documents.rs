@@ -14,6 +14,9 @@ use crate::error::Error;
 /// The memory that is reserved for documents which are only expected, in bytes.
 const MAX_EXPECTED_LEN: usize = 1 << 20;
 
+/// The memory that is reserved for the first document, in bytes.
+const FIRST_LEN: usize = 256;
+
 /// The length of an empty document.
 const MIN_DOCUMENT_LEN: usize = 5;
 
@@ -78,6 +81,9 @@ impl Documents {
     /// Adds a value of the application's as a document.
     pub(crate) fn serialize(&mut self, value: &impl Serialize) -> Result<(), Error> {
         let start = self.bytes.len();
+        if start == 0 {
+            self.bytes.reserve(FIRST_LEN);
+        }
         let written = bson::serialize_to_buffer(&Bounded::new(value), &mut self.bytes);
         let is_document = RawDocument::from_bytes(&self.bytes[start..]);
         match written.and(is_document.map(drop)) {

@@ -65,9 +65,9 @@ impl Fields {
         }
     }
 
-    /// Writes all fields but these behind what is in a document.
-    pub(crate) fn write(&self, document: &mut RawDocumentBuf, but: &[&CStr]) -> Result<(), Error> {
-        self.write_if(document, |name| !but.contains(&name))
+    /// Writes all fields behind what is in a document.
+    pub(crate) fn write(&self, document: &mut RawDocumentBuf) -> Result<(), Error> {
+        self.write_if(document, |_| true)
     }
 
     /// Writes these fields behind what is in a document.
@@ -79,7 +79,8 @@ impl Fields {
         self.write_if(document, |name| names.contains(&name))
     }
 
-    fn write_if(
+    /// Writes the fields that are wanted behind what is in a document.
+    pub(crate) fn write_if(
         &self,
         document: &mut RawDocumentBuf,
         is_wanted: impl Fn(&CStr) -> bool,

@@ -225,8 +225,9 @@ impl SingleCommand for Find {
         Ok(())
     }
 
-    fn read(&mut self, _: &Scope, reply: &ReplyDocument) -> Result<CursorState, Error> {
-        Ok(CursorState::open(Self::COMMAND.as_str(), reply, std::mem::take(&mut self.settings))?)
+    fn read(&mut self, scope: &Scope, reply: &ReplyDocument) -> Result<CursorState, Error> {
+        let settings = std::mem::take(&mut self.settings);
+        Ok(CursorState::open_on(scope.namespace(), Self::COMMAND.as_str(), reply, settings)?)
     }
 }
 

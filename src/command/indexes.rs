@@ -133,7 +133,7 @@ impl IndexModel {
     fn write(&self) -> Result<RawDocumentBuf, Error> {
         let mut index = RawDocumentBuf::new();
         index.append(cstr!("key"), get(&self.keys)?);
-        self.options.write(&mut index, &[])?;
+        self.options.write(&mut index)?;
         if !self.options.has(cstr!("name"))
             && let Some(name) = self.index_name()
         {

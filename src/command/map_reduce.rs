@@ -146,7 +146,7 @@ impl SingleCommand for MapReduce {
         body.append(cstr!("map"), RawBsonRef::JavaScriptCode(&self.map));
         body.append(cstr!("reduce"), RawBsonRef::JavaScriptCode(&self.reduce));
         let mut output = RawDocumentBuf::new();
-        self.output.options.write(&mut output, &[])?;
+        self.output.options.write(&mut output)?;
         body.append(cstr!("out"), output);
         if let Some(finalize) = &self.finalize {
             body.append(cstr!("finalize"), RawBsonRef::JavaScriptCode(finalize));

@@ -12,6 +12,7 @@ use sdam_core::wire::ReplyDocument;
 
 use crate::cursor::{CursorState, Timing};
 use crate::error::{ArgumentError, Error};
+use crate::value::begin_command;
 
 #[macro_use]
 mod declaration;
@@ -299,6 +300,11 @@ impl Command<'_> {
 }
 
 impl Scope {
+    /// Returns the names of the database and the collection.
+    pub(crate) fn namespace(&self) -> (Arc<str>, Arc<str>) {
+        (Arc::clone(&self.database), Arc::clone(&self.collection))
+    }
+
     /// Returns whether writes are acknowledged.
     pub fn is_acknowledged(&self) -> bool {
         self.write_concern.is_acknowledged()
@@ -343,25 +349,17 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), ArgumentError> {
 
 /// Begins a command with its name and the name of the collection.
 pub(crate) fn on_collection(name: &'static CStr, scope: &Scope) -> RawDocumentBuf {
-    let mut body = RawDocumentBuf::new();
+    let mut body = begin_command();
     body.append(name, &*scope.collection);
     body
 }
 
-/// Returns the names of options that are not to be sent to a server of this age or within
-/// `timeoutMS`, besides `others`.
-pub(crate) fn left_out(
-    scope: &Scope,
-    facts: &Facts,
-    others: &[&'static CStr],
-) -> Vec<&'static CStr> {
-    let mut names = others.to_vec();
+/// Returns whether an option is not to be sent to a server of this age or within `timeoutMS`.
+pub(crate) fn is_left_out(scope: &Scope, facts: &Facts, option: &CStr) -> bool {
     // CSOT, "timeoutMS overrides deprecated timeout options": the caller that sends the command
     // adds what is left of the time, if anything is to be added.
-    names.extend(scope.has_timeout.then_some(cstr!("maxTimeMS")));
+    let is_overridden = scope.has_timeout && option == cstr!("maxTimeMS");
     // "This option MUST NOT be sent when connected to pre-8.2 servers."
-    if facts.max_wire_version < MONGODB_8_2 {
-        names.push(cstr!("rawData"));
-    }
-    names
+    let is_unknown = facts.max_wire_version < MONGODB_8_2 && option == cstr!("rawData");
+    is_overridden || is_unknown
 }

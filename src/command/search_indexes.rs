@@ -76,7 +76,7 @@ impl SingleCommand for CreateSearchIndexes {
         for model in &self.models {
             let mut index = RawDocumentBuf::new();
             index.append(cstr!("definition"), get(&model.definition)?);
-            model.options.write(&mut index, &[])?;
+            model.options.write(&mut index)?;
             indexes.push(index);
         }
         body.append(cstr!("indexes"), indexes);

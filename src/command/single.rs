@@ -9,9 +9,10 @@ use sdam_core::operation::OperationKind;
 use sdam_core::wire::ReplyDocument;
 
 use super::fields::Fields;
-use super::{Command, Facts, Operation, Progress, Route, Scope, left_out};
+use super::{Command, Facts, Operation, Progress, Route, Scope, is_left_out};
 use crate::cursor::Timing;
 use crate::error::Error;
+use crate::value::begin_command;
 
 /// An operation of one command. Its name, the rules by which it is sent, its arguments and its
 /// outcome are its own; everything else is the same for all.
@@ -92,7 +93,9 @@ impl Body<'_> {
 
     /// Adds options, but for these, and those that this server is not sent.
     pub(crate) fn options(&mut self, options: &Fields, but: &[&'static CStr]) -> Result<(), Error> {
-        options.write(&mut self.document, &left_out(self.scope, self.facts, but))
+        options.write_if(&mut self.document, |option| {
+            !but.contains(&option) && !is_left_out(self.scope, self.facts, option)
+        })
     }
 
     /// Adds the field `cursor`, with this size of its batches.
@@ -140,7 +143,7 @@ impl<T: SingleCommand> Operation for T {
     }
 
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
-        let mut body = Body { document: RawDocumentBuf::new(), scope, facts };
+        let mut body = Body { document: begin_command(), scope, facts };
         match self.target() {
             Target::Collection if !scope.collection.is_empty() => {
                 body.append(T::COMMAND, &*scope.collection);

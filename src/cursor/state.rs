@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::raw::cstr;
-use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::operation::KillCursors;
 use sdam_core::wire::ReplyDocument;
 use sdam_host::driver::documents::number;
 
 use super::batch::Batch;
 use crate::error::ReplyError;
-use crate::value::whole_millis;
+use crate::value::{begin_command, whole_millis};
 
 /// The options that every getMore of a cursor has; printed, they are without the comment.
 #[derive(Clone, Default)]
@@ -95,8 +95,22 @@ impl CursorState {
         reply: &ReplyDocument,
         settings: Settings,
     ) -> Result<Self, ReplyError> {
+        Self::open_on(<(Arc<str>, Arc<str>)>::default(), command, reply, settings)
+    }
+
+    /// As [`open`](Self::open), and shares the names of the database and the collection if the
+    /// cursor is one of theirs.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`open`](Self::open) does.
+    pub(crate) fn open_on(
+        (database, collection): (Arc<str>, Arc<str>),
+        command: &'static str,
+        reply: &ReplyDocument,
+        settings: Settings,
+    ) -> Result<Self, ReplyError> {
         let batch = Batch::in_reply(command, "firstBatch", reply)?;
-        let (database, collection) = ("".into(), "".into());
         let mut state = Self {
             id: 0,
             database,
@@ -145,7 +159,9 @@ impl CursorState {
         if *self.collection != *collection {
             self.collection = collection.into();
         }
-        let token = cursor.get_document("postBatchResumeToken").ok();
+        // Where there is none, as in most replies, this makes no error.
+        let token = cursor.get("postBatchResumeToken").ok().flatten();
+        let token = token.and_then(RawBsonRef::as_document);
         self.post_batch_resume_token = token.map(ToOwned::to_owned);
         Ok(())
     }
@@ -222,7 +238,7 @@ impl CursorState {
         if self.id == 0 {
             return None;
         }
-        let mut body = RawDocumentBuf::new();
+        let mut body = begin_command();
         body.append(cstr!("getMore"), self.id);
         body.append(cstr!("collection"), &*self.collection);
         // "the value of batchSize MUST be based on the cursor limit calculations"

@@ -1,7 +1,7 @@
 //! The reply to insert, update and delete.
 
 use bson::raw::{CStr, cstr};
-use bson::{Bson, RawDocument};
+use bson::{Bson, RawBsonRef, RawDocument};
 use sdam_core::operation::error_labels;
 use sdam_host::driver::documents::{number, to_bson};
 
@@ -130,9 +130,11 @@ fn elements<'a>(
     reply: &'a RawDocument,
     field: &'static str,
 ) -> impl Iterator<Item = Result<&'a RawDocument, ReplyError>> {
-    let elements = reply.get_array(field).ok().into_iter().flatten();
+    // Where there is no such field, as in most replies, this makes no error.
+    let array = reply.get(field).ok().flatten().and_then(RawBsonRef::as_array);
+    let elements = array.into_iter().flatten();
     elements.map(move |element| {
-        let document = element.ok().and_then(bson::RawBsonRef::as_document);
+        let document = element.ok().and_then(RawBsonRef::as_document);
         document.ok_or(ReplyError::new(command, field))
     })
 }

@@ -4,8 +4,7 @@
 //! what the outside world answered, and returns the next command; it does no I/O, and reads no
 //! clock.
 //!
-//! [Authentication specification]:
-//! https://github.com/mongodb/specifications/blob/master/source/auth/auth.md
+//! [Authentication specification]: https://github.com/mongodb/specifications/blob/master/source/auth/auth.md
 
 #[cfg(feature = "aws")]
 mod aws;

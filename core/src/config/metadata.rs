@@ -4,8 +4,7 @@
 //! be appended later, and FaaS and container details are both sent. All of it is data that the
 //! caller collected; nothing here looks at the process.
 //!
-//! [MongoDB Handshake specification]:
-//! https://github.com/mongodb/specifications/blob/master/source/mongodb-handshake/handshake.md
+//! [MongoDB Handshake specification]: https://github.com/mongodb/specifications/blob/master/source/mongodb-handshake/handshake.md
 
 mod document;
 mod environment;

@@ -4,8 +4,7 @@
 //! refused are those of Server Discovery And Monitoring, "Allowed configuration combinations", and
 //! of Load Balancer Support, "URI Validation".
 //!
-//! [URI options specification]:
-//! https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
+//! [URI options specification]: https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
 
 mod builder;
 mod connection;

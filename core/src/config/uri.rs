@@ -15,10 +15,8 @@
 //! No error and no warning quotes a value, a port or anything else that may be part of a password
 //! in a badly encoded string.
 //!
-//! [connection string specification]:
-//! https://github.com/mongodb/specifications/blob/master/source/connection-string/connection-string-spec.md
-//! [URI options specification]:
-//! https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
+//! [connection string specification]: https://github.com/mongodb/specifications/blob/master/source/connection-string/connection-string-spec.md
+//! [URI options specification]: https://github.com/mongodb/specifications/blob/master/source/uri-options/uri-options.md
 
 mod host;
 #[cfg(test)]

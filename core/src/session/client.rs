@@ -220,12 +220,16 @@ impl Session {
             return Some(document);
         }
         let concern = concern?;
-        let mut document = concern.document();
         let is_causal = has_cluster_times && self.is_causally_consistent();
-        if let Some(time) = self.operation_time.filter(|_| is_causal) {
+        let time = self.operation_time.filter(|_| is_causal);
+        if concern.is_server_default() && time.is_none() {
+            return None;
+        }
+        let mut document = concern.document();
+        if let Some(time) = time {
             document.append(cstr!("afterClusterTime"), time);
         }
-        (!document.is_empty()).then_some(document)
+        Some(document)
     }
 
     /// Takes note of the times that a reply brings, even if it is an error: `operationTime`,

@@ -3,8 +3,7 @@
 //! Implements the [Wire Compression] specification below its handshake: what may be compressed, how
 //! a message is wrapped, and how it is unwrapped without trust in the sizes that it claims.
 //!
-//! [Wire Compression]:
-//! https://github.com/mongodb/specifications/blob/master/source/compression/OP_COMPRESSED.md
+//! [Wire Compression]: https://github.com/mongodb/specifications/blob/master/source/compression/OP_COMPRESSED.md
 
 #[cfg(feature = "snappy")]
 mod snappy;

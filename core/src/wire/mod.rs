@@ -4,8 +4,7 @@
 //! use, OP_QUERY and OP_REPLY, and OP_COMPRESSED around any of them. Client and server side are
 //! both here, because the embedded deployment speaks the same bytes.
 //!
-//! [OP_MSG specification]:
-//! https://github.com/mongodb/specifications/blob/master/source/message/OP_MSG.md
+//! [OP_MSG specification]: https://github.com/mongodb/specifications/blob/master/source/message/OP_MSG.md
 
 mod command;
 mod compression;

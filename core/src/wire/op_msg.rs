@@ -137,7 +137,11 @@ impl<'a> OpMsg<'a> {
 
 /// The names of a message's document sequences, to be sent or read.
 #[derive(Debug, Default)]
-pub struct SequenceNames<'a>(Vec<&'a str>);
+pub struct SequenceNames<'a> {
+    /// Most messages have one.
+    first: Option<&'a str>,
+    more: Vec<&'a str>,
+}
 
 /// The reason why a message cannot have a document sequence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -166,13 +170,16 @@ impl<'a> SequenceNames<'a> {
         if name.contains('\0') {
             return Err(SequenceError::Nul(beginning()));
         }
-        if self.0.contains(&name) {
+        if self.first == Some(name) || self.more.contains(&name) {
             return Err(SequenceError::Duplicate(beginning()));
         }
-        if self.0.len() == MAX_SEQUENCES {
+        if usize::from(self.first.is_some()) + self.more.len() == MAX_SEQUENCES {
             return Err(SequenceError::TooMany);
         }
-        self.0.push(name);
+        match self.first {
+            None => self.first = Some(name),
+            Some(_) => self.more.push(name),
+        }
         Ok(())
     }
 }

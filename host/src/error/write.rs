@@ -98,7 +98,8 @@ impl WriteError {
 impl WriteConcernError {
     /// Finds the error of the write concern in a reply.
     pub fn in_reply(reply: &RawDocument) -> Option<Self> {
-        let error = reply.get_document("writeConcernError").ok()?;
+        // Where there is none, as in most replies, this makes no error.
+        let error = reply.get("writeConcernError").ok()??.as_document()?;
         Some(Self {
             code: code(error),
             code_name: text(error, "codeName"),

@@ -106,7 +106,7 @@ impl IndexModel {
     /// Returns the options; none if there is one that is no BSON.
     pub fn options(&self) -> IndexOptions {
         let mut options = RawDocumentBuf::new();
-        let written = self.options.write(&mut options, &[]);
+        let written = self.options.write(&mut options);
         let options = written.ok().and_then(|()| Document::try_from(&*options).ok());
         IndexOptions::of_server(options.unwrap_or_default())
     }

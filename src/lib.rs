@@ -42,6 +42,7 @@ mod collation;
 mod command;
 mod cursor;
 pub mod error;
+pub mod generic;
 mod handle;
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -58,12 +59,6 @@ pub use runtimes::async_std;
 pub use runtimes::smol;
 #[cfg(feature = "tokio")]
 pub use runtimes::tokio;
-
-/// The types behind the names of each runtime, for every runtime `R`.
-pub mod generic {
-    pub use crate::handle::{Client, Collection, Cursor, Database};
-    pub use sdam_host::{ClientSession, Topology};
-}
 
 pub mod operation;
 pub mod options;

@@ -181,7 +181,7 @@ impl CursorState {
         self.post_batch_resume_token.as_deref()
     }
 
-    /// Changes [how many documents](Settings::batch_size) the next batches have.
+    /// Changes how many documents the next batches have.
     pub const fn set_batch_size(&mut self, batch_size: u32) {
         self.settings.batch_size = batch_size;
     }

@@ -51,6 +51,7 @@ pub(crate) mod sealed {
     }
 
     /// A trait that other crates cannot implement.
+    #[cfg(feature = "blocking")]
     pub trait Sealed {}
 }
 

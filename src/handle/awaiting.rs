@@ -41,6 +41,7 @@ macro_rules! changes {
     };
 }
 
+#[cfg(feature = "blocking")]
 pub(crate) use changes;
 
 /// The place that an operation is about.

@@ -80,6 +80,7 @@ pub use database::Database;
 pub use options::{
     CollectionOptions, CollectionOptionsBuilder, DatabaseOptions, DatabaseOptionsBuilder,
 };
+#[cfg(feature = "blocking")]
 pub(crate) use perform::{Concerns, Handle};
 
 #[cfg(test)]

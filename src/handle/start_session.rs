@@ -48,6 +48,7 @@ impl<H> StartSession<H> {
         self
     }
 
+    #[cfg(feature = "blocking")]
     pub(crate) fn parts(self) -> (H, SessionOptions) {
         (self.on, self.options)
     }

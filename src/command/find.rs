@@ -27,14 +27,15 @@ operation! {
     /// As other operations, it may be part of a configuration, whole or as options:
     ///
     /// ```
-    /// use bson::{self, Document, doc};
+    /// use bson::{self, doc};
     /// use sdam::operation::Find;
+    /// use sdam::options::FindOptions;
     /// use serde::Deserialize;
     ///
     /// #[derive(Deserialize)]
     /// struct Configuration {
     ///     newest: Find,
-    ///     paging: Document,
+    ///     paging: FindOptions,
     /// }
     ///
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,7 +43,7 @@ operation! {
     ///     "newest": { "filter": { "kind": "book" }, "sort": { "year": -1 } },
     ///     "paging": { "limit": 10, "maxTimeMS": 500 },
     /// })?;
-    /// let page = configuration.newest.with_options(configuration.paging)?;
+    /// let page = configuration.newest.with_options(configuration.paging);
     /// # let _ = page;
     /// # Ok(())
     /// # }

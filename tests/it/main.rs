@@ -1,5 +1,6 @@
 //! The facade: its examples as processes, and what all runtimes have in common.
 
+mod conversions;
 #[cfg(feature = "tokio")]
 mod examples;
 #[cfg(all(feature = "tokio", feature = "smol", feature = "blocking", feature = "tls"))]

@@ -11,7 +11,7 @@ macro_rules! collation {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $name:literal;)+) => {
         /// The rules for comparing texts, of a language or of a locale.
         ///
-        /// Each option that takes a collation takes this, or a document of it. Read from a
+        /// Methods take this, or a document of it; structs of options have this. Read from a
         /// document, fields that there are not are refused; `version`, which servers add, is left
         /// out, as other servers refuse it.
         ///
@@ -220,13 +220,6 @@ impl From<Collation> for Document {
 impl From<&Collation> for Document {
     fn from(collation: &Collation) -> Self {
         bson::serialize_to_document(collation).expect("it has texts, numbers and booleans alone")
-    }
-}
-
-/// The value of an option that may have a collation.
-impl From<Collation> for Option<Document> {
-    fn from(collation: Collation) -> Self {
-        Some(collation.into())
     }
 }
 

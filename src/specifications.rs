@@ -7,6 +7,8 @@ use bson::{Binary, Document};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::command::collections::CreateCollectionOptions;
+use crate::command::described;
 use crate::command::indexes::IndexModel;
 
 /// A database, as `listDatabases` describes it. Fields that are not known here are left out.
@@ -37,9 +39,10 @@ pub struct CollectionSpecification {
     /// Its kind.
     #[serde(rename = "type")]
     pub collection_type: CollectionType,
-    /// The options that it was created with, and those that servers add to them.
-    #[serde(default)]
-    pub options: Document,
+    /// The options that it was created with. Those that are not known here are left out, and so
+    /// are values that later servers know: `list_collections().with_type::<Document>()` has all.
+    #[serde(default, deserialize_with = "options_of_server")]
+    pub options: CreateCollectionOptions,
     /// The part that cannot be chosen.
     #[serde(default)]
     pub info: CollectionSpecificationInfo,
@@ -75,6 +78,12 @@ pub enum CollectionType {
     /// A kind that later servers know.
     #[serde(untagged)]
     Other(String),
+}
+
+fn options_of_server<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<CreateCollectionOptions, D::Error> {
+    Ok(described::of_server(Document::deserialize(deserializer)?))
 }
 
 /// Reads a whole number, which servers also write as a double.
@@ -114,6 +123,7 @@ mod tests {
     use bson::{Bson, Document, doc};
 
     use super::{CollectionSpecification, CollectionType, DatabaseSpecification};
+    use crate::options::{Collation, CreateCollectionOptions, ValidationAction};
 
     fn database(document: Document) -> Result<DatabaseSpecification, bson::error::Error> {
         bson::deserialize_from_document(document)
@@ -151,16 +161,28 @@ mod tests {
         let document = doc! {
             "name": "a",
             "type": "collection",
-            "options": { "capped": true, "size": 4096 },
+            "options": {
+                "capped": true,
+                "collation": { "locale": "de" },
+                "size": 4096_i64,
+                "validationAction": "warn",
+            },
             "info": { "readOnly": false, "uuid": uuid },
             "idIndex": { "key": { "_id": 1 }, "name": "_id_", "v": 2 },
         };
         let mut more = document.clone();
         more.insert("later", 1);
         more.get_document_mut("info").unwrap().insert("later", 1);
+        let options = more.get_document_mut("options").unwrap();
+        options.extend(doc! { "later": 1, "validationLevel": "lax" });
         let read = collection(more);
         assert_eq!(read.collection_type, CollectionType::Collection);
-        assert_eq!(read.options.get_bool("capped").ok(), Some(true));
+        let options = CreateCollectionOptions::builder()
+            .capped(true)
+            .collation(Collation::new("de"))
+            .size(4096)
+            .validation_action(ValidationAction::Warn);
+        assert_eq!(read.options, options.build());
         assert!(read.info.uuid.is_some() && !read.info.read_only);
         assert_eq!(read.id_index.as_ref().unwrap().keys(), doc! { "_id": 1 });
         assert_eq!(bson::serialize_to_document(&read).unwrap(), document);
@@ -168,6 +190,7 @@ mod tests {
         let view = collection(view);
         assert_eq!(view.collection_type, CollectionType::View);
         assert_eq!((view.info.read_only, view.info.uuid), (true, None));
+        assert_eq!(view.options, CreateCollectionOptions::default());
         let kind = |name: &str| collection(doc! { "name": "a", "type": name }).collection_type;
         assert_eq!(kind("timeseries"), CollectionType::Timeseries);
         assert_eq!(kind("cube"), CollectionType::Other("cube".to_owned()));

@@ -45,7 +45,7 @@ operation! {
         /// Has `$out` and `$merge` write documents that the collection's rules forbid.
         bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
         comment: value = "comment";
         /// Sets the index to be used.

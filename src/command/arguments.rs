@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, de};
 use super::find::CursorType;
 use super::find_and_modify::ReturnDocument;
 use super::map_reduce::MapReduceOutput;
+use crate::collation::Collation;
 use crate::cursor::TimeoutMode;
 use crate::error::ArgumentError;
 use crate::value::{Hint, Modifications};
@@ -153,6 +154,9 @@ arguments! {
         Bson::JavaScriptCode(code) | Bson::String(code) => Some(Self(code)),
     }
     Document = "a document" { Bson::Document(value) => Some(value), }
+    Collation = "a document with locale and other options of collations" {
+        collation @ Bson::Document(_) => bson::deserialize_from_bson(collation).ok(),
+    }
     Vec<Document> = "an array of documents" {
         Bson::Array(values) => values.into_iter().map(Document::read).collect(),
     }

@@ -119,7 +119,7 @@ operation! {
         /// Stores documents in the order of their keys (MongoDB 5.3).
         clustered_index: ClusteredIndex = "clusteredIndex";
         /// Sets the rules for comparing texts, of all operations that set none.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets the fields that are encrypted.

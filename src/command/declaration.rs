@@ -144,7 +144,7 @@ macro_rules! operation {
         ///
         /// It is read and written with what specifications and servers call them, such as
         /// `maxTimeMS`; another name is refused.
-        #[derive(Clone, Debug, Default)]
+        #[derive(Clone, Debug, Default, PartialEq)]
         #[non_exhaustive]
         pub struct $options_type {
             $(
@@ -308,6 +308,7 @@ macro_rules! taken {
     (text) => { impl Into<String> };
     (code) => { impl Into<String> };
     (document) => { impl $crate::value::IntoDocument };
+    (collation) => { impl $crate::value::IntoDocument };
     (documents) => { impl IntoIterator<Item = impl $crate::value::IntoDocument> };
     (serialized) => { &impl serde::Serialize };
     (value) => { impl Into<bson::Bson> };
@@ -361,6 +362,9 @@ macro_rules! field {
     (document) => {
         bson::Document
     };
+    (collation) => {
+        $crate::collation::Collation
+    };
     (documents) => {
         Vec<bson::Document>
     };
@@ -384,6 +388,9 @@ macro_rules! store {
         Into::<String>::into($value)
     };
     (document $value:ident) => {
+        $crate::value::Value::document($value)
+    };
+    (collation $value:ident) => {
         $crate::value::Value::document($value)
     };
     (documents $value:ident) => {
@@ -414,6 +421,7 @@ macro_rules! read {
     (text) => { String };
     (code) => { $crate::command::arguments::Code };
     (document) => { bson::Document };
+    (collation) => { $crate::collation::Collation };
     (documents) => { Vec<bson::Document> };
     (serialized) => { bson::Document };
     (value) => { bson::Bson };

@@ -25,7 +25,7 @@ operation! {
 
     options {
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets the index to be used.

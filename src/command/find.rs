@@ -70,7 +70,7 @@ operation! {
         /// Sets how many documents a batch has.
         batch_size: u32 = "batchSize";
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs; it is sent with each getMore, too.
         comment: value = "comment";
         /// Sets the index to be used.
@@ -248,7 +248,7 @@ operation! {
         /// Takes partial results from mongos if shards are down.
         allow_partial_results: bool = "allowPartialResults";
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets the index to be used.

@@ -36,7 +36,7 @@ operation! {
 
     options {
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets the index to be used (MongoDB 4.4).
@@ -70,7 +70,7 @@ operation! {
         /// Writes a document that the collection's rules forbid.
         bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets the index to be used (MongoDB 4.4).
@@ -110,7 +110,7 @@ operation! {
         /// Writes a document that the collection's rules forbid.
         bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets the index to be used (MongoDB 4.4).

@@ -1,7 +1,7 @@
 //! Indexes (Index Management, "Standard API").
 
 use bson::raw::{CStr, cstr};
-use bson::{Bson, Document, RawArrayBuf, RawBsonRef, RawDocumentBuf};
+use bson::{Document, RawArrayBuf, RawBsonRef, RawDocumentBuf};
 use sdam_core::wire::ReplyDocument;
 use serde::{Serialize, Serializer, ser};
 
@@ -9,7 +9,7 @@ use super::arguments::{Arguments, FromArguments, Options as _};
 use super::collections::NAMESPACE_NOT_FOUND;
 use super::fields::{Fields, Value, get};
 use super::single::{Body, Rules, SingleCommand};
-use super::{MONGODB_4_4, Scope, find};
+use super::{MONGODB_4_4, Scope, described, find};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
 use crate::error::{ArgumentError, Error, WriteConcernError};
 use crate::results::WriteResult;
@@ -50,7 +50,7 @@ operation! {
         /// which MongoDB 5.0 no longer has.
         bucket_size: int = "bucketSize";
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Sets the language of texts.
         default_language: text = "default_language";
         /// Has documents expire, this many seconds after the time in the field.
@@ -108,7 +108,7 @@ impl IndexModel {
         let mut options = RawDocumentBuf::new();
         let written = self.options.write(&mut options);
         let options = written.ok().and_then(|()| Document::try_from(&*options).ok());
-        IndexOptions::of_server(options.unwrap_or_default())
+        described::of_server(options.unwrap_or_default())
     }
 
     /// Returns the name of the index: the one that was set, or the one that its keys give; `None`
@@ -149,7 +149,7 @@ impl FromArguments for IndexModel {
     fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
         match arguments.optional::<Document>("key")? {
             Some(keys) => {
-                let options = IndexOptions::of_server(std::mem::take(&mut arguments.0));
+                let options: IndexOptions = described::of_server(std::mem::take(&mut arguments.0));
                 Ok(Self::new(keys).with_options(options))
             }
             None => Ok(Self::new(arguments.required::<Document>("keys")?)),
@@ -165,32 +165,6 @@ impl Serialize for IndexModel {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.write().map_err(ser::Error::custom)?.serialize(serializer)
     }
-}
-
-impl IndexOptions {
-    /// Reads what a server says of an index, which is what it was given once: `unique: 1`, say.
-    fn of_server(document: Document) -> Self {
-        let is_flag = |name: &str| matches!(name, "background" | "hidden" | "sparse" | "unique");
-        let mut options = Self::default();
-        for (name, value) in document {
-            let value = match value {
-                Bson::Int32(number) if is_flag(&name) => Bson::Boolean(number != 0),
-                Bson::Int64(number) if is_flag(&name) => Bson::Boolean(number != 0),
-                Bson::Double(number) if is_flag(&name) => Bson::Boolean(number != 0.0),
-                Bson::Double(number) if number.fract() == 0.0 && !is_bound(&name) => {
-                    Bson::Int64(number as i64)
-                }
-                other => other,
-            };
-            options = options.clone().set(&name, value).unwrap_or(options);
-        }
-        options
-    }
-}
-
-/// Returns whether an option is a number of any type.
-fn is_bound(name: &str) -> bool {
-    matches!(name, "max" | "min")
 }
 
 /// Collects an [`IndexModel`], which has to have keys.

@@ -27,7 +27,7 @@ operation! {
         /// Has the output collection take documents that its rules forbid.
         bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Has servers before MongoDB 4.4 keep values as JavaScript's between both functions.

@@ -28,6 +28,7 @@ pub(crate) mod collections;
 pub(crate) mod count;
 pub(crate) mod databases;
 pub(crate) mod delete;
+pub(crate) mod described;
 pub(crate) mod distinct;
 pub(crate) mod documents;
 pub(crate) mod explain;

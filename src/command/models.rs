@@ -55,7 +55,7 @@ operation! {
         /// Sets which elements of arrays are updated.
         array_filters: documents = "arrayFilters";
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Sets the index to be used.
         hint: hint = "hint";
         /// Sets the order, of which the first document is updated (MongoDB 8.0); not for all of
@@ -78,7 +78,7 @@ operation! {
 
     options {
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Sets the index to be used.
         hint: hint = "hint";
         /// Sets the order, of which the first document is replaced (MongoDB 8.0).
@@ -100,7 +100,7 @@ operation! {
 
     options {
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Sets the index to be used.
         hint: hint = "hint";
     }

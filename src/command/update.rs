@@ -37,7 +37,7 @@ operation! {
         /// Writes documents that the collection's rules forbid.
         bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets the index to be used.
@@ -81,7 +81,7 @@ operation! {
         /// Writes a document that the collection's rules forbid.
         bypass_document_validation: bool = "bypassDocumentValidation";
         /// Sets the rules for comparing texts.
-        collation: document = "collation";
+        collation: collation = "collation";
         /// Adds a comment, which servers write to their logs.
         comment: value = "comment";
         /// Sets the index to be used.

@@ -43,19 +43,19 @@ impl<T> Cursor<T> {
         self.shared.wait(self.cursor.advance())
     }
 
-    /// Returns the document that the cursor has moved to last, where it lies in the server's reply;
-    /// `None` before the first, and once another batch is awaited.
+    /// Returns the document that the cursor has moved to, where it lies in the server's reply;
+    /// `None` before the first, at the end, and once another batch is awaited.
     pub fn current(&self) -> Option<&RawDocument> {
         self.cursor.current()
     }
 
-    /// Reads the document that the cursor has moved to last, which may borrow from the server's
-    /// reply; `None` where [`current`](Self::current) has none.
+    /// Reads the document that the cursor has moved to, as a type that may borrow from the server's
+    /// reply.
     ///
     /// # Errors
     ///
-    /// Fails if the document is of another type.
-    pub fn deserialize_current<'a>(&'a self) -> Option<Result<T, Error>>
+    /// Fails if the document is of another type, and where [`current`](Self::current) has none.
+    pub fn deserialize_current<'a>(&'a self) -> Result<T, Error>
     where
         T: Deserialize<'a>,
     {

@@ -60,7 +60,12 @@ impl Batch {
         document.map(Some).map_err(|_| ReplyError::new(command, field))
     }
 
-    /// Returns the document that was returned last.
+    /// Forgets the document that was returned last.
+    pub(crate) const fn leave(&mut self) {
+        self.current = None;
+    }
+
+    /// Returns the document that was returned last, unless it was left.
     pub(crate) fn current(&self) -> Option<&RawDocument> {
         let (start, end) = self.current?;
         RawDocument::from_bytes(&self.reply.as_bytes()[start..end]).ok()

@@ -191,7 +191,7 @@ impl CursorState {
         !self.is_over() && !self.batch.is_empty()
     }
 
-    /// Returns the document that was handed out last, until the next batch comes.
+    /// Returns the document that the last [`step`](Self::step) has handed out, if it has.
     pub fn current(&self) -> Option<&RawDocument> {
         self.batch.current()
     }
@@ -202,6 +202,7 @@ impl CursorState {
     ///
     /// Fails if what is next in the batch is no document; there is nothing further then.
     pub fn step(&mut self) -> Result<CursorStep<'_>, ReplyError> {
+        self.batch.leave();
         if self.is_over() {
             return Ok(CursorStep::Exhausted);
         }

@@ -18,7 +18,7 @@ use super::reader::Reader;
 use crate::command::run::name;
 use crate::command::{Operation, Scope};
 use crate::cursor::CursorState;
-use crate::error::{DriverError as _, Error};
+use crate::error::{ArgumentError, DriverError as _, Error};
 use crate::reply::document::read_as;
 
 /// The documents that an operation has found, read batch by batch.
@@ -74,23 +74,23 @@ impl<R: Runtime, T> Cursor<R, T> {
         self.reader.next(false, |_| Ok(())).await.transpose().map(|next| next.is_some())
     }
 
-    /// Returns the document that the cursor has moved to last, where it lies in the server's reply;
-    /// `None` before the first, and once another batch is awaited.
+    /// Returns the document that the cursor has moved to, where it lies in the server's reply;
+    /// `None` before the first, at the end, and once another batch is awaited.
     pub fn current(&self) -> Option<&RawDocument> {
         self.reader.state.current()
     }
 
-    /// Reads the document that the cursor has moved to last, which may borrow from the server's
-    /// reply; `None` where [`current`](Self::current) has none.
+    /// Reads the document that the cursor has moved to, as a type that may borrow from the server's
+    /// reply.
     ///
     /// # Errors
     ///
-    /// Fails if the document is of another type.
-    pub fn deserialize_current<'a>(&'a self) -> Option<Result<T, Error>>
+    /// Fails if the document is of another type, and where [`current`](Self::current) has none.
+    pub fn deserialize_current<'a>(&'a self) -> Result<T, Error>
     where
         T: Deserialize<'a>,
     {
-        self.current().map(read_as)
+        read_as(self.current().ok_or(ArgumentError::NoCurrentDocument)?)
     }
 
     /// Returns whether a document is at hand, for which nothing is waited.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bson::{Document, RawDocumentBuf, doc};
 use sdam::Client;
+use sdam::error::ArgumentError;
 use sdam::options::{CollectionOptions, DatabaseOptions, FindOptions, ReadConcern, WriteConcern};
 use sdam_core::config::{ReadMode, ReadPreference};
 use serde::{Deserialize, Serialize};
@@ -63,18 +64,26 @@ async fn a_cursor_is_read_in_place_and_as_other_types() {
         .unwrap();
     let find = things.find(doc! {}).sort(doc! { "_id": 1 }).batch_size(2);
     let mut found = find.await.unwrap().with_type::<Borrowed<'_>>();
-    assert!(found.current().is_none() && found.deserialize_current().is_none());
+    assert!(found.current().is_none());
+    let error = found.deserialize_current().unwrap_err();
+    assert_eq!(error.as_argument(), Some(&ArgumentError::NoCurrentDocument));
+    let text = "the cursor is at no document; its method `advance` moves it to the next";
+    assert_eq!(error.to_string(), text);
     assert!(found.has_next());
     for id in 0..3 {
         assert!(found.advance().await.unwrap());
         assert_eq!(found.current().unwrap().get_i32("_id").ok(), Some(id));
         let expected = format!("n{id}");
-        assert_eq!(found.deserialize_current().unwrap().unwrap(), Borrowed { name: &expected });
+        assert_eq!(found.deserialize_current().unwrap(), Borrowed { name: &expected });
     }
     let mut rest = found.with_type::<RawDocumentBuf>();
     assert_eq!(rest.next().await.unwrap().unwrap().get_i32("_id").ok(), Some(3));
     let last: Vec<Document> = rest.with_type().try_collect().await.unwrap();
     assert_eq!(last, [doc! { "_id": 4, "name": "n4" }]);
+    let mut one = things.find(doc! { "_id": 1 }).await.unwrap();
+    assert!(one.advance().await.unwrap() && one.current().is_some());
+    assert!(!one.advance().await.unwrap() && one.current().is_none(), "it is at the end");
+    assert!(one.deserialize_current().is_err());
     let mut none = things.find(doc! { "_id": 77 }).await.unwrap();
     assert!(!none.has_next() && !none.advance().await.unwrap() && none.current().is_none());
 }

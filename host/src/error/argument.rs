@@ -82,6 +82,10 @@ pub enum ArgumentError {
         "a cursor of the type exhaust cannot have a limit; read as many documents as are needed"
     )]
     ExhaustWithLimit,
+    /// A cursor that is asked for the document it has moved to, and is at none: before the first,
+    /// at the end, or where another batch is awaited.
+    #[error("the cursor is at no document; its method `advance` moves it to the next")]
+    NoCurrentDocument,
     /// A name of a collection or a database that is empty or has NUL in it.
     #[error("invalid collection or database name {0:?}")]
     Name(String),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bson::{Bson, Document};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::ClientSession;
 use super::client::{Client, Shared};
@@ -79,6 +78,7 @@ impl<T> Collection<T> {
     concerns!(shared, ClientSession);
 
     actions_of_collections!(Threads<'_>);
+    actions_of_readable_collections!(Threads<'_>);
 
     fn over(&self, shared: Shared) -> Self {
         Self { shared, ..self.clone() }
@@ -92,10 +92,6 @@ impl<T> Collection<T> {
 
 impl<T: Serialize> Collection<T> {
     actions_of_writable_collections!(Threads<'_>);
-}
-
-impl<T: DeserializeOwned> Collection<T> {
-    actions_of_readable_collections!(Threads<'_>);
 }
 
 impl<T> Clone for Collection<T> {

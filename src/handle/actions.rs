@@ -346,7 +346,9 @@ macro_rules! actions_of_writable_collections {
     };
 }
 
-/// Writes the actions of a collection whose documents can be read.
+/// Writes the actions of a collection that read its documents. The type is to be one that can be
+/// read where documents are handed out, and not before: a cursor may be read in place, as a type
+/// that borrows.
 macro_rules! actions_of_readable_collections {
     ($on:ty) => {
         /// Looks for documents.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bson::{Bson, Document};
 use sdam_host::{ClientSession, Runtime};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::actions::{
     actions_of_collections, actions_of_readable_collections, actions_of_writable_collections,
@@ -83,6 +82,7 @@ impl<R: Runtime, T> Collection<R, T> {
     concerns!(handle, ClientSession<R>);
 
     actions_of_collections!(Async<'_, R>);
+    actions_of_readable_collections!(Async<'_, R>);
 
     fn over(&self, handle: Handle<R>) -> Self {
         Self { handle, ..self.clone() }
@@ -96,10 +96,6 @@ impl<R: Runtime, T> Collection<R, T> {
 
 impl<R: Runtime, T: Serialize> Collection<R, T> {
     actions_of_writable_collections!(Async<'_, R>);
-}
-
-impl<R: Runtime, T: DeserializeOwned> Collection<R, T> {
-    actions_of_readable_collections!(Async<'_, R>);
 }
 
 impl<R: Runtime, T> Clone for Collection<R, T> {

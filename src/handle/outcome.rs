@@ -49,10 +49,10 @@ impl<O: Operation + Send> Perform<()> for O {
     }
 }
 
+/// A cursor may be of a type that borrows from its documents: it is read where they lie.
 impl<O, T> Perform<Many<T>> for O
 where
     O: Operation<Output = CursorState> + Send,
-    T: DeserializeOwned,
 {
     type Returned<R: Runtime> = Cursor<R, T>;
 

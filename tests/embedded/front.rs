@@ -19,8 +19,9 @@ struct Named {
 }
 
 /// A document that borrows its text from the server's reply.
-#[derive(Debug, Deserialize, PartialEq)]
+#[derive(Debug, Serialize, Deserialize, PartialEq)]
 struct Borrowed<'a> {
+    #[serde(borrow)]
     name: &'a str,
 }
 
@@ -86,6 +87,33 @@ async fn a_cursor_is_read_in_place_and_as_other_types() {
     assert!(one.deserialize_current().is_err());
     let mut none = things.find(doc! { "_id": 77 }).await.unwrap();
     assert!(!none.has_next() && !none.advance().await.unwrap() && none.current().is_none());
+}
+
+/// A collection of a type that borrows is written and searched as any other; what hands documents
+/// out is there for types that own what they have.
+#[tokio::test]
+async fn a_collection_may_be_of_a_type_that_borrows() {
+    let fixture = Fixture::new().await;
+    let client = Client::connect(fixture.uri().as_str()).await.unwrap();
+    let things = client.database("app").collection::<Borrowed<'_>>("things");
+    let text = String::from("one two");
+    let names: Vec<Borrowed<'_>> = text.split(' ').map(|name| Borrowed { name }).collect();
+    things.insert_many(&names).await.unwrap();
+    let mut found = things.find(doc! {}).sort(doc! { "name": 1 }).batch_size(1).await.unwrap();
+    for name in &names {
+        assert!(found.advance().await.unwrap());
+        assert_eq!(&found.deserialize_current().unwrap(), name);
+    }
+    assert!(!found.advance().await.unwrap());
+    let mut sorted = things
+        .aggregate([doc! { "$sort": { "name": -1 } }])
+        .with_type::<Borrowed<'_>>()
+        .await
+        .unwrap();
+    assert!(sorted.advance().await.unwrap());
+    assert_eq!(sorted.deserialize_current().unwrap(), Borrowed { name: "two" });
+    let one = things.find_one(doc! {}).sort(doc! { "name": 1 }).with_type::<Document>();
+    assert_eq!(one.await.unwrap().unwrap().get_str("name").ok(), Some("one"));
 }
 
 /// Concerns, a session and a limit of an action are in its command, and not in those of the handle.

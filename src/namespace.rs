@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::error::{ArgumentError, Error};
+use crate::command::split_namespace;
+use crate::error::Error;
 
 /// The name of a collection within a deployment: that of its database, and its own.
 ///
@@ -45,12 +46,11 @@ impl fmt::Display for Namespace {
 impl FromStr for Namespace {
     type Err = Error;
 
-    /// Reads the name of a database, a dot, and the name of a collection, none of them empty.
+    /// Reads the name of a database, a dot, and the name of a collection, none of them empty or
+    /// with NUL in it.
     fn from_str(text: &str) -> Result<Self, Error> {
-        match text.split_once('.') {
-            Some((db, coll)) if !db.is_empty() && !coll.is_empty() => Ok(Self::new(db, coll)),
-            _ => Err(ArgumentError::Name(text.to_owned()).into()),
-        }
+        let (db, coll) = split_namespace(text)?;
+        Ok(Self::new(db, coll))
     }
 }
 
@@ -122,9 +122,10 @@ mod tests {
 
     #[test]
     fn what_is_no_namespace_is_refused() {
-        for text in ["", "app", "app.", ".a"] {
+        for text in ["", "app", "app.", ".a", "app.a\0"] {
             let error = text.parse::<Namespace>().unwrap_err().to_string();
-            assert_eq!(error, format!("invalid collection or database name {text:?}"));
+            let allowed = "which is the name of a database, a dot, and that of a collection";
+            assert_eq!(error, format!("{text:?} is no namespace, {allowed}"));
             assert_eq!(from_value::<Namespace>(json!(text)).unwrap_err().to_string(), error);
         }
         let error = from_value::<Namespace>(json!(1)).unwrap_err().to_string();

@@ -17,7 +17,7 @@ use super::documents::Documents;
 use super::fields::Fields;
 use super::models::{OF_STATEMENT, Parts, WriteModel, stored_len};
 use super::single::Rules;
-use super::{Command, Facts, Operation, Progress, Scope, check_namespace, is_left_out};
+use super::{Command, Facts, Operation, Progress, Scope, is_left_out, split_namespace};
 use crate::cursor::{CursorState, CursorStep, Settings};
 use crate::error::{
     ArgumentError, ClientBulkWriteError, DriverError as _, Error, ReplyError, WriteConcernError,
@@ -179,7 +179,7 @@ impl ClientBulkWrite {
         }
         for (namespace, model) in &self.models {
             check_hint(&model.parts()?, scope, facts)?;
-            check_namespace(namespace)?;
+            split_namespace(namespace)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::collection_values::{
 };
 use super::fields::{Value, get};
 use super::single::{Body, Rules, SingleCommand, Target};
-use super::{Scope, check_name, check_namespace, find};
+use super::{Scope, check_name, find, split_namespace};
 use crate::cursor::{CursorState, Settings, TimeoutMode, Timing};
 use crate::error::{Error, WriteConcernError};
 
@@ -313,7 +313,7 @@ impl SingleCommand for RenameCollection {
     }
 
     fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
-        check_namespace(&self.to)?;
+        split_namespace(&self.to)?;
         body.append(cstr!("to"), self.to.as_str());
         body.options(&self.options, &[])
     }

@@ -340,11 +340,11 @@ pub(crate) fn check_name(name: &str) -> Result<(), ArgumentError> {
     }
 }
 
-/// Does the same for a database, a dot, and a collection.
-pub(crate) fn check_namespace(namespace: &str) -> Result<(), ArgumentError> {
+/// Takes a namespace apart: the name of a database, a dot, and the name of a collection.
+pub(crate) fn split_namespace(namespace: &str) -> Result<(&str, &str), ArgumentError> {
     match namespace.split_once('.') {
-        Some((database, name)) if check_name(database).and(check_name(name)).is_ok() => Ok(()),
-        _ => Err(ArgumentError::Name(namespace.to_owned())),
+        Some((db, coll)) if check_name(db).and(check_name(coll)).is_ok() => Ok((db, coll)),
+        _ => Err(ArgumentError::Namespace(namespace.to_owned())),
     }
 }
 

@@ -26,7 +26,7 @@ use super::search_indexes::{
 };
 use super::testing::{NEW, scope, unacknowledged, written};
 use super::update::{Replace, Update};
-use super::{Facts, Operation, check_name, check_namespace};
+use super::{Facts, Operation, check_name, split_namespace};
 use crate::cursor::TimeoutMode;
 
 /// The name of the command, its kind, and whether it may be sent once more.
@@ -187,8 +187,10 @@ fn a_write_is_too_large_from_the_first_byte_beyond_the_limit() {
 fn names_that_no_server_takes_are_refused() {
     for name in ["", "a\0", "\0"] {
         assert!(check_name(name).is_err(), "{name:?}");
-        assert!(check_namespace(&format!("app.{name}")).is_err(), "{name:?}");
+        assert!(split_namespace(&format!("app.{name}")).is_err(), "{name:?}");
+        assert!(split_namespace(&format!("{name}.things")).is_err(), "{name:?}");
     }
-    assert!(check_name("a.b").is_ok() && check_namespace("a.b.c").is_ok());
-    assert!(check_namespace("ab").is_err());
+    assert!(check_name("a.b").is_ok());
+    assert_eq!(split_namespace("a.b.c"), Ok(("a", "b.c")));
+    assert!(split_namespace("ab").is_err());
 }

@@ -152,7 +152,7 @@ macro_rules! actions_of_collections {
         ///
         /// # Errors
         ///
-        /// Fails if no server answers in time, or with an error.
+        /// Fails if the new name has no database, if no server answers in time, or with an error.
         pub fn rename(&self, to: impl Into<String>) -> Action<RenameCollection, $on> {
             self.act(RenameCollection::new(to))
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bson::{Document, RawDocumentBuf, doc};
 use sdam::Client;
 use sdam::error::ArgumentError;
+use sdam::operation::{InsertModel, WriteModel};
 use sdam::options::{CollectionOptions, DatabaseOptions, FindOptions, ReadConcern, WriteConcern};
 use sdam_core::config::{ReadMode, ReadPreference};
 use serde::{Deserialize, Serialize};
@@ -142,6 +143,26 @@ async fn an_action_has_concerns_a_session_and_a_limit_of_its_own() {
     assert!(find.contains_key("maxTimeMS") && !plain.contains_key("maxTimeMS"));
     assert_eq!(delete.get_document("writeConcern").unwrap(), &doc! { "w": "majority" });
     assert!(skipping.contains_key("skip") && !plain.contains_key("skip"));
+}
+
+/// A new name without a database is refused before anything is sent, in words that say what is
+/// allowed.
+#[tokio::test]
+async fn a_name_without_a_database_is_refused_where_a_namespace_is_wanted() {
+    let mut fixture = Fixture::new().await;
+    let things = fixture.things();
+    let renamed = things.rename("other").await.unwrap_err();
+    assert_eq!(renamed.as_argument(), Some(&ArgumentError::Namespace("other".to_owned())));
+    let allowed = "which is the name of a database, a dot, and that of a collection";
+    assert_eq!(renamed.to_string(), format!("\"other\" is no namespace, {allowed}"));
+    let insert = WriteModel::InsertOne(InsertModel::new(&doc! {}));
+    let written = fixture.client.bulk_write([("other", insert)]).await.unwrap_err();
+    assert_eq!(written.to_string(), renamed.to_string());
+    assert!(fixture.sent().is_empty());
+    things.insert_one(doc! { "_id": 1 }).await.unwrap();
+    things.rename("app.other").await.unwrap();
+    let other = fixture.client.database("app").collection::<Document>("other");
+    assert_eq!(other.count_documents(doc! {}).await.unwrap(), 1);
 }
 
 /// Run Command: the read preference of the handle does not count, that of the call does.

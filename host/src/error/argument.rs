@@ -89,6 +89,11 @@ pub enum ArgumentError {
     /// A name of a collection or a database that is empty or has NUL in it.
     #[error("invalid collection or database name {0:?}")]
     Name(String),
+    /// A text that is no namespace: it has no dot, or a name in it is empty or has NUL in it.
+    #[error(
+        "{0:?} is no namespace, which is the name of a database, a dot, and that of a collection"
+    )]
+    Namespace(String),
     /// An argument that an operation cannot do without, where it is read from a document.
     #[error("the argument {0} is missing")]
     MissingArgument(&'static str),

@@ -38,7 +38,7 @@ const LONGEST_STACKTRACE: usize = 16 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exception {
-    /// The name of the type of the error.
+    /// The name of the type that the error has for applications.
     pub kind: &'static str,
     /// The text of the error.
     pub message: String,
@@ -146,14 +146,11 @@ impl SpanEnd {
         self
     }
 
-    /// Ends a command that has failed.
-    pub fn of_error(error: &OperationError) -> Self {
-        let (kind, code) = match error {
-            OperationError::Reply { error, .. } => {
-                ("sdam_core::operation::CommandError", error.code)
-            }
-            OperationError::Stream(_) => ("sdam_core::failure::Failure", None),
-            OperationError::Invalid(_) => ("sdam_core::operation::InvalidCommand", None),
+    /// Ends a command that has failed with an error, which applications have as one of that type.
+    pub fn of_error(kind: &'static str, error: &OperationError) -> Self {
+        let code = match error {
+            OperationError::Reply { error, .. } => error.code,
+            OperationError::Stream(_) | OperationError::Invalid(_) => None,
         };
         let mut end = Self::exception(kind, error.to_string());
         let code = code.map(|code| ("db.response.status_code", code.to_string().as_str().into()));

@@ -201,25 +201,23 @@ fn a_command_that_has_failed_tells_its_exception() {
     };
     let error = CommandError::in_reply(&reply).unwrap();
     let error = OperationError::Reply { stage: Stage::Operate, error };
-    let end = SpanEnd::of_error(&error);
+    let end = SpanEnd::of_error("app::Error", &error);
     assert!(end.failed);
     assert_eq!(lines(&end.attributes), "db.response.status_code=26\n");
     let exception = end.exception.unwrap();
     assert!(exception.message.contains("ns not found"), "{}", exception.message);
     assert_eq!(
         lines(&exception.attributes()),
-        format!(
-            "exception.message={}\nexception.type=sdam_core::operation::CommandError\n",
-            exception.message
-        )
+        format!("exception.message={}\nexception.type=app::Error\n", exception.message)
     );
-    let traced = SpanEnd::of_error(&error).with_stacktrace(|| "0: app::main".repeat(2000));
+    let traced =
+        SpanEnd::of_error("app::Error", &error).with_stacktrace(|| "0: app::main".repeat(2000));
     let traced = traced.exception.unwrap();
     assert_eq!(traced.stacktrace.as_ref().map(String::len), Some(16 << 10), "it is cut there");
     assert!(lines(&traced.attributes()).contains("\nexception.stacktrace=0: app::main"));
     let closed = Failure::new(Stage::Operate, Cause::Closed, "the server has hung up");
     for error in [OperationError::Stream(closed), InvalidCommand::Busy.into()] {
-        let end = SpanEnd::of_error(&error);
+        let end = SpanEnd::of_error("app::Error", &error);
         assert_eq!((end.attributes, end.failed), (Vec::new(), true));
         assert_eq!(end.exception.unwrap().message, error.to_string());
     }

@@ -8,6 +8,10 @@ use sdam_core::spans::SpanEnd;
 
 use super::{Error, ErrorKind, Reported, Repr};
 
+/// The name that applications have for the type of every error, in the spans of what has failed
+/// (`exception.type`).
+pub(crate) const ERROR_TYPE: &str = "sdam::Error";
+
 /// Questions that authors of drivers ask of the error of an operation.
 pub trait DriverError: Sized {
     /// Returns what metrics call it: the cause that the client has found, or the server's number.
@@ -54,7 +58,7 @@ impl DriverError for Error {
     fn span_end(&self) -> SpanEnd {
         match self.repr() {
             Repr::Operation(OperationError::Reply { .. }) => SpanEnd::failed(),
-            _ => SpanEnd::exception("sdam::Error", self.to_string()),
+            _ => SpanEnd::exception(ERROR_TYPE, self.to_string()),
         }
     }
 

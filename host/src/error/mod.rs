@@ -34,6 +34,7 @@ pub use argument::{ArgumentError, TimingError};
 pub use bulk::{BulkWriteError, ClientBulkWriteError};
 pub use client_error::ClientError;
 pub use driver::DriverError;
+pub(crate) use driver::ERROR_TYPE;
 pub use kind::ErrorKind;
 pub use reply::ReplyError;
 pub(crate) use reported::Reported;

@@ -14,7 +14,7 @@ use sdam_core::spans::{SpanEnd, SpanSettings, SpanStart};
 use sdam_core::time::Instant;
 use sdam_core::wire::{OpMsg, ReplyDocument};
 
-use crate::error::{DriverError as _, Error, given_up};
+use crate::error::{DriverError as _, ERROR_TYPE, Error, given_up};
 use crate::system;
 
 /// A receiver of spans; [`OpenTelemetry`](crate::otel::OpenTelemetry) is one (feature `otel`).
@@ -189,7 +189,7 @@ impl CommandSpan {
         if let Some(span) = self.0.take() {
             span.end(match outcome {
                 Ok(reply) => SpanEnd::of_reply(reply),
-                Err(error) => SpanEnd::of_error(error),
+                Err(error) => SpanEnd::of_error(ERROR_TYPE, error),
             });
         }
     }
@@ -240,7 +240,7 @@ impl Drop for OperationSpan {
     fn drop(&mut self) {
         if let Some(span) = self.0.take() {
             let error = given_up("the operation was abandoned");
-            span.end(SpanEnd::of_error(&error));
+            span.end(SpanEnd::of_error(ERROR_TYPE, &error));
         }
     }
 }

@@ -12,6 +12,7 @@ use super::Operation;
 use super::aggregate::AggregateOptions;
 use super::distinct::Distinct;
 use super::explain::{Explain, Explainable, Verbosity};
+use super::run::RunCursorCommand;
 use super::search_indexes::ListSearchIndexes;
 use super::views::{Each, Many, One, Reply};
 
@@ -173,6 +174,13 @@ impl<H, T> Action<Distinct, H, Each<T>> {
     pub fn unread(self) -> Action<Distinct, H> {
         let (operation, on) = self.parts();
         Action::new(operation, on)
+    }
+}
+
+impl<H, V> Action<RunCursorCommand, H, V> {
+    /// Says that an empty batch is no end, as of a cursor that the command opens as tailable.
+    pub fn tailable(self) -> Self {
+        self.with(RunCursorCommand::tailable)
     }
 }
 

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use bson::{Document, RawDocumentBuf, doc};
 use sdam::Client;
-use sdam::error::ArgumentError;
+use sdam::error::{ArgumentError, TimingError};
 use sdam::operation::{InsertModel, WriteModel};
-use sdam::options::{CollectionOptions, DatabaseOptions, FindOptions, ReadConcern, WriteConcern};
+use sdam::options::{
+    CollectionOptions, DatabaseOptions, FindOptions, ReadConcern, TimeoutMode, WriteConcern,
+};
 use sdam_core::config::{ReadMode, ReadPreference};
 use serde::{Deserialize, Serialize};
 
-use super::{Fixture, name, names, session};
+use super::{Fixture, LIMIT, name, names, session};
 
 #[derive(Debug, Serialize, Deserialize, PartialEq)]
 struct Named {
@@ -183,6 +185,23 @@ async fn a_command_has_the_read_preference_of_its_action() {
         sent.iter().map(mode).collect::<Vec<_>>(),
         [None, Some("secondaryPreferred".into())]
     );
+}
+
+/// A cursor of a command is called tailable where the command opens it as such.
+#[tokio::test]
+async fn the_action_of_a_command_may_be_called_tailable() {
+    let fixture = Fixture::new().await;
+    let app = fixture.client.database("app");
+    app.create_collection("log").capped(true).size(4096).await.unwrap();
+    app.collection::<Document>("log").insert_one(doc! { "_id": 1 }).await.unwrap();
+    let open = || app.run_cursor_command(doc! { "find": "log", "tailable": true }).tailable();
+    let mut cursor = open().await.unwrap();
+    assert_eq!(cursor.try_next().await.unwrap(), Some(doc! { "_id": 1 }));
+    assert_eq!(cursor.next_if_any().await.unwrap(), None);
+    assert!(cursor.is_alive());
+    let refused = open().timeout_mode(TimeoutMode::CursorLifetime).timeout(LIMIT);
+    let expected = ArgumentError::Timing(TimingError::TailableLifetime);
+    assert_eq!(refused.await.unwrap_err().as_argument(), Some(&expected));
 }
 
 /// Options that come from elsewhere are those that the methods set, and one that is not known is

@@ -10,6 +10,7 @@ pub use crate::command::client_bulk_write::ClientBulkWrite;
 pub use crate::command::collections::{
     CreateCollection, DropCollection, ListCollections, ModifyCollection, RenameCollection,
 };
+pub use crate::command::concerns::{TakesReadConcern, TakesWriteConcern};
 pub use crate::command::count::{Count, CountDocuments, EstimatedDocumentCount};
 pub use crate::command::databases::{DropDatabase, ListDatabases};
 pub use crate::command::delete::Delete;

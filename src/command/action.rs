@@ -10,6 +10,7 @@ use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 
 use super::Operation;
 use super::aggregate::AggregateOptions;
+use super::concerns::{TakesReadConcern, TakesWriteConcern};
 use super::distinct::Distinct;
 use super::explain::{Explain, Explainable, Verbosity};
 use super::run::RunCursorCommand;
@@ -110,12 +111,36 @@ impl<O, H: PerformsActions, V> Action<O, H, V> {
     }
 
     /// Sets which data it may read.
-    pub fn read_concern(self, concern: ReadConcern) -> Self {
+    ///
+    /// A command of the application's own has what is written in it:
+    ///
+    /// ```compile_fail,E0277
+    /// # use sdam::{Database, bson::doc, options::ReadConcern};
+    /// # fn example(app: Database) {
+    /// let _ = app.run_command(doc! { "count": "books" }).read_concern(ReadConcern::majority());
+    /// # }
+    /// ```
+    pub fn read_concern(self, concern: ReadConcern) -> Self
+    where
+        O: TakesReadConcern,
+    {
         Self::new(self.operation, self.on.with_read_concern(concern))
     }
 
     /// Sets when its write counts as done.
-    pub fn write_concern(self, concern: WriteConcern) -> Self {
+    ///
+    /// A command of the application's own has what is written in it:
+    ///
+    /// ```compile_fail,E0277
+    /// # use sdam::{Database, bson::doc, options::WriteConcern};
+    /// # fn example(app: Database) {
+    /// let _ = app.run_command(doc! { "drop": "books" }).write_concern(WriteConcern::majority());
+    /// # }
+    /// ```
+    pub fn write_concern(self, concern: WriteConcern) -> Self
+    where
+        O: TakesWriteConcern,
+    {
         Self::new(self.operation, self.on.with_write_concern(concern))
     }
 

@@ -25,6 +25,7 @@ pub(crate) mod bulk_write;
 pub(crate) mod client_bulk_write;
 pub(crate) mod collection_values;
 pub(crate) mod collections;
+pub(crate) mod concerns;
 pub(crate) mod count;
 pub(crate) mod databases;
 pub(crate) mod delete;

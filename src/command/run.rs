@@ -19,8 +19,9 @@ use crate::value::IntoDocument;
 
 /// `runCommand`: a command as the application has written it.
 ///
-/// It is neither inspected nor repeated, and no concern of the handle is added to it. It goes to
-/// the primary, unless [`read_preference`](Self::read_preference) says otherwise.
+/// It is neither inspected nor repeated, and no concern of the handle is added to it: if it is to
+/// have one, the application writes that into it. It goes to the primary, unless
+/// [`read_preference`](Self::read_preference) says otherwise.
 ///
 /// Fields that the driver adds, such as `lsid` and `$db`, take the place of the application's
 /// fields of the same name. A `maxTimeMS` in the command is sent as it is; with `timeoutMS`, what

@@ -413,7 +413,8 @@ macro_rules! actions_of_databases {
         }
 
         /// Runs a command as it is written, with no concern of this handle and never twice, on the
-        /// primary unless it says otherwise (Run Command).
+        /// primary unless it says otherwise (Run Command). Its concerns are those that are written
+        /// in it.
         ///
         /// # Errors
         ///

@@ -187,6 +187,20 @@ async fn a_command_has_the_read_preference_of_its_action() {
     );
 }
 
+/// Run Command: "default values MUST NOT be inherited from client, database, or collection options."
+#[tokio::test]
+async fn a_command_has_the_concerns_that_are_written_in_it() {
+    let mut fixture = Fixture::new().await;
+    let app = fixture.client.database("app").with_read_concern(ReadConcern::majority());
+    let app = app.with_write_concern(WriteConcern::majority());
+    app.run_command(doc! { "find": "things" }).await.unwrap();
+    let written = doc! { "find": "things", "readConcern": { "level": "local" } };
+    app.run_cursor_command(written).await.unwrap();
+    let [plain, own] = &fixture.sent()[..] else { panic!("two commands") };
+    assert!(!plain.contains_key("readConcern") && !plain.contains_key("writeConcern"));
+    assert_eq!(own.get_document("readConcern").unwrap(), &doc! { "level": "local" });
+}
+
 /// A cursor of a command is called tailable where the command opens it as such.
 #[tokio::test]
 async fn the_action_of_a_command_may_be_called_tailable() {

@@ -133,8 +133,11 @@ impl Client {
         self.topology().warm_connection_pool();
     }
 
-    /// Closes the client for all its clones, and waits until none of its tasks runs any more;
-    /// [`Topology::close`](sdam_blocking::Topology::close) takes the time to wait.
+    /// Closes the client for all its clones, and waits until none of its tasks runs any more.
+    ///
+    /// Before that, servers close the cursors that were dropped, and forget the sessions that were
+    /// used, if one is known to be there, for a second each at most;
+    /// [`Topology::close`](sdam_blocking::Topology::close) takes another limit of all that.
     ///
     /// Dropping the last clone closes a client, too, and waits for nothing.
     pub fn close(&self) {

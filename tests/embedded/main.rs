@@ -3,6 +3,7 @@
 
 mod answering;
 mod bulk;
+mod clients;
 mod connections;
 mod cursors;
 mod front;

@@ -21,7 +21,11 @@ pub(crate) async fn filled<R: Runtime>(topology: &Topology<R>, until: Instant) {
     }
     let topics = Topics::TOPOLOGY.with(Topics::SERVERS).with(Topics::POOLS);
     let mut events = topology.subscribe_to(topics);
-    let is_filled = || topology.members().iter().all(|member| is_filled(member, least));
+    // There are no members before the topology has begun.
+    let is_filled = || {
+        let members = topology.members();
+        !members.is_empty() && members.iter().all(|member| is_filled(member, least))
+    };
     let filled = async { while !is_filled() && events.next().await.is_some() {} };
     before(topology.sleep_until(until), filled).await;
 }

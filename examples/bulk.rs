@@ -40,12 +40,12 @@ async fn many(numbers: &Collection<Document>) -> sdam::Result<()> {
 /// Writes of several kinds; those that follow a refused one are done nevertheless.
 async fn mixed(items: &Collection<Document>) -> sdam::Result<()> {
     let writes = [
-        WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 1, "name": "pen" })),
-        WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 1, "name": "pencil" })),
-        WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 2, "name": "ink" })),
+        WriteModel::InsertOne(InsertModel::new(doc! { "_id": 1, "name": "pen" })),
+        WriteModel::InsertOne(InsertModel::new(doc! { "_id": 1, "name": "pencil" })),
+        WriteModel::InsertOne(InsertModel::new(doc! { "_id": 2, "name": "ink" })),
         WriteModel::UpdateMany(UpdateModel::new(doc! {}, doc! { "$set": { "stock": 10 } })),
         WriteModel::ReplaceOne(
-            ReplaceModel::new(doc! { "_id": 3 }, &doc! { "name": "paper" }).upsert(true),
+            ReplaceModel::new(doc! { "_id": 3 }, doc! { "name": "paper" }).upsert(true),
         ),
         WriteModel::DeleteOne(DeleteModel::new(doc! { "name": "ink" })),
     ];
@@ -67,7 +67,7 @@ async fn of_several_collections(client: &Client) -> sdam::Result<()> {
     let done = client
         .bulk_write([
             ("sdam_bulk.items", WriteModel::DeleteMany(DeleteModel::new(doc! {}))),
-            ("sdam_bulk.log", WriteModel::InsertOne(InsertModel::new(&doc! { "what": "emptied" }))),
+            ("sdam_bulk.log", WriteModel::InsertOne(InsertModel::new(doc! { "what": "emptied" }))),
         ])
         .await?;
     println!("{} deleted, {} inserted", done.deleted_count, done.inserted_count);

@@ -285,7 +285,7 @@ mod tests {
         let document = || doc! { "_id": SECRET, SECRET: { "pwd": [SECRET] } };
         let set = || doc! { "$set": document() };
         let update = || WriteModel::UpdateOne(UpdateModel::new(document(), set()));
-        let insert = || WriteModel::InsertOne(InsertModel::new(&document()));
+        let insert = || WriteModel::InsertOne(InsertModel::new(document()));
         hides(&RunCommand::new(doc! { "createUser": "a", "pwd": SECRET }));
         hides(&RunCursorCommand::new(document()).comment(SECRET));
         hides(&Find::new(document()).comment(document()).hint(SECRET));
@@ -295,8 +295,8 @@ mod tests {
         hides(&InsertOne::new(&document()));
         hides(&InsertMany::new::<bson::Document>([document()]));
         hides(&Update::new(document(), set()));
-        hides(&Replace::new(document(), &document()));
-        hides(&FindOneAndReplace::new(document(), &document()));
+        hides(&Replace::new(document(), document()));
+        hides(&FindOneAndReplace::new(document(), document()));
         hides(&Delete::new(document()));
         hides(&CreateIndexes::new([IndexModel::new(document())]));
         let delete = WriteModel::DeleteOne(DeleteModel::new(document()));

@@ -337,7 +337,7 @@ impl Statements {
 /// use sdam::operation::{BulkWrite, DeleteModel, InsertModel, UpdateModel, WriteModel};
 ///
 /// let writes = BulkWrite::new([
-///     WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 1 })),
+///     WriteModel::InsertOne(InsertModel::new(doc! { "_id": 1 })),
 ///     WriteModel::UpdateMany(UpdateModel::new(doc! {}, doc! { "$inc": { "n": 1 } })),
 ///     WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 2 })),
 /// ]);
@@ -459,7 +459,7 @@ mod tests {
     use crate::results::BulkWriteResult;
 
     fn insert(id: i32) -> WriteModel {
-        WriteModel::InsertOne(InsertModel::new(&doc! { "_id": id }))
+        WriteModel::InsertOne(InsertModel::new(doc! { "_id": id }))
     }
 
     fn update(id: i32) -> WriteModel {
@@ -545,7 +545,7 @@ mod tests {
         let mut bulk = BulkWrite::new([
             WriteModel::UpdateMany(pipeline.array_filters(filters).upsert(true).hint("a_1")),
             WriteModel::ReplaceOne(
-                ReplaceModel::new(doc! { "_id": 1 }, &doc! { "b": 1 }).sort(doc! { "c": 1 }),
+                ReplaceModel::new(doc! { "_id": 1 }, doc! { "b": 1 }).sort(doc! { "c": 1 }),
             ),
             WriteModel::DeleteMany(
                 DeleteModel::new(doc! {}).collation(doc! { "locale": "de" }).hint(doc! { "a": 1 }),
@@ -611,7 +611,7 @@ mod tests {
     const SMALL: Facts = Facts { max_bson_object_size: 100, ..NEW };
 
     fn large(id: i32, length: usize) -> WriteModel {
-        WriteModel::InsertOne(InsertModel::new(&doc! { "_id": id, "a": "x".repeat(length) }))
+        WriteModel::InsertOne(InsertModel::new(doc! { "_id": id, "a": "x".repeat(length) }))
     }
 
     /// Server Write Commands, "Request Size Limits": a server that is sent more refuses the whole
@@ -672,7 +672,7 @@ mod tests {
     #[test]
     fn a_document_that_only_the_server_refuses_is_refused_here_without_acknowledgment() {
         let replacement = || doc! { "a": "x".repeat(200) };
-        let replace = ReplaceModel::new(doc! {}, &replacement());
+        let replace = ReplaceModel::new(doc! {}, replacement());
         let update = UpdateModel::new(doc! {}, doc! { "$set": replacement() });
         let models =
             [large(0, 200), WriteModel::ReplaceOne(replace), WriteModel::UpdateOne(update)];
@@ -771,9 +771,7 @@ mod tests {
         let operator = Some("an update must begin with an operator, such as $set".to_owned());
         assert_eq!(of(WriteModel::UpdateOne(UpdateModel::new(doc! {}, doc! { "a": 1 }))), operator);
         assert_eq!(of(WriteModel::UpdateMany(UpdateModel::new(doc! {}, empty.clone()))), operator);
-        assert!(
-            of(WriteModel::ReplaceOne(ReplaceModel::new(doc! {}, &doc! { "$a": 1 }))).is_some()
-        );
+        assert!(of(WriteModel::ReplaceOne(ReplaceModel::new(doc! {}, doc! { "$a": 1 }))).is_some());
         assert_eq!(of(WriteModel::ReplaceOne(ReplaceModel::new(doc! {}, &empty))), None);
         let hinted = DeleteModel::new(doc! {}).hint("_id_");
         assert!(of(WriteModel::DeleteOne(hinted)).is_some());

@@ -40,7 +40,7 @@ const MESSAGE_OVERHEAD: usize = 1000;
 /// use sdam::operation::{ClientBulkWrite, DeleteModel, InsertModel, WriteModel};
 ///
 /// let writes = ClientBulkWrite::new([
-///     ("app.things", WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 1 }))),
+///     ("app.things", WriteModel::InsertOne(InsertModel::new(doc! { "_id": 1 }))),
 ///     ("old.things", WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 1 }))),
 /// ]);
 /// # let _ = writes.verbose_results(true);
@@ -577,7 +577,7 @@ mod tests {
     ];
 
     fn insert(namespace: &str, id: i32) -> (String, WriteModel) {
-        let model = InsertModel::new(&doc! { "_id": id });
+        let model = InsertModel::new(doc! { "_id": id });
         (namespace.to_owned(), WriteModel::InsertOne(model))
     }
 
@@ -613,7 +613,7 @@ mod tests {
     fn a_write_that_is_too_large_is_refused_by_its_index() {
         let small = Facts { max_bson_object_size: 100, ..NEW };
         let large = |length: usize| {
-            let model = InsertModel::new(&doc! { "_id": 0, "a": "x".repeat(length) });
+            let model = InsertModel::new(doc! { "_id": 0, "a": "x".repeat(length) });
             ("a.b".to_owned(), WriteModel::InsertOne(model))
         };
         let models = || [insert("a.b", 0), large(17_000), insert("a.b", 2), large(17_000)];
@@ -672,7 +672,7 @@ mod tests {
     #[test]
     fn writes_name_their_namespaces_by_number() {
         let update = UpdateModel::new(doc! {}, doc! { "$set": { "a": 1 } }).upsert(true);
-        let replace = ReplaceModel::new(doc! { "_id": 1 }, &doc! { "a": 1 }).sort(doc! { "b": 1 });
+        let replace = ReplaceModel::new(doc! { "_id": 1 }, doc! { "a": 1 }).sort(doc! { "b": 1 });
         let mut bulk = ClientBulkWrite::new([
             insert("a.b", 1),
             ("c.d".to_owned(), WriteModel::UpdateMany(update)),
@@ -752,7 +752,7 @@ mod tests {
         let (facts, longest) = (Facts { max_message_size_bytes: 48_000, ..NEW }, 16_000);
         let rest = facts.max_message_size_bytes - 1122;
         let model = |namespace: &str, length| {
-            let insert = InsertModel::new(&doc! { "a": "b".repeat(length) });
+            let insert = InsertModel::new(doc! { "a": "b".repeat(length) });
             (namespace.to_owned(), WriteModel::InsertOne(insert))
         };
         let mut models = vec![model("db.coll", longest - 57); rest / longest];
@@ -783,7 +783,7 @@ mod tests {
         let facts = Facts { max_message_size_bytes: 48_000, ..NEW };
         let long = "c".repeat(facts.max_message_size_bytes);
         for (namespace, text) in [("db.coll".to_owned(), &*long), (format!("db.{long}"), "b")] {
-            let model = WriteModel::InsertOne(InsertModel::new(&doc! { "a": text }));
+            let model = WriteModel::InsertOne(InsertModel::new(doc! { "a": text }));
             let mut bulk = ClientBulkWrite::new([(namespace, model)]);
             let error = bulk.command(&scope(), &facts).unwrap_err();
             assert!(matches!(error.as_argument(), Some(ArgumentError::TooLong { index: 0, .. })));
@@ -815,7 +815,7 @@ mod tests {
     fn a_full_batch_leaves_room_for_what_is_added() {
         let facts = Facts { max_message_size_bytes: 20_000, ..NEW };
         let write = |length: usize| {
-            let model = InsertModel::new(&doc! { "_id": 1, "text": "x".repeat(length) });
+            let model = InsertModel::new(doc! { "_id": 1, "text": "x".repeat(length) });
             ClientBulkWrite::new([("a.b", WriteModel::InsertOne(model))])
         };
         let fits = |length: &usize| write(*length).command(&majority(), &facts).is_ok();

@@ -310,7 +310,7 @@ macro_rules! taken {
     (document) => { impl $crate::value::IntoDocument };
     (collation) => { impl $crate::value::IntoDocument };
     (documents) => { impl IntoIterator<Item = impl $crate::value::IntoDocument> };
-    (serialized) => { &impl serde::Serialize };
+    (serialized) => { impl serde::Serialize };
     (value) => { impl Into<bson::Bson> };
     (hint) => { impl Into<$crate::value::Hint> };
     (modifications) => { impl Into<$crate::value::Modifications> };
@@ -397,7 +397,7 @@ macro_rules! store {
         $crate::value::Value::from($crate::value::array($value))
     };
     (serialized $value:ident) => {
-        $crate::command::models::serialized($value)
+        $crate::command::models::serialized(&$value)
     };
     (value $value:ident) => {
         $crate::value::Value::of($value)
@@ -442,9 +442,6 @@ macro_rules! written {
 
 /// Hands what was read to a constructor.
 macro_rules! given {
-    (serialized $value:ident) => {
-        &$value
-    };
     ($kind:ident $value:ident) => {
         $value
     };

@@ -34,7 +34,7 @@ operation! {
     pub struct InsertModel {}
 
     arguments {
-        /// Inserts a document, with an `_id` if it has none.
+        /// Inserts a document, with an `_id` if it has none: the document itself, or a reference.
         new(document: serialized = "document");
     }
 
@@ -72,7 +72,7 @@ operation! {
     pub struct ReplaceModel {}
 
     arguments {
-        /// Replaces the document that a filter matches.
+        /// Replaces the document that a filter matches by another one, or by a reference to it.
         new(filter: document = "filter", replacement: serialized = "replacement");
     }
 

@@ -82,7 +82,7 @@ fn reads_are_sent_again_unless_they_write_or_are_not_known() {
 #[test]
 fn writes_of_single_documents_are_sent_again() {
     let document = doc! { "_id": 1 };
-    let insert = || WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 1 }));
+    let insert = || WriteModel::InsertOne(InsertModel::new(doc! { "_id": 1 }));
     let delete = || WriteModel::DeleteOne(DeleteModel::new(doc! {}));
     let definition = || doc! { "mappings": {} };
     check([

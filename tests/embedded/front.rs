@@ -157,7 +157,7 @@ async fn a_name_without_a_database_is_refused_where_a_namespace_is_wanted() {
     assert_eq!(renamed.as_argument(), Some(&ArgumentError::Namespace("other".to_owned())));
     let allowed = "which is the name of a database, a dot, and that of a collection";
     assert_eq!(renamed.to_string(), format!("\"other\" is no namespace, {allowed}"));
-    let insert = WriteModel::InsertOne(InsertModel::new(&doc! {}));
+    let insert = WriteModel::InsertOne(InsertModel::new(doc! {}));
     let written = fixture.client.bulk_write([("other", insert)]).await.unwrap_err();
     assert_eq!(written.to_string(), renamed.to_string());
     assert!(fixture.sent().is_empty());

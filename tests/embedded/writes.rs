@@ -46,7 +46,7 @@ async fn the_error_of_a_write_concern_of_an_old_server_has_the_label_that_the_cl
     assert_eq!(names(&fixture.sent()), ["insert", "insert"]);
 
     fixture.fail(2, data).await;
-    let insert = WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 2 }));
+    let insert = WriteModel::InsertOne(InsertModel::new(doc! { "_id": 2 }));
     let delete = WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 1 }));
     let error = fixture.things().bulk_write([insert, delete]).await.unwrap_err();
     assert_eq!((error.code(), error.labels()), (Some(91), vec!["RetryableWriteError"]));
@@ -70,7 +70,7 @@ async fn writes_without_acknowledgment_go_over_one_connection_in_their_order() {
         let long = doc! { "_id": id, "text": "x".repeat(2 << 20) };
         let update = UpdateModel::new(doc! { "_id": id }, doc! { "$set": { "done": true } });
         let models = [
-            WriteModel::InsertOne(InsertModel::new(&long)),
+            WriteModel::InsertOne(InsertModel::new(long)),
             WriteModel::UpdateOne(update),
             WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": id + BULKS })),
         ];
@@ -94,7 +94,7 @@ async fn writes_without_acknowledgment_go_over_one_connection_in_their_order() {
         assert_eq!(over.len(), 3);
         assert!(over.iter().all(|it| *it == over[0]), "the bulk {id} went over {over:?}");
     }
-    let many = [7, 8].map(|id| WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 100 + id })));
+    let many = [7, 8].map(|id| WriteModel::InsertOne(InsertModel::new(doc! { "_id": 100 + id })));
     fixture.things().bulk_write(many).await.unwrap();
     let counts = fixture.client.topology().members()[0].counts();
     assert_eq!(counts.total(), counts.available, "every connection has come back");
@@ -132,7 +132,7 @@ async fn each_batch_of_a_bulk_has_its_number_and_is_sent_again_by_itself() {
     let increment = doc! { "$inc": { "n": 1 } };
     let many = UpdateModel::new(doc! {}, increment.clone());
     let bulk = [
-        WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 7 })),
+        WriteModel::InsertOne(InsertModel::new(doc! { "_id": 7 })),
         WriteModel::UpdateOne(UpdateModel::new(doc! { "_id": 0 }, increment)),
         WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 1 })),
         WriteModel::UpdateMany(many),
@@ -163,7 +163,7 @@ async fn a_bulk_of_several_commands_is_counted_as_one_operation() {
     let bulk = |id| {
         let increment = UpdateModel::new(doc! { "_id": 0 }, doc! { "$inc": { "n": 1 } });
         [
-            WriteModel::InsertOne(InsertModel::new(&doc! { "_id": id })),
+            WriteModel::InsertOne(InsertModel::new(doc! { "_id": id })),
             WriteModel::UpdateOne(increment),
             WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 1 })),
         ]
@@ -204,7 +204,7 @@ async fn writes_without_acknowledgment_have_no_session() {
     let mut fixture = Fixture::new().await;
     let concern = WriteConcern::default().with_w(Some(Acknowledgment::Servers(0)));
     let things = fixture.things().with_write_concern(concern);
-    let insert = WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 7 }));
+    let insert = WriteModel::InsertOne(InsertModel::new(doc! { "_id": 7 }));
     assert!(!things.bulk_write([insert.clone()]).await.unwrap().acknowledged);
     let sent = fixture.sent();
     assert_eq!(names(&sent), ["insert"]);

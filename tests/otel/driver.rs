@@ -40,7 +40,7 @@ async fn typed_operations_are_named_as_in_all_drivers() {
     assert_eq!(kept.tree(), "findAndModify app.users\n  findAndModify\n");
     users.count_documents(doc! {}).await.unwrap();
     assert_eq!(kept.tree(), "aggregate app.users\n  aggregate\n");
-    let insert = WriteModel::InsertOne(InsertModel::new(&doc! { "_id": 3 }));
+    let insert = WriteModel::InsertOne(InsertModel::new(doc! { "_id": 3 }));
     let delete = WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 3 }));
     users.bulk_write([insert, delete]).await.unwrap();
     assert_eq!(kept.tree(), "bulkWrite app.users\n  insert\n  delete\n");

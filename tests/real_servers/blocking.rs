@@ -70,7 +70,7 @@ fn writes(things: &Collection<Thing>) -> Outcome {
     let replaced = things.find_one_and_replace(one(), thing(1)).run()?;
     assert_eq!(replaced.map(|it| it.n), Some(11));
     assert_eq!(things.find_one_and_delete(one()).run()?, Some(thing(1)));
-    things.bulk_write([WriteModel::InsertOne(InsertModel::new(&thing(1)))]).run()?;
+    things.bulk_write([WriteModel::InsertOne(InsertModel::new(thing(1)))]).run()?;
     assert_eq!(things.delete_one(doc! { "_id": 2 }).run()?.deleted_count, 1);
     things.insert_one(thing(2)).run()?;
     assert_eq!(things.delete_many(doc! { "_id": -1 }).run()?.deleted_count, 0);

@@ -174,7 +174,7 @@ async fn bulks<R: Runtime>(client: &Client<R>, things: &Collection<R, Thing>) ->
     let set = doc! { "$set": { "kind": "bulk" } };
     let models = || {
         [
-            WriteModel::InsertOne(InsertModel::new(&thing(300))),
+            WriteModel::InsertOne(InsertModel::new(thing(300))),
             WriteModel::UpdateMany(UpdateModel::new(doc! { "_id": { "$lt": 3 } }, set.clone())),
             WriteModel::DeleteOne(DeleteModel::new(doc! { "_id": 300 })),
         ]
@@ -183,8 +183,8 @@ async fn bulks<R: Runtime>(client: &Client<R>, things: &Collection<R, Thing>) ->
     assert_eq!((result.inserted_count, result.matched_count, result.deleted_count), (1, 3, 1));
     assert_eq!(result.inserted_ids[&0], 300.into());
     let twice = models().into_iter().chain([
-        WriteModel::InsertOne(InsertModel::new(&thing(0))),
-        WriteModel::InsertOne(InsertModel::new(&thing(301))),
+        WriteModel::InsertOne(InsertModel::new(thing(0))),
+        WriteModel::InsertOne(InsertModel::new(thing(301))),
     ]);
     let error = things.bulk_write(twice).await.unwrap_err();
     let error = error.as_bulk_write().unwrap();

@@ -122,8 +122,7 @@ async fn order_needs_no_acknowledgment<R: Runtime>(fixture: &Fixture<'_, R>) -> 
     let bulks = (0..BULKS).map(|id| -> Operation<'_> {
         let long = doc! { "_id": id, "text": "x".repeat(4 << 20) };
         let update = UpdateModel::new(doc! { "_id": id }, doc! { "$set": { "done": true } });
-        let models =
-            [WriteModel::InsertOne(InsertModel::new(&long)), WriteModel::UpdateOne(update)];
+        let models = [WriteModel::InsertOne(InsertModel::new(long)), WriteModel::UpdateOne(update)];
         let unheard = unheard.clone();
         Box::pin(async move { unheard.bulk_write(models).await.map(drop) })
     });

@@ -46,7 +46,7 @@ async fn messages_are_cut<R: Runtime>(fixture: &Fixture<'_, R>, value: &str) -> 
         let named = |id: i32| doc! { "_id": id, "name": &value };
         let bulk = [
             WriteModel::UpdateOne(UpdateModel::new(second.clone(), rename())),
-            WriteModel::InsertOne(InsertModel::new(&named(3))),
+            WriteModel::InsertOne(InsertModel::new(named(3))),
         ];
         let errors = [
             things.find_one_and_update(second.clone(), rename()).await.err(),

@@ -16,7 +16,7 @@ fn small() -> Fixture {
 }
 
 fn insert(id: i32) -> WriteModel {
-    WriteModel::InsertOne(InsertModel::new(&doc! { "_id": id }))
+    WriteModel::InsertOne(InsertModel::new(doc! { "_id": id }))
 }
 
 /// The numbers of writes in the commands of that name, whose writes are called so.

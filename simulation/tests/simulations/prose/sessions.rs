@@ -134,12 +134,12 @@ fn operations() -> Vec<Named> {
         things.find_one_and_replace(doc! {}, &doc! { "a": 6 });
         things.find_one_and_update(doc! {}, increment());
         things.bulk_write([
-            WriteModel::InsertOne(InsertModel::new(&doc! { "a": 7 })),
+            WriteModel::InsertOne(InsertModel::new(doc! { "a": 7 })),
             WriteModel::UpdateOne(UpdateModel::new(doc! { "a": 7 }, increment())),
             WriteModel::DeleteMany(DeleteModel::new(doc! { "a": 7 })),
         ]);
         client.bulk_write([
-            ("app.things", WriteModel::InsertOne(InsertModel::new(&doc! { "a": 8 }))),
+            ("app.things", WriteModel::InsertOne(InsertModel::new(doc! { "a": 8 }))),
         ]);
         things.rename("app.renamed");
         things.insert_one(&doc! { "a": 9 });

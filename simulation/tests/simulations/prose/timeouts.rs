@@ -39,7 +39,7 @@ fn blocks(command: &str, time: Duration) -> Document {
 }
 
 fn insert(id: i32) -> InsertModel {
-    InsertModel::new(&doc! { "_id": id })
+    InsertModel::new(doc! { "_id": id })
 }
 
 fn is_timeout<T: std::fmt::Debug>(result: &Result<T, Error>) -> bool {
@@ -109,7 +109,7 @@ fn batches_of_a_bulk_of_the_client_have_one_limit() {
     let mut fixture = Fixture::new("timeoutMS=20000");
     fixture.fail(fixture.primary(), doc! { "times": 2 }, blocks("bulkWrite", 10 * SECOND + WAYS));
     let text = "b".repeat(900_000);
-    let insert = InsertModel::new(&doc! { "a": text });
+    let insert = InsertModel::new(doc! { "a": text });
     let writes = (0..54).map(|_| ("app.things", WriteModel::InsertOne(insert.clone())));
     let (client, bulk) = (fixture.client.clone(), ClientBulkWrite::new(writes));
     let (done, took) = fixture.run(async move { client.bulk_write(bulk).await });

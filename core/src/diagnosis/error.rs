@@ -121,7 +121,8 @@ fn optional_millis<S: serde::Serializer>(
 impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let likely = self.verdict.sentence();
-        if let Verdict::Forked(_) = &self.verdict {
+        // What servers there are has no part in it.
+        if let Verdict::Closed | Verdict::Forked(_) = &self.verdict {
             return write!(f, "{likely}.");
         }
         write!(f, "no server was found for {}", self.criteria)?;

@@ -256,7 +256,10 @@ fn it_ends_alone_and_tells_those_who_wait() {
     pair.follow();
     assert_eq!(pair.events(), [""; 0]);
     pair.wait(8);
-    assert!(matches!(&pair.done[..], [Action::Wake { waiter: WaiterId(8), outcome: Err(_) }]));
+    let [Action::Wake { waiter: WaiterId(8), outcome: Err(error) }] = &pair.done[..] else {
+        panic!("{:?}", pair.done);
+    };
+    assert!(error.to_string().starts_with("the client was closed; create another"), "{error}");
 }
 
 #[test]

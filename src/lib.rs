@@ -18,7 +18,7 @@ pub use crate::operation::{IndexModel, SearchIndexModel};
 pub use sdam_core::config::{Options, ReadMode, ReadPreference, ServerAddress};
 #[doc(inline)]
 pub use sdam_core::description::{
-    ServerDescription, ServerType, TopologyDescription, TopologyType,
+    ServerDescription, ServerType, Servers, TopologyDescription, TopologyType,
 };
 #[doc(inline)]
 pub use sdam_core::selection::Criteria;

@@ -16,6 +16,8 @@ use crate::time::Instant;
 
 /// The type of a server (SDAM: "ServerType").
 ///
+/// `Display` writes the [name](Self::name) that the specifications give it, `RSSecondary` for one.
+///
 /// PossiblePrimary is no type of its own here, but Unknown; the scan of a single-threaded client
 /// knows which server it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -71,9 +71,8 @@ impl<O, H, V> Action<O, H, V> {
     ///
     /// ```no_run
     /// # use sdam::bson::{Document, doc};
-    /// # async fn example(books: sdam::Collection, order: Option<Document>) ->
-    /// sdam::error::Result<()> { let found = books.find(doc! {}).optional(order, |find, order|
-    /// find.sort(order)).await?;
+    /// # async fn example(books: sdam::Collection, order: Option<Document>) -> sdam::Result<()> {
+    /// let found = books.find(doc! {}).optional(order, |find, order| find.sort(order)).await?;
     /// # let _ = found;
     /// # Ok(())
     /// # }
@@ -112,7 +111,8 @@ impl<O, H: PerformsActions, V> Action<O, H, V> {
 
     /// Sets which data it may read.
     ///
-    /// A command of the application's own has what is written in it:
+    /// A command of the application's own has the concern that is written in it. This does not
+    /// compile:
     ///
     /// ```compile_fail,E0277
     /// # use sdam::{Database, bson::doc, options::ReadConcern};
@@ -129,7 +129,8 @@ impl<O, H: PerformsActions, V> Action<O, H, V> {
 
     /// Sets when its write counts as done.
     ///
-    /// A command of the application's own has what is written in it:
+    /// A command of the application's own has the concern that is written in it. This does not
+    /// compile:
     ///
     /// ```compile_fail,E0277
     /// # use sdam::{Database, bson::doc, options::WriteConcern};

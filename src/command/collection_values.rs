@@ -94,9 +94,10 @@ pub struct IndexOptionDefaults {
 /// use sdam::options::TimeseriesOptions;
 ///
 /// let hour = Duration::from_secs(3600);
-/// let options =
-/// TimeseriesOptions::new("at").meta_field("sensor".to_owned()).bucket_max_span(hour); let expected
-/// = doc! { "timeField": "at", "metaField": "sensor", "bucketMaxSpanSeconds": 3600_i64 };
+/// let options = TimeseriesOptions::new("at");
+/// let options = options.meta_field("sensor".to_owned()).bucket_max_span(hour);
+/// let expected =
+///     doc! { "timeField": "at", "metaField": "sensor", "bucketMaxSpanSeconds": 3600_i64 };
 /// assert_eq!(serialize_to_document(&options)?, expected);
 /// # Ok::<(), bson::error::Error>(())
 /// ```

@@ -1,7 +1,7 @@
 //! Metrics of clients for the crate `metrics`, and so for whichever recorder the program has.
 //!
-//! Names, labels and values are those of
-//! [`Exposition`](sdam_core::metrics::Exposition), what Prometheus reads from a client directly. A
+//! Names, labels and values are those of `sdam::core::metrics::Exposition`, what Prometheus reads
+//! from a client directly. A
 //! recorder has no histograms with buckets of others, so that a family of histograms becomes what
 //! Prometheus makes of it: a counter `_bucket` for each bound in `le`, a counter `_count` and a
 //! gauge `_sum`. A counter of seconds is a gauge, too, as counters are whole numbers there.

@@ -67,6 +67,22 @@ pub mod tokio {
 }
 
 /// The names for smol, and what is smol's own.
+///
+/// ```no_run
+/// use sdam::smol::{Client, Collection};
+///
+/// # fn example() -> sdam::Result<()> {
+/// smol::block_on(async {
+///     let client = Client::connect("mongodb://localhost").await?;
+///     let books: Collection = client.database("library").collection("books");
+///     books.insert_one(sdam::doc! { "title": "Emma" }).await?;
+///     client.close().await;
+///     Ok(())
+/// })
+/// # }
+/// ```
+///
+/// In `Cargo.toml`, the feature `smol` of sdam is on, and `smol = "2"` stands beside it.
 #[cfg(feature = "smol")]
 pub mod smol {
     pub use super::builder_on;

@@ -1,6 +1,24 @@
 //! Databases, collections and cursors for threads: each operation has its thread wait.
 //!
-//! The same as [the others](crate), over [`sdam_blocking`].
+//! The names are those [for futures](crate::generic). An operation ends with
+//! [`run`](crate::action::Action::run), and a cursor is an iterator:
+//!
+//! ```no_run
+//! use sdam::blocking::{Client, Collection};
+//! use sdam::{Document, doc};
+//!
+//! # fn example() -> sdam::Result<()> {
+//! let client = Client::connect("mongodb://localhost")?;
+//! let books: Collection<Document> = client.database("library").collection("books");
+//! books.insert_one(doc! { "title": "Emma", "year": 1815 }).run()?;
+//! for book in books.find(doc! { "year": { "$lt": 1900 } }).sort(doc! { "year": 1 }).run()? {
+//!     println!("{}", book?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One thread in the background monitors the servers of all clients of the process.
 
 mod client;
 mod collection;

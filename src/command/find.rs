@@ -122,6 +122,11 @@ pub enum CursorType {
     /// It stays open at the end of a capped collection, for documents that come later.
     Tailable,
     /// As [`Tailable`](Self::Tailable); the server waits a while for documents.
+    ///
+    /// In an empty collection, either kind ends at once, and
+    /// [`is_alive`](crate::generic::Cursor::is_alive) is false: open another after a pause. It
+    /// ends, too, with the error CappedPositionLost (136), if the collection has wrapped around
+    /// what the cursor was to read next.
     TailableAwait,
     /// It ends with its last document, and its server sends one batch after the other without being
     /// asked: each is there sooner, and nothing waits for the ways there and back.

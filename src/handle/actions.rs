@@ -9,7 +9,13 @@ macro_rules! actions_of_collections {
             self.act(operation)
         }
 
-        /// Counts the documents that a filter matches.
+        /// Counts the documents that a filter matches, exactly.
+        ///
+        /// The server runs an aggregation for it, whose filters have no `$where`, `$near` and
+        /// `$nearSphere`: `$expr`, and `$geoWithin` with `$center` or `$centerSphere`, take their
+        /// places.
+        ///
+        /// Options: those of [`CountDocuments`].
         ///
         /// # Errors
         ///
@@ -23,6 +29,8 @@ macro_rules! actions_of_collections {
 
         /// Returns the number of documents as the collection's metadata have it.
         ///
+        /// Options: those of [`EstimatedDocumentCount`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -32,6 +40,8 @@ macro_rules! actions_of_collections {
 
         /// Counts the documents that a filter matches by the command `count`, which is deprecated.
         ///
+        /// Options: those of [`Count`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -40,6 +50,8 @@ macro_rules! actions_of_collections {
         }
 
         /// Returns the different values of a field in the documents that a filter matches.
+        ///
+        /// Options: those of [`Distinct`].
         ///
         /// # Errors
         ///
@@ -57,6 +69,8 @@ macro_rules! actions_of_collections {
         ///
         /// It is sent once, whatever happens.
         ///
+        /// Options: those of [`MapReduce`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, with an error, if the write concern is not met, and
@@ -73,6 +87,8 @@ macro_rules! actions_of_collections {
 
         /// Runs a pipeline.
         ///
+        /// Options: those of [`Aggregate`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -84,6 +100,8 @@ macro_rules! actions_of_collections {
         }
 
         /// Updates the first document that a filter matches, by operators or a pipeline.
+        ///
+        /// Options: those of [`Update`].
         ///
         /// # Errors
         ///
@@ -99,6 +117,8 @@ macro_rules! actions_of_collections {
 
         /// Updates all documents that a filter matches, by operators or a pipeline.
         ///
+        /// Options: those of [`Update`].
+        ///
         /// # Errors
         ///
         /// Fails as [`update_one`](Self::update_one) does.
@@ -112,6 +132,8 @@ macro_rules! actions_of_collections {
 
         /// Deletes the first document that a filter matches.
         ///
+        /// Options: those of [`Delete`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, and if it refuses the write.
@@ -121,6 +143,8 @@ macro_rules! actions_of_collections {
 
         /// Deletes all documents that a filter matches.
         ///
+        /// Options: those of [`Delete`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, and if it refuses the write.
@@ -129,6 +153,8 @@ macro_rules! actions_of_collections {
         }
 
         /// Does many writes, in as few commands as their kinds, number and length allow.
+        ///
+        /// Options: those of [`BulkWrite`].
         ///
         /// # Errors
         ///
@@ -141,6 +167,8 @@ macro_rules! actions_of_collections {
 
         /// Drops the collection; it is no error if there is none.
         ///
+        /// Options: those of [`DropCollection`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -149,6 +177,8 @@ macro_rules! actions_of_collections {
         }
 
         /// Gives the collection a new name, `database.name`; this handle keeps the old one.
+        ///
+        /// Options: those of [`RenameCollection`].
         ///
         /// # Errors
         ///
@@ -159,6 +189,8 @@ macro_rules! actions_of_collections {
 
         /// Changes options of the collection.
         ///
+        /// Options: those of [`ModifyCollection`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -167,6 +199,8 @@ macro_rules! actions_of_collections {
         }
 
         /// Creates an index, and returns its name.
+        ///
+        /// Options: those of [`CreateIndexes`].
         ///
         /// # Errors
         ///
@@ -180,6 +214,8 @@ macro_rules! actions_of_collections {
 
         /// Creates indexes, and returns their names.
         ///
+        /// Options: those of [`CreateIndexes`].
+        ///
         /// # Errors
         ///
         /// Fails if there are none, if no server answers in time, or with an error.
@@ -192,6 +228,8 @@ macro_rules! actions_of_collections {
 
         /// Drops an index.
         ///
+        /// Options: those of [`DropIndexes`].
+        ///
         /// # Errors
         ///
         /// Fails if its name is `*`, if no server answers in time, or with an error, as where there
@@ -202,6 +240,8 @@ macro_rules! actions_of_collections {
 
         /// Drops all indexes but that of `_id`.
         ///
+        /// Options: those of [`DropIndexes`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -211,6 +251,8 @@ macro_rules! actions_of_collections {
 
         /// Lists the indexes; none if there is no such collection.
         ///
+        /// Options: those of [`ListIndexes`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -219,6 +261,8 @@ macro_rules! actions_of_collections {
         }
 
         /// Lists the names of the indexes.
+        ///
+        /// Options: those of [`ListIndexes`].
         ///
         /// # Errors
         ///
@@ -275,6 +319,8 @@ macro_rules! actions_of_collections {
 
         /// Lists the indexes for searches.
         ///
+        /// Options: those of [`ListSearchIndexes`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -289,6 +335,8 @@ macro_rules! actions_of_writable_collections {
     ($on:ty) => {
         /// Inserts a document, with an `_id` if it has none: the document itself, or a reference.
         ///
+        /// Options: those of [`InsertOne`].
+        ///
         /// # Errors
         ///
         /// Fails if the document cannot be written as BSON, if no server answers in time, and if it
@@ -299,6 +347,8 @@ macro_rules! actions_of_writable_collections {
 
         /// Inserts documents, each with an `_id` if it has none, in as few commands as their number
         /// and length allow.
+        ///
+        /// Options: those of [`InsertMany`].
         ///
         /// # Errors
         ///
@@ -313,6 +363,8 @@ macro_rules! actions_of_writable_collections {
         }
 
         /// Replaces the first document that a filter matches.
+        ///
+        /// Options: those of [`Replace`].
         ///
         /// # Errors
         ///
@@ -331,6 +383,8 @@ macro_rules! actions_of_writable_collections {
         ///
         /// `None` says that none matches, or that the write is not acknowledged: with `w: 0` the
         /// server says nothing of the document.
+        ///
+        /// Options: those of [`FindOneAndReplace`].
         ///
         /// # Errors
         ///
@@ -353,6 +407,11 @@ macro_rules! actions_of_readable_collections {
     ($on:ty) => {
         /// Looks for documents.
         ///
+        /// A filter is a `Document`, as `doc!` makes it, or a raw document; of a type of the
+        /// application's, [`bson::serialize_to_document`] makes one.
+        ///
+        /// Options: those of [`Find`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -361,6 +420,8 @@ macro_rules! actions_of_readable_collections {
         }
 
         /// Returns the first document that matches, if any does.
+        ///
+        /// Options: those of [`FindOne`].
         ///
         /// # Errors
         ///
@@ -374,6 +435,8 @@ macro_rules! actions_of_readable_collections {
         ///
         /// `None` says that none matches, or that the write is not acknowledged: with `w: 0` the
         /// server says nothing of the document.
+        ///
+        /// Options: those of [`FindOneAndDelete`].
         ///
         /// # Errors
         ///
@@ -390,6 +453,8 @@ macro_rules! actions_of_readable_collections {
         ///
         /// `None` says that none matches, or that the write is not acknowledged: with `w: 0` the
         /// server says nothing of the document.
+        ///
+        /// Options: those of [`FindOneAndUpdate`].
         ///
         /// # Errors
         ///
@@ -416,6 +481,8 @@ macro_rules! actions_of_databases {
         /// primary unless it says otherwise (Run Command). Its concerns are those that are written
         /// in it.
         ///
+        /// Options: those of [`RunCommand`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error; an error of a write concern is in
@@ -429,6 +496,8 @@ macro_rules! actions_of_databases {
 
         /// Runs a command that opens a cursor, as it is written.
         ///
+        /// Options: those of [`RunCursorCommand`].
+        ///
         /// # Errors
         ///
         /// Fails as [`run_command`](Self::run_command) does, and if the reply has no cursor.
@@ -440,6 +509,8 @@ macro_rules! actions_of_databases {
         }
 
         /// Runs a pipeline that begins without a collection, as `$currentOp` does.
+        ///
+        /// Options: those of [`Aggregate`].
         ///
         /// # Errors
         ///
@@ -453,6 +524,8 @@ macro_rules! actions_of_databases {
 
         /// Lists the collections, each with its options.
         ///
+        /// Options: those of [`ListCollections`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -464,6 +537,8 @@ macro_rules! actions_of_databases {
 
         /// Lists the names of the collections.
         ///
+        /// Options: those of [`ListCollections`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -472,6 +547,8 @@ macro_rules! actions_of_databases {
         }
 
         /// Creates a collection, or a view; writing to a collection creates it, too.
+        ///
+        /// Options: those of [`CreateCollection`].
         ///
         /// # Errors
         ///
@@ -484,6 +561,8 @@ macro_rules! actions_of_databases {
         }
 
         /// Drops the database with all its collections.
+        ///
+        /// Options: those of [`DropDatabase`].
         ///
         /// # Errors
         ///
@@ -504,6 +583,8 @@ macro_rules! actions_of_clients {
 
         /// Lists the databases.
         ///
+        /// Options: those of [`ListDatabases`].
+        ///
         /// # Errors
         ///
         /// Fails if no server answers in time, or with an error.
@@ -512,6 +593,8 @@ macro_rules! actions_of_clients {
         }
 
         /// Lists the names of the databases.
+        ///
+        /// Options: those of [`ListDatabases`].
         ///
         /// # Errors
         ///
@@ -522,6 +605,8 @@ macro_rules! actions_of_clients {
 
         /// Writes to several collections, in as few commands as their number and length allow
         /// (MongoDB 8.0): each write with the namespace of its collection.
+        ///
+        /// Options: those of [`ClientBulkWrite`].
         ///
         /// # Errors
         ///

@@ -55,6 +55,9 @@ impl<R: Runtime> Client<R> {
     /// Closes the client for all its clones, and waits until none of its tasks runs any more, see
     /// [`Topology::close`](sdam_host::Topology::close).
     ///
+    /// Before that, servers close the cursors that were dropped, within a second, and forget the
+    /// sessions that were used, within another one: it takes two seconds at most.
+    ///
     /// Dropping the last clone closes a client, too, and waits for nothing.
     pub async fn close(&self) {
         self.topology().close().await;

@@ -117,7 +117,7 @@ impl<R: Runtime, T> Cursor<R, T> {
     /// Closes the cursor at its server, if it is open; errors are ignored.
     ///
     /// That has the whole `timeoutMS` again, or ten seconds without that option, whatever is left
-    /// of the time of [`Client::with_deadline`](sdam_host::Topology::with_deadline).
+    /// of the time of [`Topology::with_deadline`](sdam_host::Topology::with_deadline).
     pub async fn close(mut self) {
         let timeout = self.reader.handle.timeout_of_operations();
         self.reader.kill(KillLimits::of_close(&self.reader.handle.client, timeout)).await;

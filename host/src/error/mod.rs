@@ -43,6 +43,19 @@ pub use spent::Spent;
 pub use write::{WriteConcernError, WriteError};
 
 /// The result of whatever can fail with an [`Error`].
+///
+/// Other errors may take its place, so that a block without a type of its own has to name it, as
+/// that of a task does:
+///
+/// ```
+/// # use sdam_host as sdam;
+/// # fn spawn(_: impl Future<Output: Send> + Send) {}
+/// # async fn operation() -> sdam::Result<()> { Ok(()) }
+/// spawn(async {
+///     operation().await?;
+///     Ok::<_, sdam::Error>(())
+/// });
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The codes by which servers refuse a document whose key another one has: DuplicateKey, that of

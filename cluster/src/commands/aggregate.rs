@@ -137,7 +137,15 @@ impl Cluster {
             operation.append(cstr!("op"), if active { "command" } else { "none" });
             (active || with_idle).then_some(operation)
         });
-        Ok(operations.collect())
+        let mut operations: Vec<RawDocumentBuf> = operations.collect();
+        if let Some(member) = member.filter(|_| options.get_bool("idleSessions").unwrap_or(false)) {
+            let open = self.open_transactions(member).into_iter().map(|mut transaction| {
+                transaction.append(cstr!("host"), self.host(member));
+                transaction
+            });
+            operations.extend(open);
+        }
+        Ok(operations)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The labels of an error: they say whether it is worth trying again, and what.
 
+use crate::data::ends_transaction;
 use crate::options::ServerVersion;
 use crate::wire::Request;
 
@@ -7,18 +8,43 @@ use crate::wire::Request;
 const RETRYABLE: [i32; 12] = [6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
 
 /// The errors that end a transaction which may succeed as a whole.
-const CONFLICTS: [i32; 2] = [112, 251];
+const TRANSIENT: [i32; 6] = [24, 112, 239, 246, 251, 267];
 
-/// Returns the label of an error, if it has one (Retryable Writes, "RetryableWriteError Labels").
+/// Returns the label of an error, if it has one (Retryable Writes, "RetryableWriteError Labels";
+/// Transactions, "TransientTransactionError").
 ///
 /// So it was seen on `mongod`; here mongos say the same.
 pub(super) fn of(code: i32, request: &Request<'_>, version: ServerVersion) -> Option<&'static str> {
-    let ends_it = matches!(request.command, "commitTransaction" | "abortTransaction");
-    let is_retryable = RETRYABLE.contains(&code);
-    if request.is_in_transaction() && (CONFLICTS.contains(&code) || (is_retryable && !ends_it)) {
+    let is_transient =
+        request.is_in_transaction() && ends_transaction_for_now(code, request, version);
+    if is_transient {
         return Some("TransientTransactionError");
     }
+    of_concern(code, request, version)
+}
+
+/// Returns the label of an error that is of the write concern, while the command itself is done.
+pub(super) fn of_concern(
+    code: i32,
+    request: &Request<'_>,
+    version: ServerVersion,
+) -> Option<&'static str> {
     let is_numbered = request.body.get("txnNumber").is_ok_and(|number| number.is_some());
-    let has_it = version > ServerVersion::V4_2;
-    (is_retryable && is_numbered && has_it).then_some("RetryableWriteError")
+    let is_sent_again = !request.is_in_transaction() || ends_transaction(request.command);
+    let has_it = version > ServerVersion::V4_2 && RETRYABLE.contains(&code);
+    (has_it && is_numbered && is_sent_again).then_some("RetryableWriteError")
+}
+
+/// Returns whether an error ends a transaction that may succeed if it is run again.
+///
+/// What fails a commit, or an abort since 4.4, for a reason that may pass is tried again by itself.
+fn ends_transaction_for_now(code: i32, request: &Request<'_>, version: ServerVersion) -> bool {
+    let is_old = version == ServerVersion::V4_2;
+    let is_tried_again = match request.command {
+        "commitTransaction" => true,
+        "abortTransaction" => !is_old,
+        _ => false,
+    };
+    let may_pass = RETRYABLE.contains(&code) && !(is_old && code == 262);
+    TRANSIENT.contains(&code) || (may_pass && !is_tried_again)
 }

@@ -49,13 +49,15 @@ impl Cluster {
         injection
     }
 
-    /// Runs a command, or makes it fail, and replies.
+    /// Runs a command, or makes it fail, and replies; one that has waited before has a limit, if
+    /// its time has one.
     pub(crate) fn run(
         &mut self,
         now: Instant,
         id: ConnectionId,
         message: &Message,
         mut injection: Injection,
+        limit: Option<Instant>,
         out: &mut Vec<Action>,
     ) {
         let member = self.connections.get(&id).map(|connection| connection.member);
@@ -72,7 +74,7 @@ impl Cluster {
             return self.answer(now, (id, member), &request, done, out);
         }
         if injection.error.is_none()
-            && let Some(until) = self.must_wait(now, id, &request)
+            && let Some(until) = self.must_wait(now, id, &request, limit)
         {
             return self.wait(id, until, Then::Await(message.clone(), injection));
         }
@@ -82,7 +84,7 @@ impl Cluster {
             return self.refuse_query((id, member), &request, out);
         }
         let refusal = || request.refusal(version).or(stable_api::check(&request, version).err());
-        let replies = match injection.error.clone().or_else(refusal) {
+        let mut replies = match injection.error.clone().or_else(refusal) {
             Some(error) => Err(error),
             None if request.command == "hello" && !version.has_awaitable_hello() => {
                 Err(CommandError::not_found("hello"))
@@ -105,6 +107,12 @@ impl Cluster {
                 None => self.execute(now, id, member, &request, out),
             },
         };
+        let error = replies.as_ref().err().filter(|_| injection.error.is_none());
+        match self.must_wait_for_transaction(now, &request, error, limit) {
+            Some(Some(until)) if until <= now => replies = Err(CommandError::time_is_over()),
+            Some(until) => return self.wait(id, until, Then::Await(message.clone(), injection)),
+            None => {}
+        }
         let position = self.data_of(member).last();
         let done = Done { injection, replies, position };
         match done.replies.is_ok().then(|| self.unsatisfied(now, member, &request)).flatten() {
@@ -120,7 +128,8 @@ impl Cluster {
     /// receives the same answer.
     fn strike_write(&mut self, member: MemberId, request: &Request<'_>, injection: &mut Injection) {
         let is_numbered = request.body.get("txnNumber").is_ok_and(|it| it.is_some());
-        if !is_numbered || request.is_in_transaction() || injection.error.is_some() {
+        let has_struck = injection.error.is_some() || injection.close_after;
+        if !is_numbered || request.is_in_transaction() || has_struck {
             return;
         }
         let is_set = |it: &Process| it.fail_points.contains_key(&Name::OnTransactionalWrite);
@@ -160,6 +169,7 @@ impl Cluster {
             }
             Err(_) => None,
         };
+        let replies_failed = replies.is_err();
         let code = match &replies {
             Ok(_) => write_concern_error.as_ref().and_then(|error| error.get_i32("code").ok()),
             Err(error) => Some(error.code),
@@ -170,9 +180,15 @@ impl Cluster {
         };
         // Those of a fail point replace what the server itself would say, even if there are none.
         let chosen = injection.labels.filter(|_| fails || write_concern_error.is_some());
-        let own = || error_labels::of(code?, request, version).map(str::to_owned);
+        let own = || match replies_failed {
+            true => error_labels::of(code?, request, version).map(str::to_owned),
+            false => error_labels::of_concern(code?, request, version).map(str::to_owned),
+        };
         let labels = chosen.unwrap_or_else(|| own().into_iter().collect());
         append_errors(&mut last, &labels, write_concern_error);
+        if !replies_failed {
+            self.append_recovery_token(member, request, &mut last);
+        }
         let mut reply_to = request.reply_to;
         for document in replies {
             let flags = Flags::MORE_TO_COME;

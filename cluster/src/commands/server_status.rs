@@ -55,6 +55,9 @@ impl Cluster {
         if wants("repl") && process.role.is_of_set() {
             status.append(cstr!("repl"), self.replication_section(now, connection, process));
         }
+        if wants("transactions") && self.options.keeps_data {
+            status.append(cstr!("transactions"), self.transaction_counts(connection.member));
+        }
         status.append(cstr!("ok"), 1.0);
         status
     }

@@ -18,7 +18,7 @@ pub(super) fn is_write(command: &str) -> bool {
     matches!(
         command,
         "insert" | "update" | "delete" | "findAndModify" | "create" | "createIndexes" | "drop"
-    )
+    ) || data::ends_transaction(command)
 }
 
 /// The members that are to have what a write has changed.
@@ -147,7 +147,8 @@ impl Cluster {
         }
         // Within a transaction, that of the commit counts.
         let is_implied = version.has_majority_by_default() && self.config.implies_majority();
-        if !is_implied || request.is_in_transaction() {
+        let is_inside = request.is_in_transaction() && !data::ends_transaction(request.command);
+        if !is_implied || is_inside {
             return None;
         }
         let wtimeout = concern.get("wtimeout").ok().flatten().and_then(integer).unwrap_or(0);

@@ -3,7 +3,8 @@
 use bson::{Bson, Document};
 use sdam_core::bson;
 
-use crate::store::{check_namespace, check_writable, whole};
+use super::session_id;
+use crate::store::{Owner, check_namespace, check_writable, whole};
 use crate::wire::{CommandError, Request};
 
 /// The commands that refuse the collections of the server's own.
@@ -21,6 +22,8 @@ pub(super) struct Arguments {
     /// The documents to be inserted that have two `_id`s, by index, ascending: `body` has the last
     /// one only.
     pub(super) twice_identified: Vec<usize>,
+    /// The id of the session in whose transaction the command is.
+    pub(super) transaction: Option<Vec<u8>>,
 }
 
 impl Arguments {
@@ -32,12 +35,21 @@ impl Arguments {
     pub(super) fn read(request: &Request<'_>) -> Result<Self, CommandError> {
         let database = request.database.unwrap_or_default().to_owned();
         let twice_identified = request.twice_identified();
-        Ok(Self { body: request.whole()?, database, twice_identified })
+        let body = request.whole()?;
+        let transaction = session_id(&body).filter(|_| request.is_in_transaction());
+        Ok(Self { body, database, twice_identified, transaction })
     }
 
     /// Returns whether the document to be inserted at this index has two `_id`s.
     pub(super) fn has_two_ids(&self, index: usize) -> bool {
         self.twice_identified.binary_search(&index).is_ok()
+    }
+
+    /// Returns to whom a cursor belongs that this command opens or goes on with.
+    pub(super) fn owner(&self) -> Owner {
+        let number = self.body.get_i64("txnNumber").ok();
+        let transaction = number.filter(|_| self.transaction.is_some());
+        Owner { session: session_id(&self.body), transaction }
     }
 
     /// Returns the namespace of the collection that this field names.
@@ -151,6 +163,7 @@ mod tests {
             body: Document::new(),
             database: "app".to_owned(),
             twice_identified: (0..COUNT).map(|index| 2 * index + 1).collect(),
+            transaction: None,
         };
         let found = (0..2 * COUNT).filter(|index| arguments.has_two_ids(*index));
         assert!(found.eq(arguments.twice_identified.iter().copied()));

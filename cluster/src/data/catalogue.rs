@@ -7,7 +7,6 @@ use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, count};
 use super::cursors::raw;
-use super::session_id;
 use super::writes::int32;
 use crate::model::Cluster;
 use crate::options::{MAX_WRITE_BATCH_SIZE, MemberId, ServerVersion};
@@ -15,12 +14,15 @@ use crate::store::{Collection, Cursor, Filter, Index, StoreError, is_true};
 use crate::wire::CommandError;
 
 /// The arguments of `create` and `collMod` that are no options of the collection.
-const NO_OPTIONS: [&str; 10] = [
+const NO_OPTIONS: [&str; 13] = [
     "create",
     "collMod",
     "writeConcern",
     "lsid",
     "txnNumber",
+    "autocommit",
+    "startTransaction",
+    "readConcern",
     "comment",
     "maxTimeMS",
     "index",
@@ -308,9 +310,18 @@ impl Cluster {
                 *description = whole;
             }
         }
+        let is_fixed = self.is_older_than_transaction(member, arguments, &namespace);
         let (made, (before, after)) = self.write(now, member, arguments, |writer, _, _| {
             let made = writer.store().collection(&namespace).is_none();
-            Ok((made, writer.create_indexes(&namespace, descriptions)?))
+            let (before, after) = writer.create_indexes(&namespace, descriptions)?;
+            if is_fixed && before != after {
+                let reason = format!(
+                    "Cannot create new indexes on existing collection {namespace} in a \
+                     multi-document transaction."
+                );
+                return Err(StoreError::not_in_transaction(reason).into());
+            }
+            Ok((made, (before, after)))
         })?;
         let mut reply = doc! {
             "numIndexesBefore": int32(before),
@@ -407,8 +418,8 @@ impl Cluster {
             None => None,
         };
         let rest = listed.into_iter().map(std::sync::Arc::new).collect();
-        let session = session_id(&arguments.body);
-        let cursor = Cursor { namespace, rest, tail: None, session, at_cluster_time: None };
+        let owner = arguments.owner();
+        let cursor = Cursor { namespace, rest, tail: None, owner, at_cluster_time: None };
         self.open(member, cursor, size, false)
     }
 

@@ -11,7 +11,7 @@ use sdam_core::time::Instant;
 use super::arguments::{Arguments, flag};
 use crate::model::Cluster;
 use crate::options::MemberId;
-use crate::store::{Cursor, whole};
+use crate::store::{Cursor, Owner, whole};
 use crate::wire::{CommandError, Request, integer};
 
 /// The number of documents of a first batch that does not say how many it wants.
@@ -74,6 +74,10 @@ impl Cluster {
             );
             process.cursors.insert(id, cursor);
             return Err(CommandError::coded(13, reason));
+        }
+        if let Err(error) = check_owner(id, &cursor.owner, &arguments.owner()) {
+            process.cursors.insert(id, cursor);
+            return Err(error);
         }
         let (mut replies, mut length) = (Vec::new(), 0);
         loop {
@@ -140,6 +144,31 @@ impl Cluster {
             "ok": 1.0,
         })
     }
+}
+
+/// Checks that a cursor goes on in the session, and in the transaction, that it was opened in.
+fn check_owner(id: i64, owner: &Owner, asking: &Owner) -> Result<(), CommandError> {
+    let (code, reason) = match (owner, asking) {
+        (owner, asking) if owner == asking => return Ok(()),
+        (Owner { session: Some(_), .. }, Owner { session: None, .. }) => {
+            (50737, "was created in a session, without an lsid")
+        }
+        (Owner { session: None, .. }, Owner { session: Some(_), .. }) => {
+            (50736, "was not created in a session, in a session")
+        }
+        (owner, asking) if owner.session != asking.session => {
+            (50738, "was created in another session")
+        }
+        (Owner { transaction: None, .. }, _) => {
+            (50739, "was not created in a transaction, in a transaction")
+        }
+        (_, Owner { transaction: None, .. }) => {
+            (50740, "was created in a transaction, without a txnNumber")
+        }
+        _ => (50741, "was created in another transaction"),
+    };
+    let reason = format!("Cannot run getMore on cursor {id}, which {reason}");
+    Err(CommandError::numbered(code, reason))
 }
 
 fn cursor_id(body: &Document) -> Result<i64, CommandError> {

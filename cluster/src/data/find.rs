@@ -11,7 +11,6 @@ use sdam_core::time::Instant;
 use super::arguments::Arguments;
 use super::cursors::is_tailable;
 use super::reads::{check_hint, collection_of};
-use super::session_id;
 use crate::model::Cluster;
 use crate::options::MemberId;
 use crate::store::{
@@ -72,8 +71,8 @@ impl Cluster {
             awaits,
             until: None,
         });
-        let session = session_id(body);
-        let cursor = Cursor { namespace, rest, tail, session, at_cluster_time: view.at };
+        let owner = arguments.owner();
+        let cursor = Cursor { namespace, rest, tail, owner, at_cluster_time: view.at };
         let single = arguments.flag("singleBatch");
         self.open(member, cursor, arguments.count("batchSize")?, single)
     }

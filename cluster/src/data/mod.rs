@@ -13,8 +13,11 @@ mod out;
 pub(crate) mod read_concern;
 mod reads;
 mod replication;
+mod router;
 pub(crate) mod search;
+mod session_options;
 mod sessions;
+mod transactions;
 mod writes;
 
 use bson::{Bson, Document, RawDocumentBuf, rawdoc};
@@ -23,10 +26,12 @@ use sdam_core::time::Instant;
 
 use self::arguments::Arguments;
 pub use self::logged::LoggedWrite;
+pub(crate) use self::router::Routed;
+pub(crate) use self::session_options::ends_transaction;
 use self::sessions::Retries;
-use crate::model::{Cluster, Role};
+use crate::model::{Cluster, Member, Role};
 use crate::options::{MemberId, ServerVersion};
-use crate::store::{Context, Data, Writer};
+use crate::store::{Change, Context, Data, Limits, Writer};
 use crate::wire::{CommandError, Request};
 
 /// The commands that read what is kept.
@@ -88,14 +93,20 @@ impl Cluster {
         let is_known = READS.contains(&name)
             || (is_write(name) && !is_new)
             || SESSIONS.contains(&name)
+            || ends_transaction(name)
             || matches!(name, "getMore" | "killCursors")
             || (name == "checkMetadataConsistency"
                 && role == Role::Mongos
                 && version >= ServerVersion::V7_0);
-        if !is_known || asks_for_operations(request) {
-            return None;
-        }
-        let replies = self.serve_data(now, member, (role, name), request);
+        let replies = match session_options::check(request) {
+            Err(error) => Err(error),
+            Ok(()) if is_new => return None,
+            Ok(()) if request.is_in_transaction() => {
+                self.serve_transaction(now, member, role, request)
+            }
+            Ok(()) if !is_known || asks_for_operations(request) => return None,
+            Ok(()) => self.serve_data(now, member, (role, name), request),
+        };
         Some(replies.map_err(|error| as_numbered_by(version, name, error)))
     }
 
@@ -118,29 +129,40 @@ impl Cluster {
             let reason = format!("{name} may only be run against the admin database.");
             return Err(CommandError::coded(13, reason));
         }
-        let all = request.allows_exhaust();
+        self.dispatch(now, member, name, &arguments, request.allows_exhaust())
+    }
+
+    /// Answers a command that the member serves.
+    fn dispatch(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        name: &str,
+        arguments: &Arguments,
+        all: bool,
+    ) -> Result<Vec<RawDocumentBuf>, CommandError> {
         let reply = match name {
-            "find" => self.find(now, member, &arguments)?,
-            "count" => self.count_documents(now, member, &arguments)?,
-            "distinct" => self.distinct(now, member, &arguments)?,
-            "aggregate" => self.aggregate_data(now, member, &arguments)?,
-            "explain" => self.explain(&arguments)?,
-            "listCollections" => self.list_collections(now, member, &arguments)?,
-            "listDatabases" => self.list_databases(now, member, &arguments)?,
-            "listIndexes" => self.list_indexes(member, &arguments)?,
-            "checkMetadataConsistency" => self.check_metadata(member, &arguments)?,
-            "getMore" => return self.more(member, &arguments, all),
-            "killCursors" => self.kill_cursors(member, &arguments)?,
-            "insert" | "update" | "delete" => self.write_batch(now, member, &arguments, name)?,
-            "findAndModify" => self.find_and_modify(now, member, &arguments)?,
-            "bulkWrite" => self.bulk_write(now, member, &arguments)?,
+            "find" => self.find(now, member, arguments)?,
+            "count" => self.count_documents(now, member, arguments)?,
+            "distinct" => self.distinct(now, member, arguments)?,
+            "aggregate" => self.aggregate_data(now, member, arguments)?,
+            "explain" => self.explain(arguments)?,
+            "listCollections" => self.list_collections(now, member, arguments)?,
+            "listDatabases" => self.list_databases(now, member, arguments)?,
+            "listIndexes" => self.list_indexes(member, arguments)?,
+            "checkMetadataConsistency" => self.check_metadata(member, arguments)?,
+            "getMore" => return self.more(member, arguments, all),
+            "killCursors" => self.kill_cursors(member, arguments)?,
+            "insert" | "update" | "delete" => self.write_batch(now, member, arguments, name)?,
+            "findAndModify" => self.find_and_modify(now, member, arguments)?,
+            "bulkWrite" => self.bulk_write(now, member, arguments)?,
             name if SESSIONS.contains(&name) => {
                 if name != "refreshSessions" {
-                    self.end_sessions(member, &arguments, name);
+                    self.end_sessions(member, arguments, name);
                 }
                 rawdoc! { "ok": 1.0 }
             }
-            _ => match self.change_catalogue(now, member, &arguments, name) {
+            _ => match self.change_catalogue(now, member, arguments, name) {
                 Some(reply) => reply?,
                 None => rawdoc! { "ok": 1.0 },
             },
@@ -164,6 +186,11 @@ impl Cluster {
     }
 
     /// Has a member write, and notes what it has written.
+    ///
+    /// # Errors
+    ///
+    /// Fails with `WriteConflict` if an open transaction stands against it, which a command outside
+    /// of transactions waits for; it has changed nothing then.
     fn write<T>(
         &mut self,
         now: Instant,
@@ -175,18 +202,51 @@ impl Cluster {
         let seconds = u32::try_from(self.wall_millis(now).div_euclid(1000)).unwrap_or(u32::MAX);
         let version = self.version_of(member);
         let owner = self.owner(member);
-        let store = &mut self.members[owner].data.store;
-        let mut retries = Retries::begin(store, &arguments.body)?;
-        let dollars = writes::allows_dollars(version);
-        let mut writer = Writer::new(store, &mut self.data_rng, seconds, dollars);
+        let mut retries = Retries::begin(&self.members[owner].data.store, &arguments.body)?;
+        if retries.is_numbered() {
+            self.supersede(member, arguments)?;
+        }
+        let Member { data, transactions, .. } = &mut self.members[owner];
+        let session = arguments.transaction.as_deref();
+        let mut open = session.and_then(|it| transactions.take(it));
+        let store = open.as_mut().map_or(&mut data.store, |it| &mut it.store);
+        let mut writer =
+            Writer::new(store, &mut self.data_rng, seconds, writes::allows_dollars(version));
         writer.bypasses_validation = arguments.flag("bypassDocumentValidation");
+        writer.limits = session.map(|_| Limits { creates: version >= ServerVersion::V4_4 });
         let outcome = act(&mut writer, &context, &mut retries);
         if outcome.is_ok() {
             retries.finish(&mut writer);
         }
         let changes = writer.into_changes();
-        self.append(now, member, changes);
+        match (open, session) {
+            (Some(mut open), Some(session)) => {
+                let others: Vec<_> = transactions.all_open().map(|(_, other)| other).collect();
+                let noted = open.note(changes, &data.store, &others);
+                transactions.put_back(session.to_vec(), open);
+                noted?;
+            }
+            _ => self.note_writes(now, member, changes)?,
+        }
         outcome
+    }
+
+    /// Notes what a command outside of transactions has written, or takes it back if an open
+    /// transaction stands against it.
+    fn note_writes(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        changes: Vec<Change>,
+    ) -> Result<(), CommandError> {
+        let owner = self.owner(member);
+        let Member { data, transactions, .. } = &mut self.members[owner];
+        if let Err(conflict) = transactions.check(&changes) {
+            changes.iter().rev().for_each(|change| data.store.take(change, false));
+            return Err(conflict.into());
+        }
+        self.append(now, member, changes);
+        Ok(())
     }
 }
 

@@ -52,8 +52,8 @@ pub(crate) fn check(
     }
     let is_taken = match level {
         "local" => true,
-        // Within a transaction every command has that of its first one.
-        "snapshot" if body.get("autocommit").is_ok_and(|it| it.is_some()) => true,
+        // A transaction has levels of its own.
+        _ if body.get("autocommit").is_ok_and(|it| it.is_some()) => true,
         "snapshot" => {
             READS.contains(&command) && command != "count" && version >= ServerVersion::V5_0
         }

@@ -8,7 +8,7 @@ use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, count, document, flag};
 use super::cursors::raw;
-use super::{search, session_id};
+use super::search;
 use crate::model::Cluster;
 use crate::options::MemberId;
 use crate::store::{
@@ -149,8 +149,8 @@ impl Cluster {
                 _ => through(documents, name, value, &context)?,
             };
         }
-        let (rest, session) = (documents.into(), session_id(body));
-        let cursor = Cursor { namespace, rest, tail: None, session, at_cluster_time: view.at };
+        let (rest, owner) = (documents.into(), arguments.owner());
+        let cursor = Cursor { namespace, rest, tail: None, owner, at_cluster_time: view.at };
         self.open(member, cursor, size, false)
     }
 

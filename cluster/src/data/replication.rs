@@ -16,6 +16,16 @@ use crate::options::MemberId;
 use crate::store::{Change, Data, Entry, Position};
 use crate::wire::{CommandError, Request, integer};
 
+/// The code of `WriteConflict`.
+const WRITE_CONFLICT: i32 = 112;
+
+/// Returns the end of the time that a command may take, if it says how much.
+fn limit_of(now: Instant, request: &Request<'_>) -> Option<Instant> {
+    let limit = request.body.get("maxTimeMS").ok().flatten().and_then(integer);
+    let limit = limit.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
+    limit.map(|it| now + Duration::from_millis(it))
+}
+
 impl Cluster {
     /// Notes in the log what a member has written.
     pub(super) fn append(&mut self, now: Instant, member: MemberId, changes: Vec<Change>) {
@@ -123,6 +133,11 @@ impl Cluster {
     /// Returns the state that a command reads.
     pub(super) fn view(&self, member: MemberId, arguments: &Arguments) -> View {
         let data = self.data_of(member);
+        let session = arguments.transaction.as_deref();
+        let transactions = &self.members[self.owner(member)].transactions;
+        if let Some(open) = session.and_then(|it| transactions.open(it)) {
+            return View { store: open.store.clone(), at: None };
+        }
         let concern = arguments.document("readConcern").ok().flatten();
         let level = concern.and_then(|it| it.get_str("level").ok()).unwrap_or("local");
         let committed = || {
@@ -151,6 +166,7 @@ impl Cluster {
         now: Instant,
         id: ConnectionId,
         request: &Request<'_>,
+        limit: Option<Instant>,
     ) -> Option<Option<Instant>> {
         if !self.options.keeps_data {
             return None;
@@ -159,10 +175,21 @@ impl Cluster {
         if request.command_name() == "getMore" {
             return self.awaits_documents(now, member, request).map(Some);
         }
-        let limit = request.body.get("maxTimeMS").ok().flatten().and_then(integer);
-        let limit = limit.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
-        let waits = self.awaits_time(member, request);
-        waits.then(|| limit.map(|it| now + Duration::from_millis(it)))
+        self.awaits_time(member, request).then(|| limit.or_else(|| limit_of(now, request)))
+    }
+
+    /// Returns until when a command waits for the end of a transaction that stands against what it
+    /// writes, if it does: one outside of transactions does, as long as it may take.
+    pub(crate) fn must_wait_for_transaction(
+        &self,
+        now: Instant,
+        request: &Request<'_>,
+        error: Option<&CommandError>,
+        limit: Option<Instant>,
+    ) -> Option<Option<Instant>> {
+        let conflicts = error.is_some_and(|it| it.code == WRITE_CONFLICT);
+        let waits = self.options.keeps_data && conflicts && !request.is_in_transaction();
+        waits.then(|| limit.or_else(|| limit_of(now, request)))
     }
 
     /// Runs a request that has waited; one that has waited too long for what it wants to see fails.
@@ -171,17 +198,17 @@ impl Cluster {
         now: Instant,
         id: ConnectionId,
         message: &Message,
-        (mut injection, is_over): (Injection, bool),
+        (mut injection, limit): (Injection, Option<Instant>),
         out: &mut Vec<Action>,
     ) {
         let member = self.connections.get(&id).map(|it| it.member);
+        let is_over = limit.is_some_and(|it| it <= now);
         if let (Ok(request), Some(member), true) = (Request::parse(message), member, is_over)
             && self.awaits_time(member, &request)
         {
-            let error = CommandError::coded(50, "operation exceeded time limit");
-            injection.error = Some(error);
+            injection.error = Some(CommandError::time_is_over());
         }
-        self.run(now, id, message, injection, out);
+        self.run(now, id, message, injection, limit, out);
     }
 
     /// Answers a write that has waited for other members, successfully or not.

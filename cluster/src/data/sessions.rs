@@ -25,7 +25,8 @@ pub(super) struct Retries {
 }
 
 impl Cluster {
-    /// Forgets the cursors of sessions that end, or of all if none is named.
+    /// Forgets the cursors of sessions that end, or of all if none is named; and aborts the
+    /// transactions of those that are killed.
     pub(super) fn end_sessions(&mut self, member: MemberId, arguments: &Arguments, name: &str) {
         let named = arguments.body.get_array(name).into_iter().flatten();
         let ids = named.filter_map(|it| match it.as_document()?.get("id")? {
@@ -34,8 +35,12 @@ impl Cluster {
         });
         let ids: Vec<Vec<u8>> = ids.collect();
         let all = ids.is_empty() && name != "endSessions";
+        // Servers abort the transactions of sessions that end only when these expire.
+        if name != "endSessions" {
+            self.kill_transactions(member, &ids, all);
+        }
         if let Some(process) = self.process_mut(member) {
-            process.cursors.retain(|_, cursor| match &cursor.session {
+            process.cursors.retain(|_, cursor| match &cursor.owner.session {
                 Some(id) => !all && !ids.contains(id),
                 None => true,
             });
@@ -76,13 +81,10 @@ impl Retries {
         };
         if let Some(known) = store.session(&id) {
             if known.number > number {
-                let newer = known.number;
-                let reason = format!(
-                    "Retryable write with txnNumber {number} is prohibited on session because a \
-                     newer retryable write with txnNumber {newer} has already started on this \
-                     session."
-                );
-                return Err(CommandError::coded(225, reason));
+                return Err(prohibited(number, known.number));
+            }
+            if known.number == number && known.is_transaction {
+                return Err(converted());
             }
             if known.number == number {
                 retries.session = Session::clone(known);
@@ -135,4 +137,19 @@ impl Retries {
             reply.insert("retriedStmtIds", ids);
         }
     }
+}
+
+/// The session has a newer number than that of a retryable write.
+pub(super) fn prohibited(number: i64, newer: i64) -> CommandError {
+    let reason = format!(
+        "Retryable write with txnNumber {number} is prohibited on session because a newer \
+         retryable write with txnNumber {newer} has already started on this session."
+    );
+    CommandError::coded(225, reason)
+}
+
+/// The number of a retryable write is that of a transaction.
+pub(super) fn converted() -> CommandError {
+    let reason = "Cannot retry a retryable write that has been converted into a transaction";
+    CommandError::coded(217, reason)
 }

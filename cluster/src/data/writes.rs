@@ -81,7 +81,7 @@ impl Cluster {
             _ => "deletes",
         };
         let statements = arguments.statements(field, self.options.max_write_batch_size)?;
-        let ordered = !arguments.body.contains_key("ordered") || arguments.flag("ordered");
+        let ordered = is_ordered(arguments);
         let version = self.version_of(member);
         check_statements(name, &statements, version)?;
         let reply = self.write(now, member, arguments, |writer, context, retries| {
@@ -173,7 +173,7 @@ impl Cluster {
             .map(|it| it.get_str("ns").unwrap_or_default().to_owned())
             .collect();
         let errors_only = arguments.flag("errorsOnly");
-        let ordered = !arguments.body.contains_key("ordered") || arguments.flag("ordered");
+        let ordered = is_ordered(arguments);
         let (mut results, mut totals, mut failed) = (Vec::new(), Document::new(), 0);
         for total in ["nInserted", "nMatched", "nModified", "nUpserted", "nDeleted"] {
             totals.insert(total, 0);
@@ -217,7 +217,7 @@ impl Cluster {
             namespace: "admin.$cmd.bulkWrite".to_owned(),
             rest: results.into_iter().map(std::sync::Arc::new).collect(),
             tail: None,
-            session: super::session_id(&arguments.body),
+            owner: arguments.owner(),
             at_cluster_time: None,
         };
         let size = match arguments.document("cursor")? {
@@ -232,6 +232,12 @@ impl Cluster {
         reply.extend(retried);
         raw(&reply)
     }
+}
+
+/// Returns whether a write ends with the first statement that fails, as all do in a transaction.
+fn is_ordered(arguments: &Arguments) -> bool {
+    let is_wanted = !arguments.body.contains_key("ordered") || arguments.flag("ordered");
+    is_wanted || arguments.transaction.is_some()
 }
 
 /// Does one statement, and returns what it has come to.

@@ -81,7 +81,7 @@ pub(crate) enum Then {
     Begin(Message),
     /// A fail point has blocked the request.
     Run(Message, Injection),
-    /// A read waits for data that is still to come.
+    /// A read waits for data that is still to come, or a write for the end of a transaction.
     Await(Message, Injection),
     /// A write has been done, and other members are to have it.
     Acknowledge(Message, Box<Done>),
@@ -329,7 +329,7 @@ impl Cluster {
         }
         let injection = self.injection(id, request.command_name());
         match injection.block {
-            Duration::ZERO => self.run(now, id, &message, injection, out),
+            Duration::ZERO => self.run(now, id, &message, injection, None, out),
             block => self.wait(id, later(now, block), Then::Run(message, injection)),
         }
     }
@@ -363,10 +363,9 @@ impl Cluster {
                 self.continue_stream(now, id, reply_to, hello, injection, out);
             }
             Then::Begin(message) => self.begin_request(now, id, message, out),
-            Then::Run(message, injection) => self.run(now, id, &message, injection, out),
+            Then::Run(message, injection) => self.run(now, id, &message, injection, None, out),
             Then::Await(message, injection) => {
-                let is_over = until.is_some_and(|it| it <= now);
-                self.run_again(now, id, &message, (injection, is_over), out);
+                self.run_again(now, id, &message, (injection, until), out);
             }
             Then::Acknowledge(message, done) => self.acknowledge(now, id, &message, *done, out),
         }

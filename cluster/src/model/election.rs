@@ -75,6 +75,7 @@ impl Cluster {
         self.catch_up(now);
         let was_primary = self.primary() == Some(member);
         self.members[member.0].process = None;
+        self.forget_transactions(member);
         self.revision += 1;
         out.push(Action::Unlisten { member });
         self.close_all(member, out);
@@ -120,6 +121,7 @@ impl Cluster {
         let process = self.process_mut(member).expect("a primary runs");
         process.role = Role::Secondary;
         process.primary = None;
+        self.lose_transactions(member);
         self.data_is_new = true;
         out.push(Action::Publish { event: ClusterEvent::SteppedDown { member } });
         self.bump(now, member, out);

@@ -14,8 +14,9 @@ use super::config::Config;
 use super::counters::Counters;
 use super::fail_point::{self, FailPoint};
 use super::rate_limit::RateLimit;
+use crate::data::Routed;
 use crate::options::{MemberId, MemberOptions, ServerVersion};
-use crate::store::{Cursor, Data};
+use crate::store::{Cursor, Data, Transactions};
 use crate::wire::{CommandError, Request};
 
 /// The role of a member in the replica set.
@@ -115,6 +116,8 @@ pub(crate) struct Member {
     pub(crate) applied: OpTime,
     /// Its data, if the members of the deployment keep any.
     pub(crate) data: Data,
+    /// The transactions of clients' sessions: a process that ends forgets them.
+    pub(crate) transactions: Transactions,
     /// The other members do not reach it, nor it them.
     pub(crate) cut_off: bool,
     /// The time that it takes to answer a hello.
@@ -139,6 +142,7 @@ impl Member {
             has_data,
             applied,
             data: Data::default(),
+            transactions: Transactions::default(),
             cut_off: false,
             hello_latency: Duration::ZERO,
             process: None,
@@ -184,6 +188,8 @@ pub(crate) struct Process {
     pub(crate) counters: Counters,
     /// The cursors that clients have not read to their end.
     pub(crate) cursors: BTreeMap<i64, Cursor>,
+    /// The transactions that it has begun as a mongos, by the id of their session.
+    pub(crate) routed: BTreeMap<Vec<u8>, Routed>,
     /// The number of connections that it has now.
     pub(crate) connected: usize,
     last_connection: i32,
@@ -215,6 +221,7 @@ impl Process {
             rate_limit: RateLimit::default(),
             counters: Counters::default(),
             cursors: BTreeMap::new(),
+            routed: BTreeMap::new(),
             connected: 0,
             last_connection: 0,
             last_request_id: 0,

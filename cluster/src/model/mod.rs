@@ -31,8 +31,7 @@ pub(crate) use self::connection::{Connection, Done, Then};
 pub use self::connection::{MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, UNREAD_SHARE};
 pub(crate) use self::election::later;
 pub use self::event::{ClusterEvent, MAX_UNREAD_EVENTS};
-use self::member::Member;
-pub(crate) use self::member::{OpTime, Process, Role};
+pub(crate) use self::member::{Member, OpTime, Process, Role};
 pub use self::reconfig::{Change, MAX_SERVERS, ReconfigError};
 pub(crate) use self::shutdown::shutdown_reply;
 pub use self::state::{ClusterState, Condition, MemberState};
@@ -244,6 +243,7 @@ enum Timer {
     News(MemberId),
     Synced(MemberId),
     Replication,
+    Expiry,
     Pending(ConnectionId),
 }
 
@@ -334,6 +334,7 @@ impl Cluster {
                 Timer::News(member) => self.learn(now, member, out),
                 Timer::Synced(member) => self.finish_sync(now, member, out),
                 Timer::Replication => self.replicate(now),
+                Timer::Expiry => self.expire_transactions(now),
                 Timer::Pending(connection) => self.resume(now, connection, out),
             }
             self.settle_data(now, out);
@@ -358,7 +359,8 @@ impl Cluster {
         let election = self.election_at.map(|at| (at, Timer::Election));
         let takeover = self.takeover.map(|(at, member)| (at, Timer::Takeover(member)));
         let replication = self.replicates_at().map(|at| (at, Timer::Replication));
-        let of_set = election.into_iter().chain(takeover).chain(replication);
+        let expiry = self.transaction_ends_at().map(|at| (at, Timer::Expiry));
+        let of_set = election.into_iter().chain(takeover).chain(replication).chain(expiry);
         of_set.chain(processes.flatten()).chain(pending).min()
     }
 }

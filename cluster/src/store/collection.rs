@@ -182,6 +182,21 @@ impl Collection {
         }
     }
 
+    /// Returns the numbers of the documents that have a unique key of this one.
+    pub(crate) fn rivals(&self, document: &Document) -> Vec<u64> {
+        let id = document.get("_id").and_then(|id| self.ids.get(&Key(id.clone())));
+        let mut rivals: Vec<u64> = id.copied().into_iter().collect();
+        for index in self.indexes.iter().filter(|it| it.is_unique()) {
+            let Some(key) = index.values(document).map(|it| Key(it.into())) else { continue };
+            let has_key = |other: &Document| {
+                index.values(other).is_some_and(|values| Key(values.into()) == key)
+            };
+            let others = self.documents.iter().filter(|(_, other)| has_key(other));
+            rivals.extend(others.map(|(record, _)| *record));
+        }
+        rivals
+    }
+
     /// Checks that a new index can be built.
     ///
     /// # Errors

@@ -9,6 +9,13 @@ use sdam_core::time::Instant;
 
 use super::{Context, Documents, Filter, Projection, Store, StoreError};
 
+/// The session that a cursor belongs to, and the number of the transaction that it was opened in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) session: Option<Vec<u8>>,
+    pub(crate) transaction: Option<i64>,
+}
+
 /// Documents that a client has still to ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
@@ -16,8 +23,7 @@ pub(crate) struct Cursor {
     pub(crate) rest: VecDeque<Arc<Document>>,
     /// The documents that it goes on with when there are no more.
     pub(crate) tail: Option<Tail>,
-    /// The session that it belongs to.
-    pub(crate) session: Option<Vec<u8>>,
+    pub(crate) owner: Owner,
     /// The time that it reads at, if its replies say so.
     pub(crate) at_cluster_time: Option<bson::Timestamp>,
 }

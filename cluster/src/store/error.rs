@@ -29,6 +29,18 @@ impl StoreError {
         Self::new(238, format!("{what} is not known here"))
     }
 
+    /// Somebody else has changed the same, or is about to.
+    pub(crate) fn write_conflict() -> Self {
+        let reason = "WriteConflict error: this operation conflicted with another operation. \
+                      Please retry your operation or multi-document transaction.";
+        Self::new(112, reason)
+    }
+
+    /// A transaction may not do this.
+    pub(crate) fn not_in_transaction(reason: impl Into<String>) -> Self {
+        Self::new(263, reason)
+    }
+
     /// A document has more levels than servers allow.
     pub(crate) fn too_deep(levels: usize) -> Self {
         Self::new(15, format!("the document exceeds {levels} levels of nesting"))

@@ -9,6 +9,8 @@ use sdam_core::bson;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Session {
     pub(crate) number: i64,
+    /// It was the number of a transaction, which is committed.
+    pub(crate) is_transaction: bool,
     /// The outcome of each statement, by its id.
     pub(crate) statements: BTreeMap<i32, Document>,
 }

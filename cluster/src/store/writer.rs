@@ -41,7 +41,16 @@ pub(crate) struct Writer<'a> {
     is_since_5_0: bool,
     /// Documents need not be what collections demand.
     pub(crate) bypasses_validation: bool,
+    /// It writes within a transaction.
+    pub(crate) limits: Option<Limits>,
     changes: Vec<Change>,
+}
+
+/// The limits of what a transaction may write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// It may create collections, as it may since 4.4.
+    pub(crate) creates: bool,
 }
 
 /// A statement that changes documents.
@@ -77,7 +86,15 @@ impl<'a> Writer<'a> {
         is_since_5_0: bool,
     ) -> Self {
         let changes = Vec::new();
-        Self { store, rng, seconds, is_since_5_0, bypasses_validation: false, changes }
+        Self {
+            store,
+            rng,
+            seconds,
+            is_since_5_0,
+            bypasses_validation: false,
+            limits: None,
+            changes,
+        }
     }
 
     /// Returns what has been changed so far.
@@ -136,6 +153,11 @@ impl<'a> Writer<'a> {
         if self.store.collection(namespace).is_some() {
             let reason = format!("Collection {namespace} already exists.");
             return Err(StoreError::new(48, reason));
+        }
+        if self.limits.is_some_and(|it| !it.creates) {
+            let reason =
+                format!("Cannot create namespace {namespace} in multi-document transaction.");
+            return Err(StoreError::not_in_transaction(reason));
         }
         let collection = Collection::new(options, self.random());
         self.replace(namespace, Some(collection));
@@ -332,6 +354,7 @@ impl<'a> Writer<'a> {
         document: Document,
         context: &Context,
     ) -> Result<Arc<Document>, StoreError> {
+        self.check_capped(namespace)?;
         let collection = self.collection(namespace)?;
         self.validate(collection, before.as_deref(), &document, context)?;
         collection.check_unique(namespace, record, &document)?;
@@ -339,6 +362,21 @@ impl<'a> Writer<'a> {
         let after = Some(Arc::clone(&document));
         self.take(Change::Document { namespace: namespace.into(), record, before, after });
         Ok(document)
+    }
+
+    /// Checks that a transaction does not write to a capped collection.
+    fn check_capped(&self, namespace: &str) -> Result<(), StoreError> {
+        let is_capped = self.store.collection(namespace).is_some_and(|it| it.is_capped());
+        match is_capped && self.limits.is_some() {
+            true => {
+                let reason = format!(
+                    "Collection '{namespace}' is a capped collection. Writes in transactions are \
+                     not allowed on capped collections."
+                );
+                Err(StoreError::not_in_transaction(reason))
+            }
+            false => Ok(()),
+        }
     }
 
     fn remove(&mut self, namespace: &str, record: u64) {
@@ -496,6 +534,7 @@ impl<'a> Writer<'a> {
         sort: &Sort,
         context: &Context,
     ) -> Result<(usize, Option<Arc<Document>>), StoreError> {
+        self.check_capped(namespace)?;
         let found = self.found(namespace, filter, all, sort, context)?;
         let last = found.last().map(|(_, document)| Arc::clone(document));
         for (record, _) in &found {

@@ -15,6 +15,7 @@ mod refusals;
 mod replication;
 mod retries;
 mod sizes;
+mod transactions;
 mod writes;
 
 /// A deployment that keeps data, and a connection to its primary.

@@ -60,6 +60,11 @@ impl CommandError {
         Self { code, code_name, message: message.into(), details: Box::default() }
     }
 
+    /// The command has taken longer than its `maxTimeMS`.
+    pub(crate) fn time_is_over() -> Self {
+        Self::coded(50, "operation exceeded time limit")
+    }
+
     /// The OP_MSG does not say for which database it is.
     pub(crate) fn no_database() -> Self {
         Self::numbered(40571, "an OP_MSG request needs the argument $db")
@@ -103,6 +108,7 @@ const NAMES: &[(i32, &str)] = &[
     (18, "AuthenticationFailed"),
     (20, "IllegalOperation"),
     (22, "InvalidBSON"),
+    (24, "LockTimeout"),
     (26, "NamespaceNotFound"),
     (27, "IndexNotFound"),
     (28, "PathNotViable"),
@@ -128,16 +134,22 @@ const NAMES: &[(i32, &str)] = &[
     (100, "UnsatisfiableWriteConcern"),
     (112, "WriteConflict"),
     (115, "CommandNotSupported"),
+    (117, "ConflictingOperationInProgress"),
     (121, "DocumentValidationFailure"),
+    (125, "CommandFailed"),
     (165, "ViewDepthLimitExceeded"),
     (166, "CommandNotSupportedOnView"),
     (168, "InvalidPipelineOperator"),
     (189, "PrimarySteppedDown"),
     (197, "InvalidIndexSpecificationOption"),
+    (217, "IncompleteTransactionHistory"),
     (225, "TransactionTooOld"),
     (238, "NotImplemented"),
+    (246, "SnapshotUnavailable"),
     (251, "NoSuchTransaction"),
+    (256, "TransactionCommitted"),
     (262, "ExceededTimeLimit"),
+    (263, "OperationNotSupportedInTransaction"),
     (266, "FailPointSetFailed"),
     (291, "NoQueryExecutionPlans"),
     (322, "APIVersionError"),

@@ -175,6 +175,14 @@ impl<'a> Request<'a> {
         self.body.get_bool("autocommit").is_ok()
     }
 
+    /// Returns the id of the session that the command belongs to.
+    pub(crate) fn session_id(&self) -> Option<&'a [u8]> {
+        match self.body.get_document("lsid").ok()?.get("id").ok()?? {
+            RawBsonRef::Binary(id) => Some(id.bytes),
+            _ => None,
+        }
+    }
+
     /// Returns whether the command is a hello of either kind.
     pub(crate) fn is_hello(&self) -> bool {
         matches!(self.command_name(), "hello" | "isMaster")

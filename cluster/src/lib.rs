@@ -30,8 +30,8 @@
 //! The members store no data unless [`ClusterOptions::keeps_data`] says so. Without it, writes
 //! succeed on members that accept them and change nothing, and `find` finds the same few documents
 //! everywhere; with it, they keep documents, replicate them, and forget what a majority never saw.
-//! Transactions are snapshots of that data: two that change the same conflict, a commit is one entry
-//! of the log, and mongos recover each other's by the token that their replies have.
+//! Transactions are snapshots of that data: two that change the same conflict, a commit is one
+//! entry of the log, and mongos recover each other's by the token that their replies have.
 //! `replSetGetStatus`, `serverStatus` and their like report the actual state, and
 //! `replSetStepDown`, the fail point `failCommand`, and the parameters of the rate limit for new
 //! connections do what they do on real servers; any command that is not known is answered with

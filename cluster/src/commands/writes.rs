@@ -116,7 +116,9 @@ impl Cluster {
         let writes = is_write(name) || (self.options.keeps_data && data::is_write(name));
         let was_primary = matches!(process.role, Role::Primary { .. })
             || (self.options.keeps_data && process.role == Role::Secondary);
-        if !was_primary || !writes {
+        // Since 5.0 nothing is written when a transaction is aborted, and nothing waited for.
+        let is_abort = name == "abortTransaction" && process.version >= ServerVersion::V5_0;
+        if !was_primary || !writes || is_abort {
             return None;
         }
         let concern = self.write_concern(process.version, request)?;

@@ -310,11 +310,11 @@ impl Cluster {
                 *description = whole;
             }
         }
-        let is_fixed = self.is_older_than_transaction(member, arguments, &namespace);
+        let is_new = self.is_new_in_transaction(member, arguments, &namespace);
         let (made, (before, after)) = self.write(now, member, arguments, |writer, _, _| {
-            let made = writer.store().collection(&namespace).is_none();
+            let made = is_new.unwrap_or(writer.store().collection(&namespace).is_none());
             let (before, after) = writer.create_indexes(&namespace, descriptions)?;
-            if is_fixed && before != after {
+            if is_new == Some(false) && before != after {
                 let reason = format!(
                     "Cannot create new indexes on existing collection {namespace} in a \
                      multi-document transaction."

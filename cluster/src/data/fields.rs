@@ -130,6 +130,9 @@ const OF_UPDATES: [Field; 9] = [
 
 const OF_DELETES: [Field; 4] = [("q", V4_2), ("limit", V4_2), ("collation", V4_2), ("hint", V4_4)];
 
+/// The fields of the commands that end a transaction.
+const OF_END: [Field; 1] = [("recoveryToken", V4_2)];
+
 /// The fields of the operations of a `bulkWrite`, besides that which names the operation.
 const OF_OPERATIONS: [(&str, &[&str]); 3] = [
     ("insert", &["document"]),
@@ -183,6 +186,7 @@ pub(super) fn check(
         "delete" => &OF_DELETE,
         "findAndModify" => &OF_FIND_AND_MODIFY,
         "bulkWrite" => &OF_BULK_WRITE,
+        "commitTransaction" | "abortTransaction" => &OF_END,
         _ => return Ok(()),
     };
     let is_known = |name: &str| {

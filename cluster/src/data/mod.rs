@@ -26,7 +26,6 @@ use sdam_core::time::Instant;
 
 use self::arguments::Arguments;
 pub use self::logged::LoggedWrite;
-pub(crate) use self::router::Routed;
 pub(crate) use self::session_options::ends_transaction;
 use self::sessions::Retries;
 use crate::model::{Cluster, Member, Role};

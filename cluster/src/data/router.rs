@@ -1,5 +1,5 @@
-//! What a mongos knows of transactions: those that it has begun itself. Any other one it can only
-//! recover, by the token that its replies have given (Transactions, "recoveryToken field").
+//! The transactions that a mongos knows: those that it has begun itself. It can recover any other
+//! one, by the token that the replies have given (Transactions, "recoveryToken field").
 
 use bson::raw::cstr;
 use bson::{RawDocumentBuf, rawdoc};
@@ -10,6 +10,7 @@ use super::is_write;
 use super::transactions::{is_unknown, too_old};
 use crate::model::{Cluster, Role};
 use crate::options::MemberId;
+use crate::store::Routed;
 use crate::wire::{CommandError, Request};
 
 /// The name of the shard that knows what becomes of a transaction.
@@ -17,14 +18,6 @@ const RECOVERY_SHARD: &str = "shard0";
 
 /// The number of sessions that a mongos remembers; of the others it knows nothing.
 const MAX_SESSIONS: usize = 4096;
-
-/// The newest transaction that a mongos has begun in a session.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Routed {
-    number: i64,
-    /// It may have written, so that there is a shard that knows what becomes of it.
-    writes: bool,
-}
 
 impl Cluster {
     /// Has a mongos find the transaction of a command, and returns whether it does not know it but

@@ -145,7 +145,7 @@ pub(super) fn check_within(
     let (name, database) = (request.command_name(), request.database.unwrap_or_default());
     check_command(name, version)?;
     let ends = ends_transaction(name);
-    let is_old = version < ServerVersion::V4_4 && !ends;
+    let is_old = version < ServerVersion::V5_0 && !ends;
     if matches!(database, "local" | "config") || (database == "admin" && is_old) {
         let reason =
             format!("Cannot run command against the '{database}' database in a transaction.");
@@ -155,6 +155,11 @@ pub(super) fn check_within(
     if starts && ends {
         let verb = if name == "commitTransaction" { "a commit" } else { "an abort" };
         return Err(not_supported(format!("Cannot start a transaction with {verb}")));
+    }
+    if starts && name == "getMore" && version < ServerVersion::V4_4 {
+        return Err(not_supported(
+            "Command is not supported as the first command in a transaction",
+        ));
     }
     let concern = |name: &str| body.get_document(name).ok().filter(|it| !it.is_empty());
     if !ends && concern("writeConcern").is_some() {

@@ -17,7 +17,7 @@ use crate::options::MemberId;
 use crate::store::{Change, Session, State, Store, Transaction, Transactions, whole};
 use crate::wire::{CommandError, Request};
 
-/// What a session has come to under the number of a command.
+/// The state of a session under the number of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Open,
@@ -41,7 +41,11 @@ impl Cluster {
     ) -> Result<Vec<RawDocumentBuf>, CommandError> {
         let name = request.command_name();
         let arguments = Arguments::read(request)?;
-        session_options::check_within(request, &arguments.body, self.version_of(member))?;
+        let version = self.version_of(member);
+        session_options::check_within(request, &arguments.body, version)?;
+        if session_options::ends_transaction(name) {
+            fields::check(name, &arguments.body, version)?;
+        }
         if READS.contains(&name) {
             role.check_readable(request)?;
         }
@@ -257,18 +261,17 @@ impl Cluster {
         }
     }
 
-    /// Returns whether there was a collection before the transaction that a command is in.
-    pub(super) fn is_older_than_transaction(
+    /// Returns whether the transaction that a command is in has created a collection, or does so;
+    /// none if it is in none.
+    pub(super) fn is_new_in_transaction(
         &self,
         member: MemberId,
         arguments: &Arguments,
         namespace: &str,
-    ) -> bool {
+    ) -> Option<bool> {
         let transactions = &self.members[self.owner(member)].transactions;
-        let open = arguments.transaction.as_deref().and_then(|it| transactions.open(it));
-        open.is_some_and(|it| {
-            it.store.collection(namespace).is_some() && !it.has_created(namespace)
-        })
+        let open = transactions.open(arguments.transaction.as_deref()?)?;
+        Some(open.store.collection(namespace).is_none() || open.has_created(namespace))
     }
 
     /// Aborts the transaction of a session if it is open; who has waited for its end may go on.

@@ -14,9 +14,8 @@ use super::config::Config;
 use super::counters::Counters;
 use super::fail_point::{self, FailPoint};
 use super::rate_limit::RateLimit;
-use crate::data::Routed;
 use crate::options::{MemberId, MemberOptions, ServerVersion};
-use crate::store::{Cursor, Data, Transactions};
+use crate::store::{Cursor, Data, Routed, Transactions};
 use crate::wire::{CommandError, Request};
 
 /// The role of a member in the replica set.

@@ -45,7 +45,7 @@ pub(crate) use projection::Projection;
 pub(crate) use session::Session;
 pub(crate) use sort::Sort;
 pub(crate) use transaction::Transaction;
-pub(crate) use transactions::{State, Transactions};
+pub(crate) use transactions::{Routed, State, Transactions};
 pub(crate) use update::Update;
 pub(crate) use view::Source;
 pub(crate) use writer::{Limits, UpdateStatement, Writer};

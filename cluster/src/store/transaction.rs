@@ -49,7 +49,7 @@ impl Transaction {
         self.snapshot.collection(namespace).is_none() && self.store.collection(namespace).is_some()
     }
 
-    /// Notes that it uses a collection, which nobody changes or drops from now on.
+    /// Notes that it uses a collection, which cannot be changed or dropped from now on.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Transaction {
     }
 }
 
-/// Returns what tells a collection from another one of the same name.
+/// Returns the id of a collection, which another one of the same name does not have.
 fn uuid(store: &Store, namespace: &str) -> Option<[u8; 16]> {
     store.collection(namespace).map(|it| it.uuid)
 }

@@ -35,6 +35,14 @@ impl State {
     }
 }
 
+/// The newest transaction that a mongos has begun in a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routed {
+    pub(crate) number: i64,
+    /// It may have written, so that there is a shard that knows what becomes of it.
+    pub(crate) writes: bool,
+}
+
 /// The transactions of a server, by the id of their session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transactions {

@@ -5,6 +5,7 @@ mod data_replies;
 mod mongod_harness;
 mod mongod_replies;
 mod mongod_security;
+mod transaction_replies;
 
 use std::process::ExitCode;
 

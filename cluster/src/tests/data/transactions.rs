@@ -225,7 +225,7 @@ fn a_cursor_stays_in_its_transaction() {
     fails(&mut world, connection, within(more(inner), 1, 1), 251, &[TRANSIENT]);
 }
 
-/// 6.0.27 counts so, and shows the open ones to whoever wants to see idle sessions.
+/// 6.0.27 counts so, and shows the open ones beside idle sessions.
 #[test]
 fn open_transactions_are_counted_and_shown() {
     let (mut world, connection) = client();

@@ -1,4 +1,4 @@
-//! What is refused, and whether it ends the transaction.
+//! Commands that are refused, and whether that ends the transaction.
 
 use super::*;
 

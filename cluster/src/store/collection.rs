@@ -185,16 +185,23 @@ impl Collection {
     /// Returns the numbers of the documents that have a unique key of this one.
     pub(crate) fn rivals(&self, document: &Document) -> Vec<u64> {
         let id = document.get("_id").and_then(|id| self.ids.get(&Key(id.clone())));
-        let mut rivals: Vec<u64> = id.copied().into_iter().collect();
-        for index in self.indexes.iter().filter(|it| it.is_unique()) {
-            let Some(key) = index.values(document).map(|it| Key(it.into())) else { continue };
-            let has_key = |other: &Document| {
-                index.values(other).is_some_and(|values| Key(values.into()) == key)
-            };
-            let others = self.documents.iter().filter(|(_, other)| has_key(other));
-            rivals.extend(others.map(|(record, _)| *record));
-        }
-        rivals
+        let is_rival = |it: &(&u64, &Arc<Document>)| self.shares_index_key(it.1, document);
+        let has_others = self.indexes.iter().any(Index::is_unique);
+        let others = self.documents.iter().filter(|_| has_others).filter(is_rival);
+        id.into_iter().chain(others.map(|(record, _)| record)).copied().collect()
+    }
+
+    /// Returns whether two documents have a unique key in common.
+    pub(crate) fn shares_key(&self, one: &Document, other: &Document) -> bool {
+        let id = |of: &Document| of.get("_id").map(|id| Key(id.clone()));
+        id(one) == id(other) || self.shares_index_key(one, other)
+    }
+
+    fn shares_index_key(&self, one: &Document, other: &Document) -> bool {
+        self.indexes.iter().filter(|it| it.is_unique()).any(|index| {
+            let key = |of| index.values(of).map(|values| Key(values.into()));
+            key(one).is_some_and(|one| Some(one) == key(other))
+        })
     }
 
     /// Checks that a new index can be built.

@@ -9,7 +9,6 @@ use sdam_core::time::Instant;
 
 use super::{
     catalog::{Change, Store},
-    collection::Collection,
     error::StoreError,
 };
 
@@ -161,17 +160,27 @@ impl Transaction {
         record: Option<u64>,
         after: Option<&Document>,
     ) -> bool {
-        let live = live.collection(namespace).map(|it| &**it);
+        let live = live.collection(namespace);
         let is_new = |record| self.differs(namespace, record, live.and_then(|it| it.get(record)));
-        record.is_some_and(is_new) || has_rival(live, after, is_new)
+        let rivals = live.zip(after).map(|(live, document)| live.rivals(document));
+        record.into_iter().chain(rivals.unwrap_or_default()).any(is_new)
     }
 
-    /// Returns whether it has changed a document, or has one with the same unique keys as another.
+    /// Returns whether it has changed a document, or has ever put one that has a unique key of
+    /// another.
     fn holds(&self, namespace: &str, record: Option<u64>, after: Option<&Document>) -> bool {
         let is_locked = |record| self.locked.contains(&(Arc::from(namespace), record));
-        let own = self.store.collection(namespace).map(|it| &**it);
-        let is_own = |record| self.differs(namespace, record, own.and_then(|it| it.get(record)));
-        record.is_some_and(is_locked) || has_rival(own, after, is_own)
+        if record.is_some_and(is_locked) {
+            return true;
+        }
+        let own = self.store.collection(namespace);
+        let (Some(collection), Some(document)) = (own, after) else { return false };
+        self.changes.iter().any(|change| match change {
+            Change::Document { namespace: of, after: Some(put), .. } => {
+                **of == *namespace && collection.shares_key(put, document)
+            }
+            _ => false,
+        })
     }
 
     /// Returns whether a document is another one than that of the beginning, in the same place.
@@ -186,16 +195,4 @@ impl Transaction {
 /// Returns the id of a collection, which another one of the same name does not have.
 fn uuid(store: &Store, namespace: &str) -> Option<[u8; 16]> {
     store.collection(namespace).map(|it| it.uuid)
-}
-
-/// Returns whether a document of a collection that is meant has the same unique keys as another.
-fn has_rival(
-    collection: Option<&Collection>,
-    document: Option<&Document>,
-    is_meant: impl Fn(u64) -> bool,
-) -> bool {
-    match (collection, document) {
-        (Some(collection), Some(document)) => collection.rivals(document).into_iter().any(is_meant),
-        _ => false,
-    }
 }

@@ -11,6 +11,7 @@ use crate::{Deployment, Input, MemberId, ServerVersion};
 
 mod conflicts;
 mod endings;
+mod laws;
 mod mongos;
 mod refusals;
 

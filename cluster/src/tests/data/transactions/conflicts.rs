@@ -70,6 +70,23 @@ fn the_same_unique_key_is_a_conflict() {
     assert_eq!(code(failed), 11000, "its snapshot has one");
 }
 
+/// Its key stays in the index of a real server, too, until the transaction ends.
+#[test]
+fn a_key_is_held_though_its_document_is_deleted_again() {
+    let (mut world, connection) = client();
+    insert(&mut world, connection, vec![doc! { "_id": 1 }]);
+    must(&mut world, connection, first(put(2), 1, 1));
+    let delete = doc! { "delete": "x", "deletes": [{ "q": { "_id": 2 }, "limit": 1 }] };
+    must(&mut world, connection, within(delete, 1, 1));
+    fails(&mut world, connection, first(put(2), 2, 1), 112, &[TRANSIENT]);
+    let writer = world.connect(world.primary().unwrap());
+    send(&mut world, writer, &put(2));
+    must(&mut world, connection, within(commit(), 1, 1));
+    assert_eq!(answer(&mut world, writer).get_i32("n").unwrap(), 1);
+    must(&mut world, connection, set(2, 1));
+    assert_eq!(all(&mut world, connection)[1], doc! { "_id": 2, "a": 1 });
+}
+
 /// Any statement that fails aborts the transaction, but only what may succeed another time has the
 /// label for that.
 #[test]

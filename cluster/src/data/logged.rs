@@ -8,7 +8,7 @@ use crate::model::Cluster;
 use crate::options::MemberId;
 use crate::store::{Change, Store};
 
-/// An entry of a member's log: a command that has written.
+/// An entry of a member's log: a command that has written, or a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoggedWrite {
@@ -17,9 +17,10 @@ pub struct LoggedWrite {
     /// Its place in the log, where an entry of a later term may stand in the place of one that was
     /// rolled back.
     pub index: u64,
-    /// The id of the session and the transaction number, if the command could be retried.
+    /// The id of the session and the transaction number, if the command could be retried, or if it
+    /// is a transaction.
     pub session: Option<(Vec<u8>, i64)>,
-    /// The number of documents that it has put, replaced or removed.
+    /// The number of documents that it has put, replaced or removed, each as often as it has.
     pub documents: usize,
     /// True if a majority of the members has it: it will never be rolled back.
     pub committed: bool,

@@ -152,9 +152,13 @@ impl Cluster {
             }
             let snapshot = self.snapshot(member, arguments);
             let owner = self.owner(member);
+            let transactions = &mut self.members[owner].transactions;
+            self.data_is_new |= transactions.abort(session);
+            if !transactions.has_room() {
+                return Err(CommandError::coded(261, "too many transactions are open"));
+            }
             let transaction = Transaction::begin(number, now, snapshot);
-            self.members[owner].transactions.begin(session.to_vec(), transaction);
-            self.data_is_new = true;
+            transactions.begin(session.to_vec(), transaction);
             return Ok(());
         }
         match standing {

@@ -45,6 +45,8 @@ pub(crate) use projection::Projection;
 pub(crate) use session::Session;
 pub(crate) use sort::Sort;
 pub(crate) use transaction::Transaction;
+#[cfg(test)]
+pub(crate) use transactions::MAX_OPEN;
 pub(crate) use transactions::{Routed, State, Transactions};
 pub(crate) use update::Update;
 pub(crate) use view::Source;

@@ -7,8 +7,10 @@ use sdam_core::time::Instant;
 
 use super::{catalog::Change, error::StoreError, transaction::Transaction};
 
-/// The number of sessions whose transactions are remembered; of the others, only those that are
-/// open are.
+/// The number of transactions that may be open.
+pub(crate) const MAX_OPEN: usize = 1000;
+
+/// The number of sessions whose transactions are remembered.
 const MAX_SESSIONS: usize = 4096;
 
 /// The time after which a transaction is aborted that has not ended.
@@ -72,6 +74,11 @@ impl Transactions {
             State::Open(transaction) => Some((&**id, &**transaction)),
             _ => None,
         })
+    }
+
+    /// Returns whether another session may have an open transaction.
+    pub(crate) fn has_room(&self) -> bool {
+        self.all_open().count() < MAX_OPEN
     }
 
     /// Begins a transaction, in the place of the one before it, which is aborted if it is open.

@@ -151,6 +151,7 @@ const NAMES: &[(i32, &str)] = &[
     (246, "SnapshotUnavailable"),
     (251, "NoSuchTransaction"),
     (256, "TransactionCommitted"),
+    (261, "TooManyLogicalSessions"),
     (262, "ExceededTimeLimit"),
     (263, "OperationNotSupportedInTransaction"),
     (266, "FailPointSetFailed"),

@@ -138,6 +138,30 @@ fn a_transaction_is_aborted_after_its_lifetime() {
 }
 
 #[test]
+fn no_more_transactions_may_be_open_than_the_limit() {
+    let (mut world, connection) = client();
+    must(&mut world, connection, doc! { "create": "x" });
+    let begin = |session: usize| {
+        let mut command = first(find(), 1, 1);
+        let bytes = [session.to_be_bytes(), [0; 8]].concat();
+        let id = Binary { subtype: BinarySubtype::Uuid, bytes };
+        command.insert("lsid", doc! { "id": id });
+        command
+    };
+    for session in 0..crate::store::MAX_OPEN {
+        must(&mut world, connection, begin(session));
+    }
+    fails(&mut world, connection, begin(crate::store::MAX_OPEN), 261, &[]);
+    let mut end = begin(0);
+    end.remove("startTransaction");
+    end.remove("find");
+    let mut commit = doc! { "commitTransaction": 1, "$db": "admin" };
+    commit.extend(end);
+    must(&mut world, connection, commit);
+    must(&mut world, connection, begin(crate::store::MAX_OPEN));
+}
+
+#[test]
 fn sessions_that_are_killed_abort_their_transactions() {
     let (mut world, connection) = client();
     let kills = [

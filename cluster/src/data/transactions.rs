@@ -19,7 +19,7 @@ use crate::wire::{CommandError, Request};
 
 /// The state of a session under the number of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+enum Standing {
     Open,
     Committed,
     Aborted,
@@ -141,8 +141,8 @@ impl Cluster {
         number: i64,
         arguments: &Arguments,
     ) -> Result<(), CommandError> {
-        let standing = self.standing(member, session, number)?;
         if arguments.body.contains_key("startTransaction") {
+            self.standing(member, session, number)?;
             if self.active_number(member, session) == Some(number) {
                 return Err(CommandError::coded(
                     117,
@@ -161,9 +161,21 @@ impl Cluster {
             transactions.begin(session.to_vec(), transaction);
             return Ok(());
         }
-        match standing {
-            Standing::Open => Ok(()),
-            Standing::Committed => Err(is_committed(number)),
+        match self.is_open(member, session, number)? {
+            true => Ok(()),
+            false => Err(is_committed(number)),
+        }
+    }
+
+    /// Returns whether a transaction is open; if not, it is committed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is neither.
+    fn is_open(&self, member: MemberId, session: &[u8], number: i64) -> Result<bool, CommandError> {
+        match self.standing(member, session, number)? {
+            Standing::Open => Ok(true),
+            Standing::Committed => Ok(false),
             Standing::Aborted => Err(is_aborted(number)),
             Standing::Unknown => {
                 Err(is_unknown(number, self.active_number(member, session).unwrap_or(-1)))
@@ -196,14 +208,8 @@ impl Cluster {
         session: &[u8],
         number: i64,
     ) -> Result<(), CommandError> {
-        match self.standing(member, session, number)? {
-            Standing::Open => {}
-            Standing::Committed => return Ok(()),
-            Standing::Aborted => return Err(is_aborted(number)),
-            Standing::Unknown => {
-                let active = self.active_number(member, session).unwrap_or(-1);
-                return Err(is_unknown(number, active));
-            }
+        if !self.is_open(member, session, number)? {
+            return Ok(());
         }
         let owner = self.owner(member);
         let of_owner = &mut self.members[owner];
@@ -233,17 +239,11 @@ impl Cluster {
 
     /// Aborts a transaction that is open.
     fn abort(&mut self, member: MemberId, session: &[u8], number: i64) -> Result<(), CommandError> {
-        match self.standing(member, session, number)? {
-            Standing::Open => {
-                self.end_transaction(member, session);
-                Ok(())
-            }
-            Standing::Committed => Err(is_committed(number)),
-            Standing::Aborted => Err(is_aborted(number)),
-            Standing::Unknown => {
-                Err(is_unknown(number, self.active_number(member, session).unwrap_or(-1)))
-            }
+        if !self.is_open(member, session, number)? {
+            return Err(is_committed(number));
         }
+        self.end_transaction(member, session);
+        Ok(())
     }
 
     /// Learns for another mongos what has become of a transaction; one that is open is aborted.
@@ -253,16 +253,11 @@ impl Cluster {
         session: &[u8],
         number: i64,
     ) -> Result<(), CommandError> {
-        match self.standing(member, session, number)? {
-            Standing::Committed => Ok(()),
-            Standing::Unknown => {
-                Err(is_unknown(number, self.active_number(member, session).unwrap_or(-1)))
-            }
-            Standing::Open | Standing::Aborted => {
-                self.end_transaction(member, session);
-                Err(is_aborted(number))
-            }
+        if !self.is_open(member, session, number)? {
+            return Ok(());
         }
+        self.end_transaction(member, session);
+        Err(is_aborted(number))
     }
 
     /// Returns whether the transaction that a command is in has created a collection, or does so;
@@ -293,10 +288,11 @@ impl Cluster {
         self.data_is_new |= aborted;
     }
 
-    /// A member ceases to be primary, and aborts what is open.
+    /// A member ceases to be primary: what is open is aborted, and what it has committed may be
+    /// rolled back.
     pub(crate) fn lose_transactions(&mut self, member: MemberId) {
         if self.options.deployment.has_set() {
-            self.data_is_new |= self.members[member.0].transactions.abort_all(|_, _| true);
+            self.data_is_new |= self.members[member.0].transactions.lose();
         }
     }
 
@@ -383,7 +379,7 @@ impl Cluster {
 }
 
 /// Returns the number of a transaction's command.
-pub(super) fn number(body: &Document) -> i64 {
+fn number(body: &Document) -> i64 {
     body.get_i64("txnNumber").unwrap_or(-1)
 }
 
@@ -420,7 +416,7 @@ pub(super) fn too_old(number: i64, active: i64) -> CommandError {
     CommandError::coded(225, reason)
 }
 
-pub(super) fn is_committed(number: i64) -> CommandError {
+fn is_committed(number: i64) -> CommandError {
     let reason = format!("Transaction with {{ txnNumber: {number} }} has been committed.");
     CommandError::coded(256, reason)
 }

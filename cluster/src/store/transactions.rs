@@ -130,6 +130,14 @@ impl Transactions {
         meant.iter().filter(|session| self.abort(session)).count() > 0
     }
 
+    /// Aborts all that are open, and forgets how the others ended: the log says it from now on, and
+    /// it may yet be rolled back.
+    pub(crate) fn lose(&mut self) -> bool {
+        let was_open = self.abort_all(|_, _| true);
+        self.sessions.clear();
+        was_open
+    }
+
     /// Forgets the transaction of a session, as the session goes on with a retryable write.
     pub(crate) fn forget(&mut self, session: &[u8]) -> bool {
         let was_open = self.abort(session);

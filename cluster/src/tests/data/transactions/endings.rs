@@ -96,6 +96,13 @@ fn what_a_majority_never_saw_is_rolled_back_as_a_whole() {
     let connection = world.connect(old);
     assert_eq!(all(&mut world, connection), [doc! { "_id": 1 }]);
     let connection = world.connect(world.primary().unwrap());
+    fails(&mut world, connection, commit.clone(), 251, &[TRANSIENT]);
+    while world.primary() != Some(old) {
+        let member = world.primary().unwrap();
+        world.handle(Input::StepDown { member });
+        world.advance(SECOND);
+    }
+    let connection = world.connect(old);
     fails(&mut world, connection, commit, 251, &[TRANSIENT]);
 }
 

@@ -19,3 +19,4 @@ pub use crate::handle::awaiting::{ActionFuture, Async};
 pub use crate::handle::outcome::Perform;
 pub use crate::handle::shutdown::Shutdown;
 pub use crate::handle::start_session::StartSession;
+pub use sdam_host::{EndTransaction, EndTransactionFuture, StartTransaction};

@@ -1,9 +1,14 @@
 //! The error of whatever fails, and what is particular to each kind of it.
 
+pub use sdam_core::operation::{
+    TRANSIENT_TRANSACTION as TRANSIENT_TRANSACTION_ERROR,
+    UNKNOWN_COMMIT_RESULT as UNKNOWN_TRANSACTION_COMMIT_RESULT,
+};
+pub use sdam_core::session::TransactionError;
 pub use sdam_host::{
-    ArgumentError, BulkWriteError, ClientBulkWriteError, ClientError, DeserializeError, Error,
-    ErrorKind, ReplyError, Result, SessionAccessError, Spent, TimingError, WriteConcernError,
-    WriteError,
+    ArgumentError, BulkWriteError, CallbackError, ClientBulkWriteError, ClientError,
+    DeserializeError, Error, ErrorKind, ReplyError, Result, SessionAccessError, Spent, TimingError,
+    WriteConcernError, WriteError,
 };
 
 pub(crate) use sdam_host::driver::DriverError;

@@ -53,4 +53,4 @@ pub use sdam_core::config::{
     ReadConcern, ReadMode, ReadPreference, ServerAddress, ServerApi, ServerApiVersion, TagSet,
     TlsOptions, WriteConcern,
 };
-pub use sdam_core::session::SessionOptions;
+pub use sdam_core::session::{SessionOptions, TransactionOptions};

@@ -49,3 +49,4 @@ pub use crate::operations::request::{
     BuildCommand, BuiltCommand, Extension, Message, Request, Target,
 };
 pub use crate::operations::session::{DriverSession, SessionGuard};
+pub use crate::operations::transaction::ThreadSession;

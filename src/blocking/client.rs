@@ -7,7 +7,7 @@ use bson::Document;
 use sdam_blocking::Blocking;
 use sdam_blocking::driver::DriverTopology as _;
 use sdam_core::config::Options;
-use sdam_host::driver::DriverTopology as _;
+use sdam_host::driver::{DriverTopology as _, ThreadSession as _};
 
 use super::database::Database;
 use super::threads::Threads;
@@ -17,6 +17,7 @@ use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
 use crate::command::views::{Each, Names, View};
 use crate::error::Error;
+use crate::generic;
 use crate::handle::actions::actions_of_clients;
 use crate::handle::awaiting::Place;
 use crate::handle::shutdown::Shutdown;
@@ -38,7 +39,7 @@ pub struct Client {
 pub(crate) struct Shared {
     pub(crate) client: sdam_blocking::Topology,
     pub(crate) concerns: Arc<Concerns>,
-    session: Option<ClientSession>,
+    session: Option<generic::ClientSession<Blocking>>,
 }
 
 impl Shared {
@@ -60,7 +61,7 @@ impl Shared {
 
     /// Returns the same with a session.
     pub(crate) fn with_session(&self, session: &ClientSession) -> Self {
-        Self { session: Some(session.clone()), ..self.clone() }
+        Self { session: Some(session.session().clone()), ..self.clone() }
     }
 
     /// Has this thread wait for an operation.

@@ -24,6 +24,7 @@ mod client;
 mod collection;
 mod cursor;
 mod database;
+mod session;
 mod threads;
 
 pub use client::Client;
@@ -34,10 +35,8 @@ pub use sdam_blocking::{
     Blocking, BlockingReactor, ByteStream, CheckedOut, Dialer, Events, Exhaust, Registry,
     SelectedServer, Source, Subscription, Topology, Views, block_on, driver,
 };
+pub use session::ClientSession;
 pub use threads::{ForThreads, Threads};
 
 /// Creates clients that differ from what [`Client::connect`] creates.
 pub type ClientBuilder = sdam_blocking::ClientBuilder<Client>;
-
-/// A session, as [`ClientSession`](crate::generic::ClientSession) is: nothing of it waits.
-pub type ClientSession = crate::generic::ClientSession<sdam_blocking::Blocking>;

@@ -107,6 +107,7 @@ impl StartSession<Threads<'_>> {
     /// Fails if the options exclude each other.
     pub fn run(self) -> Result<ClientSession, Error> {
         let (on, options): (_, SessionOptions) = self.parts();
-        Ok(on.shared.handle().client.start_session(options)?)
+        let session = on.shared.handle().client.start_session(options)?;
+        Ok(ClientSession::new(session, on.shared.client.clone()))
     }
 }

@@ -2,6 +2,7 @@
 
 use bson::raw::{CStr, cstr};
 use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, rawdoc};
+use sdam_core::session::TransactionError;
 use sdam_core::wire::ReplyDocument;
 
 use super::Scope;
@@ -113,6 +114,11 @@ impl SingleCommand for EstimatedDocumentCount {
 
     const COMMAND: &'static CStr = cstr!("count");
     const RULES: Rules = Rules::READ;
+
+    fn check_in_transaction(&self) -> Result<(), TransactionError> {
+        let (operation, instead) = ("estimated_document_count", "use count_documents");
+        Err(TransactionError::NotInTransaction { operation, instead })
+    }
 
     fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         body.options(&self.options, &[])

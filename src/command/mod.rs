@@ -8,6 +8,7 @@ use bson::raw::{CStr, cstr};
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::config::{Acknowledgment, ReadConcern, ReadPreference, WriteConcern};
 use sdam_core::operation::{CommandMessage, OperationKind};
+use sdam_core::session::TransactionError;
 use sdam_core::wire::ReplyDocument;
 
 use crate::cursor::{CursorState, Timing};
@@ -110,6 +111,15 @@ pub trait Operation {
 
     /// Takes which servers may be read from, where the handle's preference does not count.
     fn set_read_preference(&mut self, _preference: &ReadPreference) {}
+
+    /// Refuses an operation that no server runs in a transaction.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is one.
+    fn check_in_transaction(&self) -> Result<(), TransactionError> {
+        Ok(())
+    }
 
     /// Writes the next command.
     ///

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use bson::raw::{BindRawBsonRef, CStr, cstr};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use sdam_core::operation::OperationKind;
+use sdam_core::session::TransactionError;
 use sdam_core::wire::ReplyDocument;
 
 use super::fields::Fields;
@@ -44,6 +45,11 @@ pub trait SingleCommand {
     /// As [`Operation::timing`].
     fn cursor_timing(&self) -> Timing {
         Timing::default()
+    }
+
+    /// As [`Operation::check_in_transaction`].
+    fn check_in_transaction(&self) -> Result<(), TransactionError> {
+        Ok(())
     }
 
     /// Writes the arguments into the command.
@@ -140,6 +146,10 @@ impl<T: SingleCommand> Operation for T {
 
     fn route(&self) -> Route {
         self.rules().route
+    }
+
+    fn check_in_transaction(&self) -> Result<(), TransactionError> {
+        SingleCommand::check_in_transaction(self)
     }
 
     fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {

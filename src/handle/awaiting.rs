@@ -28,15 +28,24 @@ macro_rules! changes {
         }
 
         fn with_read_concern(self, concern: ReadConcern) -> Self {
-            self.with(|concerns| concerns.read_concern = concern)
+            self.with(|concerns| {
+                concerns.read_concern = concern;
+                concerns.of_action.read_concern = true;
+            })
         }
 
         fn with_write_concern(self, concern: WriteConcern) -> Self {
-            self.with(|concerns| concerns.write_concern = concern)
+            self.with(|concerns| {
+                concerns.write_concern = concern;
+                concerns.of_action.write_concern = true;
+            })
         }
 
         fn with_timeout(self, timeout: Duration) -> Self {
-            self.with(|concerns| concerns.timeout = Some(timeout))
+            self.with(|concerns| {
+                concerns.timeout = Some(timeout);
+                concerns.of_action.timeout = true;
+            })
         }
     };
 }

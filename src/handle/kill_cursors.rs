@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::operation::{KillCursors, OpenCursor};
-use sdam_host::driver::{DriverSession, DriverTopology, KillLimits, Pinned};
+use sdam_host::driver::{DriverSession, DriverTopology, KillLimits, Pinned, SessionGuard};
 use sdam_host::{ClientSession, Reply, Runtime};
 
 use super::perform::Handle;
@@ -44,14 +44,13 @@ impl<R: Runtime> CursorToKill<R> {
     pub(crate) async fn kill(self, client: &sdam_host::Topology<R>, limits: KillLimits) {
         let Self { mut pin, session, mut cursor } = self;
         // An operation of the application's may use its session at any time: then its name is
-        // enough.
-        let mut guard = match cursor.session.is_some() && !session.is_last() {
-            true => None,
-            false => {
-                cursor.session = None;
-                session.try_acquire()
-            }
-        };
+        // enough, unless the cursor is in a transaction, which may have a connection of its own.
+        let is_shared = cursor.session.is_some() && !session.is_last();
+        let is_its = |guard: &SessionGuard<R>| !is_shared || guard.transaction().is_active();
+        let mut guard = session.try_acquire().filter(is_its);
+        if guard.is_some() || !is_shared {
+            cursor.session = None;
+        }
         let (command, session) = (KillCursors::of(&cursor), guard.as_mut());
         client.kill_cursors(&command, pin.target(), session, limits).await;
     }

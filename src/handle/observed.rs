@@ -4,7 +4,7 @@
 
 use sdam_core::spans::SpanStart;
 use sdam_host::driver::{DriverTopology, ObservedOperation};
-use sdam_host::{Runtime, Topology};
+use sdam_host::{ClientSession, Runtime, Topology};
 
 use crate::command::{Operation, Scope};
 use crate::error::Error;
@@ -12,6 +12,7 @@ use crate::error::Error;
 /// Begins an operation.
 pub(super) fn begin<R: Runtime>(
     client: &Topology<R>,
+    session: Option<&ClientSession<R>>,
     scope: &Scope,
     operation: &impl Operation,
 ) -> ObservedOperation<R> {
@@ -19,7 +20,7 @@ pub(super) fn begin<R: Runtime>(
     let collection = Some(collection).filter(|collection| !collection.is_empty());
     let name = operation.name();
     let start = || SpanStart::of_operation(name, &scope.database, collection);
-    ObservedOperation::begin(client.host(), || name.into(), start)
+    ObservedOperation::begin(client.host(), session, || name.into(), start)
 }
 
 /// Ends an operation with its outcome.

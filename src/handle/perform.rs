@@ -9,6 +9,7 @@ use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, WriteConcern};
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{OperationKind, OperationOptions, Timeout, add_labels};
 use sdam_core::selection::Criteria;
+use sdam_core::session::TransactionError;
 use sdam_core::wire::ReplyDocument;
 use sdam_host::driver::{
     BuildCommand, BuiltCommand, DriverSession, DriverTopology, Extension, ObservedOperation,
@@ -41,6 +42,17 @@ pub(crate) struct Concerns {
     pub(crate) write_concern: WriteConcern,
     /// `timeoutMS`, where it is not that of the client.
     pub(crate) timeout: Option<Duration>,
+    /// Those that the action alone has set.
+    pub(crate) of_action: OfAction,
+}
+
+/// The concerns that an action has set, and not its handle: a transaction has its own, and allows
+/// none of these.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OfAction {
+    pub(crate) read_concern: bool,
+    pub(crate) write_concern: bool,
+    pub(crate) timeout: bool,
 }
 
 /// The outcome of an operation, and what goes on with a cursor that it may have opened.
@@ -62,7 +74,7 @@ struct NextCommand<'a, O> {
 /// killed in the background, whatever becomes of it.
 struct RunningOperation<'a, R: Runtime, O: Operation> {
     handle: &'a Handle<R>,
-    scope: &'a Scope,
+    scope: Cow<'a, Scope>,
     operation: &'a mut O,
     /// Present until it has ended.
     session: Option<ClientSession<R>>,
@@ -104,6 +116,7 @@ impl<R: Runtime> Handle<R> {
                 .with_level(options.read_concern_level().map(ToOwned::to_owned)),
             write_concern: options.write_concern().clone(),
             timeout: None,
+            of_action: OfAction::default(),
         };
         Self { client, concerns: Arc::new(concerns), session: None }
     }
@@ -141,9 +154,53 @@ impl<R: Runtime> Handle<R> {
         })
     }
 
+    /// Returns the scope of an operation in a transaction, which has concerns of its own; those of
+    /// databases and collections do not count (Transactions, "TransactionOptions").
+    ///
+    /// # Errors
+    ///
+    /// Fails if the action has concerns of its own, or would read from another member than the
+    /// primary: `preference` is that of the transaction.
+    fn scope_in_transaction(
+        &self,
+        scope: &Scope,
+        operation: &impl Operation,
+        preference: Option<&ReadPreference>,
+    ) -> Result<Scope, TransactionError> {
+        let of_action = self.concerns.of_action;
+        if of_action.read_concern {
+            return Err(TransactionError::ReadConcern);
+        }
+        if of_action.write_concern {
+            return Err(TransactionError::WriteConcern);
+        }
+        operation.check_in_transaction()?;
+        let own = self.concerns.read_preference_of_action.as_ref();
+        // Of a command of the application's, too, which is for the primary where it says nothing.
+        let mut preferences = [own, operation.read_preference(), preference].into_iter().flatten();
+        let is_elsewhere = preferences.any(|it| it.mode() != ReadMode::Primary);
+        if operation.kind() != OperationKind::Write && is_elsewhere {
+            return Err(TransactionError::ReadPreference);
+        }
+        let (read_concern, write_concern) = (ReadConcern::default(), WriteConcern::default());
+        Ok(Scope { read_concern, write_concern, ..scope.clone() })
+    }
+
     /// Returns `timeoutMS` of its operations, if it is not that of the client.
     pub(crate) fn timeout_of_operations(&self) -> Option<Duration> {
         self.concerns.timeout
+    }
+
+    /// Returns the limit of an operation that begins now: that of the transaction which is run as a
+    /// whole in its session, if there is one.
+    fn timeout(&self) -> Result<Timeout, ArgumentError> {
+        match self.session.as_ref().and_then(ClientSession::deadline) {
+            None => Ok(self.client.timeout(self.concerns.timeout)),
+            Some(_) if self.concerns.of_action.timeout => {
+                Err(ArgumentError::Transaction(TransactionError::Timeout))
+            }
+            Some(deadline) => Ok(Timeout::At(deadline)),
+        }
     }
 
     /// Runs an operation; returns besides its outcome what a cursor needs that was opened.
@@ -154,9 +211,9 @@ impl<R: Runtime> Handle<R> {
         scope: &Scope,
         operation: &mut O,
     ) -> Result<Response<R, O::Output>, Error> {
-        let mut observed = observed::begin(&self.client, scope, operation);
+        let mut observed = observed::begin(&self.client, self.session.as_ref(), scope, operation);
         let outcome = async {
-            let timeout = self.client.timeout(self.concerns.timeout);
+            let timeout = self.timeout()?;
             let limit = self.concerns.timeout.or(self.client.options().timeout());
             operation.timing().check(limit).map_err(ArgumentError::from)?;
             let implicit = || ClientSession::implicit(self.client.host());
@@ -181,10 +238,10 @@ impl<R: Runtime> Handle<R> {
         (timeout, extension): (Timeout, Option<&Extension>),
     ) -> Result<ReplyDocument, Error> {
         let scope = operation.scope();
-        let session = (session.clone(), timeout);
-        let mut running = RunningOperation::begin(self, &scope, &mut operation, session).await?;
+        let with = (session.clone(), timeout);
+        let mut running = RunningOperation::begin(self, &scope, &mut operation, with).await?;
         (running.extension, running.pin) = (extension, pin.take());
-        let mut observed = observed::begin(&self.client, &scope, running.operation);
+        let mut observed = observed::begin(&self.client, Some(session), &scope, running.operation);
         let outcome = running.send_all(&mut observed).await;
         *pin = running.pin.take();
         // The session is free before the operation has ended for those who observe it.
@@ -203,6 +260,13 @@ impl<'a, R: Runtime, O: Operation> RunningOperation<'a, R, O> {
         (session, timeout): (ClientSession<R>, Timeout),
     ) -> Result<Self, Error> {
         let guard = session.acquire(handle.client.host(), timeout).await?;
+        let scope = match guard.transaction().is_active() {
+            true => {
+                let preference = guard.transaction().options().read_preference.as_ref();
+                Cow::Owned(handle.scope_in_transaction(scope, operation, preference)?)
+            }
+            false => Cow::Borrowed(scope),
+        };
         Ok(Self {
             handle,
             scope,
@@ -249,7 +313,7 @@ impl<R: Runtime, O: Operation + Send> RunningOperation<'_, R, O> {
     async fn send_all(&mut self, observed: &mut ObservedOperation<R>) -> Result<O::Output, Error> {
         loop {
             let progress = match self.send_next(observed).await {
-                Ok(reply) => self.operation.reply(self.scope, &reply),
+                Ok(reply) => self.operation.reply(&self.scope, &reply),
                 Err(AttemptError::Refused(error)) => Err(error),
                 Err(AttemptError::Failed(error)) => self.operation.failed(error),
             };
@@ -270,18 +334,21 @@ impl<R: Runtime, O: Operation + Send> RunningOperation<'_, R, O> {
         if !self.operation.continues_cursor() {
             self.pin = None;
         }
+        let is_in_transaction =
+            self.guard.as_ref().is_some_and(|guard| guard.transaction().is_active());
         let concerns = &self.handle.concerns;
         let of_action = concerns.read_preference_of_action.as_ref();
         let preference = of_action.or_else(|| self.operation.read_preference());
         let preference = preference.unwrap_or(&concerns.read_preference);
         let target =
             Target::of(self.pin.as_mut().or(self.held.as_mut()), || match self.operation.route() {
+                _ if is_in_transaction => Criteria::write(),
                 Route::Write => Criteria::write(),
                 Route::Read => Criteria::read(preference.clone()),
                 Route::ReadPrimary => Criteria::read(ReadPreference::new(ReadMode::Primary)),
                 Route::ReadSince(version) => Criteria::read_since(preference.clone(), version),
             });
-        let mut next = NextCommand { operation: self.operation, scope: self.scope };
+        let mut next = NextCommand { operation: self.operation, scope: &self.scope };
         let request = Request::<R, AttemptError>::building(&mut next, target)
             .with_session(self.guard.as_mut())
             .with_timeout(self.timeout)

@@ -1,9 +1,10 @@
 //! The start of a session of the application's.
 
 use std::future::{IntoFuture, Ready, ready};
+use std::time::Duration;
 
 use bson::Timestamp;
-use sdam_core::session::SessionOptions;
+use sdam_core::session::{SessionOptions, TransactionOptions};
 use sdam_host::driver::DriverTopology;
 use sdam_host::{ClientSession, Runtime};
 
@@ -39,6 +40,19 @@ impl<H> StartSession<H> {
     /// Sets the time of that data, as another session has it ([`ClientSession::snapshot_time`]).
     pub fn snapshot_time(mut self, time: Timestamp) -> Self {
         self.options = self.options.with_snapshot_time(Some(time));
+        self
+    }
+
+    /// Sets the options of its transactions, where those have none of their own.
+    pub fn default_transaction_options(mut self, options: TransactionOptions) -> Self {
+        self.options = self.options.with_default_transaction_options(options);
+        self
+    }
+
+    /// Sets `timeoutMS` of commits, aborts and whole transactions, where they have none of their
+    /// own.
+    pub fn default_timeout(mut self, timeout: Duration) -> Self {
+        self.options = self.options.with_default_timeout(timeout);
         self
     }
 

@@ -131,6 +131,27 @@ async fn results_come_through_a_cursor() {
     assert_eq!(names(&fixture.sent()), ["bulkWrite", "getMore", "killCursors"]);
 }
 
+/// CRUD-P8: "handles a cursor requiring `getMore` within a transaction".
+#[tokio::test]
+async fn results_come_through_a_cursor_in_a_transaction() {
+    let mut fixture = fixture().await;
+    let session = fixture.client.start_session().run().unwrap();
+    session.start_transaction().await.unwrap();
+    let done = fixture.client.bulk_write(upserts()).session(&session).await.unwrap();
+    let verbose = done.verbose.unwrap();
+    assert_eq!((done.upserted_count, verbose.update_results.len()), (2, 2));
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["bulkWrite", "getMore"]);
+    let of_transaction = |command: &Document| {
+        let has = |name| command.get_bool(name).ok();
+        (command.get_i64("txnNumber").ok(), has("autocommit"), has("startTransaction"))
+    };
+    let fields: Vec<_> = sent.iter().map(of_transaction).collect();
+    assert_eq!(fields, [(Some(1), Some(false), Some(true)), (Some(1), Some(false), None)]);
+    session.commit_transaction().await.unwrap();
+    assert_eq!(fixture.things().count_documents(doc! {}).await.unwrap(), 2);
+}
+
 /// Each attempt opens a cursor of its own: that of one which another follows is closed.
 #[tokio::test]
 async fn a_bulk_that_is_sent_again_leaves_no_cursor_open() {

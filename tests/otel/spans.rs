@@ -214,7 +214,7 @@ async fn commands_over_a_connection_are_within_what_they_are_told() {
     let ping = rawdoc! { "ping": 1 };
     connection.command("app", &ping).await.unwrap();
     let start = || SpanStart::of_operation("rename", "app", Some("users"));
-    let mut operation = ObservedOperation::begin(it.client.host(), || "rename".into(), start);
+    let mut operation = ObservedOperation::begin(it.client.host(), None, || "rename".into(), start);
     connection.set_operation_span(operation.span());
     connection.command("app", &ping).await.unwrap();
     let (message, options) = (CommandMessage::new("app", &ping), OperationOptions::command());

@@ -13,6 +13,9 @@ use crate::options::{MemberId, ServerVersion};
 use crate::store::Position;
 use crate::wire::{CommandError, Request, integer};
 
+/// The members with data of each shard behind a mongos, all of which have everything.
+const SHARD_MEMBERS: usize = 3;
+
 /// Returns whether a command, by its own name, is a write.
 pub(super) fn is_write(command: &str) -> bool {
     matches!(
@@ -91,6 +94,7 @@ impl Cluster {
     /// Returns whether the members that a write concern wants have an entry.
     fn has_enough(&self, member: MemberId, wanted: &Wanted, position: Position) -> bool {
         let count = match self.options.keeps_data {
+            _ if self.is_mongos(member) => SHARD_MEMBERS,
             true => self.holders(position, wanted.by_vote),
             false => self.replicas(member, wanted.by_vote),
         };
@@ -109,13 +113,17 @@ impl Cluster {
         !stays || wanted.is_none_or(|it| self.has_enough(member, &it, position))
     }
 
+    fn is_mongos(&self, member: MemberId) -> bool {
+        self.process(member).is_some_and(|it| it.role == Role::Mongos)
+    }
+
     /// Returns the members that are to have what a write has changed.
     fn wanted(&self, member: MemberId, request: &Request<'_>) -> Option<Wanted> {
         let process = self.process(member)?;
         let name = request.command_name();
         let writes = is_write(name) || (self.options.keeps_data && data::is_write(name));
         let was_primary = matches!(process.role, Role::Primary { .. })
-            || (self.options.keeps_data && process.role == Role::Secondary);
+            || (self.options.keeps_data && matches!(process.role, Role::Secondary | Role::Mongos));
         // Since 5.0 nothing is written when a transaction is aborted, and nothing waited for.
         let is_abort = name == "abortTransaction" && process.version >= ServerVersion::V5_0;
         if !was_primary || !writes || is_abort {
@@ -123,9 +131,14 @@ impl Cluster {
         }
         let concern = self.write_concern(process.version, request)?;
         let asked = concern.get("w").ok().flatten()?;
-        let with_data = self.config.options().iter().filter(|it| !it.arbiter).count();
+        let is_sharded = self.is_mongos(member);
+        let with_data = match is_sharded {
+            true => SHARD_MEMBERS,
+            false => self.config.options().iter().filter(|it| !it.arbiter).count(),
+        };
         let by_vote = asked.as_str() == Some("majority");
         let needed = match by_vote {
+            true if is_sharded => SHARD_MEMBERS / 2 + 1,
             true => self.config.write_majority(),
             false => usize::try_from(integer(asked)?).ok()?,
         };

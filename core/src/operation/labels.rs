@@ -1,8 +1,8 @@
 //! The labels of errors: their names, and how they are read and added.
 //!
-//! Implements "RetryableWriteError Labels" of Retryable Writes and the labels of Client
-//! Backpressure. Servers write them to `errorLabels` of a reply; the client adds
-//! [`RETRYABLE_WRITE`] where [`judge`](super::judge) says so, errors of the network have their own,
+//! Implements "RetryableWriteError Labels" of Retryable Writes, "Error Labels" of Transactions and
+//! the labels of Client Backpressure. Servers write them to `errorLabels` of a reply; the client adds
+//! [`RETRYABLE_WRITE`] and those of transactions where [`judge`](super::judge) says so, errors of the network have their own,
 //! and neither is added to a document.
 
 use bson::{RawArray, RawDocument};
@@ -20,6 +20,12 @@ pub const RETRYABLE_WRITE: &str = "RetryableWriteError";
 
 /// The label of errors before which nothing was written.
 pub const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
+
+/// The label of errors after which a whole transaction may be run again.
+pub const TRANSIENT_TRANSACTION: &str = "TransientTransactionError";
+
+/// The label of errors after which it is not known whether a transaction was committed.
+pub const UNKNOWN_COMMIT_RESULT: &str = "UnknownTransactionCommitResult";
 
 /// The number of labels of an error that are kept.
 pub(super) const MAX_LABELS: usize = 16;

@@ -8,6 +8,7 @@ use super::retry::{Fault, Judgement, Retry, Situation, judge};
 use super::timeout::Timeout;
 use crate::config::ServerAddress;
 use crate::machine::Machine;
+use crate::session::TransactionRole;
 use crate::time::{Instant, Time};
 
 /// The number of further selections because the pool of the last server was found cleared.
@@ -45,6 +46,8 @@ pub enum SessionUse {
     Explicit {
         /// True if it reads from a snapshot.
         snapshot: bool,
+        /// The part of the command in a transaction, if it has one.
+        transaction: Option<TransactionRole>,
     },
     /// One of the application's that has ended.
     Ended,
@@ -226,6 +229,7 @@ pub struct Operation<O> {
     overloaded: bool,
     reselections: u32,
     found_dead: bool,
+    has_unpinned: bool,
     deprioritized: Vec<ServerAddress>,
     /// The wire version of the connection that the command was first sent over, for which it was
     /// written.
@@ -263,6 +267,7 @@ impl<O: AttemptOutcome> Operation<O> {
             overloaded: false,
             reselections: 0,
             found_dead: false,
+            has_unpinned: false,
             deprioritized: Vec::new(),
             written_for: None,
             kept: None,
@@ -277,6 +282,12 @@ impl<O: AttemptOutcome> Operation<O> {
     /// Returns how many times the operation was retried.
     pub const fn retries(&self) -> u32 {
         self.retries
+    }
+
+    /// Returns whether an error was met after which the session of a transaction is not pinned to a
+    /// server any more: the next attempt selects one.
+    pub const fn has_unpinned(&self) -> bool {
+        self.has_unpinned
     }
 
     /// Begins the first attempt.
@@ -347,7 +358,9 @@ impl<O: AttemptOutcome> Operation<O> {
         self.selected.retryable_writes = facts.retryable_writes;
         // "If [...] the selected server does not support retryable writes, retrying is not possible
         // and drivers MUST raise the retryable error from the previous attempt"
-        let needs_number = self.plan.kind == OperationKind::Write && self.is_retryable_kind();
+        let needs_number = self.plan.kind == OperationKind::Write
+            && self.is_retryable_kind()
+            && self.transaction().is_none();
         let cannot_tell = needs_number && !facts.retryable_writes;
         // "if a driver chooses not to recreate the command [...] then a driver MUST NOT retry if
         // the server/wire version dips after server selection and MUST raise the original retryable
@@ -366,7 +379,7 @@ impl<O: AttemptOutcome> Operation<O> {
             SessionUse::Explicit { .. } if !facts.sessions => {
                 return self.refuse(NotSent::SessionsUnsupported);
             }
-            SessionUse::Explicit { snapshot: true }
+            SessionUse::Explicit { snapshot: true, .. }
                 if wire_version < SNAPSHOT_READS_WIRE_VERSION =>
             {
                 return self.refuse(NotSent::SnapshotsUnsupported);
@@ -390,14 +403,29 @@ impl<O: AttemptOutcome> Operation<O> {
 
     /// Returns whether the options and the session let the operation be sent again, whatever the
     /// server.
+    ///
+    /// "drivers MUST NOT retry write commands within transactions", nor reads, and "MUST retry the
+    /// commitTransaction and abortTransaction commands even when retryWrites has been disabled"
+    /// (Transactions).
     const fn is_retryable_kind(&self) -> bool {
         let Plan { kind, retryable, acknowledged, policy, session, .. } = &self.plan;
+        if let Some(role) = self.transaction() {
+            return !matches!(role, TransactionRole::Within);
+        }
         let allowed = match kind {
             OperationKind::Read => policy.reads,
             OperationKind::Write => policy.writes && !matches!(session, SessionUse::None),
             OperationKind::Command => false,
         };
         *retryable && *acknowledged && allowed
+    }
+
+    /// Returns the part that it has in a transaction.
+    const fn transaction(&self) -> Option<TransactionRole> {
+        match self.plan.session {
+            SessionUse::Explicit { transaction, .. } => transaction,
+            _ => None,
+        }
     }
 
     fn ended(
@@ -410,14 +438,19 @@ impl<O: AttemptOutcome> Operation<O> {
         let Some(fault) = outcome.fault() else { return Some(self.done(outcome, false)) };
         let (situation, timed_out) = (self.situation(), fault.is_timeout());
         let judgement = judge(&situation, &fault, outcome.base_backoff(), random);
-        let is_before_sending = matches!(fault, Fault::PoolCleared | Fault::IdleConnection(_));
+        // "pool cleared" is a transient error of a transaction, which runs again as a whole.
+        let is_before_sending = match fault {
+            Fault::PoolCleared => situation.transaction.is_none(),
+            Fault::IdleConnection(_) => true,
+            _ => false,
+        };
         if is_before_sending && self.reselects(now, matches!(fault, Fault::PoolCleared)) {
             self.avoid(situation.sharded && situation.retryable, server);
             return Some(self.select());
         }
-        if let Some(label) = judgement.adds_label {
-            outcome.add_label(label);
-        }
+        self.has_unpinned |= judgement.unpins;
+        let labels = [judgement.adds_label, judgement.adds_transaction_label];
+        labels.into_iter().flatten().for_each(|label| outcome.add_label(label));
         if self.kept.is_none() || judgement.shows_attempt {
             self.kept = Some(outcome);
         }
@@ -443,17 +476,19 @@ impl<O: AttemptOutcome> Operation<O> {
     fn situation(&self) -> Situation {
         let SelectedFacts { sharded, retryable_writes, max_wire_version, .. } = self.selected;
         let takes_number = self.plan.kind != OperationKind::Write || retryable_writes;
+        let transaction = self.transaction();
+        let ends_transaction =
+            matches!(transaction, Some(TransactionRole::Commit | TransactionRole::Abort));
+        let RetryPolicy { writes, .. } = self.plan.policy;
+        let policy = RetryPolicy { writes: writes || ends_transaction, ..self.plan.policy };
         Situation {
             retries: self.retries,
             overloaded: self.overloaded,
             has_timeout: self.plan.timeout.is_set(),
             sharded,
             max_wire_version,
-            ..Situation::new(
-                self.plan.kind,
-                self.is_retryable_kind() && takes_number,
-                self.plan.policy,
-            )
+            transaction,
+            ..Situation::new(self.plan.kind, self.is_retryable_kind() && takes_number, policy)
         }
     }
 

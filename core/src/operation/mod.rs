@@ -19,7 +19,8 @@ pub use kill_cursors::{
     CursorsToKill, KillCursors, MAX_CURSORS_TO_KILL, MAX_KILLED_CURSORS, OpenCursor,
 };
 pub use labels::{
-    NO_WRITES_PERFORMED, RETRYABLE, RETRYABLE_WRITE, SYSTEM_OVERLOADED, add_labels, error_labels,
+    NO_WRITES_PERFORMED, RETRYABLE, RETRYABLE_WRITE, SYSTEM_OVERLOADED, TRANSIENT_TRANSACTION,
+    UNKNOWN_COMMIT_RESULT, add_labels, error_labels,
 };
 pub use machine::{
     Action, AttemptOutcome, ConnectionFacts, Input, NotSent, Operation, Plan, SelectedFacts,

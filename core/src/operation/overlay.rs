@@ -13,6 +13,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use super::error::InvalidCommand;
 use crate::config::ServerApi;
+use crate::session::TransactionFields;
 use crate::wire::{CommandWriter, Flags, HEADER_LEN, MAX_MESSAGE_LEN, SequenceNames};
 
 /// The application's part of a command.
@@ -100,8 +101,16 @@ pub struct Overlay<'a> {
     pub cluster_time: Option<&'a RawDocument>,
     /// The name of the servers' session.
     pub lsid: Option<&'a RawDocument>,
-    /// The number of a retryable write in its session: `txnNumber`.
+    /// The number of a retryable write, or of a transaction, in its session: `txnNumber`.
     pub transaction_number: Option<i64>,
+    /// True in a transaction: `autocommit: false`.
+    pub in_transaction: bool,
+    /// True if it is the first command of a transaction: `startTransaction: true`.
+    pub starts_transaction: bool,
+    /// The token of a transaction that is ended: `recoveryToken`.
+    pub recovery_token: Option<&'a RawDocument>,
+    /// The write concern of a transaction that is ended; the driver writes that of others.
+    pub write_concern: Option<&'a RawDocument>,
     /// The read concern.
     pub read_concern: Option<&'a RawDocument>,
     /// The time that the server may take, in whole milliseconds: `maxTimeMS`.
@@ -123,6 +132,21 @@ pub const MAX_MILLIS: i32 = i32::MAX;
 
 /// The length of a sequence besides its name and its documents: its kind, its length and a NUL.
 const SEQUENCE_LEN: usize = 6;
+
+impl<'a> Overlay<'a> {
+    /// Carries the fields of a transaction.
+    pub fn in_transaction(fields: &'a TransactionFields<'_>) -> Self {
+        Self {
+            transaction_number: Some(fields.number),
+            in_transaction: true,
+            starts_transaction: fields.starts,
+            recovery_token: fields.recovery_token,
+            write_concern: fields.write_concern.as_deref(),
+            max_time: fields.max_time,
+            ..Self::default()
+        }
+    }
+}
 
 impl Overlay<'_> {
     /// Writes a command to `out`, in place of what is there, with this number of the message, and
@@ -179,7 +203,7 @@ impl FieldValue<'_> {
 }
 
 /// The fields that the driver adds to a command, by name.
-struct Added<'a>([Option<(&'static str, FieldValue<'a>)>; 10]);
+struct Added<'a>([Option<(&'static str, FieldValue<'a>)>; 14]);
 
 impl<'a> Added<'a> {
     fn new(database: &'a str, overlay: &Overlay<'a>) -> Self {
@@ -200,7 +224,11 @@ impl<'a> Added<'a> {
             errors.map(|errors| ("apiDeprecationErrors", FieldValue::Boolean(errors))),
             document("lsid", overlay.lsid),
             overlay.transaction_number.map(|number| ("txnNumber", FieldValue::Long(number))),
+            overlay.starts_transaction.then_some(("startTransaction", FieldValue::Boolean(true))),
+            overlay.in_transaction.then_some(("autocommit", FieldValue::Boolean(false))),
+            document("recoveryToken", overlay.recovery_token),
             document("readConcern", overlay.read_concern),
+            document("writeConcern", overlay.write_concern),
             overlay.max_time.map(|time| ("maxTimeMS", FieldValue::Long(millis(time)))),
             document("$clusterTime", overlay.cluster_time),
         ])
@@ -305,6 +333,10 @@ mod tests {
             cluster_time: Some(&document),
             lsid: Some(&document),
             transaction_number: Some(1 << 40),
+            in_transaction: true,
+            starts_transaction: true,
+            recovery_token: Some(&document),
+            write_concern: Some(&document),
             read_concern: Some(&document),
             max_time: Some(Duration::from_micros(2999)),
         };
@@ -315,7 +347,11 @@ mod tests {
             "$readPreference": x.clone(),
             "lsid": x.clone(),
             "txnNumber": 1_i64 << 40,
+            "startTransaction": true,
+            "autocommit": false,
+            "recoveryToken": x.clone(),
             "readConcern": x.clone(),
+            "writeConcern": x.clone(),
             "maxTimeMS": 2_i64,
             "$clusterTime": x,
         };
@@ -356,7 +392,11 @@ mod tests {
             cluster_time: Some(&document),
             lsid: Some(&document),
             transaction_number: Some(1),
+            in_transaction: true,
+            starts_transaction: true,
+            recovery_token: Some(&document),
             read_concern: Some(&document),
+            write_concern: Some(&document),
             max_time: Some(Duration::from_millis(1)),
         };
         let command = rawdoc! { "insert": "things", "maxTimeMS": 5 };

@@ -8,10 +8,15 @@ use std::time::Duration;
 use bson::{RawBsonRef, RawDocument};
 
 use super::error::{CommandError, OperationError};
-use super::labels::{NO_WRITES_PERFORMED, RETRYABLE, RETRYABLE_WRITE, SYSTEM_OVERLOADED};
+use super::labels::{
+    NO_WRITES_PERFORMED, RETRYABLE, RETRYABLE_WRITE, SYSTEM_OVERLOADED, TRANSIENT_TRANSACTION,
+    UNKNOWN_COMMIT_RESULT,
+};
 use super::options::{OperationKind, RetryPolicy};
+use super::timeout::MAX_TIME_EXPIRED;
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::failure::{Cause, Failure};
+use crate::session::TransactionRole;
 
 /// "`MAX_BACKOFF` is 10000ms."
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
@@ -170,6 +175,8 @@ pub struct Situation {
     pub sharded: bool,
     /// The maxWireVersion of the server.
     pub max_wire_version: i32,
+    /// Its part in a transaction, if it has one.
+    pub transaction: Option<TransactionRole>,
 }
 
 impl Situation {
@@ -184,6 +191,7 @@ impl Situation {
             has_timeout: false,
             sharded: false,
             max_wire_version: 0,
+            transaction: None,
         }
     }
 }
@@ -194,6 +202,10 @@ impl Situation {
 pub struct Judgement {
     /// The label that the client gives the error.
     pub adds_label: Option<&'static str>,
+    /// The label that the client gives the error for what it means to the transaction.
+    pub adds_transaction_label: Option<&'static str>,
+    /// True if the session of a transaction is no longer pinned then.
+    pub unpins: bool,
     /// True if the caller receives this error rather than an earlier one.
     pub shows_attempt: bool,
     /// True if it says that the server is overloaded.
@@ -237,6 +249,9 @@ pub fn judge(
     random: u64,
 ) -> Judgement {
     let adds_retryable_write = adds_retryable_write(situation, fault);
+    let adds_transaction_label = situation
+        .transaction
+        .and_then(|role| label_in_transaction(role, fault, adds_retryable_write));
     let is_overload = fault.is_overload();
     let retryable = match situation.kind {
         OperationKind::Read => is_retryable_read(situation, fault),
@@ -268,6 +283,10 @@ pub fn judge(
     };
     Judgement {
         adds_label: adds_retryable_write.then_some(RETRYABLE_WRITE),
+        adds_transaction_label,
+        unpins: situation
+            .transaction
+            .is_some_and(|role| unpins(role, fault, adds_transaction_label)),
         shows_attempt: fault.shows_attempt(),
         is_overload,
         retry,
@@ -275,6 +294,42 @@ pub fn judge(
         // deprioritize on overload errors", if that is wanted.
         avoids_server: situation.sharded || (is_overload && situation.policy.overload_retargeting),
     }
+}
+
+/// Transactions, "Error Labels": what the client says of an error itself; a server may have said it
+/// already.
+fn label_in_transaction(
+    role: TransactionRole,
+    fault: &Fault<'_>,
+    is_retryable_write: bool,
+) -> Option<&'static str> {
+    let is_unreachable = fault.is_network_error() || matches!(fault, Fault::Selection(_));
+    if role != TransactionRole::Commit {
+        // "any network error or server selection error encountered running any command besides
+        // commitTransaction in a transaction".
+        return is_unreachable.then_some(TRANSIENT_TRANSACTION);
+    }
+    let is_unknown = match fault {
+        // "Write concern errors [...] except UnsatisfiableWriteConcern [...] and
+        // UnknownReplWriteConcern".
+        Fault::WriteConcern(error) => !matches!(error.code, Some(100 | 79)),
+        _ => {
+            is_unreachable
+                || is_retryable_write
+                || fault.has_label(RETRYABLE_WRITE)
+                || fault.code() == Some(MAX_TIME_EXPIRED)
+        }
+    };
+    is_unknown.then_some(UNKNOWN_COMMIT_RESULT)
+}
+
+/// Transactions, "When to unpin": an abort does, whatever comes of it, and so does what says that
+/// the transaction is over, or that its mongos may be.
+fn unpins(role: TransactionRole, fault: &Fault<'_>, added: Option<&str>) -> bool {
+    let has = |label: &str| added == Some(label) || fault.has_label(label);
+    role == TransactionRole::Abort
+        || has(TRANSIENT_TRANSACTION)
+        || (role == TransactionRole::Commit && has(UNKNOWN_COMMIT_RESULT))
 }
 
 /// "The command is a write and retryWrites is enabled or the command is a read and retryReads is

@@ -2,10 +2,15 @@
 //!
 //! Implements "ClientSession" of Driver Sessions, Causal Consistency and Snapshot Reads.
 
+use std::time::Duration;
+
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, cstr};
 
 use super::cluster_time::ClusterTime;
 use super::pool::ServerSession;
+use super::transaction::{
+    SessionTransaction, TransactionError, TransactionOptions, TransactionState,
+};
 use crate::config::ReadConcern;
 
 /// The options of a session.
@@ -28,6 +33,12 @@ pub struct SessionOptions {
     pub snapshot: bool,
     /// The time of the snapshot, if it is not that of the first read: `snapshotTime`.
     pub snapshot_time: Option<Timestamp>,
+    /// The options of its transactions, where those have none of their own:
+    /// `defaultTransactionOptions`.
+    pub default_transaction_options: Option<TransactionOptions>,
+    /// The limit of commits, aborts, whole transactions and the end of the session, where it is not
+    /// that of the client: `defaultTimeoutMS`.
+    pub default_timeout: Option<Duration>,
 }
 
 impl SessionOptions {
@@ -49,6 +60,23 @@ impl SessionOptions {
     #[must_use]
     pub const fn with_snapshot_time(mut self, value: Option<Timestamp>) -> Self {
         self.snapshot_time = value;
+        self
+    }
+
+    /// Replaces [`default_transaction_options`](Self::default_transaction_options).
+    #[must_use]
+    pub fn with_default_transaction_options(
+        mut self,
+        value: impl Into<Option<TransactionOptions>>,
+    ) -> Self {
+        self.default_transaction_options = value.into();
+        self
+    }
+
+    /// Replaces [`default_timeout`](Self::default_timeout).
+    #[must_use]
+    pub fn with_default_timeout(mut self, value: impl Into<Option<Duration>>) -> Self {
+        self.default_timeout = value.into();
         self
     }
 }
@@ -77,6 +105,7 @@ pub struct Session {
     cluster_time: Option<ClusterTime>,
     operation_time: Option<Timestamp>,
     snapshot_time: Option<Timestamp>,
+    transaction: SessionTransaction,
     ended: bool,
 }
 
@@ -98,12 +127,8 @@ impl Session {
     }
 
     /// Starts an implicit session.
-    pub const fn implicit() -> Self {
-        let options = SessionOptions {
-            causal_consistency: Some(false),
-            snapshot: false,
-            snapshot_time: None,
-        };
+    pub fn implicit() -> Self {
+        let options = SessionOptions::default().with_causal_consistency(Some(false));
         Self {
             options,
             is_implicit: true,
@@ -111,6 +136,7 @@ impl Session {
             cluster_time: None,
             operation_time: None,
             snapshot_time: None,
+            transaction: SessionTransaction::default(),
             ended: false,
         }
     }
@@ -177,6 +203,40 @@ impl Session {
         }
     }
 
+    /// Returns its transaction.
+    pub const fn transaction(&self) -> &SessionTransaction {
+        &self.transaction
+    }
+
+    /// Returns its transaction, to be changed.
+    pub const fn transaction_mut(&mut self) -> &mut SessionTransaction {
+        &mut self.transaction
+    }
+
+    /// Starts a transaction; of options that it has not, those of the session count, and then
+    /// those of the client.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one is in progress, if the session reads from a snapshot or has ended, and if the
+    /// commit would not be acknowledged.
+    pub fn start_transaction(
+        &mut self,
+        options: TransactionOptions,
+        client: &TransactionOptions,
+    ) -> Result<(), TransactionError> {
+        if self.options.snapshot {
+            return Err(TransactionError::SnapshotSession);
+        }
+        let options = match &self.options.default_transaction_options {
+            Some(default) => options.or(default).or(client),
+            None => options.or(client),
+        };
+        let server_session = &mut self.server_session;
+        let next = || server_session.as_mut().map(ServerSession::next_transaction_number);
+        self.transaction.start(options, next)
+    }
+
     /// Marks the servers' session dirty, after a network error.
     pub fn mark_dirty(&mut self) {
         self.server_session.iter_mut().for_each(ServerSession::mark_dirty);
@@ -187,6 +247,25 @@ impl Session {
     pub fn end(&mut self) -> Option<ServerSession> {
         self.ended = true;
         self.server_session.take()
+    }
+
+    /// Ends the session if a transaction of it is in progress, and returns another one with that
+    /// transaction and the servers' session, to abort the one and give back the other.
+    pub fn end_with_transaction(&mut self) -> Option<Self> {
+        if self.ended || self.transaction.state() != TransactionState::InProgress {
+            return None;
+        }
+        self.ended = true;
+        Some(Self {
+            options: self.options.clone(),
+            is_implicit: false,
+            server_session: self.server_session.take(),
+            cluster_time: self.cluster_time.clone(),
+            operation_time: self.operation_time,
+            snapshot_time: None,
+            transaction: std::mem::take(&mut self.transaction),
+            ended: false,
+        })
     }
 
     /// Returns whether it was ended.
@@ -211,6 +290,16 @@ impl Session {
         concern: Option<&ReadConcern>,
         has_cluster_times: bool,
     ) -> Option<RawDocumentBuf> {
+        // "Drivers MUST add `readConcern` [...] to the command that starts a transaction [...] even
+        // if the command is a write", and "MUST NOT" to those that follow (Transactions).
+        let of_transaction = self.transaction.role().map(|_| {
+            let own = self.transaction.read_concern().cloned().unwrap_or_default();
+            self.transaction.is_starting().then_some(own)
+        });
+        let concern = match &of_transaction {
+            Some(concern) => concern.as_ref(),
+            None => concern,
+        };
         if self.options.snapshot {
             let mut document = RawDocumentBuf::new();
             document.append(cstr!("level"), "snapshot");
@@ -232,7 +321,7 @@ impl Session {
         Some(document)
     }
 
-    /// Takes note of the times that a reply brings, even if it is an error: `operationTime`,
+    /// Takes note of what a reply brings, even if it is an error: `operationTime`,
     /// `$clusterTime`, and that of the snapshot if it is the first read of one.
     pub fn advance_from_reply(&mut self, reply: &RawDocument) {
         let mut snapshot = None;

@@ -1,13 +1,20 @@
-//! Sessions as values: their numbers, the pool that servers' sessions are kept in, and what one
-//! session has seen.
+//! Sessions as values: their numbers, the pool that servers' sessions are kept in, what one session
+//! has seen, and its transaction.
 //!
-//! Implements Driver Sessions, Causal Consistency and Snapshot Reads, as far as they need no
-//! server.
+//! Implements Driver Sessions, Causal Consistency, Snapshot Reads and Driver Transactions, as far as
+//! they need no server.
 
 mod client;
 mod cluster_time;
+mod convenient;
 mod pool;
+mod transaction;
 
 pub use client::{Session, SessionError, SessionOptions};
 pub use cluster_time::{ClusterTime, ClusterTimeError};
+pub use convenient::{TransactionFault, TransactionLoop, TransactionStep};
 pub use pool::{ServerSession, SessionId, SessionPool, SessionTimeout};
+pub use transaction::{
+    Ending, SessionTransaction, TransactionError, TransactionFields, TransactionOptions,
+    TransactionRole, TransactionState,
+};

@@ -94,10 +94,24 @@ impl SpanStart {
         Self::of_operation(name, database, collection(database, command))
     }
 
+    /// Begins a transaction, within which its operations are ("Transactions").
+    ///
+    /// ```
+    /// use sdam_core::spans::SpanStart;
+    ///
+    /// assert_eq!(SpanStart::of_transaction().name, "transaction");
+    /// ```
+    pub fn of_transaction() -> Self {
+        Self { name: "transaction".to_owned(), attributes: vec![Self::system()] }
+    }
+
+    const fn system() -> Attribute {
+        ("db.system.name", AttributeValue::Text(Cow::Borrowed("mongodb")))
+    }
+
     /// Begins with what every span has that is about a database, or a collection in it.
     pub(super) fn about(name: String, database: &str, collection: Option<&str>) -> Self {
-        let system = AttributeValue::Text(Cow::Borrowed("mongodb"));
-        let attributes = vec![("db.system.name", system), ("db.namespace", database.into())];
+        let attributes = vec![Self::system(), ("db.namespace", database.into())];
         let mut start = Self { name, attributes };
         start.attributes.extend(collection.map(|name| ("db.collection.name", name.into())));
         start

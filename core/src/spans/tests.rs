@@ -57,6 +57,15 @@ fn text<'a>(span: &'a SpanStart, name: &str) -> Option<&'a str> {
     }
 }
 
+/// OpenTelemetry, "Transactions": "This span MUST have only one attribute `db.system.name` with the
+/// value `mongodb`".
+#[test]
+fn the_span_of_a_transaction_has_one_attribute() {
+    let span = SpanStart::of_transaction();
+    assert_eq!(span.name, "transaction");
+    assert_eq!(lines(&span.attributes), "db.system.name=mongodb\n");
+}
+
 /// OpenTelemetry, "Operation Span Attributes".
 #[test]
 fn the_span_of_an_operation_has_the_attributes_of_the_specification() {

@@ -115,7 +115,7 @@ impl<R: Runtime> DriverTopology<R> for Topology<R> {
     }
 
     fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {
-        ClientSession::start(&self.host, options)
+        ClientSession::start(&self.host, &self.host.tasks, options)
     }
 
     fn timeout(&self, of_operation: Option<Duration>) -> Timeout {

@@ -1,11 +1,14 @@
 //! Arguments and options that are refused before anything is sent.
 
-use sdam_core::session::{ClusterTimeError, SessionError};
+use sdam_core::session::{ClusterTimeError, SessionError, TransactionError};
 
 /// An argument or an option that is refused before anything is sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArgumentError {
+    /// A call that the state of the session's transaction does not allow.
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
     /// A list of documents to insert that is empty (CRUD, `insertMany`).
     #[error("there are no documents to insert")]
     NoDocuments,
@@ -68,6 +71,12 @@ pub enum ArgumentError {
     /// A session that another operation uses, and has not given back in time.
     #[error("the session is in use by another operation")]
     SessionInUse,
+    /// A session that another operation of its transaction uses.
+    #[error(
+        "another operation of the transaction is running in the session: await it before the next \
+         one begins"
+    )]
+    TransactionInUse,
     /// A time that is no `$clusterTime` as a server gave it out.
     #[error(transparent)]
     ClusterTime(#[from] ClusterTimeError),

@@ -25,7 +25,7 @@ use sdam_core::operation::{
     CommandError, InvalidCommand, NotSent, OperationError, OperationFailure,
 };
 use sdam_core::pool::CheckOutError;
-use sdam_core::session::{ClusterTimeError, SessionError};
+use sdam_core::session::{ClusterTimeError, SessionError, TransactionError};
 use sdam_core::wire::ReplyDocument;
 
 use crate::documents::DeserializeError;
@@ -271,7 +271,12 @@ impl Error {
     pub fn is_session_in_use(&self) -> bool {
         matches!(
             self.reported(),
-            Some(Reported::SessionTimeout { .. } | Reported::Argument(ArgumentError::SessionInUse))
+            Some(
+                Reported::SessionTimeout { .. }
+                    | Reported::Argument(
+                        ArgumentError::SessionInUse | ArgumentError::TransactionInUse
+                    )
+            )
         )
     }
 
@@ -640,6 +645,12 @@ impl From<ClusterTimeError> for Error {
 impl From<SessionError> for Error {
     fn from(error: SessionError) -> Self {
         ArgumentError::from(error).into()
+    }
+}
+
+impl From<TransactionError> for Error {
+    fn from(error: TransactionError) -> Self {
+        ArgumentError::Transaction(error).into()
     }
 }
 

@@ -25,6 +25,21 @@ pub(crate) enum Reported {
         .waited.as_millis()
     )]
     SessionTimeout { waited: Duration },
+    /// The time of a whole transaction was over before it was committed (Convenient API for
+    /// Transactions, "Timeout Error propagation").
+    #[error(
+        "the transaction was not committed within {} ms, after {attempts} attempts; the last error \
+         was: {error}",
+        .elapsed.as_millis()
+    )]
+    TransactionTimeout { elapsed: Duration, attempts: u32, error: Error },
+    /// A transaction was not committed, as one of its commands had failed, and its callback has
+    /// not said so.
+    #[error(
+        "the transaction was not committed: {command} has failed in it, and the callback returned \
+         Ok; have the callback return the errors of its operations. The commit said: {error}"
+    )]
+    HiddenFailure { command: String, error: Error },
     #[error("the value cannot be written as BSON: {0}")]
     Serialize(bson::error::Error),
     /// The application has read a document, or a value of one.
@@ -47,10 +62,11 @@ pub(crate) enum Reported {
 }
 
 impl Reported {
-    pub(super) const fn kind(&self) -> ErrorKind {
+    pub(super) fn kind(&self) -> ErrorKind {
         match self {
             Self::Argument(_) => ErrorKind::Invalid,
-            Self::SessionTimeout { .. } => ErrorKind::Timeout,
+            Self::SessionTimeout { .. } | Self::TransactionTimeout { .. } => ErrorKind::Timeout,
+            Self::HiddenFailure { error, .. } => error.kind(),
             Self::Serialize(_) => ErrorKind::Serialize,
             Self::Read(_) | Self::Deserialize(_) => ErrorKind::Deserialize,
             Self::Reply(_) => ErrorKind::Protocol,
@@ -66,6 +82,9 @@ impl Reported {
         match self {
             Self::BulkWrite(error) => error.cause.as_ref(),
             Self::ClientBulkWrite(error) => error.cause.as_ref(),
+            Self::TransactionTimeout { error, .. } | Self::HiddenFailure { error, .. } => {
+                Some(error)
+            }
             _ => None,
         }
     }
@@ -86,6 +105,8 @@ impl Reported {
             }
             Self::Argument(_)
             | Self::SessionTimeout { .. }
+            | Self::TransactionTimeout { .. }
+            | Self::HiddenFailure { .. }
             | Self::Serialize(_)
             | Self::Read(_)
             | Self::Deserialize(_)
@@ -97,7 +118,8 @@ impl Reported {
     /// Returns whether the time was over at the server, or while the operation waited for its
     /// session.
     pub(super) fn is_timeout(&self) -> bool {
-        matches!(self, Self::SessionTimeout { .. }) || self.codes().contains(&MAX_TIME_EXPIRED)
+        matches!(self, Self::SessionTimeout { .. } | Self::TransactionTimeout { .. })
+            || self.codes().contains(&MAX_TIME_EXPIRED)
     }
 
     /// Returns the labels, each once: those of the replies, behind those of the error that ended a
@@ -110,6 +132,8 @@ impl Reported {
             Self::ClientBulkWrite(error) => &error.labels,
             Self::Argument(_)
             | Self::SessionTimeout { .. }
+            | Self::TransactionTimeout { .. }
+            | Self::HiddenFailure { .. }
             | Self::Serialize(_)
             | Self::Read(_)
             | Self::Deserialize(_)
@@ -141,6 +165,8 @@ impl Reported {
             }
             Self::Argument(_)
             | Self::SessionTimeout { .. }
+            | Self::TransactionTimeout { .. }
+            | Self::HiddenFailure { .. }
             | Self::Serialize(_)
             | Self::Read(_)
             | Self::Deserialize(_)

@@ -213,9 +213,18 @@ impl OperationSpan {
     /// The span of an operation that no tracer receives.
     pub const NONE: Self = Self(None);
 
-    /// Begins the span of an operation, if there are spans.
-    pub(crate) fn begin(spans: Option<&Spans>, start: impl FnOnce() -> SpanStart) -> Self {
-        Self(spans.map(|spans| spans.opened(spans.tracer.begin(start()))))
+    /// Begins the span of an operation, if there are spans: within that of its transaction, if it
+    /// has one.
+    pub(crate) fn begin(
+        spans: Option<&Spans>,
+        transaction: Option<Arc<dyn Span>>,
+        start: impl FnOnce() -> SpanStart,
+    ) -> Self {
+        let begin = |spans: &Spans| match transaction {
+            Some(transaction) => transaction.begin(start()),
+            None => spans.tracer.begin(start()),
+        };
+        Self(spans.map(|spans| spans.opened(begin(spans))))
     }
 
     /// Ends it with the outcome of the operation.

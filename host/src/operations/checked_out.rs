@@ -152,6 +152,11 @@ impl<R: Runtime> CheckedOut<R> {
         self.span = operation.shared();
     }
 
+    /// Returns whether no exchange is underway, or has failed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state == ExchangeState::Idle
+    }
+
     pub(crate) fn connection(&mut self) -> &mut Connection<R::Socket> {
         self.connection.as_mut().expect("it has its connection until it is dropped")
     }

@@ -2,6 +2,7 @@
 //! over these.
 
 pub(crate) mod checked_out;
+pub(crate) mod convenient;
 pub(crate) mod establish;
 pub(crate) mod exchange;
 pub(crate) mod observed;
@@ -11,3 +12,4 @@ pub(crate) mod request;
 pub(crate) mod selected_server;
 pub(crate) mod session;
 pub(crate) mod timed;
+pub(crate) mod transaction;

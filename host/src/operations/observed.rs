@@ -18,6 +18,7 @@ use crate::machines::runtime::Runtime;
 use crate::machines::server::Server;
 use crate::machines::{Host, Shared};
 use crate::observe::spans::OperationSpan;
+use crate::operations::session::ClientSession;
 use crate::sync::lock;
 
 /// An operation while it runs, for its span and for the metrics, if there are any.
@@ -44,10 +45,11 @@ impl<R: Runtime> ObservedOperation<R> {
     /// An operation that nothing observes.
     pub(crate) const NONE: Self = Self { counted: None, span: OperationSpan::NONE };
 
-    /// Begins one that the metrics have by this name, with a span. Neither is asked for if nothing
-    /// observes operations.
+    /// Begins one that the metrics have by this name, with a span, which is within that of the
+    /// session's transaction. Neither is asked for if nothing observes operations.
     pub fn begin(
         host: &Host<R>,
+        session: Option<&ClientSession<R>>,
         name: impl FnOnce() -> Cow<'static, str>,
         start: impl FnOnce() -> SpanStart,
     ) -> Self {
@@ -59,14 +61,21 @@ impl<R: Runtime> ObservedOperation<R> {
             server: None,
             has_ended: false,
         };
-        let span = OperationSpan::begin(shared.spans(), start);
+        let transaction = session.and_then(ClientSession::span);
+        let span = OperationSpan::begin(shared.spans(), transaction, start);
         Self { counted: shared.meter.is_on().then(count), span }
     }
 
     /// Begins one that consists of a command.
-    pub(crate) fn of_command(host: &Host<R>, message: &CommandMessage<'_>) -> Self {
+    pub(crate) fn of_command(
+        host: &Host<R>,
+        session: Option<&ClientSession<R>>,
+        message: &CommandMessage<'_>,
+    ) -> Self {
         let name = || Cow::Owned(message.name().to_owned());
-        Self::begin(host, name, || SpanStart::of_operation_by(message.database, message.command))
+        Self::begin(host, session, name, || {
+            SpanStart::of_operation_by(message.database, message.command)
+        })
     }
 
     /// Notes the server that it goes to.

@@ -21,7 +21,7 @@ use sdam_core::operation::{
 };
 use sdam_core::pool::CheckOutError;
 use sdam_core::selection::Criteria;
-use sdam_core::session::{ClusterTime, Session};
+use sdam_core::session::{ClusterTime, Session, TransactionRole};
 use sdam_core::spans::SpanStart;
 use sdam_core::time::Instant;
 use sdam_core::topology;
@@ -219,18 +219,28 @@ struct Parts<'a, R: Runtime> {
     operation: Option<&'a mut ObservedOperation<R>>,
 }
 
-/// Returns the connection that a command goes over: that of the target, or else the one that was
-/// checked out.
+/// Returns the connection that a command goes over: that of the target, or that which the session
+/// is pinned to, or else the one that was checked out.
 fn connection<'a, R: Runtime>(
     target: &'a mut Target<'_, R>,
+    pin: &'a mut Option<Pinned<R>>,
     checked_out: &'a mut Option<CheckedOut<R>>,
 ) -> &'a mut CheckedOut<R> {
-    match target {
-        Target::Connection(checked_out) | Target::Stream(checked_out) => checked_out,
-        Target::Select(_) | Target::Member(..) => {
+    let of_session = pin.as_mut().and_then(Pinned::connection_mut);
+    match (target, of_session) {
+        (Target::Connection(checked_out) | Target::Stream(checked_out), _) => checked_out,
+        (_, Some(checked_out)) => checked_out,
+        (Target::Select(_) | Target::Member(..), None) => {
             checked_out.as_mut().expect("a connection is checked out first")
         }
     }
+}
+
+/// The way of the next attempt to a server.
+enum Way<'a, R: Runtime> {
+    Select(&'a Arc<Criteria>),
+    Member(&'a ServerAddress, &'a Arc<Criteria>),
+    Connection(&'a CheckedOut<R>),
 }
 
 /// The part of an operation that the log has; it may select more than once.
@@ -254,25 +264,29 @@ struct Performer<'a, 'b, R: Runtime> {
     clock: StopWatch,
     logged: LoggedOperation,
     transaction_number: Option<i64>,
+    /// The place that the session's transaction is pinned to, if it is.
+    pin: Option<Pinned<R>>,
     selected: Option<SelectedServer<R>>,
     checked_out: Option<CheckedOut<R>>,
     /// True while a command is with a server, and names the session.
     is_underway: bool,
 }
 
-/// A command may still run after its caller has given up, as after a network error, and no other
-/// operation may then have its session (Driver Sessions).
+/// The session keeps its place, whatever becomes of the operation.
 impl<R: Runtime> Drop for Performer<'_, '_, R> {
     fn drop(&mut self) {
-        if let Some(session) = self.parts.session.as_deref_mut().filter(|_| self.is_underway) {
-            session.mark_dirty();
+        if let Some(session) = self.parts.session.as_deref_mut() {
+            if self.is_underway {
+                session.given_up();
+            }
+            session.pin = self.pin.take().filter(Pinned::is_usable);
         }
     }
 }
 
 impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     fn new<E>(host: &'a Host<R>, request: Request<'b, R, E>) -> (Self, Unbuilt<'b, E>) {
-        let Request { message, target, session, timeout, operation, extension, superseded } =
+        let Request { message, target, mut session, timeout, operation, extension, superseded } =
             request;
         let (name, command, options, unbuilt) = match message {
             Message::Known(message, options) => {
@@ -285,15 +299,20 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         };
         let own = match (&operation, &command) {
             (None, Some(Command::Known(message, _))) => {
-                ObservedOperation::of_command(host, message)
+                let session = session.as_deref().map(SessionGuard::home);
+                ObservedOperation::of_command(host, session, message)
             }
             _ => ObservedOperation::NONE,
         };
+        let pin = session.as_deref_mut().and_then(SessionGuard::begin_command);
         let use_of_session = match session.as_deref() {
             None => SessionUse::None,
             Some(session) if session.has_ended() => SessionUse::Ended,
             Some(session) if session.is_implicit() => SessionUse::Implicit,
-            Some(session) => SessionUse::Explicit { snapshot: session.options().snapshot },
+            Some(session) => SessionUse::Explicit {
+                snapshot: session.options().snapshot,
+                transaction: session.transaction().role(),
+            },
         };
         let plan = Plan::new(&options, RetryPolicy::of(host.options()))
             .with_session(use_of_session)
@@ -306,6 +325,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             clock: StopWatch { at: host.runtime().now(), spent: Spent::default() },
             logged: LoggedOperation::default(),
             transaction_number: None,
+            pin,
             selected: None,
             checked_out: None,
             is_underway: false,
@@ -329,17 +349,17 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     }
 
     async fn select(&mut self, deadline: Option<Instant>) -> Result<SelectedFacts, Attempt> {
-        let found = match &self.parts.target {
-            Target::Connection(checked_out) | Target::Stream(checked_out) => {
+        let found = match self.way() {
+            Way::Connection(checked_out) => {
                 let (facts, pool) =
                     (self.host.facts_of(checked_out), Arc::clone(checked_out.pool()));
                 self.observed().goes_to(&pool);
                 return Ok(facts);
             }
-            Target::Member(address, criteria) => {
+            Way::Member(address, criteria) => {
                 self.host.known_member(address, criteria, deadline).await
             }
-            Target::Select(criteria) => {
+            Way::Select(criteria) => {
                 let criteria = match self.machine.deprioritized() {
                     [] => Arc::clone(criteria),
                     avoided => Arc::new((**criteria).clone().deprioritize(avoided.iter().cloned())),
@@ -371,8 +391,8 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     }
 
     async fn check_out(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
-        let selected = match (&self.parts.target, &self.selected) {
-            (Target::Connection(_) | Target::Stream(_), _) => return Ok(()),
+        let selected = match (self.way(), &self.selected) {
+            (Way::Connection(_), _) => return Ok(()),
             (_, Some(selected)) => selected,
             (_, None) => unreachable!("a server is selected first"),
         };
@@ -384,11 +404,42 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             self.logged.number = checked_out.number;
         }
         self.checked_out = Some(checked_out);
+        self.pin_transaction();
         Ok(())
     }
 
+    /// Pins the session if the command is the first one of a transaction through a mongos.
+    fn pin_transaction(&mut self) {
+        let session = self.parts.session.as_deref();
+        let role = session.and_then(|session| session.transaction().role());
+        let (Target::Select(criteria), Some(selected)) = (&self.parts.target, &self.selected)
+        else {
+            return;
+        };
+        let is_pinned = self.pin.is_some() || role != Some(TransactionRole::Within);
+        if !is_pinned && is_through_mongos(selected.topology_type()) {
+            let (server, criteria) = (selected.address(), Arc::clone(criteria));
+            self.pin = Some(Pinned::of_transaction(&mut self.checked_out, server, criteria));
+        }
+    }
+
+    /// Returns the way of the next attempt.
+    fn way(&self) -> Way<'_, R> {
+        match (&self.parts.target, &self.pin) {
+            (Target::Connection(checked_out) | Target::Stream(checked_out), _) => {
+                Way::Connection(checked_out)
+            }
+            (_, Some(pin)) => match pin.connection() {
+                Some(connection) => Way::Connection(connection),
+                None => Way::Member(pin.server(), pin.criteria()),
+            },
+            (Target::Member(address, criteria), None) => Way::Member(address, criteria),
+            (Target::Select(criteria), None) => Way::Select(criteria),
+        }
+    }
+
     fn connection(&mut self) -> &CheckedOut<R> {
-        connection(&mut self.parts.target, &mut self.checked_out)
+        connection(&mut self.parts.target, &mut self.pin, &mut self.checked_out)
     }
 
     /// Sends the command with its session, and receives the reply.
@@ -405,7 +456,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             }
         };
         let is_streamed = matches!(target, Target::Stream(_));
-        let checked_out = connection(target, &mut self.checked_out);
+        let checked_out = connection(target, &mut self.pin, &mut self.checked_out);
         let mut session = session.as_deref_mut();
         if let Some(session) = session.as_deref_mut().filter(|_| sending.session) {
             session.attach(self.host, sending, &mut self.transaction_number)?;
@@ -423,13 +474,15 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         };
         let known: Option<&Session> = session.as_deref().map(|it| &**it);
         let known = known.filter(|_| sending.session);
-        let overlay = Overlay {
-            lsid: known.and_then(Session::server_session).map(|known| known.id().document()),
-            transaction_number: self.transaction_number.filter(|_| sending.transaction_number),
-            read_concern: read_concern.as_deref(),
-            max_time: sending.max_time,
-            ..Overlay::default()
-        };
+        let has_timeout = sending.timeout.is_set();
+        let transaction = known.and_then(|known| known.transaction().fields(has_timeout));
+        let mut overlay = transaction.as_ref().map(Overlay::in_transaction).unwrap_or_default();
+        overlay.lsid = known.and_then(Session::server_session).map(|it| it.id().document());
+        overlay.read_concern = read_concern.as_deref();
+        overlay.max_time = sending.max_time.or(overlay.max_time);
+        if sending.transaction_number {
+            overlay.transaction_number = self.transaction_number;
+        }
         let cluster_time: Option<&ClusterTime> = known.and_then(Session::cluster_time);
         if self.logged.number == 0 && self.host.shared.reports_commands() {
             self.logged.number = self.host.shared.commands.next_operation();
@@ -452,7 +505,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             sending.session && (result.is_err() || !session.is_implicit())
         };
         if let Some(session) = session.filter(learns) {
-            session.learn(&result, checked_out.state != ExchangeState::Idle);
+            session.learn(&message, &result, checked_out.state != ExchangeState::Idle);
         }
         result.map_err(|failed| {
             let error = explained(failed.error, sending.transaction_number);
@@ -466,10 +519,8 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let is_fault = outcome.fault().is_some();
         let recording = host.shared.tracing.recording();
         let attempt = recording.and_then(|recording| {
-            let server = match &self.parts.target {
-                Target::Connection(checked_out) | Target::Stream(checked_out) => {
-                    Some(checked_out.pool().address())
-                }
+            let server = match self.way() {
+                Way::Connection(checked_out) => Some(checked_out.pool().address()),
                 _ => self.selected.as_ref().map(SelectedServer::address),
             };
             let attempt = (&*self.parts.name, server);
@@ -488,6 +539,9 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let random = if is_fault { host.shared.random_bits() } else { 0 };
         let server = self.selected.as_ref().map(SelectedServer::address);
         let next = self.machine.step(now, Input::Ended { outcome, server, random });
+        if self.machine.has_unpinned() {
+            self.pin = None;
+        }
         if is_reply && !matches!(next, Some(Action::Done { .. })) {
             self.checked_out = None;
             if let Some(superseded) = &mut self.parts.superseded {
@@ -606,6 +660,11 @@ fn explained(error: OperationError, numbered: bool) -> OperationError {
     }
 }
 
+/// Returns whether servers are reached through mongos, of which each has transactions of its own.
+const fn is_through_mongos(topology: TopologyType) -> bool {
+    matches!(topology, TopologyType::Sharded | TopologyType::LoadBalanced)
+}
+
 /// Returns what an operation has to know of a server, from the view that it was selected from.
 fn selected_facts<R: Runtime>(selected: &SelectedServer<R>) -> SelectedFacts {
     let server = selected.description();
@@ -679,7 +738,7 @@ impl<R: Runtime> Host<R> {
         let options = OperationOptions::command();
         let counted_name = || message.name().to_owned().into();
         let start = || SpanStart::of_operation(name, database, None);
-        let mut operation = ObservedOperation::begin(self, counted_name, start);
+        let mut operation = ObservedOperation::begin(self, None, counted_name, start);
         let request = Request::new(message, &options, target).with_timeout(timeout);
         let outcome = self.operate(request.with_operation(Some(&mut operation))).await;
         operation.end(&outcome);

@@ -58,6 +58,43 @@ impl<R: Runtime> Pinned<R> {
         Self { is_streamed, ..Self::to_connection(connection, criteria) }
     }
 
+    /// Pins the session of a transaction: to the connection that its first command goes over behind
+    /// a load balancer, or else to its mongos (Transactions, "Mongos Pinning").
+    pub(crate) fn of_transaction(
+        checked_out: &mut Option<CheckedOut<R>>,
+        server: &ServerAddress,
+        criteria: Arc<Criteria>,
+    ) -> Self {
+        let is_balanced = |it: &CheckedOut<R>| it.connection_description().service.is_some();
+        match checked_out.take_if(|it| is_balanced(it)) {
+            Some(connection) => {
+                connection.pin(Purpose::Transaction);
+                Self::to_connection(connection, criteria)
+            }
+            None => Self::to_server(server.clone(), criteria),
+        }
+    }
+
+    /// Returns the connection, if there is no way but that.
+    pub(crate) const fn connection(&self) -> Option<&CheckedOut<R>> {
+        self.connection.as_ref()
+    }
+
+    /// As [`connection`](Self::connection), to be used.
+    pub(crate) const fn connection_mut(&mut self) -> Option<&mut CheckedOut<R>> {
+        self.connection.as_mut()
+    }
+
+    /// Returns the rule by which the server was selected.
+    pub(crate) const fn criteria(&self) -> &Arc<Criteria> {
+        &self.criteria
+    }
+
+    /// Returns whether what follows can go there: not over a connection that has failed.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.connection.as_ref().is_none_or(CheckedOut::is_idle)
+    }
+
     /// Returns the address of the server.
     pub const fn server(&self) -> &ServerAddress {
         &self.server

@@ -11,18 +11,26 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, Timestamp};
-use sdam_core::operation::{InvalidCommand, OperationError, Sending, Timeout};
+use sdam_core::config::ServerAddress;
+use sdam_core::operation::{
+    CommandMessage, InvalidCommand, OperationError, RETRYABLE, SYSTEM_OVERLOADED, Sending, Timeout,
+};
 use sdam_core::session::{
     ClusterTime, ClusterTimeError, ServerSession, Session, SessionError, SessionOptions,
-    SessionTimeout,
+    SessionTimeout, TransactionState,
 };
+use sdam_core::spans::{SpanEnd, SpanStart};
 use sdam_core::time::Instant;
 
+use crate::client::client_tasks::ClientTasks;
 use crate::error::{ArgumentError, Error, Reported};
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
+use crate::observe::spans::{OperationSpan, Span};
 use crate::operations::exchange::{ExchangeError, Reply};
+use crate::operations::pinned::Pinned;
+use crate::operations::transaction;
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// A session: operations that are run with it one after the other, and the times that they have
@@ -63,6 +71,12 @@ pub enum SessionAccessError {
         /// The time for which the operation has waited.
         waited: Duration,
     },
+    /// Another operation of its transaction uses it: those run one after the other.
+    #[error(
+        "another operation of the transaction is running in the session: await it before the next \
+         one begins"
+    )]
+    InTransaction,
     /// A time that is no `$clusterTime` as a server gave it out.
     #[error(transparent)]
     ClusterTime(#[from] ClusterTimeError),
@@ -72,6 +86,7 @@ impl From<SessionAccessError> for Error {
     fn from(error: SessionAccessError) -> Self {
         match error {
             SessionAccessError::InUse => ArgumentError::SessionInUse.into(),
+            SessionAccessError::InTransaction => ArgumentError::TransactionInUse.into(),
             SessionAccessError::TimedOut { waited } => Reported::SessionTimeout { waited }.into(),
             SessionAccessError::ClusterTime(error) => error.into(),
         }
@@ -86,12 +101,22 @@ struct SharedSession<R: Runtime> {
     host: Weak<Host<R>>,
     id: Option<RawDocumentBuf>,
     options: SessionOptions,
-    slot: Mutex<Slot>,
+    /// The tasks of the client, one of which may have to abort a transaction.
+    tasks: Weak<ClientTasks>,
+    slot: Mutex<Slot<R>>,
 }
 
-struct Slot {
+struct Slot<R: Runtime> {
     /// The session; `None` while an operation uses it.
     session: Option<Session>,
+    /// The place that the commands of its transaction go to, if it is pinned.
+    pin: Option<Pinned<R>>,
+    /// True while an operation uses it that belongs to a transaction.
+    is_in_transaction: bool,
+    /// The span of its transaction.
+    span: OperationSpan,
+    /// Present while a transaction is [run as a whole](crate::StartTransaction::and_run).
+    whole: Option<Whole>,
     /// True if it ends as soon as it comes back.
     is_ending: bool,
     /// Those who wait for it, in the order in which they came.
@@ -99,6 +124,39 @@ struct Slot {
     /// True from when it came back while others waited until one of those has taken it.
     is_owed: bool,
     last: u64,
+}
+
+/// A transaction that is run as a whole.
+#[derive(Clone, Copy)]
+struct Whole {
+    /// By when its operations are to end, if it has a limit.
+    deadline: Option<Instant>,
+}
+
+impl<R: Runtime> Slot<R> {
+    /// Ends the session, unless an operation uses it.
+    fn end(&mut self) -> EndedSession<R> {
+        let Some(session) = &mut self.session else { return EndedSession::default() };
+        let in_transaction = session.end_with_transaction();
+        let server_session = session.end();
+        let span = std::mem::replace(&mut self.span, OperationSpan::NONE);
+        EndedSession { server_session, in_transaction, pin: self.pin.take(), span }
+    }
+}
+
+/// The remains of a session that has ended.
+struct EndedSession<R: Runtime> {
+    server_session: Option<ServerSession>,
+    /// The part of it that is still to abort a transaction, with the servers' session.
+    in_transaction: Option<Session>,
+    pin: Option<Pinned<R>>,
+    span: OperationSpan,
+}
+
+impl<R: Runtime> Default for EndedSession<R> {
+    fn default() -> Self {
+        Self { server_session: None, in_transaction: None, pin: None, span: OperationSpan::NONE }
+    }
 }
 
 /// The wait of an operation for its turn.
@@ -112,6 +170,8 @@ struct Turn<'a, R: Runtime> {
 pub struct SessionGuard<R: Runtime> {
     /// Present until dropped.
     session: Option<Session>,
+    /// The place that the commands of its transaction go to, if it is pinned.
+    pub(crate) pin: Option<Pinned<R>>,
     home: ClientSession<R>,
 }
 
@@ -144,20 +204,50 @@ pub(crate) fn end_sessions<R: Runtime>(host: &Host<R>) -> Vec<RawDocumentBuf> {
 
 impl<R: Runtime> ClientSession<R> {
     /// Starts a session of the application's.
-    pub(crate) fn start(host: &Host<R>, options: SessionOptions) -> Result<Self, SessionError> {
+    pub(crate) fn start(
+        host: &Host<R>,
+        tasks: &Arc<ClientTasks>,
+        options: SessionOptions,
+    ) -> Result<Self, SessionError> {
         let mut session = Session::new(options)?;
         if host.shared.process.is_current() {
             session.server_session_or(|| take_session(host));
         }
-        Ok(Self::new(host, session))
+        Ok(Self::new(host, session, Arc::downgrade(tasks)))
     }
 
-    fn new(host: &Host<R>, session: Session) -> Self {
+    /// Holds a session that ends as soon as it is given back, whatever becomes of its transaction.
+    fn ending(
+        host: &Host<R>,
+        session: Session,
+        pin: Option<Pinned<R>>,
+        span: OperationSpan,
+    ) -> SessionGuard<R> {
+        let home = Self::new(host, session, Weak::new());
+        let mut slot = home.slot();
+        (slot.is_ending, slot.span) = (true, span);
+        let session = slot.session.take();
+        drop(slot);
+        SessionGuard { session, pin, home }
+    }
+
+    fn new(host: &Host<R>, session: Session, tasks: Weak<ClientTasks>) -> Self {
         let id = session.server_session().map(|session| session.id().document().to_owned());
         let (host, options) = (Weak::clone(&host.me), session.options().clone());
         let (waiting, last) = (BTreeMap::new(), 0);
-        let slot = Slot { session: Some(session), is_ending: false, waiting, is_owed: false, last };
-        Self { shared: Arc::new(SharedSession { host, id, options, slot: Mutex::new(slot) }) }
+        let slot = Slot {
+            session: Some(session),
+            pin: None,
+            is_in_transaction: false,
+            span: OperationSpan::NONE,
+            whole: None,
+            is_ending: false,
+            waiting,
+            is_owed: false,
+            last,
+        };
+        let slot = Mutex::new(slot);
+        Self { shared: Arc::new(SharedSession { host, id, options, tasks, slot }) }
     }
 
     async fn wait(
@@ -171,6 +261,9 @@ impl<R: Runtime> ClientSession<R> {
         }
         if let Some(guard) = self.try_acquire() {
             return Ok(guard);
+        }
+        if self.slot().is_in_transaction {
+            return Err(SessionAccessError::InTransaction);
         }
         // An operation that comes to no end, such as a future that is kept and not polled, holds
         // up no other for ever.
@@ -204,11 +297,13 @@ impl<R: Runtime> ClientSession<R> {
         self.slot().is_owed = false;
     }
 
-    fn guard(&self, session: Session) -> SessionGuard<R> {
-        SessionGuard { session: Some(session), home: self.clone() }
+    fn guard(&self, slot: &mut Slot<R>) -> Option<SessionGuard<R>> {
+        let session = slot.session.take()?;
+        slot.is_in_transaction = session.transaction().is_active();
+        Some(SessionGuard { session: Some(session), pin: slot.pin.take(), home: self.clone() })
     }
 
-    fn slot(&self) -> MutexGuard<'_, Slot> {
+    fn slot(&self) -> MutexGuard<'_, Slot<R>> {
         lock(&self.shared.slot)
     }
 
@@ -243,6 +338,14 @@ pub trait DriverSession<R: Runtime>: sealed::Session + Sized {
 
     /// Takes the session unless an operation uses it.
     fn try_acquire(&self) -> Option<SessionGuard<R>>;
+
+    /// Returns by when its operations are to end that run a transaction as a whole, if that has a
+    /// limit (Client Side Operations Timeout, "Convenient Transactions API").
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Returns the server that its transaction is pinned to: a mongos, or a load balancer over one
+    /// connection. `None` while an operation uses the session.
+    fn pinned_server(&self) -> Option<ServerAddress>;
 }
 
 mod sealed {
@@ -254,7 +357,7 @@ mod sealed {
 
 impl<R: Runtime> DriverSession<R> for ClientSession<R> {
     fn implicit(host: &Host<R>) -> Self {
-        Self::new(host, Session::implicit())
+        Self::new(host, Session::implicit(), Weak::new())
     }
 
     fn is_last(&self) -> bool {
@@ -268,17 +371,24 @@ impl<R: Runtime> DriverSession<R> for ClientSession<R> {
     ) -> Result<SessionGuard<R>, SessionAccessError> {
         let free = {
             let mut slot = self.slot();
-            if slot.is_owed { None } else { slot.session.take() }
+            if slot.is_owed { None } else { self.guard(&mut slot) }
         };
         match free {
-            Some(session) => Ok(self.guard(session)),
+            Some(guard) => Ok(guard),
             None => self.wait(host, timeout).await,
         }
     }
 
     fn try_acquire(&self) -> Option<SessionGuard<R>> {
-        let session = self.slot().session.take()?;
-        Some(self.guard(session))
+        self.guard(&mut self.slot())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.slot().whole?.deadline
+    }
+
+    fn pinned_server(&self) -> Option<ServerAddress> {
+        self.slot().pin.as_ref().map(|pin| pin.server().clone())
     }
 }
 
@@ -365,18 +475,73 @@ impl<R: Runtime> ClientSession<R> {
         std::ptr::eq(self.shared.host.as_ptr(), host)
     }
 
+    /// Returns the state of the session's transaction.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an operation uses the session.
+    pub fn transaction_state(&self) -> Result<TransactionState, SessionAccessError> {
+        self.look(|session| session.transaction().state())
+    }
+
+    /// Begins to run a transaction as a whole, whose operations are to end by then.
+    pub(crate) fn begin_whole(&self, deadline: Option<Instant>) {
+        self.slot().whole = Some(Whole { deadline });
+    }
+
+    /// Takes note that a transaction was run as a whole, with all attempts; returns its span.
+    pub(crate) fn end_whole(&self) -> OperationSpan {
+        let mut slot = self.slot();
+        slot.whole = None;
+        std::mem::replace(&mut slot.span, OperationSpan::NONE)
+    }
+
+    /// Returns what operations are to be nested in.
+    pub(crate) fn span(&self) -> Option<Arc<dyn Span>> {
+        self.slot().span.shared()
+    }
+
+    /// Returns the tasks of its client, unless that is no more.
+    pub(crate) fn tasks(&self) -> Option<Arc<ClientTasks>> {
+        self.shared.tasks.upgrade()
+    }
+
+    /// Returns the host, unless the client is no more.
+    pub(crate) fn host(&self) -> Option<Arc<Host<R>>> {
+        self.shared.host.upgrade()
+    }
+
     /// Ends the session, at the latest when the operation has ended that uses it; operations with
     /// it fail from then on. Another call does nothing.
+    ///
+    /// A transaction in progress is aborted in the background: nothing waits for that.
     pub fn end(&self) {
         let mut slot = self.slot();
         slot.is_ending = true;
-        let ended = slot.session.as_mut().and_then(Session::end);
+        let ended = slot.end();
         drop(slot);
-        self.shared.give_back(ended);
+        self.shared.finish(ended);
     }
 }
 
 impl<R: Runtime> SharedSession<R> {
+    /// Does what is left to be done of a session that has ended: it goes back to the pool, by the
+    /// task that aborts its transaction if there is one, and if there still are tasks. The servers
+    /// abort what they do not hear of.
+    fn finish(&self, ended: EndedSession<R>) {
+        let EndedSession { mut server_session, in_transaction, pin, span } = ended;
+        if let Some(mut session) = in_transaction {
+            let host = self.host.upgrade().filter(|host| host.shared.process.is_current());
+            if let Some((host, tasks)) = host.zip(self.tasks.upgrade()) {
+                let guard = ClientSession::ending(&host, session, pin, span);
+                return transaction::abort_in_background(&host, &tasks, guard);
+            }
+            server_session = session.end();
+        }
+        drop((pin, span));
+        self.give_back(server_session);
+    }
+
     /// Gives a session of the servers back to the client's pool.
     fn give_back(&self, session: Option<ServerSession>) {
         // "drivers MUST ensure that sessions already checked out are not returned to the new pool";
@@ -393,14 +558,52 @@ impl<R: Runtime> SharedSession<R> {
 impl<R: Runtime> Drop for SharedSession<R> {
     fn drop(&mut self) {
         let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let ended = slot.session.as_mut().and_then(Session::end);
-        self.give_back(ended);
+        let ended = slot.end();
+        self.finish(ended);
     }
 }
 
 impl<R: Runtime> SessionGuard<R> {
     pub(crate) fn is_of(&self, host: &Host<R>) -> bool {
         self.home.is_of(host)
+    }
+
+    /// Returns the session as applications hold it.
+    pub(crate) const fn home(&self) -> &ClientSession<R> {
+        &self.home
+    }
+
+    /// Begins the span of a transaction; one that is run as a whole has one for all attempts.
+    pub(crate) fn begin_span(&self, host: &Host<R>) {
+        let has_one = self.home.slot().span.shared().is_some();
+        if !has_one {
+            let span = OperationSpan::begin(host.shared.spans(), None, SpanStart::of_transaction);
+            self.home.slot().span = span;
+        }
+    }
+
+    /// Ends the span of a transaction that is not run as a whole.
+    pub(crate) fn end_span(&self) {
+        let mut slot = self.home.slot();
+        if slot.whole.is_none() {
+            let span = std::mem::replace(&mut slot.span, OperationSpan::NONE);
+            drop(slot);
+            span.end_with(SpanEnd::default);
+        }
+    }
+
+    /// Begins a command: returns the place that it goes to if the session is pinned in a
+    /// transaction. Outside of one, it is pinned no more (Transactions, "When to unpin").
+    pub(crate) fn begin_command(&mut self) -> Option<Pinned<R>> {
+        let pin = self.pin.take();
+        let session = self.session.as_mut()?;
+        match session.transaction().role() {
+            Some(_) => pin,
+            None => {
+                session.transaction_mut().begin_operation();
+                None
+            }
+        }
     }
 
     /// Attaches the session to a command: takes one of the servers if it has none, and the number
@@ -424,35 +627,62 @@ impl<R: Runtime> SessionGuard<R> {
 }
 
 impl<R: Runtime> SessionGuard<R> {
-    /// Takes note of the outcome of a command with the session, `was_sent` or not: the times that a
-    /// reply brings, and that a network error makes the servers' session dirty.
-    pub(crate) fn learn(&mut self, outcome: &Result<Reply, Box<ExchangeError>>, was_sent: bool) {
-        match outcome {
-            Ok(reply) => self.advance_from_reply(reply),
-            Err(failed) => match (&failed.error, &failed.reply) {
-                // Of a command that was not sent, the connection is as good as before.
-                (OperationError::Stream(_), _) if !was_sent => {}
-                (OperationError::Stream(_), _) => self.mark_dirty(),
-                (_, Some(reply)) => self.advance_from_reply(reply),
-                _ => {}
-            },
+    /// Takes note of the outcome of a command with the session, `was_sent` or not: what a reply
+    /// brings, what it means for the transaction, and that a network error makes the servers'
+    /// session dirty.
+    pub(crate) fn learn(
+        &mut self,
+        message: &CommandMessage<'_>,
+        outcome: &Result<Reply, Box<ExchangeError>>,
+        was_sent: bool,
+    ) {
+        let failed = match outcome {
+            Ok(reply) => {
+                self.advance_from_reply(reply);
+                self.transaction_mut().sent();
+                return self.transaction_mut().replied(reply);
+            }
+            Err(failed) => failed,
+        };
+        match (&failed.error, &failed.reply) {
+            // Of a command that was not sent, the connection is as good as before.
+            (OperationError::Invalid(_), _) => return,
+            (OperationError::Stream(_), _) if !was_sent => return,
+            (OperationError::Stream(_), _) => self.mark_dirty(),
+            (_, Some(reply)) => self.advance_from_reply(reply),
+            _ => {}
         }
+        let labels = failed.error.labels();
+        let has = |label| labels.contains(&label);
+        let is_overload = has(SYSTEM_OVERLOADED) && has(RETRYABLE);
+        let transaction = self.transaction_mut();
+        transaction.sent();
+        transaction.command_failed(|| format!("{} on {}", message.name(), message.database));
+        transaction.failed(is_overload);
+    }
+
+    /// Takes note that a command was given up which may be with a server: it may still run, as
+    /// after a network error, and no other operation may then have its session (Driver Sessions).
+    pub(crate) fn given_up(&mut self) {
+        self.mark_dirty();
+        self.transaction_mut().sent();
+        self.transaction_mut().failed(false);
     }
 }
 
 impl<R: Runtime> Drop for SessionGuard<R> {
     fn drop(&mut self) {
         let Some(mut session) = self.session.take() else { return };
-        let (mut slot, mut ended) = (self.home.slot(), None);
-        if slot.is_ending {
-            ended = session.end();
-        }
-        slot.session = Some(session);
+        // The end of a transaction that was given up is over, too.
+        session.transaction_mut().ended();
+        let mut slot = self.home.slot();
+        (slot.session, slot.pin) = (Some(session), self.pin.take());
+        let ended = if slot.is_ending { slot.end() } else { EndedSession::default() };
         // Wake all: the first may not be polled.
         let waiting = std::mem::take(&mut slot.waiting);
         slot.is_owed = !waiting.is_empty();
         drop(slot);
-        self.home.shared.give_back(ended);
+        self.home.shared.finish(ended);
         waiting.into_values().for_each(Waker::wake);
     }
 }
@@ -461,10 +691,10 @@ impl<R: Runtime> Turn<'_, R> {
     fn poll(&mut self, cx: &Context<'_>) -> Poll<SessionGuard<R>> {
         let (home, waker) = (self.home, cx.waker().clone());
         let mut slot = home.slot();
-        if let Some(session) = slot.session.take() {
+        if let Some(guard) = home.guard(&mut slot) {
             slot.is_owed = false;
             drop(slot);
-            return Poll::Ready(home.guard(session));
+            return Poll::Ready(guard);
         }
         let number = *self.number.get_or_insert_with(|| {
             slot.last += 1;

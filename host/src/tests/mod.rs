@@ -35,6 +35,7 @@ mod suspensions;
 #[cfg(feature = "tls")]
 mod tls;
 mod tokens;
+mod transactions;
 mod wakers;
 
 use std::sync::Arc;

@@ -59,7 +59,10 @@ fn implicit(fixture: &Fixture) -> SessionGuard<Puppet> {
 
 /// A session of the application's, for an operation.
 fn start(fixture: &Fixture, options: SessionOptions) -> SessionGuard<Puppet> {
-    ClientSession::start(&fixture.host, options).unwrap().try_acquire().unwrap()
+    ClientSession::start(&fixture.host, &Default::default(), options)
+        .unwrap()
+        .try_acquire()
+        .unwrap()
 }
 
 /// The name of the servers' session.

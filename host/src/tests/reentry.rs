@@ -256,7 +256,9 @@ fn a_waker_of_an_operation_that_gives_way_may_use_the_session() {
     use sdam_core::session::SessionOptions;
     unless_deadlocked(|| {
         let fixture = Fixture::with_sessions("");
-        let own = ClientSession::start(&fixture.host, SessionOptions::default()).unwrap();
+        let own =
+            ClientSession::start(&fixture.host, &Default::default(), SessionOptions::default())
+                .unwrap();
         let guard = own.try_acquire().unwrap();
         let mut first = pin!(own.acquire(&fixture.host, Timeout::Unset));
         poll_with(Waker::noop().clone(), |cx| first.as_mut().poll(cx).map(drop));

@@ -12,7 +12,7 @@ use crate::client::driver::DriverTopology;
 use crate::operations::session::{ClientSession, DriverSession, SessionAccessError, SessionGuard};
 
 fn start(fixture: &Fixture) -> ClientSession<Puppet> {
-    ClientSession::start(&fixture.host, SessionOptions::default()).unwrap()
+    ClientSession::start(&fixture.host, &Default::default(), SessionOptions::default()).unwrap()
 }
 
 fn lsid(guard: &SessionGuard<Puppet>) -> Option<&RawDocument> {

@@ -14,6 +14,7 @@ use crate::machine::{Lawful, Machine};
 use crate::operation::{
     CommandError, Fault, MaxTime, OperationError, OperationOptions, RetryPolicy, Timeout,
 };
+use crate::session::TransactionRole;
 use crate::time::Instant;
 
 /// The outcome of an attempt.
@@ -267,7 +268,7 @@ fn unacknowledged_writes_have_neither_number_nor_session() {
     let sending = scene.exchange(lost(1));
     assert_eq!((sending.session, sending.transaction_number), (false, false));
     assert_eq!(scene.outcome(), lost(1), "and are sent once");
-    let explicit = SessionUse::Explicit { snapshot: false };
+    let explicit = SessionUse::Explicit { snapshot: false, transaction: None };
     let mut scene = Scene::new(plan(&options, "").with_session(explicit));
     scene.operation.tick(scene.now.into(), &mut scene.out);
     let refused = scene.action();
@@ -301,7 +302,7 @@ fn a_command_that_is_written_for_its_server_says_then_what_it_is() {
     };
     assert_eq!((sending.session, sending.transaction_number), (true, false));
     let unacknowledged = OperationOptions::write().with_acknowledged(false);
-    let refused = sent(unacknowledged, SessionUse::Explicit { snapshot: false });
+    let refused = sent(unacknowledged, SessionUse::Explicit { snapshot: false, transaction: None });
     assert!(matches!(refused, Action::Refuse(NotSent::Unacknowledged)), "{refused:?}");
 }
 
@@ -313,7 +314,8 @@ fn sessions_need_servers_that_have_them() {
     scene.connection.sessions = false;
     assert!(!scene.sending().session, "an implicit session is ignored");
     let explicit = |snapshot| {
-        let plan = plan(&options, "").with_session(SessionUse::Explicit { snapshot });
+        let plan =
+            plan(&options, "").with_session(SessionUse::Explicit { snapshot, transaction: None });
         Scene::new(plan)
     };
     let mut scene = explicit(false);
@@ -615,5 +617,57 @@ fn another_server_is_selected_while_there_is_time_for_it() {
         let action = scene.action();
         assert_eq!(matches!(action, Some(Action::Select { .. })), selects, "{action:?}");
         assert_eq!(matches!(action, Some(Action::Done { .. })), !selects, "{action:?}");
+    }
+}
+
+fn in_transaction(options: &OperationOptions, uri: &str, role: TransactionRole) -> Scene {
+    let session = SessionUse::Explicit { snapshot: false, transaction: Some(role) };
+    Scene::new(plan(options, uri).with_session(session))
+}
+
+/// Transactions, "Interaction with Retryable Writes" and "Interaction with Retryable Reads": what
+/// is within is never sent again, but after an overload.
+#[test]
+fn a_command_within_a_transaction_is_sent_once() {
+    for options in [OperationOptions::read(), retryable_write()] {
+        let mut scene = in_transaction(&options, "", TransactionRole::Within);
+        let sending = scene.exchange(lost(1));
+        assert!(sending.session && !sending.transaction_number, "the number is the transaction's");
+        assert!(matches!(
+            scene.until_sent(),
+            Action::Done { outcome: Outcome::Labelled(_), timed_out: false }
+        ));
+        assert!(scene.operation.get().has_unpinned());
+        let mut scene = in_transaction(&options, "", TransactionRole::Within);
+        scene.exchange(overloaded(1));
+        scene.exchange(Outcome::Reply(2));
+        assert!(!scene.operation.get().has_unpinned());
+    }
+    let mut scene = in_transaction(&retryable_write(), "", TransactionRole::Within);
+    let Some(Action::Select { .. }) = ({
+        scene.operation.tick(scene.now.into(), &mut scene.out);
+        scene.action()
+    }) else {
+        panic!("it selects first")
+    };
+    scene.input(Input::Selected(scene.selected));
+    scene.action();
+    scene.end(Outcome::Cleared(1));
+    assert!(matches!(scene.action(), Some(Action::Done { .. })), "it runs again as a whole");
+}
+
+/// Transactions, "commitTransaction" and "abortTransaction": "regardless of whether retryWrites is
+/// set".
+#[test]
+fn the_end_of_a_transaction_is_sent_once_more_whatever_retry_writes_says() {
+    for role in [TransactionRole::Commit, TransactionRole::Abort] {
+        for uri in ["", "retryWrites=false"] {
+            let mut scene = in_transaction(&retryable_write(), uri, role);
+            let sending = scene.exchange(lost(1));
+            assert!(!sending.transaction_number);
+            assert!(scene.operation.get().has_unpinned(), "before the selection for the retry");
+            scene.exchange(lost(2));
+            assert!(matches!(scene.until_sent(), Action::Done { .. }), "once");
+        }
     }
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use bson::{RawBson, rawdoc};
 
-use super::{Fault, Judgement, Retry, RetryPolicy, Situation, base_backoff, judge};
+use super::{
+    Fault, Judgement, Retry, RetryPolicy, Situation, TRANSIENT_TRANSACTION, TransactionRole,
+    UNKNOWN_COMMIT_RESULT, base_backoff, judge,
+};
 use crate::config::Options;
 use crate::failure::{Cause, Failure, Stage};
 use crate::operation::{CommandError, OperationError, OperationKind};
@@ -351,4 +354,71 @@ fn a_server_may_say_from_which_time_pauses_grow() {
         assert_eq!(base_backoff(&reply), expected, "{reply:?}");
     }
     assert_eq!(base_backoff(&rawdoc! { "ok": 0 }), None);
+}
+
+fn in_transaction(role: TransactionRole) -> Situation {
+    let (kind, retryable) = (OperationKind::Write, role != TransactionRole::Within);
+    Situation {
+        max_wire_version: 17,
+        transaction: Some(role),
+        ..Situation::new(kind, retryable, policy(""))
+    }
+}
+
+/// Transactions, "TransientTransactionError": of the network and of selection, of any command but
+/// the commit; it is never sent again, and the session is unpinned.
+#[test]
+fn errors_of_the_network_in_a_transaction_are_transient() {
+    let error = lost();
+    let faults = [Fault::Exchange(&error), Fault::Selection(true), Fault::PoolCleared];
+    for fault in faults {
+        for role in [TransactionRole::Within, TransactionRole::Abort] {
+            let judgement = judge(&in_transaction(role), &fault, None, HALF);
+            assert_eq!(judgement.adds_transaction_label, Some(TRANSIENT_TRANSACTION), "{fault:?}");
+            assert!(judgement.unpins);
+        }
+        let within = judge(&in_transaction(TransactionRole::Within), &fault, None, HALF);
+        assert_eq!((within.retry, within.adds_label), (Retry::No, None), "{fault:?}");
+        let commit = judge(&in_transaction(TransactionRole::Commit), &fault, None, HALF);
+        assert_eq!(commit.adds_transaction_label, Some(UNKNOWN_COMMIT_RESULT), "{fault:?}");
+        assert!(commit.unpins);
+    }
+    let within = in_transaction(TransactionRole::Within);
+    let duplicate = judged(&within, &reply(11000, &[]));
+    assert_eq!((duplicate.adds_transaction_label, duplicate.unpins), (None, false));
+    let conflict = judged(&within, &reply(112, &[TRANSIENT_TRANSACTION]));
+    assert_eq!((conflict.adds_transaction_label, conflict.unpins), (None, true));
+    let overload = judged(&within, &overloaded());
+    assert!(matches!(overload.retry, Retry::After(_)), "nothing was done");
+    assert!(!overload.unpins);
+}
+
+/// Transactions, "UnknownTransactionCommitResult", and "When to unpin".
+#[test]
+fn the_result_of_a_commit_is_unknown_unless_a_server_says_it() {
+    let commit = in_transaction(TransactionRole::Commit);
+    for (code, labels, is_unknown) in [
+        (50, &[][..], true),
+        (91, &["RetryableWriteError"], true),
+        (251, &[TRANSIENT_TRANSACTION], false),
+        (8000, &[], false),
+    ] {
+        let judgement = judged(&commit, &reply(code, labels));
+        assert_eq!(judgement.adds_transaction_label.is_some(), is_unknown, "{code}");
+        assert_eq!(judgement.unpins, code != 8000, "{code}");
+    }
+    for (code, is_unknown) in [(64, true), (91, true), (50, true), (100, false), (79, false)] {
+        let error = CommandError::in_reply(&rawdoc! { "ok": 0, "code": code }).unwrap();
+        let judgement = judge(&commit, &Fault::WriteConcern(&error), None, HALF);
+        assert_eq!(judgement.adds_transaction_label.is_some(), is_unknown, "{code}");
+    }
+}
+
+/// Transactions, "When to unpin": an abort does, whatever comes of it.
+#[test]
+fn an_abort_unpins_before_it_comes_again() {
+    let abort = in_transaction(TransactionRole::Abort);
+    for error in [reply(91, &["RetryableWriteError"]), reply(8000, &[]), overloaded()] {
+        assert!(judged(&abort, &error).unpins);
+    }
 }

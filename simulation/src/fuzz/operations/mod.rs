@@ -59,8 +59,8 @@ fn rules(input: &mut Unstructured<'_>) -> Result<Rules> {
         SessionUse::Implicit,
         SessionUse::Implicit,
         SessionUse::None,
-        SessionUse::Explicit { snapshot: false },
-        SessionUse::Explicit { snapshot: true },
+        SessionUse::Explicit { snapshot: false, transaction: None },
+        SessionUse::Explicit { snapshot: true, transaction: None },
         SessionUse::Ended,
     ])?;
     let timeout = match input.int_in_range(0..=3_u8)? {

@@ -238,7 +238,7 @@ impl Model {
         match self.rules.session {
             SessionUse::Explicit { .. } if !acknowledged => Some(NotSent::Unacknowledged),
             SessionUse::Explicit { .. } if !facts.sessions => Some(NotSent::SessionsUnsupported),
-            SessionUse::Explicit { snapshot: true } if facts.max_wire_version < 13 => {
+            SessionUse::Explicit { snapshot: true, .. } if facts.max_wire_version < 13 => {
                 Some(NotSent::SnapshotsUnsupported)
             }
             _ => is_late.then_some(NotSent::Expired),

@@ -1,0 +1,356 @@
+//! Transactions as sessions and operations have them: what is sent, and what becomes of one that is
+//! dropped.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use sdam_core::config::WriteConcern;
+use sdam_core::operation::{
+    CommandMessage, OperationOptions, TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT,
+};
+use sdam_core::selection::Criteria;
+use sdam_core::session::{SessionOptions, TransactionState};
+
+use super::fixture::{Fixture, Task};
+use super::{Puppet, lock};
+use crate::client::Topology;
+use crate::client::driver::DriverTopology;
+use crate::error::{Error, ErrorKind};
+use crate::operations::request::{Request, Target};
+use crate::operations::session::{ClientSession, DriverSession};
+
+/// A client, and a session of it.
+fn start(fixture: &Fixture) -> (Topology<Puppet>, ClientSession<Puppet>) {
+    let client = Topology::from_host(Arc::clone(&fixture.host));
+    let session = client.start_session(SessionOptions::default()).unwrap();
+    (client, session)
+}
+
+async fn insert(fixture: &Fixture, session: &ClientSession<Puppet>) -> Result<(), Error> {
+    let timeout = session.deadline().map_or(Timeout::Unset, Timeout::At);
+    let mut guard = session.acquire(&fixture.host, timeout).await?;
+    let (command, options) = (rawdoc! { "insert": "things" }, OperationOptions::write());
+    let message = CommandMessage::new("db", &command);
+    let target = Target::Select(Arc::new(Criteria::write()));
+    let request = Request::new(message, &options, target)
+        .with_session(Some(&mut guard))
+        .with_timeout(timeout);
+    fixture.host.operate(request).await.map(drop)
+}
+
+/// The commands that the server has received, without the names of sessions and databases.
+fn received(fixture: &Fixture) -> Vec<RawDocumentBuf> {
+    let commands = std::mem::take(&mut *lock(&fixture.server.commands));
+    let mut kept = Vec::new();
+    for command in commands.iter().filter(|it| it.get("client").unwrap().is_none()) {
+        let mut copy = RawDocumentBuf::new();
+        for (name, value) in command.iter().map(Result::unwrap) {
+            if !matches!(name.as_str(), "lsid" | "$db" | "$clusterTime") {
+                copy.append(name, value);
+            }
+        }
+        kept.push(copy);
+    }
+    kept
+}
+
+fn names(commands: &[RawDocumentBuf]) -> Vec<&str> {
+    commands.iter().map(|it| it.iter().next().unwrap().unwrap().0.as_str()).collect()
+}
+
+fn answers(fixture: &Fixture, replies: impl IntoIterator<Item = Option<RawDocumentBuf>>) {
+    lock(&fixture.server.replies).extend(replies);
+}
+
+fn refusal(code: i32, labels: &[&str]) -> Option<RawDocumentBuf> {
+    let labels: bson::RawArrayBuf = labels.iter().copied().collect();
+    Some(rawdoc! { "ok": 0, "code": code, "errmsg": "no", "errorLabels": labels })
+}
+
+fn run_tasks(fixture: &Fixture) {
+    for task in std::mem::take(&mut *lock(&fixture.host.runtime().tasks)) {
+        fixture.run(task);
+    }
+}
+
+/// Transactions, "Constructing the first command within a transaction", "Constructing any other
+/// command", and the commands that end it.
+#[test]
+fn commands_carry_what_their_place_in_a_transaction_asks_for() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    let token = rawdoc! { "shard": "a" };
+    answers(&fixture, [Some(rawdoc! { "ok": 1, "recoveryToken": token.clone() })]);
+    fixture.run(async {
+        session.start_transaction().write_concern(WriteConcern::majority()).await.unwrap();
+        assert_eq!(session.transaction_state().unwrap(), TransactionState::Starting);
+        insert(&fixture, &session).await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+        assert_eq!(session.transaction_state().unwrap(), TransactionState::InProgress);
+        session.commit_transaction().await.unwrap();
+        session.commit_transaction().await.unwrap();
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+        session.abort_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+    });
+    let within = rawdoc! { "insert": "things", "txnNumber": 1_i64, "autocommit": false };
+    let starting = |number: i64| {
+        rawdoc! {
+            "insert": "things", "txnNumber": number, "startTransaction": true, "autocommit": false,
+        }
+    };
+    let commit = |concern: RawDocumentBuf| {
+        rawdoc! {
+            "commitTransaction": 1, "txnNumber": 1_i64, "autocommit": false,
+            "recoveryToken": token.clone(), "writeConcern": concern,
+        }
+    };
+    let expected = [
+        starting(1),
+        within,
+        commit(rawdoc! { "w": "majority" }),
+        commit(rawdoc! { "w": "majority", "wtimeout": 10_000 }),
+        starting(2),
+        rawdoc! { "abortTransaction": 1, "txnNumber": 2_i64, "autocommit": false },
+        rawdoc! { "insert": "things" },
+    ];
+    assert_eq!(received(&fixture), expected);
+}
+
+/// A transaction of which no command was sent ends without one.
+#[test]
+fn an_empty_transaction_is_nobodys_business() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    fixture.run(async {
+        session.start_transaction().await.unwrap();
+        session.commit_transaction().await.unwrap();
+        session.commit_transaction().await.unwrap();
+        session.start_transaction().await.unwrap();
+        session.abort_transaction().await.unwrap();
+    });
+    drop(session);
+    run_tasks(&fixture);
+    assert_eq!(received(&fixture).len(), 0);
+}
+
+/// "When to unpin": what a mongos does not know any more is not asked of it; the errors that an
+/// abort meets are nobody's business.
+#[test]
+fn an_abort_never_fails_and_is_sent_twice_at_most() {
+    let fixture = Fixture::with_sessions("retryWrites=false");
+    let (_client, session) = start(&fixture);
+    fixture.run(async {
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+    });
+    answers(&fixture, [None, None]);
+    fixture.run(async { session.abort_transaction().await.unwrap() });
+    assert_eq!(session.transaction_state().unwrap(), TransactionState::Aborted);
+    assert!(names(&received(&fixture)).len() <= 3);
+}
+
+/// What operations do to a transaction would depend on which comes first.
+#[test]
+fn two_operations_of_a_transaction_at_once_are_refused() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    fixture.run(async { session.start_transaction().await.unwrap() });
+    let guard = session.try_acquire().unwrap();
+    let refused = fixture.run(insert(&fixture, &session)).unwrap_err();
+    assert!(refused.is_session_in_use());
+    assert!(refused.to_string().contains("another operation of the transaction"), "{refused}");
+    drop(guard);
+    fixture.run(insert(&fixture, &session)).unwrap();
+}
+
+/// Driver Sessions, "endSession": a transaction in progress is aborted, and the servers' session
+/// used again only then.
+#[test]
+fn the_transaction_of_a_session_that_is_dropped_is_aborted_in_the_background() {
+    let fixture = Fixture::with_sessions("");
+    for ends in [false, true] {
+        let (client, session) = start(&fixture);
+        let id = session.id().unwrap().to_owned();
+        fixture.run(async {
+            session.start_transaction().await.unwrap();
+            insert(&fixture, &session).await.unwrap();
+        });
+        received(&fixture);
+        if ends {
+            session.end();
+        }
+        drop(session);
+        let next = client.start_session(SessionOptions::default()).unwrap();
+        assert_ne!(next.id(), Some(&*id), "it is still in use");
+        run_tasks(&fixture);
+        assert_eq!(names(&received(&fixture)), ["abortTransaction"]);
+        let again = client.start_session(SessionOptions::default()).unwrap();
+        assert_eq!(again.id(), Some(&*id), "it was given back");
+    }
+}
+
+/// The command may have been carried out, so that the transaction is in progress.
+#[test]
+fn an_operation_that_is_dropped_leaves_a_transaction_that_is_aborted() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    fixture.run(async { session.start_transaction().await.unwrap() });
+    fixture.run(fixture.ping(None)).unwrap();
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    let mut dropped = Task::new(insert(&fixture, &session));
+    while dropped.poll().is_pending() && received(&fixture).is_empty() {
+        fixture.establish();
+    }
+    drop(dropped);
+    fixture.server.mute.store(false, Ordering::Relaxed);
+    assert_eq!(session.transaction_state().unwrap(), TransactionState::InProgress);
+    received(&fixture);
+    drop(session);
+    run_tasks(&fixture);
+    assert_eq!(names(&received(&fixture)), ["abortTransaction"]);
+}
+
+/// CTX-P1 and P2: an error of the callback's own ends it, and its value is returned.
+#[test]
+fn ctx_p1_p2_the_callback_decides() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    let value = fixture.run(session.with_transaction(async |session| {
+        insert(&fixture, &session).await?;
+        Ok::<_, Error>("Foo")
+    }));
+    assert_eq!(value.unwrap(), "Foo");
+    assert_eq!(names(&received(&fixture)), ["insert", "commitTransaction"]);
+    let calls = Cell::new(0);
+    let failed = fixture.run(session.with_transaction(async |session| {
+        calls.set(calls.get() + 1);
+        insert(&fixture, &session).await?;
+        Err::<(), _>(Error::custom("overdrawn"))
+    }));
+    assert_eq!((failed.unwrap_err().kind(), calls.get()), (ErrorKind::Application, 1));
+    assert_eq!(names(&received(&fixture)), ["insert", "abortTransaction"]);
+}
+
+/// "Sequence of Actions", 7.2, 10.1.2 and 10.2.
+#[test]
+fn transient_errors_run_it_again_and_unknown_results_only_the_commit() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    let ok = || Some(rawdoc! { "ok": 1 });
+    let conflict = || refusal(112, &[TRANSIENT_TRANSACTION]);
+    let unknown = || refusal(91, &[UNKNOWN_COMMIT_RESULT]);
+    answers(&fixture, [conflict(), ok(), ok(), unknown(), conflict(), ok(), ok()]);
+    let calls = Cell::new(0);
+    let mut run = Task::new(session.with_transaction(async |session| {
+        calls.set(calls.get() + 1);
+        insert(&fixture, &session).await
+    }));
+    for _ in 0..1000 {
+        if run.poll().is_ready() {
+            break;
+        }
+        fixture.establish();
+        fixture.pass(Duration::from_millis(10));
+        fixture.check_again();
+    }
+    drop(run);
+    let commands = received(&fixture);
+    let expected = [
+        "insert",
+        "abortTransaction",
+        "insert",
+        "commitTransaction",
+        "commitTransaction",
+        "insert",
+        "commitTransaction",
+    ];
+    assert_eq!(names(&commands), expected);
+    assert_eq!(calls.get(), 3);
+    let number = |command: &RawDocument| command.get_i64("txnNumber").unwrap();
+    let numbers: Vec<i64> = commands.iter().map(|it| number(it)).collect();
+    assert_eq!(numbers, [1, 1, 2, 2, 2, 3, 3]);
+}
+
+/// Beyond "Handling errors inside the callback": no loop without an end.
+#[test]
+fn an_error_that_the_callback_hides_is_named() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    answers(&fixture, [refusal(11000, &[]), refusal(251, &[TRANSIENT_TRANSACTION])]);
+    let failed: Result<(), Error> = fixture.run(session.with_transaction(async |session| {
+        let _ = insert(&fixture, &session).await;
+        Ok(())
+    }));
+    let text = failed.unwrap_err().to_string();
+    assert!(text.contains("insert on db has failed in it"), "{text}");
+    assert_eq!(names(&received(&fixture)), ["insert", "commitTransaction"]);
+}
+
+/// "Timeout Error propagation": a time-out with the last error, and its labels.
+#[test]
+fn ctx_p3_when_time_is_over_the_last_error_is_in_the_time_out() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    let mut run = Task::new(session.with_transaction(async |session| {
+        answers(&fixture, [refusal(112, &[TRANSIENT_TRANSACTION])]);
+        insert(&fixture, &session).await
+    }));
+    let mut outcome = None;
+    for _ in 0..300 {
+        if let std::task::Poll::Ready(failed) = run.poll() {
+            outcome = Some(failed);
+            break;
+        }
+        fixture.establish();
+        fixture.pass(Duration::from_secs(1));
+        fixture.check_again();
+    }
+    let error = outcome.expect("it ends").unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert!(error.has_label(TRANSIENT_TRANSACTION), "{error}");
+    assert!(error.to_string().contains("after"), "{error}");
+}
+
+/// Client Side Operations Timeout, "Convenient Transactions API": one limit for all of it.
+#[test]
+fn operations_within_have_what_is_left_of_the_whole() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    let whole = session.start_transaction().timeout(Duration::from_secs(5));
+    let begun = fixture.now();
+    let seen = fixture.run(whole.and_run(async |session| {
+        insert(&fixture, &session).await?;
+        Ok::<_, Error>(session.deadline())
+    }));
+    assert_eq!(seen.unwrap(), Some(begun + Duration::from_secs(5)));
+    assert_eq!(session.deadline(), None, "it is over");
+    let commands = received(&fixture);
+    assert!(commands.iter().all(|it| it.get("maxTimeMS").unwrap().is_some()), "{commands:?}");
+}
+
+/// A transaction that is given up is aborted, and its session can be used again.
+#[test]
+fn a_whole_transaction_that_is_dropped_is_aborted_in_the_background() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    let mut run = Task::new(session.with_transaction(async |session| {
+        insert(&fixture, &session).await?;
+        std::future::pending::<Result<(), Error>>().await
+    }));
+    while run.poll().is_pending() && names(&received(&fixture)).is_empty() {
+        fixture.establish();
+    }
+    drop(run);
+    run_tasks(&fixture);
+    assert_eq!(names(&received(&fixture)), ["abortTransaction"]);
+    fixture.run(async {
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+    });
+    assert_eq!(received(&fixture)[0].get_i64("txnNumber").unwrap(), 2);
+}

@@ -5,6 +5,7 @@
 //! Test Format, "JSON Schema Validation"). The values of arguments, results, commands and documents
 //! stay BSON, with their special operators; so do fields whose form other specifications define.
 
+pub mod concerns;
 mod data;
 mod encryption;
 mod entity;

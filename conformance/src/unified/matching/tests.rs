@@ -15,7 +15,12 @@ impl Entities for Named {
     }
 
     fn session_id(&self, name: &str) -> Option<Document> {
-        (name == "session").then(|| doc! { "id": 7 })
+        let uuid = || Bson::from(bson::Uuid::from_bytes([7; 16]));
+        match name {
+            "session" => Some(doc! { "id": 7 }),
+            "uuid" => Some(doc! { "id": uuid() }),
+            _ => None,
+        }
     }
 }
 
@@ -112,6 +117,9 @@ fn unset_or_matches_keeps_the_rules_of_its_place() {
 
 #[test]
 fn entities_are_looked_up() {
+    let text = bson!("07070707-0707-0707-0707-070707070707");
+    assert_eq!(value(&bson!({ "$$sessionLsid": "uuid" }), Some(&text)), Ok(()), "as spans have it");
+    assert!(value(&bson!({ "$$sessionLsid": "uuid" }), Some(&bson!("7"))).is_err());
     assert_eq!(value(&bson!({ "$$matchesEntity": "value" }), Some(&bson!({ "x": 1.0 }))), Ok(()));
     assert!(value(&bson!({ "$$matchesEntity": "value" }), Some(&bson!({ "x": 2 }))).is_err());
     assert_eq!(value(&bson!({ "$$sessionLsid": "session" }), Some(&bson!({ "id": 7 }))), Ok(()));

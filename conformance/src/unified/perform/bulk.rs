@@ -7,21 +7,19 @@ use sdam::operation::ClientBulkWrite;
 use sdam::results::{ClientBulkWriteResult, VerboseResults};
 use sdam_host::Runtime;
 
-use super::operate::{Reason, write_concern};
-use crate::unified::format::{Node, Object};
+use super::operate::{Own, Reason};
+use crate::unified::format::{Object, concerns};
 
 /// Runs the operation.
 pub(super) async fn run<R: Runtime>(
     client: &Client<R>,
+    own: Own,
     mut of: Object,
 ) -> Result<Option<Bson>, Reason> {
-    let mut client = client.clone();
-    if let Some(concern) = of.optional("writeConcern", Node::document)? {
-        let concern = write_concern(&concern).map_err(|failed| of.broken(failed.message))?;
-        client = client.with_write_concern(concern);
-    }
-    let bulk = ClientBulkWrite::from_document(of.rest())?;
-    Ok(Some(Bson::Document(written(&client.operation(bulk).await?))))
+    let concern = of.optional("writeConcern", concerns::write_concern)?;
+    let bulk = own.of(client.operation(ClientBulkWrite::from_document(of.rest())?));
+    let bulk = bulk.optional(concern, sdam::action::Action::write_concern);
+    Ok(Some(Bson::Document(written(&bulk.await?))))
 }
 
 /// Writes a result as tests have it.

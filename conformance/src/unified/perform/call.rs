@@ -1,10 +1,7 @@
 //! Calls of the client's interface.
 
-use std::time::Duration;
-
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sdam_core::config::metadata::DriverInfo;
-use sdam_core::config::{ReadMode, ReadPreference, TagSet};
 use sdam_host::{Error, Reply, Runtime, Topology};
 
 use crate::unified::play::{Command, Ended, Failed};
@@ -91,38 +88,4 @@ pub(super) fn failed(error: &Error) -> Failed {
         reply,
         ..Failed::default()
     }
-}
-
-/// Reads a read preference (Unified Test Format, "commonOptions_readPreference").
-pub(super) fn preference_of(document: &Document) -> Result<ReadPreference, Box<Failed>> {
-    const MODES: [ReadMode; 5] = [
-        ReadMode::Primary,
-        ReadMode::PrimaryPreferred,
-        ReadMode::Secondary,
-        ReadMode::SecondaryPreferred,
-        ReadMode::Nearest,
-    ];
-    let name = document.get_str("mode").unwrap_or_default();
-    let mode = MODES.into_iter().find(|mode| mode.name().eq_ignore_ascii_case(name));
-    let mode = mode.ok_or_else(|| invalid(&format!("{name:?} is no read mode")))?;
-    let mut preference = ReadPreference::new(mode);
-    if let Ok(sets) = document.get_array("tagSets") {
-        let sets = sets.iter().filter_map(Bson::as_document).map(tag_set).collect();
-        preference = preference.with_tag_sets(sets).map_err(|error| invalid(&error.to_string()))?;
-    }
-    if let Some(seconds) = document.get("maxStalenessSeconds").and_then(seconds) {
-        preference =
-            preference.with_max_staleness(seconds).map_err(|error| invalid(&error.to_string()))?;
-    }
-    Ok(preference)
-}
-
-fn tag_set(document: &Document) -> TagSet {
-    let text = |value: &Bson| value.as_str().unwrap_or_default().to_owned();
-    document.iter().map(|(key, value)| (key.clone(), text(value))).collect()
-}
-
-fn seconds(value: &Bson) -> Option<Duration> {
-    let seconds = value.as_i64().or_else(|| value.as_i32().map(i64::from))?;
-    u64::try_from(seconds).ok().map(Duration::from_secs)
 }

@@ -12,127 +12,131 @@ use sdam::options::{
 use sdam::results::{BulkWriteResult, DeleteResult, UpdateResult};
 use sdam_host::Runtime;
 
-use super::operate::{Reason, all};
+use super::operate::{Own, Reason, all};
 use crate::unified::format::{FormatError, Node, Object};
 
 /// Runs an operation on a collection.
 pub(super) async fn run<R: Runtime>(
     collection: &Collection<R>,
+    own: Own,
     name: &str,
     mut of: Object,
 ) -> Result<Option<Bson>, Reason> {
     Ok(Some(match name {
         "find" => {
-            let find = collection.find(filter(&mut of)?);
+            let find = own.of(collection.find(filter(&mut of)?));
             all(find.with_options(FindOptions::from_document(of.rest())?).await?).await?
         }
         "findOne" => {
-            let find = collection.find_one(filter(&mut of)?);
+            let find = own.of(collection.find_one(filter(&mut of)?));
             any(find.with_options(FindOneOptions::from_document(of.rest())?).await?)
         }
         "aggregate" => {
-            let aggregate = collection.aggregate(documents(&mut of, "pipeline")?);
+            let aggregate = own.of(collection.aggregate(documents(&mut of, "pipeline")?));
             all(aggregate.with_options(AggregateOptions::from_document(of.rest())?).await?).await?
         }
         "countDocuments" => {
-            let count = collection.count_documents(filter(&mut of)?);
+            let count = own.of(collection.count_documents(filter(&mut of)?));
             number(count.with_options(CountOptions::from_document(of.rest())?).await?)
         }
         "count" => {
-            let count = collection.count(filter(&mut of)?);
+            let count = own.of(collection.count(filter(&mut of)?));
             number(count.with_options(CountCommandOptions::from_document(of.rest())?).await?)
         }
         "estimatedDocumentCount" => {
+            let count = own.of(collection.estimated_document_count());
             let options = EstimatedDocumentCountOptions::from_document(of.rest())?;
-            number(collection.estimated_document_count().with_options(options).await?)
+            number(count.with_options(options).await?)
         }
         "mapReduce" => {
-            let map_reduce = collection.operation(MapReduce::from_document(of.rest())?);
+            let map_reduce = own.of(collection.operation(MapReduce::from_document(of.rest())?));
             Bson::Array(map_reduce.await?.into_iter().map(Bson::Document).collect())
         }
         "distinct" => {
             let field = of.required("fieldName", Node::string)?;
-            let distinct = collection.distinct(field, filter(&mut of)?);
+            let distinct = own.of(collection.distinct(field, filter(&mut of)?));
             Bson::Array(distinct.with_options(DistinctOptions::from_document(of.rest())?).await?)
         }
-        _ => return find_and_modify(collection, name, of).await,
+        _ => return find_and_modify(collection, own, name, of).await,
     }))
 }
 
 /// Runs an operation that changes a document, and returns it.
 async fn find_and_modify<R: Runtime>(
     collection: &Collection<R>,
+    own: Own,
     name: &str,
     mut of: Object,
 ) -> Result<Option<Bson>, Reason> {
     Ok(Some(match name {
         "findOneAndDelete" => {
-            let delete = collection.find_one_and_delete(filter(&mut of)?);
+            let delete = own.of(collection.find_one_and_delete(filter(&mut of)?));
             any(delete.with_options(FindOneAndDeleteOptions::from_document(of.rest())?).await?)
         }
         "findOneAndReplace" => {
             let replacement = of.required("replacement", Node::document)?;
-            let replace = collection.find_one_and_replace(filter(&mut of)?, replacement);
+            let replace = own.of(collection.find_one_and_replace(filter(&mut of)?, replacement));
             any(replace.with_options(FindOneAndReplaceOptions::from_document(of.rest())?).await?)
         }
         "findOneAndUpdate" => {
             let update = modifications(&mut of)?;
-            let update = collection.find_one_and_update(filter(&mut of)?, update);
+            let update = own.of(collection.find_one_and_update(filter(&mut of)?, update));
             any(update.with_options(FindOneAndUpdateOptions::from_document(of.rest())?).await?)
         }
-        _ => return write(collection, name, of).await,
+        _ => return write(collection, own, name, of).await,
     }))
 }
 
 /// Runs an operation that writes.
 async fn write<R: Runtime>(
     collection: &Collection<R>,
+    own: Own,
     name: &str,
     mut of: Object,
 ) -> Result<Option<Bson>, Reason> {
     Ok(Some(match name {
         "insertOne" => {
-            let insert = collection.insert_one(of.required("document", Node::document)?);
+            let insert = own.of(collection.insert_one(of.required("document", Node::document)?));
             let result = insert.with_options(InsertOneOptions::from_document(of.rest())?).await?;
             let id = doc! { "insertedId": result.inserted_id };
             Bson::Document(if_acknowledged(result.acknowledged, id))
         }
         "insertMany" => {
-            let insert = collection.insert_many(documents(&mut of, "documents")?);
+            let insert = own.of(collection.insert_many(documents(&mut of, "documents")?));
             let result = insert.with_options(InsertManyOptions::from_document(of.rest())?).await?;
             let ids = doc! { "insertedIds": by_index(&result.inserted_ids) };
             Bson::Document(if_acknowledged(result.acknowledged, ids))
         }
         "updateOne" => {
             let update = modifications(&mut of)?;
-            let update = collection.update_one(filter(&mut of)?, update);
+            let update = own.of(collection.update_one(filter(&mut of)?, update));
             updated(update.with_options(UpdateOptions::from_document(of.rest())?).await?)
         }
         "updateMany" => {
             let update = modifications(&mut of)?;
-            let update = collection.update_many(filter(&mut of)?, update);
+            let update = own.of(collection.update_many(filter(&mut of)?, update));
             updated(update.with_options(UpdateOptions::from_document(of.rest())?).await?)
         }
         "replaceOne" => {
             let replacement = of.required("replacement", Node::document)?;
-            let replace = collection.replace_one(filter(&mut of)?, replacement);
+            let replace = own.of(collection.replace_one(filter(&mut of)?, replacement));
             updated(replace.with_options(ReplaceOptions::from_document(of.rest())?).await?)
         }
         "deleteOne" => {
-            let delete = collection.delete_one(filter(&mut of)?);
+            let delete = own.of(collection.delete_one(filter(&mut of)?));
             deleted(&delete.with_options(DeleteOptions::from_document(of.rest())?).await?)
         }
         "deleteMany" => {
-            let delete = collection.delete_many(filter(&mut of)?);
+            let delete = own.of(collection.delete_many(filter(&mut of)?));
             deleted(&delete.with_options(DeleteOptions::from_document(of.rest())?).await?)
         }
         "bulkWrite" => {
             let models = documents(&mut of, "requests")?.into_iter().map(WriteModel::from_document);
-            let bulk = collection.bulk_write(models.collect::<Result<Vec<_>, _>>()?);
+            let bulk = own.of(collection.bulk_write(models.collect::<Result<Vec<_>, _>>()?));
             let options = BulkWriteOptions::from_document(of.rest())?;
             Bson::Document(written(&bulk.with_options(options).await?))
         }
-        _ => return super::administer::on_collection(collection, name, of).await,
+        _ => return super::administer::on_collection(collection, own, name, of).await,
     }))
 }
 

@@ -95,7 +95,8 @@ impl<A: Adapter> Environment for RealTime<'_, A> {
         F: Future<Output = CallResult> + Send + 'static,
     {
         let adapter = Arc::clone(self.adapter);
-        Background::spawn(move || adapter.block_on(call()))
+        // On the heap: executors move what they are given, and threads have small stacks.
+        Background::spawn(move || adapter.block_on(Box::pin(call())))
     }
 
     fn wait(

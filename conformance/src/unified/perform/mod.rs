@@ -19,6 +19,7 @@ mod servers;
 mod simulated;
 mod skip_lists;
 mod spans;
+mod transaction;
 mod unsupported;
 
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ use sdam_core::machine::Machine;
 use sdam_core::session::SessionOptions;
 use sdam_core::time::Instant;
 use sdam_core::topology::{EventKind, Topics};
+use sdam_host::driver::DriverSession as _;
 use sdam_host::{Events, Runtime, Topology};
 
 use crate::adapter::Adapter;
@@ -41,16 +43,18 @@ use crate::spec::Difference;
 use crate::unified::format::{File, Test};
 use crate::unified::play::{
     Action, Broken, Ended, Failed, Fault, Input, Logged, OpenClient, Play, Token, Traced,
+    WithTransaction,
 };
 
 use background::Background;
 pub use deployment::{Deployment, Facts, Obstacle};
 use environment::{Environment, RealTime};
 use log::Log;
-use operate::Cursors;
+use operate::{CallError, Cursors};
 pub use servers::{Kind, StartError, start};
 pub use simulated::{RUNTIME as VIRTUAL, Simulated, obstacle as virtual_obstacle};
 use spans::Spans;
+use transaction::{Callbacks, Errors};
 
 /// The time that a test may take, whatever it waits for.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -130,6 +134,9 @@ struct Stage<'a, E: Environment> {
     sessions: BTreeMap<String, ClientSession<E::Runtime>>,
     cursors: Cursors<E::Runtime>,
     calls: Vec<(Token, Background<CallResult>)>,
+    /// The callbacks of transactions that are run as a whole.
+    callbacks: Callbacks,
+    errors: Errors,
 }
 
 /// A client, and what it reports: without commands from the very first event on, and its commands.
@@ -145,6 +152,7 @@ enum News {
     Event(String, EventKind),
     Logged(String, Logged),
     Traced(String, Traced),
+    Called(Token),
     Ended(Token, CallResult),
 }
 
@@ -164,6 +172,8 @@ impl<'a, E: Environment> Stage<'a, E> {
             sessions: BTreeMap::new(),
             cursors: Cursors::default(),
             calls: Vec::new(),
+            callbacks: Callbacks::default(),
+            errors: Errors::default(),
         }
     }
 
@@ -182,6 +192,14 @@ impl<'a, E: Environment> Stage<'a, E> {
                     Action::Open(client) => opened.push(self.open(client)),
                     Action::Start { session, client, options } => {
                         started.extend(self.start(session, &client, options));
+                    }
+                    Action::Return { token, failed } => {
+                        let failed = failed.map(|call| self.errors.take(call));
+                        self.callbacks.end(token, failed.map_or(Ok(()), Err));
+                    }
+                    Action::WithTransaction(token, run) => {
+                        let call = self.with_transaction(token, *run);
+                        self.calls.extend(call);
                     }
                     action => self.calls.extend(self.call(action)),
                 }
@@ -210,6 +228,7 @@ impl<'a, E: Environment> Stage<'a, E> {
                         Input::Logged { client, message: message.clone() }
                     }
                     News::Traced(client, span) => Input::Traced { client, span: span.clone() },
+                    News::Called(token) => Input::Called { token: *token },
                     News::Ended(token, result) => {
                         Input::Ended { token: *token, result: result.clone() }
                     }
@@ -292,11 +311,22 @@ impl<'a, E: Environment> Stage<'a, E> {
                     None => None,
                 };
                 let call = move || operate::operate(client, session, cursors, *operate);
-                Some((token, self.environment.spawn(call)))
+                Some(self.spawn(token, call))
             }
             Action::Session(token, name, call) => {
                 let session = self.sessions.get(&name)?.clone();
-                Some((token, self.environment.spawn(move || operate::of_session(session, call))))
+                Some(self.spawn(token, move || transaction::of_session(session, call)))
+            }
+            Action::Target { token, session, command } => {
+                let server = self.sessions.get(&session)?.pinned_server();
+                let client = server.and_then(|server| self.mongos_at(&server.to_string()));
+                let call = move || async move {
+                    match client {
+                        Some(client) => call::run(client, "admin".to_owned(), command).await,
+                        None => Err(call::invalid("the session is not pinned to a mongos")),
+                    }
+                };
+                Some((token, self.environment.spawn(call)))
             }
             Action::Append { token, client: name, name: library, version, platform } => {
                 let client = client(&name)?;
@@ -307,15 +337,53 @@ impl<'a, E: Environment> Stage<'a, E> {
                 let client = client(&name)?;
                 Some((token, self.environment.spawn(move || call::close(client))))
             }
-            Action::Open(_) | Action::Start { .. } | Action::Finished(_) => None,
+            Action::Open(_)
+            | Action::Start { .. }
+            | Action::WithTransaction(..)
+            | Action::Return { .. }
+            | Action::Finished(_) => None,
         }
+    }
+
+    /// Begins a call whose error a callback may have to return.
+    fn spawn<F>(
+        &self,
+        token: Token,
+        call: impl FnOnce() -> F + Send + 'static,
+    ) -> (Token, Background<CallResult>)
+    where
+        F: Future<Output = Result<Ended, CallError>> + Send + 'static,
+    {
+        let errors = self.errors.clone();
+        let call = move || {
+            let call = call();
+            async move { call.await.map_err(|error| errors.keep(token, error)) }
+        };
+        (token, self.environment.spawn(call))
+    }
+
+    /// Begins a transaction that is run as a whole; none if its session could not be started.
+    fn with_transaction(
+        &mut self,
+        token: Token,
+        run: WithTransaction,
+    ) -> Option<(Token, Background<CallResult>)> {
+        let session = self.sessions.get(&run.session)?.clone();
+        let callback = self.callbacks.add(token);
+        Some(self.spawn(token, move || transaction::run(session, callback, run)))
+    }
+
+    /// Returns the runner's client of a mongos.
+    fn mongos_at(&self, host: &str) -> Option<Topology<E::Runtime>> {
+        let at = self.deployment.mongos.iter().position(|known| known == host)?;
+        self.mongos.get(at).cloned()
     }
 
     /// Waits until there is something to report, or the deadline has passed, or that of the test.
     fn next(&mut self, deadline: Option<Instant>) -> Vec<News> {
         let limit = Instant::ZERO + LIMIT;
         let until = deadline.map_or(limit, |at| limit.min(at));
-        let (clients, calls) = (&mut self.clients, &mut self.calls);
+        let (clients, calls, callbacks) = (&mut self.clients, &mut self.calls, &self.callbacks);
         self.environment.wait(until, |cx| {
             let ended = poll_calls(calls, cx);
             let mut news = Vec::new();
@@ -333,6 +401,7 @@ impl<'a, E: Environment> Stage<'a, E> {
                 let messages = opened.log.read(cx).into_iter();
                 news.extend(messages.map(|message| News::Logged(name.clone(), message)));
             }
+            news.extend(callbacks.called(cx).map(News::Called));
             news.extend(ended);
             news
         })

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
+use sdam::action::{Action, PerformsActions};
 use sdam::error::{ArgumentError, Error};
 use sdam::generic::{Client, ClientSession, Cursor};
 use sdam::operation::Find;
-use sdam_core::config::{Acknowledgment, ReadConcern, WriteConcern};
 use sdam_host::Runtime;
 
-use super::call::{failed, invalid, preference_of};
+use super::call::{failed, invalid};
 use super::{administer, bulk, crud};
-use crate::unified::format::{CollectionOptions, FormatError, Node, Object};
-use crate::unified::play::{Ended, Failed, OfSession, Operate, Subject};
+use crate::unified::format::{CollectionOptions, FormatError, Node, Object, concerns};
+use crate::unified::play::{Ended, Failed, Operate, Subject};
 
 /// The reason why an operation has no result.
 pub(super) enum Reason {
@@ -38,6 +38,37 @@ impl From<ArgumentError> for Reason {
 impl From<Error> for Reason {
     fn from(error: Error) -> Self {
         Self::Driver(Box::new(error))
+    }
+}
+
+/// The error of a call, as tests see it, and as the driver has returned it.
+pub(super) struct CallError {
+    pub(super) failed: Box<Failed>,
+    pub(super) error: Option<Error>,
+}
+
+impl From<Box<Failed>> for CallError {
+    fn from(failed: Box<Failed>) -> Self {
+        Self { failed, error: None }
+    }
+}
+
+impl From<Error> for CallError {
+    fn from(error: Error) -> Self {
+        Self { failed: Box::new(of_driver(&error)), error: Some(error) }
+    }
+}
+
+/// The options that an operation has of its own, beside those of its handle.
+#[derive(Clone, Copy)]
+pub(super) struct Own {
+    timeout: Option<Duration>,
+}
+
+impl Own {
+    /// Gives them to an action.
+    pub(super) fn of<O, H: PerformsActions, V>(self, action: Action<O, H, V>) -> Action<O, H, V> {
+        action.optional(self.timeout, Action::timeout)
     }
 }
 
@@ -72,77 +103,55 @@ pub(super) async fn operate<R: Runtime>(
     session: Option<ClientSession<R>>,
     cursors: Cursors<R>,
     operate: Operate,
-) -> Result<Ended, Box<Failed>> {
-    let Operate { subject, options, name, arguments, save_as, .. } = operate;
-    let limit = options.timeout_ms.map(milliseconds).transpose()?;
+) -> Result<Ended, CallError> {
+    let Operate { subject, options, timeout_ms, name, arguments, save_as, .. } = operate;
+    let own = Own { timeout: timeout_ms.map(milliseconds).transpose()? };
     let mut client = with_options(client, &options)?;
     if let Some(session) = &session {
         client = client.with_session(session);
-    }
-    if let Some(limit) = limit {
-        client = client.with_timeout(limit);
     }
     let node = Node::at("arguments", Bson::Document(arguments));
     let of = node.object().map_err(|error| malformed(error.to_string()))?;
     let opened = matches!(name.as_str(), "createFindCursor" | "createCommandCursor");
     let result = match (&subject, opened) {
-        (_, true) => open(&client, &subject, of).await.map(|cursor| {
+        (_, true) => open(&client, own, &subject, of).await.map(|cursor| {
             if let Some(name) = save_as {
                 cursors.keep(name, cursor);
             }
             None
         }),
-        (Subject::Client, _) => administer::on_client(&client, &name, of).await,
+        (Subject::Client, _) => administer::on_client(&client, own, &name, of).await,
         (Subject::Database(database), _) => {
-            administer::on_database(&client.database(database), &name, of).await
+            administer::on_database(&client.database(database), own, &name, of).await
         }
         (Subject::Collection { database, name: collection }, _) => {
             let collection = client.database(database).collection(collection);
-            crud::run(&collection, &name, of).await
+            crud::run(&collection, own, &name, of).await
         }
-        (Subject::Cursor(cursor), _) => on_cursor(&cursors, cursor, &name, limit, of).await,
+        (Subject::Cursor(cursor), _) => on_cursor(&cursors, cursor, &name, own.timeout, of).await,
     };
     match result {
         Ok(result) => Ok(Ended { result, server: None }),
-        Err(Reason::Malformed(message)) => Err(malformed(message)),
-        Err(Reason::Driver(error)) => Err(Box::new(of_driver(&error))),
+        Err(Reason::Malformed(message)) => Err(malformed(message).into()),
+        Err(Reason::Driver(error)) => Err((*error).into()),
     }
-}
-
-/// Calls a session.
-pub(super) async fn of_session<R: Runtime>(
-    session: ClientSession<R>,
-    call: OfSession,
-) -> Result<Ended, Box<Failed>> {
-    let result = match call {
-        OfSession::End => {
-            session.end();
-            None
-        }
-        OfSession::IsDirty => {
-            Some(session.is_dirty().map(Bson::Boolean).map_err(|error| of_driver(&error.into()))?)
-        }
-        OfSession::SnapshotTime => {
-            session.snapshot_time().map_err(|error| of_driver(&error.into()))?.map(Bson::Timestamp)
-        }
-    };
-    Ok(Ended { result, server: None })
 }
 
 /// Opens a cursor that the test keeps.
 async fn open<R: Runtime>(
     client: &Client<R>,
+    own: Own,
     subject: &Subject,
     of: Object,
 ) -> Result<Cursor<R, Document>, Reason> {
     Ok(match subject {
         Subject::Database(database) => {
             let command = administer::run_cursor_command(of)?;
-            client.database(database).run_cursor_command(command).await?
+            own.of(client.database(database).run_cursor_command(command)).await?
         }
         Subject::Collection { database, name } => {
             let find = Find::from_document(of.rest())?;
-            client.database(database).collection(name).find(find).await?
+            own.of(client.database(database).collection(name).find(find)).await?
         }
         Subject::Client | Subject::Cursor(_) => {
             return Err(of.broken("is of what opens no cursor").into());
@@ -188,7 +197,7 @@ fn malformed(message: String) -> Box<Failed> {
     Box::new(Failed { is_malformed: true, message, ..Failed::default() })
 }
 
-fn milliseconds(limit: i64) -> Result<Duration, Box<Failed>> {
+pub(super) fn milliseconds(limit: i64) -> Result<Duration, Box<Failed>> {
     let millis = u64::try_from(limit);
     millis.map(Duration::from_millis).map_err(|error| invalid(&error.to_string()))
 }
@@ -198,40 +207,28 @@ fn with_options<R: Runtime>(
     mut client: Client<R>,
     options: &CollectionOptions,
 ) -> Result<Client<R>, Box<Failed>> {
+    let node = |name, document: &Document| Node::at(name, document.clone());
+    let refused = |error: FormatError| invalid(&error.to_string());
     if let Some(preference) = &options.read_preference {
-        client = client.with_read_preference(preference_of(preference)?);
+        let preference = concerns::read_preference(node("readPreference", preference));
+        client = client.with_read_preference(preference.map_err(refused)?);
     }
     if let Some(concern) = &options.read_concern {
-        let level = concern.get_str("level").ok().map(str::to_owned);
-        client = client.with_read_concern(ReadConcern::default().with_level(level));
+        let concern = concerns::read_concern(node("readConcern", concern));
+        client = client.with_read_concern(concern.map_err(refused)?);
     }
     if let Some(concern) = &options.write_concern {
-        client = client.with_write_concern(write_concern(concern)?);
+        let concern = concerns::write_concern(node("writeConcern", concern));
+        client = client.with_write_concern(concern.map_err(refused)?);
     }
-    Ok(client)
-}
-
-pub(super) fn write_concern(document: &Document) -> Result<WriteConcern, Box<Failed>> {
-    let mut concern = WriteConcern::default();
-    for (name, value) in document {
-        match (name.as_str(), value) {
-            ("w", Bson::Int32(members)) => {
-                let members = u32::try_from(*members).map_err(|error| invalid(&error.to_string()));
-                concern.w = Some(Acknowledgment::Servers(members?));
-            }
-            ("w", Bson::String(name)) => concern.w = Some(Acknowledgment::Named(name.clone())),
-            ("journal" | "j", Bson::Boolean(journal)) => concern.journal = Some(*journal),
-            ("wtimeoutMS" | "wtimeout", Bson::Int32(time)) => {
-                concern.timeout = Some(Duration::from_millis(time.unsigned_abs().into()));
-            }
-            _ => return Err(invalid(&format!("{name}: {value} is no part of a write concern"))),
-        }
+    match options.timeout_ms {
+        Some(limit) => Ok(client.with_timeout(milliseconds(limit)?)),
+        None => Ok(client),
     }
-    Ok(concern)
 }
 
 /// Takes from an error of the driver what its interface says of it.
-fn of_driver(error: &Error) -> Failed {
+pub(super) fn of_driver(error: &Error) -> Failed {
     let mut found = failed(error);
     let of_write = |code: i32, message: &str| doc! { "code": code, "errmsg": message };
     if let Some(write) = error.as_write() {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use bson::Bson;
 use sdam_core::config::ServerAddress;
 use sdam_core::time::Instant;
 
@@ -15,6 +16,9 @@ pub(super) struct Actor {
     pub(super) queue: VecDeque<(String, Operation)>,
     /// The operation that is under way.
     pub(super) current: Option<Current>,
+    /// The call of a transaction that is run as a whole, if these are the operations of its
+    /// callback.
+    pub(super) callback: Option<Token>,
 }
 
 /// An operation that is under way.
@@ -35,8 +39,8 @@ pub(super) enum Wait {
     FailPoint { token: Token, name: String },
     /// The reply to an internal command, which is then looked at.
     Look { token: Token, look: Look, command: Box<Command> },
-    /// The answer whether a session is dirty.
-    Dirty { token: Token, wanted: bool },
+    /// The answer to a question about a session.
+    Answer { token: Token, wanted: Bson },
     /// So many events of a client that match.
     Event { client: String, event: Box<ExpectedEvent>, count: usize, until: Instant },
     /// Another primary than this, as a client sees it.
@@ -62,10 +66,11 @@ impl Actor {
         self.queue.is_empty() && self.current.is_none()
     }
 
-    /// Forgets what there was to do.
-    pub(super) fn stop(&mut self) {
+    /// Forgets what there was to do; returns the call whose callback this was.
+    pub(super) fn stop(&mut self) -> Option<Token> {
         self.queue.clear();
         self.current = None;
+        self.callback.take()
     }
 }
 
@@ -76,7 +81,7 @@ impl Wait {
             Self::Call(token)
             | Self::FailPoint { token, .. }
             | Self::Look { token, .. }
-            | Self::Dirty { token, .. } => Some(*token),
+            | Self::Answer { token, .. } => Some(*token),
             Self::Event { .. } | Self::Primary { .. } | Self::Thread { .. } | Self::Moment(_) => {
                 None
             }
@@ -90,7 +95,9 @@ impl Wait {
             | Self::Primary { until, .. }
             | Self::Thread { until, .. }
             | Self::Moment(until) => Some(*until),
-            Self::Call(_) | Self::FailPoint { .. } | Self::Look { .. } | Self::Dirty { .. } => None,
+            Self::Call(_) | Self::FailPoint { .. } | Self::Look { .. } | Self::Answer { .. } => {
+                None
+            }
         }
     }
 }

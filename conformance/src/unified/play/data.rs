@@ -14,6 +14,9 @@ use crate::unified::matching;
 /// The greatest number of documents that a collection may have in the end.
 const MAX_DOCUMENTS: i32 = 1_000;
 
+/// The error of what was ended from without.
+const INTERRUPTED: i32 = 11601;
+
 /// The error of what is not there.
 pub(super) const NAMESPACE_NOT_FOUND: i32 = 26;
 
@@ -52,6 +55,17 @@ pub(super) fn drop(database: &str, collection: &str) -> Command {
         command: doc! { "drop": collection, "writeConcern": { "w": "majority" } },
         // Before 7.0 what is not there cannot be dropped.
         tolerated: Some(NAMESPACE_NOT_FOUND),
+    }
+}
+
+/// Returns the command that ends all sessions, with what is left open in them.
+pub(super) fn kill_sessions() -> Command {
+    Command {
+        server: None,
+        database: "admin".to_owned(),
+        command: doc! { "killAllSessions": [] },
+        // It may end itself.
+        tolerated: Some(INTERRUPTED),
     }
 }
 

@@ -3,6 +3,7 @@
 use bson::Bson;
 
 use super::entities::Client;
+use super::machine::Compared;
 use super::observed::Observed;
 use super::wrong;
 use crate::spec::Difference;
@@ -58,14 +59,17 @@ pub(super) fn compare_all(
     expected: &ExpectedEvents,
     client: &Client,
     matcher: Matcher<'_>,
-) -> Result<(), Difference> {
+) -> Result<Compared, Difference> {
     let of_type = |event: &&Observed| event.kind.event_type() == expected.event_type;
     let actual: Vec<&Observed> = client.observed.iter().filter(of_type).collect();
     for (index, event) in expected.events.iter().enumerate() {
         let place = format!("{place}.events[{index}]");
         match actual.get(index) {
             Some(actual) => compare(&place, event, actual, matcher)?,
-            None => return Err(wrong(place, event.kind.name(), "no further event")),
+            None => {
+                let missing = wrong(place, event.kind.name(), "no further event");
+                return Ok(Compared::Missing(missing));
+            }
         }
     }
     match actual.get(expected.events.len()) {
@@ -73,6 +77,6 @@ pub(super) fn compare_all(
             let found = format!("{} {}", extra.kind.name(), extra.fields);
             Err(wrong(format!("{place}.events"), "no further event", found))
         }
-        _ => Ok(()),
+        _ => Ok(Compared::Equal),
     }
 }

@@ -4,6 +4,7 @@
 use bson::{Bson, Document};
 
 use super::failed::Failed;
+use super::machine::Compared;
 use super::wrong;
 use crate::spec::Difference;
 use crate::unified::format::{Component, ExpectedLogMessages, ExpectedMessage, Level};
@@ -18,15 +19,6 @@ pub struct Logged {
     pub component: Component,
     /// Its fields, the message itself among them.
     pub data: Document,
-}
-
-/// The comparison of messages with those that are expected.
-#[derive(Debug)]
-pub(super) enum Compared {
-    /// All is as it should be.
-    Equal,
-    /// So far, but something is missing.
-    Missing(Difference),
 }
 
 /// Compares messages with those that are expected. Failures are those of the calls of the test.

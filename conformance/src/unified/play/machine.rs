@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use sdam_core::config::ServerAddress;
 use sdam_core::machine::Machine;
-use sdam_core::session::SessionOptions;
+use sdam_core::session::{SessionOptions, TransactionOptions};
 use sdam_core::time::{Instant, Time};
 use sdam_core::topology::EventKind as CoreEvent;
 
@@ -14,9 +14,9 @@ use super::actor::{Actor, Current, Look, Wait};
 use super::entities::Entities;
 use super::failed::Failed;
 use super::fault::{Broken, Fault};
-use super::logged::{self, Compared, Logged};
+use super::logged::{self, Logged};
 use super::traced::{self, Traced};
-use super::{data, events, operation, runner, wrong};
+use super::{data, events, operation, runner, transaction, wrong};
 use crate::spec::Difference;
 use crate::unified::format::{
     CollectionData, CollectionOptions, Component, Entity, File, Level, ServerApi, Test,
@@ -67,9 +67,10 @@ pub struct Operate {
     pub client: String,
     /// The thing that has the operation.
     pub subject: Subject,
-    /// The options of the operation, of the collection where it has none, and of the database where
-    /// neither has any.
+    /// The options of the collection, and of the database where that has none.
     pub options: CollectionOptions,
+    /// The limit that the operation has of its own, in milliseconds.
+    pub timeout_ms: Option<i64>,
     /// The session, by its name in the test.
     pub session: Option<String>,
     /// The name of the operation.
@@ -99,14 +100,35 @@ pub enum Subject {
 }
 
 /// A call of a session's interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OfSession {
     /// End it.
     End,
+    /// Start a transaction.
+    StartTransaction(TransactionOptions),
+    /// Commit it, within so many milliseconds.
+    Commit(Option<i64>),
+    /// Abort it, within so many milliseconds.
+    Abort(Option<i64>),
     /// Return whether a network error came upon one of its commands.
     IsDirty,
+    /// Return whether its transaction is pinned.
+    IsPinned,
+    /// Return the state of its transaction.
+    TransactionState,
     /// Return the time of its snapshot.
     SnapshotTime,
+}
+
+/// A transaction that is run as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithTransaction {
+    /// The session.
+    pub session: String,
+    /// The options of the transaction.
+    pub options: TransactionOptions,
+    /// The limit of the whole, in milliseconds.
+    pub timeout_ms: Option<i64>,
 }
 
 /// A request to the caller.
@@ -141,6 +163,26 @@ pub enum Action {
     Operate(Token, Box<Operate>),
     /// Call a session.
     Session(Token, String, OfSession),
+    /// Run a transaction as a whole; [`Input::Called`] says that its callback was called.
+    WithTransaction(Token, Box<WithTransaction>),
+    /// Return from the callback of a transaction.
+    Return {
+        /// The call of the transaction.
+        token: Token,
+        /// Present if the callback fails: with the call of the operation that has failed, whose
+        /// error is to be returned, or without one where the test has ended.
+        failed: Option<Option<Token>>,
+    },
+    /// Run a command that sets a fail point on the mongos that a session is pinned to, and report
+    /// that.
+    Target {
+        /// The call.
+        token: Token,
+        /// The session.
+        session: String,
+        /// The command.
+        command: Document,
+    },
     /// Have a client append the name of a library, its version and its platform.
     Append {
         /// The call.
@@ -212,6 +254,11 @@ pub enum Input<'a> {
         /// The span, with what is within it.
         span: Traced,
     },
+    /// The callback of a transaction was called.
+    Called {
+        /// The call of the transaction.
+        token: Token,
+    },
     /// A call has ended.
     Ended {
         /// The operation's token.
@@ -219,6 +266,15 @@ pub enum Input<'a> {
         /// Its result.
         result: Result<Ended, Box<Failed>>,
     },
+}
+
+/// The comparison of what clients have reported with what is expected.
+#[derive(Debug)]
+pub(super) enum Compared {
+    /// All is as it should be.
+    Equal,
+    /// So far, but something is missing.
+    Missing(Difference),
 }
 
 /// The phases of a test.
@@ -249,6 +305,8 @@ pub struct Play {
     made: Vec<Entity>,
     initial_data: Vec<CollectionData>,
     test: Test,
+    /// True if the test may leave a transaction open.
+    runs_transactions: bool,
     phase: Phase,
     pub(super) entities: Entities,
     /// The test itself, and its threads.
@@ -259,8 +317,10 @@ pub struct Play {
     pub(super) opening: Vec<Opening>,
     /// The errors of calls.
     failures: Vec<Failed>,
-    /// By when the messages must be there that are still missing in the end.
-    messages_by: Option<Instant>,
+    /// True if a session was ended, which may have a transaction to abort.
+    pub(super) has_ended_session: bool,
+    /// By when that must be there which is still missing in the end.
+    missing_by: Option<Instant>,
     last_token: u64,
     failure: Option<Fault>,
 }
@@ -289,13 +349,15 @@ impl Play {
             made: file.entities.clone(),
             initial_data: file.initial_data.clone(),
             test: test.clone(),
+            runs_transactions: transaction::is_run_by(test),
             phase: Phase::New,
             entities: Entities::default(),
             actors: vec![Actor::default()],
             fail_points: Vec::new(),
             opening: Vec::new(),
             failures: Vec::new(),
-            messages_by: None,
+            has_ended_session: false,
+            missing_by: None,
             last_token: 0,
             failure: None,
         }
@@ -397,19 +459,17 @@ impl Play {
     }
 
     /// Compares what clients have reported and logged. A message may be written a little after the
-    /// event that it is about, by another thread: what is missing has some time to come.
+    /// event that it is about, by another thread, and a session that has ended aborts its
+    /// transaction in the background: what is missing has some time to come.
     fn conclude(&mut self, now: Time, out: &mut Vec<Action>) {
-        let compared = match self.messages_by {
-            None => self
-                .compare_events()
-                .and_then(|()| self.compare_spans())
-                .and_then(|()| self.compare_messages()),
-            Some(_) => self.compare_messages(),
-        };
+        let compared = self.compare_events().and_then(|events| match events {
+            Compared::Equal => self.compare_spans().and_then(|()| self.compare_messages()),
+            missing => Ok(missing),
+        });
         let difference = match compared {
             Ok(Compared::Equal) => None,
             Ok(Compared::Missing(missing)) => {
-                let until = *self.messages_by.get_or_insert(now.clock + runner::WAIT);
+                let until = *self.missing_by.get_or_insert(now.clock + runner::WAIT);
                 if until > now.judged {
                     return;
                 }
@@ -483,6 +543,8 @@ impl Play {
             return Ok(is_over);
         }
         let Some((place, operation)) = self.actors[index].queue.pop_front() else {
+            let callback = self.actors[index].callback.take();
+            out.extend(callback.map(|token| Action::Return { token, failed: None }));
             return Ok(false);
         };
         let wait = match operation.object.as_str() {
@@ -512,7 +574,7 @@ impl Play {
                 (self.actors[*index].is_idle(), "the end of the thread".to_owned())
             }
             Wait::Moment(_) => return Ok(is_late),
-            Wait::Call(_) | Wait::FailPoint { .. } | Wait::Look { .. } | Wait::Dirty { .. } => {
+            Wait::Call(_) | Wait::FailPoint { .. } | Wait::Look { .. } | Wait::Answer { .. } => {
                 return Ok(false);
             }
         };
@@ -522,14 +584,20 @@ impl Play {
         }
     }
 
-    fn compare_events(&self) -> Result<(), Difference> {
+    fn compare_events(&self) -> Result<Compared, Difference> {
         let matcher = Matcher::new(&self.entities);
         for (index, expected) in self.test.expect_events.iter().enumerate() {
             let place = format!("expectEvents[{index}]");
             let client = self.entities.client(&place, &expected.client)?;
-            events::compare_all(&place, expected, client, matcher)?;
+            let compared = events::compare_all(&place, expected, client, matcher)?;
+            if let Compared::Missing(missing) = compared {
+                return match self.has_ended_session {
+                    true => Ok(Compared::Missing(missing)),
+                    false => Err(missing),
+                };
+            }
         }
-        Ok(())
+        Ok(Compared::Equal)
     }
 
     fn compare_spans(&self) -> Result<(), Difference> {
@@ -556,11 +624,13 @@ impl Play {
     }
 
     fn fail(&mut self, fault: impl Into<Fault>, now: Time, out: &mut Vec<Action>) {
-        self.actors.iter_mut().for_each(Actor::stop);
+        let callbacks = self.actors.iter_mut().filter_map(Actor::stop);
+        out.extend(callbacks.map(|token| Action::Return { token, failed: Some(None) }));
         self.clean(Some(fault.into()), now, out);
     }
 
-    /// Switches the fail points off.
+    /// Switches the fail points off, and ends transactions that are left open, whose locks would
+    /// hold up the next test.
     fn clean(&mut self, failure: Option<Fault>, now: Time, out: &mut Vec<Action>) {
         self.failure = failure;
         let off = self.fail_points.drain(..).map(|(server, name)| Command {
@@ -569,7 +639,8 @@ impl Play {
             command: doc! { "configureFailPoint": name, "mode": "off" },
             tolerated: None,
         });
-        self.phase = Phase::Cleaning(Sequence { left: off.collect(), ..Sequence::default() });
+        let left = off.chain(self.runs_transactions.then(data::kill_sessions)).collect();
+        self.phase = Phase::Cleaning(Sequence { left, ..Sequence::default() });
         self.step(now, out);
     }
 
@@ -633,15 +704,24 @@ impl Play {
             return;
         };
         self.failures.extend(result.as_ref().err().map(|failed| Failed::clone(failed)));
+        let has_failed = result.is_err();
         let settled = match current.wait {
             Wait::FailPoint { name, .. } => self.fail_point_set(&current.place, name, result),
             Wait::Look { look, command, .. } => looked(&current.place, &look, &command, result),
-            Wait::Dirty { wanted, .. } => is_dirty(&current.place, wanted, result),
+            Wait::Answer { wanted, .. } => {
+                transaction::answered(&current.place, &current.operation, &wanted, result)
+            }
             _ => operation::settle(self, &current.place, &current.operation, result)
                 .map_err(Fault::from),
         };
         match settled {
-            Ok(()) => self.advance(now, out),
+            Ok(()) => {
+                if has_failed && let Some(call) = self.actors[index].callback {
+                    self.actors[index].stop();
+                    out.push(Action::Return { token: call, failed: Some(Some(token)) });
+                }
+                self.advance(now, out);
+            }
             Err(fault) => self.fail(fault, now, out),
         }
     }
@@ -691,16 +771,6 @@ fn looked(
     }
 }
 
-/// Compares whether a session is dirty with what was wanted.
-fn is_dirty(place: &str, wanted: bool, result: Result<Ended, Box<Failed>>) -> Result<(), Fault> {
-    let words = |is: bool| format!("a session that is {}dirty", if is { "" } else { "not " });
-    match result {
-        Ok(Ended { result: Some(Bson::Boolean(found)), .. }) if found == wanted => Ok(()),
-        Ok(_) => Err(wrong(place, words(wanted), words(!wanted)).into()),
-        Err(failed) => Err(wrong(place, words(wanted), failed.message).into()),
-    }
-}
-
 impl Machine for Play {
     type Input<'a> = Input<'a>;
     type Action = Action;
@@ -735,6 +805,10 @@ impl Machine for Play {
                 }
                 self.advance(now, out);
             }
+            Input::Called { token } => {
+                transaction::called(self, token, out);
+                self.advance(now, out);
+            }
             Input::Ended { token, result } => {
                 if !self.sequenced(token, &result, now, out) {
                     self.ended(token, result, now, out);
@@ -760,7 +834,7 @@ impl Machine for Play {
                 let waits = self.actors.iter().filter_map(|actor| actor.current.as_ref());
                 let waits = waits.filter_map(|current| current.wait.until());
                 let opening = self.opening.iter().filter_map(|opening| opening.until);
-                waits.chain(opening).chain(self.messages_by).min()
+                waits.chain(opening).chain(self.missing_by).min()
             }
             _ => None,
         }

@@ -23,12 +23,14 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod traced;
+mod transaction;
 
 pub use failed::Failed;
 pub use fault::{Broken, Fault};
 pub use logged::Logged;
 pub use machine::{
     Action, Command, Ended, Input, OfSession, OpenClient, Operate, Play, Subject, Token,
+    WithTransaction,
 };
 pub use need::{needs, needs_with_encryption};
 pub use observed::Observed;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bson::{Bson, Document};
 
 use super::runner::entities;
+use super::transaction::callback;
 use crate::unified::format::{Entity, File, Node, Operation, Test};
 
 /// The kind of an entity that operations are called on.
@@ -25,22 +26,9 @@ pub(super) const ON_CURSORS: &[&str] = &["close", "iterateOnce", "iterateUntilDo
 /// The operations that specifications define, and that the driver has no interface for.
 const LACKING: &[&str] = &["createChangeStream", "watch"];
 
-/// The operations of sessions and of the runner that are about transactions.
-const OF_TRANSACTIONS: &[&str] = &[
-    "abortTransaction",
-    "assertSessionPinned",
-    "assertSessionTransactionState",
-    "assertSessionUnpinned",
-    "commitTransaction",
-    "startTransaction",
-    "targetedFailPoint",
-    "withTransaction",
-];
-
 /// Options that a driver need not have (CMAP, "Pool Options").
 const WAIT_QUEUE: &[&str] = &["waitQueueSize", "waitQueueMultiple"];
 
-const TRANSACTIONS: &str = "transactions";
 const ENCRYPTION: &str = "client-side encryption";
 
 /// Returns what the client lacks for a test, in the order in which the test asks for it: the names
@@ -97,12 +85,7 @@ impl Needs {
             }
             Entity::Database { .. } => Kind::Database,
             Entity::Collection { .. } => Kind::Collection,
-            Entity::Session { options, .. } => {
-                if options.contains_key("defaultTransactionOptions") {
-                    self.add(TRANSACTIONS);
-                }
-                Kind::Session
-            }
+            Entity::Session { .. } => Kind::Session,
             Entity::Bucket { .. } => Kind::Bucket,
             Entity::Thread { .. } => Kind::Thread,
         };
@@ -115,7 +98,9 @@ impl Needs {
         }
         let name = operation.name.as_str();
         match self.kinds.get(&operation.object).copied() {
-            Some(Kind::Session) if OF_TRANSACTIONS.contains(&name) => self.add(TRANSACTIONS),
+            Some(Kind::Session) if name == "withTransaction" => {
+                callback(&operation.arguments).iter().for_each(|it| self.operation(it));
+            }
             Some(Kind::Bucket) => self.add("GridFS"),
             Some(Kind::ClientEncryption) => self.add(ENCRYPTION),
             Some(Kind::Client | Kind::Database | Kind::Collection) if LACKING.contains(&name) => {
@@ -130,7 +115,6 @@ impl Needs {
     /// A malformed argument is none of this: the test fails for it when it is played.
     fn special(&mut self, name: &str, arguments: &Document) {
         match name {
-            name if OF_TRANSACTIONS.contains(&name) => self.add(TRANSACTIONS),
             "createEntities" => {
                 for entity in entities("", arguments).unwrap_or_default() {
                     self.entity(&entity);

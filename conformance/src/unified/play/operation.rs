@@ -7,9 +7,8 @@ use super::actor::Wait;
 use super::arguments;
 use super::entities::{Collection, Database, Entity};
 use super::failed::Failed;
-use super::machine::{Action, Ended, OfSession, Operate, Play, Subject, Token};
-use super::need;
-use super::wrong;
+use super::machine::{Action, Ended, Operate, Play, Subject, Token};
+use super::{need, transaction, wrong};
 use crate::spec::Difference;
 use crate::unified::format::{CollectionOptions, Expectation, Node, Operation};
 use crate::unified::matching::Matcher;
@@ -33,13 +32,9 @@ pub(super) fn start(
             Action::Close { token, client: object }
         }
         (Entity::Client(_), "appendMetadata") => append(place, operation, token)?,
-        (Entity::Session(_), "endSession") => {
-            none(&operation.arguments)?;
-            Action::Session(token, object, OfSession::End)
-        }
-        (Entity::Session(_), "getSnapshotTime") => {
-            none(&operation.arguments)?;
-            Action::Session(token, object, OfSession::SnapshotTime)
+        (Entity::Session(_), _) => {
+            play.has_ended_session |= name == "endSession";
+            transaction::start(place, operation, token)?
         }
         (Entity::Client(_), _) => {
             let of = (object, Subject::Client, CollectionOptions::default());
@@ -94,20 +89,20 @@ fn operate(
     place: &str,
     operation: &Operation,
     token: Token,
-    (client, subject, mut options): (String, Subject, CollectionOptions),
+    (client, subject, options): (String, Subject, CollectionOptions),
 ) -> Result<Action, Difference> {
     let mut arguments = operation.arguments.clone();
-    let (session, limit) = arguments::read(place, &common(&mut arguments), |common| {
+    let (session, timeout_ms) = arguments::read(place, &common(&mut arguments), |common| {
         let session = common.optional("session", Node::string)?;
         Ok((session, common.optional("timeoutMS", Node::integer)?))
     })?;
     if let Some(session) = &session {
         play.entities.session(place, session)?;
     }
-    options.timeout_ms = limit.or(options.timeout_ms);
     let save_as = operation.save_result_as.clone().filter(|_| opens(operation));
     let name = operation.name.clone();
-    let operate = Operate { client, subject, options, session, name, arguments, save_as };
+    let operate =
+        Operate { client, subject, options, timeout_ms, session, name, arguments, save_as };
     Ok(Action::Operate(token, Box::new(operate)))
 }
 

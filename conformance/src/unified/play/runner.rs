@@ -9,8 +9,8 @@ use super::actor::{Actor, Look, Wait};
 use super::assertion::{self, Checked, event_arguments};
 use super::data::NAMESPACE_NOT_FOUND;
 use super::entities::{self, Client, Collection, Database};
-use super::machine::{Action, Command, OfSession, OpenClient, Opening, Play};
-use super::{arguments, session, wrong};
+use super::machine::{Action, Command, OpenClient, Opening, Play};
+use super::{arguments, session, transaction, wrong};
 use crate::spec::Difference;
 use crate::unified::format::{Entity, Node, Operation};
 
@@ -66,14 +66,14 @@ pub(super) fn start(
             play.actors[index].queue.push_back((place, operation));
             Ok(None)
         }
-        name @ ("assertSessionDirty" | "assertSessionNotDirty") => {
-            let wanted = name == "assertSessionDirty";
-            let session = arguments::read(place, given, |it| it.required("session", Node::string))?;
-            play.entities.session(place, &session)?;
-            let token = play.token();
-            out.push(Action::Session(token, session, OfSession::IsDirty));
-            Ok(Some(Wait::Dirty { token, wanted }))
+        "assertSessionDirty"
+        | "assertSessionNotDirty"
+        | "assertSessionPinned"
+        | "assertSessionUnpinned"
+        | "assertSessionTransactionState" => {
+            transaction::ask(play, place, operation, out).map(Some)
         }
+        "targetedFailPoint" => transaction::target(play, place, given, out).map(Some),
         "waitForThread" => {
             let thread = arguments::read(place, given, |it| it.required("thread", Node::string))?;
             let index = play.entities.thread(place, &thread)?;
@@ -164,11 +164,14 @@ fn fail_point(
     given: &Document,
     out: &mut Vec<Action>,
 ) -> Result<Wait, Difference> {
-    let (client, command) = arguments::read(place, given, |arguments| {
+    let (client, session, command) = arguments::read(place, given, |arguments| {
         let client = arguments.required("client", Node::string)?;
-        Ok((client, arguments.required("failPoint", Node::document)?))
+        // One test names a session (transactions, retryable-commit-handshake.json).
+        let session = arguments.optional("session", Node::string)?;
+        Ok((client, session, arguments.required("failPoint", Node::document)?))
     })?;
     play.entities.client(place, &client)?;
+    session.map_or(Ok(()), |session| play.entities.session(place, &session))?;
     let Ok(name) = command.get_str("configureFailPoint").map(str::to_owned) else {
         return Err(wrong(place, "the name of a fail point", command));
     };

@@ -1,11 +1,14 @@
 //! Options of sessions (Unified Test Format, "entity_session").
 
+use std::time::Duration;
+
 use bson::{Bson, Document, Timestamp};
 use sdam_core::session::SessionOptions;
 
 use super::entities::Entities;
 use super::wrong;
 use crate::spec::Difference;
+use crate::unified::format::concerns::transaction_options;
 use crate::unified::format::{FormatError, Node};
 use crate::unified::matching::Entities as _;
 
@@ -21,9 +24,19 @@ pub(super) fn options(
         let causal = object.optional("causalConsistency", Node::boolean)?;
         let snapshot = object.optional("snapshot", Node::boolean)?.unwrap_or_default();
         let time = object.optional("snapshotTime", Node::string)?;
+        let of_transactions = object.optional("defaultTransactionOptions", |node| {
+            let mut object = node.object()?;
+            let options = transaction_options(&mut object)?;
+            object.finish()?;
+            Ok(options)
+        })?;
+        let limit = object.optional("defaultTimeoutMS", Node::count)?;
         object.finish()?;
-        let options =
-            SessionOptions::default().with_causal_consistency(causal).with_snapshot(snapshot);
+        let options = SessionOptions::default()
+            .with_causal_consistency(causal)
+            .with_snapshot(snapshot)
+            .with_default_transaction_options(of_transactions)
+            .with_default_timeout(limit.map(Duration::from_millis));
         Ok((options, time))
     };
     let (options, time) = read()

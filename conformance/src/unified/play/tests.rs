@@ -1,9 +1,10 @@
 //! Tests of the machine: a caller that does what a test says, in virtual time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::{Bson, Document, Timestamp, doc, rawdoc};
-use sdam_core::config::PoolOptions;
+use sdam_core::config::{PoolOptions, ReadConcern};
 use sdam_core::description::ServerDescription;
 use sdam_core::harness::{CheckOutcome, Harness};
 use sdam_core::machine::{Lawful, Machine};
@@ -668,14 +669,14 @@ fn needs_are_named_once_each_in_the_order_of_the_test() {
             { "session": { "id": "session0", "client": "client0" } } ] } },
         { "name": "find", "object": "c", "arguments": { "filter": {}, "session": "session0" } },
         { "name": "watch", "object": "c" },
-        { "name": "startTransaction", "object": "session0" },
-        { "name": "watch", "object": "c" },
+        { "name": "withTransaction", "object": "session0", "arguments": { "callback": [
+            { "name": "watch", "object": "c" } ] } },
         { "name": "runOnThread", "object": "testRunner", "arguments": { "thread": "thread0",
             "operation": { "name": "createChangeStream", "object": "c" } } },
         { "name": "fly", "object": "c" }"#;
     let spans = r#", "expectTracingMessages": [{ "client": "client0", "spans": [] }]"#;
     let file = file(operations, spans);
-    assert_eq!(needs(&file, &file.tests[0]), ["watch", "transactions", "createChangeStream"]);
+    assert_eq!(needs(&file, &file.tests[0]), ["watch", "createChangeStream"]);
     let encrypted = needs_with_encryption(&file, &file.tests[0]);
     assert_eq!(encrypted[..2], ["client-side encryption", "watch"]);
     let ping = self::file(&format!("{{ {PING} }}"), "");
@@ -793,7 +794,7 @@ fn the_time_of_a_snapshot_is_saved_for_another_session() {
 }
 
 #[test]
-fn the_limit_of_an_operation_prevails_over_that_of_its_database() {
+fn the_limit_of_an_operation_is_its_own_beside_that_of_its_database() {
     let begin = |more: &str| {
         let ping = PING.replace(r#""commandName""#, &format!(r#"{more} "commandName""#));
         let mut file = file(&format!("{{ {ping} }}"), "");
@@ -805,14 +806,15 @@ fn the_limit_of_an_operation_prevails_over_that_of_its_database() {
         let mut caller = Caller::of(&file);
         caller.open("client0");
         caller.out.into_iter().find_map(|action| match action {
-            Action::Operate(_, operate) => Some((operate.options.timeout_ms, operate.arguments)),
+            Action::Operate(_, operate) => Some(operate),
             _ => None,
         })
     };
-    let (limit, _) = begin("").expect("a call");
-    assert_eq!(limit, Some(50));
-    let (limit, arguments) = begin(r#""timeoutMS": 0,"#).expect("a call");
-    assert_eq!(limit, Some(0));
+    let operate = begin("").expect("a call");
+    assert_eq!((operate.timeout_ms, operate.options.timeout_ms), (None, Some(50)));
+    let operate = begin(r#""timeoutMS": 0,"#).expect("a call");
+    assert_eq!((operate.timeout_ms, operate.options.timeout_ms), (Some(0), Some(50)));
+    let arguments = operate.arguments;
     assert!(!arguments.contains_key("timeoutMS"), "{arguments}");
 }
 
@@ -839,4 +841,169 @@ fn a_cursor_is_kept_by_its_name_and_goes_on() {
     assert_eq!(operate.client, "client0");
     caller.reply(token, doc! { "a": 1 });
     assert_eq!(caller.failure().place, "operations[2]");
+}
+
+#[test]
+fn a_transaction_is_started_and_ended_by_calls_of_its_session() {
+    let mut caller = with_session(
+        r#""defaultTransactionOptions": { "readConcern": { "level": "majority" } }"#,
+        r#"{ "name": "startTransaction", "object": "session0",
+             "arguments": { "writeConcern": { "w": 1 }, "maxCommitTimeMS": 60 } },
+           { "name": "assertSessionTransactionState", "object": "testRunner",
+             "arguments": { "session": "session0", "state": "starting" } },
+           { "name": "commitTransaction", "object": "session0", "arguments": { "timeoutMS": 9 } },
+           { "name": "assertSessionPinned", "object": "testRunner",
+             "arguments": { "session": "session0" } }"#,
+    );
+    let defaults = caller.out.iter().find_map(|action| match action {
+        Action::Start { options, .. } => options.default_transaction_options.clone(),
+        _ => None,
+    });
+    assert_eq!(defaults.and_then(|it| it.read_concern), Some(ReadConcern::majority()));
+    let (token, _, call) = called(&mut caller);
+    let OfSession::StartTransaction(options) = call else { panic!("{call:?}") };
+    assert_eq!(options.max_commit_time, Some(Duration::from_millis(60)));
+    assert_eq!(options.read_concern, None);
+    assert!(options.write_concern.is_some_and(|concern| concern.is_acknowledged()));
+    answer(&mut caller, token, None);
+    let (token, _, call) = called(&mut caller);
+    assert_eq!(call, OfSession::TransactionState);
+    answer(&mut caller, token, Some("starting".into()));
+    let (token, _, call) = called(&mut caller);
+    assert_eq!(call, OfSession::Commit(Some(9)));
+    answer(&mut caller, token, None);
+    let (token, _, call) = called(&mut caller);
+    assert_eq!(call, OfSession::IsPinned);
+    answer(&mut caller, token, Some(false.into()));
+    ends_sessions(&mut caller);
+    assert_eq!(caller.failure().place, "operations[4]");
+}
+
+#[test]
+fn a_fail_point_is_set_on_the_mongos_of_a_session_and_off_in_the_end() {
+    let mut caller = with_session(
+        "",
+        r#"{ "name": "targetedFailPoint", "object": "testRunner", "arguments":
+             { "session": "session0", "failPoint": { "configureFailPoint": "failCommand" } } }"#,
+    );
+    let target = caller.out.drain(..).find_map(|action| match action {
+        Action::Target { token, session, command } => Some((token, session, command)),
+        _ => None,
+    });
+    let (token, session, command) = target.expect("a fail point is to be set");
+    assert_eq!(session, "session0");
+    assert_eq!(command, doc! { "configureFailPoint": "failCommand" });
+    caller.reply(token, doc! { "ok": 1 });
+    let (_, client, command) = caller.run();
+    assert_eq!(client, "internal");
+    assert_eq!(command, doc! { "configureFailPoint": "failCommand", "mode": "off" });
+}
+
+/// Has the sessions of a test end that may have left a transaction open.
+fn ends_sessions(caller: &mut Caller) {
+    let (token, client, command) = caller.run();
+    assert_eq!((client.as_str(), command), ("internal", doc! { "killAllSessions": [] }));
+    caller.reply(token, doc! { "ok": 1 });
+}
+
+/// A transaction that is run as a whole, with one operation in its callback; returns its call.
+fn with_transaction(caller: &mut Caller) -> Token {
+    let run = caller.out.drain(..).find_map(|action| match action {
+        Action::WithTransaction(token, run) => Some((token, run)),
+        _ => None,
+    });
+    let (token, run) = run.expect("a transaction is to be run");
+    assert_eq!((run.session.as_str(), run.timeout_ms), ("session0", Some(50)));
+    token
+}
+
+fn returned(caller: &mut Caller) -> (Token, Option<Option<Token>>) {
+    let returned = caller.out.drain(..).find_map(|action| match action {
+        Action::Return { token, failed } => Some((token, failed)),
+        _ => None,
+    });
+    returned.expect("a callback is to be ended")
+}
+
+/// Unified Test Format, "withTransaction": "Test runners MUST evaluate error and result assertions
+/// when executing these operations in the callback", and "MUST allow any errors from the callback
+/// operation(s) to propagate to `withTransaction`, irrespective of `ignoreResultAndError` or
+/// `expectError`".
+#[test]
+fn a_callback_runs_its_operations_each_time_and_returns_their_errors() {
+    let run = format!(
+        r#"{{ "name": "withTransaction", "object": "session0", "arguments": {{ "timeoutMS": 50,
+              "callback": [ {{ {PING}, "expectError": {{ "errorCode": 7 }} }}, {{ {PING} }} ] }} }}"#
+    );
+    let mut caller = with_session("", &run);
+    let whole = with_transaction(&mut caller);
+    for _ in 0..2 {
+        caller.input(Input::Called { token: whole });
+        let (token, ..) = caller.run();
+        caller.refuse(token, of_code(7));
+        assert_eq!(returned(&mut caller), (whole, Some(Some(token))), "the second is not called");
+    }
+    answer(&mut caller, whole, None);
+    ends_sessions(&mut caller);
+    assert_eq!(caller.result(), Some(Ok(())));
+
+    let mut caller = with_session("", &run);
+    let whole = with_transaction(&mut caller);
+    caller.input(Input::Called { token: whole });
+    let (token, ..) = caller.run();
+    caller.reply(token, doc! { "ok": 1 });
+    let returns = |action: &Action| matches!(action, Action::Return { token, failed: Some(None) } if *token == whole);
+    assert!(caller.out.iter().any(returns));
+    ends_sessions(&mut caller);
+    assert_eq!(caller.failure().place, "operations[1].arguments.callback[0]");
+    caller.input(Input::Called { token: whole });
+    assert_eq!(returned(&mut caller), (whole, Some(None)), "the test has ended");
+}
+
+#[test]
+fn a_callback_returns_when_its_operations_have_ended() {
+    let mut caller = with_session(
+        "",
+        &format!(
+            r#"{{ "name": "withTransaction", "object": "session0", "arguments":
+                  {{ "timeoutMS": 50, "callback": [ {{ {PING} }} ] }} }}"#
+        ),
+    );
+    let whole = with_transaction(&mut caller);
+    caller.input(Input::Called { token: whole });
+    let (token, ..) = caller.run();
+    caller.reply(token, doc! { "ok": 1 });
+    assert_eq!(returned(&mut caller), (whole, None));
+    assert_eq!(caller.result(), None);
+    answer(&mut caller, whole, None);
+    ends_sessions(&mut caller);
+    assert_eq!(caller.result(), Some(Ok(())));
+}
+
+/// A session that has ended aborts its transaction in the background: the events of that have some
+/// time to come, and those of nothing else.
+#[test]
+fn events_after_the_end_of_a_session_have_some_time_to_come() {
+    let expected = r#", "expectEvents": [{ "client": "client0", "eventType": "sdam",
+        "events": [{ "topologyClosedEvent": {} }] }]"#;
+    for (operation, waits) in
+        [(r#""name": "endSession", "object": "session0""#, true), (PING, false)]
+    {
+        let operations = format!(
+            r#"{{ "name": "createEntities", "object": "testRunner", "arguments": {{ "entities": [
+                {{ "session": {{ "id": "session0", "client": "client0" }} }} ] }} }},
+               {{ {operation} }}"#
+        );
+        let mut caller = Caller::begin(&operations, expected);
+        let token = caller.out.drain(..).find_map(|action| match action {
+            Action::Session(token, ..) | Action::Operate(token, _) => Some(token),
+            _ => None,
+        });
+        answer(&mut caller, token.expect("a call"), None);
+        assert_eq!(caller.result().is_none(), waits);
+        if waits {
+            caller.report(&CoreEvent::TopologyClosed);
+            assert_eq!(caller.result(), Some(Ok(())));
+        }
+    }
 }

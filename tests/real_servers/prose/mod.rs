@@ -11,6 +11,7 @@ mod gateway;
 mod retries;
 mod sessions;
 mod timeouts;
+mod transactions;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -242,6 +243,7 @@ enum Chapter {
     Crud,
     Retries,
     Errors,
+    Transactions,
     /// Those of a server where clients log in.
     Timeouts,
     /// Those of a server that is no member of a set.
@@ -249,8 +251,8 @@ enum Chapter {
 }
 
 impl Chapter {
-    const OF_SETS: [Self; 5] =
-        [Self::Sessions, Self::Causal, Self::Crud, Self::Retries, Self::Errors];
+    const OF_SETS: [Self; 6] =
+        [Self::Sessions, Self::Causal, Self::Crud, Self::Retries, Self::Errors, Self::Transactions];
 
     async fn play<R: Runtime>(self, runtime: Way<'_, R>, seed: &str, version: Version) -> Outcome {
         let options = match self {
@@ -265,6 +267,7 @@ impl Chapter {
             Self::Crud => crud::play(&fixture).await,
             Self::Retries => retries::play(&fixture).await,
             Self::Errors => errors::play(&fixture).await,
+            Self::Transactions => transactions::play(&fixture).await,
             Self::Timeouts => timeouts::play(&fixture).await,
             Self::Standalone => match causal::play_alone(&fixture).await {
                 Ok(()) => durations::play(&fixture).await,

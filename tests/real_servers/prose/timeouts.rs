@@ -2,7 +2,7 @@
 //! those of the specification, for servers that have little of a processor; and as short as may be,
 //! since a fail point can only be changed when it blocks no command.
 //!
-//! Tests 9 and 10 are about transactions, which there are none of.
+//! Tests 9 and 10, about transactions, are played in virtual time.
 
 use std::time::Duration;
 

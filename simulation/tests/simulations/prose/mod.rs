@@ -9,6 +9,7 @@ mod retryable_reads;
 mod retryable_writes;
 mod sessions;
 mod timeouts;
+mod transactions;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};

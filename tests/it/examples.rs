@@ -104,6 +104,15 @@ fn session_reads_what_was_written_and_one_moment() {
 }
 
 #[test]
+fn transfers_lose_no_money_when_primaries_change() {
+    let lines = printed("transfer", &[]);
+    assert_eq!(lines[..2], ["the primary steps down", "the next one is killed"]);
+    assert!(lines[2].contains(" transfers in "), "{lines:?}");
+    assert!(lines[3].ends_with(" audits found the same sum"), "{lines:?}");
+    assert_eq!(lines[4..], ["500 at the end"]);
+}
+
+#[test]
 fn an_application_loses_no_write_when_primaries_change() {
     let lines = printed("change_of_primary", &[]);
     assert!(lines.iter().any(|line| line.starts_with("primary: 127.0.0.1:")), "{lines:?}");

@@ -80,6 +80,9 @@ mod pages {
     struct Run;
     #[doc = include_str!("../docs/collections.md")]
     struct Collections;
+    #[doc = include_str!("../docs/transactions.md")]
+    #[cfg(feature = "blocking")]
+    struct Transactions;
     #[doc = include_str!("../docs/coming-from.md")]
     struct ComingFrom;
     #[doc = include_str!("../docs/watch.md")]

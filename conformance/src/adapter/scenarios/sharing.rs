@@ -14,14 +14,16 @@ use crate::adapter::fixture::{
 };
 use crate::adapter::{Adapter, Feature};
 
-/// The number of clients that would be too many with monitors of their own.
-const MANY: usize = 1000;
+/// The number of clients that would be too many with monitors of their own. A thousand would be
+/// as many threads with a runtime that has one for each task, and each of them makes it dearer
+/// for the whole process to publish a view.
+const MANY: usize = 200;
 
 /// The number of clients that are watched through a failover.
 const SOME: usize = 12;
 
 /// Each so many-th client has a connection of its own.
-const WORKING: usize = 50;
+const WORKING: usize = 20;
 
 /// A monitor has one connection for checks, and one that measures the round trip time.
 const MONITORING: u64 = 2;

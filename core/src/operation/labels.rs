@@ -1,9 +1,9 @@
 //! The labels of errors: their names, and how they are read and added.
 //!
 //! Implements "RetryableWriteError Labels" of Retryable Writes, "Error Labels" of Transactions and
-//! the labels of Client Backpressure. Servers write them to `errorLabels` of a reply; the client adds
-//! [`RETRYABLE_WRITE`] and those of transactions where [`judge`](super::judge) says so, errors of the network have their own,
-//! and neither is added to a document.
+//! the labels of Client Backpressure. Servers write them to `errorLabels` of a reply; the client
+//! adds [`RETRYABLE_WRITE`] and those of transactions where [`judge`](super::judge) says so, errors
+//! of the network have their own, and neither is added to a document.
 
 use bson::{RawArray, RawDocument};
 

@@ -1,8 +1,8 @@
 //! Sessions as values: their numbers, the pool that servers' sessions are kept in, what one session
 //! has seen, and its transaction.
 //!
-//! Implements Driver Sessions, Causal Consistency, Snapshot Reads and Driver Transactions, as far as
-//! they need no server.
+//! Implements Driver Sessions, Causal Consistency, Snapshot Reads and Driver Transactions, as far
+//! as they need no server.
 
 mod client;
 mod cluster_time;

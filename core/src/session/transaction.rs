@@ -171,7 +171,7 @@ pub enum TransactionRole {
     Abort,
 }
 
-/// What the end of a transaction asks for.
+/// The demand of a call that ends a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Nothing: no server knows of the transaction.
@@ -378,7 +378,8 @@ impl SessionTransaction {
         self.was_attempted |= self.ending == Some(TransactionRole::Commit);
     }
 
-    /// Returns the last command within that has failed: servers abort a transaction for most errors.
+    /// Returns the last command within that has failed: servers abort a transaction for most
+    /// errors.
     pub fn failed_command(&self) -> Option<&str> {
         self.failed_command.as_deref()
     }

@@ -10,8 +10,8 @@ use sdam_core::config::{ReadMode, ReadPreference};
 use sdam_core::selection::Criteria;
 
 use crate::client::Topology;
-use crate::client::client_tasks::ClientTasks;
 use crate::machines::Host;
+use crate::machines::client_tasks::ClientTasks;
 use crate::machines::runtime::Runtime;
 use crate::process::Own;
 use crate::sync::lock;

@@ -3,7 +3,6 @@
 
 pub(crate) mod blueprint;
 pub(crate) mod builder;
-pub(crate) mod client_tasks;
 pub(crate) mod driver;
 pub(crate) mod farewell;
 #[allow(
@@ -33,11 +32,11 @@ use sdam_core::session::{ClusterTime, ClusterTimeError};
 use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
 
-use crate::client::client_tasks::ClientTasks;
 use crate::client::driver::DriverTopology;
 use crate::client::socket_runtime::SocketRuntime;
 use crate::error::Error;
 use crate::machines::Host;
+use crate::machines::client_tasks::ClientTasks;
 use crate::machines::runtime::Runtime;
 use crate::net::reactor::Reactor;
 use crate::observe::subscription::{Events, Views};

@@ -2,6 +2,7 @@
 //! locks, their deadlines, the subscribers to events, and what waits for the locks to be free.
 
 pub(crate) mod alarm;
+pub(crate) mod client_tasks;
 pub(crate) mod cluster_time;
 pub(crate) mod commands;
 pub(crate) mod followers;

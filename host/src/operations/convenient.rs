@@ -174,22 +174,6 @@ fn host_of<R: Runtime>(session: &ClientSession<R>) -> Result<Arc<Host<R>>, Error
     session.host().ok_or_else(|| TransactionError::SessionEnded.into())
 }
 
-impl<R: Runtime> ClientSession<R> {
-    /// Runs a transaction as a whole with the session's options: see
-    /// [`StartTransaction::and_run`], which says what the callback must and must not do.
-    ///
-    /// # Errors
-    ///
-    /// Fails as [`StartTransaction::and_run`] does.
-    pub async fn with_transaction<T, E, F>(&self, callback: impl FnMut(Self) -> F) -> Result<T, E>
-    where
-        E: CallbackError,
-        F: Future<Output = Result<T, E>>,
-    {
-        self.start_transaction().and_run(callback).await
-    }
-}
-
 /// Returns what an error means for what comes next.
 fn fault_of(error: &Error) -> TransactionFault {
     let labels = error.labels();

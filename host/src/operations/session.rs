@@ -17,20 +17,21 @@ use sdam_core::operation::{
 };
 use sdam_core::session::{
     ClusterTime, ClusterTimeError, ServerSession, Session, SessionError, SessionOptions,
-    SessionTimeout, TransactionState,
+    SessionTimeout, TransactionOptions, TransactionRole, TransactionState,
 };
 use sdam_core::spans::{SpanEnd, SpanStart};
 use sdam_core::time::Instant;
 
-use crate::client::client_tasks::ClientTasks;
 use crate::error::{ArgumentError, Error, Reported};
 use crate::machines::Host;
+use crate::machines::client_tasks::ClientTasks;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
 use crate::observe::spans::{OperationSpan, Span};
+use crate::operations::convenient::CallbackError;
 use crate::operations::exchange::{ExchangeError, Reply};
 use crate::operations::pinned::Pinned;
-use crate::operations::transaction;
+use crate::operations::transaction::{self, EndTransaction, StartTransaction};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// A session: operations that are run with it one after the other, and the times that they have
@@ -521,6 +522,77 @@ impl<R: Runtime> ClientSession<R> {
         let ended = slot.end();
         drop(slot);
         self.shared.finish(ended);
+    }
+}
+
+impl<R: Runtime> ClientSession<R> {
+    /// Starts a transaction: the operations that follow in this session belong to it, until it is
+    /// committed or aborted. Nothing is sent before the first of them.
+    ///
+    /// Its concerns and its read preference are its own, those of the session's
+    /// [`default_transaction_options`], or those of the client; those of databases, collections and
+    /// operations do not count. It lasts for a minute at most, unless the servers are
+    /// configured otherwise. Operations in it run one after the other.
+    ///
+    /// [`default_transaction_options`]:
+    ///     sdam_core::session::SessionOptions::default_transaction_options
+    ///
+    /// ```
+    /// # use sdam_core::config::ReadConcern;
+    /// # use sdam_host::{ClientSession, Error, Runtime};
+    /// # async fn example<R: Runtime>(session: ClientSession<R>) -> Result<(), Error> {
+    /// session.start_transaction().read_concern(ReadConcern::snapshot()).await?;
+    /// // Operations with `.session(&session)`.
+    /// session.commit_transaction().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The action fails if a transaction is in progress, if the session reads from a snapshot, has
+    /// ended or is in use, and if the commit would not be acknowledged.
+    pub fn start_transaction(&self) -> StartTransaction<&Self> {
+        let options = TransactionOptions::default();
+        StartTransaction { session: self, options, timeout: None }
+    }
+
+    /// Commits the transaction; another call commits it again, for the majority of the members.
+    ///
+    /// # Errors
+    ///
+    /// The action fails if there is no transaction, or it was aborted, and if the commit fails. If
+    /// the error has the label
+    /// [`UNKNOWN_COMMIT_RESULT`](sdam_core::operation::UNKNOWN_COMMIT_RESULT), the transaction may
+    /// have been committed: commit it again. If it has the label
+    /// [`TRANSIENT_TRANSACTION`](sdam_core::operation::TRANSIENT_TRANSACTION), it was not, and may
+    /// be run again as a whole.
+    pub fn commit_transaction(&self) -> EndTransaction<&Self> {
+        EndTransaction { session: self, role: TransactionRole::Commit, timeout: None }
+    }
+
+    /// Aborts the transaction: nothing of it remains.
+    ///
+    /// # Errors
+    ///
+    /// The action fails if there is no transaction in progress. What servers say does not matter:
+    /// they abort what they do not hear of.
+    pub fn abort_transaction(&self) -> EndTransaction<&Self> {
+        EndTransaction { session: self, role: TransactionRole::Abort, timeout: None }
+    }
+
+    /// Runs a transaction as a whole with the session's options: see
+    /// [`StartTransaction::and_run`], which says what the callback must and must not do.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`StartTransaction::and_run`] does.
+    pub async fn with_transaction<T, E, F>(&self, callback: impl FnMut(Self) -> F) -> Result<T, E>
+    where
+        E: CallbackError,
+        F: Future<Output = Result<T, E>>,
+    {
+        self.start_transaction().and_run(callback).await
     }
 }
 

@@ -13,9 +13,9 @@ use sdam_core::operation::{CommandMessage, OperationOptions, Timeout};
 use sdam_core::selection::Criteria;
 use sdam_core::session::{Ending, TransactionError, TransactionOptions, TransactionRole};
 
-use crate::client::client_tasks::ClientTasks;
 use crate::error::{ArgumentError, DriverError as _, Error, WriteConcernError};
 use crate::machines::Host;
+use crate::machines::client_tasks::ClientTasks;
 use crate::machines::runtime::Runtime;
 use crate::operations::request::{Request, Target};
 use crate::operations::session::{ClientSession, DriverSession, SessionGuard};
@@ -179,9 +179,9 @@ fn of_client<R: Runtime>(host: &Host<R>) -> TransactionOptions {
 #[derive(Debug)]
 #[must_use = "a transaction does not end until this is awaited, or run"]
 pub struct EndTransaction<S> {
-    session: S,
-    role: TransactionRole,
-    timeout: Option<Duration>,
+    pub(crate) session: S,
+    pub(crate) role: TransactionRole,
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl<S> EndTransaction<S> {
@@ -201,63 +201,6 @@ impl<'a, R: Runtime> IntoFuture for EndTransaction<&'a ClientSession<R>> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(end_by(self.session, self.role, self.timeout))
-    }
-}
-
-impl<R: Runtime> ClientSession<R> {
-    /// Starts a transaction: the operations that follow in this session belong to it, until it is
-    /// committed or aborted. Nothing is sent before the first of them.
-    ///
-    /// Its concerns and its read preference are its own, those of the session's
-    /// [`default_transaction_options`], or those of the client; those of databases, collections and
-    /// operations do not count. It lasts for a minute at most, unless the servers are told
-    /// otherwise. Operations in it run one after the other.
-    ///
-    /// [`default_transaction_options`]:
-    ///     sdam_core::session::SessionOptions::default_transaction_options
-    ///
-    /// ```
-    /// # use sdam_core::config::ReadConcern;
-    /// # use sdam_host::{ClientSession, Error, Runtime};
-    /// # async fn example<R: Runtime>(session: ClientSession<R>) -> Result<(), Error> {
-    /// session.start_transaction().read_concern(ReadConcern::snapshot()).await?;
-    /// // Operations with `.session(&session)`.
-    /// session.commit_transaction().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The action fails if a transaction is in progress, if the session reads from a snapshot, has
-    /// ended or is in use, and if the commit would not be acknowledged.
-    pub fn start_transaction(&self) -> StartTransaction<&Self> {
-        let options = TransactionOptions::default();
-        StartTransaction { session: self, options, timeout: None }
-    }
-
-    /// Commits the transaction; another call commits it again, for the majority of the members.
-    ///
-    /// # Errors
-    ///
-    /// The action fails if there is no transaction, or it was aborted, and if the commit fails. If
-    /// the error has the label
-    /// [`UNKNOWN_COMMIT_RESULT`](sdam_core::operation::UNKNOWN_COMMIT_RESULT), the transaction may
-    /// have been committed: commit it again. If it has the label
-    /// [`TRANSIENT_TRANSACTION`](sdam_core::operation::TRANSIENT_TRANSACTION), it was not, and may
-    /// be run again as a whole.
-    pub fn commit_transaction(&self) -> EndTransaction<&Self> {
-        EndTransaction { session: self, role: TransactionRole::Commit, timeout: None }
-    }
-
-    /// Aborts the transaction: nothing of it remains.
-    ///
-    /// # Errors
-    ///
-    /// The action fails if there is no transaction in progress. What servers say does not matter:
-    /// they abort what they do not hear of.
-    pub fn abort_transaction(&self) -> EndTransaction<&Self> {
-        EndTransaction { session: self, role: TransactionRole::Abort, timeout: None }
     }
 }
 

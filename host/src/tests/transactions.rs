@@ -154,7 +154,7 @@ fn an_abort_never_fails_and_is_sent_twice_at_most() {
     assert!(names(&received(&fixture)).len() <= 3);
 }
 
-/// What operations do to a transaction would depend on which comes first.
+/// The order of their arrival would decide about the transaction.
 #[test]
 fn two_operations_of_a_transaction_at_once_are_refused() {
     let fixture = Fixture::with_sessions("");

@@ -74,11 +74,8 @@ pub(super) fn called(play: &mut Play, token: Token, out: &mut Vec<Action>) {
     play.actors.push(Actor { queue, callback: Some(token), ..Actor::default() });
 }
 
-/// The question about a session that an assertion asks, and what it is to answer.
-pub(super) fn question(
-    place: &str,
-    operation: &Operation,
-) -> Result<(String, OfSession, Bson), Difference> {
+/// Reads which question about a session an assertion asks, and what the answer is to be.
+fn question(place: &str, operation: &Operation) -> Result<(String, OfSession, Bson), Difference> {
     let (call, wanted) = match operation.name.as_str() {
         "assertSessionDirty" => (OfSession::IsDirty, Some(true)),
         "assertSessionNotDirty" => (OfSession::IsDirty, Some(false)),

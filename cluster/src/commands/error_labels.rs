@@ -37,7 +37,8 @@ pub(super) fn of_concern(
 
 /// Returns whether an error ends a transaction that may succeed if it is run again.
 ///
-/// What fails a commit, or an abort since 4.4, for a reason that may pass is tried again by itself.
+/// A commit that fails for a reason that may pass is tried again by itself, as is an abort since
+/// 4.4.
 fn ends_transaction_for_now(code: i32, request: &Request<'_>, version: ServerVersion) -> bool {
     let is_old = version == ServerVersion::V4_2;
     let is_tried_again = match request.command {

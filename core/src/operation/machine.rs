@@ -235,7 +235,15 @@ pub struct Operation<O> {
     /// written.
     written_for: Option<i32>,
     /// The error that the caller receives unless there is something better.
-    kept: Option<O>,
+    kept: Option<Kept<O>>,
+}
+
+/// The outcome of an attempt that has failed.
+#[derive(Clone, Debug)]
+struct Kept<O> {
+    outcome: O,
+    /// True if the session of a transaction is not pinned any more when the operation ends so.
+    unpins: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,8 +292,11 @@ impl<O: AttemptOutcome> Operation<O> {
         self.retries
     }
 
-    /// Returns whether an error was met after which the session of a transaction is not pinned to a
-    /// server any more: the next attempt selects one.
+    /// Returns whether the session of a transaction is not pinned to a server any more after the
+    /// attempt that has ended last, by the error that the operation ends with or is retried after.
+    ///
+    /// A command within a transaction that comes again, after an overload, goes to the same mongos:
+    /// the operation has not failed (Transactions, "When to unpin").
     pub const fn has_unpinned(&self) -> bool {
         self.has_unpinned
     }
@@ -368,9 +379,9 @@ impl<O: AttemptOutcome> Operation<O> {
         let is_older = self.written_for.is_some_and(|written_for| wire_version < written_for);
         if is_retry
             && (cannot_tell || is_older)
-            && let Some(outcome) = self.kept.take()
+            && let Some(kept) = self.kept.take()
         {
-            return self.done(outcome, false);
+            return self.fail(kept, false);
         }
         match self.plan.session {
             SessionUse::Explicit { .. } if !self.plan.acknowledged => {
@@ -435,6 +446,7 @@ impl<O: AttemptOutcome> Operation<O> {
         server: Option<&ServerAddress>,
         random: u64,
     ) -> Option<Action<O>> {
+        self.has_unpinned = false;
         let Some(fault) = outcome.fault() else { return Some(self.done(outcome, false)) };
         let (situation, timed_out) = (self.situation(), fault.is_timeout());
         let judgement = judge(&situation, &fault, outcome.base_backoff(), random);
@@ -448,19 +460,20 @@ impl<O: AttemptOutcome> Operation<O> {
             self.avoid(situation.sharded && situation.retryable, server);
             return Some(self.select());
         }
-        self.has_unpinned |= judgement.unpins;
+        let ends = situation.transaction.is_some_and(|role| role != TransactionRole::Within);
+        self.has_unpinned = ends && judgement.unpins;
         let labels = [judgement.adds_label, judgement.adds_transaction_label];
         labels.into_iter().flatten().for_each(|label| outcome.add_label(label));
         if self.kept.is_none() || judgement.shows_attempt {
-            self.kept = Some(outcome);
+            self.kept = Some(Kept { outcome, unpins: judgement.unpins });
         }
         self.overloaded |= judgement.is_overload;
         let Some(until) = self.next_attempt(now, &judgement) else {
-            let outcome = self.kept.take()?;
+            let kept = self.kept.take()?;
             // "Once the timeout expires, a timeout error MUST be raised."
             let wanted = judgement.retry != Retry::No && !judgement.is_overload;
             let timed_out = timed_out || wanted;
-            return Some(self.done(outcome, timed_out && self.plan.timeout.is_set()));
+            return Some(self.fail(kept, timed_out && self.plan.timeout.is_set()));
         };
         self.retries += 1;
         self.avoid(judgement.avoids_server, server);
@@ -523,6 +536,11 @@ impl<O: AttemptOutcome> Operation<O> {
         {
             self.deprioritized.push(server.clone());
         }
+    }
+
+    fn fail(&mut self, kept: Kept<O>, timed_out: bool) -> Action<O> {
+        self.has_unpinned |= kept.unpins;
+        self.done(kept.outcome, timed_out)
     }
 
     fn done(&mut self, outcome: O, timed_out: bool) -> Action<O> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, cstr};
 
 use super::cluster_time::ClusterTime;
+use super::commit_token::CommitToken;
 use super::pool::ServerSession;
 use super::transaction::{
     SessionTransaction, TransactionError, TransactionOptions, TransactionState,
@@ -235,6 +236,37 @@ impl Session {
         let server_session = &mut self.server_session;
         let next = || server_session.as_mut().map(ServerSession::next_transaction_number);
         self.transaction.start(options, next)
+    }
+
+    /// Returns the name by which others can ask what became of the transaction, whose commit may
+    /// have been carried out; the servers' session is not used for anything else after this one.
+    pub fn commit_token(&mut self) -> Option<CommitToken> {
+        self.server_session.as_mut()?.retire();
+        let since = self.server_time();
+        let server_session = self.server_session.as_ref()?;
+        Some(CommitToken {
+            session: server_session.id().document().to_owned(),
+            number: self.transaction.number(),
+            recovery_token: self.transaction.recovery_token().map(ToOwned::to_owned),
+            since,
+        })
+    }
+
+    /// Returns the latest time of the servers that it has seen.
+    pub fn server_time(&self) -> Option<Timestamp> {
+        let times = [self.operation_time, self.cluster_time.as_ref().map(ClusterTime::timestamp)];
+        times.into_iter().flatten().max()
+    }
+
+    /// Makes the session of a transaction whose commit is to be asked for again.
+    pub fn of_token(token: &CommitToken) -> Self {
+        let CommitToken { session, number, recovery_token, .. } = token.clone();
+        Self {
+            is_implicit: false,
+            server_session: Some(ServerSession::retired(session, number)),
+            transaction: SessionTransaction::of_token(number, recovery_token),
+            ..Self::implicit()
+        }
     }
 
     /// Marks the servers' session dirty, after a network error.

@@ -6,12 +6,14 @@
 
 mod client;
 mod cluster_time;
+mod commit_token;
 mod convenient;
 mod pool;
 mod transaction;
 
 pub use client::{Session, SessionError, SessionOptions};
 pub use cluster_time::{ClusterTime, ClusterTimeError};
+pub use commit_token::{CommitFault, CommitOutcome, CommitToken, CommitTokenError};
 pub use convenient::{TransactionFault, TransactionLoop, TransactionStep};
 pub use pool::{ServerSession, SessionId, SessionPool, SessionTimeout};
 pub use transaction::{

@@ -46,6 +46,8 @@ pub struct ServerSession {
     last_use: Instant,
     transaction_number: i64,
     dirty: bool,
+    /// True if it is kept from other operations for what servers know of it.
+    retired: bool,
 }
 
 impl ServerSession {
@@ -68,6 +70,18 @@ impl ServerSession {
     /// Returns whether a network error came upon a command with this session.
     pub const fn is_dirty(&self) -> bool {
         self.dirty
+    }
+
+    /// Has the session not be used again once it is given back, nor ended: servers are to be asked
+    /// later what became of its transaction.
+    pub const fn retire(&mut self) {
+        self.retired = true;
+    }
+
+    /// Makes the session of this name, for that question.
+    pub(super) const fn retired(id: RawDocumentBuf, transaction_number: i64) -> Self {
+        let (dirty, retired) = (false, true);
+        Self { id: SessionId(id), last_use: Instant::ZERO, transaction_number, dirty, retired }
     }
 
     /// Marks the session dirty, for the rest of its life: it is not used again once it is given
@@ -142,16 +156,17 @@ impl SessionPool {
             }
         }
         let id = SessionId::new(self.random.each_mut().map(Rng::next_u64));
-        ServerSession { id, last_use: now, transaction_number: 0, dirty: false }
+        let (dirty, retired) = (false, false);
+        ServerSession { id, last_use: now, transaction_number: 0, dirty, retired }
     }
 
-    /// Takes a session back, unless it is dirty or has less than one minute left; those at the
-    /// other end that have less than that are discarded, too.
+    /// Takes a session back, unless it is dirty, retired or has less than one minute left; those at
+    /// the other end that have less than that are discarded, too.
     pub fn give_back(&mut self, now: Instant, timeout: SessionTimeout, session: ServerSession) {
         while self.free.back().is_some_and(|oldest| timeout.is_near(now, oldest)) {
             self.free.pop_back();
         }
-        if !session.dirty && !timeout.is_near(now, &session) {
+        if !session.dirty && !session.retired && !timeout.is_near(now, &session) {
             self.free.push_front(session);
         }
     }
@@ -273,6 +288,17 @@ mod tests {
         assert!(session.is_dirty());
         pool.give_back(Instant::ZERO, HALF_AN_HOUR, session);
         assert!(pool.is_empty());
+    }
+
+    /// One of which servers are to say later what became of its transaction is not ended, either.
+    #[test]
+    fn a_retired_session_is_discarded_when_it_is_given_back() {
+        let mut pool = SessionPool::new([1, 2]);
+        let mut session = pool.take(Instant::ZERO, HALF_AN_HOUR);
+        session.retire();
+        assert!(!session.is_dirty());
+        pool.give_back(Instant::ZERO, HALF_AN_HOUR, session);
+        assert!(pool.is_empty() && pool.end_all().is_empty());
     }
 
     /// Retryable Writes, "Generating Transaction IDs": they go on when a session is used again.

@@ -266,6 +266,22 @@ impl SessionTransaction {
         Ok(())
     }
 
+    /// Makes the transaction that a [token](super::CommitToken) names: it was committed, perhaps.
+    pub(super) fn of_token(number: i64, recovery_token: Option<RawDocumentBuf>) -> Self {
+        let (state, was_attempted) = (TransactionState::Committed, true);
+        Self { state, number, recovery_token, was_attempted, ..Self::default() }
+    }
+
+    /// Returns its number in the session.
+    pub const fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// Returns the token that a mongos has given last.
+    pub fn recovery_token(&self) -> Option<&RawDocument> {
+        self.recovery_token.as_deref()
+    }
+
     /// Takes note that an operation begins which ends no transaction: one that was ended before is
     /// forgotten. Returns whether the session is then no longer pinned.
     pub fn begin_operation(&mut self) -> bool {
@@ -376,6 +392,12 @@ impl SessionTransaction {
             self.recovery_token = Some(token.to_owned());
         }
         self.was_attempted |= self.ending == Some(TransactionRole::Commit);
+    }
+
+    /// Returns whether a commit may have been carried out: what fails before another one is sent
+    /// leaves open what became of the transaction, as an `UnknownTransactionCommitResult` does.
+    pub const fn may_be_committed(&self) -> bool {
+        self.was_attempted
     }
 
     /// Returns the last command within that has failed: servers abort a transaction for most

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::operation::{KillCursors, OpenCursor, Timeout};
-use sdam_core::session::{SessionError, SessionOptions};
+use sdam_core::session::{CommitOutcome, CommitToken, SessionError, SessionOptions};
 use sdam_core::time::Instant;
 
 use crate::client::kill_cursors::{self, KillLimits};
 use crate::client::{Held, Topology, farewell};
+use crate::error::Error;
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
+use crate::operations::outcome::recover_commit;
 use crate::operations::request::Target;
 use crate::operations::session::{self, ClientSession, SessionGuard};
 
@@ -41,6 +43,19 @@ pub trait DriverTopology<R: Runtime>: sealed::Topology + Sized {
     ///
     /// Fails if the options exclude each other.
     fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError>;
+
+    /// Asks what became of a transaction whose commit has come to no known end, by committing it
+    /// once more, for the majority of the members: a transaction that is still in progress at its
+    /// servers is committed by that. `timeout` is as for [`timeout`](Self::timeout).
+    ///
+    /// # Errors
+    ///
+    /// Fails with errors that say nothing of the transaction, as if the user may not commit.
+    fn recover_commit(
+        &self,
+        token: &CommitToken,
+        timeout: Option<Duration>,
+    ) -> impl Future<Output = Result<CommitOutcome, Error>> + Send;
 
     /// Returns the limit of an operation that begins now: its own `timeoutMS`, where zero lifts it,
     /// or else that of [`with_deadline`](Topology::with_deadline), or else that of the options.
@@ -116,6 +131,14 @@ impl<R: Runtime> DriverTopology<R> for Topology<R> {
 
     fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {
         ClientSession::start(&self.host, &self.host.tasks, options)
+    }
+
+    async fn recover_commit(
+        &self,
+        token: &CommitToken,
+        timeout: Option<Duration>,
+    ) -> Result<CommitOutcome, Error> {
+        recover_commit(&self.host, token, self.timeout(timeout)).await
     }
 
     fn timeout(&self, of_operation: Option<Duration>) -> Timeout {

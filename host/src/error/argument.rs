@@ -2,6 +2,10 @@
 
 use sdam_core::session::{ClusterTimeError, SessionError, TransactionError};
 
+/// The advice where two operations of a transaction would run at once.
+pub(crate) const TRANSACTION_IN_USE: &str = "another operation of the transaction is running in \
+    the session: await it before the next one begins";
+
 /// An argument or an option that is refused before anything is sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -72,10 +76,7 @@ pub enum ArgumentError {
     #[error("the session is in use by another operation")]
     SessionInUse,
     /// A session that another operation of its transaction uses.
-    #[error(
-        "another operation of the transaction is running in the session: await it before the next \
-         one begins"
-    )]
+    #[error("{}", TRANSACTION_IN_USE)]
     TransactionInUse,
     /// A time that is no `$clusterTime` as a server gave it out.
     #[error(transparent)]

@@ -25,11 +25,12 @@ use sdam_core::operation::{
     CommandError, InvalidCommand, NotSent, OperationError, OperationFailure,
 };
 use sdam_core::pool::CheckOutError;
-use sdam_core::session::{ClusterTimeError, SessionError, TransactionError};
+use sdam_core::session::{ClusterTimeError, CommitToken, SessionError, TransactionError};
 use sdam_core::wire::ReplyDocument;
 
 use crate::documents::DeserializeError;
 
+pub(crate) use argument::TRANSACTION_IN_USE;
 pub use argument::{ArgumentError, TimingError};
 pub use bulk::{BulkWriteError, ClientBulkWriteError};
 pub use client_error::ClientError;
@@ -129,6 +130,8 @@ struct Inner {
     reply: Option<ReplyDocument>,
     /// The labels that the client gives it.
     labels: Vec<&'static str>,
+    /// The name of the transaction whose commit has come to no known end.
+    commit_token: Option<Box<CommitToken>>,
     /// True if the operation's own time-out has passed.
     timed_out: bool,
 }
@@ -152,8 +155,8 @@ impl Error {
         spent: impl Into<Option<Spent>>,
     ) -> Self {
         let (verdict, spent) = (cause.verdict().map(Box::new), spent.into());
-        let (reply, labels, timed_out) = (None, Vec::new(), false);
-        let inner = Inner { cause, server, spent, verdict, reply, labels, timed_out };
+        let (reply, labels, commit_token, timed_out) = (None, Vec::new(), None, false);
+        let inner = Inner { cause, server, spent, verdict, reply, labels, commit_token, timed_out };
         Self(Arc::new(inner))
     }
 
@@ -176,6 +179,15 @@ impl Error {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.labels.push(label);
         }
+    }
+
+    /// Adds the name of the transaction whose commit has come to no known end.
+    #[must_use]
+    pub(crate) fn with_commit_token(mut self, token: Option<CommitToken>) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.commit_token = token.map(Box::new);
+        }
+        self
     }
 
     /// Adds that the operation's own time-out has passed.
@@ -316,6 +328,14 @@ impl Error {
             }
         }
         labels
+    }
+
+    /// Returns the name of the transaction that may have been committed, if the error is one with
+    /// the label [`UNKNOWN_COMMIT_RESULT`](sdam_core::operation::UNKNOWN_COMMIT_RESULT): a client
+    /// [asks by it](crate::driver::DriverTopology::recover_commit) what became of that, this one or
+    /// one of another process.
+    pub fn commit_token(&self) -> Option<&CommitToken> {
+        self.0.commit_token.as_deref().or_else(|| self.cause()?.commit_token())
     }
 
     /// Returns whether it has this label.

@@ -16,14 +16,12 @@ use sdam_core::session::{
 use sdam_core::spans::SpanEnd;
 use sdam_core::time::Instant;
 
-use crate::error::{Error, Reported};
+use crate::error::{Error, ErrorKind, Reported};
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
-use crate::operations::session::{ClientSession, DriverSession};
-use crate::operations::transaction::{
-    self, StartTransaction, ThreadSession, abort_in_background, end, limit,
-};
+use crate::operations::session::{ClientSession, DriverSession, SessionAccessError};
+use crate::operations::transaction::{self, StartTransaction, ThreadSession, end, limit};
 
 /// An error that the callback of a transaction may return: one of an application's own, in which
 /// that of the operation which has failed is found again.
@@ -147,7 +145,11 @@ impl<S: ThreadSession> StartTransaction<&S> {
     /// **The callback may be called several times**, as after a write conflict or a failover, and
     /// only what it does in the session is undone: do nothing else in it that must not be done
     /// twice. **It must return the errors of its operations**: most of them abort the transaction
-    /// at the server.
+    /// at the server. If it returns `Ok` nevertheless, the error names the command that has failed.
+    ///
+    /// The transaction is run again, and its commit, for the same errors as that of futures, and
+    /// for as long; the thread sleeps during the pauses. If the callback panics, the transaction is
+    /// aborted in the background.
     ///
     /// # Errors
     ///
@@ -174,8 +176,12 @@ fn host_of<R: Runtime>(session: &ClientSession<R>) -> Result<Arc<Host<R>>, Error
     session.host().ok_or_else(|| TransactionError::SessionEnded.into())
 }
 
-/// Returns what an error means for what comes next.
+/// Returns what an error means for what comes next. With a client that is closed, or of another
+/// process, another attempt comes to the same end at once, whatever the labels say.
 fn fault_of(error: &Error) -> TransactionFault {
+    if matches!(error.kind(), ErrorKind::Closed | ErrorKind::Forked) {
+        return TransactionFault::default();
+    }
     let labels = error.labels();
     TransactionFault {
         is_transient: labels.contains(&TRANSIENT_TRANSACTION),
@@ -244,7 +250,10 @@ impl<'a, R: Runtime> Run<'a, R> {
     /// Commits the transaction, and again while it is not known what came of it; unless the
     /// callback has ended it.
     async fn commit(&mut self, host: &Host<R>) -> Result<ControlFlow<()>, Error> {
-        let mut step = self.progress().succeeded(self.session.transaction_state()?);
+        // The callback has not waited for all its operations.
+        let state = self.session.transaction_state();
+        let state = state.map_err(|_| SessionAccessError::InTransaction)?;
+        let mut step = self.progress().succeeded(state);
         let hidden = self.failed_command();
         while step == TransactionStep::Commit {
             let timeout = match self.session.deadline() {
@@ -308,11 +317,7 @@ impl<R: Runtime> Drop for Run<'_, R> {
             return;
         }
         let span = self.session.end_whole();
-        let guard = self.session.try_acquire().filter(|guard| guard.transaction().is_active());
-        let host = self.session.host().filter(|host| host.shared.process.is_current());
-        if let (Some(guard), Some(host), Some(tasks)) = (guard, host, self.session.tasks()) {
-            abort_in_background(&host, &tasks, guard);
-        }
+        self.session.abort_when_free();
         span.end_with(SpanEnd::default);
     }
 }

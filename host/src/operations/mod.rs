@@ -7,6 +7,7 @@ pub(crate) mod establish;
 pub(crate) mod exchange;
 pub(crate) mod observed;
 pub(crate) mod operation;
+pub(crate) mod outcome;
 pub(crate) mod pinned;
 pub(crate) mod request;
 pub(crate) mod selected_server;

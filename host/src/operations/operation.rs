@@ -66,6 +66,10 @@ impl AttemptOutcome for Attempt {
             Repr::Client(_) | Repr::Reported(_) => Fault::Refused(false),
             Repr::NotSent(reason) => Fault::Refused(*reason == NotSent::Expired),
             Repr::Selection(_) => Fault::Selection(self.late),
+            // A server that a session or a cursor is pinned to, and that is no member any more.
+            Repr::Operation(OperationError::Invalid(InvalidCommand::NotAMember(_))) => {
+                Fault::Selection(false)
+            }
             Repr::Operation(error) => Fault::Exchange(error),
             Repr::CheckOut(error) => match error {
                 CheckOutError::PoolCleared { .. } | CheckOutError::NotReady { .. } => {
@@ -121,6 +125,9 @@ impl<R: Runtime> Host<R> {
         }
         let mut action = Some(performer.machine.start(self.runtime().now()));
         loop {
+            if performer.machine.has_unpinned() {
+                performer.pin = None;
+            }
             action = match action {
                 Some(Action::Done { outcome, timed_out }) => {
                     return Ok(performer.done(outcome, timed_out)?);
@@ -539,9 +546,6 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let random = if is_fault { host.shared.random_bits() } else { 0 };
         let server = self.selected.as_ref().map(SelectedServer::address);
         let next = self.machine.step(now, Input::Ended { outcome, server, random });
-        if self.machine.has_unpinned() {
-            self.pin = None;
-        }
         if is_reply && !matches!(next, Some(Action::Done { .. })) {
             self.checked_out = None;
             if let Some(superseded) = &mut self.parts.superseded {
@@ -613,15 +617,20 @@ impl<R: Runtime> Host<R> {
     ) -> Result<SelectedServer<R>, Error> {
         let (begun, mut at) = (self.runtime().now(), None);
         loop {
-            let member = self.member(address);
-            let mut member = member.ok_or_else(|| InvalidCommand::NotAMember(address.clone()))?;
-            if member.description().server_type != ServerType::Unknown {
-                member.criteria = Some(Arc::clone(criteria));
-                return Ok(member);
+            let mut member = self.member(address);
+            let is_known =
+                |it: &mut SelectedServer<R>| it.description().server_type != ServerType::Unknown;
+            if let Some(mut known) = member.take_if(is_known) {
+                known.criteria = Some(Arc::clone(criteria));
+                return Ok(known);
             }
             let criteria = || Arc::new((**criteria).clone().at(address.clone()));
             let at = at.get_or_insert_with(criteria);
             self.unless_forked(at)?;
+            // A client that is closed has no members, and says so where it is waited for one.
+            if member.is_none() && !self.is_closed() {
+                return Err(InvalidCommand::NotAMember(address.clone()).into());
+            }
             self.wait_by(at, begun, deadline).await?;
         }
     }

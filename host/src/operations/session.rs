@@ -22,7 +22,7 @@ use sdam_core::session::{
 use sdam_core::spans::{SpanEnd, SpanStart};
 use sdam_core::time::Instant;
 
-use crate::error::{ArgumentError, Error, Reported};
+use crate::error::{ArgumentError, Error, Reported, TRANSACTION_IN_USE};
 use crate::machines::Host;
 use crate::machines::client_tasks::ClientTasks;
 use crate::machines::runtime::Runtime;
@@ -73,10 +73,7 @@ pub enum SessionAccessError {
         waited: Duration,
     },
     /// Another operation of its transaction uses it: those run one after the other.
-    #[error(
-        "another operation of the transaction is running in the session: await it before the next \
-         one begins"
-    )]
+    #[error("{}", TRANSACTION_IN_USE)]
     InTransaction,
     /// A time that is no `$clusterTime` as a server gave it out.
     #[error(transparent)]
@@ -120,6 +117,8 @@ struct Slot<R: Runtime> {
     whole: Option<Whole>,
     /// True if it ends as soon as it comes back.
     is_ending: bool,
+    /// True if its transaction is aborted as soon as it comes back.
+    is_aborting: bool,
     /// Those who wait for it, in the order in which they came.
     waiting: BTreeMap<u64, Waker>,
     /// True from when it came back while others waited until one of those has taken it.
@@ -184,7 +183,7 @@ fn take_session<R: Runtime>(host: &Host<R>) -> ServerSession {
 
 /// Says when servers forget a session that is not used, as far as the topology knows: nothing is
 /// known of it behind a load balancer.
-fn session_timeout<R: Runtime>(host: &Host<R>) -> SessionTimeout {
+pub(crate) fn session_timeout<R: Runtime>(host: &Host<R>) -> SessionTimeout {
     match host.shared.options.load_balanced() {
         true => SessionTimeout::Never,
         false => {
@@ -218,7 +217,7 @@ impl<R: Runtime> ClientSession<R> {
     }
 
     /// Holds a session that ends as soon as it is given back, whatever becomes of its transaction.
-    fn ending(
+    pub(crate) fn ending(
         host: &Host<R>,
         session: Session,
         pin: Option<Pinned<R>>,
@@ -243,6 +242,7 @@ impl<R: Runtime> ClientSession<R> {
             span: OperationSpan::NONE,
             whole: None,
             is_ending: false,
+            is_aborting: false,
             waiting,
             is_owed: false,
             last,
@@ -497,14 +497,22 @@ impl<R: Runtime> ClientSession<R> {
         std::mem::replace(&mut slot.span, OperationSpan::NONE)
     }
 
+    /// Aborts the transaction of the session in the background, if one is in progress: at once, or
+    /// as soon as the operation has ended that uses the session.
+    pub(crate) fn abort_when_free(&self) {
+        let mut slot = self.slot();
+        match self.guard(&mut slot) {
+            Some(guard) => {
+                drop(slot);
+                self.shared.abort(guard);
+            }
+            None => slot.is_aborting = true,
+        }
+    }
+
     /// Returns what operations are to be nested in.
     pub(crate) fn span(&self) -> Option<Arc<dyn Span>> {
         self.slot().span.shared()
-    }
-
-    /// Returns the tasks of its client, unless that is no more.
-    pub(crate) fn tasks(&self) -> Option<Arc<ClientTasks>> {
-        self.shared.tasks.upgrade()
     }
 
     /// Returns the host, unless the client is no more.
@@ -597,6 +605,17 @@ impl<R: Runtime> ClientSession<R> {
 }
 
 impl<R: Runtime> SharedSession<R> {
+    /// Has a task abort the transaction of a session, if one is in progress, and if there still are
+    /// tasks.
+    fn abort(&self, guard: SessionGuard<R>) {
+        let host = self.host.upgrade().filter(|host| host.shared.process.is_current());
+        if let Some((host, tasks)) = host.zip(self.tasks.upgrade())
+            && guard.transaction().is_active()
+        {
+            transaction::abort_in_background(&host, &tasks, guard);
+        }
+    }
+
     /// Does what is left to be done of a session that has ended: it goes back to the pool, by the
     /// task that aborts its transaction if there is one, and if there still are tasks. The servers
     /// abort what they do not hear of.
@@ -748,6 +767,11 @@ impl<R: Runtime> Drop for SessionGuard<R> {
         // The end of a transaction that was given up is over, too.
         session.transaction_mut().ended();
         let mut slot = self.home.slot();
+        if std::mem::take(&mut slot.is_aborting) {
+            drop(slot);
+            let (pin, home) = (self.pin.take(), self.home.clone());
+            return self.home.shared.abort(Self { session: Some(session), pin, home });
+        }
         (slot.session, slot.pin) = (Some(session), self.pin.take());
         let ended = if slot.is_ending { slot.end() } else { EndedSession::default() };
         // Wake all: the first may not be polled.

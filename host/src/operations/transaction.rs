@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
-use sdam_core::operation::{CommandMessage, OperationOptions, Timeout};
+use sdam_core::operation::{CommandMessage, OperationOptions, Timeout, UNKNOWN_COMMIT_RESULT};
 use sdam_core::selection::Criteria;
 use sdam_core::session::{Ending, TransactionError, TransactionOptions, TransactionRole};
 
-use crate::error::{ArgumentError, DriverError as _, Error, WriteConcernError};
+use crate::error::{ArgumentError, DriverError as _, Error, ErrorKind, WriteConcernError};
 use crate::machines::Host;
 use crate::machines::client_tasks::ClientTasks;
 use crate::machines::runtime::Runtime;
@@ -129,7 +129,7 @@ impl<S: ThreadSession> EndTransaction<&S> {
     }
 }
 
-async fn end_by<R: Runtime>(
+pub(crate) async fn end_by<R: Runtime>(
     session: &ClientSession<R>,
     role: TransactionRole,
     of_call: Option<Duration>,
@@ -239,7 +239,7 @@ pub(crate) async fn end<R: Runtime>(
 }
 
 /// Begins the end of a transaction; says whether a command is to be sent for it.
-fn begin_end<R: Runtime>(
+pub(crate) fn begin_end<R: Runtime>(
     guard: &mut SessionGuard<R>,
     role: TransactionRole,
 ) -> Result<Ending, TransactionError> {
@@ -249,7 +249,7 @@ fn begin_end<R: Runtime>(
     }
 }
 
-async fn finish_end<R: Runtime>(
+pub(crate) async fn finish_end<R: Runtime>(
     host: &Host<R>,
     guard: &mut SessionGuard<R>,
     (role, ending): (TransactionRole, Ending),
@@ -262,7 +262,10 @@ async fn finish_end<R: Runtime>(
     guard.transaction_mut().ended();
     guard.end_span();
     if role == TransactionRole::Commit {
-        return ended;
+        return ended.map_err(|error| match error.has_label(UNKNOWN_COMMIT_RESULT) {
+            true => error.with_commit_token(guard.commit_token()),
+            false => error,
+        });
     }
     // "The session MUST be unpinned regardless of whether or the `abortTransaction` command
     // succeeds or fails, or was executed at all", and "drivers MUST NOT propagate errors".
@@ -285,7 +288,17 @@ async fn send<R: Runtime>(
     let target = Target::Select(Arc::new(Criteria::write()));
     let request =
         Request::new(message, &options, target).with_session(Some(guard)).with_timeout(timeout);
-    let reply = host.operate(request).await?;
+    let reply = match host.operate(request).await {
+        Ok(reply) => reply,
+        Err(mut error) => {
+            let is_refused = error.kind() == ErrorKind::Invalid || error.reply_document().is_some();
+            let is_commit = role == TransactionRole::Commit;
+            if is_commit && !is_refused && guard.transaction().may_be_committed() {
+                error.add_label(UNKNOWN_COMMIT_RESULT);
+            }
+            return Err(error);
+        }
+    };
     let labels = reply.write_concern_error().map(|error| error.labels.clone()).unwrap_or_default();
     WriteConcernError::check(&reply).map_err(|error| error.with_labels(&labels))
 }

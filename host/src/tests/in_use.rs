@@ -599,7 +599,7 @@ fn a_connection_keeps_its_buffer_unless_a_message_was_large() {
 
 /// Connections that belong to no pool: they have no events, and say nothing of the server.
 #[test]
-fn a_connection_aside_is_nobodys_business_and_is_forgotten_when_it_is_gone() {
+fn a_connection_aside_is_not_counted_and_is_forgotten_when_it_is_gone() {
     let fixture = Fixture::new("");
     let member = fixture.host.members().remove(0);
     let mut events = fixture.host.subscribe();

@@ -1,9 +1,10 @@
 //! Transactions as sessions and operations have them: what is sent, and what becomes of one that is
 //! dropped.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
@@ -12,13 +13,14 @@ use sdam_core::operation::{
     CommandMessage, OperationOptions, TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT,
 };
 use sdam_core::selection::Criteria;
-use sdam_core::session::{SessionOptions, TransactionState};
+use sdam_core::session::{CommitOutcome, SessionOptions, TransactionState};
 
 use super::fixture::{Fixture, Task};
 use super::{Puppet, lock};
 use crate::client::Topology;
 use crate::client::driver::DriverTopology;
 use crate::error::{Error, ErrorKind};
+use crate::operations::pinned::Pinned;
 use crate::operations::request::{Request, Target};
 use crate::operations::session::{ClientSession, DriverSession};
 
@@ -123,7 +125,7 @@ fn commands_carry_what_their_place_in_a_transaction_asks_for() {
 
 /// A transaction of which no command was sent ends without one.
 #[test]
-fn an_empty_transaction_is_nobodys_business() {
+fn an_empty_transaction_sends_nothing() {
     let fixture = Fixture::with_sessions("");
     let (_client, session) = start(&fixture);
     fixture.run(async {
@@ -138,8 +140,7 @@ fn an_empty_transaction_is_nobodys_business() {
     assert_eq!(received(&fixture).len(), 0);
 }
 
-/// "When to unpin": what a mongos does not know any more is not asked of it; the errors that an
-/// abort meets are nobody's business.
+/// "drivers MUST NOT propagate errors" of an abort, and "MUST retry" it once.
 #[test]
 fn an_abort_never_fails_and_is_sent_twice_at_most() {
     let fixture = Fixture::with_sessions("retryWrites=false");
@@ -304,7 +305,7 @@ fn ctx_p3_when_time_is_over_the_last_error_is_in_the_time_out() {
     }));
     let mut outcome = None;
     for _ in 0..300 {
-        if let std::task::Poll::Ready(failed) = run.poll() {
+        if let Poll::Ready(failed) = run.poll() {
             outcome = Some(failed);
             break;
         }
@@ -355,4 +356,155 @@ fn a_whole_transaction_that_is_dropped_is_aborted_in_the_background() {
         insert(&fixture, &session).await.unwrap();
     });
     assert_eq!(received(&fixture)[0].get_i64("txnNumber").unwrap(), 2);
+}
+
+/// With a client that is closed, no attempt comes to another end.
+#[test]
+fn a_client_that_is_closed_ends_a_whole_transaction() {
+    let fixture = Fixture::with_sessions("");
+    let (client, session) = start(&fixture);
+    let ended = fixture.run(session.with_transaction(async |session| {
+        client.close_now();
+        insert(&fixture, &session).await
+    }));
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// The same, if it is closed between the callback and the commit.
+#[test]
+fn a_client_that_is_closed_ends_the_commit_of_a_whole_transaction() {
+    let fixture = Fixture::with_sessions("");
+    let (client, session) = start(&fixture);
+    let ended = fixture.run(session.with_transaction(async |session| {
+        insert(&fixture, &session).await?;
+        client.close_now();
+        Ok::<_, Error>(())
+    }));
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// A callback that does not wait for its operations: nothing is committed, and the transaction is
+/// aborted once they have ended.
+#[test]
+fn a_callback_that_leaves_an_operation_behind_has_its_transaction_aborted() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    let held = RefCell::new(None);
+    let ended = fixture.run(session.with_transaction(async |session| {
+        insert(&fixture, &session).await?;
+        held.replace(session.try_acquire());
+        Ok::<_, Error>(())
+    }));
+    let error = ended.unwrap_err();
+    assert!(error.is_session_in_use(), "{error}");
+    run_tasks(&fixture);
+    assert_eq!(names(&received(&fixture)), ["insert"]);
+    drop(held.take());
+    run_tasks(&fixture);
+    assert_eq!(names(&received(&fixture)), ["abortTransaction"]);
+    assert_eq!(session.transaction_state().unwrap(), TransactionState::Aborted);
+    fixture
+        .run(session.with_transaction(async |session| insert(&fixture, &session).await))
+        .unwrap();
+}
+
+/// UnknownTransactionCommitResult: a commit that may have been done stays one, whatever keeps
+/// another call from asking.
+#[test]
+fn a_commit_that_may_have_been_done_is_unknown_until_a_server_answers() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    let soon = Duration::from_nanos(1);
+    let commit = |timeout: Option<Duration>| {
+        let commit = session.commit_transaction();
+        fixture.run(async {
+            match timeout {
+                Some(timeout) => commit.timeout(timeout).await,
+                None => commit.await,
+            }
+        })
+    };
+    fixture.run(async {
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+    });
+    let late = commit(Some(soon)).unwrap_err();
+    assert!(late.is_timeout() && !late.has_label(UNKNOWN_COMMIT_RESULT), "none was sent: {late}");
+    answers(&fixture, [refusal(50, &[])]);
+    assert!(commit(None).unwrap_err().has_label(UNKNOWN_COMMIT_RESULT));
+    let late = commit(Some(soon)).unwrap_err();
+    assert!(late.is_timeout() && late.has_label(UNKNOWN_COMMIT_RESULT), "{late:?}");
+    answers(&fixture, [refusal(251, &[TRANSIENT_TRANSACTION])]);
+    let aborted = commit(None).unwrap_err();
+    assert!(!aborted.has_label(UNKNOWN_COMMIT_RESULT), "{aborted:?}");
+}
+
+/// The outcome as a value, and what a client sends that asks for it again.
+#[test]
+fn an_unknown_outcome_is_asked_for_by_the_same_names() {
+    let fixture = Fixture::with_sessions("");
+    let (client, session) = start(&fixture);
+    let recovery = rawdoc! { "shard": "a" };
+    let replied = Some(rawdoc! { "ok": 1, "recoveryToken": recovery.clone() });
+    answers(&fixture, [replied, refusal(50, &[])]);
+    let outcome = fixture.run(async {
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+        session.commit_transaction().outcome().await
+    });
+    let CommitOutcome::Unknown(token) = outcome.unwrap() else { panic!("it is not known") };
+    assert_eq!(Some(token.session()), session.id());
+    let id = session.id().unwrap().to_owned();
+    drop(session);
+    assert_ne!(client.start_session(SessionOptions::default()).unwrap().id(), Some(&*id));
+    received(&fixture);
+    let ask = |reply| {
+        answers(&fixture, [reply]);
+        fixture.run(client.recover_commit(&token, None))
+    };
+    let unknown = ask(refusal(50, &[])).unwrap();
+    assert_eq!(unknown, CommitOutcome::Unknown(token.clone()));
+    let aborted = ask(refusal(251, &[TRANSIENT_TRANSACTION])).unwrap();
+    assert_eq!(aborted, CommitOutcome::Aborted);
+    assert_eq!(ask(refusal(225, &[])).unwrap(), CommitOutcome::Forgotten);
+    assert_eq!(ask(refusal(13, &[])).unwrap_err().code(), Some(13));
+    let sent = lock(&fixture.server.commands).clone();
+    assert_eq!(ask(Some(rawdoc! { "ok": 1 })).unwrap(), CommitOutcome::Committed);
+    let of_session = |it: &RawDocumentBuf| it.get_document("lsid").is_ok_and(|it| *it == *id);
+    assert!(sent.iter().all(of_session), "{sent:?}");
+    let commit = rawdoc! {
+        "commitTransaction": 1, "txnNumber": 1_i64, "autocommit": false,
+        "recoveryToken": recovery, "writeConcern": { "w": "majority", "wtimeout": 10_000 },
+    };
+    assert_eq!(received(&fixture), vec![commit; 5]);
+}
+
+/// "any network error or server selection error": a mongos that is removed from the deployment
+/// while transactions are pinned to it.
+#[test]
+fn a_mongos_that_is_removed_ends_no_more_than_an_attempt() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    let pin_to_another = || {
+        let criteria = Arc::new(Criteria::write());
+        let another = "b:27017".parse().unwrap();
+        session.try_acquire().unwrap().pin = Some(Pinned::to_server(another, criteria));
+    };
+    fixture.run(async {
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+        pin_to_another();
+        let failed = insert(&fixture, &session).await.unwrap_err();
+        assert!(failed.has_label(TRANSIENT_TRANSACTION), "{failed:?}");
+        assert_eq!(session.pinned_server(), None);
+        session.abort_transaction().await.unwrap();
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+        pin_to_another();
+        let failed = session.commit_transaction().await.unwrap_err();
+        assert!(failed.has_label(UNKNOWN_COMMIT_RESULT), "{failed:?}");
+        session.commit_transaction().await.unwrap();
+    });
+    let expected = ["insert", "abortTransaction", "insert", "commitTransaction"];
+    assert_eq!(names(&received(&fixture)), expected);
 }

@@ -95,7 +95,7 @@ pub(super) async fn run<R: Runtime>(
 pub(super) struct Errors(Arc<Mutex<BTreeMap<Token, Error>>>);
 
 impl Errors {
-    /// Keeps that of a call, and returns what the test sees of it.
+    /// Keeps the error of a call, and returns the part of it that the test sees.
     pub(super) fn keep(&self, token: Token, error: CallError) -> Box<Failed> {
         if let Some(error) = error.error {
             lock(&self.0).insert(token, error);

@@ -656,6 +656,36 @@ fn a_command_within_a_transaction_is_sent_once() {
     assert!(matches!(scene.action(), Some(Action::Done { .. })), "it runs again as a whole");
 }
 
+/// Transactions, "Mongos Pinning": "Drivers MUST send all commands for a single transaction to the
+/// same mongos", and "When to unpin": an operation that comes again has not failed.
+#[test]
+fn a_command_within_a_transaction_comes_again_where_it_was() {
+    let begin = || {
+        let mut scene = in_transaction(&retryable_write(), "", TransactionRole::Within);
+        scene.operation.tick(scene.now.into(), &mut scene.out);
+        assert!(matches!(scene.action(), Some(Action::Select { .. })));
+        scene.input(Input::Selected(scene.selected));
+        scene.action();
+        let failure = Failure::new(Stage::Hello, Cause::Closed, "shed");
+        scene.end(Outcome::Unconnected(OperationError::Stream(failure)));
+        assert!(!scene.operation.get().has_unpinned(), "it comes again");
+        scene
+    };
+    let mut scene = begin();
+    scene.exchange(Outcome::Reply(1));
+    assert!(!scene.operation.get().has_unpinned(), "it has not failed");
+    let mut scene = begin();
+    scene.exchange(lost(1));
+    assert!(scene.operation.get().has_unpinned(), "it has failed");
+    let mut scene = begin();
+    scene.exchange(refused(1, 11000, &[]));
+    assert!(!scene.operation.get().has_unpinned(), "the error of its caller says nothing of that");
+    let mut scene = begin();
+    scene.sending();
+    scene.end(Outcome::Refused(NotSent::SessionEnded));
+    assert!(scene.operation.get().has_unpinned(), "its caller gets the first error");
+}
+
 /// Transactions, "commitTransaction" and "abortTransaction": "regardless of whether retryWrites is
 /// set".
 #[test]

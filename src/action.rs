@@ -17,6 +17,7 @@ pub use crate::command::action::{Action, PerformsActions};
 pub use crate::command::views::{Each, First, Many, Names, One, Reply, View};
 pub use crate::handle::awaiting::{ActionFuture, Async};
 pub use crate::handle::outcome::Perform;
+pub use crate::handle::recover_commit::RecoverCommit;
 pub use crate::handle::shutdown::Shutdown;
 pub use crate::handle::start_session::StartSession;
 pub use sdam_host::{EndTransaction, EndTransactionFuture, StartTransaction};

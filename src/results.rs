@@ -3,6 +3,7 @@
 pub use crate::specifications::{
     CollectionSpecification, CollectionSpecificationInfo, CollectionType, DatabaseSpecification,
 };
+pub use sdam_core::session::CommitOutcome;
 pub use sdam_host::results::{
     BulkWriteResult, ClientBulkWriteResult, ClientDeleteResult, ClientInsertResult,
     ClientUpdateResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult,

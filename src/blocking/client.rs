@@ -16,10 +16,11 @@ use crate::command::action::Action;
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
 use crate::command::views::{Each, Names, View};
-use crate::error::Error;
+use crate::error::{CommitToken, Error};
 use crate::generic;
 use crate::handle::actions::actions_of_clients;
 use crate::handle::awaiting::Place;
+use crate::handle::recover_commit::RecoverCommit;
 use crate::handle::shutdown::Shutdown;
 use crate::handle::start_session::StartSession;
 use crate::handle::{Concerns, DatabaseOptions, Handle, concerns};
@@ -159,6 +160,16 @@ impl Client {
     /// Fails if the options exclude each other.
     pub fn start_session(&self) -> StartSession<Threads<'_>> {
         StartSession::new(Threads::new(&self.shared, Place::Deployment))
+    }
+
+    /// Asks what became of a transaction whose commit has come to no known end, as
+    /// [`Client::recover_commit`](crate::generic::Client::recover_commit) does.
+    ///
+    /// # Errors
+    ///
+    /// Fails with errors that say nothing of the transaction, as if the user may not commit.
+    pub fn recover_commit(&self, token: CommitToken) -> RecoverCommit<Threads<'_>> {
+        RecoverCommit::new(Threads::new(&self.shared, Place::Deployment), token)
     }
 
     /// Returns the database that the connection string names, if it names one.

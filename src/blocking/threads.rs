@@ -17,8 +17,10 @@ use crate::error::Error;
 use crate::handle::awaiting::changes;
 use crate::handle::awaiting::{Async, Place};
 use crate::handle::outcome::Perform;
+use crate::handle::recover_commit::RecoverCommit;
 use crate::handle::start_session::StartSession;
 use crate::handle::{Concerns, Cursor as Futures};
+use crate::results::CommitOutcome;
 
 /// The handle of actions that a thread [runs](Action::run).
 #[derive(Clone, Debug)]
@@ -109,5 +111,18 @@ impl StartSession<Threads<'_>> {
         let (on, options): (_, SessionOptions) = self.parts();
         let session = on.shared.handle().client.start_session(options)?;
         Ok(ClientSession::new(session, on.shared.client.clone()))
+    }
+}
+
+impl RecoverCommit<Threads<'_>> {
+    /// Asks, and has this thread wait for the answer.
+    ///
+    /// # Errors
+    ///
+    /// Fails with errors that say nothing of the transaction, as if the user may not commit.
+    pub fn run(self) -> Result<CommitOutcome, Error> {
+        let (on, token, timeout) = self.parts();
+        let handle = on.shared.handle();
+        on.shared.wait(handle.client.recover_commit(&token, timeout))
     }
 }

@@ -13,8 +13,9 @@ use crate::command::action::Action;
 use crate::command::client_bulk_write::ClientBulkWrite;
 use crate::command::databases::ListDatabases;
 use crate::command::views::{Each, Names, View};
-use crate::error::Error;
+use crate::error::{CommitToken, Error};
 use crate::handle::awaiting::{Async, Place};
+use crate::handle::recover_commit::RecoverCommit;
 use crate::handle::shutdown::Shutdown;
 use crate::handle::start_session::StartSession;
 use crate::results::DatabaseSpecification;
@@ -79,6 +80,39 @@ impl<R: Runtime> Client<R> {
     /// Fails if the options exclude each other.
     pub fn start_session(&self) -> StartSession<Async<'_, R>> {
         StartSession::new(Async::new(&self.handle, Place::Deployment))
+    }
+
+    /// Asks what became of a transaction whose commit has come to no known end: its
+    /// [`Error::commit_token`](crate::error::Error::commit_token), or the token of
+    /// [`CommitOutcome::Unknown`](crate::results::CommitOutcome::Unknown), names it.
+    ///
+    /// Any client of the same user and deployment can ask, also one of another process, within the
+    /// half hour for which servers keep the outcome (`localLogicalSessionTimeoutMinutes`). The
+    /// question is a commit for the majority of the members: a transaction that is still in
+    /// progress is committed by it.
+    ///
+    /// ```no_run
+    /// use sdam::error::CommitToken;
+    /// use sdam::results::CommitOutcome;
+    ///
+    /// # type Outcome = Result<(), Box<dyn std::error::Error>>;
+    /// # async fn example(client: sdam::Client, saved: &str) -> Outcome {
+    /// let token: CommitToken = saved.parse()?;
+    /// match client.recover_commit(token).await? {
+    ///     CommitOutcome::Committed => println!("it is done"),
+    ///     CommitOutcome::Aborted => println!("run it again"),
+    ///     CommitOutcome::Unknown(token) => println!("ask again later: {token}"),
+    ///     _ => println!("no server knows any more: look at the data"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails with errors that say nothing of the transaction, as if the user may not commit.
+    pub fn recover_commit(&self, token: CommitToken) -> RecoverCommit<Async<'_, R>> {
+        RecoverCommit::new(Async::new(&self.handle, Place::Deployment), token)
     }
 
     /// Returns the database that the connection string names, if it names one.

@@ -70,6 +70,7 @@ mod options;
 pub(crate) mod outcome;
 mod perform;
 mod reader;
+pub(crate) mod recover_commit;
 pub(crate) mod shutdown;
 pub(crate) mod start_session;
 

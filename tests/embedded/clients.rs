@@ -4,6 +4,7 @@ use std::thread;
 
 use bson::{Document, doc};
 use sdam::options::ClientOptions;
+use sdam::results::CommitOutcome;
 use sdam::{Client, ErrorKind, Result, blocking};
 use sdam_core::topology::{Event, EventKind, Topics};
 use sdam_host::Events;
@@ -145,6 +146,32 @@ async fn a_client_for_threads_is_made_of_a_string_or_of_options() {
         ] {
             assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
         }
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// A commit whose outcome is not known, and asking again, as threads do.
+#[tokio::test]
+async fn a_thread_asks_what_became_of_a_commit() {
+    let fixture = Fixture::new().await;
+    let uri = fixture.uri();
+    fixture.fail(1, doc! { "failCommands": ["commitTransaction"], "errorCode": 50 }).await;
+    on_a_thread(move || -> Result<()> {
+        let client = blocking::Client::with_uri_str(&uri)?;
+        let things = client.database("app").collection::<Document>("things");
+        let session = client.start_session().run()?;
+        session.start_transaction().run()?;
+        things.insert_one(doc! {}).session(&session).run()?;
+        let outcome = session.commit_transaction().outcome()?;
+        let CommitOutcome::Unknown(token) = outcome else { panic!("{outcome:?}") };
+        let asked = client.recover_commit(token).timeout(LIMIT).run()?;
+        assert_eq!(asked, CommitOutcome::Committed);
+        assert_eq!(things.count_documents(doc! {}).run()?, 1);
+        session.start_transaction().run()?;
+        things.insert_one(doc! {}).session(&session).run()?;
+        assert_eq!(session.abort_transaction().outcome()?, CommitOutcome::Aborted);
         Ok(())
     })
     .await

@@ -1,12 +1,13 @@
-//! The prose tests of Transactions and of their convenient API that need no fail point; those about
-//! time, and about several mongos, are played in virtual time.
+//! The prose tests of Transactions and of their convenient API, and outcomes that are not known; those
+//! about time, and about several mongos, are played in virtual time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bson::{Bson, doc};
+use bson::{Bson, Document, doc};
 use sdam::error::{CallbackError, Error};
-use sdam::generic::ClientSession;
-use sdam_core::config::{Acknowledgment, WriteConcern};
+use sdam::generic::{Client, ClientSession};
+use sdam::results::CommitOutcome;
+use sdam_core::config::{Acknowledgment, Options, WriteConcern};
 use sdam_core::session::TransactionState;
 use sdam_host::Runtime;
 
@@ -16,7 +17,8 @@ pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     write_concerns_of_collections_do_not_count(fixture).await?;
     own_errors_are_returned_at_once(fixture).await?;
     values_are_returned(fixture).await?;
-    write_conflicts_run_the_whole_again(fixture).await
+    write_conflicts_run_the_whole_again(fixture).await?;
+    others_learn_what_became_of_a_commit(fixture).await
 }
 
 /// TXN-P4: "Write concern not inherited from collection object inside transaction".
@@ -124,5 +126,41 @@ async fn write_conflicts_run_the_whole_again<R: Runtime>(fixture: &Fixture<'_, R
     assert_eq!(names(&sent), expected);
     let found = things.find_one(doc! { "_id": 0 }).await?;
     assert_eq!(found.and_then(|it| it.get_i32("n").ok()), Some(2));
+    Ok(())
+}
+
+/// UnknownTransactionCommitResult: a commit that is lost twice, and what another client learns of it
+/// by the text of its token: the transaction is still in progress, or was aborted meanwhile.
+async fn others_learn_what_became_of_a_commit<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, _) = fixture.client("")?;
+    let options = Options::parse(&format!("mongodb://{}/?{}", fixture.seed, fixture.options))?;
+    let other = Client::from((fixture.runtime.connect)(options)?);
+    let things = fixture.empty(&client, "outcomes").await?;
+    things.insert_one(&doc! { "_id": 0 }).await?;
+    for (id, is_killed) in [(1, false), (2, true)] {
+        let session = client.start_session().run()?;
+        session.start_transaction().await?;
+        things.insert_one(&doc! { "_id": id }).session(&session).await?;
+        let lost = doc! { "failCommands": ["commitTransaction"], "closeConnection": true };
+        fixture.fail(doc! { "times": 2 }, lost).await?;
+        let outcome = session.commit_transaction().outcome().await?;
+        let CommitOutcome::Unknown(token) = outcome else { panic!("{outcome:?}") };
+        let id = Document::try_from(session.id().expect("it has a name"))?;
+        drop(session);
+        let expected = match is_killed {
+            false => CommitOutcome::Committed,
+            true => {
+                let kill = doc! { "killSessions": [id] };
+                client.database("admin").run_command(kill).await?;
+                CommitOutcome::Aborted
+            }
+        };
+        let token = token.to_string().parse()?;
+        assert_eq!(other.recover_commit(token).await?, expected);
+    }
+    other.close().await;
+    fixture.fail_no_more().await?;
+    let found: Vec<_> = things.find(doc! {}).sort(doc! { "_id": 1 }).await?.try_collect().await?;
+    assert_eq!(found, [doc! { "_id": 0 }, doc! { "_id": 1 }]);
     Ok(())
 }

@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bson::{Bson, doc};
+use bson::{Bson, Document, doc};
 use sdam::error::{CallbackError, Error};
-use sdam::generic::{ClientSession, Collection};
+use sdam::generic::{Client, ClientSession, Collection};
 use sdam::options::SessionOptions;
-use sdam_core::config::{Acknowledgment, ServerAddress, WriteConcern};
+use sdam::results::CommitOutcome;
+use sdam_core::config::{Acknowledgment, Options, ServerAddress, WriteConcern};
 use sdam_core::operation::{TRANSIENT_TRANSACTION, UNKNOWN_COMMIT_RESULT};
+use sdam_core::pool::PoolEvent;
 use sdam_core::session::TransactionState;
+use sdam_core::topology::EventKind;
+use sdam_simulation::sim::{ListenBacklog, WhenFull};
 use sdam_simulation::virtual_time::Runtime;
 
 use super::{Fixture, address};
@@ -85,6 +89,68 @@ fn txn_p2_what_is_in_no_transaction_selects_a_mongos_again() {
     });
     done.unwrap();
     assert_eq!(addresses(&fixture), (0..2).map(address).collect());
+}
+
+/// Refuses every new connection, as an overloaded mongos does.
+fn overload(fixture: &mut Fixture) {
+    let backlog = ListenBacklog::new(1000, 1).with_waiting_logins(0, WhenFull::RefuseConnections);
+    fixture.simulation.set_listen_backlog(Some(backlog));
+}
+
+/// Ends the overload when a check-out has failed by it.
+fn relieve(fixture: &mut Fixture, kind: &EventKind) {
+    if matches!(kind, EventKind::Pool { event: PoolEvent::ConnectionCheckOutFailed { .. }, .. }) {
+        fixture.simulation.set_listen_backlog(None);
+    }
+}
+
+/// Transactions, "Mongos Pinning": "Drivers MUST send all commands for a single transaction to the
+/// same mongos", also if the first of them meets an overload before it is sent.
+#[test]
+fn a_transaction_stays_at_one_mongos_whose_first_command_met_an_overload() {
+    for seed in 0..10 {
+        let mut fixture = Fixture::sharded(2, "localThresholdMS=1000", seed);
+        let (things, session) = (fixture.things(), start(&fixture));
+        overload(&mut fixture);
+        let within = async move {
+            session.start_transaction().await?;
+            for _ in 0..10 {
+                things.find_one(doc! {}).session(&session).await?;
+            }
+            session.commit_transaction().await
+        };
+        let (done, _) = fixture.run_with(within, relieve);
+        done.unwrap();
+        assert_eq!(fixture.check_outs()[0], "connectionCheckOutFailed");
+        assert_eq!(addresses(&fixture).len(), 1, "seed {seed}");
+    }
+}
+
+/// The same, if that is a later command: it comes again at the mongos that knows the transaction.
+#[test]
+fn a_command_that_met_an_overload_comes_again_at_the_mongos_of_its_transaction() {
+    for seed in 0..10 {
+        let options = "localThresholdMS=1000&maxIdleTimeMS=1000";
+        let mut fixture = Fixture::sharded(2, options, seed);
+        let (things, session) = (fixture.things(), start(&fixture));
+        let (first, of_first) = (things.clone(), session.clone());
+        let (begun, _) = fixture.run(async move {
+            of_first.start_transaction().await?;
+            first.find_one(doc! {}).session(&of_first).await
+        });
+        begun.unwrap();
+        pass(&mut fixture, Duration::from_secs(2));
+        overload(&mut fixture);
+        let later = async move {
+            things.insert_one(&doc! {}).session(&session).await?;
+            things.find_one(doc! {}).session(&session).await?;
+            session.commit_transaction().await
+        };
+        let (done, _) = fixture.run_with(later, relieve);
+        done.unwrap();
+        assert!(fixture.check_outs().contains(&"connectionCheckOutFailed"));
+        assert_eq!(addresses(&fixture).len(), 1, "seed {seed}");
+    }
 }
 
 /// TXN-P3, "Test that `PoolClearedError` has `TransientTransactionError` label", which is CMAP-P6:
@@ -318,4 +384,93 @@ fn a_session_may_end_in_a_transaction_after_its_client_was_closed() {
     });
     assert_eq!(outcome.unwrap(), Ok(TransactionState::None));
     assert!(fixture.started("abortTransaction").is_empty());
+}
+
+/// Runs a transaction that inserts a document with this `_id`, and has so many commits fail like
+/// this; returns the outcome.
+fn failing_commit(
+    fixture: &mut Fixture,
+    id: i32,
+    (times, failure): (i32, Document),
+) -> CommitOutcome {
+    let (things, session) = (fixture.things(), start(fixture));
+    let mut data = doc! { "failCommands": ["commitTransaction"] };
+    data.extend(failure);
+    fixture.fail(fixture.primary(), doc! { "times": times }, data);
+    let (outcome, _) = fixture.run(async move {
+        session.start_transaction().await?;
+        things.insert_one(&doc! { "_id": id }).session(&session).await?;
+        session.commit_transaction().outcome().await
+    });
+    outcome.unwrap()
+}
+
+/// Asks for an outcome by the text of its token, with a client that knows of nothing else.
+fn ask(fixture: &mut Fixture, outcome: CommitOutcome) -> CommitOutcome {
+    let CommitOutcome::Unknown(token) = outcome else { panic!("{outcome:?}") };
+    let text = token.to_string();
+    let options = Options::parse(fixture.simulation.uri()).unwrap();
+    let other = Client::from(fixture.simulation.topology(options).unwrap());
+    let (outcome, _) =
+        fixture.run(async move { other.recover_commit(text.parse().unwrap()).await });
+    outcome.unwrap()
+}
+
+fn count(fixture: &mut Fixture, id: i32) -> u64 {
+    let things = fixture.things();
+    let (count, _) = fixture.run(async move { things.count_documents(doc! { "_id": id }).await });
+    count.unwrap()
+}
+
+/// A commit whose reply was lost, one of which the servers have heard nothing until they are asked,
+/// and one that was over by then.
+#[test]
+fn another_client_learns_what_became_of_a_commit() {
+    // The client sends it twice.
+    let lost = (2, doc! { "closeConnection": true });
+    let late = doc! { "code": 64, "errmsg": "waiting for replication timed out" };
+    let unwritten = (1, doc! { "writeConcernError": late });
+    for sharded in [false, true] {
+        let mut fixture = match sharded {
+            true => Fixture::sharded(1, "", 7),
+            false => Fixture::new(""),
+        };
+        let outcome = failing_commit(&mut fixture, 1, unwritten.clone());
+        assert_eq!(ask(&mut fixture, outcome), CommitOutcome::Committed);
+        assert_eq!(count(&mut fixture, 1), 1);
+        let outcome = failing_commit(&mut fixture, 2, lost.clone());
+        assert_eq!(ask(&mut fixture, outcome.clone()), CommitOutcome::Committed);
+        assert_eq!(count(&mut fixture, 2), 1, "it was still in progress");
+        assert_eq!(ask(&mut fixture, outcome), CommitOutcome::Committed, "asked once more");
+        let outcome = failing_commit(&mut fixture, 3, lost.clone());
+        fixture.simulation.run_for(Duration::from_secs(100));
+        assert_eq!(ask(&mut fixture, outcome.clone()), CommitOutcome::Aborted);
+        assert_eq!(count(&mut fixture, 3), 0);
+        fixture.simulation.run_for(Duration::from_secs(30 * 60));
+        assert_eq!(ask(&mut fixture, outcome), CommitOutcome::Forgotten);
+    }
+}
+
+/// The servers' session of a commit whose outcome is asked for later has no later transaction, also
+/// if its client goes on.
+#[test]
+fn a_client_that_goes_on_leaves_the_outcome_of_a_commit_to_be_asked_for() {
+    let mut fixture = Fixture::new("");
+    let (things, client) = (fixture.things(), fixture.client.clone());
+    // A transaction that makes the collection would conflict with those that do, too.
+    let first = things.clone();
+    let (inserted, _) = fixture.run(async move { first.insert_one(&doc! {}).await });
+    inserted.unwrap();
+    let outcome = failing_commit(&mut fixture, 1, (1, doc! { "errorCode": 50 }));
+    let (done, _) = fixture.run(async move {
+        for _ in 0..5 {
+            things.insert_one(&doc! {}).await?;
+            let session = client.start_session().run()?;
+            insert(things.clone(), session).await?;
+        }
+        client.close().await;
+        Ok::<_, Error>(())
+    });
+    done.unwrap();
+    assert_eq!(ask(&mut fixture, outcome), CommitOutcome::Committed);
 }

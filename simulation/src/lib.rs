@@ -8,6 +8,7 @@
 //! - [`sim`]: clients under random faults, what must hold after every step, and what must happen in
 //!   time; a failure is reduced to the faults and clients that it takes.
 //! - [`virtual_time`]: applications of one's own, with real clients inside.
+//! - [`histories`]: the anomalies that a history of transactions shows.
 //! - [`storm`]: thousands of clients that come back to one member at once.
 //! - [`worlds`]: small worlds, in every order of messages, timers and a few faults.
 //! - `fuzz`, with the feature of this name: what must hold of every input, for a fuzzer and for
@@ -23,6 +24,7 @@
 
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+pub mod histories;
 pub mod sim;
 pub use sim::{storm, virtual_time};
 pub mod worlds;

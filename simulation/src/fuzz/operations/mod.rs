@@ -1,5 +1,6 @@
 //! Random inputs of one operation, against the rules for sending it again, written naively:
-//! Retryable Reads, Retryable Writes, Client Backpressure and Client Side Operations Timeout.
+//! Retryable Reads, Retryable Writes, Transactions, Client Backpressure and Client Side Operations
+//! Timeout.
 
 mod model;
 mod outcome;
@@ -15,8 +16,9 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{
     CommandError, ConnectionFacts, InvalidCommand, MaxTime, NO_WRITES_PERFORMED, OperationError,
     OperationOptions, RETRYABLE, RETRYABLE_WRITE, ReplyFacts, RetryPolicy, SYSTEM_OVERLOADED,
-    SelectedFacts, SessionUse, Timeout,
+    SelectedFacts, SessionUse, TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT,
 };
+use sdam_core::session::TransactionRole;
 use sdam_core::time::Instant;
 
 use model::{Asked, Model, Rules};
@@ -61,6 +63,9 @@ fn rules(input: &mut Unstructured<'_>) -> Result<Rules> {
         SessionUse::None,
         SessionUse::Explicit { snapshot: false, transaction: None },
         SessionUse::Explicit { snapshot: true, transaction: None },
+        of_transaction(TransactionRole::Within),
+        of_transaction(TransactionRole::Commit),
+        of_transaction(TransactionRole::Abort),
         SessionUse::Ended,
     ])?;
     let timeout = match input.int_in_range(0..=3_u8)? {
@@ -69,13 +74,27 @@ fn rules(input: &mut Unstructured<'_>) -> Result<Rules> {
         _ => Timeout::At(Instant::from_millis(*input.choose(&[1_000, 20, 60_000, 0])?)),
     };
     let selection = *input.choose(&[Some(30_000), Some(10), None])?;
+    let ends = matches!(
+        session,
+        SessionUse::Explicit {
+            transaction: Some(TransactionRole::Commit | TransactionRole::Abort),
+            ..
+        }
+    );
     Ok(Rules {
-        options: options(input)?,
+        options: match ends {
+            true => OperationOptions::write().with_retryable(true),
+            false => options(input)?,
+        },
         policy,
         session,
         timeout,
         selection: selection.map(Duration::from_millis),
     })
+}
+
+const fn of_transaction(role: TransactionRole) -> SessionUse {
+    SessionUse::Explicit { snapshot: false, transaction: Some(role) }
 }
 
 fn options(input: &mut Unstructured<'_>) -> Result<OperationOptions> {
@@ -164,11 +183,18 @@ fn error(input: &mut Unstructured<'_>) -> Result<OperationError> {
 }
 
 fn command_error(input: &mut Unstructured<'_>) -> Result<CommandError> {
-    let code = *input.choose(&[1, 50, 91, 134, 189, 262, 462, 10107])?;
+    let code = *input.choose(&[1, 50, 79, 91, 100, 134, 189, 262, 462, 10107])?;
     let bits: u8 = input.arbitrary()?;
-    let all = [SYSTEM_OVERLOADED, RETRYABLE, RETRYABLE_WRITE, NO_WRITES_PERFORMED];
+    let all = [
+        (0, SYSTEM_OVERLOADED),
+        (1, RETRYABLE),
+        (2, RETRYABLE_WRITE),
+        (3, NO_WRITES_PERFORMED),
+        (5, TRANSIENT_TRANSACTION),
+        (6, UNKNOWN_COMMIT_RESULT),
+    ];
     let mut labels = RawArrayBuf::new();
-    for (bit, label) in all.into_iter().enumerate() {
+    for (bit, label) in all {
         // The first two come together more often than not.
         let position = if bit == 1 && bits & 16 == 0 { 0 } else { bit };
         if bits >> position & 1 == 1 {

@@ -10,6 +10,7 @@ use sdam_core::operation::{
     Action, ConnectionFacts, Input, MaxTime, NotSent, Operation, OperationKind, OperationOptions,
     Plan, RetryPolicy, SelectedFacts, Sending, SessionUse, Timeout,
 };
+use sdam_core::session::TransactionRole;
 use sdam_core::time::Instant;
 
 use super::outcome::{Outcome, What};
@@ -30,8 +31,26 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Returns whether the operation is a write that has a number wherever that is understood.
+    /// Returns the part that the operation has in a transaction.
+    const fn role(&self) -> Option<TransactionRole> {
+        match self.session {
+            SessionUse::Explicit { transaction, .. } => transaction,
+            _ => None,
+        }
+    }
+
+    /// Returns whether it commits or aborts a transaction, which is sent again "even when
+    /// retryWrites has been disabled".
+    const fn ends_transaction(&self) -> bool {
+        matches!(self.role(), Some(TransactionRole::Commit | TransactionRole::Abort))
+    }
+
+    /// Returns whether the operation is a write that has a number wherever that is understood, and
+    /// that is not the one of a transaction.
     fn wants_number(&self) -> bool {
+        if self.role().is_some() {
+            return false;
+        }
         let OperationOptions { kind, retryable, acknowledged, .. } = self.options;
         let numbered = kind == OperationKind::Write && retryable && acknowledged;
         numbered && self.policy.writes && self.session != SessionUse::None
@@ -43,7 +62,7 @@ impl Rules {
         let RetryPolicy { reads, writes, .. } = self.policy;
         match self.options.kind {
             OperationKind::Read => reads,
-            OperationKind::Write => writes,
+            OperationKind::Write => writes || self.ends_transaction(),
             _ => reads && writes,
         }
     }
@@ -90,6 +109,10 @@ pub(super) struct Model {
     outcomes: usize,
     /// The outcome that the caller would receive now.
     told: Option<usize>,
+    /// The label that each outcome is given for what it means to a transaction, and whether an
+    /// operation that ends with it leaves the session unpinned.
+    meanings: Vec<(Option<&'static str>, bool)>,
+    has_unpinned: bool,
     retries: u32,
     overloaded: bool,
     cleared: usize,
@@ -123,6 +146,8 @@ impl Model {
             is_unwritten: true,
             outcomes: 0,
             told: None,
+            meanings: Vec::new(),
+            has_unpinned: false,
             retries: 0,
             overloaded: false,
             cleared: 0,
@@ -139,7 +164,7 @@ impl Model {
 
     /// Returns whether the command may still be written for its server.
     pub(super) const fn is_unwritten(&self) -> bool {
-        self.is_unwritten
+        self.is_unwritten && !self.rules.ends_transaction()
     }
 
     /// The first attempt begins.
@@ -185,7 +210,7 @@ impl Model {
             assert!(self.input(Input::CheckedOut(connection, None)).is_none(), "{:?}", self.asked);
         }
         if matches!(self.asked, Asked::Nothing | Asked::Told) {
-            let outcome = Outcome { number: 0, what: What::Reply, base: None, is_labelled: false };
+            let outcome = Outcome::new(0, What::Reply, None);
             assert!(self.input(Input::Ended { outcome, server: None, random: 0 }).is_none());
         }
     }
@@ -275,7 +300,11 @@ impl Model {
         }
         if let Some((had_number, was_shed)) = self.sent.last() {
             let is_read = options.kind == OperationKind::Read;
-            let is_safe = *was_shed || is_read || (*had_number && has_number);
+            let is_within = self.rules.role() == Some(TransactionRole::Within);
+            let is_safe = *was_shed
+                || (is_read && !is_within)
+                || (*had_number && has_number)
+                || self.rules.ends_transaction();
             assert!(is_safe, "what may have been carried out is sent again: {:?}", self.sent);
         }
         assert!(has_number || self.sent.iter().all(|it| !it.0), "another attempt has no number");
@@ -293,7 +322,7 @@ impl Model {
     /// An attempt ends.
     pub(super) fn ended(&mut self, what: What, base: Option<Duration>, quarters: u64) {
         self.outcomes += 1;
-        let outcome = Outcome { number: self.outcomes, what, base, is_labelled: false };
+        let outcome = Outcome::new(self.outcomes, what, base);
         if let (Asked::Send, Some(sent)) = (self.asked, self.sent.last_mut()) {
             sent.1 = outcome.what.is_overload();
         }
@@ -317,17 +346,28 @@ impl Model {
         let avoided = self.operation.get().deprioritized().iter().cloned();
         assert_eq!(avoided.collect::<BTreeSet<_>>(), self.avoided);
         assert_eq!(self.operation.get().retries(), self.retries);
+        assert_eq!(self.operation.get().has_unpinned(), self.has_unpinned);
     }
 
     /// Returns what the rules want after this end of an attempt.
     fn want(&mut self, outcome: &Outcome, quarters: u32) -> Wanted {
         let (what, number) = (&outcome.what, outcome.number);
+        self.meanings.push((None, false));
+        self.has_unpinned = false;
         if *what == What::Reply {
             return Wanted::Tell { number, timed_out: false };
         }
         if self.selects_again(what) {
             self.avoid(self.server.sharded && self.is_retryable_kind());
             return Wanted::SelectAgain;
+        }
+        if let Some(role) = self.rules.role() {
+            let is_labelled = self.is_retryable_kind() && self.is_labelled(what);
+            let label = what.label_in(role, is_labelled);
+            let unpins = what.unpins(role, label);
+            self.meanings[number - 1] = (label, unpins);
+            // A command within that comes again has not failed, and goes to the same mongos.
+            self.has_unpinned = unpins && role != TransactionRole::Within;
         }
         // "the most recently encountered error which indicates a write attempt occurred", or else
         // the first one.
@@ -367,6 +407,8 @@ impl Model {
             return false;
         }
         match what {
+            // It is a transient error, after which the transaction runs again.
+            What::Cleared if self.rules.role().is_some() => false,
             What::Cleared => {
                 self.cleared += 1;
                 self.cleared <= CLEARED
@@ -378,6 +420,10 @@ impl Model {
 
     /// Returns whether Retryable Reads or Retryable Writes support the operation as it is sent.
     fn is_retryable_kind(&self) -> bool {
+        // "drivers MUST NOT retry" others in a transaction.
+        if self.rules.role().is_some() {
+            return self.rules.ends_transaction() && self.server.retryable_writes;
+        }
         let OperationOptions { kind, retryable, acknowledged, .. } = self.rules.options;
         match kind {
             OperationKind::Read => retryable && acknowledged && self.rules.policy.reads,
@@ -483,6 +529,10 @@ impl Model {
         assert_eq!(Wanted::Tell { number: outcome.number, timed_out }, wanted);
         let is_write = self.rules.options.kind == OperationKind::Write;
         assert!(!outcome.is_labelled || is_write, "the label is for writes");
+        let known = self.meanings.get(outcome.number.wrapping_sub(1));
+        let (label, unpins) = known.copied().unwrap_or_default();
+        assert_eq!(outcome.transaction_label, label);
+        self.has_unpinned |= unpins;
         self.asked = Asked::Told;
     }
 }

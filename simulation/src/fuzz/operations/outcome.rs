@@ -5,8 +5,9 @@ use std::time::Duration;
 use sdam_core::failure::Cause;
 use sdam_core::operation::{
     AttemptOutcome, CommandError, Fault, NO_WRITES_PERFORMED, NotSent, OperationError, RETRYABLE,
-    RETRYABLE_WRITE, SYSTEM_OVERLOADED,
+    RETRYABLE_WRITE, SYSTEM_OVERLOADED, TRANSIENT_TRANSACTION, UNKNOWN_COMMIT_RESULT,
 };
+use sdam_core::session::TransactionRole;
 
 /// The error of a server that has used up `maxTimeMS`.
 const MAX_TIME_EXPIRED: i32 = 50;
@@ -56,6 +57,39 @@ impl What {
 
     pub(super) fn is_labelled_retryable_write(&self) -> bool {
         self.labels().contains(&RETRYABLE_WRITE)
+    }
+
+    /// Returns the label that the client gives the error in a transaction, if it is a retryable
+    /// write's by its own judgement or not.
+    ///
+    /// "any network error or server selection error encountered running any command besides
+    /// commitTransaction"; of a commit, also what is retried, what is late, and what is not known
+    /// to have reached the members that it has to (Transactions, "Error Labels").
+    pub(super) fn label_in(
+        &self,
+        role: TransactionRole,
+        is_labelled: bool,
+    ) -> Option<&'static str> {
+        let is_unreachable = self.is_of_network() || matches!(self, Self::NoServer(_));
+        if role != TransactionRole::Commit {
+            return is_unreachable.then_some(TRANSIENT_TRANSACTION);
+        }
+        let is_retried = is_labelled || self.is_labelled_retryable_write();
+        let is_unknown = match self {
+            Self::WriteConcern(error) => ![Some(79), Some(100)].contains(&error.code),
+            _ => is_unreachable || is_retried || self.code() == Some(MAX_TIME_EXPIRED),
+        };
+        is_unknown.then_some(UNKNOWN_COMMIT_RESULT)
+    }
+
+    /// Returns whether the session is not pinned any more after it, which has this label.
+    pub(super) fn unpins(&self, role: TransactionRole, label: Option<&str>) -> bool {
+        let has = |wanted| label == Some(wanted) || self.labels().contains(&wanted);
+        match role {
+            TransactionRole::Abort => true,
+            TransactionRole::Commit => has(TRANSIENT_TRANSACTION) || has(UNKNOWN_COMMIT_RESULT),
+            _ => has(TRANSIENT_TRANSACTION),
+        }
     }
 
     /// Returns whether the error is about an attempt at the command itself.
@@ -108,6 +142,14 @@ pub(super) struct Outcome {
     pub(super) base: Option<Duration>,
     /// True if the client has added `RetryableWriteError`.
     pub(super) is_labelled: bool,
+    /// The label that it has added for what the error means to a transaction.
+    pub(super) transaction_label: Option<&'static str>,
+}
+
+impl Outcome {
+    pub(super) const fn new(number: usize, what: What, base: Option<Duration>) -> Self {
+        Self { number, what, base, is_labelled: false, transaction_label: None }
+    }
 }
 
 impl AttemptOutcome for Outcome {
@@ -130,6 +172,9 @@ impl AttemptOutcome for Outcome {
     }
 
     fn add_label(&mut self, label: &'static str) {
-        self.is_labelled |= label == RETRYABLE_WRITE;
+        match label {
+            RETRYABLE_WRITE => self.is_labelled = true,
+            label => self.transaction_label = Some(label),
+        }
     }
 }

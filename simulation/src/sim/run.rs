@@ -32,7 +32,8 @@ pub struct Statistics {
     pub begun: u64,
     /// The number of operations that have succeeded.
     pub operations: u64,
-    /// The number of documents that a majority of the members has acknowledged.
+    /// The number of documents, or of transactions, that a majority of the members has
+    /// acknowledged.
     pub documents: u64,
     /// The number of times that a pool was cleared.
     pub clears: u64,
@@ -81,17 +82,20 @@ pub enum Part {
     /// Applications that use collections, cursors, bulk writes and sessions, of clients that may
     /// share their monitors.
     Applications,
+    /// Applications that use transactions.
+    Transactions,
 }
 
 impl Part {
-    /// Both of them.
-    pub const ALL: [Self; 2] = [Self::Clients, Self::Applications];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Clients, Self::Applications, Self::Transactions];
 
     /// Returns its name, by which it is run.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Clients => "clients",
             Self::Applications => "applications",
+            Self::Transactions => "transactions",
         }
     }
 }
@@ -204,7 +208,7 @@ impl Case {
                 let (plan, _) = self.plan();
                 Outline { clients: plan.clients.len(), faults: plan.faults, calm: plan.calm }
             }
-            Part::Applications => applications::outline(self),
+            Part::Applications | Part::Transactions => applications::outline(self),
         }
     }
 
@@ -227,7 +231,9 @@ impl Case {
     ) -> Result<Run, Box<Failure>> {
         match self.part {
             Part::Clients => self.observe(observed, latest).0,
-            Part::Applications => applications::simulate(self, observed, latest),
+            Part::Applications | Part::Transactions => {
+                applications::simulate(self, observed, latest)
+            }
         }
     }
 
@@ -268,7 +274,7 @@ impl Case {
     /// that can be replayed; `None` if there is no such client, or it is left out, and of
     /// applications.
     pub fn record(&self, client: usize) -> Option<String> {
-        if self.part == Part::Applications {
+        if self.part != Part::Clients {
             return None;
         }
         self.observe(Observed::Topology(client), Duration::MAX).1

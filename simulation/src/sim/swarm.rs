@@ -16,6 +16,8 @@ pub struct Swarm {
     pub statistics: Statistics,
     /// The events of applications in those in which all went well.
     pub applications: Statistics,
+    /// The events of applications with transactions in those in which all went well.
+    pub transactions: Statistics,
     /// The number of times that the incidents of scenarios took place, by name.
     pub incidents: BTreeMap<&'static str, Incidence>,
     /// The others.
@@ -33,7 +35,7 @@ pub struct Incidence {
 }
 
 impl Swarm {
-    /// Simulates one more seed, of a scenario if one is given, or else in both parts; returns what
+    /// Simulates one more seed, of a scenario if one is given, or else in all parts; returns what
     /// fails.
     pub fn run(&mut self, scenario: Option<&'static Scenario>, seed: u64) -> &[Failure] {
         let before = self.failures.len();
@@ -62,6 +64,7 @@ impl Swarm {
                 match case.part {
                     Part::Clients => self.statistics.add(&run.statistics),
                     Part::Applications => self.applications.add(&run.statistics),
+                    Part::Transactions => self.transactions.add(&run.statistics),
                 }
                 None
             }
@@ -73,17 +76,25 @@ impl Swarm {
     }
 }
 
-/// Writes the share of each incident, a line each; a line about applications; and in the last line
-/// seeds, virtual time, steps, operations, faults by kind, failures.
+/// Writes the share of each incident, a line each; a line about applications, and one about
+/// transactions; and in the last line seeds, virtual time, steps, operations, faults by kind,
+/// failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, Incidence { simulations, took_place }) in &self.incidents {
             writeln!(f, "{name}: the incident took place in {took_place} of {simulations}")?;
         }
-        if self.applications.steps > 0 {
-            f.write_str("applications: ")?;
-            write_counts(f, &self.applications)?;
-            writeln!(f)?;
+        for (part, statistics) in
+            [(Part::Applications, &self.applications), (Part::Transactions, &self.transactions)]
+        {
+            if statistics.steps > 0 {
+                write!(f, "{}: ", part.name())?;
+                write_counts(f, statistics)?;
+                if part == Part::Transactions {
+                    write!(f, ", {} transactions committed", statistics.documents)?;
+                }
+                writeln!(f)?;
+            }
         }
         write!(f, "{} seeds, ", self.seeds)?;
         write_counts(f, &self.statistics)?;

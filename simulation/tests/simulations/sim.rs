@@ -32,6 +32,8 @@ fn fixed_seeds_break_no_rule_and_meet_every_kind_of_fault() {
     let seconds = swarm.applications.client_time.as_secs();
     let operations = swarm.applications.operations;
     assert!(operations > seconds, "hardly any application is served: {swarm}");
+    let seconds = swarm.transactions.client_time.as_secs();
+    assert!(swarm.transactions.documents > seconds / 4, "hardly any commit lasts: {swarm}");
 }
 
 #[test]

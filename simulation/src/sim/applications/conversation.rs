@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bson::raw::CStr;
-use bson::{RawDocument, RawDocumentBuf, Timestamp};
+use bson::{Document, RawDocument, RawDocumentBuf, Timestamp};
 use sdam_core::bson;
 use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, Frames, Message};
@@ -94,6 +94,16 @@ impl Command {
         }
     }
 
+    /// Returns whether it is of a transaction.
+    pub(super) fn is_of_transaction(&self) -> bool {
+        self.body.get_bool("autocommit").is_ok()
+    }
+
+    /// Returns whether it commits or aborts a transaction.
+    pub(super) fn ends_transaction(&self) -> bool {
+        matches!(self.name.as_str(), "commitTransaction" | "abortTransaction")
+    }
+
     /// Returns whether it belongs to the beginning of a connection.
     pub(super) fn is_of_handshake(&self) -> bool {
         let names = ["", "hello", "isMaster", "ismaster", "saslStart", "saslContinue"];
@@ -125,6 +135,11 @@ fn cluster_time(body: &RawDocument) -> Option<Timestamp> {
     body.get_document("$clusterTime").and_then(|it| it.get_timestamp("clusterTime")).ok()
 }
 
+/// Returns a command or a reply as text.
+pub(super) fn text_of(body: &RawDocument) -> String {
+    Document::try_from(body).map_or_else(|error| error.to_string(), |it| it.to_string())
+}
+
 /// Returns the integer of a field, of whichever width.
 pub(super) fn integer(body: &RawDocument, name: &CStr) -> Option<i64> {
     let value = body.get(name).ok()??;
@@ -142,18 +157,33 @@ struct Conversation {
 
 /// All connections.
 #[derive(Debug, Default)]
-pub(super) struct Conversations(BTreeMap<StreamId, Conversation>);
+pub(super) struct Conversations {
+    all: BTreeMap<StreamId, Conversation>,
+    /// The operations that commands belong to which end the transactions of sessions: they have no
+    /// comment.
+    ending: BTreeMap<SessionName, i64>,
+}
 
 impl Conversations {
+    /// Notes the operation that ends the transactions of a session.
+    pub(super) fn ends_transactions(&mut self, session: SessionName, operation: i64) {
+        self.ending.insert(session, operation);
+    }
+
     /// Takes what is heard, and returns what is whole by that.
     pub(super) fn hear(&mut self, now: Instant, line: Line, what: Overheard<'_>) -> Vec<Heard> {
-        let conversation = self.0.entry(line.stream).or_default();
+        let conversation = self.all.entry(line.stream).or_default();
         let mut heard = Vec::new();
         match what {
             Overheard::Sent(bytes) => {
                 conversation.sent.extend(bytes);
                 while let Ok(Some(message)) = conversation.sent.next() {
-                    let (command, is_answered) = Command::read(now, line, &message);
+                    let (mut command, is_answered) = Command::read(now, line, &message);
+                    if let Some(session) = &command.session
+                        && command.ends_transaction()
+                    {
+                        command.operation = self.ending.get(session).copied();
+                    }
                     let command = Arc::new(command);
                     conversation.is_used |= !command.is_of_handshake();
                     if is_answered {
@@ -176,7 +206,7 @@ impl Conversations {
                 }
             }
             Overheard::Closed => {
-                let closed = self.0.remove(&line.stream).unwrap_or_default();
+                let closed = self.all.remove(&line.stream).unwrap_or_default();
                 heard.extend(closed.unanswered.into_iter().map(Heard::Lost));
                 heard.extend((!closed.is_used).then_some(Heard::Unused(line)));
             }
@@ -187,7 +217,7 @@ impl Conversations {
     /// Returns whether a client waits for a reply, besides that to the command sent last on this
     /// connection.
     pub(super) fn waits_elsewhere(&self, line: Line) -> bool {
-        let mut all = self.0.values().flat_map(|it| &it.unanswered);
+        let mut all = self.all.values().flat_map(|it| &it.unanswered);
         all.any(|it| it.line.client == line.client && it.line.stream != line.stream)
     }
 }

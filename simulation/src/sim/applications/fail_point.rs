@@ -19,6 +19,10 @@ const COMMANDS: [&str; 10] = [
     "bulkWrite",
 ];
 
+/// The commands of transactions that may fail.
+const COMMANDS_OF_TRANSACTIONS: [&str; 6] =
+    ["find", "getMore", "insert", "update", "commitTransaction", "abortTransaction"];
+
 /// A way in which commands fail, and what follows once a member has said that it is overloaded.
 #[derive(Clone, Debug)]
 pub(super) struct FailPoint {
@@ -28,10 +32,14 @@ pub(super) struct FailPoint {
 
 impl FailPoint {
     /// Draws one.
-    pub(super) fn draw(random: &mut Random) -> Self {
+    pub(super) fn draw(has_transactions: bool, random: &mut Random) -> Self {
+        let all = match has_transactions {
+            true => &COMMANDS_OF_TRANSACTIONS[..],
+            false => &COMMANDS,
+        };
         let commands: Vec<&str> = match random.percent(60) {
-            true => COMMANDS.to_vec(),
-            false => vec![random.pick(&COMMANDS)],
+            true => all.to_vec(),
+            false => vec![random.pick(all)],
         };
         let fails = |how: Document| {
             let mut data = doc! { "failCommands": commands.clone() };

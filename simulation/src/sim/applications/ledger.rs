@@ -14,8 +14,9 @@ use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 
 use super::checks::{Checks, Choice, Situation};
-use super::conversation::{Conversations, Heard};
+use super::conversation::{Conversations, Heard, text_of};
 use super::operations::Operations;
+use crate::histories::History;
 use crate::sim::checks::{Finding, Violation};
 use crate::sim::tap::{Line, Overheard, Tap};
 use crate::virtual_time::Topology;
@@ -53,7 +54,9 @@ impl KnownClient {
 
 #[derive(Debug)]
 pub(super) struct LedgerState {
-    conversations: Conversations,
+    pub(super) conversations: Conversations,
+    /// What transactions have done.
+    pub(super) history: History,
     pub(super) operations: Operations,
     pub(super) checks: Checks,
     /// Clients by their numbers on the network.
@@ -82,6 +85,7 @@ impl Ledger {
     ) -> Arc<Self> {
         Arc::new(Self(Mutex::new(LedgerState {
             conversations: Conversations::default(),
+            history: History::default(),
             operations: Operations::default(),
             checks,
             clients: BTreeMap::new(),
@@ -281,11 +285,11 @@ fn words(line: Line, heard: &Heard) -> String {
     let member = line.member;
     match heard {
         Heard::Command(command) => {
-            format!("-> member {member}, {:?}: {:?}", line.stream, command.body)
+            format!("-> member {member}, {:?}: {}", line.stream, text_of(&command.body))
         }
         Heard::Reply(command, reply) => {
             let (name, operation) = (&command.name, command.operation);
-            format!("<- member {member}, {name} of {operation:?}: {:?}", reply.body)
+            format!("<- member {member}, {name} of {operation:?}: {}", text_of(&reply.body))
         }
         Heard::Lost(command) => {
             format!("lost member {member}, {} of {:?}", command.name, command.operation)
@@ -309,7 +313,7 @@ mod tests {
     fn an_operation_that_waits_for_a_server_that_is_there_is_found() {
         let mut simulation = Simulation::new(7);
         let client = simulation.topology(Options::parse(simulation.uri()).unwrap()).unwrap();
-        let checks = Checks::new(Retries::new(2, false, false));
+        let checks = Checks::new(false, Retries::new(2, false, false));
         let ledger = Ledger::new(checks, [0, 1, 2].map(address).to_vec(), None);
         ledger.lock().join(0, client);
         let operation = ledger.lock().operations.begin((0, Instant::ZERO), None, None);
@@ -330,7 +334,7 @@ mod tests {
     fn the_members_that_a_client_may_choose_from_are_those_of_its_last_change() {
         let mut simulation = Simulation::new(7);
         let client = simulation.topology(Options::parse(simulation.uri()).unwrap()).unwrap();
-        let checks = Checks::new(Retries::new(2, false, false));
+        let checks = Checks::new(false, Retries::new(2, false, false));
         let ledger = Ledger::new(checks, [0, 1, 2].map(address).to_vec(), None);
         ledger.lock().join(0, client);
         simulation.run_for(Duration::from_secs(30));

@@ -20,6 +20,8 @@ pub(super) struct Operation {
     pub(super) holder: Holder,
     pub(super) began: Instant,
     pub(super) timeout: Option<Duration>,
+    /// True if its command may be asked for again and again.
+    pub(super) repeats: bool,
 }
 
 /// All operations so far.
@@ -62,8 +64,13 @@ impl Operations {
         if session.is_none() {
             self.holders.insert(number, client);
         }
-        self.known.insert(number, Operation { client, holder, began, timeout });
+        self.known.insert(number, Operation { client, holder, began, timeout, repeats: false });
         number
+    }
+
+    /// An operation may ask for its command again and again.
+    pub(super) fn repeats(&mut self, operation: i64) {
+        self.known.entry(operation).and_modify(|it| it.repeats = true);
     }
 
     /// An operation, with its cursor if it has one, or a session has ended.

@@ -8,6 +8,7 @@ use crate::sim::deployment::{SET_NAME, address};
 use crate::sim::fault::{Fault, FaultKind};
 use crate::sim::random::Random;
 use crate::sim::reduction::Reduction;
+use crate::sim::run::Part;
 use sdam_cluster::{ClusterOptions, Deployment, MAX_WRITE_BATCH_SIZE, ServerVersion};
 
 /// The kinds of fault that are drawn: more often those that have operations sent again.
@@ -22,6 +23,29 @@ const KINDS: [FaultKind; 10] = [
     FaultKind::Shutdown,
     FaultKind::StepDown,
     FaultKind::FrozenMember,
+];
+
+/// The kinds of fault that are drawn for transactions: more often those that leave it open what
+/// has become of a commit.
+const KINDS_OF_TRANSACTIONS: [FaultKind; 18] = [
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::Reset,
+    FaultKind::Reset,
+    FaultKind::Blackhole,
+    FaultKind::PartitionToServer,
+    FaultKind::PartitionToClient,
+    FaultKind::PartitionToClient,
+    FaultKind::SlowDrip,
+    FaultKind::TornBytes,
+    FaultKind::Delay,
+    FaultKind::Kill,
+    FaultKind::Shutdown,
+    FaultKind::StepDown,
+    FaultKind::StepDown,
+    FaultKind::FrozenMember,
+    FaultKind::Cut,
 ];
 
 /// A client, and the application that uses it.
@@ -39,6 +63,8 @@ pub(super) struct ClientPlan {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) cluster: ClusterOptions,
+    /// True if applications use transactions, and nothing else.
+    pub(super) has_transactions: bool,
     /// Options that all clients have.
     pub(super) options: String,
     pub(super) max_adaptive_retries: u32,
@@ -59,22 +85,30 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Draws everything.
-    pub(super) fn draw(random: &mut Random, reduction: &Reduction) -> Self {
+    pub(super) fn draw(part: Part, random: &mut Random, reduction: &Reduction) -> Self {
+        let has_transactions = part == Part::Transactions;
         let calm = Instant::ZERO + random.millis(8_000, 40_000);
-        let cluster = draw_cluster(random);
+        let cluster = draw_cluster(has_transactions, random);
         let count = 1 + random.index(3);
         let max_adaptive_retries = random.pick(&[0, 1, 2, 2, 4, 6]);
         let retargets = random.percent(50);
         let heartbeat = random.pick(&[500, 2_000, 10_000]);
-        let options = format!(
+        let mut options = format!(
             "localThresholdMS=1000&heartbeatFrequencyMS={heartbeat}\
              &maxAdaptiveRetries={max_adaptive_retries}&enableOverloadRetargeting={retargets}"
         );
+        if has_transactions {
+            let selection = random.pick(&[1_000, 5_000, 30_000]);
+            options.push_str(&format!("&serverSelectionTimeoutMS={selection}"));
+        }
         let shares_monitors = random.percent(50);
         let clients = (0..count).map(|_| ClientPlan::draw(random)).collect();
         let times = if random.percent(20) { 0 } else { 1 + random.below(6) };
         let draw = |_| {
-            let kind = random.pick(&KINDS);
+            let kind = match has_transactions {
+                true => random.pick(&KINDS_OF_TRANSACTIONS),
+                false => random.pick(&KINDS),
+            };
             let mut fault = Fault::draw(kind, (count, &cluster), calm, random);
             // None joins later.
             fault.members.retain(|member| *member < cluster.members.len());
@@ -91,6 +125,7 @@ impl Plan {
         let reduction = reduction.clone();
         Self {
             cluster,
+            has_transactions,
             options,
             max_adaptive_retries,
             retargets,
@@ -125,10 +160,12 @@ impl ClientPlan {
     }
 }
 
-fn draw_cluster(random: &mut Random) -> ClusterOptions {
-    let (deployment, count) = match random.percent(60) {
-        true => (Deployment::ReplicaSet, random.pick(&[1, 3, 3, 3, 5])),
-        false => (Deployment::Sharded, random.pick(&[1, 2, 3, 3, 4])),
+fn draw_cluster(has_transactions: bool, random: &mut Random) -> ClusterOptions {
+    let (deployment, count) = match (random.percent(60), has_transactions) {
+        (true, true) => (Deployment::ReplicaSet, 3),
+        (true, false) => (Deployment::ReplicaSet, random.pick(&[1, 3, 3, 3, 5])),
+        (false, true) => (Deployment::Sharded, 2),
+        (false, false) => (Deployment::Sharded, random.pick(&[1, 2, 3, 3, 4])),
     };
     let version = match random.percent(60) {
         true => ServerVersion::V8_0,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::config::{Options, ServerAddress};
+use sdam_core::description::ServerType;
 use sdam_core::time::Instant;
 use sdam_host::Host;
 
@@ -13,7 +14,8 @@ use super::checks::{Checks, Retries};
 use super::fail_point::FailPoint;
 use super::ledger::Ledger;
 use super::plan::Plan;
-use super::work::{Application, Workload};
+use super::work::{ACCOUNTS, Application, DATABASE, ENTRIES, LISTS, Workload, find_all, key_of};
+use crate::histories::Outcome;
 use crate::sim::checks::Violation;
 use crate::sim::fault::{Fault, FaultKind};
 use crate::sim::random::Random;
@@ -21,7 +23,7 @@ use crate::sim::run::{Case, Failure, Run, Statistics};
 use crate::sim::shrink::Outline;
 use crate::sim::trace::Observed;
 use crate::virtual_time::{Runtime, Simulation, Topology};
-use sdam_cluster::{Input, MemberId};
+use sdam_cluster::{Input, MemberId, MemberState};
 
 /// The longest that operations take once all faults have ended.
 const LAST_OPERATIONS: Duration = Duration::from_secs(240);
@@ -37,7 +39,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 /// Returns the faults and clients that a case draws, as far as they can be left out.
 pub(in crate::sim) fn outline(case: &Case) -> Outline {
-    let plan = Plan::draw(&mut Random::new(case.seed), &case.reduction);
+    let plan = Plan::draw(case.part, &mut Random::new(case.seed), &case.reduction);
     Outline { clients: plan.clients.len(), faults: plan.faults, calm: plan.calm }
 }
 
@@ -48,7 +50,7 @@ pub(in crate::sim) fn simulate(
     latest: Duration,
 ) -> Result<Run, Box<Failure>> {
     let mut random = Random::new(case.seed);
-    let plan = Plan::draw(&mut random, &case.reduction);
+    let plan = Plan::draw(case.part, &mut random, &case.reduction);
     let mut stage = Stage::new(plan, random, observed);
     let outcome = catch_unwind(AssertUnwindSafe(|| stage.run(Instant::ZERO + latest)));
     let (client, violation) = match outcome {
@@ -98,7 +100,7 @@ impl Stage {
             Observed::Steps(client) => Some(first + client),
             _ => None,
         };
-        let ledger = Ledger::new(Checks::new(retries), addresses, observed);
+        let ledger = Ledger::new(Checks::new(plan.is_sharded(), retries), addresses, observed);
         let mut stage = Self {
             simulation,
             ledger,
@@ -131,6 +133,10 @@ impl Stage {
             let client = client.expect("a client");
             self.numbers.push(number);
             self.ledger.lock().join(number, client.clone());
+            if self.plan.has_transactions {
+                // A task of the client may have to abort what an application has left.
+                self.ledger.lock().operations.session(number);
+            }
             let mut random = self.random.fork();
             if self.plan.reduction.has_client(index) {
                 let version = self.plan.cluster.version;
@@ -143,7 +149,10 @@ impl Stage {
                         random.fork(),
                     );
                     self.ledger.lock().task_begins();
-                    self.simulation.spawn(application.work());
+                    match self.plan.has_transactions {
+                        true => self.simulation.spawn(application.transact()),
+                        false => self.simulation.spawn(application.work()),
+                    }
                 }
             }
             self.clients.push(Known { number, client });
@@ -188,8 +197,11 @@ impl Stage {
             let settled = (self.now() + SETTLING).min(latest);
             self.pass(settled, |_| false)?;
         }
-        if self.plan.idles {
+        if self.plan.idles && !self.plan.has_transactions {
             self.idle()?;
+        }
+        if self.plan.has_transactions {
+            self.judge_history()?;
         }
         self.close()
     }
@@ -274,6 +286,49 @@ impl Stage {
         self.have_ended("operations end", self.clients[0].number)
     }
 
+    /// Judges what transactions have done, beside what there is at the end.
+    fn judge_history(&mut self) -> Found {
+        // Whatever was still under way has come to its end by then.
+        let until = self.now() + SETTLING;
+        self.pass(until, |_| false)?;
+        let first = self.clients[0].number;
+        let state = self.simulation.cluster_state();
+        let takes_writes =
+            |it: &MemberState| matches!(it.server_type, ServerType::RsPrimary | ServerType::Mongos);
+        let member = state.members.iter().find(|(_, it)| takes_writes(it));
+        let mut read = |collection| {
+            let reply = member
+                .and_then(|(member, _)| {
+                    let find = find_all(collection);
+                    self.simulation.command(*member, DATABASE, &find)
+                })
+                .filter(|reply| reply.get_f64("ok").is_ok_and(|ok| ok == 1.0));
+            let found = reply.as_ref().and_then(|it| it.get_document("cursor").ok());
+            let found = found.and_then(|it| it.get_array("firstBatch").ok())?;
+            let documents = found.into_iter().filter_map(|it| it.ok()?.as_document());
+            Some(documents.map(key_of).collect::<Vec<_>>())
+        };
+        let (Some(mut lists), Some(entries), Some(accounts)) =
+            (read(LISTS), read(ENTRIES), read(ACCOUNTS))
+        else {
+            let detail = format!("no member of {state:?} shows it");
+            return Err((first, Violation::new("the end can be read", detail)));
+        };
+        lists.extend(entries);
+        let sum: i64 = accounts.iter().flat_map(|(_, balance)| balance).sum();
+        let mut ledger = self.ledger.lock();
+        if sum != 0 {
+            ledger.fail(first, "the sum of all accounts never changes", format!("it is {sum}"));
+        }
+        ledger.history.finish(lists);
+        let judged = ledger.history.check();
+        if let Err(anomaly) = judged {
+            ledger.fail(first, "transactions are isolated, whole and last", anomaly.to_string());
+        }
+        drop(ledger);
+        self.judge()
+    }
+
     /// Closes all clients.
     fn close(&mut self) -> Found {
         for index in 0..self.clients.len() {
@@ -294,6 +349,8 @@ impl Stage {
             if undisturbed {
                 let cursors = ledger.checks.cursors.closed(number);
                 ledger.judge(number, cursors);
+                let transactions = ledger.checks.transactions.closed(number);
+                ledger.judge(number, transactions);
             }
             drop(ledger);
             self.judge()?;
@@ -309,6 +366,7 @@ impl Stage {
         let ledger = self.ledger.lock();
         self.statistics.begun = ledger.operations.begun;
         self.statistics.operations = ledger.operations.succeeded;
+        self.statistics.documents = ledger.history.count(Outcome::Committed) as u64;
         Run { statistics: self.statistics.clone(), digest: ledger.digest() }
     }
 }
@@ -327,7 +385,9 @@ impl Stage {
         let fault = self.plan.faults[index].clone();
         *self.statistics.faults.entry(fault.kind).or_default() += 1;
         if fault.kind == FaultKind::FailPoint {
-            self.fail_points.insert(index, FailPoint::draw(&mut Random::new(fault.bits)));
+            let mut random = Random::new(fault.bits);
+            let point = FailPoint::draw(self.plan.has_transactions, &mut random);
+            self.fail_points.insert(index, point);
         }
         if fault.kind == FaultKind::StepDown {
             self.simulation.step_down();
@@ -339,6 +399,7 @@ impl Stage {
                 FaultKind::Kill => self.simulation.inject(Input::Kill { member }),
                 FaultKind::Shutdown => self.simulation.inject(Input::Shutdown { member }),
                 FaultKind::FrozenMember => self.simulation.inject(Input::Freeze { member }),
+                FaultKind::Cut => self.simulation.inject(Input::Cut { member }),
                 FaultKind::Reset => self.each(&fault, |network, number| {
                     network.reset(number, member.0);
                 }),
@@ -363,7 +424,16 @@ impl Stage {
                     self.simulation.inject(Input::Kill { member });
                     self.simulation.inject(Input::Start { member });
                 }
-                FaultKind::FrozenMember => self.simulation.inject(Input::Thaw { member }),
+                FaultKind::FrozenMember => {
+                    self.simulation.inject(Input::Thaw { member });
+                    // It has not heard that its commands fail no more.
+                    let faults = &self.plan.faults;
+                    let mut failing = self.fail_points.keys().flat_map(|it| &faults[*it].members);
+                    if failing.all(|it| *it != member.0) {
+                        self.simulation.command(member, "admin", &FailPoint::off());
+                    }
+                }
+                FaultKind::Cut => self.simulation.inject(Input::Heal { member }),
                 FaultKind::Reset | FaultKind::StepDown => {}
                 kind => self.each(&fault, |network, number| {
                     let troubles = kind.troubles().iter();

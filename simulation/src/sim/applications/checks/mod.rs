@@ -4,6 +4,7 @@
 //! - [`sessions`]: a session is used by one holder at a time, and by others when it may be.
 //! - [`cursors`]: a cursor is continued and closed where it was opened.
 //! - [`times`]: commands carry the latest times that replies have brought.
+//! - [`transactions`]: commands of a transaction carry what they must, in order, to one server.
 //! - [`retries`]: an operation is sent again as often as it may be, and elsewhere if it can be.
 //! - [`writes`]: an ordered bulk stops at an error, and results name what was inserted.
 
@@ -11,6 +12,7 @@ mod cursors;
 mod retries;
 mod sessions;
 mod times;
+mod transactions;
 mod writes;
 
 use sdam_core::time::Instant;
@@ -24,6 +26,7 @@ pub(super) use retries::{Choice, Retries};
 use cursors::Cursors;
 use sessions::Sessions;
 use times::Times;
+use transactions::Transactions;
 use writes::Writes;
 
 /// All checks, of all clients.
@@ -34,6 +37,7 @@ pub(super) struct Checks {
     pub(super) times: Times,
     pub(super) retries: Retries,
     pub(super) writes: Writes,
+    pub(super) transactions: Transactions,
 }
 
 /// The situation of a client that sends a command.
@@ -46,13 +50,14 @@ pub(super) struct Situation {
 }
 
 impl Checks {
-    pub(super) fn new(retries: Retries) -> Self {
+    pub(super) fn new(is_sharded: bool, retries: Retries) -> Self {
         Self {
             sessions: Sessions::default(),
             cursors: Cursors::default(),
             times: Times::default(),
             retries,
             writes: Writes::default(),
+            transactions: Transactions::new(is_sharded),
         }
     }
 
@@ -70,6 +75,7 @@ impl Checks {
                 self.times.sent(command, operations)?;
                 self.cursors.sent(command)?;
                 self.writes.sent(command)?;
+                self.transactions.sent(command)?;
                 self.retries.sent(command, operations, &situation.choice)?;
                 self.sessions.sent(command, operations, situation.is_alone)
             }
@@ -77,12 +83,14 @@ impl Checks {
                 self.times.replied(command, reply, operations);
                 self.cursors.replied(command, reply, operations);
                 self.writes.replied(command, reply);
+                self.transactions.replied(command, reply);
                 self.retries.replied(command, reply);
                 self.sessions.replied(command, reply, operations);
                 Ok(())
             }
             Heard::Lost(command) => {
                 self.sessions.lost(command);
+                self.transactions.lost(command);
                 self.cursors.lost(command);
                 self.retries.lost(now, command);
                 Ok(())

@@ -37,6 +37,8 @@ struct Attempts {
     /// The members that have refused it, and the time of the first refusal.
     refused: BTreeSet<usize>,
     since: Option<Instant>,
+    /// True if it is a commit that a mongos was too busy for while no error had unpinned it.
+    may_be_pinned: bool,
 }
 
 /// The retries of all operations.
@@ -77,7 +79,8 @@ impl Retries {
         let Some((number, operation)) = command
             .operation
             .and_then(|number| Some((number, operations.get(number)?)))
-            .filter(|_| command.name != "getMore")
+            .filter(|_| command.name != "getMore" && !is_within_transaction(command))
+            .filter(|(_, operation)| !operation.repeats)
         else {
             return Ok(());
         };
@@ -107,7 +110,8 @@ impl Retries {
         };
         let has_other = choice.members.iter().any(|it| !may_have_refused(*it));
         let had_refused = attempts.refused.contains(&member);
-        let goes_back = chooses && is_settled && has_other && had_refused;
+        let may_choose = chooses && !attempts.may_be_pinned;
+        let goes_back = may_choose && is_settled && has_other && had_refused;
         ensure(!goes_back, "servers that have refused an operation are avoided", || {
             format!("{} goes to {member}, of {choice:?}", said())
         })
@@ -140,12 +144,21 @@ impl Retries {
         let refuses = is_overload || self.is_sharded;
         if let Some(attempts) = self.attempts.get_mut(&key) {
             attempts.is_overloaded |= is_overload;
+            // Overload does not unpin a transaction (Transactions, "When to unpin").
+            let of_transaction = command.is_of_transaction();
+            attempts.may_be_pinned |= is_overload && of_transaction && attempts.refused.is_empty();
             if refuses {
                 attempts.refused.insert(command.line.member);
                 attempts.since.get_or_insert(reply.at);
             }
         }
     }
+}
+
+/// Returns whether a command is one of a transaction other than its commit: it is sent once, to one
+/// server, or aborts what the application has left, for as long as that takes.
+fn is_within_transaction(command: &Command) -> bool {
+    command.is_of_transaction() && command.name != "commitTransaction"
 }
 
 /// Returns whether a command says that any member will do.
@@ -233,6 +246,25 @@ mod tests {
             retries.clone().sent(&find(1, operation), &operations, &choice()).unwrap();
             let again = retries.sent(&find(0, operation), &operations, &choice());
             assert_eq!(again.is_err(), found, "{is_sharded}");
+        }
+    }
+
+    #[test]
+    fn a_commit_stays_at_a_mongos_that_is_overloaded_and_leaves_one_that_fails() {
+        let commit = |member| {
+            let commit =
+                rawdoc! { "commitTransaction": 1, "txnNumber": 1_i64, "autocommit": false };
+            command((10, member, 1), Some(1), Some(1), commit)
+        };
+        for (is_overload, found) in [(true, false), (false, true)] {
+            let (mut retries, mut operations) =
+                (Retries::new(4, true, false), Operations::default());
+            begin_limited(&mut operations);
+            retries.sent(&commit(0), &operations, &choice()).unwrap();
+            retries.replied(&commit(0), &reply(10, refusal(is_overload)));
+            retries.clone().sent(&commit(1), &operations, &choice()).unwrap();
+            let again = retries.sent(&commit(0), &operations, &choice());
+            assert_eq!(again.is_err(), found, "{is_overload}");
         }
     }
 

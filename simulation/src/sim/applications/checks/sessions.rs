@@ -100,7 +100,10 @@ impl Sessions {
             Holder::Operation(_) => false,
         };
         let said = || format!("{} of {holder:?} names session {name:02x?}", command.name);
-        ensure(!holder.as_ref().is_some_and(has_ended), "a session that has ended rests", said)?;
+        // "drivers MUST abort" a transaction in progress when its session ends (Transactions,
+        // "endSession changes").
+        let rests = !holder.as_ref().is_some_and(has_ended) || command.name == "abortTransaction";
+        ensure(rests, "a session that has ended rests", said)?;
         // "Cursors [...] MUST use the same session until exhausted or closed"
         let first = command.operation.and_then(|operation| self.reading.get(&operation));
         let goes_on = first.filter(|_| command.name == "getMore");

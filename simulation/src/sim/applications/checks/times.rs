@@ -61,13 +61,20 @@ impl Times {
         ensure(said >= known, "commands say the latest cluster time", || {
             format!("{} says {said:?}, and {known:?} was heard", command.name)
         })?;
-        let is_read = ["find", "aggregate", "distinct", "count"].contains(&&*command.name);
+        // A transaction sees what it has seen at first.
+        let goes_on =
+            command.is_of_transaction() && command.body.get_bool("startTransaction").is_err();
+        let concern = command.body.get_document("readConcern").ok();
+        let level = concern.and_then(|it| it.get_str("level").ok());
+        // "snapshot" and "causalConsistency" are "mutually exclusive" (Snapshot Reads).
+        let is_of_snapshot = level == Some("snapshot") && !command.is_of_transaction();
+        let reads = ["find", "aggregate", "distinct", "count"];
+        let is_read = reads.contains(&&*command.name) && !goes_on && !is_of_snapshot;
         let Some(session) = session_of(command, operations).filter(|_| is_read) else {
             return Ok(());
         };
         let known = self.sessions.get(&session).and_then(|it| it.known_at(command.at));
-        let concern = command.body.get_document("readConcern");
-        let after = concern.and_then(|it| it.get_timestamp("afterClusterTime")).ok();
+        let after = concern.and_then(|it| it.get_timestamp("afterClusterTime").ok());
         ensure(after >= known, "reads of a session come after its operations", || {
             format!("{} is after {after:?}, and {known:?} was heard", command.name)
         })
@@ -97,6 +104,7 @@ fn session_of(command: &Command, operations: &Operations) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use bson::raw::cstr;
     use bson::rawdoc;
     use sdam_core::bson;
 
@@ -142,5 +150,13 @@ mod tests {
         times.sent(&find(9), &operations).unwrap();
         let plain = command((6, 0, 2), Some(other), Some(2), rawdoc! { "find": "a" });
         times.sent(&plain, &operations).unwrap();
+        let concern = rawdoc! { "level": "snapshot" };
+        let mut snapshot = rawdoc! { "find": "a", "readConcern": concern };
+        times
+            .sent(&command((6, 0, 2), Some(read), Some(1), snapshot.clone()), &operations)
+            .unwrap();
+        snapshot.append(cstr!("autocommit"), false);
+        snapshot.append(cstr!("startTransaction"), true);
+        times.sent(&command((6, 0, 2), Some(read), Some(1), snapshot), &operations).unwrap_err();
     }
 }

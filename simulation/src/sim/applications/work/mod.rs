@@ -3,7 +3,10 @@
 mod bulks;
 mod reading;
 mod sessions;
+mod transactions;
 mod within;
+
+pub(super) use transactions::{ACCOUNTS, ENTRIES, LISTS, find_all, key_of};
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,7 +26,7 @@ use crate::sim::random::Random;
 use crate::virtual_time::{self, Runtime, VirtualTime};
 
 /// The database and the collection of the documents.
-const DATABASE: &str = "d";
+pub(super) const DATABASE: &str = "d";
 const COLLECTION: &str = "w";
 
 /// The pause between two reads of an application that does little: with two of them a session is
@@ -39,6 +42,7 @@ pub(super) struct Workload {
 }
 
 /// One task of an application.
+#[derive(Clone)]
 pub(super) struct Application {
     /// The number of its client.
     number: usize,
@@ -87,6 +91,24 @@ impl Application {
                 72..86 => sessions::use_session(&mut self).await,
                 86..93 => self.give_up().await,
                 _ => self.select().await,
+            }
+        }
+        self.state().task_ends();
+    }
+
+    /// Runs transactions, one after the other.
+    pub(super) async fn transact(mut self) {
+        self.time.sleep(self.workload.from.since_origin()).await;
+        loop {
+            let (interval, random) = (self.interval, &mut self.random);
+            self.time.sleep(random.between(interval / 2, interval * 3 / 2)).await;
+            if self.now() >= self.workload.to {
+                break;
+            }
+            match self.random.below(100) {
+                0..88 => transactions::use_transactions(&mut self).await,
+                88..96 => transactions::read_snapshot(&mut self).await,
+                _ => self.write_one().await,
             }
         }
         self.state().task_ends();

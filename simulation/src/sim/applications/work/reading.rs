@@ -131,7 +131,8 @@ mod tests {
     fn an_iteration_that_has_no_time_of_its_own_is_found() {
         let mut simulation = Simulation::new(7);
         let client = simulation.topology(Options::parse(simulation.uri()).unwrap()).unwrap();
-        let ledger = Ledger::new(Checks::new(Retries::new(2, false, false)), Vec::new(), None);
+        let ledger =
+            Ledger::new(Checks::new(false, Retries::new(2, false, false)), Vec::new(), None);
         let version = ServerVersion::V8_0;
         let workload = Workload { from: Instant::ZERO, to: Instant::ZERO, version };
         let application = Application::new(

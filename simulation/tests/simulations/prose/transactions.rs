@@ -2,12 +2,10 @@
 //! run transactions.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bson::{Bson, Document, doc};
-use sdam::error::{CallbackError, Error};
+use bson::{Document, doc};
+use sdam::error::Error;
 use sdam::generic::{Client, ClientSession, Collection};
 use sdam::options::SessionOptions;
 use sdam::results::CommitOutcome;
@@ -193,69 +191,6 @@ fn txn_p4_the_write_concern_of_a_collection_does_not_count() {
     let (inserted, count) = outcome.unwrap();
     assert!(inserted.acknowledged);
     assert_eq!(count, 1);
-}
-
-/// An error of an application's own.
-#[derive(Debug)]
-enum Own {
-    Overdrawn,
-    Database(Error),
-}
-
-impl From<Error> for Own {
-    fn from(error: Error) -> Self {
-        Self::Database(error)
-    }
-}
-
-impl CallbackError for Own {
-    fn database_error(&self) -> Option<&Error> {
-        match self {
-            Self::Overdrawn => None,
-            Self::Database(error) => Some(error),
-        }
-    }
-}
-
-/// CTX-P1, "Callback Raises a Custom Error".
-#[test]
-fn ctx_p1_an_error_of_the_applications_own_is_returned_at_once() {
-    let mut fixture = Fixture::new("");
-    let (things, session) = (fixture.things(), start(&fixture));
-    let calls = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&calls);
-    let (outcome, _) = fixture.run(async move {
-        let within = things.clone();
-        let outcome: Result<(), Own> = session
-            .with_transaction(async |session| {
-                counted.fetch_add(1, Ordering::Relaxed);
-                within.insert_one(&doc! {}).session(&session).await?;
-                Err(Own::Overdrawn)
-            })
-            .await;
-        (outcome, session.transaction_state(), things.count_documents(doc! {}).await)
-    });
-    let (outcome, state, count) = outcome;
-    assert!(matches!(outcome, Err(Own::Overdrawn)), "{outcome:?}");
-    assert_eq!(state, Ok(TransactionState::Aborted));
-    assert_eq!(calls.load(Ordering::Relaxed), 1);
-    assert_eq!(count.unwrap(), 0);
-}
-
-/// CTX-P2, "Callback Returns a Value".
-#[test]
-fn ctx_p2_the_value_of_the_callback_is_returned() {
-    let mut fixture = Fixture::new("");
-    let (things, session) = (fixture.things(), start(&fixture));
-    let (outcome, _) = fixture.run(async move {
-        let within = things.clone();
-        let insert = async |session: ClientSession<Runtime>| {
-            within.insert_one(&doc! { "_id": 7 }).session(&session).await
-        };
-        let inserted = session.with_transaction::<_, Error, _>(insert).await?;
-        Ok::<_, Error>((inserted.inserted_id, things.count_documents(doc! {}).await?))
-    });
-    assert_eq!(outcome.unwrap(), (Bson::Int32(7), 1));
 }
 
 async fn insert(things: Collection<Runtime>, session: ClientSession<Runtime>) -> Result<(), Error> {

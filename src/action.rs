@@ -14,7 +14,7 @@
 //! ```
 
 pub use crate::command::action::{Action, PerformsActions};
-pub use crate::command::views::{Each, First, Many, Names, One, Reply, View};
+pub use crate::command::views::{Changes, Each, First, Many, Names, One, Reply, View};
 pub use crate::handle::awaiting::{ActionFuture, Async};
 pub use crate::handle::outcome::Perform;
 pub use crate::handle::recover_commit::RecoverCommit;

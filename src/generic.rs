@@ -1,4 +1,4 @@
 //! The types behind the names of each runtime, for every runtime `R`.
 
-pub use crate::handle::{Client, Collection, Cursor, Database};
+pub use crate::handle::{ChangeStream, Client, Collection, Cursor, Database};
 pub use sdam_host::{ClientSession, Topology};

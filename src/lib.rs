@@ -8,8 +8,8 @@
 #[cfg(feature = "tokio")]
 #[doc(inline)]
 pub use runtimes::tokio::{
-    CheckedOut, Client, ClientBuilder, ClientSession, Collection, Cursor, Database, Exhaust,
-    Registry, SelectedServer, Topology,
+    ChangeStream, CheckedOut, Client, ClientBuilder, ClientSession, Collection, Cursor, Database,
+    Exhaust, Registry, SelectedServer, Topology,
 };
 
 #[doc(inline)]
@@ -38,6 +38,7 @@ pub use sdam_core::bson::{
 pub mod action;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod change_stream;
 mod collation;
 mod command;
 mod cursor;
@@ -83,6 +84,8 @@ mod pages {
     #[doc = include_str!("../docs/transactions.md")]
     #[cfg(feature = "blocking")]
     struct Transactions;
+    #[doc = include_str!("../docs/change-streams.md")]
+    struct ChangeStreams;
     #[doc = include_str!("../docs/coming-from.md")]
     struct ComingFrom;
     #[doc = include_str!("../docs/watch.md")]

@@ -29,6 +29,7 @@ pub use crate::command::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel, UpdateSearchIndex,
 };
 pub use crate::command::update::{Replace, Update};
+pub use crate::command::watch::{FullDocumentType, Watch};
 pub use crate::command::{Command, Facts, Operation, Progress, Route, Scope};
 pub use crate::cursor::{CursorState, CursorStep, Timing};
 pub use crate::value::{IntoDocument, Modifications};

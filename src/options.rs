@@ -43,6 +43,7 @@ pub use crate::command::insert::{InsertManyOptions, InsertOneOptions};
 pub use crate::command::map_reduce::MapReduceOptions;
 pub use crate::command::run::RunCursorCommandOptions;
 pub use crate::command::update::{ReplaceOptions, UpdateOptions};
+pub use crate::command::watch::{ChangeStreamOptions, FullDocumentType};
 pub use crate::cursor::TimeoutMode;
 pub use crate::handle::{
     CollectionOptions, CollectionOptionsBuilder, DatabaseOptions, DatabaseOptionsBuilder,

@@ -1,5 +1,9 @@
 //! The results of operations.
 
+pub use crate::change_stream::{
+    ChangeNamespace, ChangeStreamEvent, OperationType, ResumeToken, SplitEvent, TruncatedArray,
+    UpdateDescription,
+};
 pub use crate::specifications::{
     CollectionSpecification, CollectionSpecificationInfo, CollectionType, DatabaseSpecification,
 };

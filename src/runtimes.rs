@@ -21,6 +21,10 @@ macro_rules! names {
         /// The documents that an operation has found, read batch by batch.
         pub type Cursor<T = bson::Document> = crate::handle::Cursor<$runtime, T>;
 
+        /// The changes of a collection, a database or a deployment, as they happen.
+        pub type ChangeStream<T = crate::results::ChangeStreamEvent> =
+            crate::handle::ChangeStream<$runtime, T>;
+
         /// A session of the application's.
         pub type ClientSession = sdam_host::ClientSession<$runtime>;
 

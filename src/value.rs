@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use bson::{Bson, Document, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, Timestamp};
 use sdam_core::operation::MAX_MILLIS;
 use sdam_host::driver::documents::{check_levels, check_levels_of, with_stack_for};
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,7 @@ macro_rules! certain {
     };
 }
 
-certain! { bool i32 i64 String }
+certain! { bool i32 i64 String Timestamp }
 
 /// Numbers are of 32 bits where they fit.
 impl From<u32> for Value {

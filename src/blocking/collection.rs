@@ -11,6 +11,7 @@ use super::ClientSession;
 use super::client::{Client, Shared};
 use super::database::Database;
 use super::threads::Threads;
+use crate::change_stream::ChangeStreamEvent;
 use crate::command::action::Action;
 use crate::command::aggregate::Aggregate;
 use crate::command::bulk_write::BulkWrite;
@@ -27,7 +28,8 @@ use crate::command::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel, UpdateSearchIndex,
 };
 use crate::command::update::{Replace, Update};
-use crate::command::views::{Each, First, Many, Names, One, View};
+use crate::command::views::{Changes, Each, First, Many, Names, One, View};
+use crate::command::watch::Watch;
 use crate::handle::actions::{
     actions_of_collections, actions_of_readable_collections, actions_of_writable_collections,
 };

@@ -20,6 +20,7 @@
 //!
 //! One thread in the background monitors the servers of all clients of the process.
 
+mod change_stream;
 mod client;
 mod collection;
 mod cursor;
@@ -27,6 +28,7 @@ mod database;
 mod session;
 mod threads;
 
+pub use change_stream::ChangeStream;
 pub use client::Client;
 pub use collection::Collection;
 pub use cursor::Cursor;

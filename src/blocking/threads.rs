@@ -10,9 +10,9 @@ use sdam_core::session::SessionOptions;
 use sdam_host::driver::DriverTopology;
 
 use super::client::Shared;
-use super::{ClientSession, Cursor};
+use super::{ChangeStream, ClientSession, Cursor};
 use crate::command::action::{Action, PerformsActions, sealed};
-use crate::command::views::{Each, First, Many, Names, One, Reply};
+use crate::command::views::{Changes, Each, First, Many, Names, One, Reply};
 use crate::error::Error;
 use crate::handle::awaiting::changes;
 use crate::handle::awaiting::{Async, Place};
@@ -73,6 +73,19 @@ macro_rules! as_it_is {
 }
 
 as_it_is! { (); One<T>, T; Each<T>, T; Names; First; Reply; }
+
+impl<T> sealed::Sealed for Changes<T> {}
+
+impl<T> ForThreads<crate::handle::ChangeStream<Blocking, T>> for Changes<T> {
+    type Waited = ChangeStream<T>;
+
+    fn for_threads(
+        stream: crate::handle::ChangeStream<Blocking, T>,
+        on: &Threads<'_>,
+    ) -> ChangeStream<T> {
+        ChangeStream::new(stream, &on.shared)
+    }
+}
 
 impl<T> sealed::Sealed for Many<T> {}
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bson::{Bson, Document};
+use bson::{Bson, Document, Timestamp};
 use serde::{Deserialize, Deserializer, de};
 
 use super::find::CursorType;
@@ -153,6 +153,7 @@ arguments! {
     Code = "code in JavaScript" {
         Bson::JavaScriptCode(code) | Bson::String(code) => Some(Self(code)),
     }
+    Timestamp = "a timestamp" { Bson::Timestamp(value) => Some(value), }
     Document = "a document" { Bson::Document(value) => Some(value), }
     Collation = "a document with locale and other options of collations" {
         collation @ Bson::Document(_) => bson::deserialize_from_bson(collation).ok(),

@@ -16,6 +16,7 @@ use super::indexes::{CreateIndexes, DropIndexes};
 use super::insert::{InsertMany, InsertOne};
 use super::map_reduce::MapReduce;
 use super::update::{Replace, Update};
+use super::watch::Watch;
 
 /// An operation whose reads have a read concern.
 #[diagnostic::on_unimplemented(message = "`{Self}` takes no read concern")]
@@ -34,7 +35,7 @@ macro_rules! take {
 
 take! {
     TakesReadConcern: Aggregate Count CountDocuments Distinct EstimatedDocumentCount Find FindOne
-        MapReduce;
+        MapReduce Watch;
     TakesWriteConcern: Aggregate BulkWrite ClientBulkWrite CreateCollection CreateIndexes Delete
         DropCollection DropDatabase DropIndexes FindOneAndDelete FindOneAndReplace FindOneAndUpdate
         InsertMany InsertOne MapReduce ModifyCollection RenameCollection Replace Update;

@@ -51,6 +51,7 @@ pub(crate) mod testing;
 mod tests;
 pub(crate) mod update;
 pub(crate) mod views;
+pub(crate) mod watch;
 
 /// An operation, from its arguments to its outcome.
 ///

@@ -25,10 +25,16 @@ use super::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, UpdateSearchIndex,
 };
 use super::update::{Replace, Update};
+use super::watch::Watch;
+use crate::change_stream::ChangeStreamEvent;
 
 /// Documents of the type `T`, as a cursor.
 #[derive(Debug)]
 pub struct Many<T>(PhantomData<fn() -> T>);
+
+/// Changes, as a stream of the type `T`.
+#[derive(Debug)]
+pub struct Changes<T>(PhantomData<fn() -> T>);
 
 /// A document of the type `T`, if there is one.
 #[derive(Debug)]
@@ -69,6 +75,7 @@ macro_rules! forms {
 forms! {
     Many<T>: Find;
     Many<Document>: Aggregate RunCursorCommand ListCollections ListIndexes ListSearchIndexes;
+    Changes<ChangeStreamEvent<T>>: Watch;
     One<T>: FindOne FindOneAndDelete FindOneAndReplace FindOneAndUpdate;
     Each<Bson>: Distinct;
     Each<Document>: ListDatabases MapReduce;

@@ -99,6 +99,18 @@ macro_rules! actions_of_collections {
             self.act(pipeline.into())
         }
 
+        /// Watches the changes of the collection.
+        ///
+        /// Options: those of [`Watch`], a pipeline among them.
+        ///
+        /// # Errors
+        ///
+        /// Fails if no server answers in time, or with an error, as one that is no member of a
+        /// replica set and no mongos.
+        pub fn watch(&self) -> Action<Watch, $on, Changes<ChangeStreamEvent<T>>> {
+            self.act(Watch::new())
+        }
+
         /// Updates the first document that a filter matches, by operators or a pipeline.
         ///
         /// Options: those of [`Update`].
@@ -522,6 +534,18 @@ macro_rules! actions_of_databases {
             self.act(pipeline.into())
         }
 
+        /// Watches the changes of all collections of the database.
+        ///
+        /// Options: those of [`Watch`], a pipeline among them.
+        ///
+        /// # Errors
+        ///
+        /// Fails if no server answers in time, or with an error, as one that is no member of a
+        /// replica set and no mongos.
+        pub fn watch(&self) -> Action<Watch, $on, Changes<ChangeStreamEvent>> {
+            self.act(Watch::new())
+        }
+
         /// Lists the collections, each with its options.
         ///
         /// Options: those of [`ListCollections`].
@@ -601,6 +625,18 @@ macro_rules! actions_of_clients {
         /// Fails if no server answers in time, or with an error.
         pub fn list_database_names(&self) -> Action<ListDatabases, $on, Names> {
             self.act(ListDatabases::new())
+        }
+
+        /// Watches the changes of all databases.
+        ///
+        /// Options: those of [`Watch`], a pipeline among them.
+        ///
+        /// # Errors
+        ///
+        /// Fails if no server answers in time, or with an error, as one that is no member of a
+        /// replica set and no mongos.
+        pub fn watch(&self) -> Action<Watch, $on, Changes<ChangeStreamEvent>> {
+            self.act(Watch::new())
         }
 
         /// Writes to several collections, in as few commands as their number and length allow

@@ -85,6 +85,11 @@ impl<'a, R: Runtime> Async<'a, R> {
         &self.handle
     }
 
+    /// Returns whether the operation is about the whole deployment.
+    pub(crate) const fn is_of_deployment(&self) -> bool {
+        matches!(self.place, Place::Deployment)
+    }
+
     /// Returns what the operation is about, unless it has a name that no server takes.
     pub(crate) fn scope(&self) -> Result<Scope, Error> {
         Ok(match self.place {

@@ -14,6 +14,7 @@ use super::actions::{
 use super::client::Client;
 use super::database::Database;
 use super::perform::Handle;
+use crate::change_stream::ChangeStreamEvent;
 use crate::command::action::Action;
 use crate::command::aggregate::Aggregate;
 use crate::command::bulk_write::BulkWrite;
@@ -30,7 +31,8 @@ use crate::command::search_indexes::{
     CreateSearchIndexes, DropSearchIndex, ListSearchIndexes, SearchIndexModel, UpdateSearchIndex,
 };
 use crate::command::update::{Replace, Update};
-use crate::command::views::{Each, First, Many, Names, One, View};
+use crate::command::views::{Changes, Each, First, Many, Names, One, View};
+use crate::command::watch::Watch;
 use crate::handle::awaiting::{Async, Place};
 use crate::namespace::Namespace;
 use crate::value::{IntoDocument, Modifications};

@@ -12,7 +12,6 @@ use sdam_host::driver::KillLimits;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::fetching::Fetching;
 use super::perform::Handle;
 use super::reader::Reader;
 use crate::command::run::name;
@@ -54,9 +53,9 @@ impl<R: Runtime, T> Cursor<R, T> {
     pub(crate) async fn open<O: Operation<Output = CursorState> + Send>(
         handle: &Handle<R>,
         scope: &Scope,
-        operation: O,
+        mut operation: O,
     ) -> Result<Self, Error> {
-        Ok(Self { reader: Reader::open(handle, scope, operation).await?, of: PhantomData })
+        Ok(Self { reader: Reader::open(handle, scope, &mut operation).await?, of: PhantomData })
     }
 
     /// Reads the documents as another type.
@@ -203,7 +202,7 @@ impl<R: Runtime, T: DeserializeOwned> Stream for Cursor<R, T> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let reader = &mut self.get_mut().reader;
         let next = reader.poll(cx, false, |document| read_as(document));
-        if next.is_pending() && reader.fetching.as_ref().is_some_and(Fetching::is_own) {
+        if next.is_pending() && reader.is_fetching() {
             // A stream does not notice when its reader gives up.
             reader.hand_over();
             return reader.poll(cx, false, |document| read_as(document));

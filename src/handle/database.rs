@@ -10,12 +10,14 @@ use super::client::Client;
 use super::collection::Collection;
 use super::options::CollectionOptions;
 use super::perform::Handle;
+use crate::change_stream::ChangeStreamEvent;
 use crate::command::action::Action;
 use crate::command::aggregate::Aggregate;
 use crate::command::collections::{CreateCollection, ListCollections};
 use crate::command::databases::DropDatabase;
 use crate::command::run::{RunCommand, RunCursorCommand};
-use crate::command::views::{Many, Names, Reply, View};
+use crate::command::views::{Changes, Many, Names, Reply, View};
+use crate::command::watch::Watch;
 use crate::handle::awaiting::{Async, Place};
 use crate::results::CollectionSpecification;
 

@@ -59,6 +59,7 @@ pub(crate) use concerns;
 
 pub(crate) mod actions;
 pub(crate) mod awaiting;
+mod change_stream;
 mod client;
 mod collection;
 mod cursor;
@@ -74,6 +75,7 @@ pub(crate) mod recover_commit;
 pub(crate) mod shutdown;
 pub(crate) mod start_session;
 
+pub use change_stream::ChangeStream;
 pub use client::Client;
 pub use collection::Collection;
 pub use cursor::Cursor;

@@ -5,6 +5,7 @@ use sdam_host::Runtime;
 use serde::de::DeserializeOwned;
 
 use super::awaiting::Async;
+use super::change_stream::ChangeStream;
 use super::cursor::{Cursor, names};
 use crate::command::Operation;
 use crate::command::collections::ListCollections;
@@ -13,7 +14,8 @@ use crate::command::distinct::Distinct;
 use crate::command::indexes::{CreateIndexes, ListIndexes};
 use crate::command::map_reduce::MapReduce;
 use crate::command::run::name;
-use crate::command::views::{Each, First, Many, Names, One, Reply};
+use crate::command::views::{Changes, Each, First, Many, Names, One, Reply};
+use crate::command::watch::Watch;
 use crate::cursor::CursorState;
 use crate::error::{Error, ReplyError};
 use crate::reply::document::read_as;
@@ -58,6 +60,18 @@ where
 
     async fn perform<R: Runtime>(self, on: Async<'_, R>) -> Result<Cursor<R, T>, Error> {
         Cursor::open(on.handle(), &on.scope()?, self).await
+    }
+}
+
+impl<T> Perform<Changes<T>> for Watch {
+    type Returned<R: Runtime> = ChangeStream<R, T>;
+
+    async fn perform<R: Runtime>(self, on: Async<'_, R>) -> Result<ChangeStream<R, T>, Error> {
+        let watch = match on.is_of_deployment() {
+            true => self.of_deployment(),
+            false => self,
+        };
+        ChangeStream::open(on.handle(), on.scope()?, watch).await
     }
 }
 

@@ -53,10 +53,10 @@ impl<R: Runtime> Reader<R> {
     pub(super) async fn open<O: Operation<Output = CursorState> + Send>(
         handle: &Handle<R>,
         scope: &Scope,
-        mut operation: O,
+        operation: &mut O,
     ) -> Result<Self, Error> {
         let timing = operation.timing();
-        let Response { outcome, pin, session, timeout } = handle.run(scope, &mut operation).await?;
+        let Response { outcome, pin, session, timeout } = handle.run(scope, operation).await?;
         let mut reader = Self {
             handle: handle.clone(),
             state: outcome,
@@ -90,8 +90,23 @@ impl<R: Runtime> Reader<R> {
         read: Read<T>,
     ) -> Poll<Option<Result<T, Error>>> {
         let next = ready!(self.poll_once(cx, once, read));
-        self.iteration = None;
+        self.end_call();
         Poll::Ready(next)
+    }
+
+    /// Ends a call for the next document: another one has a time of its own.
+    pub(super) const fn end_call(&mut self) {
+        self.iteration = None;
+    }
+
+    /// Returns the session that it is read in, unless its server has closed it.
+    pub(super) fn session(&self) -> Option<ClientSession<R>> {
+        self.session.clone()
+    }
+
+    /// Returns whether it waits for a batch that no task goes on with.
+    pub(super) fn is_fetching(&self) -> bool {
+        self.fetching.as_ref().is_some_and(Fetching::is_own)
     }
 
     /// As [`poll`](Self::poll), as part of a call that goes on.
@@ -243,7 +258,7 @@ impl<R: Runtime> Reader<R> {
     /// Has a task go on with a getMore that is under way, as its reader has turned to something
     /// else.
     pub(super) fn hand_over(&mut self) {
-        if self.fetching.as_ref().is_some_and(Fetching::is_own) {
+        if self.is_fetching() {
             let client = &self.handle.client;
             self.fetching = self.fetching.take().map(|fetching| fetching.hand_over(client));
         }

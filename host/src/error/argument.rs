@@ -78,6 +78,13 @@ pub enum ArgumentError {
     /// A session that another operation of its transaction uses.
     #[error("{}", TRANSACTION_IN_USE)]
     TransactionInUse,
+    /// An event of a change stream without the `_id` that a server gives it, as when a pipeline
+    /// leaves it out (Change Streams, "resumeAfter").
+    #[error(
+        "Cannot provide resume functionality when the resume token is missing: the pipeline of a \
+         change stream must leave _id as it is"
+    )]
+    NoResumeToken,
     /// A time that is no `$clusterTime` as a server gave it out.
     #[error(transparent)]
     ClusterTime(#[from] ClusterTimeError),

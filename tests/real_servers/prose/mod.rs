@@ -4,6 +4,7 @@
 //! where nothing comes between.
 
 mod causal;
+mod change_streams;
 mod crud;
 mod durations;
 mod errors;
@@ -107,18 +108,20 @@ impl<'a, R: Runtime> Fixture<'a, R> {
     async fn end(self) -> Outcome {
         for (client, mut log) in self.clients.take() {
             client.close().await;
-            let mut in_use = BTreeSet::new();
+            let (mut in_use, mut broken) = (BTreeSet::new(), BTreeSet::new());
             for (command, outcome) in log.ended() {
                 if let Ok(ended) = command.get_array("endSessions") {
                     for id in ended {
                         in_use.remove(&id.to_string());
                     }
                 }
-                match command.get("lsid") {
-                    Some(id) if outcome.is_some() => in_use.insert(id.to_string()),
-                    Some(id) => in_use.remove(&id.to_string()),
-                    None => continue,
-                };
+                let Some(id) = command.get("lsid").map(ToString::to_string) else { continue };
+                if outcome.is_none() {
+                    in_use.remove(&id);
+                    broken.insert(id);
+                } else if !broken.contains(&id) {
+                    in_use.insert(id);
+                }
             }
             assert!(in_use.is_empty(), "sessions in use: {in_use:?}");
         }
@@ -244,6 +247,7 @@ enum Chapter {
     Retries,
     Errors,
     Transactions,
+    ChangeStreams,
     /// Those of a server where clients log in.
     Timeouts,
     /// Those of a server that is no member of a set.
@@ -251,8 +255,15 @@ enum Chapter {
 }
 
 impl Chapter {
-    const OF_SETS: [Self; 6] =
-        [Self::Sessions, Self::Causal, Self::Crud, Self::Retries, Self::Errors, Self::Transactions];
+    const OF_SETS: [Self; 7] = [
+        Self::Sessions,
+        Self::Causal,
+        Self::Crud,
+        Self::Retries,
+        Self::Errors,
+        Self::Transactions,
+        Self::ChangeStreams,
+    ];
 
     async fn play<R: Runtime>(self, runtime: Way<'_, R>, seed: &str, version: Version) -> Outcome {
         let options = match self {
@@ -268,6 +279,7 @@ impl Chapter {
             Self::Retries => retries::play(&fixture).await,
             Self::Errors => errors::play(&fixture).await,
             Self::Transactions => transactions::play(&fixture).await,
+            Self::ChangeStreams => change_streams::play(&fixture).await,
             Self::Timeouts => timeouts::play(&fixture).await,
             Self::Standalone => match causal::play_alone(&fixture).await {
                 Ok(()) => durations::play(&fixture).await,

@@ -7,14 +7,14 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use sdam::action::{Action, PerformsActions};
 use sdam::error::{ArgumentError, Error};
-use sdam::generic::{Client, ClientSession, Cursor};
-use sdam::operation::Find;
+use sdam::generic::{ChangeStream, Client, ClientSession, Cursor};
+use sdam::operation::{Find, Watch};
 use sdam_host::Runtime;
 
 use super::call::{failed, invalid};
 use super::{administer, bulk, crud};
 use crate::unified::format::{CollectionOptions, FormatError, Node, Object, concerns};
-use crate::unified::play::{Ended, Failed, Operate, Subject};
+use crate::unified::play::{Ended, Failed, OPENING, Operate, Subject};
 
 /// The reason why an operation has no result.
 pub(super) enum Reason {
@@ -73,14 +73,50 @@ impl Own {
 }
 
 /// The cursors that tests keep, by name. Clones are the same ones.
-pub(super) struct Cursors<R: Runtime>(Arc<Mutex<BTreeMap<String, Cursor<R, Document>>>>);
+pub(super) struct Cursors<R: Runtime>(Arc<Mutex<BTreeMap<String, Kept<R>>>>);
+
+/// A cursor, or a change stream, that a test keeps.
+enum Kept<R: Runtime> {
+    Cursor(Box<Cursor<R, Document>>),
+    Changes(Box<ChangeStream<R, Document>>),
+}
+
+impl<R: Runtime> Kept<R> {
+    async fn close(self) {
+        match self {
+            Self::Cursor(cursor) => cursor.close().await,
+            Self::Changes(stream) => stream.close().await,
+        }
+    }
+
+    async fn close_within(self, limit: Duration) {
+        match self {
+            Self::Cursor(cursor) => cursor.close_within(limit).await,
+            Self::Changes(stream) => stream.close_within(limit).await,
+        }
+    }
+
+    async fn next_if_any(&mut self) -> Result<Option<Document>, Error> {
+        match self {
+            Self::Cursor(cursor) => cursor.next_if_any().await,
+            Self::Changes(stream) => stream.next_if_any().await,
+        }
+    }
+
+    async fn try_next(&mut self) -> Result<Option<Document>, Error> {
+        match self {
+            Self::Cursor(cursor) => cursor.try_next().await,
+            Self::Changes(stream) => stream.try_next().await,
+        }
+    }
+}
 
 impl<R: Runtime> Cursors<R> {
-    fn keep(&self, name: String, cursor: Cursor<R, Document>) {
+    fn keep(&self, name: String, cursor: Kept<R>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name, cursor);
     }
 
-    fn take(&self, name: &str) -> Option<Cursor<R, Document>> {
+    fn take(&self, name: &str) -> Option<Kept<R>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name)
     }
 }
@@ -112,9 +148,9 @@ pub(super) async fn operate<R: Runtime>(
     }
     let node = Node::at("arguments", Bson::Document(arguments));
     let of = node.object().map_err(|error| malformed(error.to_string()))?;
-    let opened = matches!(name.as_str(), "createFindCursor" | "createCommandCursor");
+    let opened = OPENING.contains(&name.as_str());
     let result = match (&subject, opened) {
-        (_, true) => open(&client, own, &subject, of).await.map(|cursor| {
+        (_, true) => open(&client, own, (&subject, &name), of).await.map(|cursor| {
             if let Some(name) = save_as {
                 cursors.keep(name, cursor);
             }
@@ -141,10 +177,23 @@ pub(super) async fn operate<R: Runtime>(
 async fn open<R: Runtime>(
     client: &Client<R>,
     own: Own,
-    subject: &Subject,
+    (subject, name): (&Subject, &str),
     of: Object,
-) -> Result<Cursor<R, Document>, Reason> {
-    Ok(match subject {
+) -> Result<Kept<R>, Reason> {
+    if name == "createChangeStream" {
+        let watch = Watch::from_document(of.rest())?;
+        let stream = match subject {
+            Subject::Client => own.of(client.operation(watch)).await?,
+            Subject::Database(name) => own.of(client.database(name).operation(watch)).await?,
+            Subject::Collection { database, name } => {
+                let things = client.database(database).collection::<Document>(name);
+                own.of(things.operation(watch)).await?
+            }
+            Subject::Cursor(_) => return Err(Reason::Malformed("a cursor is not watched".into())),
+        };
+        return Ok(Kept::Changes(Box::new(stream.with_type())));
+    }
+    Ok(Kept::Cursor(Box::new(match subject {
         Subject::Database(database) => {
             let command = administer::run_cursor_command(of)?;
             own.of(client.database(database).run_cursor_command(command)).await?
@@ -156,7 +205,7 @@ async fn open<R: Runtime>(
         Subject::Client | Subject::Cursor(_) => {
             return Err(of.broken("is of what opens no cursor").into());
         }
-    })
+    })))
 }
 
 /// Goes on with a cursor. Of none that is kept, as one that was closed, there is nothing more.

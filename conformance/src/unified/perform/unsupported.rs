@@ -3,7 +3,8 @@
 use crate::unified::format::Test;
 
 /// The reasons, by parts of the texts of the operations that need what is not supported.
-const UNSUPPORTED: [(&str, &str); 4] = [
+const UNSUPPORTED: [(&str, &str); 5] = [
+    ("createChangeStream", "it has no change streams"),
     ("replSetFreeze", "it does not know replSetFreeze"),
     ("$where", "it runs no JavaScript"),
     ("mapReduce", "it runs no JavaScript"),

@@ -243,12 +243,17 @@ impl Entities {
         }
     }
 
-    /// Returns the name of the client of a database or a collection.
-    pub(super) fn client_of(&self, place: &str, name: &str) -> Result<&str, Difference> {
+    /// Returns the name of a client, or of that of a database or a collection.
+    pub(super) fn client_of<'a>(
+        &'a self,
+        place: &str,
+        name: &'a str,
+    ) -> Result<&'a str, Difference> {
         match self.0.get(name) {
+            Some(Entity::Client(_)) => Ok(name),
             Some(Entity::Database(database)) => Ok(&database.client),
             Some(Entity::Collection(collection)) => Ok(&collection.database.client),
-            other => Err(missing(place, "a database or a collection", name, other)),
+            other => Err(missing(place, "a client, a database or a collection", name, other)),
         }
     }
 

@@ -34,6 +34,7 @@ pub use machine::{
 };
 pub use need::{needs, needs_with_encryption};
 pub use observed::Observed;
+pub(in crate::unified) use operation::OPENING;
 pub use traced::Traced;
 
 use crate::spec::Difference;

@@ -23,9 +23,6 @@ enum Kind {
 /// The operations on cursors.
 pub(super) const ON_CURSORS: &[&str] = &["close", "iterateOnce", "iterateUntilDocumentOrError"];
 
-/// The operations that specifications define, and that the driver has no interface for.
-const LACKING: &[&str] = &["createChangeStream", "watch"];
-
 /// Options that a driver need not have (CMAP, "Pool Options").
 const WAIT_QUEUE: &[&str] = &["waitQueueSize", "waitQueueMultiple"];
 
@@ -103,9 +100,6 @@ impl Needs {
             }
             Some(Kind::Bucket) => self.add("GridFS"),
             Some(Kind::ClientEncryption) => self.add(ENCRYPTION),
-            Some(Kind::Client | Kind::Database | Kind::Collection) if LACKING.contains(&name) => {
-                self.add(name);
-            }
             // One that no specification defines fails its test, and is nothing to wait for. What
             // saves its result, such as a cursor, is needed itself.
             _ => {}

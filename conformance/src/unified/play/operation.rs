@@ -14,7 +14,8 @@ use crate::unified::format::{CollectionOptions, Expectation, Node, Operation};
 use crate::unified::matching::Matcher;
 
 /// The operations whose result is a cursor.
-const OPENING: [&str; 2] = ["createCommandCursor", "createFindCursor"];
+pub(in crate::unified) const OPENING: [&str; 3] =
+    ["createChangeStream", "createCommandCursor", "createFindCursor"];
 
 /// Calls the client's interface for an operation.
 pub(super) fn start(

@@ -666,19 +666,19 @@ fn needs_are_named_once_each_in_the_order_of_the_test() {
     let operations = r#"
         { "name": "createEntities", "object": "testRunner", "arguments": { "entities": [
             { "collection": { "id": "c", "database": "database0", "collectionName": "c" } },
-            { "session": { "id": "session0", "client": "client0" } } ] } },
+            { "session": { "id": "session0", "client": "client0" } },
+            { "bucket": { "id": "bucket0", "database": "database0" } } ] } },
         { "name": "find", "object": "c", "arguments": { "filter": {}, "session": "session0" } },
-        { "name": "watch", "object": "c" },
         { "name": "withTransaction", "object": "session0", "arguments": { "callback": [
-            { "name": "watch", "object": "c" } ] } },
+            { "name": "download", "object": "bucket0" } ] } },
         { "name": "runOnThread", "object": "testRunner", "arguments": { "thread": "thread0",
-            "operation": { "name": "createChangeStream", "object": "c" } } },
+            "operation": { "name": "upload", "object": "bucket0" } } },
         { "name": "fly", "object": "c" }"#;
     let spans = r#", "expectTracingMessages": [{ "client": "client0", "spans": [] }]"#;
     let file = file(operations, spans);
-    assert_eq!(needs(&file, &file.tests[0]), ["watch", "createChangeStream"]);
+    assert_eq!(needs(&file, &file.tests[0]), ["GridFS"]);
     let encrypted = needs_with_encryption(&file, &file.tests[0]);
-    assert_eq!(encrypted[..2], ["client-side encryption", "watch"]);
+    assert_eq!(encrypted[..2], ["client-side encryption", "GridFS"]);
     let ping = self::file(&format!("{{ {PING} }}"), "");
     assert_eq!(needs(&ping, &ping.tests[0]), Vec::<String>::new());
     assert_eq!(needs_with_encryption(&ping, &ping.tests[0]), ["client-side encryption"]);

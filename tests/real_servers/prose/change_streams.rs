@@ -1,0 +1,271 @@
+//! The prose tests of Change Streams. P19 needs 6.0.9 or 7.0 and 20 MB of documents: the newest
+//! server here plays it.
+
+use bson::{Document, doc};
+use sdam::generic::{ChangeStream, Collection};
+use sdam::results::{ChangeStreamEvent, OperationType, ResumeToken};
+use sdam_core::config::{ReadMode, ReadPreference};
+use sdam_host::Runtime;
+
+use super::{Fixture, Outcome, Version, name, names};
+
+/// The first version that splits large events.
+const SPLITS: Version = Version { major: 6, minor: 0, patch: 9 };
+
+pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    tokens_follow_what_is_handed_out(fixture).await?;
+    events_without_tokens_are_refused(fixture).await?;
+    streams_go_on_behind_the_last_event(fixture).await?;
+    the_first_command_is_not_resumed(fixture).await?;
+    failed_kills_are_ignored(fixture).await?;
+    streams_begin_again_by_the_option_they_were_begun_with(fixture).await?;
+    an_invalidate_ends_a_stream(fixture).await?;
+    if fixture.version >= SPLITS {
+        large_events_are_split(fixture).await?;
+    }
+    Ok(())
+}
+
+type Things<R> = Collection<R, Document>;
+type Stream<R> = ChangeStream<R, ChangeStreamEvent<Document>>;
+
+async fn insert<R: Runtime>(things: &Things<R>, ids: std::ops::Range<i32>) -> Outcome {
+    for id in ids {
+        things.insert_one(&doc! { "_id": id }).await?;
+    }
+    Ok(())
+}
+
+/// Reads events, which are inserts of these documents.
+async fn expect<R: Runtime>(stream: &mut Stream<R>, ids: std::ops::Range<i32>) -> Outcome {
+    for id in ids {
+        let event = stream.try_next().await?.expect("the stream goes on");
+        assert_eq!(event.operation_type, OperationType::Insert);
+        assert_eq!(event.full_document, Some(doc! { "_id": id }));
+    }
+    Ok(())
+}
+
+fn token(document: &Document) -> Outcome<ResumeToken> {
+    Ok(bson::deserialize_from_document(document.clone())?)
+}
+
+/// Returns the stage `$changeStream` of each aggregate.
+fn stages(commands: &[Document]) -> Vec<Document> {
+    let opening = commands.iter().filter(|command| name(command) == "aggregate");
+    let stage = |command: &Document| {
+        let first = command.get_array("pipeline").ok()?.first()?.as_document()?;
+        first.get_document("$changeStream").ok().cloned()
+    };
+    opening.filter_map(stage).collect()
+}
+
+/// CS-P1, P7, P11, P13 and P14: the token is that of the event handed out last, or of its batch
+/// behind the last one, and of an empty batch; and the one that the options have before.
+async fn tokens_follow_what_is_handed_out<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, mut log) = fixture.client("")?;
+    let things = fixture.empty(&client, "tokens").await?;
+    insert(&things, 0..1).await?;
+    log.all();
+    let mut stream = things.watch().await?;
+    let opened = log.commands();
+    assert_eq!(opened.len(), 1, "P7: an empty batch is no end");
+    let batch = |reply: &Document| -> Outcome<Document> {
+        Ok(reply.get_document("cursor")?.get_document("postBatchResumeToken")?.clone())
+    };
+    assert_eq!(stream.resume_token(), Some(&token(&batch(&opened[0].1)?)?), "P11: an empty batch");
+    insert(&things, 1..4).await?;
+    log.all();
+    let first = stream.try_next().await?.expect("the stream goes on");
+    // All three are in a batch, or each is in one of its own.
+    for n in 1..3 {
+        let known = stream.resume_token().cloned().expect("an event was handed out");
+        let heard = log.commands();
+        let last = heard.iter().rev().find(|(command, _)| name(command) == "getMore");
+        if let Some((_, reply)) = last {
+            let cursor = reply.get_document("cursor")?;
+            let ids = cursor.get_array("nextBatch")?;
+            if ids.len() > 1 {
+                let id = ids[0].as_document().expect("an event").get_document("_id")?;
+                assert_eq!(known, token(id)?, "P13");
+            }
+        }
+        let event = stream.try_next().await?.expect("the stream goes on");
+        assert_eq!(event.full_document, Some(doc! { "_id": n + 1 }));
+    }
+    stream.close().await;
+    let resumed = things.watch().resume_after(&first.id).await?;
+    assert_eq!(resumed.resume_token(), Some(&first.id), "P14: resumeAfter");
+    resumed.close().await;
+    let mut resumed = things.watch().start_after(&first.id).await?;
+    assert_eq!(resumed.resume_token(), Some(&first.id), "P14: startAfter");
+    expect(&mut resumed, 2..4).await?;
+    resumed.close().await;
+    Ok(())
+}
+
+/// CS-P2: "if the server response is missing the resume token (a server-side error)".
+async fn events_without_tokens_are_refused<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, _) = fixture.client("")?;
+    let things = fixture.empty(&client, "anonymous").await?;
+    insert(&things, 0..1).await?;
+    let mut stream = things.watch().pipeline([doc! { "$project": { "_id": 0 } }]).await?;
+    insert(&things, 1..2).await?;
+    let error = stream.next().await.expect("it fails").expect_err("it has no token");
+    assert!(!stream.is_alive(), "{error}");
+    assert!(stream.next().await.is_none());
+    Ok(())
+}
+
+/// CS-P3 and P6: one resumption for each error, with the first pipeline, options and read
+/// preference; what is handed out has no gap, and nothing twice.
+async fn streams_go_on_behind_the_last_event<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, mut log) = fixture.client("")?;
+    let things = fixture.empty(&client, "resumed").await?;
+    let nearest = ReadPreference::new(ReadMode::Nearest);
+    insert(&things, 0..1).await?;
+    log.all();
+    let watch = things.watch().pipeline([doc! { "$match": { "operationType": "insert" } }]);
+    let mut stream = watch.read_preference(nearest).await?;
+    insert(&things, 1..3).await?;
+    expect(&mut stream, 1..3).await?;
+    let lost = [doc! { "closeConnection": true }, doc! { "errorCode": 43 }];
+    for (n, data) in (3..).zip(lost) {
+        let mut fail = doc! { "failCommands": ["getMore"] };
+        fail.extend(data);
+        fixture.fail(doc! { "times": 1 }, fail).await?;
+        insert(&things, n..n + 1).await?;
+        expect(&mut stream, n..n + 1).await?;
+    }
+    fixture.fail_no_more().await?;
+    let sent = log.sent();
+    let opening: Vec<_> = sent.iter().filter(|command| name(command) == "aggregate").collect();
+    assert_eq!(opening.len(), 3, "{:?}", names(&sent));
+    for again in &opening[1..] {
+        let (first, again) = (opening[0], *again);
+        assert_eq!(first.get("$readPreference"), again.get("$readPreference"));
+        assert_eq!(first.get("lsid"), again.get("lsid"), "the same session");
+        assert_eq!(first.get_array("pipeline")?[1], again.get_array("pipeline")?[1]);
+    }
+    for stage in &stages(&sent)[1..] {
+        assert!(stage.contains_key("resumeAfter"), "{stage}");
+    }
+    stream.close().await;
+    Ok(())
+}
+
+/// CS-P4: "will not attempt to resume on any error encountered while executing an `aggregate`
+/// command".
+async fn the_first_command_is_not_resumed<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, mut log) = fixture.client("&retryReads=false")?;
+    let things = fixture.empty(&client, "refused").await?;
+    log.all();
+    let fail = doc! { "failCommands": ["aggregate"], "errorCode": 10107 };
+    fixture.fail(doc! { "times": 1 }, fail).await?;
+    let error = things.watch().await.expect_err("it is refused");
+    assert_eq!(error.code(), Some(10107));
+    fixture.fail_no_more().await?;
+    assert_eq!(names(&log.sent()), ["aggregate"]);
+    Ok(())
+}
+
+/// CS-P8: "must not be allowed to throw an exception".
+async fn failed_kills_are_ignored<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, _) = fixture.client("")?;
+    let things = fixture.empty(&client, "unkilled").await?;
+    insert(&things, 0..1).await?;
+    let mut stream = things.watch().await?;
+    let fail = doc! {
+        "failCommands": ["getMore", "killCursors"], "errorCode": 7,
+        "errorLabels": ["ResumableChangeStreamError"],
+    };
+    fixture.fail(doc! { "times": 2 }, fail).await?;
+    insert(&things, 1..2).await?;
+    expect(&mut stream, 1..2).await?;
+    fixture.fail_no_more().await?;
+    stream.close().await;
+    Ok(())
+}
+
+/// CS-P17 and P18: `startAfter` until something was received, and `resumeAfter` from then on.
+async fn streams_begin_again_by_the_option_they_were_begun_with<R: Runtime>(
+    fixture: &Fixture<'_, R>,
+) -> Outcome {
+    let (client, mut log) = fixture.client("")?;
+    let things = fixture.empty(&client, "begun").await?;
+    insert(&things, 0..1).await?;
+    let mut before = things.watch().await?;
+    insert(&things, 1..2).await?;
+    let event = before.try_next().await?.expect("the stream goes on");
+    before.close().await;
+    for (receives, option) in [(false, "startAfter"), (true, "resumeAfter")] {
+        log.all();
+        let mut stream = things.watch().start_after(&event.id).await?;
+        let id = if receives { 3 } else { 2 };
+        if receives {
+            expect(&mut stream, 2..3).await?;
+        }
+        let fail = doc! { "failCommands": ["getMore"], "closeConnection": true };
+        fixture.fail(doc! { "times": 1 }, fail).await?;
+        // Without an event at hand, the stream asks for the next batch.
+        let mut waiting = stream.next_if_any().await?;
+        insert(&things, id..id + 1).await?;
+        while waiting.is_none() {
+            waiting = stream.next_if_any().await?;
+        }
+        fixture.fail_no_more().await?;
+        assert_eq!(waiting.and_then(|it| it.full_document), Some(doc! { "_id": id }));
+        let stages = stages(&log.sent());
+        let again = stages.last().expect("it was begun again");
+        assert!(stages.len() == 2 && again.contains_key(option), "{option}: {stages:?}");
+        let other = if receives { "startAfter" } else { "resumeAfter" };
+        assert!(!again.contains_key(other), "{again}");
+        stream.close().await;
+    }
+    Ok(())
+}
+
+/// An `invalidate` ends a stream, which may be begun again behind it by `startAfter`.
+async fn an_invalidate_ends_a_stream<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, _) = fixture.client("")?;
+    let things = fixture.empty(&client, "dropped").await?;
+    insert(&things, 0..1).await?;
+    let mut stream = things.watch().await?;
+    things.drop().await?;
+    let mut kinds = Vec::new();
+    while let Some(event) = stream.try_next().await? {
+        kinds.push(event.operation_type);
+    }
+    assert_eq!(kinds, [OperationType::Drop, OperationType::Invalidate]);
+    assert!(!stream.is_alive());
+    let last = stream.resume_token().cloned().expect("it has handed out events");
+    let mut again = things.watch().start_after(last).await?;
+    insert(&things, 0..1).await?;
+    expect(&mut again, 0..1).await?;
+    again.close().await;
+    Ok(())
+}
+
+/// CS-P19: the parts of one event.
+async fn large_events_are_split<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, _) = fixture.client("")?;
+    let database = client.database("prose");
+    database.collection::<Document>("large").drop().await?;
+    let images = doc! { "create": "large", "changeStreamPreAndPostImages": { "enabled": true } };
+    database.run_command(images).await?;
+    let large = database.collection::<Document>("large");
+    let text = |letter: &str| letter.repeat(10 * 1024 * 1024);
+    large.insert_one(&doc! { "value": text("q") }).await?;
+    let split = large.watch().pipeline([doc! { "$changeStreamSplitLargeEvent": {} }]);
+    // Its parts have their fields once.
+    let stream = split.full_document_before_change("required").await?;
+    let mut stream = stream.with_type::<Document>();
+    large.update_one(doc! {}, doc! { "$set": { "value": text("z") } }).await?;
+    for fragment in 1..=2 {
+        let event = stream.try_next().await?.expect("the stream goes on");
+        assert_eq!(event.get_document("splitEvent")?, &doc! { "fragment": fragment, "of": 2 });
+    }
+    stream.close().await;
+    large.drop().await?;
+    Ok(())
+}

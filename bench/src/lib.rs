@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
-use sdam_conformance::mongod::{Availability, Config, Server};
+use sdam_conformance::mongod::{Availability, Binary, Config, Options, ReplicaSet, Server};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::sample::Sample;
@@ -58,12 +58,32 @@ pub fn server(address: Option<SocketAddr>) -> Result<(SocketAddr, Option<Server>
     if let Some(address) = address {
         return Ok((address, None));
     }
+    let server = Server::start(&newest()?, Config::default())?;
+    Ok((server.address().to_string().parse()?, Some(server)))
+}
+
+/// Returns the member of this address, or starts a replica set of one, of the newest mongod there
+/// is; that ends when it is dropped.
+///
+/// # Errors
+///
+/// Fails if there is no mongod, and if it does not start.
+pub fn replica_set(
+    address: Option<SocketAddr>,
+) -> Result<(SocketAddr, Option<ReplicaSet>), Failure> {
+    if let Some(address) = address {
+        return Ok((address, None));
+    }
+    let set = ReplicaSet::start(&newest()?, 1, &Options::calm())?;
+    Ok((set.members()[0].address().to_string().parse()?, Some(set)))
+}
+
+fn newest() -> Result<Binary, Failure> {
     let availability = Availability::look();
     let binary =
         availability.binaries().last().ok_or_else(|| availability.left_out().join("\n"))?;
     eprintln!("mongod {}", binary.version());
-    let server = Server::start(binary, Config::default())?;
-    Ok((server.address().to_string().parse()?, Some(server)))
+    Ok(binary.clone())
 }
 
 /// Runs a process that measures, and returns what it prints.

@@ -1,5 +1,6 @@
 //! The cost of operations on collections for the client: the official driver and this library, each
-//! with its API for tasks and that for threads, against one real mongod.
+//! with its API for tasks and that for threads, against one real mongod; transactions, against a
+//! replica set of one.
 //!
 //! Every measurement is a process of its own, and the two of a pair take turns: what disturbs one
 //! disturbs the other.
@@ -16,7 +17,8 @@ use clap::{Parser, ValueEnum};
 use sdam::blocking::Topology;
 use sdam::blocking::{self as driver, Collection};
 use sdam_bench::rounds::rounds;
-use sdam_bench::{Failure, name, sampled, server, table};
+use sdam_bench::{Failure, name, replica_set, sampled, server, table};
+use sdam_conformance::mongod::{ReplicaSet, Server};
 
 use crate::competitor::Competitor;
 use crate::documents::{Book, Stored};
@@ -43,6 +45,8 @@ enum Operation {
     InsertMany,
     /// Finds 10,000 documents, in batches of the default size.
     Find,
+    /// Updates two documents by their `_id`, in a transaction.
+    Transaction,
 }
 
 /// The type that the application has for its documents.
@@ -59,8 +63,8 @@ enum Shape {
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// A server to use instead of a mongod of its own: no TLS, no password. Its database `bench` is
-    /// dropped.
+    /// A server to use instead of one of its own: no TLS, no password; for transactions, the
+    /// primary of a replica set. Its database `bench` is dropped.
     #[arg(long)]
     address: Option<SocketAddr>,
     /// The operations, all by default.
@@ -89,9 +93,9 @@ fn main() -> Result<(), Failure> {
     if arguments.operations.is_empty() {
         arguments.operations = Operation::value_variants().to_vec();
     }
-    let (address, _server) = server(arguments.address)?;
     match arguments.only {
         Some(competitor) => {
+            let (address, _server) = server(arguments.address)?;
             for &operation in &arguments.operations {
                 let window = Duration::from_secs(arguments.seconds);
                 let uri = uri(address);
@@ -105,7 +109,7 @@ fn main() -> Result<(), Failure> {
             }
             Ok(())
         }
-        None => compare(address, &arguments),
+        None => compare(&arguments),
     }
 }
 
@@ -114,14 +118,23 @@ fn uri(address: SocketAddr) -> String {
     format!("mongodb://{address}/?directConnection=true&maxPoolSize=1&w=1")
 }
 
-fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
-    let written = fill(address)?;
+fn compare(arguments: &Arguments) -> Result<(), Failure> {
+    let (mut of_one, mut of_set) = (None, None);
+    for operation in &arguments.operations {
+        match operation.needs_set() {
+            true if of_set.is_none() => of_set = Some(Deployment::of_set(arguments.address)?),
+            false if of_one.is_none() => of_one = Some(Deployment::of_one(arguments.address)?),
+            _ => {}
+        }
+    }
     let pairs = PAIRS.as_flattened();
     let turn = |&operation: &Operation| pairs.iter().map(move |one| (operation, *one));
     let turns: Vec<_> = arguments.operations.iter().flat_map(turn).collect();
     let samples = rounds(arguments.rounds, &turns, |&(operation, competitor)| {
+        let deployment = if operation.needs_set() { &of_set } else { &of_one };
+        let Deployment { address, written, .. } = deployment.as_ref().expect("it was started");
         written.drop().run()?;
-        sampled(&mut child(competitor, address, operation, arguments)?)
+        sampled(&mut child(competitor, *address, operation, arguments)?)
     })?;
     for (operation, samples) in arguments.operations.iter().zip(samples.chunks(pairs.len())) {
         for (pair, samples) in PAIRS.iter().zip(samples.chunks(PAIRS[0].len())) {
@@ -129,6 +142,26 @@ fn compare(address: SocketAddr, arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// A deployment for some of the operations.
+struct Deployment {
+    address: SocketAddr,
+    written: Collection<Stored>,
+    _server: Option<Server>,
+    _set: Option<ReplicaSet>,
+}
+
+impl Deployment {
+    fn of_one(address: Option<SocketAddr>) -> Result<Self, Failure> {
+        let (address, _server) = server(address)?;
+        Ok(Self { address, written: fill(address)?, _server, _set: None })
+    }
+
+    fn of_set(address: Option<SocketAddr>) -> Result<Self, Failure> {
+        let (address, _set) = replica_set(address)?;
+        Ok(Self { address, written: fill(address)?, _server: None, _set })
+    }
 }
 
 /// Fills the collection that is read, and returns the one that is written.
@@ -161,6 +194,11 @@ impl Operation {
         let count = if self == Self::InsertMany { MANY } else { 1 };
         (0..).map(of).take(count).collect()
     }
+
+    /// Returns whether it needs a replica set.
+    const fn needs_set(self) -> bool {
+        matches!(self, Self::Transaction)
+    }
 }
 
 /// Returns the filter of the next document that is looked for: all, one after another, in an order
@@ -170,6 +208,24 @@ fn filter(turn: &mut i32) -> bson::Document {
     const STEP: i32 = 7_919;
     *turn = (*turn + STEP) % STORED;
     doc! { "_id": *turn }
+}
+
+/// Returns the first update of a transaction.
+fn lend() -> bson::Document {
+    doc! { "$inc": { "times_lent": 1_i64 } }
+}
+
+/// Returns the second update of a transaction.
+fn take_back() -> bson::Document {
+    doc! { "$inc": { "times_lent": -1_i64 } }
+}
+
+/// Fails unless a document was updated.
+fn check_update(count: u64) -> Result<(), Failure> {
+    match count {
+        1 => Ok(()),
+        _ => Err(format!("{count} documents were updated, and not one").into()),
+    }
 }
 
 /// Fails unless all documents have come.

@@ -4,13 +4,13 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bson::doc;
-use mongodb::{Client, Collection};
+use mongodb::{Client, ClientSession, Collection};
 use sdam_bench::Failure;
 use sdam_bench::load::{Work, on_tokio};
 use sdam_bench::sample::Sample;
 
 use super::Shaped;
-use crate::{DATABASE, Operation, READ, WRITTEN, check, filter};
+use crate::{DATABASE, Operation, READ, WRITTEN, check, check_update, filter, lend, take_back};
 
 pub(super) fn measure<T: Shaped>(
     uri: &str,
@@ -19,14 +19,16 @@ pub(super) fn measure<T: Shaped>(
     window: Duration,
 ) -> Result<Sample, Failure> {
     let open = async {
-        let database = Client::with_uri_str(uri).await?.database(DATABASE);
+        let client = Client::with_uri_str(uri).await?;
+        let (database, session) = (client.database(DATABASE), client.start_session().await?);
         let (read, written) = (database.collection(READ), database.collection(WRITTEN));
-        Ok(vec![Official { read, written, operation, documents, turn: 0 }])
+        Ok(vec![Official { session, read, written, operation, documents, turn: 0 }])
     };
     on_tokio(open, window)
 }
 
 struct Official<T: Shaped> {
+    session: ClientSession,
     read: Collection<T>,
     written: Collection<T>,
     operation: Operation,
@@ -54,6 +56,15 @@ impl<T: Shaped> Work for Official<T> {
                     count += 1;
                 }
                 check(count)?;
+            }
+            Operation::Transaction => {
+                let (session, read) = (&mut self.session, &self.read);
+                session.start_transaction().await?;
+                for update in [lend(), take_back()] {
+                    let one = read.update_one(filter(&mut self.turn), update);
+                    check_update(one.session(&mut *session).await?.modified_count)?;
+                }
+                session.commit_transaction().await?;
             }
         }
         Ok(())

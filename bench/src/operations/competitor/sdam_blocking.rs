@@ -4,13 +4,13 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bson::doc;
-use sdam::blocking::{Client, Collection};
+use sdam::blocking::{Client, ClientSession, Collection};
 use sdam_bench::Failure;
 use sdam_bench::load::on_threads;
 use sdam_bench::sample::Sample;
 
 use super::Shaped;
-use crate::{DATABASE, Operation, READ, WRITTEN, check, filter};
+use crate::{DATABASE, Operation, READ, WRITTEN, check, check_update, filter, lend, take_back};
 
 pub(super) fn measure<T: Shaped>(
     uri: &str,
@@ -18,16 +18,18 @@ pub(super) fn measure<T: Shaped>(
     documents: Vec<T>,
     window: Duration,
 ) -> Result<Sample, Failure> {
-    let database = Client::connect(uri)?.database(DATABASE);
+    let client = Client::connect(uri)?;
+    let (database, session) = (client.database(DATABASE), client.start_session().run()?);
     let (read, written) = (database.collection(READ), database.collection(WRITTEN));
     let mut turn = 0;
-    on_threads(vec![move || once(operation, &read, &written, &documents, &mut turn)], window)
+    let once = move || once(operation, &session, (&read, &written), &documents, &mut turn);
+    on_threads(vec![once], window)
 }
 
 fn once<T: Shaped>(
     operation: Operation,
-    read: &Collection<T>,
-    written: &Collection<T>,
+    session: &ClientSession,
+    (read, written): (&Collection<T>, &Collection<T>),
     documents: &[T],
     turn: &mut i32,
 ) -> Result<(), Failure> {
@@ -49,6 +51,14 @@ fn once<T: Shaped>(
                 count += 1;
             }
             check(count)?;
+        }
+        Operation::Transaction => {
+            session.start_transaction().run()?;
+            for update in [lend(), take_back()] {
+                let one = read.update_one(filter(turn), update).session(session);
+                check_update(one.run()?.modified_count)?;
+            }
+            session.commit_transaction().run()?;
         }
     }
     Ok(())

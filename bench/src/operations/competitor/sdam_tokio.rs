@@ -4,14 +4,14 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bson::doc;
-use sdam::generic::{Client, Collection};
+use sdam::generic::{Client, ClientSession, Collection};
 use sdam::tokio::Tokio;
 use sdam_bench::Failure;
 use sdam_bench::load::{Work, on_tokio};
 use sdam_bench::sample::Sample;
 
 use super::Shaped;
-use crate::{DATABASE, Operation, READ, WRITTEN, check, filter};
+use crate::{DATABASE, Operation, READ, WRITTEN, check, check_update, filter, lend, take_back};
 
 pub(super) fn measure<T: Shaped>(
     uri: &str,
@@ -20,14 +20,16 @@ pub(super) fn measure<T: Shaped>(
     window: Duration,
 ) -> Result<Sample, Failure> {
     let open = async {
-        let database = Client::connect(uri).await?.database(DATABASE);
+        let client = Client::connect(uri).await?;
+        let (database, session) = (client.database(DATABASE), client.start_session().await?);
         let (read, written) = (database.collection(READ), database.collection(WRITTEN));
-        Ok(vec![Sdam { read, written, operation, documents, turn: 0 }])
+        Ok(vec![Sdam { session, read, written, operation, documents, turn: 0 }])
     };
     on_tokio(open, window)
 }
 
 struct Sdam<T: Shaped> {
+    session: ClientSession<Tokio>,
     read: Collection<Tokio, T>,
     written: Collection<Tokio, T>,
     operation: Operation,
@@ -55,6 +57,15 @@ impl<T: Shaped> Work for Sdam<T> {
                     count += 1;
                 }
                 check(count)?;
+            }
+            Operation::Transaction => {
+                let (session, read) = (&self.session, &self.read);
+                session.start_transaction().await?;
+                for update in [lend(), take_back()] {
+                    let one = read.update_one(filter(&mut self.turn), update);
+                    check_update(one.session(session).await?.modified_count)?;
+                }
+                session.commit_transaction().await?;
             }
         }
         Ok(())

@@ -82,6 +82,10 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
     ("sdam-core: WaiterId of src/id.rs", "an identity that its caller chooses"),
     ("sdam-host: PoolStep of src/machines/steps.rs", "its caller checks each of them"),
     ("sdam-host: TopologyStep of src/machines/steps.rs", "its caller checks each of them"),
+    ("sdam-simulation: Act of src/histories/mod.rs", "its caller notes each of them"),
+    ("sdam-simulation: CycleKind of src/histories/mod.rs", "the cycles that isolation forbids"),
+    ("sdam-simulation: Dependency of src/histories/mod.rs", "ww, wr and rw"),
+    ("sdam-simulation: Outcome of src/histories/mod.rs", "its caller chooses among all"),
 ];
 
 /// The part of the facade that depends on its arguments alone: what is sent, and what replies say.

@@ -28,6 +28,9 @@ const BASE_BACKOFF: Duration = Duration::from_millis(100);
 /// shortest time-outs, so that an error or two which pass cost no operation its time.
 const BASE_PAUSE: Duration = Duration::from_millis(5);
 
+/// The server's error for a transaction that it does not know.
+const NO_SUCH_TRANSACTION: i32 = 251;
+
 /// The first wire version whose servers say themselves which errors are retryable: 4.4.
 const LABELS_ERRORS_WIRE_VERSION: i32 = 9;
 
@@ -318,6 +321,10 @@ fn label_in_transaction(
                 || is_retryable_write
                 || fault.has_label(RETRYABLE_WRITE)
                 || fault.code() == Some(MAX_TIME_EXPIRED)
+                // "write concern failed / timeout": without a majority, the server leaves its label
+                // away, as another member may have committed the transaction.
+                || (fault.code() == Some(NO_SUCH_TRANSACTION)
+                    && !fault.has_label(TRANSIENT_TRANSACTION))
         }
     };
     is_unknown.then_some(UNKNOWN_COMMIT_RESULT)

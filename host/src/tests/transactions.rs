@@ -279,6 +279,23 @@ fn transient_errors_run_it_again_and_unknown_results_only_the_commit() {
     assert_eq!(numbers, [1, 1, 2, 2, 2, 3, 3]);
 }
 
+/// Transactions, "UnknownTransactionCommitResult", "write concern failed / timeout": a member that
+/// has no such transaction, and does not hear from a majority, leaves open what came of it.
+#[test]
+fn what_less_than_a_majority_says_of_a_commit_is_not_known() {
+    let fixture = Fixture::with_sessions("");
+    let (_client, session) = start(&fixture);
+    let late = rawdoc! { "code": 64, "errmsg": "waiting for replication timed out" };
+    let late = rawdoc! { "ok": 0, "code": 251, "errmsg": "no", "writeConcernError": late };
+    let gone = refusal(251, &[TRANSIENT_TRANSACTION]);
+    answers(&fixture, [Some(rawdoc! { "ok": 1 }), Some(late), gone]);
+    session.start_transaction().run().unwrap();
+    fixture.run(insert(&fixture, &session)).unwrap();
+    let commit = || fixture.run(session.commit_transaction().into_future()).unwrap_err();
+    assert_eq!(commit().labels(), [UNKNOWN_COMMIT_RESULT]);
+    assert_eq!(commit().labels(), [TRANSIENT_TRANSACTION]);
+}
+
 /// Beyond "Handling errors inside the callback": no loop without an end.
 #[test]
 fn an_error_that_the_callback_hides_is_named() {

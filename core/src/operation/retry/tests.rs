@@ -401,6 +401,7 @@ fn the_result_of_a_commit_is_unknown_unless_a_server_says_it() {
         (50, &[][..], true),
         (91, &["RetryableWriteError"], true),
         (251, &[TRANSIENT_TRANSACTION], false),
+        (251, &[], true),
         (8000, &[], false),
     ] {
         let judgement = judged(&commit, &reply(code, labels));

@@ -9,6 +9,7 @@ mod residue;
 mod storm;
 #[path = "../support/mod.rs"]
 mod support;
+mod transactions;
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     // The newest is enough: what servers do in a storm differs less than what a storm costs.
     if let Some(binary) = availability.binaries().last() {
         let shared = Arc::new(Mutex::new(None));
-        for (name, storm) in real::STORMS {
+        for (name, storm) in real::STORMS.into_iter().chain([transactions::STORM]) {
             let (binary, shared) = (binary.clone(), Arc::clone(&shared));
             trials.push(trial(format!("{}::{name}", binary.version()), move || {
                 on_a_shared_set(&shared, &binary, storm)
@@ -58,12 +59,15 @@ fn several_threads() -> std::io::Result<Runtime> {
 fn on_a_shared_set(
     shared: &Mutex<Option<ReplicaSet>>,
     binary: &Binary,
-    storm: fn(&Runtime, &mut ReplicaSet) -> Outcome,
+    storm: real::Storm,
 ) -> Outcome {
     let mut pending = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let mut set = match pending.take() {
         Some(set) => set,
-        None => ReplicaSet::start(binary, 3, &Options::default())?,
+        None => {
+            let arguments = ["--setParameter", transactions::LIFETIME].map(str::to_owned).to_vec();
+            ReplicaSet::start(binary, 3, &Options { arguments, ..Options::default() })?
+        }
     };
     set.wait_until_settled(real::GENEROUS)?;
     storm(&several_threads()?, &mut set)?;

@@ -19,7 +19,7 @@ const LENGTH: Duration = Duration::from_secs(30);
 const INTERVAL: Duration = Duration::from_secs(6);
 
 /// A storm on a set of three that has settled.
-type Storm = fn(&Runtime, &mut ReplicaSet) -> Outcome;
+pub(crate) type Storm = fn(&Runtime, &mut ReplicaSet) -> Outcome;
 
 pub(crate) const STORMS: [(&str, Storm); 4] = [
     ("primaries_are_killed_under_load", kill),
@@ -29,7 +29,7 @@ pub(crate) const STORMS: [(&str, Storm); 4] = [
 ];
 
 /// Few connections, so that operations queue; and quick checks, as faults come quickly.
-fn uri(set: &ReplicaSet) -> String {
+pub(crate) fn uri(set: &ReplicaSet) -> String {
     let seeds: Vec<String> = set.seed_list().iter().map(ToString::to_string).collect();
     let quick = "heartbeatFrequencyMS=1000&connectTimeoutMS=2000";
     format!(
@@ -58,7 +58,7 @@ async fn faults(
 ///
 /// The set is whole before that: a member that still rolls back what only it had, as it was primary
 /// before, needs the primary to end that, and there may be no majority without it.
-fn old(set: &ReplicaSet) -> Result<(usize, String), Box<dyn std::error::Error>> {
+pub(crate) fn old(set: &ReplicaSet) -> Result<(usize, String), Box<dyn std::error::Error>> {
     set.wait_until_settled(GENEROUS)?;
     let primary = set.wait_for_primary(GENEROUS)?;
     Ok((primary, set.members()[primary].advertised().to_string()))

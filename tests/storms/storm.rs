@@ -58,7 +58,7 @@ async fn until_an_operation_fails(client: &Topology) {
 }
 
 /// Waits until no connection is in use, awaited or being made.
-async fn at_rest(members: &[SelectedServer]) {
+pub(crate) async fn at_rest(members: &[SelectedServer]) {
     let rests = |member: &SelectedServer| {
         let Counts { pending, in_use, waiting, .. } = member.counts();
         (pending, in_use, waiting, member.operation_count()) == (0, 0, 0, 0)

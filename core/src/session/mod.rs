@@ -9,6 +9,7 @@ mod cluster_time;
 mod commit_token;
 mod convenient;
 mod pool;
+mod standing;
 mod transaction;
 
 pub use client::{Session, SessionError, SessionOptions};
@@ -16,6 +17,7 @@ pub use cluster_time::{ClusterTime, ClusterTimeError};
 pub use commit_token::{CommitFault, CommitOutcome, CommitToken, CommitTokenError};
 pub use convenient::{TransactionFault, TransactionLoop, TransactionStep};
 pub use pool::{ServerSession, SessionId, SessionPool, SessionTimeout};
+pub use standing::{TransactionRemedy, TransactionStanding};
 pub use transaction::{
     Ending, SessionTransaction, TransactionError, TransactionFields, TransactionOptions,
     TransactionRole, TransactionState,

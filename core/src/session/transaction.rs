@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 
+use super::standing::Progress;
 use crate::config::{ReadConcern, ReadPreference, WriteConcern};
 
 /// The `wtimeout` of a commit that comes again, if its write concern has none: "in order to avoid
@@ -213,6 +214,7 @@ pub struct SessionTransaction {
     was_attempted: bool,
     /// The last command within that has failed.
     failed_command: Option<String>,
+    pub(super) progress: Progress,
 }
 
 impl SessionTransaction {

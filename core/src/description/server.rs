@@ -259,7 +259,7 @@ pub(crate) fn millis<S: Serializer>(duration: &Duration, serializer: S) -> Resul
     serializer.serialize_f64(duration.as_secs_f64() * 1e3)
 }
 
-fn optional_millis<S: Serializer>(
+pub(crate) fn optional_millis<S: Serializer>(
     duration: &Option<Duration>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

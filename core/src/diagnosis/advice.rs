@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::verdict::Verdict;
 use crate::config::{MIN_HEARTBEAT_FREQUENCY, ServerAddress};
+use crate::description::Removal;
 
 /// The thing to do about a cause.
 ///
@@ -104,9 +105,7 @@ impl Verdict {
             Self::NotAMember { server, .. } => add_member(server),
             Self::SetNameDiffers { found, .. } => correct_set(found.as_deref()),
             Self::NotAReplicaSet { .. } => LEAVE_OUT_SET.into(),
-            Self::NoServersLeft { removal } => {
-                removal.as_ref().map_or(CHECK_SEEDS, |it| it.removal_reason.remedy()).into()
-            }
+            Self::NoServersLeft { removal } => check_removed(removal.as_ref()),
             Self::MembersElsewhere { seed, called, members } => {
                 lead_to_members(seed, called.as_ref(), members)
             }
@@ -127,7 +126,10 @@ impl Verdict {
                 let twice = u64::from(max_connecting.saturating_mul(2));
                 set_option(PREPARE_CONNECTIONS, "maxConnecting", twice)
             }
+            Self::OplogSmall { mebibytes, .. } => enlarge_oplog(*mebibytes),
+            Self::NotPermitted { .. } => GRANT.into(),
             Self::NoServerAvailable => READ_EACH.into(),
+            Self::Transaction(verdict) => verdict.advice(),
         }
     }
 
@@ -235,6 +237,10 @@ const SEE_OPERATIONS: WithLine = WithLine {
 const PREPARE_CONNECTIONS: &str =
     "raise minPoolSize or maxConnecting, not maxPoolSize, or find out why connecting is slow";
 const READ_EACH: &str = "see the error of each server";
+const GRANT: &str = "name a user that has the role clusterMonitor, which changes nothing";
+
+/// The least size that servers resize an oplog to, in mebibytes.
+const MIN_OPLOG: u64 = 990;
 
 fn set_option(text: &'static str, option: &str, value: u64) -> Advice {
     let line = format!("{option}={value}");
@@ -252,6 +258,17 @@ fn ask_more_often(after: Duration) -> Advice {
     }
     let line = format!("heartbeatFrequencyMS={millis}&maxIdleTimeMS={millis}");
     Advice::with_line(format!("{text}, or stay below it ({line})").into(), line)
+}
+
+fn check_removed(removal: Option<&Removal>) -> Advice {
+    removal.map_or(CHECK_SEEDS, |it| it.removal_reason.remedy()).into()
+}
+
+fn enlarge_oplog(mebibytes: u64) -> Advice {
+    let size = mebibytes.saturating_mul(2).max(MIN_OPLOG);
+    let line = format!("db.adminCommand({{ replSetResizeOplog: 1, size: Double({size}) }})");
+    let text = format!("let it be larger, on each member ({line}), or set oplogMinRetentionHours");
+    Advice::with_line(text.into(), line)
 }
 
 fn add_member(server: &ServerAddress) -> Advice {

@@ -15,6 +15,7 @@ mod operation;
 mod records;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod verdict;
 
 pub use advice::{Advice, Finding};
@@ -23,4 +24,5 @@ pub(crate) use judge::{Circumstances, Staleness};
 pub use limit::other_timeout;
 pub(crate) use operation::MANY_REFUSALS;
 pub use operation::{Pause, ServerEvidence};
-pub use verdict::{Disagreement, SLOW_LOOKUP, Verdict};
+pub use transaction::{TRANSACTION_LIFETIME, TransactionErrorFacts, TransactionVerdict};
+pub use verdict::{Disagreement, OplogBound, SLOW_LOOKUP, Verdict};

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bson::rawdoc;
 
-use super::{Disagreement, Pause, SelectionError, ServerEvidence, Verdict};
+use super::{
+    Disagreement, OplogBound, Pause, SelectionError, ServerEvidence, TransactionVerdict, Verdict,
+};
 use crate::config::{Options, ServerAddress};
 use crate::description::{Incompatibility, Removal, RemovalReason, ServerType, TopologyType};
 use crate::failure::{Cause, Failure, Stage, UnsupportedCertificate};
@@ -147,12 +149,52 @@ fn of_sets() -> Vec<Verdict> {
             in_use: 0,
             max_pool_size: 100,
         },
+        Verdict::OplogSmall {
+            server: a(),
+            window: SOME,
+            bound: OplogBound::Transaction,
+            mebibytes: 990,
+        },
+        Verdict::NotPermitted { server: a(), commands: "serverStatus".to_owned() },
         Verdict::NoServerAvailable,
     ]
 }
 
+/// Verdicts on transactions.
+fn of_transactions() -> Vec<Verdict> {
+    let (server, limit) = (a(), Some(SOME));
+    let verdicts = vec![
+        TransactionVerdict::WriteConflict,
+        TransactionVerdict::TransactionExpired { open: Some(SOME) },
+        TransactionVerdict::TransactionLost { server: Some(a()), began_at: Some(b()) },
+        TransactionVerdict::TransactionAborted { server: None },
+        TransactionVerdict::TransactionFailedBefore { command: "insert on db".to_owned() },
+        TransactionVerdict::TransactionSuperseded,
+        TransactionVerdict::SnapshotUnavailable,
+        TransactionVerdict::WriteConflicts {
+            server: a(),
+            aborted: 1,
+            ended: 2,
+            conflicts: 3,
+            time: SOME,
+            is_now: true,
+        },
+        TransactionVerdict::TransactionsIdle {
+            server: a(),
+            idle: 2,
+            unused: SOME,
+            open: SOME,
+            owner: Some("10.0.0.1 (shop)".to_owned()),
+            limit,
+        },
+        TransactionVerdict::TransactionsExpire { server: a(), expired: 1, limit },
+        TransactionVerdict::TransactionsLost { server, failed: 1, commits: 2, since: SOME },
+    ];
+    verdicts.into_iter().map(Verdict::from).collect()
+}
+
 fn all() -> Vec<Verdict> {
-    [of_clients(), of_connections(), of_sets()].concat()
+    [of_clients(), of_connections(), of_sets(), of_transactions()].concat()
 }
 
 #[test]
@@ -165,7 +207,8 @@ fn names_are_those_in_json_and_each_is_another_one() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), verdicts.len());
-    let lines = include_str!("verdict.rs").lines().map(str::trim_start);
+    let sources = [include_str!("verdict.rs"), include_str!("transaction.rs")];
+    let lines = sources.iter().flat_map(|source| source.lines()).map(str::trim_start);
     let named = lines.filter(|line| line.starts_with("Self::") && line.contains("=> \""));
     assert_eq!(named.count(), names.len(), "all kinds are here");
 }

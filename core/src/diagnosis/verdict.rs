@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::failure::of_reaching;
+use super::transaction::TransactionVerdict;
 use crate::config::ServerAddress;
 use crate::description::{Incompatibility, Removal, ServerType, millis};
 use crate::failure::{Failure, Stage, UnsupportedCertificate};
@@ -526,9 +527,70 @@ pub enum Verdict {
         /// maxPoolSize, 0 for no limit.
         max_pool_size: u32,
     },
+    /// The oplog of a server is full, and reaches back for a short time only.
+    #[error(
+        "the oplog of {server} is full and reaches back for {} only, which is less than {}",
+        seconds(*window),
+        bound.words()
+    )]
+    OplogSmall {
+        /// The server.
+        server: ServerAddress,
+        /// The time from its first entry to its last.
+        #[serde(rename = "windowMS", serialize_with = "millis")]
+        window: Duration,
+        /// The time that it should reach back for.
+        bound: OplogBound,
+        /// Its size, in mebibytes.
+        mebibytes: u64,
+    },
+    /// The user may not ask what a tool has to know.
+    #[error("the user may not run {commands} at {server}: what those say is not known")]
+    NotPermitted {
+        /// The server.
+        server: ServerAddress,
+        /// The commands.
+        commands: String,
+    },
     /// No server answers as it should, each for its own reason.
     #[error("no server is available")]
     NoServerAvailable,
+    /// A transaction fails, or many do.
+    #[error("{0}")]
+    #[serde(untagged)]
+    Transaction(TransactionVerdict),
+}
+
+/// The time that an oplog should reach back for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum OplogBound {
+    /// The lifetime of a transaction.
+    Transaction,
+    /// An hour.
+    Hour,
+    /// A day.
+    Day,
+}
+
+impl OplogBound {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Transaction => {
+                "a transaction may last: members that fall behind for a moment cannot catch up, and \
+                 change streams cannot resume"
+            }
+            Self::Hour => {
+                "an hour: a member, or a change stream, that is away for longer cannot go on where \
+                 it was"
+            }
+            Self::Day => {
+                "a day: a member that is away overnight has to copy everything, and a change \
+                 stream cannot resume"
+            }
+        }
+    }
 }
 
 /// The word of one member on another one, beside what is seen from here.
@@ -621,7 +683,10 @@ impl Verdict {
             Self::Overloaded { .. } => "overloaded",
             Self::OperationFailed { .. } => "operationFailed",
             Self::EstablishmentSlow { .. } => "establishmentSlow",
+            Self::OplogSmall { .. } => "oplogSmall",
+            Self::NotPermitted { .. } => "notPermitted",
             Self::NoServerAvailable => "noServerAvailable",
+            Self::Transaction(verdict) => verdict.name(),
         }
     }
 }
@@ -655,7 +720,7 @@ fn named(addresses: &[ServerAddress]) -> String {
     first.join(", ") + &rest
 }
 
-fn named_or_not(server: Option<&ServerAddress>) -> String {
+pub(super) fn named_or_not(server: Option<&ServerAddress>) -> String {
     server.map_or_else(|| "the server".to_owned(), ToString::to_string)
 }
 

@@ -4,7 +4,9 @@ pub use sdam_core::operation::{
     TRANSIENT_TRANSACTION as TRANSIENT_TRANSACTION_ERROR,
     UNKNOWN_COMMIT_RESULT as UNKNOWN_TRANSACTION_COMMIT_RESULT,
 };
-pub use sdam_core::session::{CommitToken, CommitTokenError, TransactionError};
+pub use sdam_core::session::{
+    CommitToken, CommitTokenError, TransactionError, TransactionRemedy, TransactionStanding,
+};
 pub use sdam_host::{
     ArgumentError, BulkWriteError, CallbackError, ClientBulkWriteError, ClientError,
     DeserializeError, Error, ErrorKind, ReplyError, Result, SessionAccessError, Spent, TimingError,

@@ -320,8 +320,19 @@ impl<R: Runtime, O: Operation + Send> RunningOperation<'_, R, O> {
             match progress {
                 Ok(Progress::Next) => {}
                 Ok(Progress::Done(outcome)) => return Ok(outcome),
-                Err(error) => return Err(error.with_labels(&self.labels)),
+                Err(error) => return Err(self.explain(error.with_labels(&self.labels))),
             }
+        }
+    }
+
+    /// Adds to an error where the transaction stands that the operation belongs to.
+    fn explain(&self, error: Error) -> Error {
+        match &self.guard {
+            Some(guard) => {
+                let command = self.operation.command_name();
+                guard.explain(self.handle.client.host(), &command, error)
+            }
+            None => error,
         }
     }
 

@@ -19,13 +19,15 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 use sdam_core::config::{OptionsError, ServerAddress};
-use sdam_core::diagnosis::{SelectionError, Verdict};
+use sdam_core::diagnosis::{SelectionError, TransactionErrorFacts, TransactionVerdict, Verdict};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{
     CommandError, InvalidCommand, NotSent, OperationError, OperationFailure,
 };
 use sdam_core::pool::CheckOutError;
-use sdam_core::session::{ClusterTimeError, CommitToken, SessionError, TransactionError};
+use sdam_core::session::{
+    ClusterTimeError, CommitToken, SessionError, TransactionError, TransactionStanding,
+};
 use sdam_core::wire::ReplyDocument;
 
 use crate::documents::DeserializeError;
@@ -126,6 +128,8 @@ struct Inner {
     spent: Option<Spent>,
     /// The likely cause, where the cause has none within.
     verdict: Option<Box<Verdict>>,
+    /// The place in a transaction at which it has come.
+    transaction: Option<Box<TransactionStanding>>,
     /// The whole reply that it comes from.
     reply: Option<ReplyDocument>,
     /// The labels that the client gives it.
@@ -155,9 +159,17 @@ impl Error {
         spent: impl Into<Option<Spent>>,
     ) -> Self {
         let (verdict, spent) = (cause.verdict().map(Box::new), spent.into());
-        let (reply, labels, commit_token, timed_out) = (None, Vec::new(), None, false);
-        let inner = Inner { cause, server, spent, verdict, reply, labels, commit_token, timed_out };
-        Self(Arc::new(inner))
+        Self(Arc::new(Inner {
+            cause,
+            server,
+            spent,
+            verdict,
+            transaction: None,
+            reply: None,
+            labels: Vec::new(),
+            commit_token: None,
+            timed_out: false,
+        }))
     }
 
     /// Returns the error as reported by the part that has failed.
@@ -204,6 +216,22 @@ impl Error {
     pub(crate) fn judged(mut self, verdict: Option<Verdict>) -> Self {
         if let (Some(verdict), Some(inner)) = (verdict, Arc::get_mut(&mut self.0)) {
             inner.verdict = Some(Box::new(verdict));
+        }
+        self
+    }
+
+    /// Adds where the transaction stands that it belongs to, and the likely cause if that follows.
+    #[must_use]
+    pub(crate) fn in_transaction(mut self, standing: TransactionStanding) -> Self {
+        let facts = TransactionErrorFacts {
+            code: self.code(),
+            message: self.reply().map_or("", |reply| &reply.message),
+            server: self.server(),
+        };
+        let verdict = TransactionVerdict::of_error(&standing, facts).map(Verdict::from);
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.transaction = Some(Box::new(standing));
+            inner.verdict = inner.verdict.take().or_else(|| verdict.map(Box::new));
         }
         self
     }
@@ -388,6 +416,24 @@ impl Error {
         }
     }
 
+    /// Returns where the transaction stood that the operation belongs to, if it is in one: which of
+    /// its commands has failed, for how long it had been open, and what to do with it.
+    ///
+    /// ```
+    /// # use sdam_host as sdam;
+    /// use sdam::Error;
+    ///
+    /// fn log(error: &Error) {
+    ///     if let Some(stood) = error.transaction() {
+    ///         eprintln!("command {} ({}) has failed: {stood}", stood.place, stood.command);
+    ///     }
+    /// }
+    /// # let _ = log;
+    /// ```
+    pub fn transaction(&self) -> Option<&TransactionStanding> {
+        self.0.transaction.as_deref().or_else(|| self.cause()?.transaction())
+    }
+
     /// Returns where the time went: in all parts of a command if
     /// [`run_command`](crate::Topology::run_command) has failed, or in what has failed alone.
     ///
@@ -541,12 +587,22 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { cause, server, spent, verdict, .. } = &*self.0;
+        let Inner { cause, server, spent, verdict, transaction, .. } = &*self.0;
         cause.fmt(f)?;
         if let Some(server) = server {
             write!(f, " (at {server})")?;
         }
-        if let Some(addition) = verdict.as_deref().and_then(|verdict| cause.addition(verdict)) {
+        let addition = verdict.as_deref().and_then(|verdict| cause.addition(verdict));
+        if let Some(standing) = transaction {
+            let is_sentence = matches!(cause, Repr::Selection(_));
+            write!(f, "{} {standing}", if is_sentence { "" } else { ";" })?;
+            let is_advised = matches!(verdict.as_deref(), Some(Verdict::Transaction(_)));
+            if let Some(remedy) = standing.remedy.words().filter(|_| !is_advised) {
+                write!(f, "; {remedy}")?;
+            }
+            f.write_str(if is_sentence { "." } else { "" })?;
+        }
+        if let Some(addition) = addition {
             write!(f, "; {addition}")?;
         }
         match (spent, cause) {
@@ -560,12 +616,13 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { cause, server, spent, verdict, .. } = &*self.0;
+        let Inner { cause, server, spent, verdict, transaction, .. } = &*self.0;
         f.debug_struct("Error")
             .field("kind", &self.kind())
             .field("verdict", verdict)
             .field("cause", cause)
             .field("server", server)
+            .field("transaction", transaction)
             .field("spent", spent)
             .finish()
     }

@@ -12,5 +12,6 @@ pub(crate) mod pinned;
 pub(crate) mod request;
 pub(crate) mod selected_server;
 pub(crate) mod session;
+mod standing;
 pub(crate) mod timed;
 pub(crate) mod transaction;

@@ -467,6 +467,8 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let mut session = session.as_deref_mut();
         if let Some(session) = session.as_deref_mut().filter(|_| sending.session) {
             session.attach(self.host, sending, &mut self.transaction_number)?;
+            let now = || self.host.runtime().now();
+            session.transaction_mut().goes_to(checked_out.server(), now);
         }
         self.is_underway = sending.session;
         let has_cluster_times = checked_out.has_cluster_times();
@@ -570,7 +572,11 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             }
             Err(error) => {
                 let error = self.clock.stop(error);
-                Err(if timed_out { error.timed_out() } else { error })
+                let error = if timed_out { error.timed_out() } else { error };
+                Err(match self.parts.session.as_deref() {
+                    Some(session) => session.explain(self.host, &self.parts.name, error),
+                    None => error,
+                })
             }
         };
         std::mem::replace(&mut self.own, ObservedOperation::NONE).end(&outcome);

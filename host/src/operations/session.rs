@@ -689,7 +689,10 @@ impl<R: Runtime> SessionGuard<R> {
         let pin = self.pin.take();
         let session = self.session.as_mut()?;
         match session.transaction().role() {
-            Some(_) => pin,
+            Some(_) => {
+                session.transaction_mut().command_begins();
+                pin
+            }
             None => {
                 session.transaction_mut().begin_operation();
                 None
@@ -727,11 +730,14 @@ impl<R: Runtime> SessionGuard<R> {
         outcome: &Result<Reply, Box<ExchangeError>>,
         was_sent: bool,
     ) {
+        let command = || format!("{} on {}", message.name(), message.database);
         let failed = match outcome {
             Ok(reply) => {
                 self.advance_from_reply(reply);
-                self.transaction_mut().sent();
-                return self.transaction_mut().replied(reply);
+                let transaction = self.transaction_mut();
+                transaction.sent();
+                transaction.writes_failed(reply, command);
+                return transaction.replied(reply);
             }
             Err(failed) => failed,
         };
@@ -748,7 +754,7 @@ impl<R: Runtime> SessionGuard<R> {
         let is_overload = has(SYSTEM_OVERLOADED) && has(RETRYABLE);
         let transaction = self.transaction_mut();
         transaction.sent();
-        transaction.command_failed(|| format!("{} on {}", message.name(), message.database));
+        transaction.command_failed(command);
         transaction.failed(is_overload);
     }
 

@@ -300,7 +300,8 @@ async fn send<R: Runtime>(
         }
     };
     let labels = reply.write_concern_error().map(|error| error.labels.clone()).unwrap_or_default();
-    WriteConcernError::check(&reply).map_err(|error| error.with_labels(&labels))
+    let checked = WriteConcernError::check(&reply).map_err(|error| error.with_labels(&labels));
+    checked.map_err(|error| guard.explain(host, message.name(), error))
 }
 
 /// Has a task of the client's abort the transaction of a session, which is given back then; nothing

@@ -30,6 +30,7 @@ mod sharing;
 mod siblings;
 mod single_threaded;
 mod spans;
+mod standing;
 mod successions;
 mod suspensions;
 #[cfg(feature = "tls")]

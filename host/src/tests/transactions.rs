@@ -25,13 +25,16 @@ use crate::operations::request::{Request, Target};
 use crate::operations::session::{ClientSession, DriverSession};
 
 /// A client, and a session of it.
-fn start(fixture: &Fixture) -> (Topology<Puppet>, ClientSession<Puppet>) {
+pub(super) fn start(fixture: &Fixture) -> (Topology<Puppet>, ClientSession<Puppet>) {
     let client = Topology::from_host(Arc::clone(&fixture.host));
     let session = client.start_session(SessionOptions::default()).unwrap();
     (client, session)
 }
 
-async fn insert(fixture: &Fixture, session: &ClientSession<Puppet>) -> Result<(), Error> {
+pub(super) async fn insert(
+    fixture: &Fixture,
+    session: &ClientSession<Puppet>,
+) -> Result<(), Error> {
     let timeout = session.deadline().map_or(Timeout::Unset, Timeout::At);
     let mut guard = session.acquire(&fixture.host, timeout).await?;
     let (command, options) = (rawdoc! { "insert": "things" }, OperationOptions::write());
@@ -63,11 +66,14 @@ fn names(commands: &[RawDocumentBuf]) -> Vec<&str> {
     commands.iter().map(|it| it.iter().next().unwrap().unwrap().0.as_str()).collect()
 }
 
-fn answers(fixture: &Fixture, replies: impl IntoIterator<Item = Option<RawDocumentBuf>>) {
+pub(super) fn answers(
+    fixture: &Fixture,
+    replies: impl IntoIterator<Item = Option<RawDocumentBuf>>,
+) {
     lock(&fixture.server.replies).extend(replies);
 }
 
-fn refusal(code: i32, labels: &[&str]) -> Option<RawDocumentBuf> {
+pub(super) fn refusal(code: i32, labels: &[&str]) -> Option<RawDocumentBuf> {
     let labels: bson::RawArrayBuf = labels.iter().copied().collect();
     Some(rawdoc! { "ok": 0, "code": code, "errmsg": "no", "errorLabels": labels })
 }

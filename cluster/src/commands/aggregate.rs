@@ -4,9 +4,12 @@
 //! taken and means nothing, as in `find`; a stage that is not known here is an error.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bson::raw::{CStr, cstr};
-use bson::{DateTime, RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{
+    Bson, DateTime, Document, RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc,
+};
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
@@ -14,11 +17,12 @@ use super::cursor;
 use super::cursor::DOCUMENTS;
 use crate::model::{Cluster, ConnectionId, Process};
 use crate::options::MemberId;
+use crate::store::{Collation, Context, through};
 use crate::wire::{CommandError, Request, integer};
 
 /// The stages that are known.
-const STAGES: [&str; 7] =
-    ["$match", "$skip", "$limit", "$count", "$group", "$collStats", "$currentOp"];
+const STAGES: [&str; 8] =
+    ["$match", "$project", "$skip", "$limit", "$count", "$group", "$collStats", "$currentOp"];
 
 /// The result of the stages.
 enum Documents {
@@ -68,7 +72,7 @@ impl Cluster {
         let mut documents = Documents::Found(0..DOCUMENTS);
         for (name, value) in stages {
             documents = match name {
-                "$currentOp" => Documents::Made(self.operations(id, value)?),
+                "$currentOp" => Documents::Made(self.operations(now, id, value)?),
                 "$collStats" => {
                     let member = self.connections.get(&id).map(|it| it.member);
                     let stats = self.collection_stats(now, member, &namespace, value)?;
@@ -111,6 +115,7 @@ impl Cluster {
     /// is wanted, which do not.
     fn operations(
         &self,
+        now: Instant,
         asking: ConnectionId,
         value: RawBsonRef<'_>,
     ) -> Result<Vec<RawDocumentBuf>, CommandError> {
@@ -139,7 +144,7 @@ impl Cluster {
         });
         let mut operations: Vec<RawDocumentBuf> = operations.collect();
         if let Some(member) = member.filter(|_| options.get_bool("idleSessions").unwrap_or(false)) {
-            let open = self.open_transactions(member).into_iter().map(|mut transaction| {
+            let open = self.open_transactions(now, member).into_iter().map(|mut transaction| {
                 transaction.append(cstr!("host"), self.host(member));
                 transaction
             });
@@ -158,11 +163,18 @@ impl Documents {
                     CommandError::numbered(15959, "the filter of $match is a document")
                 })?;
                 match documents {
-                    Self::Made(_) if !filter.is_empty() => {
-                        return Err(not_implemented("$match behind a stage that makes documents"));
-                    }
+                    Self::Made(made) if !filter.is_empty() => shaped(&made, name, filter)?,
                     documents => documents,
                 }
+            }
+            ("$project", Self::Made(made)) => {
+                let shape = value.as_document().ok_or_else(|| {
+                    CommandError::numbered(15969, "$project specification must be an object")
+                })?;
+                shaped(&made, name, shape)?
+            }
+            ("$project", Self::Found(_)) => {
+                return Err(not_implemented("$project of the documents of a collection"));
             }
             ("$skip", documents) => documents.part(Some(whole(name, value)?), None),
             ("$limit", documents) => match whole(name, value)? {
@@ -225,6 +237,28 @@ impl Documents {
             others().for_each(|(name, _)| made.append(name, int32(count)));
         }))
     }
+}
+
+/// Takes documents that a stage has made through another one, as those of a collection go through
+/// it where members keep data.
+fn shaped(
+    made: &[RawDocumentBuf],
+    name: &str,
+    value: &RawDocument,
+) -> Result<Documents, CommandError> {
+    let wrong = |_| CommandError::coded(22, "a stage that is no valid BSON");
+    let value = Bson::Document(Document::try_from(value).map_err(wrong)?);
+    let whole = made.iter().map(|it| Ok(Arc::new(Document::try_from(it.clone()).map_err(wrong)?)));
+    let documents = whole.collect::<Result<_, CommandError>>()?;
+    let context = Context {
+        variables: Document::new(),
+        collation: Collation::default(),
+        random: 0.0,
+        now: DateTime::from_millis(0),
+    };
+    let shaped = through(documents, name, &value, &context)?;
+    let raw = shaped.iter().map(|it| RawDocumentBuf::try_from(&**it).map_err(wrong));
+    Ok(Documents::Made(raw.collect::<Result<_, _>>()?))
 }
 
 /// Reads the pipeline, of which every stage must be one that is known.

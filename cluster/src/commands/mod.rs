@@ -8,6 +8,7 @@ mod error_labels;
 mod hello;
 mod login;
 mod oidc;
+mod oplog;
 mod parameters;
 mod replication_config;
 mod replication_status;
@@ -21,10 +22,12 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 use sdam_core::wire::{Flags, Message, ReplyFlags, write_op_reply};
 
+use self::oplog::is_about_oplog;
 use crate::data::{read_concern, search};
 use crate::model::fail_point::{FailPoint, Injection, Name};
 use crate::model::{Action, Cluster, ConnectionId, Done, Process, Role, Then};
 use crate::options::{Deployment, MemberId};
+use crate::store::LIFETIME;
 use crate::wire::{CommandError, Hello, Request, integer, no_documents, reply};
 
 impl Cluster {
@@ -108,7 +111,13 @@ impl Cluster {
             },
         };
         let error = replies.as_ref().err().filter(|_| injection.error.is_none());
-        match self.must_wait_for_transaction(now, &request, error, limit) {
+        let waits = self.must_wait_for_transaction(now, &request, error, limit);
+        if waits.is_some()
+            && let Some(process) = self.process_mut(member)
+        {
+            process.counters.note_conflict();
+        }
+        match waits {
             Some(Some(until)) if until <= now => replies = Err(CommandError::time_is_over()),
             Some(until) => return self.wait(id, until, Then::Await(message.clone(), injection)),
             None => {}
@@ -161,6 +170,9 @@ impl Cluster {
             return;
         };
         let fails = injection.error.is_some();
+        if let Some(process) = self.process_mut(member) {
+            process.counters.note_outcome(request.command_name(), replies.is_err());
+        }
         // A command that fails by itself has no write concern to fail.
         let write_concern_error = match &replies {
             Ok(_) => {
@@ -227,10 +239,16 @@ impl Cluster {
             let version = self.process(member).map_or(self.options.version, |it| it.version);
             read_concern::check(request.command_name(), request.body, version)?;
             if let Some(replies) = self.run_on_data(now, member, request) {
+                if request.is_in_transaction() {
+                    self.note_use(now, (id, member), request);
+                }
                 return replies;
             }
+            if is_about_oplog(request) {
+                return Ok(vec![self.oplog_stats(member)?]);
+            }
         }
-        let mechanisms = self.mechanisms();
+        let (mechanisms, keeps_data) = (self.mechanisms(), self.options.keeps_data);
         let Some(process) = self.process_mut(member) else {
             return Ok(Vec::new());
         };
@@ -248,7 +266,9 @@ impl Cluster {
             }
             "getParameter" => {
                 let version = Some(process.version).filter(|_| process.role != Role::Mongos);
-                parameters::read(&process.rate_limit, request.body, version, &mechanisms)?
+                let lifetime = Some(LIFETIME).filter(|_| keeps_data && version.is_some());
+                let facts = (version, lifetime);
+                parameters::read(&process.rate_limit, request.body, facts, &mechanisms)?
             }
             "setParameter" => {
                 parameters::write(&mut process.rate_limit, request.body)?;

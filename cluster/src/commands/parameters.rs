@@ -1,5 +1,7 @@
 //! `getParameter` and `setParameter`, for the few parameters that change what a member does.
 
+use std::time::Duration;
+
 use bson::raw::{CStr, cstr};
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
@@ -14,11 +16,12 @@ const BURST: &CStr = cstr!("ingressConnectionEstablishmentBurstCapacitySecs");
 const QUEUE: &CStr = cstr!("ingressConnectionEstablishmentMaxQueueDepth");
 
 /// Answers a `getParameter` for some parameters by name, or for `"*"`; a member of a replica set
-/// has a version that its data is compatible with, and all have mechanisms for logins.
+/// has a version that its data is compatible with, and a lifetime of transactions if there are any;
+/// all have mechanisms for logins.
 pub(super) fn read(
     limit: &RateLimit,
     command: &RawDocument,
-    compatibility: Option<ServerVersion>,
+    (compatibility, lifetime): (Option<ServerVersion>, Option<Duration>),
     mechanisms: &[&str],
 ) -> Result<RawDocumentBuf, CommandError> {
     let mut known = rawdoc! { "enableTestCommands": true, "requireApiVersion": false };
@@ -27,6 +30,10 @@ pub(super) fn read(
     if let Some((major, minor)) = compatibility.map(ServerVersion::number) {
         let version = rawdoc! { "version": format!("{major}.{minor}") };
         known.append(cstr!("featureCompatibilityVersion"), version);
+    }
+    if let Some(lifetime) = lifetime {
+        let seconds = i32::try_from(lifetime.as_secs()).unwrap_or(i32::MAX);
+        known.append(cstr!("transactionLifetimeLimitSeconds"), seconds);
     }
     known.append(ENABLED, limit.enabled);
     known.append(RATE, limit.rate_per_sec);

@@ -58,6 +58,14 @@ impl Cluster {
         if wants("transactions") && self.options.keeps_data {
             status.append(cstr!("transactions"), self.transaction_counts(connection.member));
         }
+        if wants("metrics") && self.options.keeps_data {
+            status.append(cstr!("metrics"), process.counters.metrics());
+        }
+        if command.get("oplog").ok().flatten().is_some_and(|it| !is_false(it))
+            && let Some(section) = self.oplog_section(connection.member)
+        {
+            status.append(cstr!("oplog"), section);
+        }
         status.append(cstr!("ok"), 1.0);
         status
     }

@@ -4,6 +4,9 @@
 //! what others have written since, and becomes one entry of the log when it is committed. The
 //! shards behind mongos are one store, so that preparing and committing are one step.
 
+use std::time::Duration;
+
+use bson::raw::cstr;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Document, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
@@ -12,9 +15,9 @@ use sdam_core::time::Instant;
 use super::arguments::Arguments;
 use super::sessions::{converted, prohibited};
 use super::{READS, fields, session_options};
-use crate::model::{Cluster, Role};
+use crate::model::{Cluster, ConnectionId, Role};
 use crate::options::MemberId;
-use crate::store::{Change, Session, State, Store, Transaction, Transactions, whole};
+use crate::store::{Change, LastUse, Session, State, Store, Transaction, Transactions, whole};
 use crate::wire::{CommandError, Request};
 
 /// The state of a session under the number of a command.
@@ -330,25 +333,74 @@ impl Cluster {
         }
     }
 
+    /// Notes that a command of the open transaction of its session came over a connection.
+    pub(crate) fn note_use(
+        &mut self,
+        now: Instant,
+        (id, member): (ConnectionId, MemberId),
+        request: &Request<'_>,
+    ) {
+        let (Some(session), Some(connection)) = (request.session_id(), self.connections.get(&id))
+        else {
+            return;
+        };
+        let last = LastUse {
+            at: now,
+            connection: connection.number,
+            client: connection.peer.map(|peer| peer.to_string()),
+            app_name: connection.app_name.clone(),
+        };
+        let owner = self.owner(member);
+        self.members[owner].transactions.note_use(session, last);
+    }
+
     /// Describes the open transactions of a member as `$currentOp` does.
-    pub(crate) fn open_transactions(&self, member: MemberId) -> Vec<RawDocumentBuf> {
+    pub(crate) fn open_transactions(&self, now: Instant, member: MemberId) -> Vec<RawDocumentBuf> {
         let transactions = &self.members[self.owner(member)].transactions;
         let open = transactions.all_open().map(|(session, open)| {
             let id = Binary { subtype: BinarySubtype::Uuid, bytes: session.to_vec() };
             let began = bson::DateTime::from_millis(self.wall_millis(open.began));
             let parameters = rawdoc! { "txnNumber": open.number, "autocommit": false };
-            rawdoc! {
+            let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+            let LastUse { at, connection, client, app_name } = &open.last;
+            let mut shown = rawdoc! {
                 "type": "idleSession",
                 "desc": "inactive transaction",
-                "active": false,
-                "lsid": { "id": id },
-                "transaction": {
-                    "parameters": parameters,
-                    "startWallClockTime": began.try_to_rfc3339_string().unwrap_or_default(),
-                },
+                "connectionId": *connection,
+            };
+            if let Some(client) = client {
+                shown.append(cstr!("client"), client.as_str());
             }
+            if let Some(name) = app_name {
+                shown.append(cstr!("appName"), name.as_str());
+            }
+            shown.append(cstr!("active"), false);
+            shown.append(cstr!("lsid"), rawdoc! { "id": id });
+            let transaction = rawdoc! {
+                "parameters": parameters,
+                "startWallClockTime": began.try_to_rfc3339_string().unwrap_or_default(),
+                "timeOpenMicros": micros(now - open.began),
+                "timeInactiveMicros": micros(now - *at),
+            };
+            shown.append(cstr!("transaction"), transaction);
+            shown
         });
         open.collect()
+    }
+
+    /// Returns the lines of a member's log about transactions that were open for too long.
+    pub(crate) fn expired_transactions(&self, member: MemberId) -> Vec<String> {
+        let transactions = &self.members[self.owner(member)].transactions;
+        let line = |(at, number): (Instant, i64)| {
+            let date = bson::DateTime::from_millis(self.wall_millis(at));
+            let date = date.try_to_rfc3339_string().unwrap_or_default();
+            format!(
+                "{{\"t\":{{\"$date\":\"{date}\"}},\"s\":\"I\",\"c\":\"COMMAND\",\"id\":20707,\
+                 \"msg\":\"Aborting transaction because it has been running for longer than \
+                 'transactionLifetimeLimitSeconds'\",\"attr\":{{\"txnNumber\":{number}}}}}"
+            )
+        };
+        transactions.expired().map(line).collect()
     }
 
     /// Checks the number of a retryable write, which takes the place of an older transaction.

@@ -10,7 +10,7 @@ use sdam_core::time::Instant;
 use super::catalog::{Change, Store};
 
 /// The number of entries that a member keeps; one that is further behind copies everything.
-const MAX_ENTRIES: usize = 1024;
+pub(crate) const MAX_ENTRIES: usize = 1024;
 
 /// The place of an entry in the log: that of a later term is never before one of an earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +45,9 @@ impl Data {
         self.entries.back().map_or(self.base, |it| it.position)
     }
 
-    pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> {
+    pub(crate) fn entries(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = &Arc<Entry>> + ExactSizeIterator {
         self.entries.iter()
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Transaction {
     pub(crate) number: i64,
     /// The time of its first command.
     pub(crate) began: Instant,
+    /// The time of its last command, and where that came from.
+    pub(crate) last: LastUse,
     /// The state that it sees: that of its beginning, and what it has changed.
     pub(crate) store: Store,
     /// The state of its beginning.
@@ -29,12 +31,24 @@ pub(crate) struct Transaction {
     used: BTreeSet<String>,
 }
 
+/// The last command of a transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct LastUse {
+    pub(crate) at: Instant,
+    /// The number of the connection.
+    pub(crate) connection: i32,
+    /// The address of the client, and the name of the application.
+    pub(crate) client: Option<String>,
+    pub(crate) app_name: Option<String>,
+}
+
 impl Transaction {
     /// Begins a transaction that sees this state.
     pub(crate) fn begin(number: i64, began: Instant, snapshot: Store) -> Self {
         Self {
             number,
             began,
+            last: LastUse { at: began, connection: 0, client: None, app_name: None },
             store: snapshot.clone(),
             snapshot,
             changes: Vec::new(),

@@ -1,11 +1,15 @@
 //! The transactions of all sessions: one each, open or how it ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use sdam_core::time::Instant;
 
-use super::{catalog::Change, error::StoreError, transaction::Transaction};
+use super::{
+    catalog::Change,
+    error::StoreError,
+    transaction::{LastUse, Transaction},
+};
 
 /// The number of transactions that may be open.
 pub(crate) const MAX_OPEN: usize = 1000;
@@ -16,7 +20,10 @@ const MAX_SESSIONS: usize = 4096;
 /// The time after which a transaction is aborted that has not ended.
 ///
 /// Servers call it `transactionLifetimeLimitSeconds`.
-const LIFETIME: Duration = Duration::from_secs(60);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
+
+/// The number of transactions of which the log of a server says that they were open for too long.
+const MAX_EXPIRED: usize = 100;
 
 /// The newest transaction of a session.
 #[derive(Clone, Debug)]
@@ -53,6 +60,8 @@ pub(crate) struct Transactions {
     pub(crate) started: i64,
     pub(crate) committed: i64,
     pub(crate) aborted: i64,
+    /// The last of those that were aborted for their lifetime: when, and their numbers.
+    expired: VecDeque<(Instant, i64)>,
 }
 
 impl Transactions {
@@ -79,6 +88,13 @@ impl Transactions {
     /// Returns whether another session may have an open transaction.
     pub(crate) fn has_room(&self) -> bool {
         self.all_open().count() < MAX_OPEN
+    }
+
+    /// Notes the last command of the open transaction of a session.
+    pub(crate) fn note_use(&mut self, session: &[u8], last: LastUse) {
+        if let Some(State::Open(transaction)) = self.sessions.get_mut(session) {
+            transaction.last = last;
+        }
     }
 
     /// Begins a transaction, in the place of the one before it, which is aborted if it is open.
@@ -152,7 +168,17 @@ impl Transactions {
 
     /// Aborts those that have been open for too long, and returns whether there was one.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
-        self.abort_all(|_, open| open.began + LIFETIME <= now)
+        let is_over = |open: &Transaction| open.began + LIFETIME <= now;
+        let over = self.all_open().filter(|(_, open)| is_over(open));
+        let numbers: Vec<i64> = over.map(|(_, open)| open.number).collect();
+        self.expired.extend(numbers.into_iter().map(|number| (now, number)));
+        self.expired.drain(..self.expired.len().saturating_sub(MAX_EXPIRED));
+        self.abort_all(|_, open| is_over(open))
+    }
+
+    /// Returns the last of those that were aborted for their lifetime: when, and their numbers.
+    pub(crate) fn expired(&self) -> impl Iterator<Item = (Instant, i64)> {
+        self.expired.iter().copied()
     }
 
     /// Checks that none of the open transactions holds what others change in the live state.

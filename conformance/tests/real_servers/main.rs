@@ -6,6 +6,7 @@ mod mongod_harness;
 mod mongod_replies;
 mod mongod_security;
 mod transaction_replies;
+mod transaction_status;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(2);
     let mut trials = mongod_harness::trials(binaries);
     trials.extend(data_replies::trials(binaries));
+    trials.extend(transaction_status::trials(binaries));
     trials.extend(mongod_replies::trials(binaries));
     trials.extend(mongod_security::trials(binaries));
     let passed = !libtest_mimic::run(&arguments, trials).has_failed();

@@ -305,7 +305,7 @@ fn mistakes() -> Vec<(&'static str, Document)> {
 }
 
 /// Names what is present here and there is not, or is of another type there.
-fn misfits(path: &str, own: &Bson, theirs: &Bson) -> Vec<String> {
+pub(crate) fn misfits(path: &str, own: &Bson, theirs: &Bson) -> Vec<String> {
     match (own, theirs) {
         (Bson::Document(own), Bson::Document(theirs)) => {
             let field = |(name, own): (&String, &Bson)| match theirs.get(name) {

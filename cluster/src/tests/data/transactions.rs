@@ -14,6 +14,7 @@ mod endings;
 mod laws;
 mod mongos;
 mod refusals;
+mod status;
 
 const TRANSIENT: &str = "TransientTransactionError";
 

@@ -131,6 +131,11 @@ impl Builder {
         self.reigns.push(Reign { from: at, to: at, line, primary, reason: None });
     }
 
+    /// Returns whether another member has become primary since the beginning, or the same one again.
+    pub(in crate::report) fn has_changed_primary(&self) -> bool {
+        self.reigns.iter().filter(|reign| reign.primary.is_some()).count() > 1
+    }
+
     /// Returns since when there has been no primary, if there is none.
     pub(in crate::report) fn without_primary(&self) -> Option<Instant> {
         let last = self.reigns.last().filter(|last| last.primary.is_none())?;

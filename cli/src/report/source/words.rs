@@ -45,9 +45,14 @@ pub(super) fn command_error(name: &Value, code: &Value) -> Option<String> {
     match (name, code.as_i64()) {
         (Some(name), Some(code)) => Some(format!("{name} ({code})")),
         (Some(name), None) => Some(name.to_owned()),
-        (None, Some(code)) => Some(format!("the server's error {code}")),
+        (None, Some(code)) => Some(self::code(code)),
         (None, None) => None,
     }
+}
+
+/// Names the error of a command of which only the number is known.
+pub(super) fn code(code: i64) -> String {
+    format!("the server's error {code}")
 }
 
 /// A change of a description: the name of the field, and both values.

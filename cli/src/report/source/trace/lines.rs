@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sdam_core::diagnosis::{TransactionVerdict, Verdict};
 use sdam_core::failure::Stage;
 use sdam_core::time::Instant;
 use serde_json::Value;
@@ -39,10 +40,12 @@ impl Reader {
             self.changed = None;
             self.input(moment, input.split_once(' ').map_or("", |(_, input)| input));
         } else if let Some(comment) = text.strip_prefix("# +")
-            && let Some((_, event)) = comment.split_once(' ')
-            && let Ok(event) = serde_json::from_str::<Value>(event)
+            && let Some((_, said)) = comment.split_once(' ')
         {
-            self.pool_event(moment, &event);
+            match serde_json::from_str::<Value>(said) {
+                Ok(event) => self.pool_event(moment, &event),
+                Err(_) => self.attempt(moment, said),
+            }
         }
     }
 
@@ -228,6 +231,30 @@ impl Reader {
         }
     }
 
+    /// Reads a comment on an attempt that has failed, `NAME at SERVER has failed: …`: one of a
+    /// transaction says nothing of the server, so that no input of the machine has it.
+    fn attempt(&mut self, moment: (Instant, usize), said: &str) {
+        let Some((attempt, failure)) = said.split_once(" has failed: ") else { return };
+        let code = failure.strip_prefix("operate, code ").and_then(|it| it.split(';').next());
+        let Some(code) = code.and_then(|code| code.parse().ok()) else { return };
+        let (command, server) = attempt.split_once(" at ").unwrap_or((attempt, TOPOLOGY));
+        let verdict = match TransactionVerdict::of_code(code) {
+            // What it stood for, no trace says.
+            Some(TransactionVerdict::TransactionAborted { .. }) => {
+                let server = server.parse().ok();
+                match self.builder.has_changed_primary() {
+                    true => TransactionVerdict::TransactionLost { server, began_at: None },
+                    false => TransactionVerdict::TransactionAborted { server },
+                }
+            }
+            Some(verdict) => verdict,
+            None => return,
+        };
+        let cause = Verdict::from(verdict).sentence();
+        let text = format!("{command}, {}: {cause}", words::code(code.into()));
+        self.operation_failed(moment, server.to_owned(), text);
+    }
+
     /// A connection for operations could not be established, and those that wait for it fail.
     fn not_established(&mut self, moment: (Instant, usize), address: &str, reason: &str) {
         let before = self.unestablished.insert(address.to_owned(), reason.to_owned());
@@ -280,5 +307,58 @@ fn of_operation(failure: &Value, address: &str) -> String {
         Some(error) => error,
         None if reply.is_object() => "an error of the server".to_owned(),
         None => "the reply makes no sense".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::time::Instant;
+
+    use super::Reader;
+    use crate::report::model::Origin;
+
+    /// Reads lines, and returns what is said of them.
+    fn events(lines: &[&str]) -> Vec<String> {
+        let mut reader = Reader::default();
+        for (line, text) in (1..).zip(lines) {
+            reader.line(Instant::from_millis(line), line as usize, text);
+        }
+        let report = reader.builder.finish(Origin::default(), Instant::from_millis(9), |_| "");
+        report.events.into_iter().map(|event| event.text).collect()
+    }
+
+    #[test]
+    fn the_errors_of_transactions_are_explained() {
+        let attempt = |code: i32| {
+            let line = format!(
+                "# +1.500000000 update at a:1 has failed: operate, code {code}; that is the end"
+            );
+            events(&[&line]).concat()
+        };
+        for (code, words) in [
+            (112, "another operation has written to a document"),
+            (225, "has begun a newer transaction"),
+            (246, "a collection was changed"),
+            (251, "a:1 has aborted the transaction"),
+            (290, "the transaction was open for too long"),
+        ] {
+            let text = attempt(code);
+            let begins = format!("an operation failed: update, the server's error {code}: ");
+            assert!(text.starts_with(&begins) && text.contains(words), "{text}");
+        }
+        assert_eq!(attempt(11000), "", "it says enough itself");
+        assert_eq!(events(&["# +1.5 update has failed: no server; that is the end"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_transaction_that_is_not_known_after_a_failover_was_lost() {
+        let lines = [
+            "  > publish ReplicaSetWithPrimary | a:1 RSPrimary | b:1 RSSecondary",
+            "  > publish ReplicaSetWithPrimary | a:1 RSSecondary | b:1 RSPrimary",
+            "# +1.5 insert at b:1 has failed: operate, code 251; that is the end",
+        ];
+        let said = events(&lines).concat();
+        assert!(said.contains("b:1 does not know the transaction"), "{said}");
+        assert!(said.contains("run the transaction again as a whole"), "{said}");
     }
 }

@@ -1,5 +1,7 @@
 //! The evidence: plain values that probes have gathered, and rules judge.
 
+mod transactions;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use sdam_core::description::ServerType;
 use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, Stage};
 use serde::{Serialize, Serializer};
+
+pub(super) use self::transactions::{Counted, IdleTransaction, Oplog, Transactions};
 
 /// All that was gathered.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -368,6 +372,15 @@ pub(super) struct Login {
     pub(super) connections: Option<Connections>,
     /// The clients that monitor it: `$currentOp`.
     pub(super) clients: Vec<ClientGroup>,
+    /// The commands that the user may not run, by which more would be known.
+    pub(super) not_permitted: Vec<&'static str>,
+    /// The time since it was elected primary, if there was another one before.
+    #[serde(rename = "electedMS", serialize_with = "optional_millis")]
+    pub(super) elected: Option<Duration>,
+    /// Its transactions, if it has any.
+    pub(super) transactions: Transactions,
+    /// Its oplog, if it is a member of a set.
+    pub(super) oplog: Option<Oplog>,
     /// The number of writes that were tried, none of which matches anything.
     pub(super) writes: u32,
     /// The number of those that were refused for want of a primary, by a server that said right

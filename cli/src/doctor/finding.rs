@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::findings::Severity;
 
-/// One thing that is wrong.
+/// One thing that is wrong, or to be known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Finding {
@@ -33,6 +33,16 @@ impl Finding {
     /// Describes what applications work in spite of.
     pub(super) fn warning(verdict: Verdict) -> Self {
         Self { severity: Severity::Warning, ..Self::error(verdict) }
+    }
+
+    /// Describes what is to be known, and not wrong.
+    pub(super) fn note(verdict: Verdict) -> Self {
+        Self { severity: Severity::Note, ..Self::error(verdict) }
+    }
+
+    /// Returns whether something is wrong, as opposed to what is only to be known.
+    pub(super) fn is_wrong(&self) -> bool {
+        self.severity != Severity::Note
     }
 
     /// Returns whether no deployment could be right: the connection string or a file that it names

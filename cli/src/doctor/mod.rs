@@ -56,7 +56,7 @@ Exit codes:
 /// Finds out why applications cannot reach a deployment, or may soon lose it, and what to do.
 ///
 /// It goes the whole way: options, DNS, routes, proxy, TLS, hello, login, the members as they see
-/// each other, clocks and load. The first true cause comes first, in one sentence, then what to do,
+/// each other, clocks, load and transactions. The first true cause comes first, in one sentence, then what to do,
 /// and then the evidence. It writes nothing: one delete that matches nothing shows whether a
 /// primary takes writes.
 #[derive(Debug, clap::Args)]
@@ -147,7 +147,7 @@ async fn examine(args: &Args, color: ColorChoice) -> Result<u8, LookError> {
     })?;
     Ok(match report.findings.iter().any(Finding::is_of_the_call) {
         true => NO_SENSE,
-        false => u8::from(!report.findings.is_empty()),
+        false => u8::from(!report.is_healthy()),
     })
 }
 

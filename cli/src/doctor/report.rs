@@ -29,13 +29,23 @@ pub(super) struct Report {
 }
 
 impl Report {
+    /// Returns the things that are wrong, the worst first.
+    fn wrong(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.is_wrong())
+    }
+
+    /// Returns whether nothing is wrong.
+    pub(super) fn is_healthy(&self) -> bool {
+        self.wrong().next().is_none()
+    }
+
     /// Prints one object.
     pub(super) fn print_json(&self, out: &mut Printer<'_>) -> io::Result<()> {
         out.json(&json!({
             "time": self.time,
             "elapsedMs": self.elapsed.as_nanos() as f64 / 1e6,
-            "healthy": self.findings.is_empty(),
-            "verdict": self.findings.first().map(|finding| finding.verdict.name()),
+            "healthy": self.is_healthy(),
+            "verdict": self.wrong().next().map(|finding| finding.verdict.name()),
             "findings": self.findings,
             "evidence": self.evidence,
         }))
@@ -44,7 +54,7 @@ impl Report {
     /// Prints what is wrong, what to do, and the evidence.
     pub(super) fn print(&self, out: &mut Printer<'_>) -> io::Result<()> {
         let bold = Style::new().bold();
-        if self.findings.is_empty() {
+        if self.is_healthy() {
             let healthy = out.paint(AnsiColor::Green.on_default().bold(), "Nothing is wrong");
             let took = precise(self.elapsed);
             out.line(format_args!("{healthy}, as far as can be seen in {took}."))?;

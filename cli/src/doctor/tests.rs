@@ -62,16 +62,20 @@ fn evidence(servers: Vec<ServerSeen>) -> Evidence {
 }
 
 /// A set of three that is well.
-fn set() -> Evidence {
+pub(super) fn set() -> Evidence {
     let names = ["a:27017", "b:27017", "c:27017"];
     let roles = [Role::Primary, Role::Secondary, Role::Secondary];
     let server = |(name, role)| answering(name, greeting(role, name, &names));
     evidence(names.into_iter().zip(roles).map(server).collect())
 }
 
-/// Returns the kinds of what is wrong, with `!` for errors.
-fn verdicts(evidence: &Evidence) -> Vec<String> {
-    let mark = |severity| if severity == Severity::Error { "!" } else { "" };
+/// Returns the kinds of what is found, with `!` for errors and `?` for notes.
+pub(super) fn verdicts(evidence: &Evidence) -> Vec<String> {
+    let mark = |severity| match severity {
+        Severity::Error => "!",
+        Severity::Warning => "",
+        Severity::Note => "?",
+    };
     let findings = judge(evidence);
     findings.iter().map(|it| format!("{}{}", it.verdict.name(), mark(it.severity))).collect()
 }
@@ -727,6 +731,37 @@ fn every_field_is_documented() {
     for name in fields.into_iter().flat_map(|it| it.as_object().expect("an object").keys()) {
         assert!(documented.contains(&format!("`{name}`")), "{name} is not documented");
     }
+}
+
+/// A user who may not ask everything is no reason for an alarm.
+#[test]
+fn a_note_is_printed_and_leaves_a_deployment_healthy() {
+    let mut set = set();
+    let not_permitted = vec!["serverStatus", "$currentOp"];
+    set.servers[0].login = Some(Login { not_permitted, ..Login::default() });
+    assert_eq!(verdicts(&set), ["notPermitted?"]);
+    let report = Report {
+        time: String::new(),
+        elapsed: Duration::from_secs(1),
+        findings: judge(&set),
+        evidence: set,
+    };
+    assert!(report.is_healthy());
+    let printed = |print: &dyn Fn(&mut Printer<'_>) -> std::io::Result<()>| {
+        let mut out = Vec::new();
+        print(&mut Printer::new(&mut out, false)).expect("writing to memory");
+        String::from_utf8(out).expect("text")
+    };
+    let text = printed(&|out| report.print(out));
+    let expected = "\
+Nothing is wrong, as far as can be seen in 1.000 s.
+The user may not run serverStatus and $currentOp at a:27017: what those say is not known.
+  Name a user that has the role clusterMonitor, which changes nothing.
+";
+    assert!(text.starts_with(expected), "{text}");
+    let json = printed(&|out| report.print_json(out));
+    let object: Value = serde_json::from_str(&json).expect("an object");
+    assert_eq!((&object["healthy"], &object["verdict"]), (&Value::Bool(true), &Value::Null));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod others;
 mod signatures;
 mod support;
 mod table;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ use crate::fakes;
 use crate::support::{
     Cluster, Failure, Fixture, Report, TIMES, Watching, all_is_well, doctor, port, with_fail_point,
 };
+use crate::transactions;
 
 /// A name, whether it takes a network of its own, and the test.
 pub(crate) type Other = (&'static str, bool, fn(&Fixture) -> Result<(), Failure>);
@@ -40,6 +41,12 @@ pub(crate) const ALL: &[Other] = &[
     ("a_login_that_hangs", false, a_login_that_hangs),
     ("a_forwarder_to_nothing", false, a_forwarder_to_nothing),
     ("a_stray_seed", false, a_stray_seed),
+    ("a_user_who_may_ask_little", false, transactions::a_user_who_may_ask_little),
+    (
+        "transactions_of_the_embedded_deployment",
+        false,
+        transactions::transactions_of_the_embedded_deployment,
+    ),
 ];
 
 fn a_server_that_wants_a_certificate(fixture: &Fixture) -> Result<(), Failure> {

@@ -15,6 +15,7 @@ use crate::support::{
     run, start, until, with_fail_point, with_responder,
 };
 use crate::table::Row;
+use crate::transactions;
 
 /// A signature: its number, its name, how it is made, and the test, which may need a network of
 /// its own.
@@ -186,6 +187,30 @@ pub(crate) const ALL: &[Signature] = &[
         "a_process_that_was_forked_off",
         "a program that forks, and uses its client in the child",
         crate::forked::a_process_that_was_forked_off,
+    ),
+    signature(
+        25,
+        "transactions_that_are_left_open",
+        "`transactionLifetimeLimitSeconds=6`, and a transaction that is begun and left",
+        transactions::transactions_that_are_left_open,
+    ),
+    signature(
+        26,
+        "transactions_that_conflict",
+        "eight clients, each of which writes to one document in transactions",
+        transactions::transactions_that_conflict,
+    ),
+    signature(
+        27,
+        "a_transaction_that_a_failover_has_ended",
+        "a primary that steps down and is elected again, and the commit of a transaction from before",
+        transactions::a_transaction_that_a_failover_has_ended,
+    ),
+    signature(
+        28,
+        "an_oplog_that_is_too_small",
+        "`--oplogSize 1`, `transactionLifetimeLimitSeconds=3600`, and writes of more than a mebibyte",
+        transactions::an_oplog_that_is_too_small,
     ),
 ];
 

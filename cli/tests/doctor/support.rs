@@ -187,8 +187,15 @@ impl Report {
     /// Returns what is found of the deployment, the first cause first.
     pub(crate) fn findings(&self) -> Vec<Said> {
         let mut findings = self.all_findings();
-        findings.retain(|finding| finding.verdict != PAUSED);
+        findings.retain(|finding| finding.verdict != PAUSED && finding.severity != "note");
         findings
+    }
+
+    /// Returns the note `verdict`, which says of nothing that it is wrong.
+    pub(crate) fn noted(&self, verdict: &str) -> Result<Said, Failure> {
+        let is_meant = |it: &Said| it.verdict == verdict && it.severity == "note";
+        let found = self.all_findings().into_iter().find(is_meant);
+        found.ok_or_else(|| format!("{verdict} is not noted: {}", self.json).into())
     }
 
     /// Returns whether the machine has stopped this doctor.

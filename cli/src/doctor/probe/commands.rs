@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sdam_core::bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use sdam_core::bson::raw::CStr;
+use sdam_core::bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr, rawdoc};
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::operation::{CommandError, StateChange};
 use sdam_host::{Error, Reply};
@@ -47,14 +48,14 @@ pub(super) async fn ask(
 }
 
 /// A connection that commands are sent over, and what came of them.
-struct Asking<'a> {
+pub(super) struct Asking<'a> {
     connection: CheckedOut,
-    means: &'a Means,
+    pub(super) means: &'a Means,
     login: Login,
 }
 
 /// The end of a conversation: a command has had no reply, perhaps as there was too little time.
-struct NoAnswer {
+pub(super) struct NoAnswer {
     is_cut: bool,
 }
 
@@ -67,18 +68,18 @@ impl Asking<'_> {
             self.run("admin", rawdoc! { "listDatabases": 1, "nameOnly": true }).await?;
         }
         if role.is_member()
-            && let Ok(reply) = self.send("admin", &rawdoc! { "replSetGetStatus": 1 }).await?
+            && let status = rawdoc! { "replSetGetStatus": 1 }
+            && let Some(reply) = self.if_permitted("replSetGetStatus", &status).await?
         {
             self.login.members = members(&reply);
+            self.login.elected = elected(&reply).filter(|_| role == Role::Primary);
         }
-        let mut status = rawdoc! { "serverStatus": 1 };
-        for section in SECTIONS {
-            status.append(section, 0);
+        if let Some(status) = self.if_permitted("serverStatus", &status(role)).await? {
+            self.login.connections = connections(&status);
+            self.login.transactions = self.about_transactions(role, &status).await?;
+            self.login.oplog = self.about_oplog(&status).await?;
         }
-        if let Ok(reply) = self.send("admin", &status).await? {
-            self.login.connections = connections(&reply);
-        }
-        if let Ok(reply) = self.send("admin", &operations()).await? {
+        if let Some(reply) = self.if_permitted("$currentOp", &operations()).await? {
             let processes = tokio::task::spawn_blocking(local::processes);
             let processes = timeout(self.means.left(), processes).await.ok().and_then(Result::ok);
             self.login.clients = clients(&reply, &processes.unwrap_or_default());
@@ -100,8 +101,32 @@ impl Asking<'_> {
         Ok(error)
     }
 
+    /// Runs a command on `admin` of which only the reply matters, and notes if the user may not.
+    pub(super) async fn if_permitted(
+        &mut self,
+        name: &'static str,
+        command: &RawDocument,
+    ) -> Result<Option<Reply>, NoAnswer> {
+        let outcome = self.send("admin", command).await?;
+        Ok(self.unless_forbidden(name, outcome))
+    }
+
+    /// Returns the reply, if there is one, and notes if the user may not ask for it.
+    pub(super) fn unless_forbidden(
+        &mut self,
+        name: &'static str,
+        outcome: Result<Reply, Error>,
+    ) -> Option<Reply> {
+        let not_permitted = &mut self.login.not_permitted;
+        let is_forbidden = |error| refusal(&rawdoc! {}, error).is_unauthorised();
+        if outcome.as_ref().err().is_some_and(is_forbidden) && !not_permitted.contains(&name) {
+            not_permitted.push(name);
+        }
+        outcome.ok()
+    }
+
     /// Runs a command that not everybody may run, nor every server knows.
-    async fn send(
+    pub(super) async fn send(
         &mut self,
         database: &str,
         command: &RawDocument,
@@ -158,15 +183,36 @@ fn connections(reply: &RawDocument) -> Option<Connections> {
     Some(Connections { current: number("current")?, available: number("available")? })
 }
 
+/// Asks for `serverStatus`; of what transactions come to, only servers that have any are asked.
+fn status(role: Role) -> RawDocumentBuf {
+    let mut status = rawdoc! { "serverStatus": 1 };
+    for section in SECTIONS {
+        status.append(section, 0);
+    }
+    if matches!(role, Role::Primary | Role::Secondary | Role::Other) {
+        status.append(cstr!("oplog"), 1);
+    }
+    if !matches!(role, Role::Primary | Role::Mongos) {
+        status.append(cstr!("metrics"), 0);
+        status.append(cstr!("transactions"), 0);
+    }
+    status
+}
+
+/// Returns for how long a member has been primary, by its own clock, unless it is the first one.
+fn elected(reply: &RawDocument) -> Option<Duration> {
+    let members = reply.get_array("members").ok()?.into_iter();
+    let mut members = members.filter_map(|member| member.ok()?.as_document());
+    let own = members.find(|member| member.get_bool("self").unwrap_or(false))?;
+    let (now, then) = (reply.get_datetime("date").ok()?, own.get_datetime("electionDate").ok()?);
+    let ago = now.timestamp_millis().saturating_sub(then.timestamp_millis());
+    let is_later = reply.get_i64("term").is_ok_and(|term| term > 1);
+    u64::try_from(ago).ok().filter(|_| is_later).map(Duration::from_millis)
+}
+
 /// Sections of `serverStatus` that are large and not asked for.
-const SECTIONS: [&sdam_core::bson::raw::CStr; 6] = [
-    sdam_core::bson::cstr!("repl"),
-    sdam_core::bson::cstr!("metrics"),
-    sdam_core::bson::cstr!("locks"),
-    sdam_core::bson::cstr!("wiredTiger"),
-    sdam_core::bson::cstr!("tcmalloc"),
-    sdam_core::bson::cstr!("opLatencies"),
-];
+const SECTIONS: [&CStr; 5] =
+    [cstr!("repl"), cstr!("locks"), cstr!("wiredTiger"), cstr!("tcmalloc"), cstr!("opLatencies")];
 
 fn name_of(command: &RawDocument) -> String {
     let first = command.iter().next().and_then(Result::ok);
@@ -244,7 +290,7 @@ fn clients(reply: &RawDocument, processes: &BTreeMap<SocketAddr, i32>) -> Vec<Cl
 }
 
 /// Writes what a client says of itself.
-fn name(metadata: &RawDocument) -> String {
+pub(super) fn name(metadata: &RawDocument) -> String {
     let part = |document: &str, field: &str| {
         let document = metadata.get_document(document).ok()?;
         document.get_str(field).ok().map(str::to_owned)

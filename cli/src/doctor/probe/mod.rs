@@ -8,6 +8,7 @@ mod local;
 pub(super) mod pause;
 pub(super) mod server;
 mod talk;
+mod transactions;
 mod way;
 
 use std::sync::Arc;

@@ -2,7 +2,9 @@
 
 use sdam_core::diagnosis::Verdict;
 
-use crate::doctor::evidence::{Asked, Evidence, Login, Said, ServerSeen, Way};
+use crate::doctor::evidence::{
+    Asked, Counted, Evidence, Login, Said, ServerSeen, Transactions, Way,
+};
 use crate::duration::precise;
 
 /// A headline, and the lines below it.
@@ -18,6 +20,7 @@ pub(super) fn of(evidence: &Evidence) -> Vec<Section> {
         ("hello", of_servers(evidence, hello)),
         ("login", of_servers(evidence, login)),
         ("members seen from members", of_servers(evidence, members)),
+        ("transactions", of_servers(evidence, transactions)),
         ("client", client(evidence)),
     ];
     sections.into_iter().filter(|(_, lines)| !lines.is_empty()).collect()
@@ -166,6 +169,36 @@ fn members(server: &ServerSeen) -> Vec<String> {
         format!("{} is {}{message}", member.address, member.state)
     });
     lines.collect()
+}
+
+fn transactions(server: &ServerSeen) -> Vec<String> {
+    let Some(login) = &server.login else { return Vec::new() };
+    let Transactions { counted, lately, limit, idle, expired } = &login.transactions;
+    let mut lines = Vec::new();
+    lines.extend(counted.as_ref().filter(|it| it.ended() > 0 || it.open > 0).map(counts));
+    lines.extend(lately.as_ref().map(counts));
+    lines.extend(limit.map(|limit| format!("they may last for {}", precise(limit))));
+    lines.extend(idle.iter().take(5).map(|it| {
+        let (open, unused) = (precise(it.open), precise(it.unused));
+        format!("one of {} is open for {open}, and unused for {unused}", it.owner)
+    }));
+    lines.extend((*expired > 0).then(|| format!("{expired} were open for too long")));
+    lines.extend(login.oplog.map(|oplog| {
+        let (size, max_size) = (oplog.size >> 10, oplog.max_size >> 10);
+        let window = precise(oplog.window);
+        format!("the oplog reaches back for {window}, and has {size} of {max_size} KiB")
+    }));
+    lines
+}
+
+fn counts(counted: &Counted) -> String {
+    let Counted { time, open, committed, aborted, conflicts, .. } = counted;
+    let (failed, commits) = (counted.failed_commits, counted.commits);
+    format!(
+        "within {}: {committed} committed, {aborted} aborted, {open} open now, {failed} of \
+         {commits} commits failed, {conflicts} writes outside of them tried again",
+        precise(*time)
+    )
 }
 
 fn client(evidence: &Evidence) -> Vec<String> {

@@ -8,6 +8,7 @@ mod options;
 mod reach;
 mod roles;
 mod time;
+mod transactions;
 
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Finding> {
     members::judge(evidence, &mut findings);
     time::judge(evidence, &mut findings);
     load::judge(evidence, &mut findings);
+    transactions::judge(evidence, &mut findings);
     options::time_outs(evidence, &mut findings);
     options::faults(evidence, &mut findings);
     whatever_else(evidence, &mut findings);
@@ -55,7 +57,8 @@ fn whatever_else(evidence: &Evidence, findings: &mut Vec<Finding>) {
             .because("time was over before everything was known")
             .advising("allow more of it")
             .with_line(format!("--for {more}s"));
-        return findings.push(finding.warning_if(!findings.is_empty()));
+        let is_beside_others = findings.iter().any(Finding::is_wrong);
+        return findings.push(finding.warning_if(is_beside_others));
     }
     let why_not = evidence.client.why_not.as_ref().or(evidence.client.why_not_read.as_ref());
     findings.extend(why_not.map(|verdict| Finding::error(verdict.clone())));

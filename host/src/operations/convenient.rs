@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sdam_core::operation::{
-    MAX_TIME_EXPIRED, TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT,
+    MAX_TIME_EXPIRED, NotSent, TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT,
 };
 use sdam_core::session::{
     TransactionError, TransactionFault, TransactionLoop, TransactionOptions, TransactionRole,
@@ -16,7 +16,7 @@ use sdam_core::session::{
 use sdam_core::spans::SpanEnd;
 use sdam_core::time::Instant;
 
-use crate::error::{Error, ErrorKind, Reported};
+use crate::error::{Error, ErrorKind, Reported, Repr};
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
@@ -183,10 +183,12 @@ fn fault_of(error: &Error) -> TransactionFault {
         return TransactionFault::default();
     }
     let labels = error.labels();
+    // Less time is left than a server takes, so that none is asked, however often that is tried.
+    let is_expired = matches!(error.repr(), Repr::NotSent(NotSent::Expired));
     TransactionFault {
         is_transient: labels.contains(&TRANSIENT_TRANSACTION),
         is_unknown: labels.contains(&UNKNOWN_COMMIT_RESULT),
-        is_max_time: error.code() == Some(MAX_TIME_EXPIRED),
+        is_max_time: is_expired || error.code() == Some(MAX_TIME_EXPIRED),
         is_hidden: false,
     }
 }
@@ -319,5 +321,26 @@ impl<R: Runtime> Drop for Run<'_, R> {
         let span = self.session.end_whole();
         self.session.abort_when_free();
         span.end_with(SpanEnd::default);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::operation::{NotSent, UNKNOWN_COMMIT_RESULT};
+    use sdam_core::session::{TransactionLoop, TransactionStep};
+    use sdam_core::time::Instant;
+
+    use super::fault_of;
+    use crate::error::{Error, Repr};
+
+    /// "Sequence of Actions": a commit is tried again while there is time for it, not in the rest
+    /// of the time that is too short to ask a server.
+    #[test]
+    fn a_commit_that_no_time_is_left_for_is_not_tried_again() {
+        let mut error = Error::from(Repr::NotSent(NotSent::Expired));
+        error.add_label(UNKNOWN_COMMIT_RESULT);
+        let run = TransactionLoop::new(Instant::ZERO, None);
+        let step = run.commit_failed(Instant::ZERO, fault_of(&error), 0);
+        assert_eq!(step, TransactionStep::Return);
     }
 }

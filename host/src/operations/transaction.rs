@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
-use sdam_core::operation::{CommandMessage, OperationOptions, Timeout, UNKNOWN_COMMIT_RESULT};
+use sdam_core::operation::{
+    CommandMessage, OperationOptions, SYSTEM_OVERLOADED, Timeout, UNKNOWN_COMMIT_RESULT,
+};
 use sdam_core::selection::Criteria;
 use sdam_core::session::{Ending, TransactionError, TransactionOptions, TransactionRole};
 
@@ -291,7 +293,9 @@ async fn send<R: Runtime>(
     let reply = match host.operate(request).await {
         Ok(reply) => reply,
         Err(mut error) => {
-            let is_refused = error.kind() == ErrorKind::Invalid || error.reply_document().is_some();
+            // A server that is overloaded says nothing of the transaction.
+            let is_answer = error.reply_document().is_some() && !error.has_label(SYSTEM_OVERLOADED);
+            let is_refused = error.kind() == ErrorKind::Invalid || is_answer;
             let is_commit = role == TransactionRole::Commit;
             if is_commit && !is_refused && guard.transaction().may_be_committed() {
                 error.add_label(UNKNOWN_COMMIT_RESULT);

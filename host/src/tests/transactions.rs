@@ -10,7 +10,8 @@ use std::time::Duration;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::config::WriteConcern;
 use sdam_core::operation::{
-    CommandMessage, OperationOptions, TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT,
+    CommandMessage, OperationOptions, RETRYABLE, RETRYABLE_WRITE, SYSTEM_OVERLOADED,
+    TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT,
 };
 use sdam_core::selection::Criteria;
 use sdam_core::session::{CommitOutcome, SessionOptions, TransactionState};
@@ -460,6 +461,23 @@ fn a_commit_that_may_have_been_done_is_unknown_until_a_server_answers() {
     answers(&fixture, [refusal(251, &[TRANSIENT_TRANSACTION])]);
     let aborted = commit(None).unwrap_err();
     assert!(!aborted.has_label(UNKNOWN_COMMIT_RESULT), "{aborted:?}");
+}
+
+/// The same within one call: "a commitTransaction attempt has already failed with an error that is
+/// not a retryable overload error" (Interaction with Client Backpressure).
+#[test]
+fn a_commit_that_may_have_been_done_is_unknown_if_it_meets_an_overload_later() {
+    let fixture = Fixture::with_sessions("maxAdaptiveRetries=1");
+    let (_client, session) = start(&fixture);
+    fixture.run(async {
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+    });
+    let overload = || refusal(462, &[SYSTEM_OVERLOADED, RETRYABLE]);
+    answers(&fixture, [refusal(91, &[RETRYABLE_WRITE]), overload()]);
+    let error = fixture.run(async { session.commit_transaction().await }).unwrap_err();
+    assert_eq!(error.code(), Some(462), "{error}");
+    assert!(error.has_label(UNKNOWN_COMMIT_RESULT), "{error}");
 }
 
 /// The outcome as a value, and what a client sends that asks for it again.

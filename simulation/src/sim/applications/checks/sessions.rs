@@ -31,7 +31,8 @@ struct Use {
     is_streaming: bool,
     /// True if its connection was lost with a command of it under way.
     is_dirty: bool,
-    /// True if a task of the client's own has lost it.
+    /// True if a task of the client's own has lost it, or if it may be kept for nothing but the
+    /// question what became of a commit.
     may_be_gone: bool,
     last: Instant,
 }
@@ -159,6 +160,14 @@ impl Sessions {
                 Some(name.bytes.to_vec())
             });
             self.forgotten.extend(names);
+        }
+    }
+
+    /// The commit of a session's transaction is called: if it comes to no known end, the session is
+    /// used for that question only, and never given back.
+    pub(in crate::sim::applications) fn may_be_retired(&mut self, name: &SessionName) {
+        if let Some(used) = self.uses.get_mut(name) {
+            used.may_be_gone = true;
         }
     }
 

@@ -138,7 +138,9 @@ impl Held {
 
     /// Notes that the commit of its transaction is called.
     fn note_commit(&self, application: &Application) {
-        application.state().checks.transactions.is_committed(&self.name);
+        let mut state = application.state();
+        state.checks.transactions.is_committed(&self.name);
+        state.checks.sessions.may_be_retired(&self.name);
     }
 
     /// Begins the operation that the commands belong to which end transactions.

@@ -49,6 +49,10 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
     ("sdam-core: Action of src/dns/lookup.rs", "its caller performs each of them"),
     ("sdam-core: Ending of src/session/transaction.rs", "its caller performs each of them"),
     ("sdam-core: CommitFault of src/session/commit_token.rs", "its caller says all of it"),
+    (
+        "sdam-core: TransactionErrorFacts of src/diagnosis/transaction.rs",
+        "its caller says all of it",
+    ),
     ("sdam-core: TransactionFault of src/session/convenient.rs", "its caller says all of it"),
     ("sdam-core: TransactionStep of src/session/convenient.rs", "its caller performs each of them"),
     ("sdam-core: Action of src/operation/machine.rs", "its caller performs each of them"),

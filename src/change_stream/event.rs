@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ResumeToken;
 
-/// A change, as a server tells it; `T` is the type of whole documents. What is not known here is
+/// A change, as a server reports it; `T` is the type of whole documents. What is not known here is
 /// left out: `with_type` of a stream reads events as another type, [`Document`] for one, which
 /// leaves out nothing. It also reads the parts of events that `$changeStreamSplitLargeEvent` has
 /// split, which have each field once.
@@ -151,8 +151,8 @@ mod tests {
         bson::deserialize_from_document(event).unwrap()
     }
 
-    /// Change Streams, "ChangeStreamDocument": "MUST NOT throw an exception if any unknown fields or
-    /// values are encountered".
+    /// Change Streams, "ChangeStreamDocument": "MUST NOT throw an exception if any unknown fields
+    /// or values are encountered".
     #[test]
     fn unknown_kinds_and_fields_are_no_errors() {
         let event = read(doc! {

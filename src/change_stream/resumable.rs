@@ -2,11 +2,13 @@
 //!
 //! Implements "Resumable Error" of Change Streams.
 
-use crate::command::MONGODB_4_4;
 use crate::error::{Error, ErrorKind};
 
 /// The label by which servers from 4.4 on name such errors.
 const RESUMABLE: &str = "ResumableChangeStreamError";
+
+/// The wire version of those servers.
+const LABELS_WIRE_VERSION: i32 = 9;
 
 /// CursorNotFound: the cursor is gone, whatever the server's version.
 const CURSOR_NOT_FOUND: i32 = 43;
@@ -22,7 +24,7 @@ pub(crate) fn is_resumable(error: &Error, max_wire_version: i32) -> bool {
     match (error.kind(), error.reply()) {
         (ErrorKind::Command | ErrorKind::Timeout, Some(error)) => match error.code {
             Some(CURSOR_NOT_FOUND) => true,
-            _ if max_wire_version >= MONGODB_4_4 => {
+            _ if max_wire_version >= LABELS_WIRE_VERSION => {
                 error.labels.iter().any(|label| label == RESUMABLE)
             }
             code => code.is_some_and(|code| CODES.contains(&code)),

@@ -56,9 +56,9 @@ Exit codes:
 /// Finds out why applications cannot reach a deployment, or may soon lose it, and what to do.
 ///
 /// It goes the whole way: options, DNS, routes, proxy, TLS, hello, login, the members as they see
-/// each other, clocks, load and transactions. The first true cause comes first, in one sentence, then what to do,
-/// and then the evidence. It writes nothing: one delete that matches nothing shows whether a
-/// primary takes writes.
+/// each other, clocks, load and transactions. The first true cause comes first, in one sentence,
+/// then what to do, and then the evidence. It writes nothing: one delete that matches nothing shows
+/// whether a primary takes writes.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = MORE)]
 pub(crate) struct Args {

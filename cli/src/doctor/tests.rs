@@ -754,7 +754,7 @@ fn a_note_is_printed_and_leaves_a_deployment_healthy() {
     };
     let text = printed(&|out| report.print(out));
     let expected = "\
-Nothing is wrong, as far as can be seen in 1.000 s.
+Nothing is wrong, as far as can be seen in 1.00 s.
 The user may not run serverStatus and $currentOp at a:27017: what those say is not known.
   Name a user that has the role clusterMonitor, which changes nothing.
 ";

@@ -578,8 +578,8 @@ impl OplogBound {
     const fn words(self) -> &'static str {
         match self {
             Self::Transaction => {
-                "a transaction may last: members that fall behind for a moment cannot catch up, and \
-                 change streams cannot resume"
+                "a transaction may last: members that fall behind for a moment cannot catch up, \
+                 and change streams cannot resume"
             }
             Self::Hour => {
                 "an hour: a member, or a change stream, that is away for longer cannot go on where \

@@ -8,7 +8,7 @@ use sdam_core::operation::{TRANSIENT_TRANSACTION, UNKNOWN_COMMIT_RESULT};
 use sdam_core::session::{TransactionRemedy, TransactionState};
 
 use super::fixture::Fixture;
-use super::transactions::{answers, insert, refusal, start};
+use super::transactions::{answers, insert, patiently, refusal, start};
 use crate::error::Error;
 
 /// Runs a transaction of two inserts, between which so much time passes; the second is answered
@@ -22,8 +22,9 @@ fn second(after: Duration, reply: Option<RawDocumentBuf>) -> Error {
         insert(&fixture, &session).await.unwrap();
     });
     fixture.pass(after);
+    fixture.check_again();
     answers(&fixture, [reply]);
-    let error = fixture.run(insert(&fixture, &session)).unwrap_err();
+    let error = patiently(&fixture, insert(&fixture, &session)).unwrap_err();
     let stood = error.transaction().unwrap();
     assert_eq!((stood.number, stood.place, &*stood.command), (1, 2, "insert"));
     assert_eq!(stood.state, TransactionState::InProgress);

@@ -85,6 +85,20 @@ fn run_tasks(fixture: &Fixture) {
     }
 }
 
+/// Runs something to its end while time passes, and the server is checked.
+pub(super) fn patiently<T>(fixture: &Fixture, future: impl Future<Output = T>) -> T {
+    let mut task = Task::new(future);
+    for _ in 0..1000 {
+        if let Poll::Ready(output) = task.poll() {
+            return output;
+        }
+        fixture.establish();
+        fixture.pass(Duration::from_millis(10));
+        fixture.check_again();
+    }
+    panic!("the task does not end")
+}
+
 /// Transactions, "Constructing the first command within a transaction", "Constructing any other
 /// command", and the commands that end it.
 #[test]
@@ -256,19 +270,11 @@ fn transient_errors_run_it_again_and_unknown_results_only_the_commit() {
     let unknown = || refusal(91, &[UNKNOWN_COMMIT_RESULT]);
     answers(&fixture, [conflict(), ok(), ok(), unknown(), conflict(), ok(), ok()]);
     let calls = Cell::new(0);
-    let mut run = Task::new(session.with_transaction(async |session| {
+    let run = session.with_transaction(async |session| {
         calls.set(calls.get() + 1);
         insert(&fixture, &session).await
-    }));
-    for _ in 0..1000 {
-        if run.poll().is_ready() {
-            break;
-        }
-        fixture.establish();
-        fixture.pass(Duration::from_millis(10));
-        fixture.check_again();
-    }
-    drop(run);
+    });
+    patiently(&fixture, run).unwrap();
     let commands = received(&fixture);
     let expected = [
         "insert",
@@ -475,7 +481,8 @@ fn a_commit_that_may_have_been_done_is_unknown_if_it_meets_an_overload_later() {
     });
     let overload = || refusal(462, &[SYSTEM_OVERLOADED, RETRYABLE]);
     answers(&fixture, [refusal(91, &[RETRYABLE_WRITE]), overload()]);
-    let error = fixture.run(async { session.commit_transaction().await }).unwrap_err();
+    let commit = async { session.commit_transaction().await };
+    let error = patiently(&fixture, commit).unwrap_err();
     assert_eq!(error.code(), Some(462), "{error}");
     assert!(error.has_label(UNKNOWN_COMMIT_RESULT), "{error}");
 }

@@ -139,7 +139,7 @@ mod tests {
         with(Login { transactions, ..Login::default() })
     }
 
-    /// What was counted in a second: commits, aborts, writes that have failed.
+    /// The counts of a second: commits, aborts, writes that have failed.
     fn second((committed, aborted, failed_writes): (u64, u64, u64)) -> Counted {
         let time = Duration::from_secs(1);
         Counted { time, committed, aborted, failed_writes, ..Counted::default() }
@@ -199,8 +199,10 @@ mod tests {
         assert_eq!(verdicts(&idle(None, &[10])), ["transactionsIdle"]);
         assert_eq!(verdicts(&idle(Some(30), &[4])), [""; 0]);
         let left = idle(Some(30), &[1, 6, 5]);
-        let expected = "a:27017 has 2 transactions open in which nothing happens, one for 6.0 s (of \
-                        10.0.0.6:5, shop): what they have written is locked until they end, at most \
+        let expected = "a:27017 has 2 transactions open in which nothing happens, one for 6.0 s \
+                        (of \
+                        10.0.0.6:5, shop): what they have written is locked until they end, \
+                        at most \
                         30.0 s after their beginning";
         assert_eq!(judge(&left)[0].cause, expected);
     }
@@ -209,7 +211,8 @@ mod tests {
     fn transactions_that_were_open_for_too_long_are_counted() {
         let limit = Some(Duration::from_secs(60));
         let evidence = of(Transactions { expired: 1, limit, ..Transactions::default() });
-        let expected = "a:27017 has aborted 1 transaction in the last hour for being open for longer \
+        let expected = "a:27017 has aborted 1 transaction in the last hour for being open for \
+                        longer \
                         than transactionLifetimeLimitSeconds (60.0 s)";
         assert_eq!(judge(&evidence)[0].cause, expected);
     }
@@ -226,7 +229,8 @@ mod tests {
         assert_eq!(verdicts(&elected(60, 0)), [""; 0]);
         let lost = elected(60, 2);
         assert_eq!(verdicts(&lost), ["transactionsLost"]);
-        let expected = "2 of 9 commits have failed at a:27017, which was elected primary 60.0 s ago: \
+        let expected = "2 of 9 commits have failed at a:27017, which was elected primary 60.0 s \
+                        ago: \
                         it knows no transaction that began before that";
         assert_eq!(judge(&lost)[0].cause, expected);
     }

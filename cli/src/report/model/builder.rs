@@ -131,7 +131,7 @@ impl Builder {
         self.reigns.push(Reign { from: at, to: at, line, primary, reason: None });
     }
 
-    /// Returns whether another member has become primary since the beginning, or the same one again.
+    /// Returns whether another member has become primary since the beginning, or the same again.
     pub(in crate::report) fn has_changed_primary(&self) -> bool {
         self.reigns.iter().filter(|reign| reign.primary.is_some()).count() > 1
     }

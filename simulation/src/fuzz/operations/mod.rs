@@ -214,7 +214,8 @@ fn command_error(input: &mut Unstructured<'_>) -> Result<CommandError> {
 /// Reads an error whose message was cut within a character, as a client reads a reply.
 fn of_cut_message(reply: RawDocumentBuf) -> CommandError {
     let mut bytes = reply.into_bytes();
-    bytes.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xc3);
+    let message = bytes.windows(6).position(|at| at == b"cut: ?").expect("it has the message");
+    bytes[message + 5] = 0xc3;
     let reply = RawDocumentBuf::from_bytes(bytes).expect("its length is what it was");
     let facts = ReplyFacts::of(&reply).expect("a message that cannot be read hides nothing");
     assert!(!facts.ok);

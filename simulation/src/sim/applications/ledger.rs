@@ -55,7 +55,7 @@ impl KnownClient {
 #[derive(Debug)]
 pub(super) struct LedgerState {
     pub(super) conversations: Conversations,
-    /// What transactions have done.
+    /// The deeds of transactions.
     pub(super) history: History,
     pub(super) operations: Operations,
     pub(super) checks: Checks,

@@ -1,4 +1,4 @@
-//! What members say of their transactions and of their oplog, as 6.0.27 does.
+//! Replies of members about their transactions and their oplog, as 6.0.27 gives them.
 
 use bson::{Document, doc};
 use sdam_core::bson;

@@ -131,6 +131,8 @@ impl<R: Runtime, T> ChangeStream<R, T> {
         once: bool,
         read: Read<T>,
     ) -> Poll<Option<Result<T, Error>>> {
+        // Its time begins with its first poll.
+        self.call();
         let next = ready!(self.poll_once(cx, once, read));
         self.call = None;
         self.reader.end_call();

@@ -27,8 +27,8 @@ impl Client {
     }
 
     /// Runs a command, and returns the reply, which may be an error.
-    fn run(&mut self, database: &str, command: Document) -> Result<Document, Failure> {
-        Ok(self.connection.reply(database, &command, crate::GENEROUS)?)
+    fn run(&mut self, database: &str, command: &Document) -> Result<Document, Failure> {
+        Ok(self.connection.reply(database, command, crate::GENEROUS)?)
     }
 
     /// Runs a command in the newest transaction.
@@ -37,7 +37,7 @@ impl Client {
         command.insert("lsid", doc! { "id": id });
         command.insert("txnNumber", self.number);
         command.insert("autocommit", false);
-        self.run(database, command)
+        self.run(database, &command)
     }
 
     /// Begins a transaction with a write to the one document that all write to.
@@ -53,7 +53,7 @@ impl Client {
 
     /// Writes the document that all write to.
     fn prepare(&mut self) -> Result<(), Failure> {
-        self.run("test", doc! { "insert": "hot", "documents": [{ "_id": 1, "n": 0 }] }).map(drop)
+        self.run("test", &doc! { "insert": "hot", "documents": [{ "_id": 1, "n": 0 }] }).map(drop)
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn transactions_that_are_left_open(fixture: &Fixture) -> Result<Row, 
     client.prepare()?;
     let mut look = |verdict: &str| {
         until(&format!("{verdict} is not said"), || {
-            let status = client.run("admin", doc! { "serverStatus": 1 })?;
+            let status = client.run("admin", &doc! { "serverStatus": 1 })?;
             if status.get_document("transactions")?.get_i64("currentOpen")? == 0 {
                 client.begin()?;
             }
@@ -191,9 +191,9 @@ fn fill_oplog(client: &mut Client) -> Result<(), Failure> {
     let text = "x".repeat(4096);
     until("the oplog is not full", || {
         for _ in 0..64 {
-            client.run("test", doc! { "insert": "much", "documents": [{ "text": &text }] })?;
+            client.run("test", &doc! { "insert": "much", "documents": [{ "text": &text }] })?;
         }
-        let stats = client.run("local", doc! { "collStats": "oplog.rs" })?;
+        let stats = client.run("local", &doc! { "collStats": "oplog.rs" })?;
         let number = |field| {
             let number = stats.get(field);
             number.and_then(|it| it.as_i64().or_else(|| it.as_i32().map(i64::from)))

@@ -268,8 +268,8 @@ impl<R: Runtime, T: DeserializeOwned> ChangeStream<R, T> {
     /// # Errors
     ///
     /// Fails if the stream cannot go on, and if the event is of another type, which is skipped
-    /// then. After a [time-out](Error::is_timeout), and after the loss of all servers, another call goes
-    /// on.
+    /// then. After a [time-out](Error::is_timeout), and after the loss of all servers, another call
+    /// goes on.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         self.next_as(false, |event| read_as(event)).await
     }

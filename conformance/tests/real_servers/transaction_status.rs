@@ -65,14 +65,20 @@ fn questions() -> Vec<(&'static str, Document)> {
 fn said(address: &ServerAddress) -> Result<Vec<Document>, Failed> {
     let mut connection = Connection::open(address, LIMIT)?;
     connection.command("test", &doc! { "insert": "x", "documents": [{ "_id": 1 }] }, LIMIT)?;
-    let updates = vec![doc! { "q": { "_id": 1 }, "u": { "$set": { "a": 1 } } }];
-    let update = doc! { "update": "x", "updates": updates, "startTransaction": true };
+    // Those that change nothing would not conflict.
+    let update = |value: i32| {
+        let updates = vec![doc! { "q": { "_id": 1 }, "u": { "$set": { "a": value } } }];
+        doc! { "update": "x", "updates": updates, "startTransaction": true }
+    };
     let commit = doc! { "commitTransaction": 1 };
-    for (session, database, command) in
-        [(1_u8, "test", &update), (1, "admin", &commit), (2, "test", &update), (3, "test", &update)]
-    {
+    for (session, database, command) in [
+        (1_u8, "test", update(1)),
+        (1, "admin", commit),
+        (2, "test", update(2)),
+        (3, "test", update(3)),
+    ] {
         let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![session; 16] };
-        let mut command = command.clone();
+        let mut command = command;
         command.insert("lsid", doc! { "id": id });
         command.insert("txnNumber", 1_i64);
         command.insert("autocommit", false);

@@ -243,7 +243,7 @@ impl Entities {
         }
     }
 
-    /// Returns the name of a client, or of that of a database or a collection.
+    /// Returns the name of the client with this name, or with a database or collection of it.
     pub(super) fn client_of<'a>(
         &'a self,
         place: &str,

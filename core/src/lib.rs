@@ -81,6 +81,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod auth;
+mod codes;
 pub mod command;
 pub mod config;
 pub mod description;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::advice::Advice;
 use super::verdict::{Verdict, named_or_not};
+use crate::codes::{NO_SUCH_TRANSACTION, TRANSACTION_TOO_OLD, WRITE_CONFLICT};
 use crate::config::ServerAddress;
 use crate::description::{millis, optional_millis};
 use crate::session::TransactionStanding;
@@ -170,11 +171,8 @@ pub struct TransactionErrorFacts<'a> {
     pub server: Option<&'a ServerAddress>,
 }
 
-const WRITE_CONFLICT: i32 = 112;
-const TRANSACTION_TOO_OLD: i32 = 225;
 const SNAPSHOT_TOO_OLD: i32 = 239;
 const SNAPSHOT_UNAVAILABLE: i32 = 246;
-const NO_SUCH_TRANSACTION: i32 = 251;
 const TRANSACTION_EXCEEDED_LIFETIME: i32 = 290;
 
 /// The words of a server that has never heard of a transaction, or no more since it became primary.

@@ -14,6 +14,7 @@ use super::labels::{
 };
 use super::options::{OperationKind, RetryPolicy};
 use super::timeout::MAX_TIME_EXPIRED;
+use crate::codes::NO_SUCH_TRANSACTION;
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::failure::{Cause, Failure};
 use crate::session::TransactionRole;
@@ -27,9 +28,6 @@ const BASE_BACKOFF: Duration = Duration::from_millis(100);
 /// The time from which the pauses grow where nothing but time limits the attempts: short beside the
 /// shortest time-outs, so that an error or two which pass cost no operation its time.
 const BASE_PAUSE: Duration = Duration::from_millis(5);
-
-/// The server's error for a transaction that it does not know.
-const NO_SUCH_TRANSACTION: i32 = 251;
 
 /// The first wire version whose servers say themselves which errors are retryable: 4.4.
 const LABELS_ERRORS_WIRE_VERSION: i32 = 9;

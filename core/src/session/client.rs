@@ -7,11 +7,10 @@ use std::time::Duration;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, cstr};
 
 use super::cluster_time::ClusterTime;
+use super::commit_origin::CommitOrigin;
 use super::commit_token::CommitToken;
 use super::pool::ServerSession;
-use super::transaction::{
-    SessionTransaction, TransactionError, TransactionOptions, TransactionState,
-};
+use super::transaction::{Ending, SessionTransaction, TransactionError, TransactionOptions};
 use crate::config::ReadConcern;
 
 /// The options of a session.
@@ -238,18 +237,35 @@ impl Session {
         self.transaction.start(options, next)
     }
 
+    /// Begins the commit of its transaction.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is nothing to be committed.
+    pub fn begin_commit(&mut self) -> Result<Ending, TransactionError> {
+        let now = self.server_time();
+        self.transaction.begin_commit(now)
+    }
+
     /// Returns the name by which others can ask what became of the transaction, whose commit may
     /// have been carried out; the servers' session is not used for anything else after this one.
-    pub fn commit_token(&mut self) -> Option<CommitToken> {
-        self.server_session.as_mut()?.retire();
-        let since = self.server_time();
-        let server_session = self.server_session.as_ref()?;
+    pub fn commit_token(&mut self, origin: CommitOrigin) -> Option<CommitToken> {
+        let server_session = self.server_session.as_mut()?;
+        server_session.retire();
         Some(CommitToken {
             session: server_session.id().document().to_owned(),
             number: self.transaction.number(),
             recovery_token: self.transaction.recovery_token().map(ToOwned::to_owned),
-            since,
+            origin,
+            since: self.transaction.committed_since(),
         })
+    }
+
+    /// Returns the time since the commit of its transaction was called first, by the clocks of the
+    /// servers; `None` if they have told none.
+    pub fn since_commit(&self) -> Option<Duration> {
+        let since = self.transaction.committed_since()?.time;
+        Some(Duration::from_secs(self.server_time()?.time.saturating_sub(since).into()))
     }
 
     /// Returns the latest time of the servers that it has seen.
@@ -260,11 +276,11 @@ impl Session {
 
     /// Makes the session of a transaction whose commit is to be asked for again.
     pub fn of_token(token: &CommitToken) -> Self {
-        let CommitToken { session, number, recovery_token, .. } = token.clone();
+        let CommitToken { session, number, recovery_token, since, .. } = token.clone();
         Self {
             is_implicit: false,
             server_session: Some(ServerSession::retired(session, number)),
-            transaction: SessionTransaction::of_token(number, recovery_token),
+            transaction: SessionTransaction::of_token(number, recovery_token, since),
             ..Self::implicit()
         }
     }
@@ -281,10 +297,10 @@ impl Session {
         self.server_session.take()
     }
 
-    /// Ends the session if a transaction of it is in progress, and returns another one with that
+    /// Ends the session if a transaction of it was left open, and returns another one with that
     /// transaction and the servers' session, to abort the one and give back the other.
     pub fn end_with_transaction(&mut self) -> Option<Self> {
-        if self.ended || self.transaction.state() != TransactionState::InProgress {
+        if self.ended || !self.transaction.is_left_open() {
             return None;
         }
         self.ended = true;

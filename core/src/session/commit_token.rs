@@ -13,18 +13,18 @@ use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 use serde::{Deserialize, Serialize};
 
+use super::commit_origin::CommitOrigin;
+use crate::codes::{NO_SUCH_TRANSACTION, TRANSACTION_TOO_OLD};
+use crate::wire::crc_32c;
+
 /// The form that [`CommitToken`] is written in, which its text begins with.
 const FORM: &str = "c1.";
 
 /// The longest text that is read: a `recoveryToken` has some fifty bytes.
 const LONGEST: usize = 16 * 1024;
 
-/// The code by which servers say that they know no such transaction: it was aborted, or has never
-/// come to them.
-const NO_SUCH_TRANSACTION: i32 = 251;
-
-/// The code by which servers say that the session has had a later transaction, or retryable write.
-const TRANSACTION_TOO_OLD: i32 = 225;
+/// The length of the checksum that its bytes end with.
+const CHECKSUM_LEN: usize = 4;
 
 /// The time that servers keep the outcome of a transaction for, where the topology does not say it
 /// (`localLogicalSessionTimeoutMinutes`).
@@ -58,11 +58,11 @@ pub enum CommitOutcome {
 /// ```
 /// use sdam_core::session::CommitToken;
 ///
-/// let token = "c1.KQAAAAVpZAAQAAAABAECAwQFBgcICQoLDA0ODxASbgADAAAAAAAAAAA";
-/// let token: CommitToken = token.parse()?;
+/// let text = "c1.PwAAAAVpZAAQAAAABAABAgMEBQYHCAkKCwwNDg8SbgADAAAAAAAAABJ1AOOwxEKY_BwUEnMAVxsONVUBNlgAvHDqAw";
+/// let token: CommitToken = text.parse()?;
 /// assert_eq!(token.transaction_number(), 3);
-/// assert_eq!(token.to_string().parse::<CommitToken>()?, token);
-/// assert!("c1.KgAA".parse::<CommitToken>().is_err());
+/// assert_eq!(token.to_string(), text);
+/// assert!(text.replace('A', "B").parse::<CommitToken>().is_err());
 /// # Ok::<(), sdam_core::session::CommitTokenError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,7 +71,8 @@ pub struct CommitToken {
     pub(super) session: RawDocumentBuf,
     pub(super) number: i64,
     pub(super) recovery_token: Option<RawDocumentBuf>,
-    /// The time of the servers when the commit was tried first.
+    pub(super) origin: CommitOrigin,
+    /// The time of the servers when the commit was called first.
     pub(super) since: Option<Timestamp>,
 }
 
@@ -79,12 +80,13 @@ pub struct CommitToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitTokenError {
-    /// It begins otherwise, is longer than any, or is cut.
+    /// It begins otherwise, is longer than any, is cut, or was changed.
     #[error(
-        "this is no token of a commit: it begins with \"c1.\" and is one line, as it was written"
+        "this is no token of a commit, or not as it was written: that begins with \"c1.\" and is \
+         one line"
     )]
     Text,
-    /// Its content is not that of a token.
+    /// A field of it is missing, or has a value that no token has.
     #[error("the token of a commit has no usable {0}: pass it on as it was written")]
     Field(&'static str),
 }
@@ -98,7 +100,7 @@ pub struct CommitFault {
     pub is_transient: bool,
     /// True if it has the label `UnknownTransactionCommitResult`.
     pub is_unknown: bool,
-    /// The time since the commit was tried first, by the clocks of the servers.
+    /// The time since the commit was called first, by the clocks of the servers.
     pub elapsed: Option<Duration>,
 }
 
@@ -141,10 +143,9 @@ impl CommitToken {
         self.number
     }
 
-    /// Returns the time since the commit was tried first, if both times are known.
-    pub fn elapsed(&self, now: Option<Timestamp>) -> Option<Duration> {
-        let seconds = now?.time.saturating_sub(self.since?.time);
-        Some(Duration::from_secs(seconds.into()))
+    /// Returns the user and the deployment that it is of.
+    pub const fn origin(&self) -> CommitOrigin {
+        self.origin
     }
 
     fn document(&self) -> RawDocumentBuf {
@@ -155,6 +156,10 @@ impl CommitToken {
         }
         if let Some(since) = self.since {
             document.append(bson::raw::cstr!("t"), since);
+        }
+        document.append(bson::raw::cstr!("u"), self.origin.user);
+        if let Some(set) = self.origin.set {
+            document.append(bson::raw::cstr!("s"), set);
         }
         document
     }
@@ -178,13 +183,21 @@ impl CommitToken {
             None => None,
             Some(time) => Some(time.as_timestamp().ok_or(CommitTokenError::Field("time"))?),
         };
-        Ok(Self { session, number, recovery_token, since })
+        let user = document.get_i64("u").map_err(|_| CommitTokenError::Field("user"))?;
+        let set = match field("s")? {
+            None => None,
+            Some(set) => Some(set.as_i64().ok_or(CommitTokenError::Field("replica set"))?),
+        };
+        let origin = CommitOrigin { user, set };
+        Ok(Self { session, number, recovery_token, origin, since })
     }
 }
 
 impl fmt::Display for CommitToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{FORM}{}", URL_SAFE_NO_PAD.encode(self.document().as_bytes()))
+        let mut bytes = self.document().into_bytes();
+        bytes.extend(crc_32c(&bytes).to_le_bytes());
+        write!(f, "{FORM}{}", URL_SAFE_NO_PAD.encode(bytes))
     }
 }
 
@@ -194,8 +207,14 @@ impl FromStr for CommitToken {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let encoded = text.strip_prefix(FORM).filter(|encoded| encoded.len() <= LONGEST);
         let bytes = URL_SAFE_NO_PAD.decode(encoded.ok_or(CommitTokenError::Text)?);
-        let document = RawDocumentBuf::from_bytes(bytes.map_err(|_| CommitTokenError::Text)?);
-        Self::of_document(&document.map_err(|_| CommitTokenError::Text)?)
+        let bytes = bytes.map_err(|_| CommitTokenError::Text)?;
+        let (document, sum) =
+            bytes.split_last_chunk::<CHECKSUM_LEN>().ok_or(CommitTokenError::Text)?;
+        if *sum != crc_32c(document).to_le_bytes() {
+            return Err(CommitTokenError::Text);
+        }
+        let document = RawDocument::from_bytes(document).map_err(|_| CommitTokenError::Text)?;
+        Self::of_document(document)
     }
 }
 
@@ -220,7 +239,7 @@ mod tests {
     use bson::spec::BinarySubtype;
     use bson::{Binary, Timestamp, rawdoc};
 
-    use super::{CommitFault, CommitOutcome, CommitToken, CommitTokenError};
+    use super::{CommitFault, CommitOrigin, CommitOutcome, CommitToken, CommitTokenError};
 
     fn token() -> CommitToken {
         let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
@@ -228,13 +247,15 @@ mod tests {
             session: rawdoc! { "id": id },
             number: 3,
             recovery_token: Some(rawdoc! { "recoveryShardId": "a" }),
+            origin: CommitOrigin { user: 5, set: Some(6) },
             since: Some(Timestamp { time: 1000, increment: 1 }),
         }
     }
 
     #[test]
     fn a_token_is_read_as_it_was_written() {
-        let bare = CommitToken { recovery_token: None, since: None, ..token() };
+        let origin = CommitOrigin { user: -5, set: None };
+        let bare = CommitToken { recovery_token: None, since: None, origin, ..token() };
         for token in [token(), bare] {
             let text = token.to_string();
             assert_eq!(text.parse(), Ok(token.clone()));
@@ -252,6 +273,11 @@ mod tests {
         let text = token().to_string();
         for end in 0..text.len() {
             assert!(text[..end].parse::<CommitToken>().is_err(), "{}", &text[..end]);
+            let (other, rest) = (&text[..end], &text[end + 1..]);
+            for changed in ["A", "b", "7", "_"].iter().filter(|it| **it != &text[end..=end]) {
+                let changed = format!("{other}{changed}{rest}");
+                assert!(changed.parse::<CommitToken>().is_err(), "{changed}");
+            }
         }
         for text in ["", "c1.", "c2.AAAA", "c1.ä", "c1.BQAAAAA", &"c1.A".repeat(20_000)] {
             assert!(text.parse::<CommitToken>().is_err(), "{text}");
@@ -265,30 +291,35 @@ mod tests {
         let recovery = Err(CommitTokenError::Field("recovery token"));
         assert_eq!(of(rawdoc! { "id": id.clone(), "n": 1_i64, "r": 1 }), recovery);
         let time = Err(CommitTokenError::Field("time"));
-        assert_eq!(of(rawdoc! { "id": id, "n": 1_i64, "t": 1 }), time);
+        assert_eq!(of(rawdoc! { "id": id.clone(), "n": 1_i64, "t": 1 }), time);
+        let user = Err(CommitTokenError::Field("user"));
+        assert_eq!(of(rawdoc! { "id": id.clone(), "n": 1_i64 }), user);
+        let set = Err(CommitTokenError::Field("replica set"));
+        assert_eq!(of(rawdoc! { "id": id, "n": 1_i64, "u": 1_i64, "s": "x" }), set);
     }
 
     /// "UnknownTransactionCommitResult", and what servers keep.
     #[test]
     fn the_table_of_what_an_error_means() {
-        let (token, half_an_hour) = (token(), Some(Duration::from_secs(1800)));
+        let (token, half_an_hour) = (token(), Some(Duration::from_secs(30 * 60)));
         let outcome = |fault: CommitFault| fault.outcome(Some(&token), half_an_hour);
-        let fault = |code, now| {
-            let elapsed = token.elapsed(Some(Timestamp { time: now, increment: 1 }));
+        let fault = |code, seconds| {
+            let elapsed = Some(Duration::from_secs(seconds));
             CommitFault { code: Some(code), elapsed, ..CommitFault::default() }
         };
-        assert_eq!(outcome(fault(251, 1001)), Some(CommitOutcome::Aborted));
-        assert_eq!(outcome(fault(251, 2739)), Some(CommitOutcome::Aborted));
-        assert_eq!(outcome(fault(251, 2740)), Some(CommitOutcome::Forgotten));
-        assert_eq!(fault(251, 2740).outcome(None, None), Some(CommitOutcome::Forgotten));
-        assert_eq!(outcome(fault(251, 1)), Some(CommitOutcome::Aborted), "a clock that is behind");
-        assert_eq!(outcome(fault(225, 1001)), Some(CommitOutcome::Forgotten));
-        let transient = CommitFault { is_transient: true, ..fault(112, 1001) };
+        assert_eq!(outcome(fault(251, 1)), Some(CommitOutcome::Aborted));
+        assert_eq!(outcome(fault(251, 1739)), Some(CommitOutcome::Aborted));
+        assert_eq!(outcome(fault(251, 1740)), Some(CommitOutcome::Forgotten));
+        assert_eq!(fault(251, 1740).outcome(None, None), Some(CommitOutcome::Forgotten));
+        let timeless = CommitFault { elapsed: None, ..fault(251, 1) };
+        assert_eq!(outcome(timeless), Some(CommitOutcome::Aborted), "servers have no times");
+        assert_eq!(outcome(fault(225, 1)), Some(CommitOutcome::Forgotten));
+        let transient = CommitFault { is_transient: true, ..fault(112, 1) };
         assert_eq!(outcome(transient), Some(CommitOutcome::Aborted));
-        let unknown = CommitFault { is_unknown: true, ..fault(91, 1001) };
+        let unknown = CommitFault { is_unknown: true, ..fault(91, 1) };
         assert_eq!(outcome(unknown), Some(CommitOutcome::Unknown(token.clone())));
         assert_eq!(unknown.outcome(None, half_an_hour), None);
-        assert_eq!(outcome(fault(13, 1001)), None, "it says nothing of the transaction");
+        assert_eq!(outcome(fault(13, 1)), None, "it says nothing of the transaction");
         assert_eq!(outcome(CommitFault::default()), None);
     }
 }

@@ -6,6 +6,7 @@
 
 mod client;
 mod cluster_time;
+mod commit_origin;
 mod commit_token;
 mod convenient;
 mod pool;
@@ -14,6 +15,7 @@ mod transaction;
 
 pub use client::{Session, SessionError, SessionOptions};
 pub use cluster_time::{ClusterTime, ClusterTimeError};
+pub use commit_origin::{CommitOrigin, OriginMismatch};
 pub use commit_token::{CommitFault, CommitOutcome, CommitToken, CommitTokenError};
 pub use convenient::{TransactionFault, TransactionLoop, TransactionStep};
 pub use pool::{ServerSession, SessionId, SessionPool, SessionTimeout};

@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(stands.to_string(), expected);
         for (ends, words) in [
             (
-                SessionTransaction::begin_commit as fn(&mut _) -> _,
+                (|it| it.begin_commit(None)) as fn(&mut SessionTransaction) -> _,
                 "which was to be committed after",
             ),
             (SessionTransaction::begin_abort, "which was to be aborted after"),
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(remedy((true, false)), Some(TransactionRemedy::RunAgain));
         assert_eq!(remedy((false, true)), Some(TransactionRemedy::CommitAgain));
         assert_eq!(remedy((false, false)), Some(TransactionRemedy::Abort));
-        transaction.begin_commit().unwrap();
+        transaction.begin_commit(None).unwrap();
         let stands = transaction.standing(Instant::ZERO, "commitTransaction", (false, false));
         assert_eq!(stands.unwrap().remedy, TransactionRemedy::Nothing);
         assert_eq!(TransactionRemedy::Nothing.words(), None);
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(standing(&transaction, 0).failed_before, None, "it is the failure itself");
         send(&mut transaction, 1);
         assert_eq!(standing(&transaction, 1).failed_before.as_deref(), Some("insert on db"));
-        transaction.begin_commit().unwrap();
+        transaction.begin_commit(None).unwrap();
         transaction.ended();
         assert!(transaction.begin_operation());
         transaction.start(TransactionOptions::default(), || Some(6)).unwrap();

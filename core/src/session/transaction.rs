@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf, Timestamp};
 
 use super::standing::Progress;
 use crate::config::{ReadConcern, ReadPreference, WriteConcern};
@@ -212,6 +212,8 @@ pub struct SessionTransaction {
     is_empty: bool,
     /// True once a commit may have been carried out.
     was_attempted: bool,
+    /// The time of the servers when its commit was called first.
+    committed_since: Option<Timestamp>,
     /// The last command within that has failed.
     failed_command: Option<String>,
     pub(super) progress: Progress,
@@ -269,9 +271,13 @@ impl SessionTransaction {
     }
 
     /// Makes the transaction that a [token](super::CommitToken) names: it was committed, perhaps.
-    pub(super) fn of_token(number: i64, recovery_token: Option<RawDocumentBuf>) -> Self {
+    pub(super) fn of_token(
+        number: i64,
+        recovery_token: Option<RawDocumentBuf>,
+        committed_since: Option<Timestamp>,
+    ) -> Self {
         let (state, was_attempted) = (TransactionState::Committed, true);
-        Self { state, number, recovery_token, was_attempted, ..Self::default() }
+        Self { state, number, recovery_token, was_attempted, committed_since, ..Self::default() }
     }
 
     /// Returns its number in the session.
@@ -295,17 +301,25 @@ impl SessionTransaction {
         has_ended
     }
 
-    /// Begins a commit.
+    /// Returns the time of the servers when its commit was called first, if one was known then.
+    pub const fn committed_since(&self) -> Option<Timestamp> {
+        self.committed_since
+    }
+
+    /// Begins a commit, at this time of the servers.
     ///
     /// # Errors
     ///
     /// Fails if there is nothing to be committed.
-    pub fn begin_commit(&mut self) -> Result<Ending, TransactionError> {
+    pub fn begin_commit(&mut self, now: Option<Timestamp>) -> Result<Ending, TransactionError> {
         match self.state {
             TransactionState::None => return Err(TransactionError::NotStarted),
             TransactionState::Aborted => return Err(TransactionError::CommitAfterAbort),
             TransactionState::Starting => self.is_empty = true,
             TransactionState::InProgress | TransactionState::Committed => {}
+        }
+        if self.state != TransactionState::Committed {
+            self.committed_since = now;
         }
         self.state = TransactionState::Committed;
         Ok(self.end_by(TransactionRole::Commit))
@@ -326,6 +340,29 @@ impl SessionTransaction {
         }
         self.state = TransactionState::Aborted;
         Ok(self.end_by(TransactionRole::Abort))
+    }
+
+    /// Returns whether a server may hold it open, with its locks: no call has ended it, or a
+    /// commit was called that has come to no server.
+    pub const fn is_left_open(&self) -> bool {
+        match self.state {
+            TransactionState::InProgress => true,
+            TransactionState::Committed => !self.is_empty && !self.was_attempted,
+            _ => false,
+        }
+    }
+
+    /// Begins an abort once the application has given the transaction up, also where a commit was
+    /// called that has come to no server.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is nothing to be aborted.
+    pub fn begin_abort_of_left(&mut self) -> Result<Ending, TransactionError> {
+        if self.is_left_open() {
+            self.state = TransactionState::InProgress;
+        }
+        self.begin_abort()
     }
 
     const fn end_by(&mut self, role: TransactionRole) -> Ending {

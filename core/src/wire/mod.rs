@@ -26,6 +26,7 @@ pub use exchange::{Awaited, Reply, RequestIds};
 pub use frames::{Frames, other_protocol};
 pub use message::{Header, Message};
 pub use nesting::{MAX_NESTING, nesting};
+pub(crate) use op_msg::crc_32c;
 pub use op_msg::{
     DocumentSequence, Flags, OpMsg, SequenceError, SequenceNames, write_op_msg,
     write_op_msg_with_sequences,

@@ -14,6 +14,11 @@ use crate::text;
 /// CRC-32C, as the OP_MSG specification asks for in "checksum".
 static CRC_32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 
+/// Returns the CRC-32C of some bytes.
+pub(crate) fn crc_32c(bytes: &[u8]) -> u32 {
+    CRC_32C.checksum(bytes)
+}
+
 const CHECKSUM_LEN: usize = 4;
 
 /// The flag bits of OP_MSG.
@@ -192,7 +197,7 @@ fn verify_checksum<'a>(message: &[u8], rest: &'a [u8]) -> Result<&'a [u8], WireE
     let (sections, stated) =
         rest.split_last_chunk::<CHECKSUM_LEN>().ok_or(WireError::Truncated("checksum"))?;
     let stated = u32::from_le_bytes(*stated);
-    let computed = CRC_32C.checksum(&message[..message.len() - CHECKSUM_LEN]);
+    let computed = crc_32c(&message[..message.len() - CHECKSUM_LEN]);
     match stated == computed {
         true => Ok(sections),
         false => Err(WireError::Checksum { stated, computed }),
@@ -320,7 +325,7 @@ pub fn write_op_msg_with_sequences(
     finish(out, start);
     if checksum {
         let end = out.len() - CHECKSUM_LEN;
-        let sum = CRC_32C.checksum(&out[start..end]);
+        let sum = crc_32c(&out[start..end]);
         out[end..].copy_from_slice(&sum.to_le_bytes());
     }
 }

@@ -1,6 +1,6 @@
 //! Arguments and options that are refused before anything is sent.
 
-use sdam_core::session::{ClusterTimeError, SessionError, TransactionError};
+use sdam_core::session::{ClusterTimeError, OriginMismatch, SessionError, TransactionError};
 
 /// The advice where two operations of a transaction would run at once.
 pub(crate) const TRANSACTION_IN_USE: &str = "another operation of the transaction is running in \
@@ -78,6 +78,10 @@ pub enum ArgumentError {
     /// A session that another operation of its transaction uses.
     #[error("{}", TRANSACTION_IN_USE)]
     TransactionInUse,
+    /// The token of a commit that is asked for by a client of another user, or of another replica
+    /// set.
+    #[error(transparent)]
+    CommitToken(#[from] OriginMismatch),
     /// An event of a change stream without the `_id` that a server gives it, as when a pipeline
     /// leaves it out (Change Streams, "resumeAfter").
     #[error(

@@ -22,11 +22,12 @@ use sdam_core::config::{OptionsError, ServerAddress};
 use sdam_core::diagnosis::{SelectionError, TransactionErrorFacts, TransactionVerdict, Verdict};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::operation::{
-    CommandError, InvalidCommand, NotSent, OperationError, OperationFailure,
+    CommandError, InvalidCommand, NotSent, OperationError, OperationFailure, UNKNOWN_COMMIT_RESULT,
 };
 use sdam_core::pool::CheckOutError;
 use sdam_core::session::{
-    ClusterTimeError, CommitToken, SessionError, TransactionError, TransactionStanding,
+    ClusterTimeError, CommitToken, SessionError, TransactionError, TransactionRemedy,
+    TransactionStanding,
 };
 use sdam_core::wire::ReplyDocument;
 
@@ -190,6 +191,15 @@ impl Error {
     pub(crate) fn add_label(&mut self, label: &'static str) {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.labels.push(label);
+        }
+    }
+
+    /// Adds that it leaves open what became of the transaction whose commit has failed.
+    pub(crate) fn commit_is_unknown(&mut self) {
+        self.add_label(UNKNOWN_COMMIT_RESULT);
+        if let Some(transaction) = Arc::get_mut(&mut self.0).and_then(|it| it.transaction.as_mut())
+        {
+            transaction.remedy = TransactionRemedy::CommitAgain;
         }
     }
 

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use sdam_core::operation::{TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT};
 use sdam_core::session::{
-    CommitFault, CommitOutcome, CommitToken, Session, SessionTimeout, TransactionRole,
+    CommitFault, CommitOutcome, CommitToken, Session, SessionTimeout, TransactionError,
+    TransactionRole,
 };
 
-use crate::error::Error;
+use crate::error::{ArgumentError, Error};
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::observe::spans::OperationSpan;
-use crate::operations::session::{ClientSession, session_timeout};
+use crate::operations::session::{ClientSession, DriverSession, SessionGuard, session_timeout};
 use crate::operations::transaction::{
-    EndTransaction, ThreadSession, begin_end, end_by, finish_end,
+    EndTransaction, ThreadSession, begin_end, finish_end, limit_of, origin,
 };
 
 impl<R: Runtime> EndTransaction<&ClientSession<R>> {
@@ -63,12 +64,16 @@ async fn outcome_of<R: Runtime>(
     role: TransactionRole,
     of_call: Option<Duration>,
 ) -> Result<CommitOutcome, Error> {
-    let error = match end_by(session, role, of_call).await {
+    let host = session.host().ok_or(TransactionError::SessionEnded)?;
+    let timeout = limit_of(&host, session, of_call);
+    let mut guard = session.acquire(&host, timeout).await?;
+    let ending = begin_end(&mut guard, role)?;
+    let error = match finish_end(&host, &mut guard, (role, ending), timeout).await {
         Ok(()) if role == TransactionRole::Commit => return Ok(CommitOutcome::Committed),
         Ok(()) => return Ok(CommitOutcome::Aborted),
         Err(error) => error,
     };
-    fault_of(&error, None).outcome(error.commit_token(), None).ok_or(error)
+    meaning(&host, &guard, &error, error.commit_token()).ok_or(error)
 }
 
 /// Asks what became of a transaction, by committing it once more.
@@ -84,19 +89,27 @@ pub(crate) async fn recover_commit<R: Runtime>(
     let Err(error) = finish_end(host, &mut guard, (role, ending), timeout).await else {
         return Ok(CommitOutcome::Committed);
     };
-    let elapsed = token.elapsed(guard.server_time());
+    // Who asks for another has no answer, whatever servers say.
+    token.origin().check(origin(host)).map_err(ArgumentError::from)?;
+    meaning(host, &guard, &error, Some(token)).ok_or(error)
+}
+
+/// Returns what the error of a commit means for its transaction.
+fn meaning<R: Runtime>(
+    host: &Host<R>,
+    guard: &SessionGuard<R>,
+    error: &Error,
+    token: Option<&CommitToken>,
+) -> Option<CommitOutcome> {
+    let fault = CommitFault {
+        code: error.code(),
+        is_transient: error.has_label(TRANSIENT_TRANSACTION),
+        is_unknown: error.has_label(UNKNOWN_COMMIT_RESULT),
+        elapsed: guard.since_commit(),
+    };
     let kept_for = match session_timeout(host) {
         SessionTimeout::After(time) => Some(time),
         _ => None,
     };
-    fault_of(&error, elapsed).outcome(Some(token), kept_for).ok_or(error)
-}
-
-fn fault_of(error: &Error, elapsed: Option<Duration>) -> CommitFault {
-    CommitFault {
-        code: error.code(),
-        is_transient: error.has_label(TRANSIENT_TRANSACTION),
-        is_unknown: error.has_label(UNKNOWN_COMMIT_RESULT),
-        elapsed,
-    }
+    fault.outcome(token, kept_for)
 }

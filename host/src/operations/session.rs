@@ -497,7 +497,7 @@ impl<R: Runtime> ClientSession<R> {
         std::mem::replace(&mut slot.span, OperationSpan::NONE)
     }
 
-    /// Aborts the transaction of the session in the background, if one is in progress: at once, or
+    /// Aborts the transaction of the session in the background, if one is left open: at once, or
     /// as soon as the operation has ended that uses the session.
     pub(crate) fn abort_when_free(&self) {
         let mut slot = self.slot();
@@ -523,7 +523,8 @@ impl<R: Runtime> ClientSession<R> {
     /// Ends the session, at the latest when the operation has ended that uses it; operations with
     /// it fail from then on. Another call does nothing.
     ///
-    /// A transaction in progress is aborted in the background: nothing waits for that.
+    /// A transaction in progress is aborted in the background, as is one whose commit has come to no
+    /// server: nothing waits for that.
     pub fn end(&self) {
         let mut slot = self.slot();
         slot.is_ending = true;
@@ -605,12 +606,12 @@ impl<R: Runtime> ClientSession<R> {
 }
 
 impl<R: Runtime> SharedSession<R> {
-    /// Has a task abort the transaction of a session, if one is in progress, and if there still are
+    /// Has a task abort the transaction of a session, if one is left open, and if there still are
     /// tasks.
     fn abort(&self, guard: SessionGuard<R>) {
         let host = self.host.upgrade().filter(|host| host.shared.process.is_current());
         if let Some((host, tasks)) = host.zip(self.tasks.upgrade())
-            && guard.transaction().is_active()
+            && (guard.transaction().is_active() || guard.transaction().is_left_open())
         {
             transaction::abort_in_background(&host, &tasks, guard);
         }

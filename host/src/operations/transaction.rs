@@ -13,7 +13,9 @@ use sdam_core::operation::{
     CommandMessage, OperationOptions, SYSTEM_OVERLOADED, Timeout, UNKNOWN_COMMIT_RESULT,
 };
 use sdam_core::selection::Criteria;
-use sdam_core::session::{Ending, TransactionError, TransactionOptions, TransactionRole};
+use sdam_core::session::{
+    CommitOrigin, Ending, TransactionError, TransactionOptions, TransactionRole,
+};
 
 use crate::error::{ArgumentError, DriverError as _, Error, ErrorKind, WriteConcernError};
 use crate::machines::Host;
@@ -131,13 +133,13 @@ impl<S: ThreadSession> EndTransaction<&S> {
     }
 }
 
-pub(crate) async fn end_by<R: Runtime>(
+async fn end_by<R: Runtime>(
     session: &ClientSession<R>,
     role: TransactionRole,
     of_call: Option<Duration>,
 ) -> Result<(), Error> {
     let host = session.host().ok_or(TransactionError::SessionEnded)?;
-    let timeout = timeout(&host, session, of_call);
+    let timeout = limit_of(&host, session, of_call);
     end(&host, session, role, timeout).await
 }
 
@@ -208,7 +210,7 @@ impl<'a, R: Runtime> IntoFuture for EndTransaction<&'a ClientSession<R>> {
 
 /// Returns the limit of the end of a transaction: `timeoutMS` of the call, of the session or of the
 /// client; what is left, where that is [run as a whole](StartTransaction::and_run).
-fn timeout<R: Runtime>(
+pub(crate) fn limit_of<R: Runtime>(
     host: &Host<R>,
     session: &ClientSession<R>,
     of_call: Option<Duration>,
@@ -246,7 +248,7 @@ pub(crate) fn begin_end<R: Runtime>(
     role: TransactionRole,
 ) -> Result<Ending, TransactionError> {
     match role {
-        TransactionRole::Commit => guard.transaction_mut().begin_commit(),
+        TransactionRole::Commit => guard.begin_commit(),
         _ => guard.transaction_mut().begin_abort(),
     }
 }
@@ -265,7 +267,7 @@ pub(crate) async fn finish_end<R: Runtime>(
     guard.end_span();
     if role == TransactionRole::Commit {
         return ended.map_err(|error| match error.has_label(UNKNOWN_COMMIT_RESULT) {
-            true => error.with_commit_token(guard.commit_token()),
+            true => error.with_commit_token(guard.commit_token(origin(host))),
             false => error,
         });
     }
@@ -273,6 +275,13 @@ pub(crate) async fn finish_end<R: Runtime>(
     // succeeds or fails, or was executed at all", and "drivers MUST NOT propagate errors".
     guard.pin = None;
     Ok(())
+}
+
+/// Returns the user and the replica set of the transactions of a client.
+pub(crate) fn origin<R: Runtime>(host: &Host<R>) -> CommitOrigin {
+    let view = host.view.load();
+    let set = view.snapshot.description().set_name.as_deref();
+    CommitOrigin::new(host.options().credential(), set)
 }
 
 async fn send<R: Runtime>(
@@ -298,7 +307,7 @@ async fn send<R: Runtime>(
             let is_refused = error.kind() == ErrorKind::Invalid || is_answer;
             let is_commit = role == TransactionRole::Commit;
             if is_commit && !is_refused && guard.transaction().may_be_committed() {
-                error.add_label(UNKNOWN_COMMIT_RESULT);
+                error.commit_is_unknown();
             }
             return Err(error);
         }
@@ -317,7 +326,7 @@ pub(crate) fn abort_in_background<R: Runtime>(
 ) {
     // It counts as aborted from now on, whatever becomes of the task.
     let role = TransactionRole::Abort;
-    let Ok(ending) = begin_end(&mut guard, role) else { return };
+    let Ok(ending) = guard.transaction_mut().begin_abort_of_left() else { return };
     let limit = guard.options().default_timeout.or(host.options().timeout());
     let running = host.shared.activity.begin();
     let of_task = Arc::clone(host);

@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, Timestamp, cstr, rawdoc};
 use sdam_core::config::WriteConcern;
 use sdam_core::operation::{
     CommandMessage, OperationOptions, RETRYABLE, RETRYABLE_WRITE, SYSTEM_OVERLOADED,
     TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT,
 };
 use sdam_core::selection::Criteria;
-use sdam_core::session::{CommitOutcome, SessionOptions, TransactionState};
+use sdam_core::session::{CommitOutcome, SessionOptions, TransactionRemedy, TransactionState};
 
 use super::fixture::{Fixture, Task};
 use super::{Puppet, lock};
@@ -464,6 +464,7 @@ fn a_commit_that_may_have_been_done_is_unknown_until_a_server_answers() {
     assert!(commit(None).unwrap_err().has_label(UNKNOWN_COMMIT_RESULT));
     let late = commit(Some(soon)).unwrap_err();
     assert!(late.is_timeout() && late.has_label(UNKNOWN_COMMIT_RESULT), "{late:?}");
+    assert_eq!(late.transaction().unwrap().remedy, TransactionRemedy::CommitAgain, "{late}");
     answers(&fixture, [refusal(251, &[TRANSIENT_TRANSACTION])]);
     let aborted = commit(None).unwrap_err();
     assert!(!aborted.has_label(UNKNOWN_COMMIT_RESULT), "{aborted:?}");
@@ -525,6 +526,65 @@ fn an_unknown_outcome_is_asked_for_by_the_same_names() {
         "recoveryToken": recovery, "writeConcern": { "w": "majority", "wtimeout": 10_000 },
     };
     assert_eq!(received(&fixture), vec![commit; 5]);
+}
+
+/// A server that knows no such transaction has aborted or forgotten it: it keeps the outcome for
+/// as long as the session, from when the commit was called first.
+#[test]
+fn an_outcome_that_is_asked_for_after_half_an_hour_may_be_forgotten() {
+    let fixture = Fixture::with_sessions("");
+    let (client, session) = start(&fixture);
+    let at = |mut reply: RawDocumentBuf, time| {
+        reply.append(cstr!("operationTime"), Timestamp { time, increment: 1 });
+        Some(reply)
+    };
+    let refused = |code, time| at(refusal(code, &[]).unwrap(), time);
+    let unknown_there = |time| at(refusal(251, &[TRANSIENT_TRANSACTION]).unwrap(), time);
+    answers(&fixture, [at(rawdoc! { "ok": 1 }, 1000), refused(50, 1010), refused(50, 2700)]);
+    let outcome = || fixture.run(async { session.commit_transaction().outcome().await }).unwrap();
+    fixture.run(async {
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+    });
+    assert!(matches!(outcome(), CommitOutcome::Unknown(_)));
+    let CommitOutcome::Unknown(token) = outcome() else { panic!("it is not known") };
+    let ask = |time| {
+        answers(&fixture, [unknown_there(time)]);
+        fixture.run(client.recover_commit(&token, None)).unwrap()
+    };
+    assert_eq!(ask(2739), CommitOutcome::Aborted);
+    assert_eq!(ask(2740), CommitOutcome::Forgotten);
+    answers(&fixture, [unknown_there(2740)]);
+    assert_eq!(outcome(), CommitOutcome::Forgotten);
+}
+
+/// A commit that was called and has come to no server leaves the transaction open there, with its
+/// locks: it is aborted with the session.
+#[test]
+fn a_transaction_whose_commit_was_not_sent_is_aborted_in_the_background() {
+    let fixture = Fixture::with_sessions("");
+    let (client, session) = start(&fixture);
+    fixture.run(async {
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+        let commit = session.commit_transaction().timeout(Duration::from_nanos(1));
+        let late = commit.await.unwrap_err();
+        assert!(late.is_timeout() && !late.has_label(UNKNOWN_COMMIT_RESULT), "{late:?}");
+    });
+    drop(session);
+    run_tasks(&fixture);
+    assert_eq!(names(&received(&fixture)), ["insert", "abortTransaction"]);
+    // One that a server has answered is not aborted, whatever the answer was.
+    let session = client.start_session(SessionOptions::default()).unwrap();
+    answers(&fixture, [Some(rawdoc! { "ok": 1 }), refusal(13, &[])]);
+    fixture.run(async {
+        session.start_transaction().await.unwrap();
+        insert(&fixture, &session).await.unwrap();
+        session.commit_transaction().await.unwrap_err();
+    });
+    drop(session);
+    run_tasks(&fixture);
+    assert_eq!(names(&received(&fixture)), ["insert", "commitTransaction"]);
 }
 
 /// "any network error or server selection error": a mongos that is removed from the deployment

@@ -24,7 +24,7 @@ fn in_progress(options: TransactionOptions) -> SessionTransaction {
 
 fn committed(options: TransactionOptions) -> SessionTransaction {
     let mut transaction = in_progress(options);
-    assert_eq!(transaction.begin_commit(), Ok(Ending::Send));
+    assert_eq!(transaction.begin_commit(None), Ok(Ending::Send));
     transaction.replied(&rawdoc! { "ok": 1 });
     transaction.ended();
     transaction
@@ -76,20 +76,47 @@ fn a_commit_is_acknowledged() {
 #[test]
 fn a_commit_is_allowed_but_for_what_was_not_started_or_was_aborted() {
     let mut none = SessionTransaction::default();
-    let refused = none.begin_commit().unwrap_err();
+    let refused = none.begin_commit(None).unwrap_err();
     assert_eq!(refused.to_string(), "No transaction started");
     let mut aborted = aborted();
-    let refused = aborted.begin_commit().unwrap_err();
+    let refused = aborted.begin_commit(None).unwrap_err();
     let words = "Cannot call commitTransaction after calling abortTransaction";
     assert_eq!(refused.to_string(), words);
     assert_eq!(aborted.state(), TransactionState::Aborted);
     let mut starting = started(TransactionOptions::default());
-    assert_eq!(starting.begin_commit(), Ok(Ending::Nothing), "no server knows of it");
+    assert_eq!(starting.begin_commit(None), Ok(Ending::Nothing), "no server knows of it");
     assert_eq!(starting.state(), TransactionState::Committed);
-    assert_eq!(starting.begin_commit(), Ok(Ending::Nothing), "nor does one the second time");
+    assert_eq!(starting.begin_commit(None), Ok(Ending::Nothing), "nor does one the second time");
     let mut committed = committed(TransactionOptions::default());
-    assert_eq!(committed.begin_commit(), Ok(Ending::Send), "MUST re-run the previous one");
+    assert_eq!(committed.begin_commit(None), Ok(Ending::Send), "MUST re-run the previous one");
     assert_eq!(committed.role(), Some(TransactionRole::Commit));
+}
+
+/// Driver Sessions, "endSession": what a server may hold open is aborted.
+#[test]
+fn a_transaction_is_left_open_until_a_server_may_have_ended_it() {
+    assert!(!SessionTransaction::default().is_left_open());
+    assert!(!started(TransactionOptions::default()).is_left_open(), "no server knows of it");
+    assert!(!aborted().is_left_open());
+    let mut transaction = started(TransactionOptions::default());
+    transaction.sent();
+    assert!(transaction.is_left_open());
+    transaction.begin_commit(None).unwrap();
+    transaction.failed(true);
+    assert!(transaction.is_left_open(), "its commit has come to no server, or met an overload");
+    let mut committed = transaction;
+    committed.failed(false);
+    assert!(!committed.is_left_open());
+    let refused = committed.begin_abort_of_left();
+    assert_eq!(refused, Err(TransactionError::AbortAfterCommit));
+    let mut left = started(TransactionOptions::default());
+    left.sent();
+    left.begin_commit(None).unwrap();
+    assert_eq!(left.begin_abort_of_left(), Ok(Ending::Send));
+    assert_eq!(left.role(), Some(TransactionRole::Abort));
+    let mut empty = started(TransactionOptions::default());
+    empty.begin_commit(None).unwrap();
+    assert!(!empty.is_left_open());
 }
 
 /// Transactions, "abortTransaction".
@@ -140,7 +167,7 @@ fn the_first_command_starts_it_and_all_have_its_number() {
     assert_eq!(transaction.fields(false), Some(fields(true)), "nothing was sent");
     transaction.sent();
     assert_eq!(transaction.fields(false), Some(fields(false)));
-    transaction.begin_commit().unwrap();
+    transaction.begin_commit(None).unwrap();
     let expected = TransactionFields { write_concern: Some(concern.document()), ..fields(false) };
     assert_eq!(transaction.fields(false), Some(expected));
 }
@@ -168,13 +195,13 @@ fn a_first_command_that_met_an_overload_is_the_first_again() {
 fn a_commit_that_comes_again_is_for_the_majority() {
     let ten = rawdoc! { "w": "majority", "wtimeout": 10_000 };
     let mut transaction = committed(TransactionOptions::default());
-    transaction.begin_commit().unwrap();
+    transaction.begin_commit(None).unwrap();
     assert_eq!(write_concern(&transaction, false), Some(ten.clone()), "called again");
     let concern =
         WriteConcern::nodes(1).with_journal(true).with_timeout(Duration::from_millis(500));
     let options = TransactionOptions::default().with_write_concern(concern.clone());
     let mut transaction = in_progress(options);
-    transaction.begin_commit().unwrap();
+    transaction.begin_commit(None).unwrap();
     assert_eq!(write_concern(&transaction, false), Some(concern.document()));
     transaction.failed(false);
     let own = rawdoc! { "w": "majority", "j": true, "wtimeout": 500 };
@@ -183,7 +210,7 @@ fn a_commit_that_comes_again_is_for_the_majority() {
     let without = rawdoc! { "w": "majority", "j": true };
     assert_eq!(write_concern(&transaction, true), Some(without));
     let mut transaction = in_progress(TransactionOptions::default());
-    transaction.begin_commit().unwrap();
+    transaction.begin_commit(None).unwrap();
     assert_eq!(write_concern(&transaction, false), None, "the server decides");
     transaction.failed(false);
     assert_eq!(write_concern(&transaction, false), Some(ten));
@@ -195,7 +222,7 @@ fn a_commit_that_comes_again_is_for_the_majority() {
 fn a_commit_that_met_only_overloads_keeps_its_write_concern() {
     let options = TransactionOptions::default().with_write_concern(WriteConcern::nodes(1));
     let mut transaction = in_progress(options);
-    transaction.begin_commit().unwrap();
+    transaction.begin_commit(None).unwrap();
     let one = Some(rawdoc! { "w": 1 });
     for _ in 0..3 {
         transaction.failed(true);
@@ -228,13 +255,13 @@ fn the_latest_recovery_token_goes_with_the_end() {
     transaction.replied(&rawdoc! { "ok": 1 });
     transaction.replied(&rawdoc! { "ok": 1, "recoveryToken": "none" });
     assert_eq!(transaction.fields(false).unwrap().recovery_token, None);
-    transaction.begin_commit().unwrap();
+    transaction.begin_commit(None).unwrap();
     let token = rawdoc! { "shard": "b" };
     assert_eq!(transaction.fields(false).unwrap().recovery_token, Some(&*token));
     transaction.ended();
     transaction.start(TransactionOptions::default(), || Some(6)).unwrap();
     transaction.sent();
-    transaction.begin_commit().unwrap();
+    transaction.begin_commit(None).unwrap();
     assert_eq!(transaction.fields(false).unwrap().recovery_token, None);
 }
 
@@ -245,7 +272,7 @@ fn a_commit_may_be_limited() {
     let limit = Duration::from_millis(60);
     let mut transaction = in_progress(TransactionOptions::default().with_max_commit_time(limit));
     assert_eq!(transaction.fields(false).unwrap().max_time, None);
-    transaction.begin_commit().unwrap();
+    transaction.begin_commit(None).unwrap();
     assert_eq!(transaction.fields(false).unwrap().max_time, Some(limit));
     assert_eq!(transaction.fields(true).unwrap().max_time, None);
 }

@@ -1,0 +1,97 @@
+//! The user and the deployment that a transaction belongs to, as far as a token can name them.
+
+use sha2::{Digest, Sha256};
+
+use crate::config::Credential;
+
+/// The user whose transaction it is, and the replica set that has it: servers tell the sessions of
+/// users apart, and answer for another user as if there had never been such a transaction.
+///
+/// It has hashes of the names, which are compared and cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitOrigin {
+    pub(super) user: i64,
+    /// `None` behind mongos, and where the topology does not know it.
+    pub(super) set: Option<i64>,
+}
+
+/// The part in which two origins differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OriginMismatch {
+    /// The client logs in as another user.
+    #[error(
+        "the commit token is of a transaction of another user, whom servers do not answer this \
+         one about: ask with a client that logs in as that user"
+    )]
+    User,
+    /// The client's servers are those of another replica set.
+    #[error(
+        "the commit token is of a transaction of another replica set, of which these servers know \
+         nothing: ask with a client of that set"
+    )]
+    Set,
+}
+
+impl CommitOrigin {
+    /// Returns that of a client, by its credential and the name of its replica set. Where the
+    /// mechanism finds out the user's name, the mechanism stands for it.
+    pub fn new(credential: Option<&Credential>, set: Option<&str>) -> Self {
+        let user = credential.map_or_else(String::new, |credential| {
+            let mechanism = match &credential.username {
+                Some(_) => "",
+                None => credential.mechanism.map_or("", |mechanism| mechanism.name()),
+            };
+            let name = credential.username.as_deref().unwrap_or_default();
+            format!("{}\0{name}\0{mechanism}", credential.source)
+        });
+        Self { user: hash(&user), set: set.map(hash) }
+    }
+
+    /// Compares it with that of the client that asks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if both are known and differ.
+    pub fn check(self, asking: Self) -> Result<(), OriginMismatch> {
+        if self.user != asking.user {
+            return Err(OriginMismatch::User);
+        }
+        match self.set.zip(asking.set) {
+            Some((own, theirs)) if own != theirs => Err(OriginMismatch::Set),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn hash(text: &str) -> i64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&Sha256::digest(text.as_bytes())[..8]);
+    i64::from_le_bytes(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CommitOrigin, OriginMismatch};
+    use crate::config::Options;
+
+    fn origin(login: &str, set: Option<&str>) -> CommitOrigin {
+        let options = Options::parse(&format!("mongodb://{login}")).unwrap();
+        CommitOrigin::new(options.credential(), set)
+    }
+
+    /// Driver Sessions, "Abstract": servers name a session by its identifier and its user.
+    #[test]
+    fn another_user_and_another_set_are_refused_by_name() {
+        let own = origin("ada:secret@a/?authSource=admin", Some("rs"));
+        assert_eq!(own.check(origin("ada:changed@b/?authSource=admin", Some("rs"))), Ok(()));
+        for other in ["eve:secret@a/?authSource=admin", "ada:secret@a/?authSource=other", "a"] {
+            assert_eq!(own.check(origin(other, Some("rs"))), Err(OriginMismatch::User), "{other}");
+        }
+        let other = origin("ada:secret@a/?authSource=admin", Some("rs2"));
+        assert_eq!(own.check(other), Err(OriginMismatch::Set));
+        let unknown = origin("ada:secret@a/?authSource=admin", None);
+        assert_eq!(own.check(unknown), Ok(()));
+        assert_eq!(unknown.check(own), Ok(()));
+    }
+}

@@ -1,6 +1,9 @@
 //! Resume tokens.
 
-use bson::{Document, RawDocument, RawDocumentBuf};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::value::IntoDocument;
@@ -9,7 +12,9 @@ use crate::value::IntoDocument;
 /// given it out: another stream goes on from there, also in another process.
 ///
 /// It is a document of the server's own, whose content means nothing to others. Its form for
-/// `serde` is that document, so that it may be kept in a collection or as JSON.
+/// `serde` is that document, and as JSON its [Extended
+/// JSON](https://www.mongodb.com/docs/manual/reference/mongodb-extended-json/): it may be kept as
+/// either.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResumeToken(RawDocumentBuf);
 
@@ -45,8 +50,25 @@ impl IntoDocument for &ResumeToken {
 
 impl Serialize for ResumeToken {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let document = Document::try_from(&*self.0).map_err(serde::ser::Error::custom)?;
-        document.serialize(serializer)
+        if !serializer.is_human_readable() {
+            return self.0.serialize(serializer);
+        }
+        let mut map = serializer.serialize_map(None)?;
+        for field in &self.0 {
+            match field.map_err(serde::ser::Error::custom)? {
+                (name, RawBsonRef::Binary(binary)) => map.serialize_entry(
+                    name.as_str(),
+                    &Extended {
+                        binary: ExtendedBinary {
+                            base64: STANDARD.encode(binary.bytes),
+                            subtype: format!("{:02x}", u8::from(binary.subtype)),
+                        },
+                    },
+                )?,
+                (name, value) => map.serialize_entry(name.as_str(), &value)?,
+            }
+        }
+        map.end()
     }
 }
 
@@ -58,20 +80,46 @@ impl<'de> Deserialize<'de> for ResumeToken {
     }
 }
 
+/// Bytes in Extended JSON: those of no subtype, bson writes as a list of numbers.
+#[derive(Serialize)]
+struct Extended {
+    #[serde(rename = "$binary")]
+    binary: ExtendedBinary,
+}
+
+#[derive(Serialize)]
+struct ExtendedBinary {
+    base64: String,
+    #[serde(rename = "subType")]
+    subtype: String,
+}
+
 #[cfg(test)]
 mod tests {
-    use bson::{doc, rawdoc};
+    use bson::spec::BinarySubtype;
+    use bson::{Binary, doc, rawdoc};
 
     use super::ResumeToken;
 
+    /// Tokens of real servers have a field of bytes, if the key of the document has another type
+    /// than it seems.
     #[test]
     fn a_token_is_kept_as_a_document_and_as_json() {
-        let token = ResumeToken::new(rawdoc! { "_data": "8265", "n": 1_i64 });
+        let bits = || Binary { subtype: BinarySubtype::Generic, bytes: vec![0x81, 0x80] };
+        let token = ResumeToken::new(rawdoc! { "_data": "8265", "_typeBits": bits() });
         let document = bson::serialize_to_document(&token).unwrap();
-        assert_eq!(document, doc! { "_data": "8265", "n": 1_i64 });
+        assert_eq!(document, doc! { "_data": "8265", "_typeBits": bits() });
         assert_eq!(bson::deserialize_from_document::<ResumeToken>(document).unwrap(), token);
+        let bytes = bson::serialize_to_vec(&token).unwrap();
+        assert_eq!(bson::deserialize_from_slice::<ResumeToken>(&bytes).unwrap(), token);
+        let value = bson::serialize_to_bson(&token).unwrap();
+        assert_eq!(bson::deserialize_from_bson::<ResumeToken>(value).unwrap(), token);
         let json = serde_json::to_string(&token).unwrap();
-        let read: ResumeToken = serde_json::from_str(&json).unwrap();
-        assert_eq!(read.document().get_str("_data").unwrap(), "8265");
+        let expected =
+            r#"{"_data":"8265","_typeBits":{"$binary":{"base64":"gYA=","subType":"00"}}}"#;
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_str::<ResumeToken>(&json).unwrap(), token);
+        let value = serde_json::to_value(&token).unwrap();
+        assert_eq!(serde_json::from_value::<ResumeToken>(value).unwrap(), token);
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! One storm at a time, as each counts the sockets, tasks and memory of the whole process.
 
+mod change_streams;
 mod embedded;
+mod faults;
 mod load;
 mod real;
 mod residue;
@@ -36,7 +38,9 @@ fn main() -> ExitCode {
     // The newest is enough: what servers do in a storm differs less than what a storm costs.
     if let Some(binary) = availability.binaries().last() {
         let shared = Arc::new(Mutex::new(None));
-        for (name, storm) in real::STORMS.into_iter().chain([transactions::STORM]) {
+        for (name, storm) in
+            real::STORMS.into_iter().chain([transactions::STORM, change_streams::STORM])
+        {
             let (binary, shared) = (binary.clone(), Arc::clone(&shared));
             trials.push(trial(format!("{}::{name}", binary.version()), move || {
                 on_a_shared_set(&shared, &binary, storm)

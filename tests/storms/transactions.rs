@@ -1,8 +1,6 @@
 //! Transactions on a real replica set whose primary is killed, stopped and steps down, again and
 //! again: money that neither comes nor goes, and lists whose history shows whether transactions are
 //! isolated. What was acknowledged lasts; what was not is there whole, or not at all.
-//!
-//! There are six faults, or as many as `SDAM_STORM_FAULTS` says.
 
 mod attempts;
 mod bank;
@@ -22,18 +20,13 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::faults::{Fault, print_recoveries};
 use crate::real::{self, GENEROUS, Storm};
 use crate::storm::at_rest;
 use crate::support::soon;
 use attempts::{Failure, Ran, Tally};
 use bank::{Audits, Bank};
 use lists::Lists;
-
-/// The environment variable that says how many faults there are to be.
-const FAULTS: &str = "SDAM_STORM_FAULTS";
-
-/// The number of faults without it: two of each kind.
-const FEW: usize = 6;
 
 /// The tasks of each application: tellers, writers of lists, auditors.
 const TASKS: [u64; 3] = [4, 4, 2];
@@ -53,19 +46,6 @@ pub(crate) const LIFETIME: &str = "transactionLifetimeLimitSeconds=10";
 /// The pause of a task between two transactions, so that the servers have something left for
 /// elections.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// The kinds of faults.
-const KINDS: [Fault; 3] = [Fault::Kill, Fault::Freeze, Fault::StepDown];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// The primary is killed, and started again.
-    Kill,
-    /// The primary is stopped (SIGSTOP), and goes on.
-    Freeze,
-    /// The primary steps down.
-    StepDown,
-}
 
 /// An application that runs transactions.
 trait Application: Send + Sync + 'static {
@@ -99,32 +79,25 @@ pub(crate) const STORM: (&str, Storm) = ("transactions_outlast_primaries", storm
 
 /// Puts a set of three under transactions while faults happen, and looks at what is left of them.
 fn storm(runtime: &Runtime, set: &mut ReplicaSet) -> crate::Outcome {
-    let count = match std::env::var(FAULTS) {
-        Ok(count) => count.parse()?,
-        Err(_) => FEW,
-    };
-    runtime.block_on(endure(set, count)).map_err(|error| error as Box<dyn Error>)
+    runtime.block_on(endure(set)).map_err(|error| error as Box<dyn Error>)
 }
 
-/// Runs transactions while so many faults happen.
-async fn endure(set: &mut ReplicaSet, count: usize) -> Result<(), Failure> {
+/// Runs transactions while faults happen.
+async fn endure(set: &mut ReplicaSet) -> Result<(), Failure> {
+    let faults = Fault::all()?;
     let client = Client::connect(real::uri(set)).await?;
     let bank = Arc::new(Bank::open(&client).await?);
-    let lists = Arc::new(Lists::open(&client, count).await?);
+    let lists = Arc::new(Lists::open(&client, faults.len()).await?);
     let mut load = Load::start(&bank, &lists);
-    let mut recoveries = [const { Vec::new() }; KINDS.len()];
-    for number in 0..count {
+    let mut recoveries = Vec::new();
+    for (number, fault) in faults.into_iter().enumerate() {
         lists.turn_to(number);
-        let kind = number % KINDS.len();
-        recoveries[kind].push(befall(KINDS[kind], set, &mut load).await?);
+        recoveries.push((fault, befall(fault, set, &mut load).await?));
     }
     let tallies = load.end().await?;
     set.wait_until_settled(GENEROUS)?;
     let [of_bank, of_lists] = [bank.check().await?, lists.check().await?];
-    for (kind, recoveries) in KINDS.iter().zip(recoveries) {
-        let longest = recoveries.iter().max().copied().unwrap_or_default();
-        eprintln!("{kind:?}: {} times, commits go on after {longest:.2?}", recoveries.len());
-    }
+    print_recoveries(&recoveries);
     eprintln!("transfers: {}; {of_bank}", tallies[0]);
     eprintln!("lists: {}; {of_lists}", tallies[1]);
     eprintln!("audits: {}", tallies[2]);
@@ -139,18 +112,10 @@ async fn befall(fault: Fault, set: &mut ReplicaSet, load: &mut Load) -> Result<D
     let (primary, _) = real::old(set).map_err(|error| error.to_string())?;
     load.goes_on().await?;
     let begun = Instant::now();
-    match fault {
-        Fault::Kill => set.kill(primary)?,
-        Fault::Freeze => set.freeze(primary)?,
-        Fault::StepDown => set.step_down()?,
-    }
+    fault.begin(set, primary)?;
     load.goes_on().await?;
     let recovery = begun.elapsed();
-    match fault {
-        Fault::Kill => set.restart(primary)?,
-        Fault::Freeze => set.thaw(primary)?,
-        Fault::StepDown => {}
-    }
+    fault.end(set, primary)?;
     Ok(recovery)
 }
 

@@ -20,4 +20,4 @@ pub use crate::handle::outcome::Perform;
 pub use crate::handle::recover_commit::RecoverCommit;
 pub use crate::handle::shutdown::Shutdown;
 pub use crate::handle::start_session::StartSession;
-pub use sdam_host::{EndTransaction, EndTransactionFuture, StartTransaction};
+pub use sdam_host::{EndTransaction, StartTransaction, TransactionFuture};

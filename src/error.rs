@@ -10,7 +10,7 @@ pub use sdam_core::session::{
 pub use sdam_host::{
     ArgumentError, BulkWriteError, CallbackError, ClientBulkWriteError, ClientError,
     DeserializeError, Error, ErrorKind, ReplyError, Result, SessionAccessError, Spent, TimingError,
-    WriteConcernError, WriteError,
+    WriteConcernError, WriteError, database_error_in,
 };
 
 pub(crate) use sdam_host::driver::DriverError;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use sdam_blocking::Blocking;
 use sdam_blocking::driver::DriverTopology as _;
 use sdam_host::driver::ThreadSession;
-use sdam_host::{EndTransaction, StartTransaction};
+use sdam_host::{CallbackError, EndTransaction, StartTransaction};
 
 use crate::generic;
 
@@ -36,7 +36,7 @@ impl ClientSession {
     /// let client = Client::connect("mongodb://localhost/?replicaSet=rs")?;
     /// let books: Collection<Document> = client.database("app").collection("books");
     /// let session = client.start_session().run()?;
-    /// session.start_transaction().and_run(|session| {
+    /// session.with_transaction(|session| {
     ///     books.insert_one(doc! { "title": "Kim" }).session(session).run()?;
     ///     books.delete_one(doc! { "title": "Emma" }).session(session).run()
     /// })?;
@@ -45,6 +45,19 @@ impl ClientSession {
     /// ```
     pub fn start_transaction(&self) -> StartTransaction<&Self> {
         self.session.start_transaction().on(self)
+    }
+
+    /// Runs a transaction as a whole with the session's options, see
+    /// [`StartTransaction::and_run`], which says what the callback must and must not do.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`StartTransaction::and_run`] does.
+    pub fn with_transaction<T, E: CallbackError>(
+        &self,
+        callback: impl FnMut(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.start_transaction().and_run(callback)
     }
 
     /// Commits the transaction, see

@@ -10,7 +10,7 @@ use super::verdict::{Verdict, named_or_not};
 use crate::codes::{NO_SUCH_TRANSACTION, TRANSACTION_TOO_OLD, WRITE_CONFLICT};
 use crate::config::ServerAddress;
 use crate::description::{millis, optional_millis};
-use crate::session::TransactionStanding;
+use crate::session::{TransactionRemedy, TransactionStanding};
 use crate::text::seconds;
 
 /// `transactionLifetimeLimitSeconds` of a server that is not configured otherwise.
@@ -185,6 +185,10 @@ impl TransactionVerdict {
         standing: &TransactionStanding,
         error: TransactionErrorFacts<'_>,
     ) -> Option<Self> {
+        // It may have been committed, whatever the server says.
+        if standing.remedy == TransactionRemedy::CommitAgain {
+            return None;
+        }
         match error.code? {
             TRANSACTION_EXCEEDED_LIFETIME => Some(Self::TransactionExpired { open: standing.open }),
             NO_SUCH_TRANSACTION => Some(Self::of_unknown(standing, error)),
@@ -210,7 +214,9 @@ impl TransactionVerdict {
             return Self::TransactionFailedBefore { command };
         }
         let server = error.server.cloned();
-        let began_at = standing.began_at.clone().filter(|began| server.as_ref() != Some(began));
+        // Another mongos asks the shards.
+        let began_at = standing.began_at.clone().filter(|_| !standing.is_recoverable);
+        let began_at = began_at.filter(|began| server.as_ref() != Some(began));
         if began_at.is_some() || error.message.contains(UNKNOWN) {
             return Self::TransactionLost { server, began_at };
         }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::labels::UNKNOWN_COMMIT_RESULT;
 use super::options::{MaxTime, OperationKind, OperationOptions, RetryPolicy};
 use super::retry::{Fault, Judgement, Retry, Situation, judge};
 use super::timeout::Timeout;
@@ -236,6 +237,8 @@ pub struct Operation<O> {
     written_for: Option<i32>,
     /// The error that the caller receives unless there is something better.
     kept: Option<Kept<O>>,
+    /// True while an attempt at a commit may have been carried out.
+    in_doubt: bool,
 }
 
 /// The outcome of an attempt that has failed.
@@ -279,6 +282,7 @@ impl<O: AttemptOutcome> Operation<O> {
             deprioritized: Vec::new(),
             written_for: None,
             kept: None,
+            in_doubt: false,
         }
     }
 
@@ -462,10 +466,12 @@ impl<O: AttemptOutcome> Operation<O> {
         }
         let ends = situation.transaction.is_some_and(|role| role != TransactionRole::Within);
         self.has_unpinned = ends && judgement.unpins;
-        let labels = [judgement.adds_label, judgement.adds_transaction_label];
+        let still_unknown = self.is_commit_in_doubt(&fault, &judgement);
+        let labels = [judgement.adds_label, judgement.adds_transaction_label, still_unknown];
         labels.into_iter().flatten().for_each(|label| outcome.add_label(label));
         if self.kept.is_none() || judgement.shows_attempt {
-            self.kept = Some(Kept { outcome, unpins: judgement.unpins });
+            let unpins = judgement.unpins || still_unknown.is_some();
+            self.kept = Some(Kept { outcome, unpins });
         }
         self.overloaded |= judgement.is_overload;
         let Some(until) = self.next_attempt(now, &judgement) else {
@@ -484,6 +490,22 @@ impl<O: AttemptOutcome> Operation<O> {
                 None
             }
         }
+    }
+
+    /// Takes note of what an error of a commit leaves open; returns the label of one that says
+    /// nothing of an earlier attempt, which may have been carried out.
+    fn is_commit_in_doubt(
+        &mut self,
+        fault: &Fault<'_>,
+        judgement: &Judgement,
+    ) -> Option<&'static str> {
+        if self.transaction() != Some(TransactionRole::Commit) {
+            return None;
+        }
+        let is_unknown =
+            judgement.adds_transaction_label.is_some() || fault.has_label(UNKNOWN_COMMIT_RESULT);
+        self.in_doubt = is_unknown || (self.in_doubt && !fault.ends_doubt());
+        self.in_doubt.then_some(UNKNOWN_COMMIT_RESULT)
     }
 
     fn situation(&self) -> Situation {

@@ -17,7 +17,7 @@ use super::timeout::MAX_TIME_EXPIRED;
 use crate::codes::NO_SUCH_TRANSACTION;
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::failure::{Cause, Failure};
-use crate::session::TransactionRole;
+use crate::session::{CommitFault, TransactionRole};
 
 /// "`MAX_BACKOFF` is 10000ms."
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
@@ -82,7 +82,13 @@ impl Fault<'_> {
         }
     }
 
-    fn has_label(&self, label: &str) -> bool {
+    /// Returns whether a server has said by it what became of a commit.
+    pub(super) fn ends_doubt(&self) -> bool {
+        let (code, is_transient) = (self.code(), self.has_label(TRANSIENT_TRANSACTION));
+        CommitFault { code, is_transient, ..CommitFault::default() }.ends_doubt()
+    }
+
+    pub(super) fn has_label(&self, label: &str) -> bool {
         match self {
             Self::Establishing(error) | Self::Exchange(error) => error.labels().contains(&label),
             Self::WriteConcern(error) => error.labels.iter().any(|it| it == label),

@@ -8,7 +8,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, cstr};
 
 use super::cluster_time::ClusterTime;
 use super::commit_origin::CommitOrigin;
-use super::commit_token::CommitToken;
+use super::commit_token::{CommitToken, LONGEST_RECOVERY};
 use super::pool::ServerSession;
 use super::transaction::{Ending, SessionTransaction, TransactionError, TransactionOptions};
 use crate::config::ReadConcern;
@@ -249,13 +249,19 @@ impl Session {
 
     /// Returns the name by which others can ask what became of the transaction, whose commit may
     /// have been carried out; the servers' session is not used for anything else after this one.
+    /// `None` if a mongos has given a recovery token that is too long to be kept.
     pub fn commit_token(&mut self, origin: CommitOrigin) -> Option<CommitToken> {
         let server_session = self.server_session.as_mut()?;
+        let recovery_token = self.transaction.recovery_token();
+        if recovery_token.is_some_and(|token| token.as_bytes().len() > LONGEST_RECOVERY) {
+            return None;
+        }
         server_session.retire();
         Some(CommitToken {
             session: server_session.id().document().to_owned(),
             number: self.transaction.number(),
-            recovery_token: self.transaction.recovery_token().map(ToOwned::to_owned),
+            recovery_token: recovery_token.map(ToOwned::to_owned),
+            journal: self.transaction.options().write_concern.as_ref().and_then(|it| it.journal),
             origin,
             since: self.transaction.committed_since(),
         })
@@ -276,13 +282,37 @@ impl Session {
 
     /// Makes the session of a transaction whose commit is to be asked for again.
     pub fn of_token(token: &CommitToken) -> Self {
-        let CommitToken { session, number, recovery_token, since, .. } = token.clone();
         Self {
             is_implicit: false,
-            server_session: Some(ServerSession::retired(session, number)),
-            transaction: SessionTransaction::of_token(number, recovery_token, since),
+            server_session: Some(ServerSession::retired(token.session.clone(), token.number)),
+            transaction: SessionTransaction::of_token(token),
             ..Self::implicit()
         }
+    }
+
+    /// Takes note that the outcome of the commit is known, so that the servers' session may be used
+    /// again.
+    pub fn commit_is_known(&mut self) {
+        self.server_session.iter_mut().for_each(ServerSession::unretire);
+    }
+
+    /// Leaves a transaction that was ended by a call whose command has come to no server: returns
+    /// another session with it, to abort it there; this one has none then.
+    pub fn leave_transaction(&mut self) -> Option<Self> {
+        if self.transaction.is_active() || !self.transaction.is_left_open() {
+            return None;
+        }
+        let id = self.server_session.as_ref()?.id().document().to_owned();
+        let transaction = std::mem::take(&mut self.transaction);
+        Some(Self {
+            options: self.options.clone(),
+            is_implicit: false,
+            server_session: Some(ServerSession::retired(id, transaction.number())),
+            cluster_time: self.cluster_time.clone(),
+            operation_time: self.operation_time,
+            transaction,
+            ..Self::implicit()
+        })
     }
 
     /// Marks the servers' session dirty, after a network error.

@@ -7,10 +7,11 @@ use crate::config::Credential;
 /// The user whose transaction it is, and the replica set that has it: servers tell the sessions of
 /// users apart, and answer for another user as if there had never been such a transaction.
 ///
-/// It has hashes of the names, which are compared and cannot be read.
+/// It has hashes of the names, by which they are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitOrigin {
-    pub(super) user: i64,
+    /// `None` where the mechanism finds out the user's name: a certificate, or a token, says it.
+    pub(super) user: Option<i64>,
     /// `None` behind mongos, and where the topology does not know it.
     pub(super) set: Option<i64>,
 }
@@ -34,18 +35,22 @@ pub enum OriginMismatch {
 }
 
 impl CommitOrigin {
-    /// Returns that of a client, by its credential and the name of its replica set. Where the
-    /// mechanism finds out the user's name, the mechanism stands for it.
+    /// Returns that of a client, by its credential and the name of its replica set.
     pub fn new(credential: Option<&Credential>, set: Option<&str>) -> Self {
-        let user = credential.map_or_else(String::new, |credential| {
-            let mechanism = match &credential.username {
-                Some(_) => "",
-                None => credential.mechanism.map_or("", |mechanism| mechanism.name()),
-            };
-            let name = credential.username.as_deref().unwrap_or_default();
-            format!("{}\0{name}\0{mechanism}", credential.source)
-        });
-        Self { user: hash(&user), set: set.map(hash) }
+        let user = match credential {
+            None => Some(hash("")),
+            Some(Credential { username: Some(name), source, .. }) => {
+                Some(hash(&format!("{source}\0{name}")))
+            }
+            Some(Credential { username: None, .. }) => None,
+        };
+        Self { user, set: set.map(hash) }
+    }
+
+    /// Returns whether it names the user: servers that do not know a transaction may else have been
+    /// asked by another one than its own.
+    pub const fn names_user(self) -> bool {
+        self.user.is_some()
     }
 
     /// Compares it with that of the client that asks.
@@ -54,12 +59,13 @@ impl CommitOrigin {
     ///
     /// Fails if both are known and differ.
     pub fn check(self, asking: Self) -> Result<(), OriginMismatch> {
-        if self.user != asking.user {
+        let differ = |own: Option<i64>, asking| own.zip(asking).is_some_and(|(a, b)| a != b);
+        if differ(self.user, asking.user) {
             return Err(OriginMismatch::User);
         }
-        match self.set.zip(asking.set) {
-            Some((own, theirs)) if own != theirs => Err(OriginMismatch::Set),
-            _ => Ok(()),
+        match differ(self.set, asking.set) {
+            true => Err(OriginMismatch::Set),
+            false => Ok(()),
         }
     }
 }
@@ -93,5 +99,8 @@ mod tests {
         let unknown = origin("ada:secret@a/?authSource=admin", None);
         assert_eq!(own.check(unknown), Ok(()));
         assert_eq!(unknown.check(own), Ok(()));
+        let certificate = origin("a/?authMechanism=MONGODB-X509&tls=true", None);
+        assert!(own.names_user() && !certificate.names_user());
+        assert_eq!(certificate.check(own), Ok(()), "it may be the same user");
     }
 }

@@ -33,6 +33,9 @@ const KEPT_FOR: Duration = Duration::from_secs(30 * 60);
 /// The part of that time in which an answer is not relied on.
 const MARGIN: Duration = Duration::from_secs(60);
 
+/// The longest recovery token that a token has within: one of a mongos has some fifty bytes.
+pub(super) const LONGEST_RECOVERY: usize = 8 * 1024;
+
 /// The outcome of a commit.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -71,6 +74,8 @@ pub struct CommitToken {
     pub(super) session: RawDocumentBuf,
     pub(super) number: i64,
     pub(super) recovery_token: Option<RawDocumentBuf>,
+    /// `j` of its write concern, which the commit that asks again has, too.
+    pub(super) journal: Option<bool>,
     pub(super) origin: CommitOrigin,
     /// The time of the servers when the commit was called first.
     pub(super) since: Option<Timestamp>,
@@ -115,20 +120,29 @@ impl CommitFault {
         token: Option<&CommitToken>,
         kept_for: Option<Duration>,
     ) -> Option<CommitOutcome> {
-        if self.code == Some(TRANSACTION_TOO_OLD) {
-            return Some(CommitOutcome::Forgotten);
-        }
         if self.is_unknown {
             return token.cloned().map(CommitOutcome::Unknown);
         }
-        let is_unknown_there = self.code == Some(NO_SUCH_TRANSACTION) || self.is_transient;
-        is_unknown_there.then(|| {
-            let kept_for = kept_for.unwrap_or(KEPT_FOR).saturating_sub(MARGIN);
-            match self.elapsed.is_some_and(|elapsed| elapsed >= kept_for) {
+        if self.code == Some(TRANSACTION_TOO_OLD) {
+            return Some(CommitOutcome::Forgotten);
+        }
+        self.ends_doubt().then(|| {
+            let kept_for = kept_for.unwrap_or(KEPT_FOR);
+            let relied_on = kept_for - MARGIN.min(kept_for / 2);
+            match self.elapsed.is_some_and(|elapsed| elapsed >= relied_on) {
                 true => CommitOutcome::Forgotten,
                 false => CommitOutcome::Aborted,
             }
         })
+    }
+}
+
+impl CommitFault {
+    /// Returns whether a server has said by it what became of the transaction, or that it does not
+    /// know that any more.
+    pub fn ends_doubt(&self) -> bool {
+        let has_code = matches!(self.code, Some(NO_SUCH_TRANSACTION | TRANSACTION_TOO_OLD));
+        !self.is_unknown && (self.is_transient || has_code)
     }
 }
 
@@ -154,10 +168,15 @@ impl CommitToken {
         if let Some(token) = &self.recovery_token {
             document.append(bson::raw::cstr!("r"), token.clone());
         }
+        if let Some(journal) = self.journal {
+            document.append(bson::raw::cstr!("j"), journal);
+        }
         if let Some(since) = self.since {
             document.append(bson::raw::cstr!("t"), since);
         }
-        document.append(bson::raw::cstr!("u"), self.origin.user);
+        if let Some(user) = self.origin.user {
+            document.append(bson::raw::cstr!("u"), user);
+        }
         if let Some(set) = self.origin.set {
             document.append(bson::raw::cstr!("s"), set);
         }
@@ -183,13 +202,20 @@ impl CommitToken {
             None => None,
             Some(time) => Some(time.as_timestamp().ok_or(CommitTokenError::Field("time"))?),
         };
-        let user = document.get_i64("u").map_err(|_| CommitTokenError::Field("user"))?;
+        let journal = match field("j")? {
+            None => None,
+            Some(journal) => Some(journal.as_bool().ok_or(CommitTokenError::Field("journal"))?),
+        };
+        let user = match field("u")? {
+            None => None,
+            Some(user) => Some(user.as_i64().ok_or(CommitTokenError::Field("user"))?),
+        };
         let set = match field("s")? {
             None => None,
             Some(set) => Some(set.as_i64().ok_or(CommitTokenError::Field("replica set"))?),
         };
         let origin = CommitOrigin { user, set };
-        Ok(Self { session, number, recovery_token, origin, since })
+        Ok(Self { session, number, recovery_token, journal, origin, since })
     }
 }
 
@@ -247,15 +273,21 @@ mod tests {
             session: rawdoc! { "id": id },
             number: 3,
             recovery_token: Some(rawdoc! { "recoveryShardId": "a" }),
-            origin: CommitOrigin { user: 5, set: Some(6) },
+            journal: Some(true),
+            origin: CommitOrigin { user: Some(5), set: Some(6) },
             since: Some(Timestamp { time: 1000, increment: 1 }),
         }
     }
 
     #[test]
     fn a_token_is_read_as_it_was_written() {
-        let origin = CommitOrigin { user: -5, set: None };
-        let bare = CommitToken { recovery_token: None, since: None, origin, ..token() };
+        let bare = CommitToken {
+            recovery_token: None,
+            since: None,
+            journal: None,
+            origin: CommitOrigin { user: None, set: None },
+            ..token()
+        };
         for token in [token(), bare] {
             let text = token.to_string();
             assert_eq!(text.parse(), Ok(token.clone()));
@@ -293,7 +325,9 @@ mod tests {
         let time = Err(CommitTokenError::Field("time"));
         assert_eq!(of(rawdoc! { "id": id.clone(), "n": 1_i64, "t": 1 }), time);
         let user = Err(CommitTokenError::Field("user"));
-        assert_eq!(of(rawdoc! { "id": id.clone(), "n": 1_i64 }), user);
+        assert_eq!(of(rawdoc! { "id": id.clone(), "n": 1_i64, "u": "x" }), user);
+        let journal = Err(CommitTokenError::Field("journal"));
+        assert_eq!(of(rawdoc! { "id": id.clone(), "n": 1_i64, "j": "x" }), journal);
         let set = Err(CommitTokenError::Field("replica set"));
         assert_eq!(of(rawdoc! { "id": id, "n": 1_i64, "u": 1_i64, "s": "x" }), set);
     }
@@ -311,6 +345,9 @@ mod tests {
         assert_eq!(outcome(fault(251, 1739)), Some(CommitOutcome::Aborted));
         assert_eq!(outcome(fault(251, 1740)), Some(CommitOutcome::Forgotten));
         assert_eq!(fault(251, 1740).outcome(None, None), Some(CommitOutcome::Forgotten));
+        let shortest = |elapsed| fault(251, elapsed).outcome(None, Some(Duration::from_secs(60)));
+        assert_eq!(shortest(29), Some(CommitOutcome::Aborted), "half of a minute is relied on");
+        assert_eq!(shortest(30), Some(CommitOutcome::Forgotten));
         let timeless = CommitFault { elapsed: None, ..fault(251, 1) };
         assert_eq!(outcome(timeless), Some(CommitOutcome::Aborted), "servers have no times");
         assert_eq!(outcome(fault(225, 1)), Some(CommitOutcome::Forgotten));

@@ -89,7 +89,7 @@ impl TransactionLoop {
     /// Returns what to do after the callback has failed, and the transaction was aborted. `random`
     /// is 64 random bits, for the jitter.
     pub fn failed(&self, now: Instant, fault: TransactionFault, random: u64) -> TransactionStep {
-        match fault.is_transient {
+        match fault.is_transient && !fault.is_hidden {
             true => self.again(now, random),
             false => TransactionStep::Return,
         }
@@ -175,6 +175,8 @@ mod tests {
         assert_eq!(run.failed(at(1), other, 0), TransactionStep::Return);
         assert_eq!(run.failed(at(1), UNKNOWN, 0), TransactionStep::Return, "7.3");
         assert_eq!(run.failed(at(1), TRANSIENT, 0), TransactionStep::Run(Duration::ZERO), "7.2");
+        let hidden = TransactionFault { is_hidden: true, ..TRANSIENT };
+        assert_eq!(run.failed(at(1), hidden, 0), TransactionStep::Return, "it fails each time");
         for state in [TransactionState::Starting, TransactionState::InProgress] {
             assert_eq!(run.succeeded(state), TransactionStep::Commit, "9");
         }

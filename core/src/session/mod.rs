@@ -21,6 +21,6 @@ pub use convenient::{TransactionFault, TransactionLoop, TransactionStep};
 pub use pool::{ServerSession, SessionId, SessionPool, SessionTimeout};
 pub use standing::{TransactionRemedy, TransactionStanding};
 pub use transaction::{
-    Ending, SessionTransaction, TransactionError, TransactionFields, TransactionOptions,
-    TransactionRole, TransactionState,
+    AttemptFailure, Ending, SessionTransaction, TransactionError, TransactionFields,
+    TransactionOptions, TransactionRole, TransactionState,
 };

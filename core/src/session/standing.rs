@@ -41,6 +41,8 @@ pub struct TransactionStanding {
     pub open: Option<Duration>,
     /// The server that the first command was sent to.
     pub began_at: Option<ServerAddress>,
+    /// True if a mongos has given a recovery token, by which every other one can end it.
+    pub is_recoverable: bool,
     /// The command that had failed before, after which servers abort a transaction.
     pub failed_before: Option<String>,
     /// The thing to do.
@@ -105,7 +107,8 @@ impl SessionTransaction {
     /// Takes note of writes that were refused in a reply which is no error itself: servers abort
     /// the transaction for them, too.
     pub fn writes_failed(&mut self, reply: &RawDocument, command: impl FnOnce() -> String) {
-        if self.role().is_some() && reply.get_array("writeErrors").is_ok() {
+        let has_failed = || reply.get_array("writeErrors").is_ok() || has_errors(reply);
+        if self.role().is_some() && has_failed() {
             self.command_failed(command);
         }
     }
@@ -127,9 +130,23 @@ impl SessionTransaction {
             place: *commands,
             open: began.as_ref().map(|(_, began)| now - *began),
             began_at: began.as_ref().map(|(server, _)| server.clone()),
+            is_recoverable: self.recovery_token().is_some(),
+            // It would fail again in the same way.
+            remedy: TransactionRemedy::of(
+                state,
+                is_transient && failed_before.is_none(),
+                is_unknown,
+            ),
             failed_before: failed_before.clone(),
-            remedy: TransactionRemedy::of(state, is_transient, is_unknown),
         })
+    }
+}
+
+/// Returns whether a reply to `bulkWrite` counts errors of single writes.
+fn has_errors(reply: &RawDocument) -> bool {
+    match reply.get("nErrors") {
+        Ok(Some(count)) => count.as_i32().is_some_and(|count| count > 0),
+        _ => false,
     }
 }
 
@@ -242,6 +259,11 @@ mod tests {
         let refused = rawdoc! { "ok": 1, "n": 0, "writeErrors": [{ "index": 0, "code": 11000 }] };
         transaction.writes_failed(&refused, || "insert on db".to_owned());
         assert_eq!(standing(&transaction, 0).failed_before, None, "it is the failure itself");
+        let mut bulk = started();
+        send(&mut bulk, 0);
+        bulk.writes_failed(&rawdoc! { "ok": 1, "nErrors": 0 }, || unreachable!("all went well"));
+        bulk.writes_failed(&rawdoc! { "ok": 1, "nErrors": 1 }, || "bulkWrite on admin".to_owned());
+        assert_eq!(bulk.failed_command(), Some("bulkWrite on admin"));
         send(&mut transaction, 1);
         assert_eq!(standing(&transaction, 1).failed_before.as_deref(), Some("insert on db"));
         transaction.begin_commit(None).unwrap();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, Timestamp};
 
+use super::commit_token::{CommitFault, CommitToken};
 use super::standing::Progress;
 use crate::config::{ReadConcern, ReadPreference, WriteConcern};
 
@@ -181,6 +182,17 @@ pub enum Ending {
     Send,
 }
 
+/// The way in which an attempt at a command has failed that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptFailure {
+    /// The server has refused it for overload, and it may be sent again.
+    Overload,
+    /// The server has replied with another error.
+    Answered,
+    /// No reply has come, or none that can be read.
+    Lost,
+}
+
 /// The fields that a command carries in a transaction, besides the session's name.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -210,8 +222,14 @@ pub struct SessionTransaction {
     is_first: bool,
     /// True if it was committed before a command was sent.
     is_empty: bool,
-    /// True once a commit may have been carried out.
+    /// True once a commit may have been carried out, so that the next one asks for a majority.
     was_attempted: bool,
+    /// True once a server may have got the command that ends it.
+    was_heard: bool,
+    /// True while a commit may have been carried out, and no server has said what became of it.
+    is_in_doubt: bool,
+    /// True if its abort was left to a task, which is the last attempt.
+    is_given_up: bool,
     /// The time of the servers when its commit was called first.
     committed_since: Option<Timestamp>,
     /// The last command within that has failed.
@@ -270,14 +288,19 @@ impl SessionTransaction {
         Ok(())
     }
 
-    /// Makes the transaction that a [token](super::CommitToken) names: it was committed, perhaps.
-    pub(super) fn of_token(
-        number: i64,
-        recovery_token: Option<RawDocumentBuf>,
-        committed_since: Option<Timestamp>,
-    ) -> Self {
-        let (state, was_attempted) = (TransactionState::Committed, true);
-        Self { state, number, recovery_token, was_attempted, committed_since, ..Self::default() }
+    /// Makes the transaction that a token names: it was committed, perhaps.
+    pub(super) fn of_token(token: &CommitToken) -> Self {
+        let concern = WriteConcern { journal: token.journal, ..WriteConcern::default() };
+        Self {
+            state: TransactionState::Committed,
+            options: TransactionOptions::default().with_write_concern(concern),
+            number: token.number,
+            recovery_token: token.recovery_token.clone(),
+            committed_since: token.since,
+            was_attempted: true,
+            was_heard: true,
+            ..Self::default()
+        }
     }
 
     /// Returns its number in the session.
@@ -342,18 +365,25 @@ impl SessionTransaction {
         Ok(self.end_by(TransactionRole::Abort))
     }
 
-    /// Returns whether a server may hold it open, with its locks: no call has ended it, or a
-    /// commit was called that has come to no server.
+    /// Returns whether a server may hold it open, with its locks: no call has ended it, or one has
+    /// whose command has come to no server.
     pub const fn is_left_open(&self) -> bool {
         match self.state {
             TransactionState::InProgress => true,
-            TransactionState::Committed => !self.is_empty && !self.was_attempted,
+            TransactionState::Committed | TransactionState::Aborted => {
+                !self.is_empty && !self.was_heard && !self.is_given_up
+            }
             _ => false,
         }
     }
 
-    /// Begins an abort once the application has given the transaction up, also where a commit was
-    /// called that has come to no server.
+    /// Returns whether an abort was called whose command has come to no server.
+    pub const fn is_abort_left(&self) -> bool {
+        matches!(self.state, TransactionState::Aborted) && self.is_left_open()
+    }
+
+    /// Begins an abort once the application has given the transaction up, also where a call to end
+    /// it has come to no server.
     ///
     /// # Errors
     ///
@@ -362,7 +392,9 @@ impl SessionTransaction {
         if self.is_left_open() {
             self.state = TransactionState::InProgress;
         }
-        self.begin_abort()
+        let ending = self.begin_abort()?;
+        self.is_given_up = true;
+        Ok(ending)
     }
 
     const fn end_by(&mut self, role: TransactionRole) -> Ending {
@@ -431,12 +463,17 @@ impl SessionTransaction {
             self.recovery_token = Some(token.to_owned());
         }
         self.was_attempted |= self.ending == Some(TransactionRole::Commit);
+        self.was_heard |= self.ending.is_some();
+        self.is_in_doubt = false;
     }
 
-    /// Returns whether a commit may have been carried out: what fails before another one is sent
-    /// leaves open what became of the transaction, as an `UnknownTransactionCommitResult` does.
-    pub const fn may_be_committed(&self) -> bool {
-        self.was_attempted
+    /// Takes note that a commit has failed with this error; returns whether that leaves open what
+    /// became of the transaction, as an `UnknownTransactionCommitResult` does. Once that is open, it
+    /// stays so until a server has said it: another commit that is not sent, or is answered with
+    /// something else, says nothing of the one before.
+    pub fn commit_failed(&mut self, fault: &CommitFault) -> bool {
+        self.is_in_doubt = fault.is_unknown || (self.is_in_doubt && !fault.ends_doubt());
+        self.is_in_doubt
     }
 
     /// Returns the last command within that has failed: servers abort a transaction for most
@@ -455,13 +492,18 @@ impl SessionTransaction {
     /// Takes note that an attempt has failed, or was given up. After an error of overload nothing
     /// was done, so that a command which comes again is what it was: the first one, or a commit
     /// with the same write concern.
-    pub fn failed(&mut self, is_overload: bool) {
-        match (is_overload, self.ending) {
-            (true, None) if self.is_first && self.is_active() => {
+    pub fn failed(&mut self, failure: AttemptFailure) {
+        match (failure, self.ending) {
+            (AttemptFailure::Overload, None) if self.is_first && self.is_active() => {
                 self.state = TransactionState::Starting;
             }
-            (false, Some(TransactionRole::Commit)) => self.was_attempted = true,
-            _ => {}
+            (AttemptFailure::Overload, _) | (_, None) => {}
+            (_, Some(role)) => {
+                let is_commit = role == TransactionRole::Commit;
+                self.was_heard = true;
+                self.was_attempted |= is_commit;
+                self.is_in_doubt |= is_commit && failure == AttemptFailure::Lost;
+            }
         }
     }
 }

@@ -211,8 +211,9 @@ impl<R: Runtime> Topology<R> {
     /// Operations that wait fail at once; subscriptions end after their last events. Connections in
     /// use are not waited for: they are closed when they return.
     ///
-    /// Before that, servers close the cursors that were dropped, and forget the sessions that were
-    /// used, if one is known to be there, for a second each at most.
+    /// Before that, servers abort the transactions that are left open, close the cursors that were
+    /// dropped, and forget the sessions that were used, if one is known to be there, for a second
+    /// each at most.
     ///
     /// Dropping the last clone closes a topology, too, and waits for nothing. If there are sessions
     /// or cursors that servers keep, and a server is known, a task of the runtime's does the same
@@ -221,7 +222,7 @@ impl<R: Runtime> Topology<R> {
     /// a single thread, closes nothing until then: call this method there.
     ///
     /// A session that is lent to a handle, or that the application holds, is ended when it is
-    /// dropped; one that outlives its topology is left to the servers.
+    /// dropped; one that outlives its topology is left to the servers, without its transaction.
     pub async fn close(&self) {
         self.release().await;
         self.close_now();
@@ -237,6 +238,7 @@ impl<R: Runtime> Topology<R> {
 
     /// Has servers close what they keep for this topology.
     pub(crate) async fn release(&self) {
+        farewell::abort_transactions(self).await;
         self.close_cursors().await;
         self.end_sessions().await;
     }

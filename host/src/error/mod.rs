@@ -197,9 +197,13 @@ impl Error {
     /// Adds that it leaves open what became of the transaction whose commit has failed.
     pub(crate) fn commit_is_unknown(&mut self) {
         self.add_label(UNKNOWN_COMMIT_RESULT);
-        if let Some(transaction) = Arc::get_mut(&mut self.0).and_then(|it| it.transaction.as_mut())
-        {
+        let Some(inner) = Arc::get_mut(&mut self.0) else { return };
+        if let Some(transaction) = &mut inner.transaction {
             transaction.remedy = TransactionRemedy::CommitAgain;
+        }
+        // It advises what is for a transaction that was not committed.
+        if matches!(inner.verdict.as_deref(), Some(Verdict::Transaction(_))) {
+            inner.verdict = None;
         }
     }
 

@@ -28,9 +28,15 @@ pub(crate) enum Reported {
     /// The time of a whole transaction was over before it was committed (Convenient API for
     /// Transactions, "Timeout Error propagation").
     #[error(
-        "the transaction was not committed within {} ms, after {attempts} attempts; the last error \
-         was: {error}",
-        .elapsed.as_millis()
+        "{} within {} ms and {attempts} {}: the time that it has, with the next pause, is over; \
+         the last error was: {error}",
+        match error.commit_token() {
+            Some(_) => "it is not known whether the transaction was committed, which servers are \
+                        asked for by the commit token of this error,",
+            None => "the transaction was not committed",
+        },
+        .elapsed.as_millis(),
+        if *attempts == 1 { "attempt" } else { "attempts" }
     )]
     TransactionTimeout { elapsed: Duration, attempts: u32, error: Error },
     /// A transaction was not committed, as one of its commands had failed, and its callback has

@@ -14,6 +14,7 @@ pub(crate) mod sleep;
 pub(crate) mod steps;
 pub(crate) mod tasks;
 pub(crate) mod topology;
+pub(crate) mod transactions;
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock, TryLockError, Weak};
@@ -85,6 +86,7 @@ pub struct Host<R: Runtime> {
     pub(crate) deferred: Mutex<Vec<Deferred<R>>>,
     /// The sessions of the servers that are not in use.
     pub(crate) sessions: Mutex<SessionPool>,
+    pub(crate) transactions: transactions::OpenTransactions,
     /// The cursors that were dropped while open.
     pub(crate) cursors_to_kill: Gate<CursorsToKill>,
 }
@@ -213,6 +215,7 @@ impl<R: Runtime> Host<R> {
             next_waiter: AtomicU64::new(0),
             deferred: Mutex::default(),
             sessions: Mutex::new(sessions),
+            transactions: transactions::OpenTransactions::new(process),
             cursors_to_kill: Gate::default(),
         })
     }

@@ -50,10 +50,28 @@ use crate::operations::transaction::{self, StartTransaction, ThreadSession, end,
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no error that the callback of a transaction may return",
+    note = "implement `CallbackError` for an error of your own, which wraps others such as \
+            `anyhow::Error`; `sdam::Error` and `Box<dyn std::error::Error + Send + Sync>` implement it"
+)]
 pub trait CallbackError: From<Error> {
     /// Returns the error of an operation, if it is one: its labels say whether the transaction is
-    /// run again. An error without one ends it.
+    /// run again. An error without one ends it. [`database_error_in`] finds it where it is wrapped.
     fn database_error(&self) -> Option<&Error>;
+}
+
+/// Finds the error of an operation in an error: itself, or the first among its
+/// [sources](std::error::Error::source).
+pub fn database_error_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
 }
 
 impl CallbackError for Error {
@@ -62,15 +80,17 @@ impl CallbackError for Error {
     }
 }
 
+/// The error of an operation may be among its sources.
 impl CallbackError for Box<dyn std::error::Error + Send + Sync> {
     fn database_error(&self) -> Option<&Error> {
-        self.downcast_ref()
+        database_error_in(&**self)
     }
 }
 
+/// The error of an operation may be among its sources.
 impl CallbackError for Box<dyn std::error::Error> {
     fn database_error(&self) -> Option<&Error> {
-        self.downcast_ref()
+        database_error_in(&**self)
     }
 }
 
@@ -183,14 +203,19 @@ fn fault_of(error: &Error) -> TransactionFault {
         return TransactionFault::default();
     }
     let labels = error.labels();
-    // Less time is left than a server takes, so that none is asked, however often that is tried.
-    let is_expired = matches!(error.repr(), Repr::NotSent(NotSent::Expired));
     TransactionFault {
         is_transient: labels.contains(&TRANSIENT_TRANSACTION),
         is_unknown: labels.contains(&UNKNOWN_COMMIT_RESULT),
-        is_max_time: is_expired || error.code() == Some(MAX_TIME_EXPIRED),
-        is_hidden: false,
+        is_max_time: is_expired(error) || error.code() == Some(MAX_TIME_EXPIRED),
+        // The callback has gone on behind a command that had failed, and would again.
+        is_hidden: error.transaction().is_some_and(|stood| stood.failed_before.is_some()),
     }
+}
+
+/// Returns whether less time is left than a server takes, so that none is asked, however often that
+/// is tried.
+fn is_expired(error: &Error) -> bool {
+    matches!(error.repr(), Repr::NotSent(NotSent::Expired))
 }
 
 /// A transaction that is run as a whole; if it is dropped before its end, that is aborted.
@@ -200,11 +225,16 @@ struct Run<'a, R: Runtime> {
     /// Present from the first attempt on.
     progress: Option<TransactionLoop>,
     pause: Duration,
+    /// True while a commit is under way.
+    is_committing: bool,
+    /// The error for which something was run again.
+    last: Option<Error>,
 }
 
 impl<'a, R: Runtime> Run<'a, R> {
     const fn new(session: &'a ClientSession<R>, timeout: Option<Duration>) -> Self {
-        Self { session, timeout, progress: None, pause: Duration::ZERO }
+        let (progress, pause, last) = (None, Duration::ZERO, None);
+        Self { session, timeout, progress, pause, is_committing: false, last }
     }
 
     /// Begins an attempt, after a pause if it is not the first one.
@@ -213,7 +243,7 @@ impl<'a, R: Runtime> Run<'a, R> {
         if !self.pause.is_zero() {
             sleep_until(&host.shared, now + self.pause).await;
         }
-        transaction::start(self.session, options)?;
+        transaction::start(self.session, options.clone()).await?;
         if self.progress.is_none() {
             self.timeout = limit(host, self.session, self.timeout);
             let deadline = self.timeout.filter(|limit| !limit.is_zero()).map(|limit| now + limit);
@@ -236,12 +266,18 @@ impl<'a, R: Runtime> Run<'a, R> {
             Err(error) => error,
         };
         self.abort(host).await;
+        // It says nothing that the error of the attempt before does not say.
+        let is_late =
+            self.session.deadline().is_some() && error.database_error().is_some_and(is_expired);
+        if let Some(last) = self.last.take().filter(|_| is_late) {
+            return Err(self.time_out(host.runtime().now(), last).into());
+        }
         let fault = error.database_error().map(fault_of).unwrap_or_default();
         let (now, random) = (host.runtime().now(), host.shared.random_bits());
         let step = self.progress().failed(now, fault, random);
         match (step, error.database_error()) {
-            (TransactionStep::Run(pause), _) => {
-                self.pause = pause;
+            (TransactionStep::Run(pause), last) => {
+                (self.pause, self.last) = (pause, last.cloned());
                 Ok(ControlFlow::Continue(()))
             }
             (TransactionStep::TimeOut, Some(last)) => Err(self.time_out(now, last.clone()).into()),
@@ -262,15 +298,21 @@ impl<'a, R: Runtime> Run<'a, R> {
                 Some(deadline) => Timeout::At(deadline),
                 None => Timeout::new(host.runtime().now(), self.timeout),
             };
+            self.is_committing = true;
             let ended = end(host, self.session, TransactionRole::Commit, timeout).await;
+            self.is_committing = false;
             let Err(error) = ended else { break };
+            // It says nothing that the error before does not say.
+            if let Some(last) = self.last.take().filter(|_| is_expired(&error)) {
+                return Err(self.time_out(host.runtime().now(), last));
+            }
             let fault = TransactionFault { is_hidden: hidden.is_some(), ..fault_of(&error) };
             let (now, random) = (host.runtime().now(), host.shared.random_bits());
             step = self.progress().commit_failed(now, fault, random);
             match (step, hidden.as_ref().filter(|_| fault.is_transient)) {
-                (TransactionStep::Commit, _) => {}
+                (TransactionStep::Commit, _) => self.last = Some(error),
                 (TransactionStep::Run(pause), _) => {
-                    self.pause = pause;
+                    (self.pause, self.last) = (pause, Some(error));
                     return Ok(ControlFlow::Continue(()));
                 }
                 (TransactionStep::TimeOut, _) => return Err(self.time_out(now, error)),
@@ -319,7 +361,7 @@ impl<R: Runtime> Drop for Run<'_, R> {
             return;
         }
         let span = self.session.end_whole();
-        self.session.abort_when_free();
+        self.session.abort_when_free(self.is_committing);
         span.end_with(SpanEnd::default);
     }
 }

@@ -27,7 +27,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology;
 use sdam_core::trace::AttemptComment;
 
-use crate::error::{Error, Repr, Spent};
+use crate::error::{Error, ErrorKind, Repr, Spent};
 use crate::machines::log::SelectionLogger;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
@@ -65,6 +65,10 @@ impl AttemptOutcome for Attempt {
         Some(match error.repr() {
             Repr::Client(_) | Repr::Reported(_) => Fault::Refused(false),
             Repr::NotSent(reason) => Fault::Refused(*reason == NotSent::Expired),
+            // A client that was closed selects none, however often that is tried.
+            _ if matches!(error.kind(), ErrorKind::Closed | ErrorKind::Forked) => {
+                Fault::Refused(false)
+            }
             Repr::Selection(_) => Fault::Selection(self.late),
             // A server that a session or a cursor is pinned to, and that is no member any more.
             Repr::Operation(OperationError::Invalid(InvalidCommand::NotAMember(_))) => {

@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
-use sdam_core::operation::{TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT};
+use sdam_core::operation::Timeout;
 use sdam_core::session::{
-    CommitFault, CommitOutcome, CommitToken, Session, SessionTimeout, TransactionError,
-    TransactionRole,
+    CommitOutcome, CommitToken, Session, SessionTimeout, TransactionError, TransactionRole,
 };
 
-use crate::error::{ArgumentError, Error};
+use crate::error::{ArgumentError, Error, ErrorKind};
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::observe::spans::OperationSpan;
 use crate::operations::session::{ClientSession, DriverSession, SessionGuard, session_timeout};
 use crate::operations::transaction::{
-    EndTransaction, ThreadSession, begin_end, finish_end, limit_of, origin,
+    EndTransaction, ThreadSession, begin_end, commit_fault, finish_end, limit_of, origin,
 };
 
 impl<R: Runtime> EndTransaction<&ClientSession<R>> {
@@ -40,7 +39,8 @@ impl<R: Runtime> EndTransaction<&ClientSession<R>> {
     /// # Errors
     ///
     /// Fails if there is nothing to be ended, and with errors that say nothing of the transaction,
-    /// as if the user may not commit.
+    /// as if the user may not commit; and if it was committed, and its write concern can never be
+    /// met (100, UnsatisfiableWriteConcern, and 79, UnknownReplWriteConcern).
     pub async fn outcome(self) -> Result<CommitOutcome, Error> {
         outcome_of(self.session, self.role, self.timeout).await
     }
@@ -52,7 +52,8 @@ impl<S: ThreadSession> EndTransaction<&S> {
     /// # Errors
     ///
     /// Fails if there is nothing to be ended, and with errors that say nothing of the transaction,
-    /// as if the user may not commit.
+    /// as if the user may not commit; and if it was committed, and its write concern can never be
+    /// met (100, UnsatisfiableWriteConcern, and 79, UnknownReplWriteConcern).
     pub fn outcome(self) -> Result<CommitOutcome, Error> {
         let (session, thread) = (self.session.session(), self.session);
         thread.wait(outcome_of(session, self.role, self.timeout))
@@ -82,6 +83,8 @@ pub(crate) async fn recover_commit<R: Runtime>(
     token: &CommitToken,
     timeout: Timeout,
 ) -> Result<CommitOutcome, Error> {
+    let is_of_token = || token.origin().check(origin(host)).map_err(ArgumentError::from);
+    is_of_token()?;
     let session = Session::of_token(token);
     let mut guard = ClientSession::ending(host, session, None, OperationSpan::NONE);
     let role = TransactionRole::Commit;
@@ -89,9 +92,19 @@ pub(crate) async fn recover_commit<R: Runtime>(
     let Err(error) = finish_end(host, &mut guard, (role, ending), timeout).await else {
         return Ok(CommitOutcome::Committed);
     };
-    // Who asks for another has no answer, whatever servers say.
-    token.origin().check(origin(host)).map_err(ArgumentError::from)?;
-    meaning(host, &guard, &error, Some(token)).ok_or(error)
+    // The name of the set may be known only now.
+    is_of_token()?;
+    use ErrorKind::{Closed, Forked, Invalid};
+    let is_unasked = error.code().is_none() && !matches!(error.kind(), Closed | Forked | Invalid);
+    let outcome = match meaning(host, &guard, &error, Some(token)) {
+        None if is_unasked => CommitOutcome::Unknown(token.clone()),
+        outcome => outcome.ok_or(error)?,
+    };
+    match outcome {
+        // Another user may have been asked about.
+        CommitOutcome::Aborted if !token.origin().names_user() => Ok(CommitOutcome::Forgotten),
+        outcome => Ok(outcome),
+    }
 }
 
 /// Returns what the error of a commit means for its transaction.
@@ -101,15 +114,9 @@ fn meaning<R: Runtime>(
     error: &Error,
     token: Option<&CommitToken>,
 ) -> Option<CommitOutcome> {
-    let fault = CommitFault {
-        code: error.code(),
-        is_transient: error.has_label(TRANSIENT_TRANSACTION),
-        is_unknown: error.has_label(UNKNOWN_COMMIT_RESULT),
-        elapsed: guard.since_commit(),
-    };
     let kept_for = match session_timeout(host) {
         SessionTimeout::After(time) => Some(time),
         _ => None,
     };
-    fault.outcome(token, kept_for)
+    commit_fault(guard, error).outcome(token, kept_for)
 }

@@ -13,11 +13,12 @@ use std::time::Duration;
 use bson::{RawDocument, RawDocumentBuf, Timestamp};
 use sdam_core::config::ServerAddress;
 use sdam_core::operation::{
-    CommandMessage, InvalidCommand, OperationError, RETRYABLE, SYSTEM_OVERLOADED, Sending, Timeout,
+    CommandMessage, InvalidCommand, OperationError, RETRYABLE, SYSTEM_OVERLOADED, Sending,
+    TRANSIENT_TRANSACTION, Timeout,
 };
 use sdam_core::session::{
-    ClusterTime, ClusterTimeError, ServerSession, Session, SessionError, SessionOptions,
-    SessionTimeout, TransactionOptions, TransactionRole, TransactionState,
+    AttemptFailure, ClusterTime, ClusterTimeError, ServerSession, Session, SessionError,
+    SessionOptions, SessionTimeout, TransactionOptions, TransactionRole, TransactionState,
 };
 use sdam_core::spans::{SpanEnd, SpanStart};
 use sdam_core::time::Instant;
@@ -27,6 +28,7 @@ use crate::machines::Host;
 use crate::machines::client_tasks::ClientTasks;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
+use crate::machines::transactions::HasTransactions;
 use crate::observe::spans::{OperationSpan, Span};
 use crate::operations::convenient::CallbackError;
 use crate::operations::exchange::{ExchangeError, Reply};
@@ -119,6 +121,8 @@ struct Slot<R: Runtime> {
     is_ending: bool,
     /// True if its transaction is aborted as soon as it comes back.
     is_aborting: bool,
+    /// True once it has had a transaction.
+    has_transactions: bool,
     /// Those who wait for it, in the order in which they came.
     waiting: BTreeMap<u64, Waker>,
     /// True from when it came back while others waited until one of those has taken it.
@@ -243,6 +247,7 @@ impl<R: Runtime> ClientSession<R> {
             whole: None,
             is_ending: false,
             is_aborting: false,
+            has_transactions: false,
             waiting,
             is_owed: false,
             last,
@@ -497,14 +502,20 @@ impl<R: Runtime> ClientSession<R> {
         std::mem::replace(&mut slot.span, OperationSpan::NONE)
     }
 
-    /// Aborts the transaction of the session in the background, if one is left open: at once, or
-    /// as soon as the operation has ended that uses the session.
-    pub(crate) fn abort_when_free(&self) {
+    /// Aborts the transaction of the session in the background, if one is in progress, or its end
+    /// was given up before it has come to a server: at once, or as soon as the operation has ended
+    /// that uses the session. `committing` says whether its commit was given up.
+    pub(crate) fn abort_when_free(&self, committing: bool) {
         let mut slot = self.slot();
         match self.guard(&mut slot) {
             Some(guard) => {
                 drop(slot);
-                self.shared.abort(guard);
+                let transaction = guard.transaction();
+                let is_left = transaction.is_left_open()
+                    && (committing || transaction.state() != TransactionState::Committed);
+                if transaction.is_active() || is_left {
+                    self.shared.abort(guard);
+                }
             }
             None => slot.is_aborting = true,
         }
@@ -606,13 +617,11 @@ impl<R: Runtime> ClientSession<R> {
 }
 
 impl<R: Runtime> SharedSession<R> {
-    /// Has a task abort the transaction of a session, if one is left open, and if there still are
-    /// tasks.
+    /// Has a task abort the transaction of a session, if there is something to be aborted, and if
+    /// there still are tasks.
     fn abort(&self, guard: SessionGuard<R>) {
         let host = self.host.upgrade().filter(|host| host.shared.process.is_current());
-        if let Some((host, tasks)) = host.zip(self.tasks.upgrade())
-            && (guard.transaction().is_active() || guard.transaction().is_left_open())
-        {
+        if let Some((host, tasks)) = host.zip(self.tasks.upgrade()) {
             transaction::abort_in_background(&host, &tasks, guard);
         }
     }
@@ -649,9 +658,20 @@ impl<R: Runtime> SharedSession<R> {
 
 impl<R: Runtime> Drop for SharedSession<R> {
     fn drop(&mut self) {
+        let key = std::ptr::from_ref(self) as usize;
         let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let ended = slot.end();
+        let (ended, has_transactions) = (slot.end(), slot.has_transactions);
+        let host = self.host.upgrade().filter(|host| host.shared.process.is_current());
+        if let Some(host) = host.filter(|_| has_transactions) {
+            host.transactions.remove(key);
+        }
         self.finish(ended);
+    }
+}
+
+impl<R: Runtime> HasTransactions for SharedSession<R> {
+    fn abort_left(self: Arc<Self>) {
+        ClientSession { shared: self }.abort_when_free(true);
     }
 }
 
@@ -695,10 +715,38 @@ impl<R: Runtime> SessionGuard<R> {
                 pin
             }
             None => {
-                session.transaction_mut().begin_operation();
+                self.pin = pin;
+                self.leave_transaction();
+                self.transaction_mut().begin_operation();
                 None
             }
         }
+    }
+
+    /// Leaves the transaction of the session: unpins it, and has a task abort one that was ended by
+    /// a call whose command has come to no server.
+    pub(crate) fn leave_transaction(&mut self) {
+        let pin = self.pin.take();
+        let in_transaction = self.session.as_mut().and_then(Session::leave_transaction);
+        if in_transaction.is_some() {
+            let left = EndedSession { in_transaction, pin, ..EndedSession::default() };
+            self.home.shared.finish(left);
+        }
+    }
+
+    /// Has the client know the session, to abort what is left open when that is closed.
+    pub(crate) fn is_registered(&self, host: &Host<R>) {
+        let shared = &self.home.shared;
+        if !std::mem::replace(&mut self.home.slot().has_transactions, true) {
+            let session: Weak<dyn HasTransactions> = Arc::downgrade(shared) as _;
+            host.transactions.add(Arc::as_ptr(shared) as usize, session);
+        }
+    }
+
+    /// Takes note that it is a task that uses the session from now on, in place of its application:
+    /// whose next operation waits for that.
+    pub(crate) fn works_in_background(&self) {
+        self.home.slot().is_in_transaction = false;
     }
 
     /// Attaches the session to a command: takes one of the servers if it has none, and the number
@@ -752,11 +800,18 @@ impl<R: Runtime> SessionGuard<R> {
         }
         let labels = failed.error.labels();
         let has = |label| labels.contains(&label);
-        let is_overload = has(SYSTEM_OVERLOADED) && has(RETRYABLE);
+        let failure = match &failed.reply {
+            Some(_) if has(SYSTEM_OVERLOADED) && has(RETRYABLE) => AttemptFailure::Overload,
+            Some(_) => AttemptFailure::Answered,
+            None => AttemptFailure::Lost,
+        };
         let transaction = self.transaction_mut();
         transaction.sent();
-        transaction.command_failed(command);
-        transaction.failed(is_overload);
+        // The transaction may succeed when the command is sent again, or all of it is run again.
+        if failure != AttemptFailure::Overload && !has(TRANSIENT_TRANSACTION) {
+            transaction.command_failed(command);
+        }
+        transaction.failed(failure);
     }
 
     /// Takes note that a command was given up which may be with a server: it may still run, as
@@ -764,7 +819,7 @@ impl<R: Runtime> SessionGuard<R> {
     pub(crate) fn given_up(&mut self) {
         self.mark_dirty();
         self.transaction_mut().sent();
-        self.transaction_mut().failed(false);
+        self.transaction_mut().failed(AttemptFailure::Lost);
     }
 }
 
@@ -772,9 +827,16 @@ impl<R: Runtime> Drop for SessionGuard<R> {
     fn drop(&mut self) {
         let Some(mut session) = self.session.take() else { return };
         // The end of a transaction that was given up is over, too.
-        session.transaction_mut().ended();
+        let transaction = session.transaction_mut();
+        let was_aborting = transaction.role() == Some(TransactionRole::Abort);
+        transaction.ended();
+        let is_abort_left = was_aborting && transaction.is_abort_left();
+        if was_aborting && !is_abort_left {
+            // "The session MUST be unpinned regardless of whether [...]".
+            self.pin = None;
+        }
         let mut slot = self.home.slot();
-        if std::mem::take(&mut slot.is_aborting) {
+        if std::mem::take(&mut slot.is_aborting) || is_abort_left {
             drop(slot);
             let (pin, home) = (self.pin.take(), self.home.clone());
             return self.home.shared.abort(Self { session: Some(session), pin, home });

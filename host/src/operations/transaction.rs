@@ -2,7 +2,7 @@
 //!
 //! Implements Driver Transactions; what is allowed, and what commands carry, the session says.
 
-use std::future::{IntoFuture, Ready, ready};
+use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use bson::{RawDocumentBuf, rawdoc};
 use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
 use sdam_core::operation::{
-    CommandMessage, OperationOptions, SYSTEM_OVERLOADED, Timeout, UNKNOWN_COMMIT_RESULT,
+    CommandMessage, OperationOptions, TRANSIENT_TRANSACTION, Timeout, UNKNOWN_COMMIT_RESULT,
 };
 use sdam_core::selection::Criteria;
 use sdam_core::session::{
-    CommitOrigin, Ending, TransactionError, TransactionOptions, TransactionRole,
+    CommitFault, CommitOrigin, Ending, TransactionError, TransactionOptions, TransactionRole,
 };
 
 use crate::error::{ArgumentError, DriverError as _, Error, ErrorKind, WriteConcernError};
@@ -84,26 +84,28 @@ impl<S> StartTransaction<S> {
 }
 
 impl<R: Runtime> StartTransaction<&ClientSession<R>> {
-    /// Starts the transaction at once: nothing is sent, so that nothing is waited for.
+    /// Starts the transaction at once: nothing is sent, and nothing is waited for.
     ///
     /// # Errors
     ///
     /// Fails if a transaction is in progress, if the session reads from a snapshot, has ended or is
     /// in use, and if its commit would not be acknowledged.
     pub fn run(self) -> Result<(), Error> {
-        start(self.session, &self.options)
+        let host = self.session.host().ok_or(TransactionError::SessionEnded)?;
+        let mut guard = self.session.try_acquire().ok_or(ArgumentError::SessionInUse)?;
+        start_with(&host, &mut guard, self.options)
     }
 }
 
 impl<S: ThreadSession> StartTransaction<&S> {
-    /// Starts the transaction: nothing is sent.
+    /// Starts the transaction: nothing is sent. Waits for an operation that uses the session.
     ///
     /// # Errors
     ///
-    /// Fails if a transaction is in progress, if the session reads from a snapshot, has ended or is
-    /// in use, and if its commit would not be acknowledged.
+    /// Fails if a transaction is in progress, if the session reads from a snapshot, has ended or
+    /// stays in use, and if its commit would not be acknowledged.
     pub fn run(self) -> Result<(), Error> {
-        start(self.session.session(), &self.options)
+        self.session.wait(start(self.session.session(), self.options))
     }
 }
 
@@ -143,26 +145,37 @@ async fn end_by<R: Runtime>(
     end(&host, session, role, timeout).await
 }
 
-pub(crate) fn start<R: Runtime>(
+/// Starts a transaction, once no other operation uses the session.
+pub(crate) async fn start<R: Runtime>(
     session: &ClientSession<R>,
-    options: &TransactionOptions,
+    options: TransactionOptions,
 ) -> Result<(), Error> {
     let host = session.host().ok_or(TransactionError::SessionEnded)?;
-    let mut guard = session.try_acquire().ok_or(ArgumentError::SessionInUse)?;
-    guard.start_transaction(options.clone(), &of_client(&host))?;
+    let mut guard = session.acquire(&host, limit_of(&host, session, None)).await?;
+    start_with(&host, &mut guard, options)
+}
+
+fn start_with<R: Runtime>(
+    host: &Host<R>,
+    guard: &mut SessionGuard<R>,
+    options: TransactionOptions,
+) -> Result<(), Error> {
+    guard.leave_transaction();
+    guard.is_registered(host);
+    guard.start_transaction(options, &of_client(host))?;
     // "The session MUST be unpinned before performing server selection for the first operation of
     // the new transaction".
     guard.pin = None;
-    guard.begin_span(&host);
+    guard.begin_span(host);
     Ok(())
 }
 
-impl<R: Runtime> IntoFuture for StartTransaction<&ClientSession<R>> {
+impl<'a, R: Runtime> IntoFuture for StartTransaction<&'a ClientSession<R>> {
     type Output = Result<(), Error>;
-    type IntoFuture = Ready<Self::Output>;
+    type IntoFuture = TransactionFuture<'a>;
 
     fn into_future(self) -> Self::IntoFuture {
-        ready(self.run())
+        Box::pin(start(self.session, self.options))
     }
 }
 
@@ -196,12 +209,12 @@ impl<S> EndTransaction<S> {
     }
 }
 
-/// The future of an [`EndTransaction`].
-pub type EndTransactionFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
+/// The future of a [`StartTransaction`] or an [`EndTransaction`].
+pub type TransactionFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
 
 impl<'a, R: Runtime> IntoFuture for EndTransaction<&'a ClientSession<R>> {
     type Output = Result<(), Error>;
-    type IntoFuture = EndTransactionFuture<'a>;
+    type IntoFuture = TransactionFuture<'a>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(end_by(self.session, self.role, self.timeout))
@@ -266,10 +279,13 @@ pub(crate) async fn finish_end<R: Runtime>(
     guard.transaction_mut().ended();
     guard.end_span();
     if role == TransactionRole::Commit {
-        return ended.map_err(|error| match error.has_label(UNKNOWN_COMMIT_RESULT) {
-            true => error.with_commit_token(guard.commit_token(origin(host))),
-            false => error,
-        });
+        return match ended {
+            Ok(()) => {
+                guard.commit_is_known();
+                Ok(())
+            }
+            Err(error) => Err(commit_failed(host, guard, error)),
+        };
     }
     // "The session MUST be unpinned regardless of whether or the `abortTransaction` command
     // succeeds or fails, or was executed at all", and "drivers MUST NOT propagate errors".
@@ -299,22 +315,42 @@ async fn send<R: Runtime>(
     let target = Target::Select(Arc::new(Criteria::write()));
     let request =
         Request::new(message, &options, target).with_session(Some(guard)).with_timeout(timeout);
-    let reply = match host.operate(request).await {
-        Ok(reply) => reply,
-        Err(mut error) => {
-            // A server that is overloaded says nothing of the transaction.
-            let is_answer = error.reply_document().is_some() && !error.has_label(SYSTEM_OVERLOADED);
-            let is_refused = error.kind() == ErrorKind::Invalid || is_answer;
-            let is_commit = role == TransactionRole::Commit;
-            if is_commit && !is_refused && guard.transaction().may_be_committed() {
-                error.commit_is_unknown();
-            }
-            return Err(error);
-        }
-    };
+    let reply = host.operate(request).await?;
     let labels = reply.write_concern_error().map(|error| error.labels.clone()).unwrap_or_default();
     let checked = WriteConcernError::check(&reply).map_err(|error| error.with_labels(&labels));
     checked.map_err(|error| guard.explain(host, message.name(), error))
+}
+
+/// Returns what the error of a commit says of the transaction.
+pub(crate) fn commit_fault<R: Runtime>(guard: &SessionGuard<R>, error: &Error) -> CommitFault {
+    CommitFault {
+        code: error.code(),
+        is_transient: error.has_label(TRANSIENT_TRANSACTION),
+        is_unknown: error.has_label(UNKNOWN_COMMIT_RESULT),
+        elapsed: guard.since_commit(),
+    }
+}
+
+/// Adds to the error of a commit that it leaves open what became of the transaction, and the token
+/// by which that is asked for, if it does.
+fn commit_failed<R: Runtime>(
+    host: &Host<R>,
+    guard: &mut SessionGuard<R>,
+    mut error: Error,
+) -> Error {
+    // What is refused here is refused each time.
+    if error.kind() == ErrorKind::Invalid {
+        return error;
+    }
+    let fault = commit_fault(guard, &error);
+    if !guard.transaction_mut().commit_failed(&fault) {
+        guard.commit_is_known();
+        return error;
+    }
+    if !fault.is_unknown {
+        error.commit_is_unknown();
+    }
+    error.with_commit_token(guard.commit_token(origin(host)))
 }
 
 /// Has a task of the client's abort the transaction of a session, which is given back then; nothing
@@ -324,13 +360,15 @@ pub(crate) fn abort_in_background<R: Runtime>(
     tasks: &Arc<ClientTasks>,
     mut guard: SessionGuard<R>,
 ) {
+    guard.works_in_background();
     // It counts as aborted from now on, whatever becomes of the task.
     let role = TransactionRole::Abort;
     let Ok(ending) = guard.transaction_mut().begin_abort_of_left() else { return };
     let limit = guard.options().default_timeout.or(host.options().timeout());
     let running = host.shared.activity.begin();
-    let of_task = Arc::clone(host);
+    let (of_task, aborting) = (Arc::clone(host), host.transactions.begin_abort());
     let abort = async move {
+        let _aborting = aborting;
         let limit = limit.filter(|limit| !limit.is_zero()).unwrap_or(ABORT_TIMEOUT);
         let timeout = Timeout::At(of_task.runtime().now() + limit);
         let _ = finish_end(&of_task, &mut guard, (role, ending), timeout).await;

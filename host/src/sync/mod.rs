@@ -184,6 +184,11 @@ impl Activity {
         Running(Arc::clone(self))
     }
 
+    /// Returns whether anything runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.lock().inner > 0
+    }
+
     /// Waits until nothing runs.
     pub(crate) async fn idle(&self) {
         self.running.wait(|running| (*running == 0).then_some(())).await;

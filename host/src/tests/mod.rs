@@ -5,6 +5,7 @@ mod clients;
 mod command_events;
 mod commands;
 mod derivations;
+mod doubts;
 mod errors;
 mod fixture;
 mod flight_recorders;

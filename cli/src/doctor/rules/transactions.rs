@@ -114,8 +114,12 @@ fn expired(server: &ServerSeen, transactions: &Transactions) -> Option<Verdict> 
 /// NoSuchTransaction, of what began before that.
 fn lost(server: &ServerSeen, login: &Login) -> Option<Verdict> {
     let since = login.elected.filter(|since| *since < AFTERMATH)?;
-    let Counted { failed_commits: failed, commits, .. } = login.transactions.counted?;
-    (failed > 0).then(|| {
+    let Transactions { lately, counted, .. } = login.transactions;
+    // What was counted for longer may be of another term.
+    let counts = [lately, counted.filter(|it| it.time <= AFTERMATH)];
+    let counts = counts.into_iter().flatten().find(|it| it.failed_commits > 0)?;
+    let Counted { failed_commits: failed, commits, .. } = counts;
+    Some({
         let server = server.address.clone();
         TransactionVerdict::TransactionsLost { server, failed, commits, since }.into()
     })

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bson::{RawDocumentBuf, rawdoc};
 
 use super::{
-    Ending, SessionTransaction, TransactionError, TransactionFields, TransactionOptions,
-    TransactionRole, TransactionState,
+    AttemptFailure, CommitFault, Ending, SessionTransaction, TransactionError, TransactionFields,
+    TransactionOptions, TransactionRole, TransactionState,
 };
 use crate::config::{ReadConcern, WriteConcern};
 
@@ -97,15 +97,18 @@ fn a_commit_is_allowed_but_for_what_was_not_started_or_was_aborted() {
 fn a_transaction_is_left_open_until_a_server_may_have_ended_it() {
     assert!(!SessionTransaction::default().is_left_open());
     assert!(!started(TransactionOptions::default()).is_left_open(), "no server knows of it");
-    assert!(!aborted().is_left_open());
+    let mut aborted = aborted();
+    assert!(aborted.is_left_open() && aborted.is_abort_left(), "its command was not sent");
+    aborted.failed(AttemptFailure::Answered);
+    assert!(!aborted.is_left_open());
     let mut transaction = started(TransactionOptions::default());
     transaction.sent();
     assert!(transaction.is_left_open());
     transaction.begin_commit(None).unwrap();
-    transaction.failed(true);
+    transaction.failed(AttemptFailure::Overload);
     assert!(transaction.is_left_open(), "its commit has come to no server, or met an overload");
     let mut committed = transaction;
-    committed.failed(false);
+    committed.failed(AttemptFailure::Lost);
     assert!(!committed.is_left_open());
     let refused = committed.begin_abort_of_left();
     assert_eq!(refused, Err(TransactionError::AbortAfterCommit));
@@ -114,9 +117,32 @@ fn a_transaction_is_left_open_until_a_server_may_have_ended_it() {
     left.begin_commit(None).unwrap();
     assert_eq!(left.begin_abort_of_left(), Ok(Ending::Send));
     assert_eq!(left.role(), Some(TransactionRole::Abort));
+    assert!(!left.is_left_open(), "it is not tried for ever");
     let mut empty = started(TransactionOptions::default());
     empty.begin_commit(None).unwrap();
     assert!(!empty.is_left_open());
+}
+
+/// UnknownTransactionCommitResult: "once that is open", each answer that says nothing of the commit
+/// leaves it so.
+#[test]
+fn a_commit_is_in_doubt_until_a_server_says_what_became_of_it() {
+    let fault = |code| CommitFault { code: Some(code), ..CommitFault::default() };
+    let unknown = CommitFault { is_unknown: true, ..fault(91) };
+    let gone = CommitFault { is_transient: true, ..fault(251) };
+    let mut transaction = committed(TransactionOptions::default());
+    transaction.failed(AttemptFailure::Answered);
+    assert!(!transaction.commit_failed(&fault(13)), "it was refused, and nothing else");
+    assert!(transaction.commit_failed(&unknown));
+    assert!(transaction.commit_failed(&fault(13)), "another one was refused");
+    assert!(!transaction.commit_failed(&gone));
+    assert!(!transaction.commit_failed(&fault(13)), "it stays known");
+    transaction.failed(AttemptFailure::Lost);
+    assert!(transaction.commit_failed(&fault(11601)), "of two attempts one is without an answer");
+    assert!(!transaction.commit_failed(&fault(225)));
+    transaction.failed(AttemptFailure::Lost);
+    transaction.replied(&rawdoc! { "ok": 1 });
+    assert!(!transaction.commit_failed(&CommitFault::default()));
 }
 
 /// Transactions, "abortTransaction".
@@ -178,15 +204,15 @@ fn the_first_command_starts_it_and_all_have_its_number() {
 fn a_first_command_that_met_an_overload_is_the_first_again() {
     let mut transaction = started(TransactionOptions::default());
     transaction.sent();
-    transaction.failed(true);
+    transaction.failed(AttemptFailure::Overload);
     assert!(transaction.fields(false).unwrap().starts);
     transaction.sent();
     transaction.replied(&rawdoc! { "ok": 1 });
     transaction.sent();
-    transaction.failed(true);
+    transaction.failed(AttemptFailure::Overload);
     assert!(!transaction.fields(false).unwrap().starts, "it was not the first one");
     let mut transaction = in_progress(TransactionOptions::default());
-    transaction.failed(false);
+    transaction.failed(AttemptFailure::Lost);
     assert_eq!(transaction.state(), TransactionState::InProgress);
 }
 
@@ -203,7 +229,7 @@ fn a_commit_that_comes_again_is_for_the_majority() {
     let mut transaction = in_progress(options);
     transaction.begin_commit(None).unwrap();
     assert_eq!(write_concern(&transaction, false), Some(concern.document()));
-    transaction.failed(false);
+    transaction.failed(AttemptFailure::Lost);
     let own = rawdoc! { "w": "majority", "j": true, "wtimeout": 500 };
     assert_eq!(write_concern(&transaction, false), Some(own), "other options are left as they are");
     // Client Side Operations Timeout: wtimeout does not count.
@@ -212,7 +238,7 @@ fn a_commit_that_comes_again_is_for_the_majority() {
     let mut transaction = in_progress(TransactionOptions::default());
     transaction.begin_commit(None).unwrap();
     assert_eq!(write_concern(&transaction, false), None, "the server decides");
-    transaction.failed(false);
+    transaction.failed(AttemptFailure::Lost);
     assert_eq!(write_concern(&transaction, false), Some(ten));
 }
 
@@ -225,11 +251,11 @@ fn a_commit_that_met_only_overloads_keeps_its_write_concern() {
     transaction.begin_commit(None).unwrap();
     let one = Some(rawdoc! { "w": 1 });
     for _ in 0..3 {
-        transaction.failed(true);
+        transaction.failed(AttemptFailure::Overload);
         assert_eq!(write_concern(&transaction, false), one);
     }
-    transaction.failed(false);
-    transaction.failed(true);
+    transaction.failed(AttemptFailure::Lost);
+    transaction.failed(AttemptFailure::Overload);
     let majority = rawdoc! { "w": "majority", "wtimeout": 10_000 };
     assert_eq!(write_concern(&transaction, false), Some(majority));
 }
@@ -240,7 +266,7 @@ fn an_abort_that_comes_again_is_as_it_was() {
     let options = TransactionOptions::default().with_write_concern(WriteConcern::nodes(1));
     let mut transaction = in_progress(options);
     transaction.begin_abort().unwrap();
-    transaction.failed(false);
+    transaction.failed(AttemptFailure::Lost);
     assert_eq!(write_concern(&transaction, false), Some(rawdoc! { "w": 1 }));
 }
 

@@ -4,7 +4,8 @@
 //! A [`Simulation`] is one replica set, the machines of the application, and time. Nothing happens
 //! but while it [runs](Simulation::run_for), on the caller's thread, and waiting takes no time: the
 //! clock jumps to whatever is due next. How long packets take, which task runs next, and what
-//! clients draw come from the seed, so that the same seed shows the same run.
+//! clients draw come from the seed, so that the same seed shows the same run. A simulation panics if
+//! so much happens at one instant that something goes round, as a task that wakes itself for ever.
 //!
 //! ```
 //! use std::time::Duration;
@@ -49,7 +50,7 @@ use super::listen_backlog::{Admission, Arrivals, Delivery, ListenBacklog, Listen
 use super::network::{Network, Packet, Side, StreamId};
 use super::random::Random;
 use super::runtime::{
-    Call, Clock, Desk, End, Executor, Kind, Observer, Refusal, Restless, Virtual,
+    Call, Clock, Desk, End, Executor, Kind, Observer, Refusal, Restless, Step, Virtual,
 };
 use super::tap::{Line, Overheard, Tap};
 use super::world::Event;
@@ -370,6 +371,7 @@ impl Simulation {
             return Err(ClientError::Unresolved(srv.hostname.clone()).into());
         }
         let index = self.peers.len();
+        self.clock.shared();
         let desk = Desk::noted(Arc::clone(&self.clock), &self.restless, index);
         let executor = Executor::new(Arc::clone(&desk), self.random.fork());
         let nonces = self.random.fork();
@@ -532,10 +534,13 @@ impl Simulation {
         let Some(at) = next.filter(|at| *at <= until) else { return false };
         self.set_time(at.max(self.network.now));
         if event == Some(at) {
+            self.clock.step(Step::Event);
             self.network.events.pop().into_iter().for_each(|event| self.happen(event));
         } else if self.cluster_deadline == Some(at) {
+            self.clock.step(Step::Deployment);
             self.run_cluster(Machine::tick);
         } else {
+            self.clock.step(Step::Alarm);
             while let Some((_, index)) = self.alarms.first().copied().filter(|(due, _)| *due <= at)
             {
                 self.set_alarm(index, None);

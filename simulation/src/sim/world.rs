@@ -17,7 +17,7 @@ use super::oracle::Oracle;
 use super::plan::Plan;
 use super::random::Random;
 use super::run::Statistics;
-use super::runtime::{Clock, End};
+use super::runtime::{Clock, End, Step};
 use super::trace::{Observed, Trace};
 use sdam_cluster::{Action, Cluster, Deployment, Input, MemberId};
 
@@ -209,12 +209,15 @@ impl World {
             return Err((self.acting, Violation::new("simulations end", detail)));
         }
         if event_first {
+            self.clock.step(Step::Event);
             if let Some(event) = self.network.events.pop() {
                 self.happen(event)?;
             }
         } else if self.cluster_deadline.is_some_and(|due| due <= at) {
+            self.clock.step(Step::Deployment);
             self.run_cluster(Machine::tick);
         } else {
+            self.clock.step(Step::Alarm);
             for index in 0..self.clients.len() {
                 if self.clients[index].deadline.is_some_and(|due| due <= at) {
                     self.acting = index;

@@ -13,7 +13,7 @@ use sdam_cluster::{Input, MemberId};
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::ServerType;
 use sdam_core::selection::Criteria;
-use sdam_simulation::virtual_time::Simulation;
+use sdam_simulation::virtual_time::{Simulation, VirtualTime};
 
 #[test]
 fn the_same_seed_shows_the_same_failover_and_another_seed_another_one() {
@@ -48,6 +48,40 @@ fn waiting_takes_no_time_and_ends_when_it_is_due() {
     assert!(!simulation.run(Duration::from_secs(36_000)), "it goes on for ever");
     assert_eq!(hours.load(Ordering::Relaxed), 10);
     assert!(begun.elapsed() < Duration::from_secs(3600));
+}
+
+/// Runs one task, which time stands still for.
+fn stand_still<T: Future<Output = ()> + Send + 'static>(task: impl FnOnce(VirtualTime) -> T) {
+    let mut simulation = Simulation::new(1);
+    simulation.run_for(Duration::from_secs(5));
+    let time = simulation.time();
+    simulation.spawn(task(time));
+    simulation.run(Duration::from_secs(60));
+}
+
+#[test]
+#[should_panic(
+    expected = "time stands still at 5.000000 s after 1000000 steps; the last is task 1"
+)]
+fn a_task_that_wakes_itself_for_ever_is_found() {
+    stand_still(|_| {
+        std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            std::task::Poll::Pending
+        })
+    });
+}
+
+#[test]
+#[should_panic(
+    expected = "time stands still at 5.000000 s after 1000000 steps; the last is task 1"
+)]
+fn a_task_that_goes_round_without_waiting_is_found() {
+    stand_still(async |time: VirtualTime| {
+        while time.elapsed() < Duration::from_secs(6) {
+            time.sleep(Duration::ZERO).await;
+        }
+    });
 }
 
 #[test]

@@ -136,6 +136,7 @@ impl Executor {
         // Taken out, as what it does may look at the others.
         if let Some(mut running) = self.tasks.remove(&id) {
             running.handle.is_ready.store(false, Ordering::Relaxed);
+            self.desk.polls(running.kind, id);
             match running.task.as_mut().poll(&mut Context::from_waker(&running.waker)) {
                 std::task::Poll::Pending => drop(self.tasks.insert(id, running)),
                 std::task::Poll::Ready(()) => self.ended(running),

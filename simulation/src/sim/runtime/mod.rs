@@ -4,6 +4,7 @@
 //! are [`Call`]s, which the simulation takes from the [`Desk`] and performs; and tasks run when
 //! their [`Executor`] is made to take a step.
 
+mod clock;
 mod executor;
 mod socket;
 
@@ -12,7 +13,6 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::ops::RangeBounds;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -28,6 +28,7 @@ use sdam_host::{
     TopologyStep,
 };
 
+pub(in crate::sim) use clock::{Clock, Step};
 pub(in crate::sim) use executor::{Executor, Kind, TaskId};
 pub use socket::VirtualSocket;
 pub(in crate::sim) use socket::{End, Refusal};
@@ -36,20 +37,6 @@ use crate::sim::random::Random;
 
 /// The time that a host lets its runtime look at its sockets when its process goes on.
 pub(in crate::sim) const LOOK: Duration = Duration::from_millis(10);
-
-/// The time of a simulation, which all that is simulated shares.
-#[derive(Debug, Default)]
-pub(in crate::sim) struct Clock(AtomicU64);
-
-impl Clock {
-    pub(in crate::sim) fn now(&self) -> Instant {
-        Instant::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-
-    pub(in crate::sim) fn set(&self, now: Instant) {
-        self.0.store(now.as_nanos(), Ordering::Relaxed);
-    }
-}
 
 /// A call of the simulation.
 #[derive(Debug)]
@@ -140,6 +127,12 @@ impl Desk {
 
     pub(in crate::sim) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// Counts a poll of a task.
+    fn polls(&self, kind: Kind, task: TaskId) {
+        let client = self.restless.as_ref().map(|(_, client)| *client);
+        self.clock.step(Step::Poll(client, kind, task));
     }
 
     fn call(&self, call: Call) {

@@ -75,12 +75,7 @@ impl Application {
     /// Begins one operation after the other.
     pub(super) async fn work(mut self) {
         self.time.sleep(self.workload.from.since_origin()).await;
-        loop {
-            let (interval, random) = (self.interval, &mut self.random);
-            self.time.sleep(random.between(interval / 2, interval * 3 / 2)).await;
-            if self.now() >= self.workload.to {
-                break;
-            }
+        while self.goes_on().await {
             match self.random.below(100) {
                 0..12 => self.write_one().await,
                 12..24 => self.read_one().await,
@@ -99,12 +94,7 @@ impl Application {
     /// Runs transactions, one after the other.
     pub(super) async fn transact(mut self) {
         self.time.sleep(self.workload.from.since_origin()).await;
-        loop {
-            let (interval, random) = (self.interval, &mut self.random);
-            self.time.sleep(random.between(interval / 2, interval * 3 / 2)).await;
-            if self.now() >= self.workload.to {
-                break;
-            }
+        while self.goes_on().await {
             match self.random.below(100) {
                 0..88 => transactions::use_transactions(&mut self).await,
                 88..96 => transactions::read_snapshot(&mut self).await,
@@ -112,6 +102,13 @@ impl Application {
             }
         }
         self.state().task_ends();
+    }
+
+    /// Pauses before the next operation; returns false if there is to be none.
+    async fn goes_on(&mut self) -> bool {
+        let interval = self.random.between(self.interval / 2, self.interval * 3 / 2);
+        self.time.sleep(interval).await;
+        self.now() < self.workload.to
     }
 
     /// Reads now and then, and does nothing else for more than an hour.

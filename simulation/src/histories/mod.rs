@@ -54,6 +54,8 @@ pub enum Act {
 #[derive(Clone, Debug)]
 struct Transaction {
     outcome: Outcome,
+    /// True if it was said to be committed, and to be aborted.
+    is_contradicted: bool,
     acts: Vec<Act>,
 }
 
@@ -91,6 +93,12 @@ pub enum Dependency {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Anomaly {
+    /// A transaction that has appended something was said to be committed, and to be aborted: of one
+    /// that has only read, servers know no outcome.
+    Contradicted {
+        /// The transaction.
+        writer: usize,
+    },
     /// A transaction reads a list otherwise than it has read and written it before.
     Internal {
         /// The transaction.
@@ -163,7 +171,8 @@ pub enum Anomaly {
 impl History {
     /// Begins a transaction, and returns its number. What becomes of it is unknown so far.
     pub fn begin(&mut self) -> usize {
-        self.transactions.push(Transaction { outcome: Outcome::Unknown, acts: Vec::new() });
+        let (outcome, acts) = (Outcome::Unknown, Vec::new());
+        self.transactions.push(Transaction { outcome, is_contradicted: false, acts });
         self.transactions.len() - 1
     }
 
@@ -176,13 +185,19 @@ impl History {
         self.transactions[transaction].acts.push(act);
     }
 
-    /// Notes what has become of a transaction.
+    /// Notes what has become of a transaction. If that is noted again, it has to be the same, unless
+    /// one of both is unknown.
     ///
     /// # Panics
     ///
     /// Panics if there is no transaction of this number.
     pub fn end(&mut self, transaction: usize, outcome: Outcome) {
-        self.transactions[transaction].outcome = outcome;
+        let transaction = &mut self.transactions[transaction];
+        match (transaction.outcome, outcome) {
+            (_, Outcome::Unknown) => {}
+            (Outcome::Unknown, _) => transaction.outcome = outcome,
+            (known, _) => transaction.is_contradicted |= known != outcome,
+        }
     }
 
     /// Notes the lists that there are at the end, when nothing is under way any more.
@@ -201,6 +216,11 @@ impl History {
     ///
     /// Returns the first anomaly, with the cycle if it is one.
     pub fn check(&self) -> Result<(), Anomaly> {
+        let is_contradicted =
+            |it: &Transaction| it.is_contradicted && it.appends().next().is_some();
+        if let Some(writer) = self.transactions.iter().position(is_contradicted) {
+            return Err(Anomaly::Contradicted { writer });
+        }
         let writers = self.writers();
         self.transactions.iter().enumerate().try_for_each(|(reader, it)| it.check(reader))?;
         let visible = self.visible();
@@ -390,6 +410,9 @@ impl fmt::Display for Dependency {
 impl fmt::Display for Anomaly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Contradicted { writer } => {
+                write!(f, "transaction {writer} was committed, and was aborted, as clients know it")
+            }
             Self::Internal { reader, key } => {
                 write!(f, "transaction {reader} contradicts itself in its reads of list {key}")
             }

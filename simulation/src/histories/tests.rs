@@ -50,6 +50,19 @@ fn transactions_one_after_the_other_are_in_order() {
 }
 
 #[test]
+fn an_outcome_that_is_told_in_two_ways_is_found() {
+    for (first, then) in [(COMMITTED, Outcome::Aborted), (Outcome::Aborted, COMMITTED)] {
+        let mut history = history(&[(first, &[read(1, [])]), (first, &[append(1, 10)])], &[]);
+        [first, Outcome::Unknown].into_iter().for_each(|same| history.end(1, same));
+        history.end(0, then);
+        assert_eq!(history.count(first), 2, "what is known stays so");
+        assert!(!matches!(history.check(), Err(Anomaly::Contradicted { .. })), "it has only read");
+        history.end(1, then);
+        assert_eq!(history.check(), Err(Anomaly::Contradicted { writer: 1 }));
+    }
+}
+
+#[test]
 fn write_skew_is_allowed() {
     let skew: [&[Act]; 2] = [&[read(1, []), append(2, 20)], &[read(2, []), append(1, 10)]];
     let history = history(&skew.map(|acts| (COMMITTED, acts)), &[(1, &[10]), (2, &[20])]);

@@ -159,14 +159,14 @@ struct Conversation {
 #[derive(Debug, Default)]
 pub(super) struct Conversations {
     all: BTreeMap<StreamId, Conversation>,
-    /// The operations that commands belong to which end the transactions of sessions: they have no
-    /// comment.
-    ending: BTreeMap<SessionName, i64>,
+    /// The operations that commands of a client belong to which end the transactions of a session:
+    /// they have no comment.
+    ending: BTreeMap<(usize, SessionName), i64>,
 }
 
 impl Conversations {
-    /// Notes the operation that ends the transactions of a session.
-    pub(super) fn ends_transactions(&mut self, session: SessionName, operation: i64) {
+    /// Notes the operation by which a client ends the transactions of a session.
+    pub(super) fn ends_transactions(&mut self, session: (usize, SessionName), operation: i64) {
         self.ending.insert(session, operation);
     }
 
@@ -182,7 +182,8 @@ impl Conversations {
                     if let Some(session) = &command.session
                         && command.ends_transaction()
                     {
-                        command.operation = self.ending.get(session).copied();
+                        let session = (line.client, session.clone());
+                        command.operation = self.ending.get(&session).copied();
                     }
                     let command = Arc::new(command);
                     conversation.is_used |= !command.is_of_handshake();

@@ -16,6 +16,7 @@ use sdam_core::time::Instant;
 use super::checks::{Checks, Choice, Situation};
 use super::conversation::{Conversations, Heard, text_of};
 use super::operations::Operations;
+use super::questions::Questions;
 use crate::histories::History;
 use crate::sim::checks::{Finding, Violation};
 use crate::sim::tap::{Line, Overheard, Tap};
@@ -57,6 +58,7 @@ pub(super) struct LedgerState {
     pub(super) conversations: Conversations,
     /// The deeds of transactions.
     pub(super) history: History,
+    pub(super) questions: Questions,
     pub(super) operations: Operations,
     pub(super) checks: Checks,
     /// Clients by their numbers on the network.
@@ -86,6 +88,7 @@ impl Ledger {
         Arc::new(Self(Mutex::new(LedgerState {
             conversations: Conversations::default(),
             history: History::default(),
+            questions: Questions::default(),
             operations: Operations::default(),
             checks,
             clients: BTreeMap::new(),

@@ -11,6 +11,7 @@ mod fail_point;
 mod ledger;
 mod operations;
 mod plan;
+mod questions;
 mod stage;
 mod work;
 

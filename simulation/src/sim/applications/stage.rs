@@ -101,6 +101,9 @@ impl Stage {
             _ => None,
         };
         let ledger = Ledger::new(Checks::new(plan.is_sharded(), retries), addresses, observed);
+        if !plan.is_undisturbed() {
+            ledger.lock().questions.are_disturbed();
+        }
         let mut stage = Self {
             simulation,
             ledger,
@@ -286,11 +289,33 @@ impl Stage {
         self.have_ended("operations end", self.clients[0].number)
     }
 
+    /// Has a client that is new ask for all outcomes that were unknown.
+    fn ask_again(&mut self) -> Found {
+        let (number, options) = (self.simulation.next_client(), self.options(""));
+        let client = self.simulation.topology(options).expect("a client");
+        self.ledger.lock().join(number, client.clone());
+        self.clients.push(Known { number, client: client.clone() });
+        let workload =
+            Workload { from: Instant::ZERO, to: Instant::ZERO, version: self.plan.cluster.version };
+        let application = Application::new(
+            (number, client),
+            (self.simulation.time(), Arc::clone(&self.ledger)),
+            (workload, Duration::ZERO),
+            self.random.fork(),
+        );
+        self.ledger.lock().task_begins();
+        self.simulation.spawn(application.ask_for_all());
+        let limit = self.now() + LAST_OPERATIONS;
+        self.pass(limit, |it| it.ledger.lock().tasks() == 0)?;
+        self.have_ended("operations end", number)
+    }
+
     /// Judges what transactions have done, beside what there is at the end.
     fn judge_history(&mut self) -> Found {
         // Whatever was still under way has come to its end by then.
         let until = self.now() + SETTLING;
         self.pass(until, |_| false)?;
+        self.ask_again()?;
         let first = self.clients[0].number;
         let state = self.simulation.cluster_state();
         let takes_writes =

@@ -22,11 +22,11 @@ use super::operations::Operations;
 use crate::sim::checks::{Finding, ensure};
 
 pub(super) use retries::{Choice, Retries};
+pub(super) use transactions::Transactions;
 
 use cursors::Cursors;
 use sessions::Sessions;
 use times::Times;
-use transactions::Transactions;
 use writes::Writes;
 
 /// All checks, of all clients.
@@ -70,6 +70,22 @@ impl Checks {
         situation: impl FnOnce() -> Situation,
     ) -> Finding {
         match heard {
+            Heard::Command(command) if self.transactions.is_question(command) => {
+                self.times.sent(command, operations)?;
+                self.transactions.asked(command)?;
+                self.retries.sent(command, operations, &situation().choice)?;
+                self.sessions.asked(command);
+                Ok(())
+            }
+            Heard::Reply(command, reply) if self.transactions.is_question(command) => {
+                self.times.replied(command, reply, operations);
+                self.retries.replied(command, reply);
+                Ok(())
+            }
+            Heard::Lost(command) if self.transactions.is_question(command) => {
+                self.retries.lost(now, command);
+                Ok(())
+            }
             Heard::Command(command) => {
                 let situation = situation();
                 self.times.sent(command, operations)?;

@@ -94,6 +94,12 @@ impl Sessions {
         Ok(())
     }
 
+    /// A client asks what became of a transaction of another one, whose session it names: no session
+    /// of its own is used.
+    pub(super) fn asked(&mut self, command: &Command) {
+        self.heard.extend(command.operation);
+    }
+
     /// Judges whether a holder may use a session.
     fn judge(&self, command: &Command, name: &SessionName, holder: Option<Holder>) -> Finding {
         let has_ended = |it: &Holder| match it {

@@ -88,6 +88,36 @@ impl Transactions {
         Self { is_sharded, ..Self::default() }
     }
 
+    /// Returns whether a command asks what became of a transaction of another client's.
+    pub(super) fn is_question(&self, command: &Command) -> bool {
+        let known = command.session.as_ref().and_then(|name| self.known.get(name));
+        let is_of_another = known.is_some_and(|known| known.client != command.line.client);
+        is_of_another && command.name == "commitTransaction"
+    }
+
+    /// A client asks what became of a transaction of another one.
+    ///
+    /// It is a commit that comes again, with the recovery token that the transaction has had last
+    /// (Transactions, "writeConcern for commitTransaction attempts", "recoveryToken field").
+    pub(super) fn asked(&self, command: &Command) -> Finding {
+        let number = command.body.get_i64("txnNumber").ok();
+        let known = command.session.as_ref().and_then(|name| self.known.get(name));
+        let known = known.filter(|known| number <= Some(known.number));
+        let said = || format!("{}, after {known:?}", text_of(&command.body));
+        let is_whole = number.is_some() && command.body.get_bool("autocommit").is_ok_and(|it| !it);
+        ensure(is_whole && known.is_some(), "others ask for what was begun", said)?;
+        ensure(is_for_majority(command), "a commit that comes again is for the majority", said)?;
+        match known.filter(|known| Some(known.number) == number) {
+            Some(known) => check_token(command, known),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether a session has begun something after this number.
+    pub(in crate::sim::applications) fn has_newer(&self, name: &SessionName, number: i64) -> bool {
+        self.known.get(name).is_some_and(|known| known.number > number)
+    }
+
     /// A command is sent.
     ///
     /// "Drivers MUST add" `autocommit`, `txnNumber` and, to the first command only,
@@ -247,15 +277,20 @@ impl Transactions {
 /// "drivers MUST apply a majority write concern" to a commit that comes again, with a `wtimeout`
 /// unless timeoutMS is set (Transactions, "writeConcern for commitTransaction attempts").
 fn check_write_concern(command: &Command, known: &Known) -> Finding {
+    let may_be = !known.was_committed || is_for_majority(command);
+    ensure(may_be, "a commit that comes again is for the majority", || {
+        format!("{}, after {known:?}", text_of(&command.body))
+    })
+}
+
+/// Returns whether a commit waits for the majority, and not for ever.
+fn is_for_majority(command: &Command) -> bool {
     let concern = command.body.get_document("writeConcern");
     let is_majority =
         concern.as_ref().is_ok_and(|it| it.get_str("w").is_ok_and(|w| w == "majority"));
     let is_limited = concern.is_ok_and(|it| it.get("wtimeout").is_ok_and(|it| it.is_some()))
         || command.body.get("maxTimeMS").is_ok_and(|it| it.is_some());
-    let may_be = !known.was_committed || (is_majority && is_limited);
-    ensure(may_be, "a commit that comes again is for the majority", || {
-        format!("{}, after {known:?}", text_of(&command.body))
-    })
+    is_majority && is_limited
 }
 
 /// "Drivers MUST include the recoveryToken" that came last (Transactions, "recoveryToken field"): a

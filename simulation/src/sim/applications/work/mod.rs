@@ -1,6 +1,7 @@
 //! The work of an application: operations one after the other, each with what it has to come to.
 
 mod bulks;
+mod questions;
 mod reading;
 mod sessions;
 mod transactions;
@@ -96,8 +97,9 @@ impl Application {
         self.time.sleep(self.workload.from.since_origin()).await;
         while self.goes_on().await {
             match self.random.below(100) {
-                0..88 => transactions::use_transactions(&mut self).await,
-                88..96 => transactions::read_snapshot(&mut self).await,
+                0..80 => transactions::use_transactions(&mut self).await,
+                80..87 => transactions::read_snapshot(&mut self).await,
+                87..96 => questions::ask(&mut self).await,
                 _ => self.write_one().await,
             }
         }

@@ -188,3 +188,35 @@ fn the_token_of_another_transaction_is_found() {
     let found = transactions.sent(&of((4, 0), 9, commit, 1));
     assert_eq!(check(found), "the recovery token is the last one");
 }
+
+/// The question of another client is none of the session's own commands: "drivers MUST apply a
+/// majority write concern" to it (Transactions, "writeConcern for commitTransaction attempts").
+#[test]
+fn a_question_of_another_client_that_is_none_is_found() {
+    let by_another = |body, number| {
+        let mut command = Arc::unwrap_or_clone(of((9, 1), 7, body, number));
+        command.line.client = 1;
+        command
+    };
+    let majority = rawdoc! { "w": "majority", "wtimeout": 10_000 };
+    let token = rawdoc! { "a": 1 };
+    let ask = |token: Option<&RawDocumentBuf>| {
+        let mut body = rawdoc! { "commitTransaction": 1, "writeConcern": majority.clone() };
+        token.into_iter().for_each(|it| body.append(cstr!("recoveryToken"), it.clone()));
+        body
+    };
+    let mut transactions = begun(true, rawdoc! { "ok": 1.0, "recoveryToken": token.clone() });
+    transactions.sent(&next(0, 2)).unwrap();
+    transactions.replied(&next(0, 2), &reply(3, ok()));
+    assert!(!transactions.is_question(&commit(1)), "it is the client's own");
+    let question = by_another(ask(Some(&token)), 1);
+    assert!(transactions.is_question(&question));
+    transactions.asked(&question).unwrap();
+    let lacking = transactions.asked(&by_another(ask(None), 1));
+    assert_eq!(check(lacking), "the recovery token is the last one");
+    let weak = by_another(rawdoc! { "commitTransaction": 1, "recoveryToken": token }, 1);
+    assert_eq!(check(transactions.asked(&weak)), "a commit that comes again is for the majority");
+    let unknown = transactions.asked(&by_another(ask(None), 2));
+    assert_eq!(check(unknown), "others ask for what was begun");
+    assert!(transactions.has_newer(&vec![1], 0) && !transactions.has_newer(&vec![1], 1));
+}

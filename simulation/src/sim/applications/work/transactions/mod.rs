@@ -122,6 +122,13 @@ impl Progress {
         let history = &mut application.state().history;
         self.attempt.into_iter().for_each(|attempt| history.end(attempt, outcome));
     }
+
+    /// Has others ask what became of it, if that is what an error says.
+    fn note_question(self, application: &Application, error: &Error) {
+        if let (Some(attempt), Some(token)) = (self.attempt, error.commit_token()) {
+            application.state().questions.note(application.number, attempt, token);
+        }
+    }
 }
 
 /// A session of transactions, with its number among the holders of sessions.
@@ -150,7 +157,8 @@ impl Held {
         if repeats {
             state.operations.repeats(operation);
         }
-        state.conversations.ends_transactions(self.name.clone(), operation);
+        let session = (application.number, self.name.clone());
+        state.conversations.ends_transactions(session, operation);
         operation
     }
 }
@@ -206,6 +214,9 @@ async fn run_whole(application: &Application, held: &Arc<Held>, way: &Way, body:
     });
     let outcome = way.patience.with(&application.time, run).await;
     let progress = *progress.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Err(error)) = &outcome {
+        progress.note_question(application, error);
+    }
     let concluded = match &outcome {
         Some(outcome) => way.conclude(outcome.as_ref().copied()),
         None => progress.given_up(),
@@ -230,7 +241,7 @@ async fn run_by_hand(application: &mut Application, held: &Held, way: &Way, body
         Some(Ok(())) if application.random.percent(90) => {
             progress.may_commit = true;
             held.note_commit(application);
-            let outcome = commit(application, held, way).await;
+            let outcome = commit(application, held, way, progress).await;
             return progress.end(application, outcome);
         }
         // What is ignored leaves it open what the transaction has become.
@@ -249,7 +260,12 @@ async fn run_by_hand(application: &mut Application, held: &Held, way: &Way, body
 }
 
 /// Commits a transaction, and asks again what has become of it while that is unknown.
-async fn commit(application: &mut Application, held: &Held, way: &Way) -> Outcome {
+async fn commit(
+    application: &mut Application,
+    held: &Held,
+    way: &Way,
+    progress: Progress,
+) -> Outcome {
     let mut outcome = Outcome::Unknown;
     for question in 0..QUESTIONS {
         let ending = held.begin_end(application, way.timeout.is_some());
@@ -266,6 +282,7 @@ async fn commit(application: &mut Application, held: &Held, way: &Way) -> Outcom
             None => continue,
         };
         check_commit(application, &error);
+        progress.note_question(application, &error);
         outcome = way.conclude(Err(&error));
         if outcome == Outcome::Aborted && question > 0 && error.reply().is_none() {
             // Nothing was heard this time.

@@ -28,6 +28,10 @@ use sdam_cluster::{Input, MemberId, MemberState};
 /// The longest that operations take once all faults have ended.
 const LAST_OPERATIONS: Duration = Duration::from_secs(240);
 
+/// The same of transactions: a task has three of them, each of which is run again for two minutes, and
+/// once more then, with pauses of 70 s in each.
+const LAST_TRANSACTIONS: Duration = Duration::from_secs(1_800);
+
 /// The time after which members are overloaded once more, while their commands fail in two ways.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -189,7 +193,8 @@ impl Stage {
             }
         }
         let calm = self.plan.calm;
-        let limit = (calm + LAST_OPERATIONS).min(latest);
+        let last = if self.plan.has_transactions { LAST_TRANSACTIONS } else { LAST_OPERATIONS };
+        let limit = (calm + last).min(latest);
         self.pass(calm.min(latest), |_| false)?;
         self.pass(limit, |it| it.ledger.lock().tasks() == 0)?;
         if self.now() >= latest {

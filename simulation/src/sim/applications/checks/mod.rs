@@ -91,6 +91,10 @@ impl Checks {
                 self.times.sent(command, operations)?;
                 self.cursors.sent(command)?;
                 self.writes.sent(command)?;
+                let retries = &self.retries;
+                self.transactions.ends(command, |member, since| {
+                    retries.was_steady((command.line.client, member), since, &situation.choice)
+                });
                 self.transactions.sent(command)?;
                 self.retries.sent(command, operations, &situation.choice)?;
                 self.sessions.sent(command, operations, situation.is_alone)

@@ -127,6 +127,18 @@ impl Retries {
         }
     }
 
+    /// Returns whether a client has known a member since a time, and has closed no connection to it
+    /// that was not used.
+    pub(super) fn was_steady(
+        &self,
+        (client, member): (usize, usize),
+        since: Instant,
+        choice: &Choice,
+    ) -> bool {
+        let is_known = choice.members.contains(&member) && choice.since <= since;
+        is_known && self.unused.get(&(client, member)).is_none_or(|at| *at < since)
+    }
+
     /// A connection is closed that was not used.
     pub(super) fn unused(&mut self, now: Instant, line: Line) {
         self.unused.insert((line.client, line.member), now);

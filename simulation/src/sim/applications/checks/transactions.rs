@@ -183,8 +183,7 @@ impl Transactions {
         let said = || format!("{}, after {known:?}", text_of(&command.body));
         let is_within = !command.ends_transaction();
         let goes_elsewhere = is_sharded && command.line.member != known.member;
-        // An attempt at a commit may have failed before anything was sent.
-        let may_go = known.may_go_elsewhere || !is_within;
+        let may_go = known.may_go_elsewhere;
         // "Drivers MUST send all commands for a single transaction to the same mongos".
         ensure(!goes_elsewhere || may_go, "a transaction is at one mongos", said)?;
         let is_ended = known.commits > 0 || known.aborts > 0;
@@ -224,7 +223,15 @@ impl Transactions {
             false if is_shed => Fate::Shed,
             false => Fate::Failed,
         };
-        known.may_go_elsewhere |= reply.has_label(TRANSIENT_TRANSACTION);
+        let has_failed = matches!(known.fate, Fate::Failed)
+            || reply.body.get("writeConcernError").is_ok_and(|it| it.is_some());
+        // What a commit was shed with is no unknown outcome; an abort unpins however it ends.
+        known.may_go_elsewhere |= reply.has_label(TRANSIENT_TRANSACTION)
+            || match command.name.as_str() {
+                "commitTransaction" => has_failed && !is_shed,
+                "abortTransaction" => true,
+                _ => false,
+            };
         if let Ok(token) = reply.body.get_document("recoveryToken")
             && reply.is_ok()
         {
@@ -244,10 +251,20 @@ impl Transactions {
         known.was_committed |= command.name == "commitTransaction";
     }
 
-    /// An operation in the transaction of a session has failed, also if nothing was sent.
-    pub(in crate::sim::applications) fn has_failed(&mut self, session: &SessionName) {
+    /// An operation in the transaction of a session has failed with the label that unpins
+    /// (Transactions, "When to unpin"), also if nothing was sent.
+    pub(in crate::sim::applications) fn is_unpinned(&mut self, session: &SessionName) {
         if let Some(known) = self.known.get_mut(session) {
             known.may_go_elsewhere = true;
+        }
+    }
+
+    /// The end of a transaction is about to be sent, by a client that may have known its mongos
+    /// since the last command, and may have used each connection to it. If not, an attempt may have
+    /// failed that is not heard; the network failed it then, which unpins.
+    pub(super) fn ends(&mut self, command: &Command, was_steady: impl Fn(usize, Instant) -> bool) {
+        if let Some(known) = self.known_of(command).filter(|_| command.ends_transaction()) {
+            known.may_go_elsewhere |= !was_steady(known.member, known.last_at);
         }
     }
 

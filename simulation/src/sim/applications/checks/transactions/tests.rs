@@ -134,15 +134,31 @@ fn commands_that_are_sent_twice_are_found_unless_they_were_shed() {
 fn a_transaction_at_two_mongos_is_found() {
     assert_eq!(check(begun(true, ok()).sent(&next(1, 2))), "a transaction is at one mongos");
     begun(false, ok()).sent(&next(1, 2)).unwrap();
+    let majority = rawdoc! { "w": "majority", "wtimeout": 10_000 };
     let transient = rawdoc! { "ok": 0.0, "errorLabels": ["TransientTransactionError"] };
     begun(true, transient).sent(&next(1, 2)).unwrap();
     let mut transactions = begun(true, ok());
-    transactions.has_failed(&vec![1]);
+    transactions.is_unpinned(&vec![1]);
     transactions.sent(&next(1, 2)).unwrap();
+    for (was_steady, is_found) in [(true, true), (false, false)] {
+        let mut transactions = begun(true, ok());
+        transactions.ends(&commit(1), |_, _| was_steady);
+        assert_eq!(transactions.sent(&commit(1)).is_err(), is_found);
+    }
+    for (body, is_found) in [(rawdoc! { "ok": 0.0, "code": 91 }, false), (shed(), true)] {
+        let mut transactions = begun(true, ok());
+        transactions.sent(&commit(0)).unwrap();
+        transactions.replied(&commit(0), &reply(5, body));
+        let again = rawdoc! { "commitTransaction": 1, "writeConcern": majority.clone() };
+        assert_eq!(transactions.sent(&of((6, 1), 9, again, 1)).is_err(), is_found);
+    }
+    let mut transactions = begun(true, ok());
+    transactions.sent(&abort(0)).unwrap();
+    transactions.replied(&abort(0), &reply(5, shed()));
+    transactions.sent(&abort(1)).unwrap();
     let mut transactions = begun(true, ok());
     transactions.sent(&commit(0)).unwrap();
     transactions.lost(&commit(0));
-    let majority = rawdoc! { "w": "majority", "wtimeout": 10_000 };
     let again = rawdoc! { "commitTransaction": 1, "writeConcern": majority };
     transactions.sent(&of((5, 1), 9, again, 1)).unwrap();
 }

@@ -323,14 +323,16 @@ fn is_unreachable(error: &Error) -> bool {
         || error.as_check_out().is_some_and(is_cleared)
 }
 
-/// Checks what an operation within a transaction has failed with, and notes that it has.
+/// Checks what an operation within a transaction has failed with, and notes if that unpins.
 ///
 /// "any network error or server selection error encountered running any command besides
 /// commitTransaction in a transaction" has the label (Transactions, "Error Labels").
 fn check_within(application: &Application, held: &Held, error: &Error) {
     let is_open = held.session.transaction_state() != Ok(TransactionState::None);
     let mut state = application.state();
-    state.checks.transactions.has_failed(&held.name);
+    if error.has_label(TRANSIENT_TRANSACTION) {
+        state.checks.transactions.is_unpinned(&held.name);
+    }
     if is_open && is_unreachable(error) && !error.has_label(TRANSIENT_TRANSACTION) {
         let check = "errors that end a transaction for a while say so";
         state.fail(application.number, check, format!("{error:?}"));

@@ -122,9 +122,11 @@ impl Cluster {
             Some(until) => return self.wait(id, until, Then::Await(message.clone(), injection)),
             None => {}
         }
+        let has_concern = self.has_concern(member, &request, &replies, &injection);
+        self.note_nothing(now, member, has_concern && replies.is_err());
         let position = self.data_of(member).last();
         let done = Done { injection, replies, position };
-        match done.replies.is_ok().then(|| self.unsatisfied(now, member, &request)).flatten() {
+        match has_concern.then(|| self.unsatisfied(now, member, &request)).flatten() {
             Some(until) => {
                 let done = Box::new(done);
                 self.wait(id, until, Then::Acknowledge(message.clone(), done));
@@ -173,19 +175,18 @@ impl Cluster {
         if let Some(process) = self.process_mut(member) {
             process.counters.note_outcome(request.command_name(), replies.is_err());
         }
-        // A command that fails by itself has no write concern to fail.
-        let write_concern_error = match &replies {
-            Ok(_) => {
-                let own = || self.write_concern_error(member, request, position);
-                injection.write_concern_error.or_else(own)
-            }
-            Err(_) => None,
-        };
-        let replies_failed = replies.is_err();
+        // A command that fails by itself has no write concern to fail, but such a commit.
+        let has_concern = self.has_concern(member, request, &replies, &injection);
+        let own = || self.write_concern_error(member, request, position).filter(|_| has_concern);
+        let injected = injection.write_concern_error.filter(|_| replies.is_ok());
+        let write_concern_error = injected.or_else(own);
+        let of_concern = write_concern_error.as_ref().and_then(|error| error.get_i32("code").ok());
+        let replies_failed = replies.is_err() && of_concern.is_none();
         let code = match &replies {
-            Ok(_) => write_concern_error.as_ref().and_then(|error| error.get_i32("code").ok()),
-            Err(error) => Some(error.code),
+            Err(error) if of_concern.is_none() => Some(error.code),
+            _ => of_concern,
         };
+        let shows_token = replies.is_ok();
         let mut replies = replies.unwrap_or_else(|error| vec![self.error_reply(member, &error)]);
         let Some(mut last) = replies.pop().filter(|_| !request.silent) else {
             return;
@@ -198,7 +199,7 @@ impl Cluster {
         };
         let labels = chosen.unwrap_or_else(|| own().into_iter().collect());
         append_errors(&mut last, &labels, write_concern_error);
-        if !replies_failed {
+        if shows_token {
             self.append_recovery_token(member, request, &mut last);
         }
         let mut reply_to = request.reply_to;

@@ -8,6 +8,7 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use crate::data;
+use crate::model::fail_point::Injection;
 use crate::model::{Cluster, Role};
 use crate::options::{MemberId, ServerVersion};
 use crate::store::Position;
@@ -15,6 +16,9 @@ use crate::wire::{CommandError, Request, integer};
 
 /// The members with data of each shard behind a mongos, all of which have everything.
 const SHARD_MEMBERS: usize = 3;
+
+/// The code by which servers say that they know no such transaction.
+const NO_SUCH_TRANSACTION: i32 = 251;
 
 /// Returns whether a command, by its own name, is a write.
 pub(super) fn is_write(command: &str) -> bool {
@@ -69,6 +73,26 @@ impl Cluster {
         document.append(cstr!("errmsg"), error.message);
         document.append(cstr!("errInfo"), info);
         Some(document)
+    }
+
+    /// Returns whether a write concern decides what a command is answered with: if it has done
+    /// something, and of a commit also if there is no such transaction. Another primary may have
+    /// committed it, unless a majority knows nothing of that (seen on 4.4.2 and 6.0.27).
+    pub(super) fn has_concern(
+        &self,
+        member: MemberId,
+        request: &Request<'_>,
+        replies: &Result<Vec<RawDocumentBuf>, CommandError>,
+        injection: &Injection,
+    ) -> bool {
+        let is_commit = self.options.keeps_data && request.command_name() == "commitTransaction";
+        match replies {
+            Ok(_) => true,
+            Err(error) if is_commit && injection.error.is_none() => {
+                error.code == NO_SUCH_TRANSACTION && self.wanted(member, request).is_some()
+            }
+            Err(_) => false,
+        }
     }
 
     /// Returns until when a write waits for the members that are to have it, if it does: for ever

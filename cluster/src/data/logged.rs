@@ -8,7 +8,7 @@ use crate::model::Cluster;
 use crate::options::MemberId;
 use crate::store::{Change, Store};
 
-/// An entry of a member's log: a command that has written, or a transaction.
+/// An entry of a member's log: a command that has written, a transaction, or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoggedWrite {

@@ -29,9 +29,21 @@ fn limit_of(now: Instant, request: &Request<'_>) -> Option<Instant> {
 impl Cluster {
     /// Notes in the log what a member has written.
     pub(super) fn append(&mut self, now: Instant, member: MemberId, changes: Vec<Change>) {
-        if changes.is_empty() {
-            return;
+        if !changes.is_empty() {
+            self.append_entry(now, member, changes);
         }
+    }
+
+    /// Notes an entry in the log of a primary that changes nothing, for others to take over, if that
+    /// is wanted.
+    pub(crate) fn note_nothing(&mut self, now: Instant, member: MemberId, is_wanted: bool) {
+        let role = self.process(member).map(|it| it.role).filter(|_| is_wanted);
+        if matches!(role, Some(Role::Primary { .. })) {
+            self.append_entry(now, member, Vec::new());
+        }
+    }
+
+    fn append_entry(&mut self, now: Instant, member: MemberId, changes: Vec<Change>) {
         let term = match self.process(member).map(|it| it.role) {
             Some(Role::Primary { term, .. }) => term,
             _ => 0,

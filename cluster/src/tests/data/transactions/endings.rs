@@ -130,6 +130,34 @@ fn a_commit_waits_for_its_write_concern() {
     }
 }
 
+/// As 4.4.2 and 6.0.27 do: a primary that has lost the others cannot say that a transaction was not
+/// committed, and leaves the label away (Transactions, "UnknownTransactionCommitResult").
+#[test]
+fn that_there_is_no_transaction_is_for_a_majority_to_say() {
+    for version in [ServerVersion::V4_4, ServerVersion::V6_0] {
+        let (mut world, connection) = keeping(version);
+        let primary = world.primary().unwrap();
+        let with = |concern: Document| {
+            let mut commit = within(commit(), 1, 1);
+            commit.insert("writeConcern", concern);
+            commit
+        };
+        let majority = with(doc! { "w": "majority", "wtimeout": 100 });
+        fails(&mut world, connection, majority.clone(), 251, &[TRANSIENT]);
+        assert_eq!(world.model.get().log(primary).len(), 1, "others are to have an entry");
+        fails(&mut world, connection, within(commit(), 1, 1), 251, &[TRANSIENT]);
+        let count = 1 + usize::from(version.has_majority_by_default());
+        assert_eq!(world.model.get().log(primary).len(), count, "{version:?}");
+        world.handle(Input::Cut { member: primary });
+        fails(&mut world, connection, with(doc! { "w": 1 }), 251, &[TRANSIENT]);
+        send(&mut world, connection, &majority);
+        world.advance(Duration::from_millis(100));
+        let reply = answer(&mut world, connection);
+        assert_eq!(error(&reply), (251, Vec::new()));
+        assert_eq!(code(reply.get_document("writeConcernError").unwrap()), 64);
+    }
+}
+
 #[test]
 fn a_transaction_is_aborted_after_its_lifetime() {
     let (mut world, connection) = client();

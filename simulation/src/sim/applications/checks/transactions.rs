@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bson::RawDocumentBuf;
 use sdam_core::bson;
-use sdam_core::operation::{RETRYABLE, SYSTEM_OVERLOADED, TRANSIENT_TRANSACTION};
+use sdam_core::operation::{RETRYABLE, RETRYABLE_WRITE, SYSTEM_OVERLOADED, TRANSIENT_TRANSACTION};
 use sdam_core::time::Instant;
 
 use super::super::conversation::{Command, Reply, SessionName, text_of};
@@ -239,7 +239,10 @@ impl Transactions {
         }
         match command.name.as_str() {
             "commitTransaction" => known.was_committed |= !is_shed,
-            "abortTransaction" => known.is_aborted |= reply.is_ok(),
+            // Its write concern may have failed so that it is sent again.
+            "abortTransaction" => {
+                known.is_aborted |= reply.is_ok() && !reply.has_label(RETRYABLE_WRITE);
+            }
             _ => {}
         }
     }

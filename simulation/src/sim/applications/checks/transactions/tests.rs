@@ -194,6 +194,11 @@ fn what_comes_after_the_end_is_found() {
     assert_eq!(check(ended(&commit(0)).sent(&abort(0))), "what is committed is not aborted");
     assert_eq!(check(ended(&abort(0)).sent(&commit(0))), "what is aborted is not committed");
     assert_eq!(check(ended(&abort(0)).sent(&abort(0))), "a transaction is aborted once");
+    let mut transactions = begun(false, ok());
+    transactions.sent(&abort(0)).unwrap();
+    let late = rawdoc! { "ok": 1.0, "errorLabels": ["RetryableWriteError"] };
+    transactions.replied(&abort(0), &reply(5, late));
+    transactions.sent(&abort(0)).unwrap();
 }
 
 #[test]

@@ -70,9 +70,9 @@ pub use model::{
     UNREAD_SHARE,
 };
 pub use options::{
-    ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, MAX_MONGOS, MAX_PRIORITY, MAX_USERS,
-    MAX_WRITE_BATCH_SIZE, MIN_ELECTION_TIMEOUT, MemberId, MemberOptions, OptionsError,
-    ScramMechanism, ServerVersion, User, UserError,
+    ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, MAX_MONGOS, MAX_OPLOG_ENTRIES,
+    MAX_PRIORITY, MAX_USERS, MAX_WRITE_BATCH_SIZE, MIN_ELECTION_TIMEOUT, MemberId, MemberOptions,
+    OptionsError, ScramMechanism, ServerVersion, User, UserError,
 };
 pub use server::{
     EmbeddedCluster, EmbeddedOptions, MAX_PEM_LEN, MAX_PENDING_IN_ALL, MAX_PENDING_OUTPUT, PAUSE,

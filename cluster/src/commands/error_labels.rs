@@ -1,6 +1,6 @@
 //! The labels of an error: they say whether it is worth trying again, and what.
 
-use crate::data::ends_transaction;
+use crate::data::{ends_transaction, opens_change_stream};
 use crate::options::ServerVersion;
 use crate::wire::Request;
 
@@ -9,6 +9,19 @@ const RETRYABLE: [i32; 12] = [6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602,
 
 /// The errors that end a transaction which may succeed as a whole.
 const TRANSIENT: [i32; 6] = [24, 112, 239, 246, 251, 267];
+
+/// The errors after which a change stream is to be opened again, where it stood (Change Streams,
+/// "Resumable Error").
+const RESUMABLE: [i32; 16] =
+    [6, 7, 63, 89, 91, 133, 150, 189, 234, 262, 9001, 10107, 11600, 11602, 13435, 13436];
+
+/// The errors after which that makes no sense.
+const NOT_RESUMABLE: [i32; 2] = [280, 286];
+
+/// Returns whether an error of a change stream has the label `ResumableChangeStreamError`.
+pub(super) fn is_resumable(code: i32, version: ServerVersion) -> bool {
+    RESUMABLE.contains(&code) && version >= ServerVersion::V4_4
+}
 
 /// Returns the label of an error, if it has one (Retryable Writes, "RetryableWriteError Labels";
 /// Transactions, "TransientTransactionError").
@@ -19,6 +32,12 @@ pub(super) fn of(code: i32, request: &Request<'_>, version: ServerVersion) -> Op
         request.is_in_transaction() && ends_transaction_for_now(code, request, version);
     if is_transient {
         return Some("TransientTransactionError");
+    }
+    if NOT_RESUMABLE.contains(&code) {
+        return Some("NonResumableChangeStreamError");
+    }
+    if opens_change_stream(request) && is_resumable(code, version) {
+        return Some("ResumableChangeStreamError");
     }
     of_concern(code, request, version)
 }

@@ -81,7 +81,7 @@ impl Cluster {
         {
             return self.wait(id, until, Then::Await(message.clone(), injection));
         }
-        self.strike_write(member, &request, &mut injection);
+        self.strike_cursor(member, &request, &mut injection);
         self.count_request(member, &request);
         if request.is_for_documents() {
             return self.refuse_query((id, member), &request, out);
@@ -152,6 +152,27 @@ impl Cluster {
         if let Some(struck) = point.and_then(|it| it.strike(request.command_name(), None)) {
             injection.close_after = struck.close_after;
             injection.error = struck.error;
+        }
+    }
+
+    /// Applies a fail point to a `getMore` that has its cursor, which is gone then; the error has a
+    /// label if it was that of a change stream. Others are struck as they write.
+    fn strike_cursor(
+        &mut self,
+        member: MemberId,
+        request: &Request<'_>,
+        injection: &mut Injection,
+    ) {
+        let Some(error) = injection.error.as_ref().filter(|_| injection.drops_cursor) else {
+            return self.strike_write(member, request, injection);
+        };
+        let is_stream = request
+            .body
+            .get_i64("getMore")
+            .is_ok_and(|id| self.take_cursor(member, id).is_some_and(|it| it.stream.is_some()));
+        if is_stream && error_labels::is_resumable(error.code, self.version_of(member)) {
+            let label = || vec!["ResumableChangeStreamError".to_owned()];
+            injection.labels.get_or_insert_with(label);
         }
     }
 

@@ -7,7 +7,6 @@ use sdam_core::bson;
 use super::replication_status::int32;
 use crate::model::Cluster;
 use crate::options::MemberId;
-use crate::store::MAX_ENTRIES;
 use crate::wire::{CommandError, Request};
 
 /// The bytes that an entry counts for: the log of a member holds so many entries, however long each
@@ -33,12 +32,13 @@ impl Cluster {
             return Err(CommandError::coded(26, reason));
         }
         let count = self.data_of(member).entries().len();
+        let most = self.options.oplog_entries.saturating_mul(ENTRY);
         Ok(rawdoc! {
             "ns": "local.oplog.rs",
             "size": int32(count.saturating_mul(ENTRY)),
             "count": int32(count),
             "capped": true,
-            "maxSize": i64::try_from(MAX_ENTRIES * ENTRY).unwrap_or(i64::MAX),
+            "maxSize": i64::try_from(most).unwrap_or(i64::MAX),
             "ok": 1.0,
         })
     }

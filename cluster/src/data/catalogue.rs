@@ -74,6 +74,7 @@ impl Cluster {
             "collMod" => self.modify(now, member, arguments),
             "createIndexes" => self.create_indexes(now, member, arguments),
             "dropIndexes" | "deleteIndexes" => self.drop_indexes(now, member, arguments, name),
+            "shardCollection" => self.shard_collection(now, member, arguments),
             _ => return None,
         })
     }
@@ -119,7 +120,8 @@ impl Cluster {
     fn kill_cursors_of(&mut self, namespace: &str) {
         for member in &mut self.members {
             if let Some(process) = &mut member.process {
-                process.cursors.retain(|_, cursor| cursor.namespace != namespace);
+                let is_kept = |it: &Cursor| it.namespace != namespace || it.stream.is_some();
+                process.cursors.retain(|_, cursor| is_kept(cursor));
             }
         }
     }
@@ -131,11 +133,8 @@ impl Cluster {
         arguments: &Arguments,
     ) -> Result<RawDocumentBuf, CommandError> {
         let database = arguments.database.as_str();
-        let dropped = self.write(now, member, arguments, |writer, _, _| {
-            let all = writer.store().of_database(database);
-            let all: Vec<String> = all.map(|(name, _)| format!("{database}.{name}")).collect();
-            Ok(all.iter().filter_map(|it| writer.drop(it)).count() > 0)
-        })?;
+        let dropped =
+            self.write(now, member, arguments, |writer, _, _| Ok(writer.drop_database(database)))?;
         raw(&match dropped && self.version_of(member) < ServerVersion::V5_0 {
             true => doc! { "dropped": database, "ok": 1.0 },
             false => doc! { "ok": 1.0 },
@@ -163,6 +162,26 @@ impl Cluster {
         raw(&doc! { "ok": 1.0 })
     }
 
+    /// Answers a `shardCollection`: all shards are one, so that it is told, and nothing changes.
+    fn shard_collection(
+        &mut self,
+        now: Instant,
+        member: MemberId,
+        arguments: &Arguments,
+    ) -> Result<RawDocumentBuf, CommandError> {
+        if arguments.database != "admin" {
+            let reason = "shardCollection may only be run against the admin database.";
+            return Err(CommandError::coded(13, reason));
+        }
+        let wrong = |_| CommandError::coded(14, "shardCollection is a text");
+        let namespace = arguments.body.get_str("shardCollection").map_err(wrong)?;
+        let missing =
+            || CommandError::numbered(40414, "BSON field 'shardCollection.key' is missing");
+        let key = arguments.document("key")?.ok_or_else(missing)?;
+        self.write(now, member, arguments, |writer, _, _| Ok(writer.shard(namespace, key)?))?;
+        raw(&doc! { "collectionsharded": namespace, "ok": 1.0 })
+    }
+
     fn modify(
         &mut self,
         now: Instant,
@@ -180,7 +199,13 @@ impl Cluster {
         }
         let index = arguments.document("index")?;
         let change = index.map(|it| self.index_change(member, &namespace, it)).transpose()?;
-        self.write(now, member, arguments, |writer, _, _| Ok(writer.modify(&namespace, options)?))?;
+        let mut what = self::options(&arguments.body);
+        if let Some(index) = index {
+            what.insert("index", index.clone());
+        }
+        self.write(now, member, arguments, |writer, _, _| {
+            Ok(writer.modify(&namespace, options, what)?)
+        })?;
         let mut reply = Document::new();
         if let Some((name, change)) = change {
             for (option, (old, new)) in change {
@@ -418,9 +443,7 @@ impl Cluster {
             None => None,
         };
         let rest = listed.into_iter().map(std::sync::Arc::new).collect();
-        let owner = arguments.owner();
-        let cursor = Cursor { namespace, rest, tail: None, owner, at_cluster_time: None };
-        self.open(member, cursor, size, false)
+        self.open(member, Cursor::over(namespace, rest, arguments.owner()), size, false)
     }
 
     pub(super) fn list_indexes(

@@ -1,16 +1,15 @@
 //! Cursors over what a member keeps: batches, and waiting for more.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
+use bson::raw::cstr;
 use bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, flag};
-use crate::model::Cluster;
-use crate::options::MemberId;
+use crate::model::{Cluster, Then};
+use crate::options::{MemberId, ServerVersion};
 use crate::store::{Cursor, Owner, whole};
 use crate::wire::{CommandError, Request, integer};
 
@@ -35,21 +34,34 @@ impl Cluster {
         size: Option<usize>,
         single: bool,
     ) -> Result<RawDocumentBuf, CommandError> {
-        let batch = batch(&mut cursor.rest, size.unwrap_or(FIRST_BATCH))?;
-        let goes_on = !single && (!cursor.rest.is_empty() || cursor.tail.is_some());
+        let size = size.unwrap_or(FIRST_BATCH);
+        let (batch, count) = batch(&mut cursor, size)?;
+        let goes_on = !single && cursor.goes_on(count < size);
         let id = if goes_on { self.new_cursor_id() } else { 0 };
         let reply = reply(id, &cursor, "firstBatch", batch);
-        if let Some(process) = self.process_mut(member).filter(|_| goes_on) {
-            if process.cursors.len() >= MAX_CURSORS {
-                process.cursors.pop_first();
-            }
-            process.cursors.insert(id, cursor);
+        if goes_on {
+            self.keep_cursor(member, id, cursor);
         }
         Ok(reply)
     }
 
     fn new_cursor_id(&mut self) -> i64 {
         (self.data_rng.next_u64() >> 2).cast_signed() | (1 << 61)
+    }
+
+    /// Keeps a cursor that goes on.
+    fn keep_cursor(&mut self, member: MemberId, id: i64, cursor: Cursor) {
+        if let Some(process) = self.process_mut(member) {
+            if process.cursors.len() >= MAX_CURSORS {
+                process.cursors.pop_first();
+            }
+            process.cursors.insert(id, cursor);
+        }
+    }
+
+    /// Takes the cursor of a command, to be kept again if it goes on.
+    pub(crate) fn take_cursor(&mut self, member: MemberId, id: i64) -> Option<Cursor> {
+        self.process_mut(member)?.cursors.remove(&id)
     }
 
     /// Answers a `getMore`, with all that is left if the client takes several replies.
@@ -62,44 +74,48 @@ impl Cluster {
         let id = cursor_id(&arguments.body)?;
         let namespace = arguments.namespace("collection")?;
         let size = arguments.count("batchSize")?.filter(|size| *size > 0).unwrap_or(usize::MAX);
-        let store = self.data_of(member).store.clone();
         let not_found = || CommandError::coded(43, format!("cursor id {id} not found"));
-        let process = self.process_mut(member).ok_or_else(not_found)?;
-        let mut cursor = process.cursors.remove(&id).ok_or_else(not_found)?;
-        if cursor.namespace != namespace {
-            let reason = format!(
-                "Requested getMore on namespace '{namespace}', but cursor belongs to a different \
-                 namespace {}",
-                cursor.namespace
-            );
-            process.cursors.insert(id, cursor);
-            return Err(CommandError::coded(13, reason));
+        let mut cursor = self.take_cursor(member, id).ok_or_else(not_found)?;
+        if cursor.is_killed {
+            return Err(CommandError::coded(237, "operation was interrupted"));
         }
-        if let Err(error) = check_owner(id, &cursor.owner, &arguments.owner()) {
-            process.cursors.insert(id, cursor);
+        if let Err(error) = check_asking(id, &cursor, &namespace, &arguments.owner()) {
+            self.keep_cursor(member, id, cursor);
             return Err(error);
         }
         let (mut replies, mut length) = (Vec::new(), 0);
         loop {
-            if let Some(tail) = cursor.tail.as_mut() {
-                tail.until = None;
-                cursor.rest.extend(tail.advance(&namespace, &store)?);
-            }
-            let batch = batch(&mut cursor.rest, size)?;
-            let goes_on = !cursor.rest.is_empty() || cursor.tail.is_some();
+            self.advance(member, &mut cursor, size)?;
+            let (batch, count) = batch(&mut cursor, size)?;
+            let goes_on = cursor.goes_on(count < size);
             length += batch.as_bytes().len();
             replies.push(reply(if goes_on { id } else { 0 }, &cursor, "nextBatch", batch));
             if !goes_on {
                 break;
             }
             if !all || cursor.rest.is_empty() || length > MAX_BATCH_LEN {
-                if let Some(process) = self.process_mut(member) {
-                    process.cursors.insert(id, cursor);
-                }
+                self.keep_cursor(member, id, cursor);
                 break;
             }
         }
         Ok(replies)
+    }
+
+    /// Adds to the documents of a cursor those that have come since, up to so many.
+    fn advance(
+        &self,
+        member: MemberId,
+        cursor: &mut Cursor,
+        most: usize,
+    ) -> Result<(), CommandError> {
+        if let Some(tail) = cursor.tail.as_mut() {
+            let store = &self.data_of(member).store;
+            cursor.rest.extend(tail.advance(&cursor.namespace, store)?);
+        }
+        if let Some(stream) = cursor.stream.as_mut() {
+            stream.advance(&self.past(member, stream), &mut cursor.rest, most)?;
+        }
+        Ok(())
     }
 
     /// Returns until when a `getMore` waits for documents, if it does.
@@ -108,18 +124,49 @@ impl Cluster {
         now: Instant,
         member: MemberId,
         request: &Request<'_>,
+        limit: Option<Instant>,
     ) -> Option<Instant> {
         let id = request.body.get_i64("getMore").ok()?;
         let wait = request.body.get("maxTimeMS").ok().flatten();
         let wait = wait.and_then(integer).and_then(|it| u64::try_from(it).ok());
         let wait = wait.map_or(AWAIT, Duration::from_millis);
-        let store = self.data_of(member).store.clone();
-        let cursor = self.process_mut(member)?.cursors.get_mut(&id)?;
-        let tail = cursor.tail.as_mut().filter(|it| it.awaits)?;
-        let collection = store.collection(&cursor.namespace)?;
-        let until = *tail.until.get_or_insert(now + wait);
-        let has_more = !cursor.rest.is_empty() || collection.next() > tail.next;
+        let mut cursor = self.take_cursor(member, id)?;
+        let until = limit.unwrap_or(now + wait);
+        let has_more = self.has_more(member, &mut cursor);
+        self.keep_cursor(member, id, cursor);
         (!has_more && until > now).then_some(until)
+    }
+
+    /// Returns whether a cursor has something to hand out, or to fail with; one that does not wait
+    /// has nothing that is worth waiting for.
+    fn has_more(&self, member: MemberId, cursor: &mut Cursor) -> bool {
+        if cursor.is_killed {
+            return false;
+        }
+        let Cursor { namespace, rest, tail, stream, .. } = cursor;
+        match (tail, stream) {
+            (Some(tail), _) if tail.awaits => {
+                let collection = self.data_of(member).store.collection(namespace);
+                !rest.is_empty() || collection.is_none_or(|it| it.next() > tail.next)
+            }
+            (_, Some(stream)) => {
+                let past = self.past(member, stream);
+                let outcome = stream.advance(&past, rest, 1);
+                outcome.is_err() || stream.is_over() || !rest.is_empty()
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns whether a `getMore` waits for a cursor.
+    fn is_awaited(&self, member: MemberId, id: i64) -> bool {
+        self.connections.values().filter(|it| it.member == member).any(|connection| {
+            let Some(Then::Await(message, _)) = connection.pending.as_ref().map(|it| &it.then)
+            else {
+                return false;
+            };
+            Request::parse(message).is_ok_and(|it| it.body.get_i64("getMore").ok() == Some(id))
+        })
     }
 
     /// Answers a `killCursors`.
@@ -133,8 +180,13 @@ impl Cluster {
         let ids = arguments.body.get_array("cursors").map_err(wrong)?;
         let (mut killed, mut unknown) = (Vec::new(), Vec::new());
         for id in ids.iter().filter_map(whole) {
-            let cursor = self.process_mut(member).and_then(|it| it.cursors.remove(&id));
-            if cursor.is_some() { &mut killed } else { &mut unknown }.push(id);
+            let cursor = self.take_cursor(member, id);
+            let is_there = cursor.as_ref().is_some_and(|it| !it.is_killed);
+            if is_there { &mut killed } else { &mut unknown }.push(id);
+            // A getMore that waits learns it when its time is over.
+            if let Some(cursor) = cursor.filter(|_| self.is_awaited(member, id)) {
+                self.keep_cursor(member, id, Cursor { is_killed: true, ..cursor });
+            }
         }
         Ok(rawdoc! {
             "cursorsKilled": RawArrayBuf::from_iter(killed),
@@ -144,6 +196,25 @@ impl Cluster {
             "ok": 1.0,
         })
     }
+}
+
+/// Checks that a cursor goes on for the namespace, the session and the transaction that it was
+/// opened in.
+fn check_asking(
+    id: i64,
+    cursor: &Cursor,
+    namespace: &str,
+    asking: &Owner,
+) -> Result<(), CommandError> {
+    if cursor.namespace != namespace {
+        let reason = format!(
+            "Requested getMore on namespace '{namespace}', but cursor belongs to a different \
+             namespace {}",
+            cursor.namespace
+        );
+        return Err(CommandError::coded(13, reason));
+    }
+    check_owner(id, &cursor.owner, asking)
 }
 
 /// Checks that a cursor goes on in the session, and in the transaction, that it was opened in.
@@ -187,21 +258,26 @@ pub(super) fn is_tailable(body: &Document) -> (bool, bool) {
     (tailable, tailable && flag(body, "awaitData"))
 }
 
-/// Takes a batch of documents.
-fn batch(rest: &mut VecDeque<Arc<Document>>, size: usize) -> Result<RawArrayBuf, CommandError> {
+/// Takes a batch of documents, and returns how many they are.
+fn batch(cursor: &mut Cursor, size: usize) -> Result<(RawArrayBuf, usize), CommandError> {
     let (mut batch, mut length) = (RawArrayBuf::new(), 0);
+    let mut count = 0;
     for taken in 0..size {
-        let Some(document) = rest.front() else { break };
-        let document = raw(document)?;
+        let Some(next) = cursor.rest.front() else { break };
+        let document = raw(next)?;
         // In an array each has a type, a number as text, and a NUL.
         length += document.as_bytes().len() + taken.to_string().len() + 2;
         if taken > 0 && length > MAX_BATCH_LEN {
             break;
         }
+        if let Some(stream) = cursor.stream.as_mut() {
+            stream.note_given(next);
+        }
         batch.push(document);
-        rest.pop_front();
+        cursor.rest.pop_front();
+        count += 1;
     }
-    Ok(batch)
+    Ok((batch, count))
 }
 
 /// Returns a document as it is sent.
@@ -213,10 +289,18 @@ fn reply(id: i64, cursor: &Cursor, name: &str, batch: RawArrayBuf) -> RawDocumen
     let name = <&bson::raw::CStr>::try_from(name).expect("there is no NUL in it");
     let mut document = RawDocumentBuf::new();
     document.append(name, batch);
-    document.append(bson::raw::cstr!("id"), id);
-    document.append(bson::raw::cstr!("ns"), cursor.namespace.as_str());
+    document.append(cstr!("id"), id);
+    document.append(cstr!("ns"), cursor.namespace.as_str());
     if let Some(time) = cursor.at_cluster_time {
-        document.append(bson::raw::cstr!("atClusterTime"), time);
+        document.append(cstr!("atClusterTime"), time);
+    }
+    if let Some(stream) = &cursor.stream {
+        let token = stream.post_batch_token(!cursor.rest.is_empty());
+        let token = token.get_str("_data").unwrap_or_default();
+        document.append(cstr!("postBatchResumeToken"), rawdoc! { "_data": token });
+        if id == 0 && stream.is_over() && stream.version() >= ServerVersion::V6_0 {
+            document.append(cstr!("invalidated"), true);
+        }
     }
     rawdoc! { "cursor": document, "ok": 1.0 }
 }

@@ -69,10 +69,9 @@ impl Cluster {
             projection,
             context,
             awaits,
-            until: None,
         });
-        let owner = arguments.owner();
-        let cursor = Cursor { namespace, rest, tail, owner, at_cluster_time: view.at };
+        let cursor = Cursor::over(namespace, rest, arguments.owner());
+        let cursor = Cursor { tail, at_cluster_time: view.at, ..cursor };
         let single = arguments.flag("singleBatch");
         self.open(member, cursor, arguments.count("batchSize")?, single)
     }

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod catalogue;
+mod changes;
 mod cursors;
 mod fields;
 mod find;
@@ -25,6 +26,7 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use self::arguments::Arguments;
+pub(crate) use self::changes::opens_change_stream;
 pub use self::logged::LoggedWrite;
 pub(crate) use self::session_options::ends_transaction;
 use self::sessions::Retries;
@@ -46,7 +48,7 @@ const READS: [&str; 8] = [
 ];
 
 /// The commands that change what is kept.
-const WRITES: [&str; 13] = [
+const WRITES: [&str; 14] = [
     "insert",
     "update",
     "delete",
@@ -60,6 +62,7 @@ const WRITES: [&str; 13] = [
     "createIndexes",
     "dropIndexes",
     "deleteIndexes",
+    "shardCollection",
 ];
 
 /// The commands that are about sessions.
@@ -88,7 +91,8 @@ impl Cluster {
     ) -> Option<Result<Vec<RawDocumentBuf>, CommandError>> {
         let (name, process) = (request.command_name(), self.process(member)?);
         let (role, version) = (process.role, process.version);
-        let is_new = name == "bulkWrite" && version < ServerVersion::V8_0;
+        let is_new = (name == "bulkWrite" && version < ServerVersion::V8_0)
+            || (name == "shardCollection" && role != Role::Mongos);
         let is_known = READS.contains(&name)
             || (is_write(name) && !is_new)
             || SESSIONS.contains(&name)
@@ -170,7 +174,7 @@ impl Cluster {
     }
 
     /// Returns the version of a member's process.
-    fn version_of(&self, member: MemberId) -> ServerVersion {
+    pub(crate) fn version_of(&self, member: MemberId) -> ServerVersion {
         self.process(member).map_or(self.options.version, |it| it.version)
     }
 

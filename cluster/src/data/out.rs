@@ -72,21 +72,29 @@ impl Cluster {
         let writes = own.or_else(|| self.primary());
         let writes = writes.ok_or_else(|| CommandError::coded(10107, "not primary"))?;
         let replaces = name == "$out";
-        self.write(now, writes, arguments, |writer, context, _| {
-            if replaces {
-                writer.drop(&target.namespace);
-                writer.create(&target.namespace, Document::new())?;
-            }
-            for document in documents {
-                if replaces {
-                    writer.insert(&target.namespace, Document::clone(&document), context)?;
-                } else {
-                    merge(writer, &target, &document, context)?;
-                }
-            }
-            Ok(())
+        self.write(now, writes, arguments, |writer, context, _| match replaces {
+            true => Ok(replace(writer, &target.namespace, documents, context)?),
+            false => Ok(documents
+                .iter()
+                .try_for_each(|document| merge(writer, &target, document, context))?),
         })
     }
+}
+
+/// Puts documents into a new collection, which takes the place and the name of the old one.
+fn replace(
+    writer: &mut Writer<'_>,
+    namespace: &str,
+    documents: Documents,
+    context: &Context,
+) -> Result<(), StoreError> {
+    let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+    let temporary = format!("{database}.tmp.agg_out.{collection}");
+    writer.create(&temporary, Document::new())?;
+    for document in documents {
+        writer.insert(&temporary, Arc::unwrap_or_clone(document), context)?;
+    }
+    writer.rename(&temporary, namespace, true)
 }
 
 fn merge(

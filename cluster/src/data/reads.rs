@@ -8,7 +8,7 @@ use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, count, document, flag};
 use super::cursors::raw;
-use super::search;
+use super::{changes, search};
 use crate::model::Cluster;
 use crate::options::MemberId;
 use crate::store::{
@@ -119,12 +119,15 @@ impl Cluster {
         };
         let wrong = |_| CommandError::coded(14, "'pipeline' option must be specified as an array");
         let pipeline = body.get_array("pipeline").map_err(wrong)?;
+        if let Some((stage, rest)) = changes::stream_of(pipeline) {
+            return self.open_change_stream(now, member, (arguments, namespace), stage, rest);
+        }
         let first = pipeline.first().and_then(Bson::as_document).and_then(|it| it.keys().next());
         search::check_stage(first.map(String::as_str), self.version_of(member))?;
         let stages = parse_stages(pipeline)?;
         check_places(&stages)?;
         if flag(body, "explain") {
-            return raw(&explanation(&namespace, "stages"));
+            return explained(&namespace);
         }
         let Some(cursor) = document(body, "cursor")? else {
             let reason = "The 'cursor' option is required, except for aggregate with the explain \
@@ -149,8 +152,8 @@ impl Cluster {
                 _ => through(documents, name, value, &context)?,
             };
         }
-        let (rest, owner) = (documents.into(), arguments.owner());
-        let cursor = Cursor { namespace, rest, tail: None, owner, at_cluster_time: view.at };
+        let cursor = Cursor::over(namespace, documents.into(), arguments.owner());
+        let cursor = Cursor { at_cluster_time: view.at, ..cursor };
         self.open(member, cursor, size, false)
     }
 
@@ -212,6 +215,11 @@ impl Cluster {
     }
 }
 
+/// Explains an `aggregate`.
+pub(super) fn explained(namespace: &str) -> Result<RawDocumentBuf, CommandError> {
+    raw(&explanation(namespace, "stages"))
+}
+
 fn explanation(namespace: &str, kind: &str) -> Document {
     let plan = doc! { "namespace": namespace, "winningPlan": { "stage": "COLLSCAN" } };
     let mut reply = doc! { "queryPlanner": plan.clone(), "executionStats": {}, "ok": 1.0 };
@@ -228,7 +236,8 @@ pub(super) fn collection_of(namespace: &str) -> &str {
 
 /// Checks that what must be the first stage, or the last, is that.
 fn check_places(stages: &[(String, Bson)]) -> Result<(), CommandError> {
-    const FIRST: [&str; 4] = ["$documents", "$listLocalSessions", "$listSessions", "$collStats"];
+    const FIRST: [&str; 5] =
+        ["$changeStream", "$documents", "$listLocalSessions", "$listSessions", "$collStats"];
     let late = stages.iter().skip(1).find(|(name, _)| FIRST.contains(&name.as_str()));
     if let Some((name, _)) = late {
         let reason = format!("{name} is only valid as the first stage in a pipeline");

@@ -13,7 +13,7 @@ use super::reads::View;
 use crate::model::fail_point::Injection;
 use crate::model::{Action, Cluster, Connection, ConnectionId, Done, Role, Then};
 use crate::options::MemberId;
-use crate::store::{Change, Data, Entry, Position};
+use crate::store::{Change, ChangeStream, Data, Entry, Past, Position};
 use crate::wire::{CommandError, Request, integer};
 
 /// The code of `WriteConflict`.
@@ -48,11 +48,12 @@ impl Cluster {
             Some(Role::Primary { term, .. }) => term,
             _ => 0,
         };
-        let timestamp = self.next_timestamp(now);
+        let timestamp = self.next_timestamp(now, Entry::times(&changes));
+        let wall = bson::DateTime::from_millis(self.wall_millis(now));
         let owner = self.owner(member);
         let data = &mut self.members[owner].data;
         let position = Position { term, index: data.last().index + 1 };
-        data.note(Arc::new(Entry { position, at: now, timestamp, changes }));
+        data.note(Arc::new(Entry { position, at: now, timestamp, wall, changes }));
         self.data_is_new = true;
         self.replicate(now);
     }
@@ -75,12 +76,15 @@ impl Cluster {
             if member.last() == source.last() {
                 continue;
             }
-            if !member.roll_back_to(source).is_empty() {
-                self.data_is_new = true;
-            }
+            let has_lost = !member.roll_back_to(source).is_empty();
+            self.data_is_new |= has_lost;
             while let Some(entry) = member.next_of(source).filter(|it| it.at + lag <= now) {
                 member.apply(entry);
                 self.data_is_new = true;
+            }
+            // What cursors have seen is no more.
+            if let Some(process) = self.members[index].process.as_mut().filter(|_| has_lost) {
+                process.cursors.clear();
             }
         }
     }
@@ -142,6 +146,15 @@ impl Cluster {
         data.entries().rev().map(|it| it.position).find(is_held).unwrap_or_default()
     }
 
+    /// Returns what a member has to tell a change stream.
+    pub(super) fn past(&self, member: MemberId, stream: &ChangeStream) -> Past<'_> {
+        let data = self.data_of(member);
+        let committed = self.committed(data);
+        let is_behind = stream.looks_up() && committed != data.last();
+        let state = is_behind.then(|| data.until(|entry| entry.position <= committed));
+        Past { data, committed, state, version: self.version_of(member) }
+    }
+
     /// Returns the state that a command reads.
     pub(super) fn view(&self, member: MemberId, arguments: &Arguments) -> View {
         let data = self.data_of(member);
@@ -185,7 +198,7 @@ impl Cluster {
         }
         let member = self.connections.get(&id)?.member;
         if request.command_name() == "getMore" {
-            return self.awaits_documents(now, member, request).map(Some);
+            return self.awaits_documents(now, member, request, limit).map(Some);
         }
         self.awaits_time(member, request).then(|| limit.or_else(|| limit_of(now, request)))
     }

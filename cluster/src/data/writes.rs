@@ -213,13 +213,8 @@ impl Cluster {
             retries.append_to(&mut reply, version);
             Ok(reply)
         })?;
-        let cursor = Cursor {
-            namespace: "admin.$cmd.bulkWrite".to_owned(),
-            rest: results.into_iter().map(std::sync::Arc::new).collect(),
-            tail: None,
-            owner: arguments.owner(),
-            at_cluster_time: None,
-        };
+        let rest = results.into_iter().map(std::sync::Arc::new).collect();
+        let cursor = Cursor::over("admin.$cmd.bulkWrite".to_owned(), rest, arguments.owner());
         let size = match arguments.document("cursor")? {
             Some(cursor) => super::arguments::count(cursor, "batchSize")?,
             None => None,

@@ -38,10 +38,10 @@ impl Cluster {
         Timestamp { time: u32::try_from(seconds).unwrap_or(u32::MAX), increment: 1 }
     }
 
-    /// Returns the time of a write, which no other has.
-    pub(crate) fn next_timestamp(&mut self, now: Instant) -> Timestamp {
+    /// Returns the time of the last of so many writes, which no others have.
+    pub(crate) fn next_timestamp(&mut self, now: Instant, writes: usize) -> Timestamp {
         self.reach_present(now);
-        self.count_write();
+        (0..writes).for_each(|_| self.count_write());
         self.clock.timestamp()
     }
 

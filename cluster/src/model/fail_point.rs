@@ -62,6 +62,8 @@ pub(crate) struct Injection {
     pub(crate) error: Option<CommandError>,
     /// The command is run, and its reply has this.
     pub(crate) write_concern_error: Option<RawDocumentBuf>,
+    /// It is a `getMore` that fails when it has its cursor, which is gone with it.
+    pub(crate) drops_cursor: bool,
     /// The labels of either error, instead of those that the server would choose.
     pub(crate) labels: Option<Vec<String>>,
 }
@@ -106,7 +108,10 @@ impl FailPoint {
         fail_point.read(data)?;
         match name {
             Name::FailCommand => {}
-            Name::FailGetMore => fail_point.commands = vec!["getMore".to_owned()],
+            Name::FailGetMore => {
+                fail_point.injection.drops_cursor = true;
+                fail_point.commands = vec!["getMore".to_owned()];
+            }
             Name::OnTransactionalWrite => {
                 let injection = &mut fail_point.injection;
                 injection.close_after = std::mem::take(&mut injection.close);

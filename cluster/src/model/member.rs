@@ -130,6 +130,7 @@ impl Member {
     pub(super) fn new(
         address: ServerAddress,
         version: ServerVersion,
+        oplog_entries: usize,
         config: Option<Arc<Config>>,
     ) -> Self {
         let applied = OpTime { term: 0, at: Instant::ZERO };
@@ -140,7 +141,7 @@ impl Member {
             config,
             has_data,
             applied,
-            data: Data::default(),
+            data: Data::new(oplog_entries),
             transactions: Transactions::default(),
             cut_off: false,
             hello_latency: Duration::ZERO,

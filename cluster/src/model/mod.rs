@@ -259,7 +259,8 @@ impl Cluster {
         let members = options.members.iter().enumerate().map(|(index, it)| {
             let version = options.versions.get(&MemberId(index)).copied();
             let version = version.unwrap_or(options.version);
-            Member::new(it.address.clone(), version, Some(Arc::clone(&config)))
+            let (address, most) = (it.address.clone(), options.oplog_entries);
+            Member::new(address, version, most, Some(Arc::clone(&config)))
         });
         let mut rng = Rng::new(options.seed);
         let accounts = options.users.iter().map(|it| Account::new(it.clone(), &mut rng)).collect();

@@ -86,7 +86,8 @@ impl Cluster {
                     let member = MemberId(index.unwrap_or(count));
                     if index.is_none() {
                         let address = options.address.clone();
-                        servers.push(Member::new(address, self.options.version, None));
+                        let (version, most) = (self.options.version, self.options.oplog_entries);
+                        servers.push(Member::new(address, version, most, None));
                     }
                     if count >= MAX_SERVERS {
                         return Err(ReconfigError::TooManyServers);

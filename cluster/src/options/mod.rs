@@ -32,6 +32,9 @@ pub const MIN_ELECTION_TIMEOUT: Duration = Duration::from_millis(20);
 /// servers.
 pub const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
 
+/// The number of entries that the log of a member keeps by default.
+pub const MAX_OPLOG_ENTRIES: usize = 4096;
+
 /// The number of connections that a member takes by default.
 pub const MAX_CONNECTIONS: usize = 4096;
 
@@ -169,12 +172,15 @@ pub struct ClusterOptions {
     ///
     /// Operators, stages and options that are not known are refused by name: among them JavaScript,
     /// texts, places, regular expressions, `$jsonSchema`, `$lookup`, projections of some elements
-    /// of an array, time series and clustered collections. There are no transactions and no change
-    /// streams.
+    /// of an array, time series and clustered collections.
     pub keeps_data: bool,
     /// The time after which secondaries have what the primary writes, zero by default; it matters
     /// only to members that keep data.
     pub replication_lag: Duration,
+    /// The number of entries that the log of a member keeps, [`MAX_OPLOG_ENTRIES`] by default; it
+    /// matters only to members that keep data. A change stream that resumes before them has lost
+    /// its history, and a member that is further behind copies everything.
+    pub oplog_entries: usize,
     /// The wall-clock time at [`Instant::ZERO`](sdam_core::time::Instant::ZERO), in milliseconds
     /// since the Unix epoch.
     pub wall_epoch_millis: i64,
@@ -201,6 +207,7 @@ impl ClusterOptions {
             max_write_batch_size: MAX_WRITE_BATCH_SIZE,
             keeps_data: false,
             replication_lag: Duration::ZERO,
+            oplog_entries: MAX_OPLOG_ENTRIES,
             wall_epoch_millis: 1_700_000_000_000,
         }
     }
@@ -220,6 +227,7 @@ impl ClusterOptions {
         with_deployment: deployment Deployment,
         with_keeps_data: keeps_data bool,
         with_replication_lag: replication_lag Duration,
+        with_oplog_entries: oplog_entries usize,
         with_members: members Vec<MemberOptions>,
         with_version: version ServerVersion,
         with_versions: versions BTreeMap<MemberId, ServerVersion>,

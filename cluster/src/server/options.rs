@@ -9,7 +9,8 @@ use sdam_core::config::Secret;
 use super::listening::server_address;
 use super::tls::TlsIdentity;
 use crate::options::{
-    ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, ServerVersion, User, setters,
+    ClusterOptions, Deployment, MAX_CONNECTIONS, MAX_MEMBERS, MAX_OPLOG_ENTRIES, ServerVersion,
+    User, setters,
 };
 
 /// The number of bytes that a connection holds for a client that does not read them; more close it.
@@ -41,6 +42,9 @@ pub struct EmbeddedOptions {
     pub version: ServerVersion,
     /// True if the members keep what is written, as [`ClusterOptions::keeps_data`] says.
     pub keeps_data: bool,
+    /// The number of entries that the log of a member keeps, as
+    /// [`ClusterOptions::oplog_entries`] says.
+    pub oplog_entries: usize,
     /// The users; none by default, and then no login is needed.
     pub users: Vec<User>,
     /// The tokens by which MONGODB-OIDC logs in, as [`ClusterOptions::oidc_tokens`] says.
@@ -64,6 +68,7 @@ impl Default for EmbeddedOptions {
             members: 3,
             version: ServerVersion::default(),
             keeps_data: false,
+            oplog_entries: MAX_OPLOG_ENTRIES,
             users: Vec::new(),
             oidc_tokens: Vec::new(),
             tls: None,
@@ -103,6 +108,7 @@ impl EmbeddedOptions {
         with_members: members usize,
         with_version: version ServerVersion,
         with_keeps_data: keeps_data bool,
+        with_oplog_entries: oplog_entries usize,
         with_users: users Vec<User>,
         with_oidc_tokens: oidc_tokens Vec<Secret>,
         with_tls: tls Option<TlsIdentity>,
@@ -132,6 +138,7 @@ pub(super) fn cluster_options(
         deployment: options.deployment,
         version: options.version,
         keeps_data: options.keeps_data,
+        oplog_entries: options.oplog_entries,
         users: options.users.clone(),
         oidc_tokens: options.oidc_tokens.clone(),
         seed: options.seed,

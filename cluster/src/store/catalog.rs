@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bson::Document;
 use sdam_core::bson;
 
-use super::{collection::Collection, session::Session};
+use super::{collection::Collection, definition::Definition, session::Session};
 
 /// All that a member keeps.
 ///
@@ -28,6 +28,7 @@ pub(crate) enum Change {
         record: u64,
         before: Option<Arc<Document>>,
         after: Option<Arc<Document>>,
+        note: Note,
     },
     /// A collection is created, dropped or given other options.
     Collection {
@@ -37,6 +38,45 @@ pub(crate) enum Change {
     },
     /// A session has written.
     Session { id: Vec<u8>, before: Option<Arc<Session>>, after: Option<Arc<Session>> },
+    /// What the changes before it, of collections, were by name; it changes nothing itself.
+    Definition(Arc<Definition>),
+}
+
+/// What change streams tell of a document that was written, besides what became of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Note {
+    /// The id of its collection.
+    pub(crate) uuid: [u8; 16],
+    pub(crate) edit: Edit,
+    /// The collection keeps the images of documents before and after their changes.
+    pub(crate) has_images: bool,
+}
+
+/// The way in which a document came to be another one.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Edit {
+    /// As a whole.
+    #[default]
+    Whole,
+    /// By operators, at these paths.
+    At(Vec<Touched>),
+    /// By the stages of a pipeline.
+    Stages,
+}
+
+/// A path of an update at which an operator has changed a document, or not.
+#[derive(Clone, Debug)]
+pub(crate) struct Touched {
+    pub(crate) path: String,
+    /// It adds to the end of an array.
+    pub(crate) appends: bool,
+}
+
+impl Change {
+    /// Returns whether it may be an event of change streams.
+    pub(crate) const fn is_told(&self) -> bool {
+        matches!(self, Self::Document { .. } | Self::Definition(_))
+    }
 }
 
 impl Store {
@@ -68,7 +108,7 @@ impl Store {
     /// Takes a step, or takes it back.
     pub(crate) fn take(&mut self, change: &Change, forward: bool) {
         match change {
-            Change::Document { namespace, record, before, after } => {
+            Change::Document { namespace, record, before, after, .. } => {
                 if let Some(collection) = self.collections.get_mut(&**namespace) {
                     let document = if forward { after } else { before };
                     Arc::make_mut(collection).put(*record, document.clone());
@@ -86,6 +126,7 @@ impl Store {
                 Some(session) => drop(self.sessions.insert(id.clone(), Arc::clone(session))),
                 None => drop(self.sessions.remove(id)),
             },
+            Change::Definition(_) => {}
         }
     }
 }

@@ -86,6 +86,17 @@ impl Collection {
         if self.options.contains_key("viewOn") { "view" } else { "collection" }
     }
 
+    /// Returns its id, as change streams tell it: views have none.
+    pub(crate) fn told_uuid(&self) -> Option<[u8; 16]> {
+        (self.kind() == "collection").then_some(self.uuid)
+    }
+
+    /// Returns whether it keeps the images of documents before and after their changes.
+    pub(crate) fn has_images(&self) -> bool {
+        let option = self.options.get_document("changeStreamPreAndPostImages");
+        option.is_ok_and(|it| it.get_bool("enabled").unwrap_or(false))
+    }
+
     pub(crate) fn is_capped(&self) -> bool {
         self.options.get_bool("capped").unwrap_or(false)
     }
@@ -107,6 +118,11 @@ impl Collection {
     /// Returns the documents from a number on.
     pub(crate) fn since(&self, record: u64) -> impl Iterator<Item = (u64, &Arc<Document>)> {
         self.documents.range(record..).map(|(record, document)| (*record, document))
+    }
+
+    /// Returns the document with this `_id`.
+    pub(crate) fn by_id(&self, id: &Bson) -> Option<&Arc<Document>> {
+        self.documents.get(self.ids.get(&Key(id.clone()))?)
     }
 
     pub(crate) fn get(&self, record: u64) -> Option<&Arc<Document>> {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use bson::Document;
 use sdam_core::bson;
-use sdam_core::time::Instant;
 
-use super::{Context, Documents, Filter, Projection, Store, StoreError};
+use super::{ChangeStream, Context, Documents, Filter, Projection, Store, StoreError};
 
 /// The session that a cursor belongs to, and the number of the transaction that it was opened in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,9 +22,41 @@ pub(crate) struct Cursor {
     pub(crate) rest: VecDeque<Arc<Document>>,
     /// The documents that it goes on with when there are no more.
     pub(crate) tail: Option<Tail>,
+    /// The change stream that it hands out.
+    pub(crate) stream: Option<Box<ChangeStream>>,
     pub(crate) owner: Owner,
     /// The time that it reads at, if its replies say so.
     pub(crate) at_cluster_time: Option<bson::Timestamp>,
+    /// It was killed while a `getMore` has waited.
+    pub(crate) is_killed: bool,
+}
+
+impl Cursor {
+    /// Makes a cursor over documents.
+    pub(crate) const fn over(
+        namespace: String,
+        rest: VecDeque<Arc<Document>>,
+        owner: Owner,
+    ) -> Self {
+        Self {
+            namespace,
+            rest,
+            tail: None,
+            stream: None,
+            owner,
+            at_cluster_time: None,
+            is_killed: false,
+        }
+    }
+
+    /// Returns whether more may come after a batch. That of a stream with its last event is
+    /// followed by another one, if it was full.
+    pub(crate) fn goes_on(&self, has_room: bool) -> bool {
+        let is_over = |stream: &ChangeStream| stream.is_over() && has_room;
+        !self.rest.is_empty()
+            || self.tail.is_some()
+            || self.stream.as_ref().is_some_and(|it| !is_over(it))
+    }
 }
 
 /// The end of a capped collection, to which documents are added.
@@ -38,8 +69,6 @@ pub(crate) struct Tail {
     pub(crate) context: Context,
     /// It waits for a document before it answers that there is none.
     pub(crate) awaits: bool,
-    /// The end of the wait of the present `getMore`.
-    pub(crate) until: Option<Instant>,
 }
 
 impl Tail {

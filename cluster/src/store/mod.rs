@@ -10,10 +10,13 @@
 //! `$sample`, regular expressions, time series, clustered collections, the positional operator,
 //! projections of some elements of an array, `$bit`, and where `$push` adds.
 
+mod administration;
 mod catalog;
+mod changes;
 mod collection;
 mod compare;
 mod cursor;
+mod definition;
 mod error;
 mod expression;
 mod filter;
@@ -31,13 +34,14 @@ mod view;
 mod writer;
 
 pub(crate) use catalog::{Change, Store};
+pub(crate) use changes::{ChangeStream, Past, Scope, StreamOptions, check_watchable};
 pub(crate) use collection::{Collection, Index};
 pub(crate) use compare::{Collation, Key, whole};
 pub(crate) use cursor::{Cursor, Owner, Tail};
 pub(crate) use error::StoreError;
 pub(crate) use expression::{Context, is_true};
 pub(crate) use filter::Filter;
-pub(crate) use log::{Data, Entry, MAX_ENTRIES, Position};
+pub(crate) use log::{Data, Entry, Position};
 pub(crate) use names::{check_namespace, check_writable, is_database};
 pub(crate) use path::{MAX_LEVELS, MAX_PARTS, is_too_long, values};
 pub(crate) use pipeline::{Documents, parse as parse_stages, through};

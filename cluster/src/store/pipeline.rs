@@ -36,11 +36,9 @@ const STAGES: [&str; 12] = [
 ];
 
 /// The stages that servers know, and this store does not.
-const UNKNOWN_HERE: [&str; 25] = [
+const UNKNOWN_HERE: [&str; 23] = [
     "$bucket",
     "$bucketAuto",
-    "$changeStream",
-    "$changeStreamSplitLargeEvent",
     "$densify",
     "$facet",
     "$fill",
@@ -65,7 +63,9 @@ const UNKNOWN_HERE: [&str; 25] = [
 ];
 
 /// The stages by which documents come and go.
-const ENDS: [&str; 7] = [
+const ENDS: [&str; 9] = [
+    "$changeStream",
+    "$changeStreamSplitLargeEvent",
     "$out",
     "$merge",
     "$documents",
@@ -82,25 +82,45 @@ const ENDS: [&str; 7] = [
 /// Fails as servers do if a stage has another form, or is not known.
 pub(crate) fn parse(stages: &[Bson]) -> Result<Vec<(String, Bson)>, StoreError> {
     let read = stages.iter().map(|stage| {
-        let wrong =
-            || StoreError::new(14, "Each element of the 'pipeline' array must be an object");
-        let mut fields = stage.as_document().ok_or_else(wrong)?.iter();
-        let (Some((name, value)), None) = (fields.next(), fields.next()) else {
-            let reason = "A pipeline stage specification object must contain exactly one field.";
-            return Err(StoreError::new(40323, reason));
-        };
+        let (name, value) = named(stage)?;
         if UNKNOWN_HERE.contains(&name.as_str()) {
             return Err(StoreError::not_implemented(name));
         }
-        if !STAGES.contains(&name.as_str()) && !ENDS.contains(&name.as_str()) {
-            const LONGEST: usize = 64;
-            let name: String = name.chars().take(LONGEST).collect();
-            let reason = format!("Unrecognized pipeline stage name: '{name}'");
-            return Err(StoreError::new(40324, reason));
+        match is_known(name) {
+            true => Ok((name.clone(), value.clone())),
+            false => Err(unrecognized(name)),
         }
-        Ok((name.clone(), value.clone()))
     });
     read.collect()
+}
+
+/// Reads the name of a stage, and what it is to do.
+///
+/// # Errors
+///
+/// Fails as servers do if it is no document, or one of several fields.
+pub(crate) fn named(stage: &Bson) -> Result<(&String, &Bson), StoreError> {
+    let wrong = || StoreError::new(14, "Each element of the 'pipeline' array must be an object");
+    let mut fields = stage.as_document().ok_or_else(wrong)?.iter();
+    match (fields.next(), fields.next()) {
+        (Some(field), None) => Ok(field),
+        _ => {
+            let reason = "A pipeline stage specification object must contain exactly one field.";
+            Err(StoreError::new(40323, reason))
+        }
+    }
+}
+
+/// Returns whether servers know a stage of that name.
+pub(crate) fn is_known(name: &str) -> bool {
+    STAGES.contains(&name) || ENDS.contains(&name) || UNKNOWN_HERE.contains(&name)
+}
+
+/// No server knows a stage of that name.
+pub(crate) fn unrecognized(name: &str) -> StoreError {
+    const LONGEST: usize = 64;
+    let name: String = name.chars().take(LONGEST).collect();
+    StoreError::new(40324, format!("Unrecognized pipeline stage name: '{name}'"))
 }
 
 /// Takes documents through a stage.

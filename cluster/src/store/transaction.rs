@@ -113,14 +113,14 @@ impl Transaction {
     /// Returns whether a change that others make to the live state must wait for its end.
     pub(crate) fn blocks(&self, change: &Change) -> bool {
         match change {
-            Change::Document { namespace, record, before, after } => {
+            Change::Document { namespace, record, before, after, .. } => {
                 let known = before.as_ref().map(|_| *record);
                 self.holds(namespace, known, after.as_deref())
             }
             Change::Collection { namespace, before, .. } => {
                 before.is_some() && self.used.contains(&**namespace)
             }
-            Change::Session { .. } => false,
+            Change::Session { .. } | Change::Definition(_) => false,
         }
     }
 

@@ -4,6 +4,7 @@ use bson::{Bson, Document};
 use sdam_core::bson;
 
 use super::{
+    catalog::{Edit, Touched},
     compare::whole,
     error::StoreError,
     expression::{self, Context},
@@ -107,6 +108,24 @@ impl Update {
     /// Returns whether it changes documents by operators or stages, and so may change several.
     pub(crate) const fn is_replacement(&self) -> bool {
         matches!(self, Self::Replacement(_))
+    }
+
+    /// Returns how it makes another document of one.
+    pub(crate) fn edit(&self) -> Edit {
+        let operators = match self {
+            Self::Replacement(_) => return Edit::Whole,
+            Self::Pipeline(_) => return Edit::Stages,
+            Self::Operators(operators, _) => operators,
+        };
+        let mut touched = Vec::new();
+        for (operator, path, argument) in operators {
+            let appends = *operator == Operator::Push;
+            touched.push(Touched { path: path.clone(), appends });
+            if let (Operator::Rename, Bson::String(to)) = (operator, argument) {
+                touched.push(Touched { path: to.clone(), appends });
+            }
+        }
+        Edit::At(touched)
     }
 
     /// Returns whether a document that is the same afterwards counts as not modified: servers see

@@ -8,12 +8,11 @@ use sdam_core::bson;
 use sdam_core::rng::Rng;
 
 use super::{
-    catalog::{Change, Store},
-    collection::{Collection, Index},
+    catalog::{Change, Edit, Note, Store},
+    collection::Collection,
     error::StoreError,
     expression::Context,
     filter::Filter,
-    names::check_namespace,
     path::is_too_deep,
     session::Session,
     sort::Sort,
@@ -32,13 +31,13 @@ const TOO_LARGE: &str = "Resulting document after update is larger than 16777216
 /// Writes that belong together.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
-    store: &'a mut Store,
+    pub(super) store: &'a mut Store,
     rng: &'a mut Rng,
     /// The time that new ids begin with, in seconds since the Unix epoch.
     seconds: u32,
     /// The server is 5.0 or newer: names of fields may begin with a dollar sign, and indexes have
     /// the same keys if their options differ.
-    is_since_5_0: bool,
+    pub(super) is_since_5_0: bool,
     /// Documents need not be what collections demand.
     pub(crate) bypasses_validation: bool,
     /// It writes within a transaction.
@@ -106,12 +105,12 @@ impl<'a> Writer<'a> {
         self.store
     }
 
-    fn take(&mut self, change: Change) {
+    pub(super) fn take(&mut self, change: Change) {
         self.store.take(&change, true);
         self.changes.push(change);
     }
 
-    fn random(&mut self) -> [u8; 16] {
+    pub(super) fn random(&mut self) -> [u8; 16] {
         let (high, low) = (self.rng.next_u64(), self.rng.next_u64());
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&high.to_be_bytes());
@@ -130,7 +129,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Creates a collection unless there is one.
-    fn ensure(&mut self, namespace: &str) -> Result<(), StoreError> {
+    pub(super) fn ensure(&mut self, namespace: &str) -> Result<(), StoreError> {
         match self.store.collection(namespace) {
             Some(_) => Ok(()),
             None => self.create(namespace, Document::new()),
@@ -138,171 +137,9 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns a collection, borrowed: a clone of its `Arc` would make each write copy it.
-    fn collection(&self, namespace: &str) -> Result<&Collection, StoreError> {
+    pub(super) fn collection(&self, namespace: &str) -> Result<&Collection, StoreError> {
         let collection = self.store.collection(namespace);
         collection.map(|it| &**it).ok_or_else(|| StoreError::new(26, "ns does not exist"))
-    }
-
-    /// Creates a collection.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is one of that name, or if it is no name.
-    pub(crate) fn create(&mut self, namespace: &str, options: Document) -> Result<(), StoreError> {
-        check_namespace(namespace)?;
-        if self.store.collection(namespace).is_some() {
-            let reason = format!("Collection {namespace} already exists.");
-            return Err(StoreError::new(48, reason));
-        }
-        if self.limits.is_some_and(|it| !it.creates) {
-            let reason =
-                format!("Cannot create namespace {namespace} in multi-document transaction.");
-            return Err(StoreError::not_in_transaction(reason));
-        }
-        let collection = Collection::new(options, self.random());
-        self.replace(namespace, Some(collection));
-        Ok(())
-    }
-
-    /// Puts another collection in the place of one, or none.
-    fn replace(&mut self, namespace: &str, collection: Option<Collection>) {
-        let before = self.store.collection(namespace).cloned();
-        let after = collection.map(Arc::new);
-        self.take(Change::Collection { namespace: namespace.into(), before, after });
-    }
-
-    /// Drops a collection, and returns how many indexes it had.
-    pub(crate) fn drop(&mut self, namespace: &str) -> Option<usize> {
-        let indexes = self.store.collection(namespace)?.indexes.len();
-        self.replace(namespace, None);
-        Some(indexes)
-    }
-
-    /// Gives a collection another name.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is none, or one of the new name that is not to be dropped.
-    pub(crate) fn rename(
-        &mut self,
-        from: &str,
-        to: &str,
-        drops_target: bool,
-    ) -> Result<(), StoreError> {
-        check_namespace(to)?;
-        let Some(collection) = self.store.collection(from).cloned() else {
-            let reason = format!("Source collection {from} does not exist");
-            return Err(StoreError::new(26, reason));
-        };
-        if self.store.collection(to).is_some() && !drops_target {
-            return Err(StoreError::new(48, "target namespace exists"));
-        }
-        self.replace(from, None);
-        self.replace(to, Some(Collection::clone(&collection)));
-        Ok(())
-    }
-
-    /// Changes options of a collection.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no such collection.
-    pub(crate) fn modify(&mut self, namespace: &str, options: Document) -> Result<(), StoreError> {
-        let Some(collection) = self.store.collection(namespace) else {
-            return Err(StoreError::new(26, "ns does not exist"));
-        };
-        let mut collection = Collection::clone(collection);
-        collection.options.extend(options);
-        self.replace(namespace, Some(collection));
-        Ok(())
-    }
-
-    /// Changes what an index is like.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no such collection; without that index nothing changes.
-    pub(crate) fn modify_index(
-        &mut self,
-        namespace: &str,
-        name: &str,
-        change: impl FnOnce(&mut Document),
-    ) -> Result<(), StoreError> {
-        let mut collection = self.collection(namespace)?.clone();
-        if let Some(index) = collection.indexes.iter_mut().find(|it| it.name() == name) {
-            change(&mut index.description);
-        }
-        self.replace(namespace, Some(collection));
-        Ok(())
-    }
-
-    /// Creates indexes, and returns how many there were and are.
-    ///
-    /// # Errors
-    ///
-    /// Fails if one has no keys or no name, or the name of another, or if it cannot be unique.
-    pub(crate) fn create_indexes(
-        &mut self,
-        namespace: &str,
-        descriptions: Vec<Document>,
-    ) -> Result<(usize, usize), StoreError> {
-        self.ensure(namespace)?;
-        let mut collection = self.collection(namespace)?.clone();
-        let before = collection.indexes.len();
-        for description in descriptions {
-            let index = Index { description };
-            if index.name().is_empty() || index.keys().is_empty() {
-                let reason = "The field 'name' and 'key' are required properties of an index";
-                return Err(StoreError::new(9, reason));
-            }
-            let same_name = collection.indexes.iter().find(|it| it.name() == index.name());
-            let by_options = self.is_since_5_0;
-            let same_keys = collection.indexes.iter().find(|it| it.is_like(&index, by_options));
-            match (same_name, same_keys) {
-                (Some(known), _) if known.keys() != index.keys() => {
-                    let reason = format!(
-                        "An existing index has the same name as the requested index: {}",
-                        index.name()
-                    );
-                    return Err(StoreError::new(86, reason));
-                }
-                (None, Some(known)) => {
-                    let reason =
-                        format!("Index already exists with a different name: {}", known.name());
-                    return Err(StoreError::new(85, reason));
-                }
-                (Some(_), _) => {}
-                (None, None) => {
-                    collection.check_new_index(namespace, &index)?;
-                    collection.indexes.push(index);
-                }
-            }
-        }
-        let after = collection.indexes.len();
-        if after != before {
-            self.replace(namespace, Some(collection));
-        }
-        Ok((before, after))
-    }
-
-    /// Drops the indexes that are meant, and returns how many there were.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no such collection.
-    pub(crate) fn drop_indexes(
-        &mut self,
-        namespace: &str,
-        is_meant: impl Fn(&Index) -> bool,
-    ) -> Result<usize, StoreError> {
-        let Some(collection) = self.store.collection(namespace) else {
-            return Err(StoreError::new(26, format!("ns not found {namespace}")));
-        };
-        let mut collection = Collection::clone(collection);
-        let before = collection.indexes.len();
-        collection.indexes.retain(|index| index.name() == "_id_" || !is_meant(index));
-        self.replace(namespace, Some(collection));
-        Ok(before)
     }
 
     /// Notes what a session has done.
@@ -337,7 +174,7 @@ impl<'a> Writer<'a> {
             }
         };
         let record = self.collection(namespace)?.next();
-        self.put(namespace, record, None, document, context)?;
+        self.put(namespace, record, (None, document), Edit::Whole, context)?;
         let surplus = self.store.collection(namespace).map(|it| it.surplus());
         for record in surplus.unwrap_or_default() {
             self.remove(namespace, record);
@@ -350,17 +187,18 @@ impl<'a> Writer<'a> {
         &mut self,
         namespace: &str,
         record: u64,
-        before: Option<Arc<Document>>,
-        document: Document,
+        (before, document): (Option<Arc<Document>>, Document),
+        edit: Edit,
         context: &Context,
     ) -> Result<Arc<Document>, StoreError> {
         self.check_capped(namespace)?;
         let collection = self.collection(namespace)?;
+        let note = Note { uuid: collection.uuid, edit, has_images: collection.has_images() };
         self.validate(collection, before.as_deref(), &document, context)?;
         collection.check_unique(namespace, record, &document)?;
         let document = Arc::new(document);
         let after = Some(Arc::clone(&document));
-        self.take(Change::Document { namespace: namespace.into(), record, before, after });
+        self.take(Change::Document { namespace: namespace.into(), record, before, after, note });
         Ok(document)
     }
 
@@ -380,10 +218,12 @@ impl<'a> Writer<'a> {
     }
 
     fn remove(&mut self, namespace: &str, record: u64) {
-        let collection = self.store.collection(namespace);
-        let before = collection.and_then(|it| it.get(record)).cloned();
+        let Some(collection) = self.store.collection(namespace) else { return };
+        let (uuid, has_images) = (collection.uuid, collection.has_images());
+        let note = Note { uuid, edit: Edit::Whole, has_images };
+        let before = collection.get(record).cloned();
         let namespace = namespace.into();
-        self.take(Change::Document { namespace, record, before, after: None });
+        self.take(Change::Document { namespace, record, before, after: None, note });
     }
 
     /// Checks that a document is not nested more deeply than servers keep: 180 levels within each
@@ -485,7 +325,8 @@ impl<'a> Writer<'a> {
                 updated.after = Some(before);
                 continue;
             }
-            let document = self.put(namespace, record, Some(before), after, context)?;
+            let (edit, change) = (statement.update.edit(), (Some(before), after));
+            let document = self.put(namespace, record, change, edit, context)?;
             updated.after = Some(document);
             updated.modified += 1;
         }
@@ -518,7 +359,7 @@ impl<'a> Writer<'a> {
         self.check(&whole)?;
         self.ensure(namespace)?;
         let record = self.collection(namespace)?.next();
-        self.put(namespace, record, None, whole, context)
+        self.put(namespace, record, (None, whole), Edit::Whole, context)
     }
 
     /// Removes documents, and returns the last of them and how many there were.

@@ -7,6 +7,7 @@ use sdam_core::wire::Flags;
 use super::{ClusterOptions, ConnectionId, MemberId, SECOND, ServerVersion, World, body, options};
 
 mod catalogue;
+mod changes;
 mod cursors;
 mod fields;
 mod find;

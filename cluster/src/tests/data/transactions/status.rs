@@ -4,6 +4,8 @@ use bson::{Document, doc};
 use sdam_core::bson;
 
 use super::*;
+use crate::ClusterOptions;
+use crate::tests::options;
 
 fn status(world: &mut World, connection: ConnectionId) -> Document {
     must(world, connection, doc! { "serverStatus": 1, "oplog": 1, "$db": "admin" })
@@ -95,7 +97,10 @@ fn commands_that_fail_and_writes_that_wait_are_counted() {
 
 #[test]
 fn the_oplog_is_as_long_as_its_entries() {
-    let (mut world, connection) = client();
+    let options = ClusterOptions { keeps_data: true, ..options(ServerVersion::V6_0) };
+    let mut world = World::new(options.with_oplog_entries(500));
+    world.advance(SECOND);
+    let connection = world.connect(world.primary().unwrap());
     let stats = |world: &mut World| {
         let stats = must(world, connection, doc! { "collStats": "oplog.rs", "$db": "local" });
         (stats.get_i32("size").unwrap(), stats.get_i64("maxSize").unwrap())
@@ -113,7 +118,7 @@ fn the_oplog_is_as_long_as_its_entries() {
     must(&mut world, connection, put(2));
     assert_eq!(window(&mut world), first + 5);
     assert!(stats(&mut world).0 > before);
-    for id in 3..2000 {
+    for id in 3..600 {
         must(&mut world, connection, put(id));
     }
     assert_eq!(i64::from(stats(&mut world).0), most, "it is full");

@@ -1,0 +1,233 @@
+//! What events say (Change Streams, "Response Format").
+
+use bson::spec::BinarySubtype;
+use bson::{Binary, Document, doc};
+use sdam_core::bson;
+
+use super::{aggregate, labels, more, rest, told, watch};
+use crate::ServerVersion;
+use crate::tests::data::{ask, batch, client, code, cursor_id, insert, keeping, must};
+
+/// The events that these commands bring about, as a stream of all of the database tells them.
+fn events(version: ServerVersion, stage: Document, commands: Vec<Document>) -> Vec<Document> {
+    let (mut world, connection) = keeping(version);
+    insert(&mut world, connection, vec![doc! { "_id": 1, "a": 1 }]);
+    let mut stream = watch(stage);
+    stream.insert("aggregate", 1);
+    let id = cursor_id(&must(&mut world, connection, stream));
+    for command in commands {
+        must(&mut world, connection, command);
+    }
+    let mut more = more(id, 0);
+    more.insert("collection", "$cmd.aggregate");
+    batch(&must(&mut world, connection, more))
+}
+
+fn kinds(events: &[Document]) -> Vec<&str> {
+    events.iter().map(|it| it.get_str("operationType").unwrap()).collect()
+}
+
+#[test]
+fn an_event_says_when_where_and_what() {
+    let insert = doc! { "insert": "x", "documents": [{ "_id": 2 }] };
+    let mut event = events(ServerVersion::V6_0, doc! {}, vec![insert.clone()]).remove(0);
+    for field in ["_id", "clusterTime", "wallTime"] {
+        assert!(event.remove(field).is_some(), "{field}");
+    }
+    let expected = doc! {
+        "operationType": "insert",
+        "fullDocument": { "_id": 2 },
+        "ns": { "db": "test", "coll": "x" },
+        "documentKey": { "_id": 2 },
+    };
+    assert_eq!(event, expected);
+    let old = events(ServerVersion::V5_0, doc! {}, vec![insert]).remove(0);
+    assert!(!old.contains_key("wallTime"));
+}
+
+/// Change Streams, `showExpandedEvents`: changes of collections are told, with their ids.
+#[test]
+fn expanded_streams_tell_of_collections() {
+    let index = doc! { "key": { "a": 1 }, "name": "a_1" };
+    let commands = vec![
+        doc! { "create": "new" },
+        doc! { "createIndexes": "new", "indexes": [index] },
+        doc! { "collMod": "new", "validator": { "a": 1 } },
+        doc! { "dropIndexes": "new", "index": "*" },
+        doc! { "create": "view", "viewOn": "new", "pipeline": [] },
+        doc! { "drop": "view" },
+        doc! { "renameCollection": "test.new", "to": "test.y", "$db": "admin" },
+        doc! { "dropDatabase": 1 },
+    ];
+    let expanded = doc! { "showExpandedEvents": true };
+    let all = events(ServerVersion::V8_0, expanded, commands.clone());
+    let expected = [
+        "create",
+        "createIndexes",
+        "modify",
+        "dropIndexes",
+        "create",
+        "drop",
+        "rename",
+        "drop",
+        "drop",
+        "dropDatabase",
+        "invalidate",
+    ];
+    assert_eq!(kinds(&all), expected);
+    assert!(all[0].contains_key("collectionUUID") && !all[4].contains_key("collectionUUID"));
+    let what = doc! { "validator": { "a": 1 } };
+    assert_eq!(all[2].get_document("operationDescription").unwrap(), &what);
+    assert_eq!(all[6].get_document("to").unwrap(), &doc! { "db": "test", "coll": "y" });
+    let few = events(ServerVersion::V8_0, doc! {}, commands);
+    assert_eq!(kinds(&few), ["rename", "drop", "drop", "dropDatabase", "invalidate"]);
+}
+
+/// The writes of a transaction are told when it is committed, with one time.
+#[test]
+fn a_transaction_is_told_at_its_commit() {
+    let lsid = doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+    let of = |mut command: Document, starts: bool| {
+        command.extend(doc! { "lsid": lsid.clone(), "txnNumber": 3_i64, "autocommit": false });
+        if starts {
+            command.insert("startTransaction", true);
+        }
+        command
+    };
+    let update = doc! { "q": { "_id": 1 }, "u": { "$set": { "a": 2 } } };
+    let told = events(
+        ServerVersion::V6_0,
+        doc! {},
+        vec![
+            of(doc! { "insert": "x", "documents": [{ "_id": 2 }] }, true),
+            doc! { "insert": "x", "documents": [{ "_id": 3 }] },
+            of(doc! { "update": "x", "updates": [update] }, false),
+            of(doc! { "commitTransaction": 1, "$db": "admin" }, false),
+        ],
+    );
+    assert_eq!(kinds(&told), ["insert", "insert", "update"]);
+    assert!(!told[0].contains_key("txnNumber"));
+    assert_eq!(told[1].get_i64("txnNumber").unwrap(), 3);
+    assert_eq!(told[1].get("clusterTime"), told[2].get("clusterTime"));
+    assert_ne!(told[1].get("_id"), told[2].get("_id"));
+    let id = told[2].get_document("lsid").unwrap().get("id");
+    assert_eq!(id, lsid.get("id"));
+}
+
+/// Change Streams, `fullDocument` and `fullDocumentBeforeChange`.
+#[test]
+fn images_are_those_of_the_moment() {
+    let set = |value: i32| {
+        let update = doc! { "q": { "_id": 1 }, "u": { "$set": { "a": value } } };
+        doc! { "update": "x", "updates": [update] }
+    };
+    let keep = doc! { "collMod": "x", "changeStreamPreAndPostImages": { "enabled": true } };
+    let full = |mode: &str, commands: &[Document]| {
+        let stage = doc! { "fullDocument": mode };
+        let events = events(ServerVersion::V6_0, stage, commands.to_vec());
+        events[0].get("fullDocument").cloned()
+    };
+    let twice = [set(2), set(3)];
+    assert_eq!(full("default", &twice), None);
+    assert_eq!(full("updateLookup", &twice), Some(doc! { "_id": 1, "a": 3 }.into()));
+    assert_eq!(full("whenAvailable", &twice), Some(bson::Bson::Null));
+    let kept = [keep, set(2), set(3)];
+    assert_eq!(full("required", &kept), Some(doc! { "_id": 1, "a": 2 }.into()));
+    let stage = doc! { "fullDocumentBeforeChange": "whenAvailable" };
+    let events = events(ServerVersion::V6_0, stage, kept.to_vec());
+    let before = events[1].get_document("fullDocumentBeforeChange");
+    assert_eq!(before.unwrap(), &doc! { "_id": 1, "a": 2 });
+    let (mut world, connection) = client();
+    let id = cursor_id(&must(&mut world, connection, watch(doc! { "fullDocument": "required" })));
+    insert(&mut world, connection, vec![doc! { "_id": 1 }]);
+    must(&mut world, connection, set(1));
+    assert_eq!(code(&ask(&mut world, connection, more(id, 0))), 47);
+}
+
+/// Change Streams: the pipeline may shape events, but not take their tokens away.
+#[test]
+fn stages_shape_events() {
+    let (mut world, connection) = client();
+    let stages = vec![
+        doc! { "$match": { "operationType": "insert", "fullDocument.a": { "$gt": 1 } } },
+        doc! { "$project": { "operationType": 1, "documentKey": 1 } },
+        doc! { "$addFields": { "more": "$documentKey._id" } },
+    ];
+    let id = cursor_id(&must(&mut world, connection, aggregate("x", doc! {}, stages)));
+    insert(&mut world, connection, vec![doc! { "_id": 1, "a": 1 }, doc! { "_id": 2, "a": 2 }]);
+    let reply = must(&mut world, connection, more(id, 0));
+    assert_eq!(told(&reply), ["insert 2"]);
+    assert_eq!(batch(&reply)[0].get_i32("more").unwrap(), 2);
+    let without = aggregate("x", doc! {}, vec![doc! { "$project": { "_id": 0 } }]);
+    let id = cursor_id(&must(&mut world, connection, without));
+    insert(&mut world, connection, vec![doc! {}]);
+    let failed = ask(&mut world, connection, more(id, 0));
+    assert_eq!((code(&failed), labels(&failed)), (280, vec!["NonResumableChangeStreamError"]));
+    for (stage, expected) in [
+        (doc! { "$limit": 1 }, 20),
+        (doc! { "$group": { "_id": 1 } }, 20),
+        (doc! { "$lookup": {} }, 20),
+        (doc! { "$nonsense": 1 }, 40324),
+        (doc! { "$changeStream": {} }, 40602),
+        (doc! { "$redact": "$$KEEP" }, 238),
+        (doc! { "$match": { "$nonsense": 1 } }, 2),
+        (doc! { "$changeStreamSplitLargeEvent": { "a": 1 } }, 7_182_800),
+    ] {
+        let refused = ask(&mut world, connection, aggregate("x", doc! {}, vec![stage.clone()]));
+        assert_eq!(code(&refused), expected, "{stage}");
+    }
+}
+
+/// Change Streams, "`$changeStreamSplitLargeEvent`".
+#[test]
+fn an_event_that_is_too_large_comes_in_fragments() {
+    let (mut world, connection) = client();
+    let images = doc! { "enabled": true };
+    must(&mut world, connection, doc! { "create": "x", "changeStreamPreAndPostImages": images });
+    let text = "a".repeat(9 << 20);
+    insert(&mut world, connection, vec![doc! { "_id": 1, "text": text }]);
+    let stage = doc! { "fullDocument": "required", "fullDocumentBeforeChange": "required" };
+    let split = vec![doc! { "$changeStreamSplitLargeEvent": {} }];
+    let whole = cursor_id(&must(&mut world, connection, watch(stage.clone())));
+    let opened = must(&mut world, connection, aggregate("x", stage.clone(), split.clone()));
+    let update = doc! { "q": { "_id": 1 }, "u": { "$set": { "a": 1 } } };
+    must(&mut world, connection, doc! { "update": "x", "updates": [update] });
+    assert_eq!(code(&ask(&mut world, connection, more(whole, 0))), 10334);
+    let mut first = more(cursor_id(&opened), 0);
+    first.insert("batchSize", 1);
+    let first = batch(&must(&mut world, connection, first)).remove(0);
+    assert_eq!(first.get_document("splitEvent").unwrap(), &doc! { "fragment": 1, "of": 2 });
+    let mut after = stage;
+    after.insert("resumeAfter", first.get("_id").unwrap());
+    let again = must(&mut world, connection, aggregate("x", after.clone(), split));
+    let again = batch(&again).remove(0);
+    assert_eq!(again.get_document("splitEvent").unwrap(), &doc! { "fragment": 2, "of": 2 });
+    assert_eq!(code(&ask(&mut world, connection, watch(after))), 280);
+}
+
+/// A stream of all databases leaves out those of the server's own.
+#[test]
+fn a_cluster_is_watched_as_a_whole() {
+    let (mut world, connection) = client();
+    let mut stream = watch(doc! { "allChangesForCluster": true });
+    stream.insert("aggregate", 1);
+    assert_eq!(code(&ask(&mut world, connection, stream.clone())), 72);
+    stream.insert("$db", "admin");
+    let id = cursor_id(&must(&mut world, connection, stream));
+    for database in ["a", "b", "admin", "config"] {
+        let write = doc! { "insert": "x", "documents": [{ "_id": database }], "$db": database };
+        must(&mut world, connection, write);
+    }
+    must(&mut world, connection, doc! { "insert": "system.js", "documents": [{ "_id": 1 }] });
+    let mut more = more(id, 0);
+    more.extend(doc! { "collection": "$cmd.aggregate", "$db": "admin" });
+    let told = told(&must(&mut world, connection, more));
+    assert_eq!(told, ["insert \"a\"", "insert \"b\""]);
+    for (database, collection) in [("admin", "x"), ("local", "x"), ("test", "system.x")] {
+        let mut stream = aggregate(collection, doc! {}, Vec::new());
+        stream.insert("$db", database);
+        assert_eq!(code(&ask(&mut world, connection, stream)), 73);
+    }
+    let id = cursor_id(&must(&mut world, connection, watch(doc! {})));
+    assert!(rest(&mut world, connection, id).is_empty());
+}

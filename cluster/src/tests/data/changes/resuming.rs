@@ -1,0 +1,128 @@
+//! Where streams begin, and where they end (Change Streams, "Resume Process").
+
+use bson::{Document, doc};
+use sdam_core::bson;
+
+use super::{more, rest, token, told, watch};
+use crate::tests::data::{ask, batch, client, code, cursor_id, insert, must};
+use crate::tests::{ConnectionId, MemberId, World, options};
+use crate::{Deployment, ServerVersion};
+
+/// A stream that has told of three documents, and the tokens of these events.
+fn three() -> (World, ConnectionId, Vec<Document>) {
+    let (mut world, connection) = client();
+    let id = cursor_id(&must(&mut world, connection, watch(doc! {})));
+    insert(&mut world, connection, vec![doc! { "_id": 1 }, doc! { "_id": 2 }]);
+    insert(&mut world, connection, vec![doc! { "_id": 3 }]);
+    let events = batch(&must(&mut world, connection, more(id, 0)));
+    let tokens = events.iter().map(|it| it.get_document("_id").unwrap().clone()).collect();
+    (world, connection, tokens)
+}
+
+#[test]
+fn a_stream_goes_on_behind_a_token() {
+    let (mut world, connection, tokens) = three();
+    for option in ["resumeAfter", "startAfter"] {
+        let from = |world: &mut World, token: &Document| {
+            told(&must(world, connection, watch(doc! { option: token.clone() })))
+        };
+        assert_eq!(from(&mut world, &tokens[0]), ["insert 2", "insert 3"]);
+        assert_eq!(from(&mut world, &tokens[1]), ["insert 3"]);
+        assert!(from(&mut world, &tokens[2]).is_empty());
+    }
+    // Without an event, the token that the stream had stays.
+    let again = must(&mut world, connection, watch(doc! { "resumeAfter": tokens[2].clone() }));
+    assert_eq!(token(&again), tokens[2]);
+}
+
+#[test]
+fn a_stream_begins_at_a_time() {
+    let (mut world, connection) = client();
+    insert(&mut world, connection, vec![doc! { "_id": 1 }]);
+    let pong = world.ask(connection, &super::super::raw(doc! { "ping": 1 }));
+    let time = pong.get_timestamp("operationTime").unwrap();
+    insert(&mut world, connection, vec![doc! { "_id": 2 }]);
+    let mut stream = watch(doc! { "startAtOperationTime": time });
+    stream.insert("cursor", doc! { "batchSize": 0 });
+    let opened = must(&mut world, connection, stream);
+    assert!(batch(&opened).is_empty());
+    assert_eq!(rest(&mut world, connection, cursor_id(&opened)), ["insert 1", "insert 2"]);
+}
+
+/// Change Streams, "startAfter": behind an invalidate only that goes on.
+#[test]
+fn a_collection_that_is_dropped_ends_its_stream() {
+    let (mut world, connection, tokens) = three();
+    let id = cursor_id(&must(&mut world, connection, watch(doc! {})));
+    must(&mut world, connection, doc! { "drop": "x" });
+    let ended = must(&mut world, connection, more(id, 1000));
+    assert_eq!((told(&ended), cursor_id(&ended)), (vec!["drop".into(), "invalidate".into()], 0));
+    assert!(ended.get_document("cursor").unwrap().get_bool("invalidated").unwrap());
+    let invalidate = batch(&ended)[1].get_document("_id").unwrap().clone();
+    assert_eq!(token(&ended), invalidate);
+    insert(&mut world, connection, vec![doc! { "_id": 4 }]);
+    let refused = ask(&mut world, connection, watch(doc! { "resumeAfter": invalidate.clone() }));
+    assert_eq!(code(&refused), 260);
+    let again = must(&mut world, connection, watch(doc! { "startAfter": invalidate }));
+    assert_eq!(told(&again), ["insert 4"]);
+    let before = must(&mut world, connection, watch(doc! { "resumeAfter": tokens[2].clone() }));
+    assert_eq!((told(&before), cursor_id(&before)), (vec!["drop".into(), "invalidate".into()], 0));
+    let drop = batch(&ended)[0].get_document("_id").unwrap().clone();
+    let after = must(&mut world, connection, watch(doc! { "resumeAfter": drop }));
+    assert_eq!((told(&after), cursor_id(&after)), (vec!["invalidate".into()], 0));
+}
+
+#[test]
+fn an_invalidate_that_fills_a_batch_is_followed_by_an_empty_one() {
+    let (mut world, connection, _) = three();
+    let id = cursor_id(&must(&mut world, connection, watch(doc! {})));
+    must(
+        &mut world,
+        connection,
+        doc! { "renameCollection": "test.x", "to": "test.y", "$db": "admin" },
+    );
+    for expected in ["rename", "invalidate"] {
+        let mut one = more(id, 1000);
+        one.insert("batchSize", 1);
+        let reply = must(&mut world, connection, one);
+        assert_eq!((told(&reply), cursor_id(&reply)), (vec![expected.to_owned()], id));
+    }
+    let last = must(&mut world, connection, more(id, 1000));
+    assert_eq!((told(&last), cursor_id(&last)), (Vec::new(), 0));
+}
+
+#[test]
+fn tokens_that_lead_nowhere_are_refused() {
+    let (mut world, connection, tokens) = three();
+    must(&mut world, connection, doc! { "insert": "y", "documents": [{ "_id": 1 }] });
+    let mut elsewhere = watch(doc! { "resumeAfter": tokens[0].clone() });
+    elsewhere.insert("aggregate", "y");
+    assert_eq!(code(&ask(&mut world, connection, elsewhere)), 280);
+    let time = bson::Timestamp { time: 1, increment: 1 };
+    let (first, second) = (tokens[0].clone(), tokens[1].clone());
+    for (stage, expected) in [
+        (doc! { "resumeAfter": {} }, 40647),
+        (doc! { "resumeAfter": { "_data": "zz" } }, 9),
+        (doc! { "resumeAfter": 5 }, 14),
+        (doc! { "resumeAfter": first.clone(), "startAfter": second }, 50865),
+        (doc! { "startAfter": first, "startAtOperationTime": time }, 40674),
+        (doc! { "startAtOperationTime": 5 }, 14),
+        (doc! { "fullDocument": "nonsense" }, 2),
+        (doc! { "nonsense": 1 }, 40415),
+    ] {
+        assert_eq!(code(&ask(&mut world, connection, watch(stage.clone()))), expected, "{stage}");
+    }
+    let mut local = watch(doc! {});
+    local.insert("readConcern", doc! { "level": "local" });
+    assert_eq!(code(&ask(&mut world, connection, local)), 72);
+}
+
+#[test]
+fn a_server_of_its_own_has_no_streams() {
+    let options = options(ServerVersion::V6_0).with_deployment(Deployment::Standalone);
+    let mut options = options.with_keeps_data(true);
+    options.members.truncate(1);
+    let mut world = World::new(options);
+    let connection = world.connect(MemberId(0));
+    assert_eq!(code(&ask(&mut world, connection, watch(doc! {}))), 40573);
+}

@@ -38,7 +38,7 @@ impl Cluster {
         let (batch, count) = batch(&mut cursor, size)?;
         let goes_on = !single && cursor.goes_on(count < size);
         let id = if goes_on { self.new_cursor_id() } else { 0 };
-        let reply = reply(id, &cursor, "firstBatch", batch);
+        let reply = reply(id, &cursor, "firstBatch", (batch, count));
         if goes_on {
             self.keep_cursor(member, id, cursor);
         }
@@ -89,7 +89,8 @@ impl Cluster {
             let (batch, count) = batch(&mut cursor, size)?;
             let goes_on = cursor.goes_on(count < size);
             length += batch.as_bytes().len();
-            replies.push(reply(if goes_on { id } else { 0 }, &cursor, "nextBatch", batch));
+            let id_or_none = if goes_on { id } else { 0 };
+            replies.push(reply(id_or_none, &cursor, "nextBatch", (batch, count)));
             if !goes_on {
                 break;
             }
@@ -285,7 +286,12 @@ pub(super) fn raw(document: &Document) -> Result<RawDocumentBuf, CommandError> {
     RawDocumentBuf::try_from(document).map_err(|error| CommandError::coded(22, error.to_string()))
 }
 
-fn reply(id: i64, cursor: &Cursor, name: &str, batch: RawArrayBuf) -> RawDocumentBuf {
+fn reply(
+    id: i64,
+    cursor: &Cursor,
+    name: &str,
+    (batch, count): (RawArrayBuf, usize),
+) -> RawDocumentBuf {
     let name = <&bson::raw::CStr>::try_from(name).expect("there is no NUL in it");
     let mut document = RawDocumentBuf::new();
     document.append(name, batch);
@@ -295,10 +301,14 @@ fn reply(id: i64, cursor: &Cursor, name: &str, batch: RawArrayBuf) -> RawDocumen
         document.append(cstr!("atClusterTime"), time);
     }
     if let Some(stream) = &cursor.stream {
-        let token = stream.post_batch_token(!cursor.rest.is_empty());
-        let token = token.get_str("_data").unwrap_or_default();
-        document.append(cstr!("postBatchResumeToken"), rawdoc! { "_data": token });
-        if id == 0 && stream.is_over() && stream.version() >= ServerVersion::V6_0 {
+        let has_ended = id == 0 && stream.is_over();
+        let is_new = stream.version() >= ServerVersion::V6_0;
+        if !has_ended || is_new || count > 0 {
+            let token = stream.post_batch_token(!cursor.rest.is_empty());
+            let token = token.get_str("_data").unwrap_or_default();
+            document.append(cstr!("postBatchResumeToken"), rawdoc! { "_data": token });
+        }
+        if has_ended && is_new {
             document.append(cstr!("invalidated"), true);
         }
     }

@@ -256,7 +256,11 @@ impl Cluster {
 /// Returns an error with the number that servers of that version have for it.
 fn as_numbered_by(version: ServerVersion, command: &str, error: CommandError) -> CommandError {
     let code = match (command, error.code) {
-        ("find" | "aggregate", 40415) if version < ServerVersion::V5_0 => 9,
+        ("find" | "aggregate", 40415)
+            if version < ServerVersion::V5_0 && !error.message.contains("'$changeStream.") =>
+        {
+            9
+        }
         ("findAndModify", 40415) if version < ServerVersion::V5_0 => 51177,
         ("find", 51024) if version < ServerVersion::V5_0 => 2,
         ("find", 14) if version < ServerVersion::V5_0 && !error.message.starts_with('$') => 9,

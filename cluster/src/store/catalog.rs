@@ -68,8 +68,17 @@ pub(crate) enum Edit {
 #[derive(Clone, Debug)]
 pub(crate) struct Touched {
     pub(crate) path: String,
+    pub(crate) act: Act,
+}
+
+/// What an operator does at its path, as far as it is told in a way of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
     /// It adds to the end of an array.
-    pub(crate) appends: bool,
+    Append,
+    /// It removes a field; an element of an array becomes null.
+    Remove,
+    Other,
 }
 
 impl Change {

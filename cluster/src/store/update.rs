@@ -4,7 +4,7 @@ use bson::{Bson, Document};
 use sdam_core::bson;
 
 use super::{
-    catalog::{Edit, Touched},
+    catalog::{Act, Edit, Touched},
     compare::whole,
     error::StoreError,
     expression::{self, Context},
@@ -119,10 +119,14 @@ impl Update {
         };
         let mut touched = Vec::new();
         for (operator, path, argument) in operators {
-            let appends = *operator == Operator::Push;
-            touched.push(Touched { path: path.clone(), appends });
+            let act = match operator {
+                Operator::Push => Act::Append,
+                Operator::Unset => Act::Remove,
+                _ => Act::Other,
+            };
+            touched.push(Touched { path: path.clone(), act });
             if let (Operator::Rename, Bson::String(to)) = (operator, argument) {
-                touched.push(Touched { path: to.clone(), appends });
+                touched.push(Touched { path: to.clone(), act });
             }
         }
         Edit::At(touched)

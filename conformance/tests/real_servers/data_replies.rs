@@ -9,7 +9,7 @@ use libtest_mimic::{Failed, Trial};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_conformance::mongod::{self, Connection, Options, ReplicaSet};
 
-use super::{named_as_newest, transaction_replies};
+use super::{change_replies, named_as_newest, transaction_replies};
 
 type Outcome<T = ()> = Result<T, Failed>;
 
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// The fields of replies, and of errors in them, that depend on when and by whom they are given,
 /// and messages: each server words them differently from version to version.
-const VOLATILE: [&str; 16] = [
+const VOLATILE: [&str; 18] = [
     "$clusterTime",
     "operationTime",
     "topologyVersion",
@@ -35,20 +35,40 @@ const VOLATILE: [&str; 16] = [
     "commitQuorum",
     "idIndex",
     "ns",
+    "clusterTime",
+    "wallTime",
 ];
 
 pub(crate) fn trials(binaries: &[mongod::Binary]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for binary in binaries {
         let name = format!("members_that_keep_data_reply_as_mongod_{}", binary.version());
-        let (of_data, of_transactions) = (binary.clone(), binary.clone());
+        let (of_data, of_transactions, of_changes) =
+            (binary.clone(), binary.clone(), binary.clone());
         trials.push(Trial::test(name, move || compare(&of_data, script, &twice_identified())));
         let name =
             format!("members_that_keep_data_run_transactions_as_mongod_{}", binary.version());
         let script = transaction_replies::script;
         trials.push(Trial::test(name, move || compare(&of_transactions, script, &[])));
+        let name = format!("members_that_keep_data_tell_changes_as_mongod_{}", binary.version());
+        trials.push(Trial::test(name, move || compare(&of_changes, changes_of(&of_changes), &[])));
     }
     trials
+}
+
+/// Returns the commands about change streams that a server knows: since 6.0.9 it splits large
+/// events.
+fn changes_of(
+    binary: &mongod::Binary,
+) -> impl FnOnce(ServerVersion) -> Vec<(&'static str, Document)> {
+    let splits = binary.version() >= mongod::Version { major: 6, minor: 0, patch: 9 };
+    let is_known = move |command: &Document| {
+        splits || !command.to_string().contains("$changeStreamSplitLargeEvent")
+    };
+    move |version| {
+        let script = change_replies::script(version).into_iter();
+        script.filter(|(_, command)| is_known(command) || version < ServerVersion::V6_0).collect()
+    }
 }
 
 fn compare(
@@ -98,26 +118,31 @@ fn compare(
     }
 }
 
-/// A server, and the cursor that it has opened last.
+/// A server, the cursor that it has opened last, and its last resume token.
 struct Server {
     connection: Connection,
     cursor: i64,
+    token: Option<Document>,
 }
 
 impl Server {
     fn open(address: &sdam_core::config::ServerAddress) -> Outcome<Self> {
-        Ok(Self { connection: Connection::open(address, LIMIT)?, cursor: 0 })
+        Ok(Self { connection: Connection::open(address, LIMIT)?, cursor: 0, token: None })
     }
 
-    /// Runs a command, in which the text "the cursor" stands for that, and returns what does not
-    /// depend on the moment.
+    /// Runs a command, in which the texts "the cursor" and "the token" stand for these, and returns
+    /// what does not depend on the moment.
     fn ask(&mut self, database: &str, command: &Document) -> Outcome<Document> {
-        let placed = place(command.clone().into(), self.cursor);
+        let placed = place(command.clone().into(), self.cursor, self.token.as_ref());
         let placed = placed.as_document().cloned().unwrap_or_default();
         let reply = self.connection.reply(database, &placed, LIMIT)?;
         let id = reply.get_document("cursor").and_then(|it| it.get_i64("id")).unwrap_or_default();
         if id != 0 {
             self.cursor = id;
+        }
+        let cursor = reply.get_document("cursor");
+        if let Ok(token) = cursor.and_then(|it| it.get_document("postBatchResumeToken")) {
+            self.token = Some(token.clone());
         }
         Ok(lasting(reply.into(), self.cursor).as_document().cloned().unwrap_or_default())
     }
@@ -131,30 +156,51 @@ impl Server {
     }
 }
 
-/// Puts a cursor's id where it belongs.
-fn place(value: Bson, cursor: i64) -> Bson {
+/// Puts a cursor's id, and a resume token, where they belong.
+fn place(value: Bson, cursor: i64, token: Option<&Document>) -> Bson {
     match value {
         Bson::String(text) if text == "the cursor" => Bson::Int64(cursor),
+        Bson::String(text) if text == "the token" => token.cloned().into(),
         Bson::Document(document) => {
-            let placed = document.into_iter().map(|(name, value)| (name, place(value, cursor)));
+            let placed =
+                document.into_iter().map(|(name, value)| (name, place(value, cursor, token)));
             Bson::Document(placed.collect())
         }
-        Bson::Array(list) => list.into_iter().map(|it| place(it, cursor)).collect(),
+        Bson::Array(list) => list.into_iter().map(|it| place(it, cursor, token)).collect(),
         other => other,
+    }
+}
+
+/// Says of a resume token whether it is that of an event, of an `invalidate`, or of a time only: as
+/// the hexadecimal digits behind its time and its version have it.
+fn kind_of_token(token: &Document) -> &'static str {
+    let data = token.get_str("_data").unwrap_or_default();
+    match data.get(22..) {
+        Some(kind) if kind.starts_with("2929") => "the token of a time",
+        Some(kind) if kind.contains("6F5A1004") || kind.ends_with("6F04") => {
+            "the token of an invalidate"
+        }
+        Some(kind) if kind.starts_with("2C0100") => "the token of an event",
+        _ => "another token",
     }
 }
 
 /// Leaves out of a reply what depends on the moment; fields are in the order of their names.
 fn lasting(value: Bson, cursor: i64) -> Bson {
     match value {
+        Bson::Document(document) if document.contains_key("_data") => {
+            Bson::String(kind_of_token(&document).to_owned())
+        }
         Bson::Document(document) => {
             let is_of_statement = document.contains_key("index");
+            let is_event = document.contains_key("operationType");
             let is_duplicate = document.get_i32("code").is_ok_and(|code| code == 11000);
             let mut lasting: Vec<(String, Bson)> = document
                 .into_iter()
                 .filter(|(name, _)| {
                     !VOLATILE.contains(&name.as_str())
                         || (is_duplicate && is_of_statement && name == "errmsg")
+                        || (is_event && name == "ns")
                 })
                 .map(|(name, value)| (name, self::lasting(value, cursor)))
                 .collect();
@@ -162,6 +208,7 @@ fn lasting(value: Bson, cursor: i64) -> Bson {
             Bson::Document(lasting.into_iter().collect())
         }
         Bson::Array(list) => list.into_iter().map(|it| lasting(it, cursor)).collect(),
+        Bson::Binary(id) if id.subtype == BinarySubtype::Uuid => Bson::String("a UUID".to_owned()),
         Bson::Int64(id) if id == cursor && id != 0 => Bson::String("the cursor".to_owned()),
         Bson::ObjectId(_) => Bson::String("an ObjectId".to_owned()),
         other => other,

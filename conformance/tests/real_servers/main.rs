@@ -1,6 +1,7 @@
 //! Real servers of every version there is: the harness that runs them, what they ask of clients,
 //! and what the embedded deployment answers beside them.
 
+mod change_replies;
 mod data_replies;
 mod mongod_harness;
 mod mongod_replies;

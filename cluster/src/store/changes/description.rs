@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use bson::{Bson, Document, doc};
 use sdam_core::bson;
 
-use crate::store::catalog::Touched;
+use crate::store::catalog::{Act, Touched};
 
 /// The names of fields, and the indexes of elements, that lead to a value.
 pub(super) type Path = Vec<Bson>;
@@ -39,7 +39,7 @@ impl Description {
         let (before, after) = (Bson::from(before.clone()), Bson::from(after.clone()));
         for touched in touched {
             let parts: Vec<&str> = touched.path.split('.').collect();
-            let walk = Walk { appends: touched.appends, is_since_5_0 };
+            let walk = Walk { act: touched.act, is_since_5_0 };
             walk.down(Some(&before), Some(&after), &parts, &Path::new(), &mut description);
         }
         description
@@ -104,8 +104,7 @@ impl Description {
 /// The way along the path of an operator, through a document before and after.
 #[derive(Clone, Copy)]
 struct Walk {
-    /// The operator adds to the end of an array.
-    appends: bool,
+    act: Act,
     is_since_5_0: bool,
 }
 
@@ -136,7 +135,7 @@ impl Walk {
                 }
             }
             (Some(Bson::Array(before)), Some(Bson::Array(after)), None)
-                if self.appends && after.starts_with(before) =>
+                if self.act == Act::Append && after.starts_with(before) =>
             {
                 for (index, value) in after.iter().enumerate().skip(before.len()) {
                     let index = i32::try_from(index).unwrap_or(i32::MAX);
@@ -146,6 +145,9 @@ impl Walk {
             (_, Some(Bson::Document(after)), Some((name, rest))) if !self.is_since_5_0 => {
                 let path = below(path, *name);
                 self.down(None, after.get(name), rest, &path, out);
+            }
+            (_, Some(Bson::Null), _) if self.act == Act::Remove && !self.is_since_5_0 => {
+                out.removed(path);
             }
             (_, Some(after), _) => out.updated(path, after.clone()),
             (_, None, _) => out.removed(path),
@@ -170,10 +172,11 @@ fn element(before: &[Bson], after: &[Bson], part: &str) -> Option<usize> {
 mod tests {
     use sdam_core::bson::{Document, doc};
 
-    use super::{Description, Touched};
+    use super::{Act, Description, Touched};
 
     fn described(before: &Document, after: &Document, path: &str, is_new: bool) -> Document {
-        let touched = [Touched { path: path.to_owned(), appends: path == "p" }];
+        let act = if path == "p" { Act::Append } else { Act::Remove };
+        let touched = [Touched { path: path.to_owned(), act }];
         Description::of_operators(before, after, &touched, is_new).document(is_new, false)
     }
 
@@ -217,7 +220,7 @@ mod tests {
         let before = doc! { "a": [1], "n": { "1": 1 }, "x": { "y": 1 } };
         let after = doc! { "a": [2], "n": { "1": 2 }, "x": { "y": 2 } };
         let touched = ["a.0", "n.1", "x.y"];
-        let touched = touched.map(|it| Touched { path: it.to_owned(), appends: false });
+        let touched = touched.map(|it| Touched { path: it.to_owned(), act: Act::Other });
         let description = Description::of_operators(&before, &after, &touched, true);
         let expected = doc! { "a.0": ["a", 0], "n.1": ["n", "1"] };
         let document = description.document(true, true);

@@ -72,7 +72,7 @@ impl StreamOptions {
                 },
                 "fullDocument" => options.after = images(name, value, version)?,
                 "allChangesForCluster" => options.is_of_cluster = flag(name, value)?,
-                "fullDocumentBeforeChange" if version >= ServerVersion::V6_0 => {
+                "fullDocumentBeforeChange" if version >= ServerVersion::V4_4 => {
                     options.before = images(name, value, version)?;
                 }
                 "showExpandedEvents" if version >= ServerVersion::V6_0 => {
@@ -137,14 +137,15 @@ fn flag(name: &str, value: &Bson) -> Result<bool, StoreError> {
 fn images(name: &str, value: &Bson, version: ServerVersion) -> Result<FullDocument, StoreError> {
     let text = value.as_str().ok_or_else(|| wrong_type(name, value, "string"))?;
     let is_before = name == "fullDocumentBeforeChange";
+    let has_images = is_before || version >= ServerVersion::V6_0;
     match text {
         "default" if !is_before => Ok(FullDocument::Off),
         "off" if is_before => Ok(FullDocument::Off),
         "updateLookup" if !is_before => Ok(FullDocument::Lookup),
-        "whenAvailable" if version >= ServerVersion::V6_0 => Ok(FullDocument::WhenAvailable),
-        "required" if version >= ServerVersion::V6_0 => Ok(FullDocument::Required),
+        "whenAvailable" if has_images => Ok(FullDocument::WhenAvailable),
+        "required" if has_images => Ok(FullDocument::Required),
         _ => {
-            let code = if version < ServerVersion::V5_0 { 40575 } else { 2 };
+            let code = if version < ServerVersion::V5_0 && !is_before { 40575 } else { 2 };
             let reason = format!(
                 "Enumeration value '{text}' for field '$changeStream.{name}' is not a valid value."
             );

@@ -3,8 +3,7 @@
 use crate::unified::format::Test;
 
 /// The reasons, by parts of the texts of the operations that need what is not supported.
-const UNSUPPORTED: [(&str, &str); 5] = [
-    ("createChangeStream", "it has no change streams"),
+const UNSUPPORTED: [(&str, &str); 4] = [
     ("replSetFreeze", "it does not know replSetFreeze"),
     ("$where", "it runs no JavaScript"),
     ("mapReduce", "it runs no JavaScript"),

@@ -4,6 +4,7 @@
 
 mod event;
 mod resumable;
+mod resumption;
 mod state;
 mod token;
 
@@ -12,5 +13,6 @@ pub use event::{
     UpdateDescription,
 };
 pub(crate) use resumable::is_resumable;
+pub(crate) use resumption::Resumption;
 pub(crate) use state::{ChangeStreamState, Start};
 pub use token::ResumeToken;

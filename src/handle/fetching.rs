@@ -1,62 +1,57 @@
-//! The getMore that a cursor waits for. Its reader goes on with it; if the reader turns to another
-//! thing, a task of the runtime's does, so that the connection and the session come back whether or
-//! not the cursor is read again.
+//! What a cursor or a change stream waits for, such as a getMore. Its reader goes on with it; if the
+//! reader turns to another thing, a task of the runtime's does, so that the connection and the
+//! session come back whether or not the cursor is read again.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, pending, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use sdam_core::wire::ReplyDocument;
 use sdam_host::Runtime;
-use sdam_host::driver::{DriverTopology, Pinned};
+use sdam_host::driver::DriverTopology;
 
-use crate::error::Error;
+type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The outcome of a getMore, and the way to the server.
-pub(super) type Fetched<R> = (Option<Pinned<R>>, Result<ReplyDocument, Error>);
-
-type Work<R> = Pin<Box<dyn Future<Output = Fetched<R>> + Send>>;
-
-/// A getMore under way; dropping it gives it up.
-pub(super) enum Fetching<R: Runtime> {
-    /// The reader of the cursor goes on with it.
-    Own(Work<R>),
+/// Work under way; dropping it gives it up.
+pub(super) enum Fetching<T> {
+    /// The reader goes on with it.
+    Own(Work<T>),
     /// A task goes on with it.
-    Handed(Reader<R>),
+    Handed(Reader<T>),
 }
 
-/// The reader's side of a getMore that a task goes on with.
-pub(super) struct Reader<R: Runtime>(Arc<Slot<R>>);
+/// The reader's side of what a task goes on with.
+pub(super) struct Reader<T>(Arc<Slot<T>>);
 
 /// The task's side.
-struct Driver<R: Runtime>(Arc<Slot<R>>);
+struct Driver<T>(Arc<Slot<T>>);
 
-/// The place of the getMore, which the task takes out while it goes on.
-struct Slot<R: Runtime>(Mutex<State<R>>);
+/// The place of the work, which the task takes out while it goes on.
+struct Slot<T>(Mutex<State<T>>);
 
-struct State<R: Runtime> {
-    stage: Stage<R>,
+struct State<T> {
+    stage: Stage<T>,
     /// False once the task has ended.
     is_driven: bool,
     reader: Option<Waker>,
 }
 
-enum Stage<R: Runtime> {
+enum Stage<T> {
     /// It waits, and this is the waker of its task.
-    Waiting(Work<R>, Option<Waker>),
+    Waiting(Work<T>, Option<Waker>),
     /// It is elsewhere: with its task, or with its reader.
     Taken,
-    Answered(Box<Fetched<R>>),
+    Answered(Box<T>),
     GivenUp,
 }
 
-impl<R: Runtime> Fetching<R> {
-    pub(super) fn begin(work: impl Future<Output = Fetched<R>> + Send + 'static) -> Self {
+impl<T: Send + 'static> Fetching<T> {
+    pub(super) fn begin(work: impl Future<Output = T> + Send + 'static) -> Self {
         Self::Own(Box::pin(work))
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Fetched<R>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T> {
         loop {
             match self {
                 Self::Own(work) => return work.as_mut().poll(cx),
@@ -76,18 +71,33 @@ impl<R: Runtime> Fetching<R> {
 
     /// Has a task go on with it. If the task ends before its time, as with its client, the reader
     /// does again.
-    pub(super) fn hand_over(self, client: &sdam_host::Topology<R>) -> Self {
-        let work = match self {
-            Self::Own(work) => work,
-            handed @ Self::Handed(_) => return handed,
-        };
+    pub(super) fn hand_over<R: Runtime>(&mut self, client: &sdam_host::Topology<R>) {
+        let Self::Own(work) = self else { return };
+        let work = std::mem::replace(work, Box::pin(pending()));
         let (handed, driver) = Self::shared(work);
+        *self = handed;
         client.spawn(|_| driver);
-        handed
     }
 
-    /// Returns both sides of a getMore that a task goes on with.
-    fn shared(work: Work<R>) -> (Self, Driver<R>) {
+    /// Has a task bring it to its end within this time, and drop what comes of it.
+    pub(super) fn end_within<R: Runtime>(
+        mut self,
+        client: &sdam_host::Topology<R>,
+        time: Duration,
+    ) {
+        let until = client.now() + time;
+        client.spawn(|client| async move {
+            let mut late = pin!(client.sleep_until(until));
+            poll_fn(|cx| match self.poll(cx) {
+                Poll::Pending => late.as_mut().poll(cx),
+                Poll::Ready(outcome) => Poll::Ready(drop(outcome)),
+            })
+            .await;
+        });
+    }
+
+    /// Returns both sides of what a task goes on with.
+    fn shared(work: Work<T>) -> (Self, Driver<T>) {
         let stage = Stage::Waiting(work, None);
         let state = State { stage, is_driven: true, reader: None };
         let slot = Arc::new(Slot(Mutex::new(state)));
@@ -96,7 +106,7 @@ impl<R: Runtime> Fetching<R> {
     }
 
     /// Gives it up, unless it has come to its end already.
-    pub(super) fn into_answer(self) -> Option<Fetched<R>> {
+    pub(super) fn into_answer(self) -> Option<T> {
         match self {
             Self::Own(_) => None,
             Self::Handed(reader) => reader.answer(),
@@ -104,15 +114,15 @@ impl<R: Runtime> Fetching<R> {
     }
 }
 
-impl<R: Runtime> Slot<R> {
-    fn lock(&self) -> MutexGuard<'_, State<R>> {
+impl<T> Slot<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<R: Runtime> Reader<R> {
+impl<T> Reader<T> {
     /// Waits for the answer; if there is no task any more, returns what is left to do.
-    fn poll(&self, cx: &Context<'_>) -> Poll<Result<Fetched<R>, Work<R>>> {
+    fn poll(&self, cx: &Context<'_>) -> Poll<Result<T, Work<T>>> {
         let waker = cx.waker().clone();
         let mut state = self.0.lock();
         match std::mem::replace(&mut state.stage, Stage::Taken) {
@@ -132,7 +142,7 @@ impl<R: Runtime> Reader<R> {
         }
     }
 
-    fn answer(&self) -> Option<Fetched<R>> {
+    fn answer(&self) -> Option<T> {
         let mut state = self.0.lock();
         match std::mem::replace(&mut state.stage, Stage::Taken) {
             Stage::Answered(fetched) => Some(*fetched),
@@ -144,7 +154,7 @@ impl<R: Runtime> Reader<R> {
     }
 }
 
-impl<R: Runtime> Drop for Reader<R> {
+impl<T> Drop for Reader<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         let stage = std::mem::replace(&mut state.stage, Stage::GivenUp);
@@ -158,7 +168,7 @@ impl<R: Runtime> Drop for Reader<R> {
     }
 }
 
-impl<R: Runtime> Future for Driver<R> {
+impl<T> Future for Driver<T> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -195,7 +205,7 @@ impl<R: Runtime> Future for Driver<R> {
     }
 }
 
-impl<R: Runtime> Drop for Driver<R> {
+impl<T> Drop for Driver<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_driven = false;
@@ -212,16 +222,14 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
 
-    use sdam_tokio::Tokio;
-
-    use super::{Fetched, Fetching};
+    use super::Fetching;
 
     /// Runtimes catch the panics of tasks; without an answer, a reader would wait for ever.
     #[test]
     fn the_reader_of_a_task_that_has_panicked_panics_too() {
         for polls in [0, 1] {
             let mut left = polls;
-            let work = poll_fn(move |_| -> Poll<Fetched<Tokio>> {
+            let work = poll_fn(move |_| -> Poll<()> {
                 assert!(left > 0, "a tracer of the application's, for one");
                 left -= 1;
                 Poll::Pending

@@ -60,6 +60,7 @@ pub(crate) use concerns;
 pub(crate) mod actions;
 pub(crate) mod awaiting;
 mod change_stream;
+mod changes;
 mod client;
 mod collection;
 mod cursor;

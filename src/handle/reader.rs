@@ -9,16 +9,20 @@ use std::task::{Context, Poll, ready};
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::operation::Timeout;
 use sdam_core::time::Instant;
+use sdam_core::wire::ReplyDocument;
 use sdam_host::driver::{DriverTopology, Extension, KillLimits, Pinned};
 use sdam_host::{ClientSession, ErrorKind, Runtime};
 
-use super::fetching::{Fetched, Fetching};
+use super::fetching::Fetching;
 use super::kill_cursors::CursorToKill;
 use super::perform::{Handle, Response};
 use crate::command::get_more::GetMore;
 use crate::command::{Operation, Scope};
 use crate::cursor::{CursorState, CursorStep, Pace, TimeoutMode, Timing};
 use crate::error::{DriverError as _, Error};
+
+/// The outcome of a getMore, and the way to the server.
+type Fetched<R> = (Option<Pinned<R>>, Result<ReplyDocument, Error>);
 
 /// A cursor that is read, without the type of its documents.
 pub(super) struct Reader<R: Runtime> {
@@ -40,7 +44,7 @@ pub(super) struct Reader<R: Runtime> {
     pausing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     pace: Pace,
     /// The batch that is awaited.
-    pub(super) fetching: Option<Fetching<R>>,
+    pub(super) fetching: Option<Fetching<Fetched<R>>>,
     /// True once fetching a batch has failed: the cursor is exhausted, but it may still be
     /// open at its server.
     pub(super) has_failed: bool,
@@ -97,6 +101,16 @@ impl<R: Runtime> Reader<R> {
     /// Ends a call for the next document: another one has a time of its own.
     pub(super) const fn end_call(&mut self) {
         self.iteration = None;
+    }
+
+    /// Has it go on with a call for the next document that has begun before it was opened.
+    pub(super) const fn goes_on(&mut self, call: Timeout) {
+        self.iteration = Some(call);
+    }
+
+    /// Returns whether another batch can be asked for.
+    pub(super) const fn is_open(&self) -> bool {
+        self.state.id() != 0 && self.pin.is_some() && self.session.is_some()
     }
 
     /// Returns the session that it is read in, unless its server has closed it.
@@ -258,9 +272,8 @@ impl<R: Runtime> Reader<R> {
     /// Has a task go on with a getMore that is under way, as its reader has turned to something
     /// else.
     pub(super) fn hand_over(&mut self) {
-        if self.is_fetching() {
-            let client = &self.handle.client;
-            self.fetching = self.fetching.take().map(|fetching| fetching.hand_over(client));
+        if let Some(fetching) = &mut self.fetching {
+            fetching.hand_over(&self.handle.client);
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod answering;
 mod bulk;
+mod change_streams;
 mod clients;
 mod connections;
 mod cursors;

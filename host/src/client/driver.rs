@@ -37,6 +37,9 @@ pub trait DriverTopology<R: Runtime>: sealed::Topology + Sized {
     /// that was forked off, not at all.
     fn sleep_until(&self, until: Instant) -> impl Future<Output = ()> + Send;
 
+    /// Returns 64 random bits, for pauses that are not the same for all.
+    fn random_bits(&self) -> u64;
+
     /// Starts a session, see [`ClientSession`].
     ///
     /// # Errors
@@ -127,6 +130,10 @@ impl<R: Runtime> DriverTopology<R> for Topology<R> {
         if shared.process.is_current() {
             sleep_until(shared, until).await;
         }
+    }
+
+    fn random_bits(&self) -> u64 {
+        self.host.shared.random_bits()
     }
 
     fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {

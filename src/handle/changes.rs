@@ -1,0 +1,295 @@
+//! A change stream without the type of its events: the cursor that it reads, and how it begins
+//! again.
+//!
+//! Implements "Resume Process" of Change Streams.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bson::RawDocument;
+use sdam_core::operation::Timeout;
+use sdam_core::time::Instant;
+use sdam_host::driver::{DriverTopology, KillLimits};
+use sdam_host::{ClientSession, ErrorKind, Runtime};
+
+use super::fetching::Fetching;
+use super::perform::Handle;
+use super::reader::Reader;
+use crate::change_stream::{ChangeStreamState, Resumption, is_resumable};
+use crate::command::Scope;
+use crate::command::watch::Watch;
+use crate::error::Error;
+
+/// The time for which a stream that is closed while it begins again waits for the cursor that it
+/// has asked for, so that this one is closed, too.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A change stream, without the type of its events.
+pub(super) struct Changes<R: Runtime> {
+    handle: Handle<R>,
+    scope: Scope,
+    watch: Watch,
+    pub(super) state: ChangeStreamState,
+    pub(super) reader: Reader<R>,
+    /// The session of all its cursors, one after the other, until it has ended.
+    session: Option<ClientSession<R>>,
+    /// The limit of the call that is under way.
+    call: Option<Timeout>,
+    phase: Phase<R>,
+    resumption: Resumption,
+}
+
+/// The thing that a stream does.
+enum Phase<R: Runtime> {
+    /// It reads its cursor.
+    Reading,
+    /// It is to begin again before anything else is done.
+    Lost,
+    /// It waits until it may begin again.
+    Pausing(Pin<Box<dyn Future<Output = ()> + Send>>),
+    /// It begins again, within the time of the call that has found that out.
+    Resuming { work: Fetching<Resumed<R>>, deadline: Option<Instant> },
+    /// It has ended.
+    Over,
+}
+
+/// The command that has the stream begin again, and its outcome.
+type Resumed<R> = (Watch, Result<Reader<R>, Error>);
+
+impl<R: Runtime> Changes<R> {
+    pub(super) async fn open(
+        handle: &Handle<R>,
+        scope: Scope,
+        mut watch: Watch,
+    ) -> Result<Self, Error> {
+        let mut state = watch.state();
+        let reader = Reader::open(handle, &scope, &mut watch).await?;
+        state.opened(&reader.state, watch.opening().operation_time);
+        let session = reader.session();
+        Ok(Self {
+            handle: handle.clone(),
+            scope,
+            watch,
+            state,
+            reader,
+            session,
+            call: None,
+            phase: Phase::Reading,
+            resumption: Resumption::default(),
+        })
+    }
+
+    /// Returns the event that was handed out last, until another one is asked for.
+    pub(super) fn current(&self) -> Option<&RawDocument> {
+        self.reader.state.current()
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+
+    /// Closes the cursor at its server, or the one that is being opened.
+    pub(super) async fn close(mut self, limits: impl FnOnce(&Handle<R>) -> KillLimits) {
+        self.leave_resuming();
+        let limits = limits(&self.handle);
+        self.reader.kill(limits).await;
+    }
+
+    /// Begins a call for the next event, with its own limit.
+    pub(super) fn begin_call(&mut self) {
+        self.call = None;
+        self.reader.begin_call();
+    }
+
+    /// Moves to the next event; `once` asks for one batch at most.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        once: bool,
+    ) -> Poll<Option<Result<(), Error>>> {
+        // Its time begins with its first poll.
+        self.call();
+        let next = ready!(self.poll_once(cx, once));
+        self.call = None;
+        self.reader.end_call();
+        Poll::Ready(next)
+    }
+
+    /// Returns whether it waits for something that no task goes on with.
+    pub(super) fn is_waiting(&self) -> bool {
+        match &self.phase {
+            Phase::Resuming { work, .. } => work.is_own(),
+            _ => self.reader.is_fetching(),
+        }
+    }
+
+    /// Has tasks go on with what is under way, as its reader has turned to something else.
+    pub(super) fn hand_over(&mut self) {
+        self.reader.hand_over();
+        if let Phase::Resuming { work, .. } = &mut self.phase {
+            work.hand_over(&self.handle.client);
+        }
+    }
+
+    fn poll_once(&mut self, cx: &mut Context<'_>, once: bool) -> Poll<Option<Result<(), Error>>> {
+        loop {
+            let ended = match &mut self.phase {
+                Phase::Over => {
+                    self.session = None;
+                    return Poll::Ready(None);
+                }
+                Phase::Lost => {
+                    self.begin_again();
+                    continue;
+                }
+                Phase::Pausing(pause) => {
+                    ready!(pause.as_mut().poll(cx));
+                    self.resume();
+                    continue;
+                }
+                Phase::Resuming { work, deadline } => {
+                    let (resumed, deadline) = (ready!(work.poll(cx)), *deadline);
+                    self.resumed(resumed, deadline)
+                }
+                Phase::Reading => match ready!(self.read(cx)) {
+                    None if once && !self.is_over() => return Poll::Ready(None),
+                    None => None,
+                    Some(Ok(())) => return Poll::Ready(Some(Ok(()))),
+                    Some(Err(error)) => self.fails(error),
+                },
+            };
+            if let Some(error) = ended {
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+    }
+
+    /// Reads what the cursor has next: an event, or `None` after a batch without one.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), Error>>> {
+        let next = ready!(self.reader.poll_once(cx, true, |_| Ok(())));
+        let known = match &next {
+            Some(Ok(())) => self.hands_out(),
+            Some(Err(_)) => return Poll::Ready(next),
+            None => Ok(()),
+        };
+        if let Err(error) = known {
+            self.phase = Phase::Over;
+            self.reader.kill_in_background();
+            return Poll::Ready(Some(Err(error)));
+        }
+        self.resumption.succeeds();
+        self.state.heard(&self.reader.state);
+        if next.is_none() && !self.reader.is_open() {
+            self.phase = Phase::Over;
+        }
+        Poll::Ready(next)
+    }
+
+    /// Takes note of the event that the cursor has moved to.
+    fn hands_out(&mut self) -> Result<(), Error> {
+        match self.reader.state.current() {
+            Some(event) => Ok(self.state.hands_out(event)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Judges the error of a getMore: returns it if it is the caller's, and else has the stream
+    /// begin again.
+    fn fails(&mut self, error: Error) -> Option<Error> {
+        if self.is_over() || !self.reader.has_failed {
+            return Some(error);
+        }
+        if !is_resumable(&error, self.watch.opening().max_wire_version) {
+            self.phase = Phase::Over;
+            return Some(error);
+        }
+        self.phase = Phase::Lost;
+        // "the time is over" of this call: the next one begins with it.
+        self.is_late().then_some(error)
+    }
+
+    fn is_late(&mut self) -> bool {
+        let deadline = self.call().deadline();
+        deadline.is_some_and(|deadline| deadline <= self.handle.client.now())
+    }
+
+    /// Returns the limit of the call that is under way.
+    fn call(&mut self) -> Timeout {
+        let (client, timeout) = (&self.handle.client, self.handle.timeout_of_operations());
+        *self.call.get_or_insert_with(|| client.timeout(timeout))
+    }
+
+    /// Begins again, at once or after a pause. The old cursor is killed at its own server, and
+    /// nothing waits for that.
+    fn begin_again(&mut self) {
+        self.reader.kill_in_background();
+        let random = self.handle.client.random_bits();
+        let Some(pause) = self.resumption.begins(random) else { return self.resume() };
+        let until = self.handle.client.now() + pause;
+        // A command that has less time than that fails in time.
+        let until = self.call().deadline().map_or(until, |deadline| deadline.min(until));
+        let client = self.handle.client.clone();
+        self.phase = Phase::Pausing(Box::pin(async move { client.sleep_until(until).await }));
+    }
+
+    /// Begins to open the stream again where it was, in the same session.
+    fn resume(&mut self) {
+        let deadline = self.call().deadline();
+        let mut handle = self.handle.clone();
+        handle.session = self.session.clone().or(handle.session);
+        let of_stream = handle.clone();
+        if let Some(deadline) = deadline {
+            handle = handle.with(|concerns| concerns.timeout = None);
+            handle.client = handle.client.with_deadline(deadline);
+        }
+        let scope = self.scope.clone();
+        let mut watch = self.watch.clone().starting(self.state.start());
+        let work = Fetching::begin(async move {
+            let opened = Reader::open(&handle, &scope, &mut watch).await;
+            let opened = opened.map(|mut reader| {
+                reader.handle = of_stream;
+                reader
+            });
+            (watch, opened)
+        });
+        self.phase = Phase::Resuming { work, deadline };
+    }
+
+    /// Takes the cursor that was opened, or judges the error of the command, which is the caller's:
+    /// another call tries it once more if no server has refused it.
+    fn resumed(&mut self, (watch, opened): Resumed<R>, deadline: Option<Instant>) -> Option<Error> {
+        use ErrorKind::{CheckOut, Network, Selection, Timeout};
+        self.watch = watch;
+        let error = match opened {
+            Ok(mut reader) => {
+                reader.goes_on(self.call());
+                (self.reader, self.phase) = (reader, Phase::Reading);
+                self.state.heard(&self.reader.state);
+                return None;
+            }
+            Err(error) => error,
+        };
+        self.phase = match error.kind() {
+            CheckOut | Network | Selection | Timeout => Phase::Lost,
+            _ => Phase::Over,
+        };
+        // The time of an earlier call was over, which was given up: this one has its own.
+        let is_of_other = deadline.is_some() && deadline != self.call().deadline();
+        (!(is_of_other && error.is_timeout() && !self.is_late())).then_some(error)
+    }
+
+    /// Leaves the cursor that is being opened to a task, which closes it.
+    fn leave_resuming(&mut self) {
+        if let Phase::Resuming { work, .. } = std::mem::replace(&mut self.phase, Phase::Over) {
+            work.end_within(&self.handle.client, GRACE);
+        }
+    }
+}
+
+impl<R: Runtime> Drop for Changes<R> {
+    fn drop(&mut self) {
+        self.leave_resuming();
+    }
+}

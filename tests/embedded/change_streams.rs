@@ -1,0 +1,238 @@
+//! Change streams whose server fails in ways that no real one does on demand.
+
+use std::future::{Future as _, poll_fn};
+use std::sync::{Mutex, mpsc};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use bson::raw::{CStr, cstr};
+use bson::{Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
+use sdam::generic::{ChangeStream, Client, Collection};
+use sdam::results::{ChangeStreamEvent, ResumeToken};
+use sdam_core::config::Options;
+use sdam_host::ErrorKind;
+use sdam_tokio::Tokio;
+
+use super::answering::Scripted;
+use super::operations::Scene;
+use super::{LIMIT, name, names};
+
+type Stream<T = ChangeStreamEvent> = ChangeStream<Tokio, T>;
+
+fn token(n: i32) -> ResumeToken {
+    ResumeToken::new(rawdoc! { "_data": n })
+}
+
+fn insert(n: i32) -> RawDocumentBuf {
+    let document = rawdoc! { "_id": n };
+    rawdoc! { "_id": { "_data": n }, "operationType": "insert", "fullDocument": document }
+}
+
+/// Makes a batch of the cursor with this number, and with the token of the batch.
+fn batch(id: i64, field: &'static CStr, events: &[RawDocumentBuf], last: i32) -> RawDocumentBuf {
+    let events: RawArrayBuf = events.iter().map(AsRef::as_ref).collect();
+    let mut cursor = rawdoc! { "id": id, "ns": "app.things" };
+    cursor.append(field, events);
+    cursor.append(cstr!("postBatchResumeToken"), rawdoc! { "_data": last });
+    rawdoc! { "ok": 1, "cursor": cursor }
+}
+
+/// The error of a server that does not know the cursor.
+fn not_found() -> RawDocumentBuf {
+    rawdoc! { "ok": 0, "code": 43, "errmsg": "cursor id 7 not found" }
+}
+
+/// The reply to the command that opens the stream, with no event in it.
+fn opened() -> RawDocumentBuf {
+    batch(7, cstr!("firstBatch"), &[], 0)
+}
+
+fn next_batch(events: &[RawDocumentBuf], last: i32) -> RawDocumentBuf {
+    batch(7, cstr!("nextBatch"), events, last)
+}
+
+/// A server that answers each aggregate with an empty batch, and each getMore with the next of
+/// these replies.
+fn scene(replies: Vec<RawDocumentBuf>) -> Scene {
+    let replies = Mutex::new(replies.into_iter());
+    Scene::new(move |command, _| match command {
+        "aggregate" => Some(opened()),
+        "getMore" => replies.lock().unwrap().next().or(Some(next_batch(&[], 99))),
+        _ => None,
+    })
+}
+
+fn things(scene: &Scene) -> Collection<Tokio> {
+    scene.client.database("app").collection("things")
+}
+
+fn id(event: Option<Result<ChangeStreamEvent, sdam::Error>>) -> i32 {
+    event.unwrap().unwrap().full_document.unwrap().get_i32("_id").unwrap()
+}
+
+/// "Resume Process": a stream goes on as often as its aggregate succeeds, "even in the absence of
+/// any changes received by the cursor between resume attempts"; but not as fast as it fails.
+#[tokio::test]
+async fn a_stream_that_fails_at_once_each_time_begins_again_at_a_pace() {
+    let mut replies = vec![not_found(); 8];
+    replies.push(next_batch(&[insert(1)], 1));
+    let mut scene = scene(replies);
+    let mut stream = things(&scene).watch().await.unwrap();
+    let begun = Instant::now();
+    assert_eq!(id(stream.next().await), 1);
+    // The first at once, the others after half of 5 ms, 7.5 ms and so on, at the least.
+    let least = (0..7).map(|n| 2.5 * 1.5_f64.powi(n)).sum::<f64>();
+    assert!(begun.elapsed() > Duration::from_secs_f64(least / 1e3), "{:?}", begun.elapsed());
+    let opened = scene.sent().iter().filter(|command| name(command) == "aggregate").count();
+    assert_eq!(opened, 9);
+}
+
+/// Client Side Operations Timeout, "Change Streams": the time of a call "MUST apply to the entirety
+/// of the initial getMore and all commands sent as part of the resume attempt", pauses too, and is
+/// no end of the stream.
+#[tokio::test]
+async fn the_time_of_a_call_ends_its_attempts_at_beginning_again() {
+    let mut scene = scene(vec![not_found(); 12]);
+    let things = things(&scene);
+    let mut stream = things.watch().timeout(Duration::from_millis(150)).await.unwrap();
+    scene.sent();
+    let begun = Instant::now();
+    let error = stream.next().await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(begun.elapsed() >= Duration::from_millis(150) && stream.is_alive());
+    let attempts = scene.sent().iter().filter(|command| name(command) == "aggregate").count();
+    assert!((2..12).contains(&attempts), "{attempts}");
+}
+
+/// A server whose second aggregate is answered when the test says so; its cursors are 7 and 8.
+struct Held {
+    client: Client<Tokio>,
+    asked: mpsc::Receiver<()>,
+    answer: mpsc::Sender<()>,
+    killed: mpsc::Receiver<i64>,
+    _server: Scripted,
+}
+
+impl Held {
+    fn new() -> Self {
+        let ((asks, asked), (answer, answers)) = (mpsc::channel(), mpsc::channel());
+        let (kills, killed) = mpsc::channel();
+        let state = Mutex::new((0, answers));
+        let replies = Mutex::new(vec![next_batch(&[insert(1)], 1), not_found()].into_iter());
+        let server = Scripted::start(25, move |command, body| match command {
+            "aggregate" => {
+                let mut state = state.lock().unwrap();
+                state.0 += 1;
+                if state.0 == 2 {
+                    asks.send(()).unwrap();
+                    // The test may have ended.
+                    let _ = state.1.recv();
+                }
+                Some(batch(6 + state.0, cstr!("firstBatch"), &[], 0))
+            }
+            "getMore" => {
+                let next = replies.lock().unwrap().next();
+                next.or_else(|| Some(batch(8, cstr!("nextBatch"), &[insert(2)], 2)))
+            }
+            "killCursors" => {
+                let ids = body.get_array("cursors").unwrap().into_iter();
+                for id in ids {
+                    // As above.
+                    let _ = kills.send(id.unwrap().as_i64().unwrap());
+                }
+                None
+            }
+            _ => None,
+        });
+        let options = Options::parse(&format!("{}&maxPoolSize=1", server.uri)).unwrap();
+        let client = Client::from(sdam_tokio::Topology::new(options).unwrap());
+        Self { client, asked, answer, killed, _server: server }
+    }
+
+    /// Reads until the stream begins again, and gives up that call.
+    async fn resuming(&self) -> Stream {
+        let things = self.client.database("app").collection::<Document>("things");
+        let mut stream = things.watch().await.unwrap();
+        assert_eq!(id(stream.next().await), 1);
+        {
+            let mut next = std::pin::pin!(stream.next());
+            let until_asked = poll_fn(|cx| match next.as_mut().poll(cx) {
+                Poll::Ready(_) => panic!("it is not answered"),
+                Poll::Pending if self.asked.try_recv().is_ok() => Poll::Ready(()),
+                Poll::Pending => {
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            });
+            tokio::time::timeout(LIMIT, until_asked).await.expect("it begins again");
+        }
+        stream
+    }
+}
+
+/// A call that is given up while the stream begins again leaves that to a task: the only
+/// connection comes back, and the next call goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_given_up_while_it_resumes_does_not_keep_the_connection() {
+    let held = Held::new();
+    let mut stream = held.resuming().await;
+    held.answer.send(()).unwrap();
+    let app = held.client.database("app");
+    let answered = tokio::time::timeout(LIMIT, app.run_command(doc! { "ping": 1 })).await;
+    answered.expect("there is a connection").unwrap();
+    assert_eq!(id(stream.next().await), 2);
+    assert!(stream.is_alive());
+}
+
+/// "A driver SHOULD attempt to kill the cursor on the server on which the cursor is opened during
+/// the resume process": also one that comes when the stream is closed already, or dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_closed_while_it_resumes_leaves_no_cursor() {
+    for closes in [true, false] {
+        let held = Held::new();
+        let stream = held.resuming().await;
+        match closes {
+            true => stream.close().await,
+            false => drop(stream),
+        }
+        held.answer.send(()).unwrap();
+        let both = tokio::task::spawn_blocking(move || {
+            loop {
+                if held.killed.recv_timeout(LIMIT).expect("its cursor is killed") == 8 {
+                    return held;
+                }
+            }
+        });
+        both.await.unwrap();
+    }
+}
+
+/// CS-P2, with the type of events that is not raw: "the driver MUST ... raise an error", and the
+/// stream is closed.
+#[tokio::test]
+async fn a_typed_event_without_a_token_closes_the_stream() {
+    let anonymous = rawdoc! { "operationType": "insert" };
+    let mut scene = scene(vec![next_batch(&[anonymous, insert(2)], 2)]);
+    let mut stream = things(&scene).watch().await.unwrap();
+    let error = stream.next().await.unwrap().unwrap_err();
+    let text = "Cannot provide resume functionality when the resume token is missing";
+    assert!(error.to_string().starts_with(text), "{error}");
+    assert!(!stream.is_alive() && stream.next().await.is_none());
+    drop(stream);
+    scene.client.database("app").run_command(doc! { "ping": 1 }).await.unwrap();
+    assert!(names(&scene.sent()).contains(&"getMore"));
+}
+
+/// "When returning a document to the user": one whose type does not fit is returned as an error,
+/// and a stream from its token goes on behind it.
+#[tokio::test]
+async fn the_token_moves_past_an_event_of_another_type() {
+    let other = rawdoc! { "_id": { "_data": 1 }, "operationType": 5 };
+    let scene = scene(vec![next_batch(&[other, insert(2)], 7)]);
+    let mut stream = things(&scene).watch().await.unwrap();
+    let error = stream.next().await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Deserialize, "{error}");
+    assert_eq!(stream.resume_token(), Some(&token(1)));
+    assert_eq!(id(stream.next().await), 2);
+    assert_eq!(stream.resume_token(), Some(&token(7)), "the last of its batch");
+}

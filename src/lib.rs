@@ -39,6 +39,7 @@ pub mod action;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod change_stream;
+pub mod checkpoint;
 mod collation;
 mod command;
 mod cursor;

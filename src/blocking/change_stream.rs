@@ -40,6 +40,16 @@ impl<T> ChangeStream<T> {
         self.stream.is_alive()
     }
 
+    /// Saves the token of the last event at once, as
+    /// [`ChangeStream::save_checkpoint`](crate::generic::ChangeStream::save_checkpoint) does.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the store does.
+    pub fn save_checkpoint(&mut self) -> Result<(), Error> {
+        self.shared.wait(self.stream.save_checkpoint())
+    }
+
     /// Closes the stream at its server; errors are ignored.
     pub fn close(self) {
         self.shared.wait(self.stream.close());

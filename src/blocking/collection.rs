@@ -77,6 +77,16 @@ impl<T> Collection<T> {
         Collection { shared: self.shared.clone(), database, name, of: PhantomData }
     }
 
+    /// Returns the same collection for futures.
+    pub(super) fn of_futures(&self) -> crate::handle::Collection<sdam_blocking::Blocking, T> {
+        let database = Arc::clone(&self.database);
+        crate::handle::Collection::new(self.shared.handle(), database, &self.name)
+    }
+
+    pub(super) const fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     concerns!(shared, ClientSession);
 
     actions_of_collections!(Threads<'_>);

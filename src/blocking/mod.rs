@@ -21,6 +21,7 @@
 //! One thread in the background monitors the servers of all clients of the process.
 
 mod change_stream;
+mod checkpoints;
 mod client;
 mod collection;
 mod cursor;
@@ -29,6 +30,7 @@ mod session;
 mod threads;
 
 pub use change_stream::ChangeStream;
+pub use checkpoints::CollectionCheckpointStore;
 pub use client::Client;
 pub use collection::Collection;
 pub use cursor::Cursor;

@@ -21,6 +21,10 @@ pub struct ChangeStreamEvent<T = Document> {
     /// The collection or database that has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ns: Option<ChangeNamespace>,
+    /// The kind of a thing that was created, with `show_expanded_events`: `collection`, `view` or
+    /// `timeseries` (MongoDB 8.1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ns_type: Option<String>,
     /// The new name, of a rename.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<ChangeNamespace>,
@@ -84,6 +88,21 @@ pub enum OperationType {
     Rename,
     /// A database was dropped.
     DropDatabase,
+    /// A collection or a view was created; this and what follows is an event with
+    /// `show_expanded_events`.
+    Create,
+    /// Indexes were created.
+    CreateIndexes,
+    /// Indexes were dropped.
+    DropIndexes,
+    /// The options of a collection were changed.
+    Modify,
+    /// A collection was sharded.
+    ShardCollection,
+    /// The shard key of a collection has more fields.
+    RefineCollectionShardKey,
+    /// A collection was sharded by another key.
+    ReshardCollection,
     /// The stream has ended: what it watches is gone. It may be begun again after the event, by
     /// `start_after`.
     Invalidate,
@@ -161,6 +180,10 @@ mod tests {
         });
         assert_eq!(event.operation_type, OperationType::Other("somethingNew".to_owned()));
         assert_eq!(event.ns.unwrap().coll.as_deref(), Some("things"));
+        let created = doc! { "_id": {}, "operationType": "create", "nsType": "view" };
+        let event = read(created);
+        assert_eq!(event.operation_type, OperationType::Create);
+        assert_eq!(event.ns_type.as_deref(), Some("view"));
         let event = read(doc! { "_id": {}, "operationType": "dropDatabase", "ns": { "db": "a" } });
         assert_eq!(event.operation_type, OperationType::DropDatabase);
         assert_eq!(event.ns.unwrap().coll, None);

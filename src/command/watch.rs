@@ -5,14 +5,15 @@
 use std::time::Duration;
 
 use bson::raw::{CStr, cstr};
-use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, Timestamp};
+use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, Timestamp, rawdoc};
 use sdam_core::session::TransactionError;
 use sdam_core::wire::ReplyDocument;
 use serde::{Deserialize, Serialize};
 
+use super::action::Action;
 use super::single::{Body, Rules, SingleCommand, Target};
 use super::{Scope, find};
-use crate::change_stream::{ChangeStreamState, ResumeToken, Start};
+use crate::change_stream::{ChangeStreamState, Checkpoint, CheckpointStore, ResumeToken, Start};
 use crate::cursor::{CursorState, Settings, Timing};
 use crate::error::Error;
 
@@ -49,6 +50,9 @@ operation! {
         is_of_deployment: bool,
         start: Start,
         opening: Opening,
+        splits: bool,
+        checkpoint: Option<Checkpoint>,
+        restarts: bool,
     }
 
     arguments {
@@ -77,6 +81,9 @@ operation! {
         resume_after: document = "resumeAfter";
         /// Has collections that are created, indexes and the like be events, too (MongoDB 6.0).
         show_expanded_events: bool = "showExpandedEvents";
+        /// Has the server split events that are longer than a document may be, and puts their
+        /// parts together again: an event may be three times as long (MongoDB 6.0.9 and 7.0).
+        split_large_events: bool = "splitLargeEvents" in splits;
         /// Begins behind a token, which may be that of an `invalidate`.
         start_after: document = "startAfter";
         /// Begins at a time in the history of the servers.
@@ -125,6 +132,48 @@ pub(crate) struct Opening {
 }
 
 impl Watch {
+    /// Goes on behind the token that a [store](CheckpointStore) has, and saves there those that the
+    /// stream comes to: of each event after it was handed out and before the next one is, and
+    /// of quiet times every ten seconds. Where the options say otherwise to begin, that holds
+    /// while the store has none.
+    #[must_use]
+    pub fn checkpoint(mut self, store: impl CheckpointStore) -> Self {
+        self.checkpoint = Some(Checkpoint::new(store));
+        self
+    }
+
+    /// Begins as if the store of the [checkpoint](Self::checkpoint) had no token: what has happened
+    /// since that one is not read. It is the way to go on when the servers do not have its history
+    /// any more.
+    #[must_use]
+    pub const fn restart(mut self) -> Self {
+        self.restarts = true;
+        self
+    }
+
+    /// Returns the store, if there is one.
+    pub(crate) fn store(&self) -> Option<Checkpoint> {
+        self.checkpoint.clone()
+    }
+
+    /// Begins behind the token that the store has, which is returned.
+    pub(crate) async fn load(&mut self) -> Result<Option<ResumeToken>, Error> {
+        let loaded = match &self.checkpoint {
+            Some(checkpoint) if !self.restarts => checkpoint.load().await?,
+            Some(_) | None => None,
+        };
+        if let Some(token) = &loaded {
+            // It may be that of an `invalidate`.
+            self.start = Start::After(token.clone());
+        }
+        Ok(loaded)
+    }
+
+    /// Returns whether the parts of large events are to be put together.
+    pub(crate) const fn splits(&self) -> bool {
+        self.splits
+    }
+
     /// Watches all databases.
     pub(crate) fn of_deployment(mut self) -> Self {
         self.is_of_deployment = true;
@@ -144,6 +193,9 @@ impl Watch {
 
     /// Returns the state of the stream that this begins.
     pub(crate) fn state(&self) -> ChangeStreamState {
+        if let Start::After(token) = &self.start {
+            return ChangeStreamState::new(Some(token.clone()), None, false);
+        }
         let token = |name| {
             let token = self.options.get(name).and_then(RawBsonRef::as_document);
             token.map(ResumeToken::from)
@@ -171,6 +223,32 @@ impl Watch {
         let mut first = RawDocumentBuf::new();
         first.append(cstr!("$changeStream"), stage);
         Ok(first)
+    }
+}
+
+impl<H, V> Action<Watch, H, V> {
+    /// Goes on behind the token that a [store](CheckpointStore) has, and saves there those that the
+    /// stream comes to: see [`Watch::checkpoint`].
+    ///
+    /// ```no_run
+    /// use sdam::checkpoint::FileCheckpointStore;
+    ///
+    /// # async fn example(orders: sdam::Collection) -> sdam::Result<()> {
+    /// let store = FileCheckpointStore::new("/var/lib/shop/orders.token");
+    /// let mut changes = orders.watch().checkpoint(store).await?;
+    /// while let Some(event) = changes.try_next().await? {
+    ///     println!("{:?}", event.document_key);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn checkpoint(self, store: impl CheckpointStore) -> Self {
+        self.with(|watch| watch.checkpoint(store))
+    }
+
+    /// Begins as if the store of the checkpoint had no token: see [`Watch::restart`].
+    pub fn restart(self) -> Self {
+        self.with(Watch::restart)
     }
 }
 
@@ -210,6 +288,10 @@ impl SingleCommand for Watch {
         pipeline.push(self.stage()?);
         if let Some(RawBsonRef::Array(stages)) = self.options.get(PIPELINE) {
             stages.into_iter().filter_map(Result::ok).for_each(|stage| pipeline.push(stage));
+        }
+        if self.splits {
+            // "must be the last stage"
+            pipeline.push(rawdoc! { "$changeStreamSplitLargeEvent": {} });
         }
         body.append(PIPELINE, pipeline);
         body.cursor(self.options.get(cstr!("batchSize")));

@@ -59,6 +59,18 @@ impl<R: Runtime, T> ChangeStream<R, T> {
         !self.changes.is_over()
     }
 
+    /// Saves the token of the last event at once, where the stream has a
+    /// [checkpoint](crate::operation::Watch::checkpoint): before it is closed, so that another one
+    /// does not begin with that event.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the store does.
+    pub async fn save_checkpoint(&mut self) -> Result<(), Error> {
+        let call = Call(self);
+        std::future::poll_fn(|cx| call.0.changes.save_now(cx)).await
+    }
+
     /// Closes the stream at its server; errors are ignored.
     pub async fn close(self) {
         let limits = |handle: &Handle<R>| {

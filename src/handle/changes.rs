@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bson::RawDocument;
+use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::operation::Timeout;
 use sdam_core::time::Instant;
 use sdam_host::driver::{DriverTopology, KillLimits};
@@ -17,7 +17,10 @@ use sdam_host::{ClientSession, ErrorKind, Runtime};
 use super::fetching::Fetching;
 use super::perform::Handle;
 use super::reader::Reader;
-use crate::change_stream::{ChangeStreamState, Resumption, is_resumable};
+use crate::change_stream::{
+    Assembly, ChangeStreamState, Checkpoint, Checkpoints, Fragments, ResumeToken, Resumption,
+    is_resumable,
+};
 use crate::command::Scope;
 use crate::command::watch::Watch;
 use crate::error::Error;
@@ -39,6 +42,14 @@ pub(super) struct Changes<R: Runtime> {
     call: Option<Timeout>,
     phase: Phase<R>,
     resumption: Resumption,
+    /// The parts of an event that is not complete, if large events are split.
+    fragments: Option<Fragments>,
+    /// The event that was put together last.
+    joined: Option<RawDocumentBuf>,
+    checkpoint: Option<Checkpoint>,
+    checkpoints: Checkpoints,
+    /// The token that is being saved.
+    saving: Option<Fetching<(ResumeToken, Result<(), Error>)>>,
 }
 
 /// The thing that a stream does.
@@ -55,6 +66,13 @@ enum Phase<R: Runtime> {
     Over,
 }
 
+/// The thing that a cursor has moved to.
+enum Moved {
+    Event,
+    /// A part of an event that is not complete.
+    Part,
+}
+
 /// The command that has the stream begin again, and its outcome.
 type Resumed<R> = (Watch, Result<Reader<R>, Error>);
 
@@ -64,10 +82,14 @@ impl<R: Runtime> Changes<R> {
         scope: Scope,
         mut watch: Watch,
     ) -> Result<Self, Error> {
-        let mut state = watch.state();
+        let mut checkpoints = Checkpoints::default();
+        if let Some(token) = watch.load().await? {
+            checkpoints.saved(handle.client.now(), token);
+        }
+        let (mut state, checkpoint) = (watch.state(), watch.store());
         let reader = Reader::open(handle, &scope, &mut watch).await?;
         state.opened(&reader.state, watch.opening().operation_time);
-        let session = reader.session();
+        let (session, splits) = (reader.session(), watch.splits());
         Ok(Self {
             handle: handle.clone(),
             scope,
@@ -78,12 +100,17 @@ impl<R: Runtime> Changes<R> {
             call: None,
             phase: Phase::Reading,
             resumption: Resumption::default(),
+            fragments: splits.then(Fragments::default),
+            joined: None,
+            checkpoint,
+            checkpoints,
+            saving: None,
         })
     }
 
     /// Returns the event that was handed out last, until another one is asked for.
     pub(super) fn current(&self) -> Option<&RawDocument> {
-        self.reader.state.current()
+        self.joined.as_deref().or_else(|| self.reader.state.current())
     }
 
     pub(super) const fn is_over(&self) -> bool {
@@ -119,22 +146,30 @@ impl<R: Runtime> Changes<R> {
 
     /// Returns whether it waits for something that no task goes on with.
     pub(super) fn is_waiting(&self) -> bool {
-        match &self.phase {
-            Phase::Resuming { work, .. } => work.is_own(),
-            _ => self.reader.is_fetching(),
-        }
+        self.saving.as_ref().is_some_and(Fetching::is_own)
+            || match &self.phase {
+                Phase::Resuming { work, .. } => work.is_own(),
+                _ => self.reader.is_fetching(),
+            }
     }
 
     /// Has tasks go on with what is under way, as its reader has turned to something else.
     pub(super) fn hand_over(&mut self) {
         self.reader.hand_over();
+        if let Some(saving) = &mut self.saving {
+            saving.hand_over(&self.handle.client);
+        }
         if let Phase::Resuming { work, .. } = &mut self.phase {
             work.hand_over(&self.handle.client);
         }
     }
 
     fn poll_once(&mut self, cx: &mut Context<'_>, once: bool) -> Poll<Option<Result<(), Error>>> {
+        self.joined = None;
         loop {
+            if let Err(error) = ready!(self.save(cx)) {
+                return Poll::Ready(Some(Err(error)));
+            }
             let ended = match &mut self.phase {
                 Phase::Over => {
                     self.session = None;
@@ -155,8 +190,8 @@ impl<R: Runtime> Changes<R> {
                 }
                 Phase::Reading => match ready!(self.read(cx)) {
                     None if once && !self.is_over() => return Poll::Ready(None),
-                    None => None,
-                    Some(Ok(())) => return Poll::Ready(Some(Ok(()))),
+                    None | Some(Ok(Moved::Part)) => None,
+                    Some(Ok(Moved::Event)) => return Poll::Ready(Some(Ok(()))),
                     Some(Err(error)) => self.fails(error),
                 },
             };
@@ -166,33 +201,77 @@ impl<R: Runtime> Changes<R> {
         }
     }
 
-    /// Reads what the cursor has next: an event, or `None` after a batch without one.
-    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), Error>>> {
-        let next = ready!(self.reader.poll_once(cx, true, |_| Ok(())));
-        let known = match &next {
-            Some(Ok(())) => self.hands_out(),
-            Some(Err(_)) => return Poll::Ready(next),
-            None => Ok(()),
+    /// Reads what the cursor has next, or `None` after a batch without an event.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Moved, Error>>> {
+        let next = match ready!(self.reader.poll_once(cx, true, |_| Ok(()))) {
+            Some(Ok(())) => Some(self.moves()),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => None,
         };
-        if let Err(error) = known {
+        if next.as_ref().is_some_and(Result::is_err) {
             self.phase = Phase::Over;
             self.reader.kill_in_background();
-            return Poll::Ready(Some(Err(error)));
+            return Poll::Ready(next);
         }
         self.resumption.succeeds();
-        self.state.heard(&self.reader.state);
+        self.hears();
         if next.is_none() && !self.reader.is_open() {
             self.phase = Phase::Over;
         }
         Poll::Ready(next)
     }
 
-    /// Takes note of the event that the cursor has moved to.
-    fn hands_out(&mut self) -> Result<(), Error> {
-        match self.reader.state.current() {
-            Some(event) => Ok(self.state.hands_out(event)?),
-            None => Ok(()),
+    /// Takes note of the document that the cursor has moved to.
+    fn moves(&mut self) -> Result<Moved, Error> {
+        let Some(document) = self.reader.state.current() else { return Ok(Moved::Part) };
+        let assembly = self.fragments.as_mut().map(|fragments| fragments.take(document));
+        match assembly.transpose()? {
+            None | Some(Assembly::Whole) => self.state.hands_out(document)?,
+            Some(Assembly::Joined(event)) => {
+                self.state.hands_out(&event)?;
+                self.joined = Some(event);
+            }
+            Some(Assembly::Incomplete) => return Ok(Moved::Part),
         }
+        self.checkpoints.hands_out();
+        Ok(Moved::Event)
+    }
+
+    /// Takes the token of the batch, if all of it was handed out: of an event that is not complete,
+    /// the first part comes again.
+    fn hears(&mut self) {
+        if self.fragments.as_ref().is_none_or(Fragments::is_empty) {
+            self.state.heard(&self.reader.state);
+        }
+    }
+
+    /// Saves the token that the stream has come to, if it is time for that.
+    fn save(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let Some(checkpoint) = &self.checkpoint else { return Poll::Ready(Ok(())) };
+        loop {
+            if let Some(saving) = &mut self.saving {
+                let (token, saved) = ready!(saving.poll(cx));
+                self.saving = None;
+                if let Err(error) = saved {
+                    return Poll::Ready(Err(error));
+                }
+                self.checkpoints.saved(self.handle.client.now(), token);
+            }
+            let now = self.handle.client.now();
+            let due = self.state.token().filter(|token| self.checkpoints.is_due(now, token));
+            let Some(token) = due.cloned() else { return Poll::Ready(Ok(())) };
+            let checkpoint = checkpoint.clone();
+            self.saving = Some(Fetching::begin(async move {
+                let saved = checkpoint.save(&token).await;
+                (token, saved)
+            }));
+        }
+    }
+
+    /// Saves the token that the stream has come to, whether or not it is time for that.
+    pub(super) fn save_now(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.checkpoints.hands_out();
+        self.save(cx)
     }
 
     /// Judges the error of a getMore: returns it if it is the caller's, and else has the stream
@@ -225,6 +304,7 @@ impl<R: Runtime> Changes<R> {
     /// nothing waits for that.
     fn begin_again(&mut self) {
         self.reader.kill_in_background();
+        self.fragments.iter_mut().for_each(Fragments::clear);
         let random = self.handle.client.random_bits();
         let Some(pause) = self.resumption.begins(random) else { return self.resume() };
         let until = self.handle.client.now() + pause;
@@ -266,7 +346,7 @@ impl<R: Runtime> Changes<R> {
             Ok(mut reader) => {
                 reader.goes_on(self.call());
                 (self.reader, self.phase) = (reader, Phase::Reading);
-                self.state.heard(&self.reader.state);
+                self.hears();
                 return None;
             }
             Err(error) => error,

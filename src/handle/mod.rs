@@ -61,6 +61,7 @@ pub(crate) mod actions;
 pub(crate) mod awaiting;
 mod change_stream;
 mod changes;
+mod checkpoints;
 mod client;
 mod collection;
 mod cursor;
@@ -77,6 +78,7 @@ pub(crate) mod shutdown;
 pub(crate) mod start_session;
 
 pub use change_stream::ChangeStream;
+pub use checkpoints::CollectionCheckpointStore;
 pub use client::Client;
 pub use collection::Collection;
 pub use cursor::Cursor;

@@ -1,12 +1,13 @@
 //! Change streams whose server fails in ways that no real one does on demand.
 
 use std::future::{Future as _, poll_fn};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bson::raw::{CStr, cstr};
 use bson::{Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
+use sdam::checkpoint::CheckpointStore;
 use sdam::generic::{ChangeStream, Client, Collection};
 use sdam::results::{ChangeStreamEvent, ResumeToken};
 use sdam_core::config::Options;
@@ -235,4 +236,109 @@ async fn the_token_moves_past_an_event_of_another_type() {
     assert_eq!(stream.resume_token(), Some(&token(1)));
     assert_eq!(id(stream.next().await), 2);
     assert_eq!(stream.resume_token(), Some(&token(7)), "the last of its batch");
+}
+
+/// A store that keeps each token, and fails when it is told to.
+#[derive(Debug, Default)]
+struct Memory {
+    tokens: Mutex<Vec<ResumeToken>>,
+    fails: Mutex<bool>,
+}
+
+impl Memory {
+    fn saved(&self) -> Vec<ResumeToken> {
+        self.tokens.lock().unwrap().clone()
+    }
+}
+
+impl CheckpointStore for Memory {
+    async fn load(&self) -> sdam::Result<Option<ResumeToken>> {
+        Ok(self.tokens.lock().unwrap().last().cloned())
+    }
+
+    async fn save(&self, token: &ResumeToken) -> sdam::Result<()> {
+        if std::mem::take(&mut *self.fails.lock().unwrap()) {
+            return Err(sdam::Error::custom("the disk is full"));
+        }
+        self.tokens.lock().unwrap().push(token.clone());
+        Ok(())
+    }
+}
+
+/// Returns the stage `$changeStream` of the only aggregate.
+fn stage(sent: &[Document]) -> Document {
+    let opening: Vec<_> = sent.iter().filter(|command| name(command) == "aggregate").collect();
+    assert_eq!(opening.len(), 1, "{sent:?}");
+    let first = opening[0].get_array("pipeline").unwrap()[0].as_document().unwrap();
+    first.get_document("$changeStream").unwrap().clone()
+}
+
+/// "users intending to store the resume token should use this method to get the most up to date
+/// resume token": it is saved after an event was handed out, and before the next one is.
+#[tokio::test]
+async fn tokens_are_saved_between_events_and_another_stream_goes_on_behind_them() {
+    let events = [insert(1), insert(2), insert(3)];
+    let mut scene = scene(vec![next_batch(&events, 5), next_batch(&[insert(6)], 6)]);
+    let (things, store) = (things(&scene), Arc::new(Memory::default()));
+    let mut stream = things.watch().checkpoint(Arc::clone(&store)).await.unwrap();
+    assert_eq!(id(stream.next().await), 1);
+    assert_eq!(store.saved(), [token(0)], "that of the first batch, before it waits");
+    assert_eq!(id(stream.next().await), 2);
+    assert_eq!(store.saved(), [0, 1].map(token));
+    *store.fails.lock().unwrap() = true;
+    let error = stream.next().await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), stream.is_alive()), (ErrorKind::Application, true));
+    assert_eq!(store.saved(), [0, 1].map(token));
+    assert_eq!(id(stream.next().await), 3, "it is saved, and nothing is lost");
+    assert_eq!(store.saved(), [0, 1, 2].map(token));
+    stream.save_checkpoint().await.unwrap();
+    stream.save_checkpoint().await.unwrap();
+    assert_eq!(store.saved(), [0, 1, 2, 5].map(token), "the last of its batch; once");
+    drop(stream);
+    scene.sent();
+    let watch = || things.watch().resume_after(token(9)).checkpoint(Arc::clone(&store));
+    let mut stream = watch().await.unwrap();
+    assert_eq!(stage(&scene.sent()), doc! { "startAfter": { "_data": 5 } });
+    assert_eq!(id(stream.next().await), 6);
+    assert_eq!(store.saved().len(), 4, "nothing was handed out before: {:?}", store.saved());
+    drop(stream);
+    scene.sent();
+    let stream = watch().restart().await.unwrap();
+    assert_eq!(stage(&scene.sent()), doc! { "resumeAfter": { "_data": 9 } });
+    drop(stream);
+}
+
+/// Makes a part of an event.
+fn part(n: i32, fragment: i32, rest: RawDocumentBuf) -> RawDocumentBuf {
+    let place = rawdoc! { "fragment": fragment, "of": 2 };
+    let mut part = rawdoc! { "_id": { "_data": n }, "splitEvent": place };
+    rest.iter().filter_map(Result::ok).for_each(|(name, value)| part.append(name, value));
+    part
+}
+
+/// CS-P19, and "Updating the Cached Resume Token": the token of an event that was split is that of
+/// its last part; until that has come, the stream goes on behind the event before.
+#[tokio::test]
+async fn the_parts_of_an_event_are_one_event_also_if_the_stream_is_lost_in_between() {
+    let first = || part(2, 1, rawdoc! { "operationType": "insert" });
+    let second = || part(3, 2, rawdoc! { "fullDocument": { "_id": 2 } });
+    let replies = vec![
+        next_batch(&[insert(1), first()], 2),
+        not_found(),
+        next_batch(&[first()], 2),
+        next_batch(&[second(), insert(4)], 5),
+    ];
+    let mut scene = scene(replies);
+    let things = things(&scene);
+    let mut stream = things.watch().split_large_events(true).await.unwrap();
+    assert_eq!(id(stream.next().await), 1);
+    let opening = scene.sent();
+    let last = doc! { "$changeStreamSplitLargeEvent": {} };
+    assert_eq!(opening[0].get_array("pipeline").unwrap().last().unwrap(), &last.into());
+    assert_eq!(stream.resume_token(), Some(&token(1)));
+    assert_eq!(id(stream.next().await), 2);
+    assert_eq!(stream.resume_token(), Some(&token(3)));
+    assert_eq!(stage(&scene.sent()), doc! { "resumeAfter": { "_data": 1 } });
+    assert_eq!(id(stream.next().await), 4);
+    assert_eq!(stream.resume_token(), Some(&token(5)));
 }

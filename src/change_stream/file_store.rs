@@ -1,0 +1,178 @@
+//! Checkpoints of change streams that are kept in a file.
+
+use std::fs::{self, File};
+use std::future::poll_fn;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use std::thread;
+
+use bson::RawDocumentBuf;
+
+use super::ResumeToken;
+use super::checkpoint::CheckpointStore;
+use crate::error::Error;
+
+/// The most that a file may have: a token is not as long as a document.
+const MAX_LEN: u64 = 16 << 20;
+
+/// A place for the token of one change stream in a file, which has the token as BSON.
+///
+/// A token is written to another file beside it, and takes its place when it is on the disk, so
+/// that there is always a whole one. A thread of its own waits for the disk.
+#[derive(Clone, Debug)]
+pub struct FileCheckpointStore {
+    path: Arc<Path>,
+    /// Held while the file is written: clones of a store write one after the other.
+    writing: Arc<Mutex<()>>,
+}
+
+impl FileCheckpointStore {
+    /// Names the file, which is made with the first token; its folder must be there.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into().into(), writing: Arc::default() }
+    }
+
+    fn says(&self, what: &str, error: &dyn std::fmt::Display) -> Error {
+        Error::custom(format!("the checkpoint {} cannot be {what}: {error}", self.path.display()))
+    }
+}
+
+impl CheckpointStore for FileCheckpointStore {
+    async fn load(&self) -> Result<Option<ResumeToken>, Error> {
+        let path = Arc::clone(&self.path);
+        let read =
+            elsewhere(move || read(&path)).await.map_err(|error| self.says("read", &error))?;
+        let token = read.map(RawDocumentBuf::from_bytes).transpose();
+        Ok(token.map_err(|error| self.says("read", &error))?.map(ResumeToken::new))
+    }
+
+    async fn save(&self, token: &ResumeToken) -> Result<(), Error> {
+        let (path, writing) = (Arc::clone(&self.path), Arc::clone(&self.writing));
+        let bytes = token.document().as_bytes().to_vec();
+        let write = move || {
+            let _held = writing.lock().unwrap_or_else(PoisonError::into_inner);
+            write(&path, &bytes)
+        };
+        elsewhere(write).await.map_err(|error| self.says("written", &error))
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let length = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        metadata => metadata?.len(),
+    };
+    match length <= MAX_LEN {
+        true => fs::read(path).map(Some),
+        false => Err(io::Error::other("it is longer than any token")),
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let mut file = File::create(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    // The name is on the disk when the folder is.
+    #[cfg(unix)]
+    if let Some(folder) = path.parent() {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Has a thread do what waits for the disk, and waits for that.
+async fn elsewhere<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let done: Arc<Mutex<(Option<io::Result<T>>, Option<Waker>)>> = Arc::default();
+    let of_thread = Arc::clone(&done);
+    thread::Builder::new().name("sdam-checkpoint".to_owned()).spawn(move || {
+        let outcome = work();
+        let mut done = of_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        done.0 = Some(outcome);
+        let waker = done.1.take();
+        drop(done);
+        waker.into_iter().for_each(Waker::wake);
+    })?;
+    poll_fn(|cx| {
+        let waker = cx.waker().clone();
+        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+        match done.0.take() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => {
+                let earlier = done.1.replace(waker);
+                drop(done);
+                drop(earlier);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake};
+    use std::thread::{self, Thread};
+
+    use bson::rawdoc;
+
+    use super::{CheckpointStore, FileCheckpointStore, ResumeToken};
+
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        let (waker, mut future) = (Arc::new(Unpark(thread::current())).into(), pin!(future));
+        loop {
+            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(output) => return output,
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_has_the_last_token_and_there_is_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileCheckpointStore::new(folder.path().join("orders"));
+        assert_eq!(wait(store.load()).unwrap(), None);
+        for n in 1..=3 {
+            let token = ResumeToken::new(rawdoc! { "_data": n });
+            wait(store.save(&token)).unwrap();
+            assert_eq!(wait(store.load()).unwrap(), Some(token));
+        }
+        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let broken = folder.path().join("broken");
+        fs::write(&broken, [9, 0, 0, 0, 1]).unwrap();
+        let error = wait(FileCheckpointStore::new(&broken).load()).unwrap_err().to_string();
+        assert!(error.contains("broken cannot be read: "), "{error}");
+        let nowhere = FileCheckpointStore::new(folder.path().join("nowhere/orders"));
+        let token = ResumeToken::new(rawdoc! { "_data": 1 });
+        let error = wait(nowhere.save(&token)).unwrap_err().to_string();
+        assert!(error.contains("nowhere/orders cannot be written: "), "{error}");
+        assert_eq!(wait(nowhere.load()).unwrap(), None);
+    }
+}

@@ -2,6 +2,8 @@
 //!
 //! Implements "Resume Process" and "Exposing All Resume Tokens" of Change Streams.
 
+use std::time::Duration;
+
 use bson::{RawDocument, Timestamp};
 
 use super::ResumeToken;
@@ -87,6 +89,13 @@ impl ChangeStreamState {
         self.token.as_ref()
     }
 
+    /// Returns the time between the change that it has come to and the last one that its server has
+    /// told of, if both are known.
+    pub(crate) fn lag(&self, cursor: &CursorState) -> Option<Duration> {
+        let (read, last) = (self.token.as_ref()?.cluster_time()?, cursor.operation_time()?);
+        Some(Duration::from_secs(last.time.saturating_sub(read.time).into()))
+    }
+
     /// Returns where it begins again.
     pub(crate) fn start(&self) -> Start {
         match (&self.token, self.operation_time) {
@@ -100,6 +109,8 @@ impl ChangeStreamState {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bson::{RawArrayBuf, RawDocumentBuf, Timestamp, rawdoc};
     use sdam_core::wire::ReplyDocument;
 
@@ -159,6 +170,26 @@ mod tests {
         assert_eq!(placed.token(), Some(&token(1)));
         let placed = ChangeStreamState::new(None, Some(token(2)), false);
         assert_eq!(placed.token(), Some(&token(2)));
+    }
+
+    #[test]
+    fn it_lags_by_what_its_server_has_told_of_and_it_has_not_handed_out() {
+        let reply = |seconds, token: &str| {
+            let token = rawdoc! { "_data": token };
+            let cursor = rawdoc! {
+                "id": 7_i64, "ns": "app.a", "firstBatch": [], "postBatchResumeToken": token,
+            };
+            let time = Timestamp { time: seconds, increment: 1 };
+            let reply = rawdoc! { "ok": 1, "operationTime": time, "cursor": cursor };
+            let settings = Settings { tailable: true, ..Settings::default() };
+            CursorState::open("aggregate", &ReplyDocument::from(reply), settings).unwrap()
+        };
+        let mut state = unplaced();
+        let cursor = reply(0x0f, "820000000A00000001");
+        assert_eq!(state.lag(&cursor), None, "no token is known");
+        state.opened(&cursor, None);
+        assert_eq!(state.lag(&cursor), Some(Duration::from_secs(5)));
+        assert_eq!(state.lag(&reply(3, "")), Some(Duration::ZERO), "clocks differ");
     }
 
     /// CS-P2: an event without a token is an error.

@@ -2,7 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
+use sdam_core::diagnosis::resume_token_time;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -22,6 +23,13 @@ impl ResumeToken {
     /// Takes a token as a server has given it out, the `_id` of an event for one.
     pub fn new(document: RawDocumentBuf) -> Self {
         Self(document)
+    }
+
+    /// Returns the time of the change in the history of the servers, as far as the token shows
+    /// it: those of MongoDB 4.2 and later begin with it. It is for reports, and no more certain
+    /// than the token.
+    pub fn cluster_time(&self) -> Option<Timestamp> {
+        resume_token_time(&self.0)
     }
 
     /// Returns the server's document.
@@ -97,9 +105,30 @@ struct ExtendedBinary {
 #[cfg(test)]
 mod tests {
     use bson::spec::BinarySubtype;
-    use bson::{Binary, doc, rawdoc};
+    use bson::{Binary, Timestamp, doc, rawdoc};
 
     use super::ResumeToken;
+
+    /// The token of a real server, and lies.
+    #[test]
+    fn a_token_shows_its_time_if_it_is_one() {
+        let time = |data: &str| ResumeToken::new(rawdoc! { "_data": data }).cluster_time();
+        let known = Timestamp { time: 0x6560_a1b2, increment: 3 };
+        assert_eq!(time("826560A1B2000000032B0229296E04"), Some(known));
+        for lie in [
+            "",
+            "82",
+            "826560A1B20000000",
+            "816560A1B200000003",
+            "82+560A1B200000003",
+            "816560A1B200000003",
+            "82zzzzzzzz00000003",
+            "82é560A1B200000003é",
+        ] {
+            assert_eq!(time(lie), None, "{lie}");
+        }
+        assert_eq!(ResumeToken::new(rawdoc! { "_data": 5 }).cluster_time(), None);
+    }
 
     /// Tokens of real servers have a field of bytes, if the key of the document has another type
     /// than it seems.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::raw::cstr;
-use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 use sdam_core::operation::KillCursors;
 use sdam_core::wire::ReplyDocument;
 use sdam_host::driver::documents::number;
@@ -59,6 +59,8 @@ pub struct CursorState {
     /// True once a batch could not be read to its end.
     is_broken: bool,
     post_batch_resume_token: Option<RawDocumentBuf>,
+    /// The time of the server's history at which the last batch was made, of tailable cursors.
+    operation_time: Option<Timestamp>,
 }
 
 impl fmt::Debug for CursorState {
@@ -120,6 +122,7 @@ impl CursorState {
             returned: 0,
             is_broken: false,
             post_batch_resume_token: None,
+            operation_time: None,
         };
         state.read(command, reply)?;
         Ok(state)
@@ -163,6 +166,9 @@ impl CursorState {
         let token = cursor.get("postBatchResumeToken").ok().flatten();
         let token = token.and_then(RawBsonRef::as_document);
         self.post_batch_resume_token = token.map(ToOwned::to_owned);
+        if self.settings.tailable {
+            self.operation_time = reply.get_timestamp("operationTime").ok();
+        }
         Ok(())
     }
 
@@ -179,6 +185,12 @@ impl CursorState {
     /// Returns what a change stream goes on from after the last batch, if the server has said.
     pub fn post_batch_resume_token(&self) -> Option<&RawDocument> {
         self.post_batch_resume_token.as_deref()
+    }
+
+    /// Returns the time of the server's history at which the last batch was made, of a tailable
+    /// cursor, if the server has said it.
+    pub const fn operation_time(&self) -> Option<Timestamp> {
+        self.operation_time
     }
 
     /// Changes how many documents the next batches have.

@@ -15,6 +15,7 @@ use sdam_host::driver::{DriverTopology, KillLimits};
 use sdam_host::{ClientSession, ErrorKind, Runtime};
 
 use super::fetching::Fetching;
+use super::history::explain;
 use super::perform::Handle;
 use super::reader::Reader;
 use crate::change_stream::{
@@ -42,6 +43,8 @@ pub(super) struct Changes<R: Runtime> {
     call: Option<Timeout>,
     phase: Phase<R>,
     resumption: Resumption,
+    /// The number that metrics know it by.
+    number: u64,
     /// The parts of an event that is not complete, if large events are split.
     fragments: Option<Fragments>,
     /// The event that was put together last.
@@ -62,6 +65,8 @@ enum Phase<R: Runtime> {
     Pausing(Pin<Box<dyn Future<Output = ()> + Send>>),
     /// It begins again, within the time of the call that has found that out.
     Resuming { work: Fetching<Resumed<R>>, deadline: Option<Instant> },
+    /// It ends with an error whose cause is asked for.
+    Ending(Fetching<Error>),
     /// It has ended.
     Over,
 }
@@ -87,7 +92,10 @@ impl<R: Runtime> Changes<R> {
             checkpoints.saved(handle.client.now(), token);
         }
         let (mut state, checkpoint) = (watch.state(), watch.store());
-        let reader = Reader::open(handle, &scope, &mut watch).await?;
+        let reader = match Reader::open(handle, &scope, &mut watch).await {
+            Ok(reader) => reader,
+            Err(error) => return Err(explain(handle, state.token().cloned(), error).await),
+        };
         state.opened(&reader.state, watch.opening().operation_time);
         let (session, splits) = (reader.session(), watch.splits());
         Ok(Self {
@@ -100,6 +108,7 @@ impl<R: Runtime> Changes<R> {
             call: None,
             phase: Phase::Reading,
             resumption: Resumption::default(),
+            number: handle.client.random_bits(),
             fragments: splits.then(Fragments::default),
             joined: None,
             checkpoint,
@@ -149,6 +158,7 @@ impl<R: Runtime> Changes<R> {
         self.saving.as_ref().is_some_and(Fetching::is_own)
             || match &self.phase {
                 Phase::Resuming { work, .. } => work.is_own(),
+                Phase::Ending(asking) => asking.is_own(),
                 _ => self.reader.is_fetching(),
             }
     }
@@ -159,8 +169,10 @@ impl<R: Runtime> Changes<R> {
         if let Some(saving) = &mut self.saving {
             saving.hand_over(&self.handle.client);
         }
-        if let Phase::Resuming { work, .. } = &mut self.phase {
-            work.hand_over(&self.handle.client);
+        match &mut self.phase {
+            Phase::Resuming { work, .. } => work.hand_over(&self.handle.client),
+            Phase::Ending(asking) => asking.hand_over(&self.handle.client),
+            Phase::Reading | Phase::Lost | Phase::Pausing(_) | Phase::Over => {}
         }
     }
 
@@ -187,6 +199,11 @@ impl<R: Runtime> Changes<R> {
                 Phase::Resuming { work, deadline } => {
                     let (resumed, deadline) = (ready!(work.poll(cx)), *deadline);
                     self.resumed(resumed, deadline)
+                }
+                Phase::Ending(asking) => {
+                    let error = ready!(asking.poll(cx));
+                    self.phase = Phase::Over;
+                    Some(error)
                 }
                 Phase::Reading => match ready!(self.read(cx)) {
                     None if once && !self.is_over() => return Poll::Ready(None),
@@ -215,6 +232,7 @@ impl<R: Runtime> Changes<R> {
         }
         self.resumption.succeeds();
         self.hears();
+        self.tells();
         if next.is_none() && !self.reader.is_open() {
             self.phase = Phase::Over;
         }
@@ -242,6 +260,15 @@ impl<R: Runtime> Changes<R> {
     fn hears(&mut self) {
         if self.fragments.as_ref().is_none_or(Fragments::is_empty) {
             self.state.heard(&self.reader.state);
+        }
+    }
+
+    /// Tells the metrics how far the stream is behind, at the end of each batch.
+    fn tells(&self) {
+        if !self.reader.state.has_documents()
+            && let Some(lag) = self.state.lag(&self.reader.state)
+        {
+            self.handle.client.change_stream_lags(self.number, Some(lag));
         }
     }
 
@@ -281,12 +308,19 @@ impl<R: Runtime> Changes<R> {
             return Some(error);
         }
         if !is_resumable(&error, self.watch.opening().max_wire_version) {
-            self.phase = Phase::Over;
-            return Some(error);
+            self.ends(error);
+            return None;
         }
         self.phase = Phase::Lost;
         // "the time is over" of this call: the next one begins with it.
         self.is_late().then_some(error)
+    }
+
+    /// Ends with an error, once its cause is known.
+    fn ends(&mut self, error: Error) {
+        let (handle, token) = (self.handle.clone(), self.state.token().cloned());
+        let asking = Fetching::begin(async move { explain(&handle, token, error).await });
+        self.phase = Phase::Ending(asking);
     }
 
     fn is_late(&mut self) -> bool {
@@ -351,10 +385,11 @@ impl<R: Runtime> Changes<R> {
             }
             Err(error) => error,
         };
-        self.phase = match error.kind() {
-            CheckOut | Network | Selection | Timeout => Phase::Lost,
-            _ => Phase::Over,
-        };
+        if !matches!(error.kind(), CheckOut | Network | Selection | Timeout) {
+            self.ends(error);
+            return None;
+        }
+        self.phase = Phase::Lost;
         // The time of an earlier call was over, which was given up: this one has its own.
         let is_of_other = deadline.is_some() && deadline != self.call().deadline();
         (!(is_of_other && error.is_timeout() && !self.is_late())).then_some(error)
@@ -370,6 +405,7 @@ impl<R: Runtime> Changes<R> {
 
 impl<R: Runtime> Drop for Changes<R> {
     fn drop(&mut self) {
+        self.handle.client.change_stream_lags(self.number, None);
         self.leave_resuming();
     }
 }

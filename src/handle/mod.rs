@@ -67,6 +67,7 @@ mod collection;
 mod cursor;
 mod database;
 mod fetching;
+mod history;
 mod kill_cursors;
 mod observed;
 mod options;

@@ -6,11 +6,12 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bson::raw::{CStr, cstr};
-use bson::{Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
+use bson::{DateTime, Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
 use sdam::checkpoint::CheckpointStore;
 use sdam::generic::{ChangeStream, Client, Collection};
 use sdam::results::{ChangeStreamEvent, ResumeToken};
 use sdam_core::config::Options;
+use sdam_core::diagnosis::{ChangeStreamVerdict, Verdict};
 use sdam_host::ErrorKind;
 use sdam_tokio::Tokio;
 
@@ -341,4 +342,111 @@ async fn the_parts_of_an_event_are_one_event_also_if_the_stream_is_lost_in_betwe
     assert_eq!(stage(&scene.sent()), doc! { "resumeAfter": { "_data": 1 } });
     assert_eq!(id(stream.next().await), 4);
     assert_eq!(stream.resume_token(), Some(&token(5)));
+}
+
+/// A server that has lost the history, and says of its oplog what the script does.
+fn forgetful(oplog: fn() -> RawDocumentBuf, refuses_at_once: bool) -> Scene {
+    let lost = || {
+        let message = "Resume of change stream was not possible, as the resume point may no \
+                       longer be in the oplog.";
+        rawdoc! { "ok": 0, "code": 286, "errmsg": message }
+    };
+    Scene::new(move |command, body| match command {
+        "aggregate" if refuses_at_once => Some(lost()),
+        "aggregate" => Some(opened()),
+        "getMore" => Some(lost()),
+        "find" => {
+            assert_eq!(body.get_str("$db").unwrap(), "local");
+            Some(oplog())
+        }
+        _ => None,
+    })
+}
+
+/// A token that shows its time, which is 1,000 s after 1970.
+fn early() -> ResumeToken {
+    ResumeToken::new(rawdoc! { "_data": "82000003E800000001" })
+}
+
+fn first_of_oplog() -> RawDocumentBuf {
+    let first = rawdoc! { "ts": bson::Timestamp { time: 4_600, increment: 1 } };
+    let cursor = rawdoc! { "id": 0_i64, "ns": "local.oplog.rs", "firstBatch": [first] };
+    rawdoc! { "ok": 1, "cursor": cursor }
+}
+
+fn forbidden() -> RawDocumentBuf {
+    rawdoc! { "ok": 0, "code": 13, "errmsg": "not authorized on local" }
+}
+
+/// ChangeStreamHistoryLost is no resumable error: the stream ends, and says what is missing; the
+/// server is asked once how far its history reaches back.
+#[tokio::test]
+async fn lost_history_ends_a_stream_with_an_error_that_names_the_gap() {
+    for refuses_at_once in [false, true] {
+        for oplog in [first_of_oplog as fn() -> RawDocumentBuf, forbidden] {
+            let mut scene = forgetful(oplog, refuses_at_once);
+            let things = things(&scene);
+            let error = match things.watch().start_after(early()).await {
+                Err(error) => error,
+                Ok(mut stream) => {
+                    let error = stream.next().await.unwrap().unwrap_err();
+                    assert!(!stream.is_alive() && stream.next().await.is_none());
+                    error
+                }
+            };
+            assert_eq!(error.code(), Some(286));
+            let Some(Verdict::ChangeStream(ChangeStreamVerdict::HistoryLost {
+                server,
+                read_until,
+                oldest,
+                is_refused,
+                ..
+            })) = error.verdict()
+            else {
+                panic!("{error:?}")
+            };
+            assert!(server.is_some());
+            // That of the batch, which has none, is the token once the stream has begun.
+            let until = Some(DateTime::from_millis(1_000_000)).filter(|_| refuses_at_once);
+            assert_eq!(*read_until, until);
+            let is_known = oplog() == first_of_oplog();
+            assert_eq!(*oldest, Some(DateTime::from_millis(4_600_000)).filter(|_| is_known));
+            assert_eq!(*is_refused, !is_known);
+            let text = error.to_string();
+            assert!(text.contains("no longer has the changes that come next"), "{text}");
+            assert!(text.contains("restart()"), "{text}");
+            let sent = scene.sent();
+            assert_eq!(sent.iter().filter(|command| name(command) == "find").count(), 1);
+            assert_eq!(sent.iter().filter(|command| name(command) == "aggregate").count(), 1);
+        }
+    }
+}
+
+/// The metrics of a client have the lag of its open streams.
+#[tokio::test]
+async fn the_lag_of_a_stream_is_a_metric_while_it_is_open() {
+    let told = |mut reply: RawDocumentBuf| {
+        reply.append(cstr!("operationTime"), bson::Timestamp { time: 1_060, increment: 1 });
+        reply
+    };
+    let event = rawdoc! {
+        "_id": early().document().to_owned(), "operationType": "insert",
+        "fullDocument": { "_id": 1 },
+    };
+    let mut cursor = rawdoc! { "id": 7_i64, "ns": "app.things" };
+    cursor.append(cstr!("nextBatch"), RawArrayBuf::from_iter([event]));
+    let scene = scene(vec![told(rawdoc! { "ok": 1, "cursor": cursor })]);
+    let lag = || {
+        let families = scene.client.topology().metrics();
+        let text = sdam_core::metrics::Exposition::new(&families).to_string();
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("sdam_change_stream_lag_seconds "));
+        line.map(|value| value.parse::<f64>().unwrap())
+    };
+    assert_eq!(lag(), None);
+    let mut stream = things(&scene).watch().await.unwrap();
+    assert_eq!(id(stream.next().await), 1);
+    assert!(lag().is_some_and(|lag| (60.0..120.0).contains(&lag)), "{:?}", lag());
+    drop(stream);
+    assert_eq!(lag(), None);
 }

@@ -15,7 +15,7 @@ pub use changes::Change;
 pub use incompatibility::{CLIENT_MAX_WIRE_VERSION, CLIENT_MIN_WIRE_VERSION, Incompatibility};
 pub use removal_reason::{Removal, RemovalReason};
 pub use server::{ServerDescription, ServerType, TopologyVersion};
-pub(crate) use server::{millis, optional_millis};
+pub(crate) use server::{millis, optional_date, optional_millis};
 pub use servers::{Servers, ServersIter};
 pub(crate) use topology::Replaced;
 pub use topology::{MAX_SERVERS, TopologyDescription, TopologyType};

@@ -266,7 +266,10 @@ pub(crate) fn optional_millis<S: Serializer>(
     serializer.serialize_some(&duration.map(|duration| duration.as_secs_f64() * 1e3))
 }
 
-fn optional_date<S: Serializer>(date: &Option<DateTime>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn optional_date<S: Serializer>(
+    date: &Option<DateTime>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_some(&date.map(DateTime::timestamp_millis))
 }
 

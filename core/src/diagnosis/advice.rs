@@ -130,6 +130,7 @@ impl Verdict {
             Self::NotPermitted { .. } => GRANT.into(),
             Self::NoServerAvailable => READ_EACH.into(),
             Self::Transaction(verdict) => verdict.advice(),
+            Self::ChangeStream(verdict) => verdict.advice(),
         }
     }
 

@@ -7,6 +7,7 @@
 //! vocabulary.
 
 mod advice;
+mod change_stream;
 mod error;
 mod failure;
 mod judge;
@@ -19,6 +20,7 @@ mod transaction;
 mod verdict;
 
 pub use advice::{Advice, Finding};
+pub use change_stream::{ChangeStreamVerdict, resume_token_time};
 pub use error::{Check, SelectionError, Trouble};
 pub(crate) use judge::{Circumstances, Staleness};
 pub use limit::other_timeout;

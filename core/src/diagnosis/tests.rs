@@ -5,7 +5,8 @@ use std::time::Duration;
 use bson::rawdoc;
 
 use super::{
-    Disagreement, OplogBound, Pause, SelectionError, ServerEvidence, TransactionVerdict, Verdict,
+    ChangeStreamVerdict, Disagreement, OplogBound, Pause, SelectionError, ServerEvidence,
+    TransactionVerdict, Verdict,
 };
 use crate::config::{Options, ServerAddress};
 use crate::description::{Incompatibility, Removal, RemovalReason, ServerType, TopologyType};
@@ -193,8 +194,32 @@ fn of_transactions() -> Vec<Verdict> {
     verdicts.into_iter().map(Verdict::from).collect()
 }
 
+/// Verdicts on change streams.
+fn of_change_streams() -> Vec<Verdict> {
+    let (server, read_until) = (Some(a()), Some(bson::DateTime::from_millis(1_735_689_600_000)));
+    let verdicts = vec![
+        ChangeStreamVerdict::HistoryLost {
+            server: server.clone(),
+            read_until,
+            oldest: read_until,
+            is_refused: false,
+        },
+        ChangeStreamVerdict::ResumeTokenNotFound { server: server.clone() },
+        ChangeStreamVerdict::ResumeTokenRefused { server },
+        ChangeStreamVerdict::EventTooLarge,
+        ChangeStreamVerdict::HistoryEnds {
+            server: a(),
+            read_until,
+            left: Some(SOME),
+            window: SOME,
+        },
+    ];
+    verdicts.into_iter().map(Verdict::from).collect()
+}
+
 fn all() -> Vec<Verdict> {
-    [of_clients(), of_connections(), of_sets(), of_transactions()].concat()
+    let lists = [of_clients(), of_connections(), of_sets(), of_transactions(), of_change_streams()];
+    lists.concat()
 }
 
 #[test]
@@ -207,7 +232,11 @@ fn names_are_those_in_json_and_each_is_another_one() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), verdicts.len());
-    let sources = [include_str!("verdict.rs"), include_str!("transaction.rs")];
+    let sources = [
+        include_str!("verdict.rs"),
+        include_str!("transaction.rs"),
+        include_str!("change_stream.rs"),
+    ];
     let lines = sources.iter().flat_map(|source| source.lines()).map(str::trim_start);
     let named = lines.filter(|line| line.starts_with("Self::") && line.contains("=> \""));
     assert_eq!(named.count(), names.len(), "all kinds are here");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::change_stream::ChangeStreamVerdict;
 use super::failure::of_reaching;
 use super::transaction::TransactionVerdict;
 use crate::config::ServerAddress;
@@ -559,6 +560,10 @@ pub enum Verdict {
     #[error("{0}")]
     #[serde(untagged)]
     Transaction(TransactionVerdict),
+    /// A change stream cannot go on, or soon cannot.
+    #[error("{0}")]
+    #[serde(untagged)]
+    ChangeStream(ChangeStreamVerdict),
 }
 
 /// The time that an oplog should reach back for.
@@ -687,6 +692,7 @@ impl Verdict {
             Self::NotPermitted { .. } => "notPermitted",
             Self::NoServerAvailable => "noServerAvailable",
             Self::Transaction(verdict) => verdict.name(),
+            Self::ChangeStream(verdict) => verdict.name(),
         }
     }
 }

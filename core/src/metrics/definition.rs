@@ -163,6 +163,9 @@ definitions! {
     HEARTBEATS_FAILED = COUNTER
         "sdam.heartbeats.failed" "sdam_heartbeats_failed_total" "{heartbeat}"
         "Checks that have failed, by cause.";
+    CHANGE_STREAM_LAG = GAUGE
+        "sdam.change_stream.lag" "sdam_change_stream_lag_seconds" "s"
+        "Time that the open change stream which is furthest behind has still to read.";
     EVENTS_DROPPED = COUNTER
         "sdam.events.dropped" "sdam_events_dropped_total" "{event}"
         "Events that were not counted, as they were not read fast enough.";

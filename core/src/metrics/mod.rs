@@ -99,6 +99,8 @@ pub struct Metrics {
     /// The operations that found no server.
     without_server: Operations,
     names: Names,
+    /// The change streams that are open: what each had still to read, and when.
+    change_streams: BTreeMap<u64, (Duration, Instant)>,
     dropped: u64,
 }
 
@@ -117,6 +119,7 @@ impl Metrics {
             departed: BTreeSet::new(),
             without_server: Operations::default(),
             names: Names::default(),
+            change_streams: BTreeMap::new(),
             dropped: 0,
         }
     }
@@ -214,6 +217,16 @@ impl Metrics {
         operations.observe(&name, time, error);
     }
 
+    /// Takes notice of the time that a change stream with this number has still to read, from the
+    /// change that it has come to up to the last that its server has told of; `None` if it has
+    /// ended. Until there is news, it has more to read with each second.
+    pub fn change_stream_lags(&mut self, now: Instant, stream: u64, lag: Option<Duration>) {
+        match lag {
+            Some(lag) => drop(self.change_streams.insert(stream, (lag, now))),
+            None => drop(self.change_streams.remove(&stream)),
+        }
+    }
+
     /// Takes notice of how many events were dropped so far, before they could be
     /// [noted](Self::note).
     ///
@@ -237,6 +250,10 @@ impl Metrics {
             if server.left.is_none_or(|left| now - left <= RETENTION) {
                 server.collect(address, &mut families);
             }
+        }
+        let lags = self.change_streams.values().map(|(lag, at)| *lag + (now - *at));
+        if let Some(lag) = lags.max() {
+            families.number(&definition::CHANGE_STREAM_LAG, &Labels::new(), lag.as_secs_f64());
         }
         families.count(&definition::EVENTS_DROPPED, &Labels::new(), self.dropped);
         families.into_vec()

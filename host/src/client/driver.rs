@@ -40,6 +40,10 @@ pub trait DriverTopology<R: Runtime>: sealed::Topology + Sized {
     /// Returns 64 random bits, for pauses that are not the same for all.
     fn random_bits(&self) -> u64;
 
+    /// Takes notice, for metrics, of the time that a change stream with this number has still to
+    /// read; `None` if it has ended.
+    fn change_stream_lags(&self, stream: u64, lag: Option<Duration>);
+
     /// Starts a session, see [`ClientSession`].
     ///
     /// # Errors
@@ -134,6 +138,13 @@ impl<R: Runtime> DriverTopology<R> for Topology<R> {
 
     fn random_bits(&self) -> u64 {
         self.host.shared.random_bits()
+    }
+
+    fn change_stream_lags(&self, stream: u64, lag: Option<Duration>) {
+        let shared = &self.host.shared;
+        if shared.process.is_current() && shared.meter.is_on() {
+            shared.meter.change_stream_lags(shared.runtime.now(), stream, lag);
+        }
     }
 
     fn start_session(&self, options: SessionOptions) -> Result<ClientSession<R>, SessionError> {

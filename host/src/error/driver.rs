@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sdam_core::diagnosis::Verdict;
 use sdam_core::metrics::{ErrorType, OTHER};
 use sdam_core::operation::{CommandError, OperationError};
 use sdam_core::spans::SpanEnd;
@@ -25,6 +26,10 @@ pub trait DriverError: Sized {
     /// on do themselves (Retryable Writes, "RetryableWriteError Labels").
     #[must_use]
     fn with_labels(self, added: &[String]) -> Self;
+
+    /// Adds the likely cause that the driver has found.
+    #[must_use]
+    fn explained(self, verdict: Verdict) -> Self;
 
     /// Returns whether the time was over before anything was sent: the operation has waited for its
     /// session, for a server or for a connection.
@@ -68,6 +73,10 @@ impl DriverError for Error {
             error.add_labels(added);
         }
         self
+    }
+
+    fn explained(self, verdict: Verdict) -> Self {
+        self.judged(Some(verdict))
     }
 
     fn is_early_timeout(&self) -> bool {

@@ -44,7 +44,7 @@ impl Repr {
     /// error itself in other words.
     pub(super) fn addition(&self, verdict: &Verdict) -> Option<String> {
         match (self, verdict) {
-            (_, Verdict::Transaction(_)) => Some(verdict.sentence()),
+            (_, Verdict::Transaction(_) | Verdict::ChangeStream(_)) => Some(verdict.sentence()),
             // Their texts say it.
             (Self::Client(_) | Self::Selection(_) | Self::NotSent(_) | Self::Reported(_), _)
             | (_, Verdict::Forked(_)) => None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sdam_core::config::ServerAddress;
 use sdam_core::metrics::{ErrorType, Metrics, Traffic};
+use sdam_core::time::Instant;
 use sdam_core::topology::Event;
 
 use crate::sync::{Mutex, lock};
@@ -45,6 +46,13 @@ impl Meter {
     ) {
         if let Some(metrics) = self.0.get() {
             lock(metrics).operation_ended(server, name, time, error);
+        }
+    }
+
+    /// Takes notice of the time that a change stream has still to read; `None` if it has ended.
+    pub(crate) fn change_stream_lags(&self, now: Instant, stream: u64, lag: Option<Duration>) {
+        if let Some(metrics) = self.0.get() {
+            lock(metrics).change_stream_lags(now, stream, lag);
         }
     }
 

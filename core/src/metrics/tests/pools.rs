@@ -175,6 +175,21 @@ fn after_dropped_events_connections_count_from_their_next_use() {
     assert_eq!(lines(&pool.0, 20, "sdam_events_dropped"), ["sdam_events_dropped_total 12"]);
 }
 
+#[test]
+fn the_change_stream_that_is_furthest_behind_counts_until_it_has_ended() {
+    let mut metrics = Metrics::new();
+    let of = |metrics: &Metrics, millis| lines(metrics, millis, "sdam_change_stream");
+    assert_eq!(of(&metrics, 0), [""; 0]);
+    metrics.change_stream_lags(at(1000), 1, Some(SECOND * 7));
+    metrics.change_stream_lags(at(2000), 2, Some(SECOND * 3));
+    assert_eq!(of(&metrics, 3000), ["sdam_change_stream_lag_seconds 9"], "two seconds ago");
+    metrics.change_stream_lags(at(3000), 1, Some(Duration::ZERO));
+    assert_eq!(of(&metrics, 3000), ["sdam_change_stream_lag_seconds 4"]);
+    metrics.change_stream_lags(at(3000), 1, None);
+    metrics.change_stream_lags(at(3000), 2, None);
+    assert_eq!(of(&metrics, 3000), [""; 0]);
+}
+
 /// Any event of a pool with few connections, in any order.
 fn any_event() -> impl Strategy<Value = PoolEvent> {
     let connection = (0..4_u64).prop_map(ConnectionId);

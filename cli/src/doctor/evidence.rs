@@ -29,6 +29,9 @@ pub(super) struct Evidence {
     pub(super) pauses: Vec<Pause>,
     /// True if all of the way was gone; false if time was over before.
     pub(super) complete: bool,
+    /// The time of the change that a change stream has read last, in seconds since 1970: `--token`.
+    #[serde(skip)]
+    pub(super) token: Option<u64>,
     /// The time that it might take: `--for`.
     #[serde(skip)]
     pub(super) limit: Duration,

@@ -19,9 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use sdam_core::bson::rawdoc;
 use sdam_core::config::address_map::AddressMap;
 use sdam_core::config::{Options, OptionsError, ProxyOptions, Warning};
-use sdam_core::diagnosis::other_timeout;
+use sdam_core::diagnosis::{other_timeout, resume_token_time};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -75,9 +76,22 @@ pub(crate) struct Args {
     /// Ask this name server, too, for SRV and TXT records; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = name_server)]
     name_server: Vec<SocketAddr>,
+    /// Say whether the oplog still reaches back to this resume token of a change stream, and for how
+    /// long: its JSON, or the hexadecimal digits of its _data
+    #[arg(long, value_name = "TOKEN", value_parser = token_time)]
+    token: Option<u64>,
     /// Print one JSON object, as DOCTOR.md describes it
     #[arg(long)]
     json: bool,
+}
+
+/// Reads the time of a resume token, in seconds since 1970.
+fn token_time(text: &str) -> Result<u64, String> {
+    let json: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    let data = json.as_ref().and_then(|json| json.get("_data")?.as_str()).unwrap_or(text.trim());
+    let time = resume_token_time(&rawdoc! { "_data": data });
+    let time = time.map(|time| u64::from(time.time));
+    time.ok_or_else(|| r#"write it as {"_data": "82..."}, or the digits alone"#.to_owned())
 }
 
 /// The port of name servers.
@@ -124,6 +138,7 @@ async fn examine(args: &Args, color: ColorChoice) -> Result<u8, LookError> {
     let notebook = Notebook::default();
     notebook.write().options = options_seen(&parsed);
     notebook.write().limit = args.limit;
+    notebook.write().token = args.token;
     if let Ok(options) = parsed {
         let watch = Watch::default();
         let mut work = pin!(gather(options, args, &notebook, &watch, begun));

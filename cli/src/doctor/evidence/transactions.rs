@@ -88,6 +88,9 @@ pub(in crate::doctor) struct Oplog {
     /// The time from its first entry to its last: `serverStatus`.
     #[serde(rename = "windowMS", serialize_with = "millis")]
     pub(in crate::doctor) window: Duration,
+    /// The time of its last entry, in seconds since 1970.
+    #[serde(skip)]
+    pub(in crate::doctor) last: u64,
     /// The bytes that it has: `collStats`.
     pub(in crate::doctor) size: u64,
     /// The bytes that it may have.

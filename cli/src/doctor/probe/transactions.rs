@@ -65,22 +65,22 @@ impl Asking<'_> {
         &mut self,
         status: &RawDocument,
     ) -> Result<Option<Oplog>, NoAnswer> {
-        let Some(window) = window(status) else { return Ok(None) };
+        let Some((window, last)) = window(status) else { return Ok(None) };
         let stats = self.send("local", &rawdoc! { "collStats": "oplog.rs" }).await?;
         let stats = self.unless_forbidden("collStats", stats);
         Ok(stats.as_deref().and_then(|stats| {
             let (size, max_size) = (number(stats, "size")?, number(stats, "maxSize")?);
-            Some(Oplog { window, size, max_size })
+            Some(Oplog { window, last, size, max_size })
         }))
     }
 }
 
-/// Reads the time from the first entry of an oplog to its last.
-fn window(status: &RawDocument) -> Option<Duration> {
+/// Reads the time from the first entry of an oplog to its last, and that of the last.
+fn window(status: &RawDocument) -> Option<(Duration, u64)> {
     let oplog = status.get_document("oplog").ok()?;
     let time = |field| oplog.get_timestamp(field).ok().map(|it| u64::from(it.time));
     let (first, last) = (time("earliestOptime")?, time("latestOptime")?);
-    (first > 0).then(|| Duration::from_secs(last.saturating_sub(first)))
+    (first > 0).then(|| (Duration::from_secs(last.saturating_sub(first)), last))
 }
 
 /// Reads what a server has counted since it was started.
@@ -221,7 +221,7 @@ mod tests {
             let at = |time| Timestamp { time, increment: 1 };
             rawdoc! { "oplog": { "latestOptime": at(last), "earliestOptime": at(first) } }
         };
-        assert_eq!(window(&status(10, 70)), Some(Duration::from_secs(60)));
+        assert_eq!(window(&status(10, 70)), Some((Duration::from_secs(60), 70)));
         assert_eq!(window(&status(0, 70)), None);
         assert_eq!(window(&rawdoc! {}), None);
     }

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use sdam_core::diagnosis::{OplogBound, TRANSACTION_LIFETIME, TransactionVerdict, Verdict};
+use sdam_core::bson::DateTime;
+use sdam_core::diagnosis::{
+    ChangeStreamVerdict, OplogBound, TRANSACTION_LIFETIME, TransactionVerdict, Verdict,
+};
 
 use crate::doctor::evidence::{Counted, Evidence, Login, ServerSeen, Transactions};
 use crate::doctor::finding::{Finding, listed};
@@ -53,6 +56,7 @@ pub(super) fn judge(evidence: &Evidence, findings: &mut Vec<Finding>) {
             Finding::warning(Verdict::OplogSmall { server, window: oplog.window, bound, mebibytes })
         }));
     }
+    findings.extend(evidence.token.and_then(|token| reaches(token, evidence)));
     // A user who is refused altogether is another matter.
     let is_well = findings.iter().all(|it| it.severity != Severity::Error);
     let refusing = asked().find(|(_, login)| is_well && !login.not_permitted.is_empty());
@@ -60,6 +64,30 @@ pub(super) fn judge(evidence: &Evidence, findings: &mut Vec<Finding>) {
         let (server, commands) = (server.address.clone(), listed(&login.not_permitted));
         Finding::note(Verdict::NotPermitted { server, commands })
     }));
+}
+
+/// Finds whether the oplogs still reach back to a change, and for how long: a stream may go on at
+/// any member, and so at that whose oplog is shortest.
+fn reaches(token: u64, evidence: &Evidence) -> Option<Finding> {
+    let asked = evidence.servers.iter().filter_map(|it| Some((it, it.login.as_ref()?.oplog?)));
+    let (server, oplog) = asked.min_by_key(|(_, oplog)| oplog.window)?;
+    let behind = Duration::from_secs(oplog.last.saturating_sub(token));
+    let left = match oplog.window.checked_sub(behind) {
+        None => Some(Duration::ZERO),
+        left => left.filter(|_| oplog.is_full()),
+    };
+    let millis = i64::try_from(token).ok()?.checked_mul(1000)?;
+    let verdict = ChangeStreamVerdict::HistoryEnds {
+        server: server.address.clone(),
+        read_until: Some(DateTime::from_millis(millis)),
+        left,
+        window: oplog.window,
+    };
+    Some(match left {
+        Some(Duration::ZERO) => Finding::error(verdict.into()),
+        Some(left) if left < DAY => Finding::warning(verdict.into()),
+        Some(_) | None => Finding::note(verdict.into()),
+    })
 }
 
 /// Finds that many transactions are aborted while writes fail, or that many writes outside of
@@ -132,6 +160,7 @@ mod tests {
     use crate::doctor::evidence::{Counted, Evidence, IdleTransaction, Login, Oplog, Transactions};
     use crate::doctor::rules::judge;
     use crate::doctor::tests::{set, verdicts};
+    use crate::findings::Severity;
 
     fn with(login: Login) -> Evidence {
         let mut set = set();
@@ -240,7 +269,8 @@ mod tests {
     }
 
     fn oplog(seconds: u64, size: u64, limit: Option<u64>) -> Evidence {
-        let oplog = Oplog { window: Duration::from_secs(seconds), size, max_size: 990 << 20 };
+        let window = Duration::from_secs(seconds);
+        let oplog = Oplog { window, last: 1_000_000, size, max_size: 990 << 20 };
         let limit = limit.map(Duration::from_secs);
         let transactions = Transactions { limit, ..Transactions::default() };
         with(Login { oplog: Some(oplog), transactions, ..Login::default() })
@@ -261,6 +291,33 @@ mod tests {
         assert_eq!(verdicts(&oplog(1, full / 2, None)), [""; 0], "it grows");
         let line = &judge(&oplog(1, full, None))[0].lines[0];
         assert_eq!(line, "db.adminCommand({ replSetResizeOplog: 1, size: Double(1980) })");
+    }
+
+    #[test]
+    fn a_token_is_lost_when_the_oplog_does_not_reach_back_to_it() {
+        let full = 990 << 20;
+        let said = |token, size| {
+            let mut set = oplog(100_000, size, None);
+            set.token = Some(token);
+            let findings = judge(&set);
+            let finding = findings.iter().find(|it| it.verdict.name() == "historyEnds").unwrap();
+            (finding.severity, finding.cause.clone())
+        };
+        let reach = "the oplog of a:27017 reaches back for 100000.0 s";
+        for (token, size, severity, rest) in [
+            (899_000, full, Severity::Error, ", which is not as far as the token"),
+            (899_000, full / 2, Severity::Error, ", which is not as far as the token"),
+            (903_600, full, Severity::Warning, ": the token is lost in 3600.0 s at today's rate"),
+            (999_000, full, Severity::Note, ": the token is lost in 99000.0 s at today's rate"),
+            (
+                903_600,
+                full / 2,
+                Severity::Note,
+                " and is not full: the token is not about to be lost",
+            ),
+        ] {
+            assert_eq!(said(token, size), (severity, format!("{reach}{rest}")));
+        }
     }
 
     #[test]

@@ -87,11 +87,14 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// The outcome of what a thread does, and the task that waits for it.
+type Done<T> = (Option<io::Result<T>>, Option<Waker>);
+
 /// Has a thread do what waits for the disk, and waits for that.
 async fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    let done: Arc<Mutex<(Option<io::Result<T>>, Option<Waker>)>> = Arc::default();
+    let done: Arc<Mutex<Done<T>>> = Arc::new(Mutex::new((None, None)));
     let of_thread = Arc::clone(&done);
     thread::Builder::new().name("sdam-checkpoint".to_owned()).spawn(move || {
         let outcome = work();

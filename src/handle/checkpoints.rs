@@ -21,12 +21,13 @@ use crate::error::Error;
 ///
 /// ```no_run
 /// use sdam::checkpoint::CollectionCheckpointStore;
-/// use sdam::{Client, Collection, Document};
+/// use sdam::{Client, Document};
 ///
 /// # async fn example(client: Client) -> sdam::Result<()> {
 /// let shop = client.database("shop");
-/// let (orders, copies) = (shop.collection::<Document>("orders"), shop.collection("copies"));
-/// let store = CollectionCheckpointStore::new(&shop.collection("checkpoints"), "copies");
+/// let [orders, copies] = ["orders", "copies"].map(|name| shop.collection::<Document>(name));
+/// let checkpoints = shop.collection::<Document>("checkpoints");
+/// let store = CollectionCheckpointStore::new(&checkpoints, "copies");
 /// let mut changes = orders.watch().checkpoint(store.clone()).await?;
 /// let session = client.start_session().await?;
 /// while let Some(event) = changes.try_next().await? {

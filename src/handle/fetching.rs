@@ -90,7 +90,7 @@ impl<T: Send + 'static> Fetching<T> {
             let mut late = pin!(client.sleep_until(until));
             poll_fn(|cx| match self.poll(cx) {
                 Poll::Pending => late.as_mut().poll(cx),
-                Poll::Ready(outcome) => Poll::Ready(drop(outcome)),
+                Poll::Ready(_) => Poll::Ready(()),
             })
             .await;
         });

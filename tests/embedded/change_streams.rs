@@ -310,7 +310,7 @@ async fn tokens_are_saved_between_events_and_another_stream_goes_on_behind_them(
 }
 
 /// Makes a part of an event.
-fn part(n: i32, fragment: i32, rest: RawDocumentBuf) -> RawDocumentBuf {
+fn part(n: i32, fragment: i32, rest: &RawDocumentBuf) -> RawDocumentBuf {
     let place = rawdoc! { "fragment": fragment, "of": 2 };
     let mut part = rawdoc! { "_id": { "_data": n }, "splitEvent": place };
     rest.iter().filter_map(Result::ok).for_each(|(name, value)| part.append(name, value));
@@ -321,8 +321,8 @@ fn part(n: i32, fragment: i32, rest: RawDocumentBuf) -> RawDocumentBuf {
 /// its last part; until that has come, the stream goes on behind the event before.
 #[tokio::test]
 async fn the_parts_of_an_event_are_one_event_also_if_the_stream_is_lost_in_between() {
-    let first = || part(2, 1, rawdoc! { "operationType": "insert" });
-    let second = || part(3, 2, rawdoc! { "fullDocument": { "_id": 2 } });
+    let first = || part(2, 1, &rawdoc! { "operationType": "insert" });
+    let second = || part(3, 2, &rawdoc! { "fullDocument": { "_id": 2 } });
     let replies = vec![
         next_batch(&[insert(1), first()], 2),
         not_found(),

@@ -122,10 +122,7 @@ impl Verdict {
             Self::ClocksDiffer { .. } => SYNCHRONISE.into(),
             Self::Overloaded { .. } => SEND_LESS.into(),
             Self::OperationFailed { .. } => SEE_OPERATIONS.to_advice(),
-            Self::EstablishmentSlow { max_connecting, .. } => {
-                let twice = u64::from(max_connecting.saturating_mul(2));
-                set_option(PREPARE_CONNECTIONS, "maxConnecting", twice)
-            }
+            Self::EstablishmentSlow { max_connecting, .. } => connect_more(*max_connecting),
             Self::OplogSmall { mebibytes, .. } => enlarge_oplog(*mebibytes),
             Self::NotPermitted { .. } => GRANT.into(),
             Self::NoServerAvailable => READ_EACH.into(),
@@ -263,6 +260,11 @@ fn ask_more_often(after: Duration) -> Advice {
 
 fn check_removed(removal: Option<&Removal>) -> Advice {
     removal.map_or(CHECK_SEEDS, |it| it.removal_reason.remedy()).into()
+}
+
+fn connect_more(max_connecting: u32) -> Advice {
+    let twice = u64::from(max_connecting.saturating_mul(2));
+    set_option(PREPARE_CONNECTIONS, "maxConnecting", twice)
 }
 
 fn enlarge_oplog(mebibytes: u64) -> Advice {

@@ -93,8 +93,8 @@ pub enum Dependency {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Anomaly {
-    /// A transaction that has appended something was said to be committed, and to be aborted: of one
-    /// that has only read, servers know no outcome.
+    /// A transaction that has appended something was said to be committed, and to be aborted; of
+    /// one that has only read, servers know no outcome.
     Contradicted {
         /// The transaction.
         writer: usize,
@@ -185,8 +185,8 @@ impl History {
         self.transactions[transaction].acts.push(act);
     }
 
-    /// Notes what has become of a transaction. If that is noted again, it has to be the same, unless
-    /// one of both is unknown.
+    /// Notes what has become of a transaction. If that is noted again, it has to be the same,
+    /// unless one of both is unknown.
     ///
     /// # Panics
     ///

@@ -4,8 +4,8 @@
 //! A [`Simulation`] is one replica set, the machines of the application, and time. Nothing happens
 //! but while it [runs](Simulation::run_for), on the caller's thread, and waiting takes no time: the
 //! clock jumps to whatever is due next. How long packets take, which task runs next, and what
-//! clients draw come from the seed, so that the same seed shows the same run. A simulation panics if
-//! so much happens at one instant that something goes round, as a task that wakes itself for ever.
+//! clients draw come from the seed, so that the same seed shows the same run. A simulation panics
+//! if so much happens at one instant that something goes round, as a task that wakes itself.
 //!
 //! ```
 //! use std::time::Duration;

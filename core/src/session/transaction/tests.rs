@@ -97,10 +97,12 @@ fn a_commit_is_allowed_but_for_what_was_not_started_or_was_aborted() {
 fn a_transaction_is_left_open_until_a_server_may_have_ended_it() {
     assert!(!SessionTransaction::default().is_left_open());
     assert!(!started(TransactionOptions::default()).is_left_open(), "no server knows of it");
-    let mut aborted = aborted();
+    let aborted = aborted();
     assert!(aborted.is_left_open() && aborted.is_abort_left(), "its command was not sent");
-    aborted.failed(AttemptFailure::Answered);
-    assert!(!aborted.is_left_open());
+    let mut heard = in_progress(TransactionOptions::default());
+    heard.begin_abort().unwrap();
+    heard.failed(AttemptFailure::Answered);
+    assert!(!heard.is_left_open() && !heard.is_abort_left());
     let mut transaction = started(TransactionOptions::default());
     transaction.sent();
     assert!(transaction.is_left_open());
@@ -131,6 +133,7 @@ fn a_commit_is_in_doubt_until_a_server_says_what_became_of_it() {
     let unknown = CommitFault { is_unknown: true, ..fault(91) };
     let gone = CommitFault { is_transient: true, ..fault(251) };
     let mut transaction = committed(TransactionOptions::default());
+    transaction.begin_commit(None).unwrap();
     transaction.failed(AttemptFailure::Answered);
     assert!(!transaction.commit_failed(&fault(13)), "it was refused, and nothing else");
     assert!(transaction.commit_failed(&unknown));

@@ -62,7 +62,7 @@ impl Questions {
         self.all.entry(attempt).or_insert(Question { client, attempt, token, is_asked });
     }
 
-    /// Returns one of another client's that nobody asks at the time, by these bits.
+    /// Returns one of another client's that is not asked at the time, by these bits.
     pub(super) fn take(&mut self, client: usize, bits: u64) -> Option<Question> {
         let mut free: Vec<_> =
             self.all.values_mut().filter(|it| it.client != client && !it.is_asked).collect();

@@ -28,8 +28,8 @@ use sdam_cluster::{Input, MemberId, MemberState};
 /// The longest that operations take once all faults have ended.
 const LAST_OPERATIONS: Duration = Duration::from_secs(240);
 
-/// The same of transactions: a task has three of them, each of which is run again for two minutes, and
-/// once more then, with pauses of 70 s in each.
+/// The same of transactions: a task has three of them, each of which is run again for two minutes,
+/// and once more then, with pauses of 70 s in each.
 const LAST_TRANSACTIONS: Duration = Duration::from_secs(1_800);
 
 /// The time after which members are overloaded once more, while their commands fail in two ways.

@@ -94,8 +94,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// A client asks what became of a transaction of another one, whose session it names: no session
-    /// of its own is used.
+    /// A client asks what became of a transaction of another one, whose session it names; none of
+    /// its own is used.
     pub(super) fn asked(&mut self, command: &Command) {
         self.heard.extend(command.operation);
     }

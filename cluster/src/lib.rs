@@ -32,7 +32,7 @@
 //! everywhere; with it, they keep documents, replicate them, and forget what a majority never saw.
 //! Transactions are snapshots of that data: two that change the same conflict, a commit is one
 //! entry of the log, and mongos recover each other's by the token that their replies have.
-//! Change streams tell what of the log a majority has, as far back as
+//! Change streams report what of the log a majority has, as far back as
 //! [`ClusterOptions::oplog_entries`] goes.
 //! `replSetGetStatus`, `serverStatus` and their like report the actual state, and
 //! `replSetStepDown`, the fail point `failCommand`, and the parameters of the rate limit for new

@@ -162,7 +162,7 @@ impl Cluster {
         raw(&doc! { "ok": 1.0 })
     }
 
-    /// Answers a `shardCollection`: all shards are one, so that it is told, and nothing changes.
+    /// Answers a `shardCollection`: all shards are one, so that it is reported and changes nothing.
     fn shard_collection(
         &mut self,
         now: Instant,

@@ -107,7 +107,7 @@ fn scope(
     })
 }
 
-/// Checks that a stream is not to tell what may be rolled back.
+/// Checks that a stream is not to report what may be rolled back.
 fn check_read_concern(body: &Document) -> Result<(), CommandError> {
     let level = body.get_document("readConcern").and_then(|it| it.get_str("level"));
     match level {

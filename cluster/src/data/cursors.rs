@@ -272,7 +272,7 @@ fn batch(cursor: &mut Cursor, size: usize) -> Result<(RawArrayBuf, usize), Comma
             break;
         }
         if let Some(stream) = cursor.stream.as_mut() {
-            stream.note_given(next);
+            stream.note_given(next, document.as_bytes().len());
         }
         batch.push(document);
         cursor.rest.pop_front();

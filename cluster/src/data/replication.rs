@@ -146,7 +146,7 @@ impl Cluster {
         data.entries().rev().map(|it| it.position).find(is_held).unwrap_or_default()
     }
 
-    /// Returns what a member has to tell a change stream.
+    /// Returns what a member has to report a change stream.
     pub(super) fn past(&self, member: MemberId, stream: &ChangeStream) -> Past<'_> {
         let data = self.data_of(member);
         let committed = self.committed(data);

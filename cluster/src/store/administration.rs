@@ -32,7 +32,7 @@ impl Writer<'_> {
             return Err(StoreError::not_in_transaction(reason));
         }
         let collection = Collection::new(options.clone(), self.random());
-        let (uuid, mut what) = (collection.told_uuid(), options);
+        let (uuid, mut what) = (collection.reported_uuid(), options);
         if let Some(index) = collection.indexes.first() {
             what.insert("idIndex", index.description.clone());
         }
@@ -44,7 +44,7 @@ impl Writer<'_> {
     /// Drops a collection, and returns how many indexes it had.
     pub(crate) fn drop(&mut self, namespace: &str) -> Option<usize> {
         let collection = self.store.collection(namespace)?;
-        let (indexes, uuid) = (collection.indexes.len(), collection.told_uuid());
+        let (indexes, uuid) = (collection.indexes.len(), collection.reported_uuid());
         self.replace(namespace, None);
         self.define(namespace, Kind::Drop, uuid, Document::new());
         Some(indexes)
@@ -80,7 +80,7 @@ impl Writer<'_> {
         if self.store.collection(to).is_some() && !drops_target {
             return Err(StoreError::new(48, "target namespace exists"));
         }
-        let uuid = collection.told_uuid();
+        let uuid = collection.reported_uuid();
         let dropped = self.store.collection(to).map(|it| it.uuid);
         self.replace(from, None);
         self.replace(to, Some(Collection::clone(&collection)));
@@ -102,7 +102,7 @@ impl Writer<'_> {
     ) -> Result<(), StoreError> {
         let mut collection = self.collection(namespace)?.clone();
         let kind = Kind::Modify { before: collection.options.clone() };
-        let uuid = collection.told_uuid();
+        let uuid = collection.reported_uuid();
         collection.options.extend(options);
         self.replace(namespace, Some(collection));
         self.define(namespace, kind, uuid, what);
@@ -116,7 +116,7 @@ impl Writer<'_> {
     /// Fails if it cannot be made.
     pub(crate) fn shard(&mut self, namespace: &str, key: &Document) -> Result<(), StoreError> {
         self.ensure(namespace)?;
-        let uuid = self.collection(namespace)?.told_uuid();
+        let uuid = self.collection(namespace)?.reported_uuid();
         let what = doc! {
             "shardKey": key.clone(),
             "unique": false,
@@ -194,7 +194,7 @@ impl Writer<'_> {
             let new: Vec<Document> = new.collect();
             // Those of an empty collection are built one by one.
             let at_once = if collection.len() == 0 { 1 } else { new.len() };
-            let uuid = collection.told_uuid();
+            let uuid = collection.reported_uuid();
             self.replace(namespace, Some(collection));
             for indexes in new.chunks(at_once) {
                 let what = doc! { "indexes": indexes };
@@ -222,7 +222,7 @@ impl Writer<'_> {
         collection.indexes.retain(|index| index.name() == "_id_" || !is_meant(index));
         let stays = |it: &&Index| collection.indexes.iter().any(|kept| kept.name() == it.name());
         let dropped: Vec<_> = before.iter().rev().filter(|it| !stays(it)).collect();
-        let uuid = collection.told_uuid();
+        let uuid = collection.reported_uuid();
         self.replace(namespace, Some(collection));
         for index in dropped {
             let what = doc! { "indexes": [index.description.clone()] };

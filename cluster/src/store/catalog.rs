@@ -38,11 +38,11 @@ pub(crate) enum Change {
     },
     /// A session has written.
     Session { id: Vec<u8>, before: Option<Arc<Session>>, after: Option<Arc<Session>> },
-    /// What the changes before it, of collections, were by name; it changes nothing itself.
+    /// The name of what the changes before it, of collections, were; it changes nothing itself.
     Definition(Arc<Definition>),
 }
 
-/// What change streams tell of a document that was written, besides what became of it.
+/// The facts of a written document that change streams report, besides what became of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     /// The id of its collection.
@@ -71,7 +71,7 @@ pub(crate) struct Touched {
     pub(crate) act: Act,
 }
 
-/// What an operator does at its path, as far as it is told in a way of its own.
+/// The act of an operator at its path, as far as it is reported in a way of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// It adds to the end of an array.
@@ -83,7 +83,7 @@ pub(crate) enum Act {
 
 impl Change {
     /// Returns whether it may be an event of change streams.
-    pub(crate) const fn is_told(&self) -> bool {
+    pub(crate) const fn is_reported(&self) -> bool {
         matches!(self, Self::Document { .. } | Self::Definition(_))
     }
 }

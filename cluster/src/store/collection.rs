@@ -86,8 +86,8 @@ impl Collection {
         if self.options.contains_key("viewOn") { "view" } else { "collection" }
     }
 
-    /// Returns its id, as change streams tell it: views have none.
-    pub(crate) fn told_uuid(&self) -> Option<[u8; 16]> {
+    /// Returns its id, as change streams report it: views have none.
+    pub(crate) fn reported_uuid(&self) -> Option<[u8; 16]> {
         (self.kind() == "collection").then_some(self.uuid)
     }
 

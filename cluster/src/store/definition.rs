@@ -1,4 +1,4 @@
-//! Changes of collections and databases by their names, as change streams tell them (Change
+//! Changes of collections and databases by their names, as change streams report them (Change
 //! Streams, "Response Format").
 
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Definition {
         }
     }
 
-    /// Returns whether only streams with `showExpandedEvents` tell it.
+    /// Returns whether only streams with `showExpandedEvents` report it.
     pub(crate) const fn is_expanded(&self) -> bool {
         match self.kind {
             Kind::Drop => self.uuid.is_none(),

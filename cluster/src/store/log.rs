@@ -61,14 +61,14 @@ impl Entry {
 
     /// Returns the changes that may be events, each with its place: those of a transaction have one
     /// time, the others each its own.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (Place, &Change)> {
-        let told = self.changes.iter().filter(|it| it.is_told());
+    pub(crate) fn reported(&self) -> impl Iterator<Item = (Place, &Change)> {
+        let reported = self.changes.iter().filter(|it| it.is_reported());
         let times = match self.transaction() {
             Some(_) => 1,
-            None => u32::try_from(told.clone().count()).unwrap_or(u32::MAX),
+            None => u32::try_from(reported.clone().count()).unwrap_or(u32::MAX),
         };
         let (last, is_one) = (Place::at(self.timestamp), times <= 1);
-        told.enumerate().map(move |(index, change)| match is_one {
+        reported.enumerate().map(move |(index, change)| match is_one {
             true => (Place { index: index as u64, ..last }, change),
             false => {
                 let earlier = times - 1 - u32::try_from(index).unwrap_or(times - 1);
@@ -86,7 +86,7 @@ impl Entry {
         };
         match changes.iter().any(is_transaction) {
             true => 1,
-            false => changes.iter().filter(|it| it.is_told()).count().max(1),
+            false => changes.iter().filter(|it| it.is_reported()).count().max(1),
         }
     }
 }
@@ -116,7 +116,7 @@ impl Data {
         self.base == Position::default() || self.base_time < place.time
     }
 
-    /// Returns the entries that have something to tell at a place, or after it.
+    /// Returns the entries that have something to report at a place, or after it.
     pub(crate) fn since(&self, place: Place) -> impl Iterator<Item = &Arc<Entry>> {
         let is_before = |it: &Arc<Entry>| Place::at(it.timestamp).time < place.time;
         let first = self.entries.partition_point(is_before);

@@ -1,4 +1,4 @@
-//! Members of the embedded deployment tell changes as real servers do: the same commands in the
+//! Members of the embedded deployment report changes as real servers do: the same commands in the
 //! same order, and the same events, tokens aside.
 
 use bson::spec::BinarySubtype;
@@ -8,7 +8,7 @@ use sdam_cluster::ServerVersion;
 /// A command with its database.
 type Command = (&'static str, Document);
 
-/// What a stream watches.
+/// The scope of a stream.
 #[derive(Clone, Copy)]
 enum Watched {
     Collection,
@@ -65,7 +65,7 @@ fn delete(id: i32) -> Document {
 const EVENT: i32 = 5000;
 const NONE: i32 = 1;
 
-/// Returns commands that open streams, and those that they tell of.
+/// Returns commands that open streams, and those that they report.
 pub(crate) fn script(version: ServerVersion) -> Vec<Command> {
     let mut script = writes(version);
     script.extend(updates(version));
@@ -77,10 +77,13 @@ pub(crate) fn script(version: ServerVersion) -> Vec<Command> {
     script.extend(refusals(version));
     script.extend(tokens());
     script.extend(failures(version));
+    if version >= ServerVersion::V6_0 {
+        script.extend(large());
+    }
     script.into_iter().map(|(database, command)| (database, acknowledged(command))).collect()
 }
 
-/// Has a majority acknowledge a write, which is told then.
+/// Has a majority acknowledge a write, which is reported then.
 fn acknowledged(command: Document) -> Document {
     const WRITES: [&str; 10] = [
         "insert",
@@ -129,7 +132,7 @@ fn writes(version: ServerVersion) -> Vec<Command> {
                 all.push(("test", command.clone()));
                 all.push(watched.more(EVENT));
             }
-            // Nothing changes, and nothing is told.
+            // Nothing changes, and nothing is reported.
             all.push(("test", update(doc! { "$set": { "z": 1 } })));
             all.push(watched.more(NONE));
             all.push(("test", doc! { "drop": "cs" }));
@@ -248,7 +251,7 @@ fn catalogue(version: ServerVersion) -> Vec<Command> {
     for stage in stages {
         all.push(("test", doc! { "create": "cs" }));
         all.push(Watched::Database.open(stage.clone(), Vec::new()));
-        // Streams that tell little wait for what comes last.
+        // Streams that report little wait for what comes last.
         let wait = if stage.is_empty() { NONE } else { EVENT };
         let quietly = [
             doc! { "create": "capped", "capped": true, "size": 4096 },
@@ -307,7 +310,7 @@ fn transactions() -> Vec<Command> {
     ]
 }
 
-/// What ends a stream, in batches of one and of all.
+/// The ends of streams, in batches of one and of all.
 fn ends() -> Vec<Command> {
     let one = |(database, command): Command| (database, with(command, doc! { "batchSize": 1 }));
     let mut all = Vec::new();
@@ -482,6 +485,34 @@ fn tokens() -> Vec<Command> {
     all.extend([("test", doc! { "insert": "c2", "documents": [{ "_id": 1 }] }), elsewhere]);
     all.extend(["cs", "c2"].map(|name| ("test", doc! { "drop": name })));
     all
+}
+
+/// Events that are too large for one document, with both images.
+fn large() -> Vec<Command> {
+    const LEN: usize = 9 << 20;
+    let watched = Watched::Collection;
+    let images = doc! { "changeStreamPreAndPostImages": { "enabled": true } };
+    let whole = doc! { "_id": 1, "text": "a".repeat(LEN) };
+    let stage = doc! { "fullDocument": "required", "fullDocumentBeforeChange": "required" };
+    let split = vec![doc! { "$changeStreamSplitLargeEvent": {} }];
+    let resumed = with(stage.clone(), doc! { "resumeAfter": "the token" });
+    vec![
+        ("test", with(doc! { "create": "cs" }, images)),
+        ("test", doc! { "insert": "cs", "documents": [whole] }),
+        watched.open(stage.clone(), split.clone()),
+        ("test", update(doc! { "$set": { "a": 1 } })),
+        watched.more(EVENT),
+        watched.more(EVENT),
+        ("test", update(doc! { "$set": { "a": 2 } })),
+        watched.more(EVENT),
+        // Behind the first fragment is the second.
+        watched.open(resumed.clone(), split),
+        watched.open(resumed, Vec::new()),
+        watched.open(stage, Vec::new()),
+        ("test", update(doc! { "$set": { "a": 3 } })),
+        watched.more(EVENT),
+        ("test", doc! { "drop": "cs" }),
+    ]
 }
 
 /// Fail points, and the labels of each error.

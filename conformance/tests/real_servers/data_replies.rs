@@ -50,7 +50,7 @@ pub(crate) fn trials(binaries: &[mongod::Binary]) -> Vec<Trial> {
             format!("members_that_keep_data_run_transactions_as_mongod_{}", binary.version());
         let script = transaction_replies::script;
         trials.push(Trial::test(name, move || compare(&of_transactions, script, &[])));
-        let name = format!("members_that_keep_data_tell_changes_as_mongod_{}", binary.version());
+        let name = format!("members_that_keep_data_report_changes_as_mongod_{}", binary.version());
         trials.push(Trial::test(name, move || compare(&of_changes, changes_of(&of_changes), &[])));
     }
     trials

@@ -214,9 +214,9 @@ mod tests {
         assert_eq!(description.get_array("removedFields").unwrap(), &vec!["z".into()]);
     }
 
-    /// Change Streams, `disambiguatedPaths`: names and indexes that look the same are told apart.
+    /// Change Streams, `disambiguatedPaths`: names and indexes that look alike are distinct.
     #[test]
-    fn paths_with_numbers_are_told_apart() {
+    fn paths_with_numbers_are_distinguished() {
         let before = doc! { "a": [1], "n": { "1": 1 }, "x": { "y": 1 } };
         let after = doc! { "a": [2], "n": { "1": 2 }, "x": { "y": 2 } };
         let touched = ["a.0", "n.1", "x.y"];

@@ -16,8 +16,8 @@ use crate::store::catalog::{Change, Edit, Note};
 use crate::store::definition::{Definition, binary, named};
 use crate::store::log::{Entry, Place};
 
-/// The digest of nobody, which servers without logins add to the id of a session.
-const NOBODY: [u8; 32] = [
+/// The digest of no user, which servers without logins add to the id of a session.
+const NO_USER: [u8; 32] = [
     0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
     0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
 ];
@@ -31,13 +31,13 @@ struct Written<'a> {
     note: &'a Note,
 }
 
-/// The circumstances in which events are told.
-pub(super) struct Teller<'a> {
+/// The circumstances in which events are reported.
+pub(super) struct Reporter<'a> {
     pub(super) options: &'a StreamOptions,
     pub(super) past: &'a Past<'a>,
 }
 
-impl Teller<'_> {
+impl Reporter<'_> {
     /// Returns the event of a change, with this token.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Teller<'_> {
         if let Some((session, number)) = entry.transaction() {
             let of = |subtype, bytes: &[u8]| Binary { subtype, bytes: bytes.to_vec() };
             let id = of(BinarySubtype::Uuid, session);
-            let user = of(BinarySubtype::Generic, &NOBODY);
+            let user = of(BinarySubtype::Generic, &NO_USER);
             event.insert("txnNumber", number);
             event.insert("lsid", doc! { "id": id, "uid": user });
         }
@@ -167,7 +167,7 @@ impl Teller<'_> {
         Ok(event)
     }
 
-    /// Returns the document that an update is told with.
+    /// Returns the document that an update is reported with.
     fn full_document(
         &self,
         event: &Document,

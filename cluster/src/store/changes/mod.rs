@@ -1,8 +1,8 @@
-//! Change streams as values: where each stands in the log of its member, and what it tells next
+//! Change streams as values: where each stands in the log of its member, and what it reports next
 //! (Change Streams).
 //!
-//! A stream has no copy of the log. It knows the place from which on it has seen nothing, and tells
-//! what a majority has from there.
+//! A stream has no copy of the log. It knows the place from which on it has seen nothing, and
+//! reports what a majority has from there.
 
 mod description;
 mod difference;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bson::{Bson, Document, Timestamp};
 use sdam_core::bson;
 
-use self::event::Teller;
+use self::event::Reporter;
 pub(crate) use self::options::StreamOptions;
 use self::options::{FullDocument, Start};
 pub(crate) use self::scope::Scope;
@@ -32,7 +32,7 @@ use super::{
 };
 use crate::options::ServerVersion;
 
-/// What a member has to tell.
+/// The log of a member, as far as it may be reported.
 #[derive(Clone, Debug)]
 pub(crate) struct Past<'a> {
     pub(crate) data: &'a Data,
@@ -68,9 +68,14 @@ pub(crate) struct ChangeStream {
     given: Document,
     /// It has begun: what it misses from now on, it has lost meanwhile.
     has_begun: bool,
-    /// What it has watched is no more.
+    /// It has reported its last event: its collection or database is no more.
     is_over: bool,
+    /// The bytes of the events that wait to be handed out.
+    waiting: usize,
 }
+
+/// The bytes of events after which a stream has enough to hand out.
+const MAX_WAITING: usize = 16 << 20;
 
 impl ChangeStream {
     /// Opens a stream behind all that its member has, or where the options say.
@@ -111,6 +116,7 @@ impl ChangeStream {
             given,
             has_begun,
             is_over,
+            waiting: 0,
         };
         Ok(stream)
     }
@@ -120,7 +126,7 @@ impl ChangeStream {
         self.options.after == FullDocument::Lookup
     }
 
-    /// Returns whether it has told its last event.
+    /// Returns whether it has reported its last event.
     pub(crate) const fn is_over(&self) -> bool {
         self.is_over
     }
@@ -152,30 +158,34 @@ impl ChangeStream {
         }
     }
 
-    /// Appends the next events to those that are to be handed out, until there are so many.
+    /// Appends the next events to those that are to be handed out, until there are so many, or so
+    /// many bytes as a batch has.
     ///
     /// # Errors
     ///
     /// Fails if the log does not have them any more, if a token belongs to none of them, or if one
-    /// cannot be told.
+    /// cannot be reported.
     pub(crate) fn advance(
         &mut self,
         past: &Past<'_>,
         rest: &mut VecDeque<Arc<Document>>,
         most: usize,
     ) -> Result<(), StoreError> {
+        if self.is_over {
+            return Ok(());
+        }
         self.check_history(past)?;
         self.has_begun = true;
         for entry in past.data.since(self.next).take_while(|it| it.position <= past.committed) {
-            for (place, change) in entry.told() {
+            for (place, change) in entry.reported() {
                 if place < self.next {
                     continue;
                 }
-                if self.is_over || rest.len() >= most {
+                if self.is_over || rest.len() >= most || self.waiting > MAX_WAITING {
                     return Ok(());
                 }
                 if self.concerns(change) {
-                    self.tell(past, entry, (place, change), rest)?;
+                    self.report(past, entry, (place, change), rest)?;
                 }
                 self.next = Place { index: place.index + 1, ..place };
             }
@@ -202,8 +212,8 @@ impl ChangeStream {
         }
     }
 
-    /// Tells a change, unless the stream resumes after it.
-    fn tell(
+    /// Reports a change, unless the stream resumes after it.
+    fn report(
         &mut self,
         past: &Past<'_>,
         entry: &Entry,
@@ -232,14 +242,14 @@ impl ChangeStream {
             }
         }
         let (options, stages) = (self.options, Arc::clone(&self.stages));
-        let teller = Teller { options: &options, past };
-        // Of an event that was cut, the fragments that follow are told.
+        let reporter = Reporter { options: &options, past };
+        // Of an event that was cut, the fragments that follow are reported.
         let seen = match resumed {
             None => Some(0),
             Some(wanted) => wanted.fragment.map(|it| it + 1),
         };
         if let Some(seen) = seen {
-            let event = teller.event(entry, (place, change), token.document())?;
+            let event = reporter.event(entry, (place, change), token.document())?;
             if let Some(event) = stages.through(event, &self.context)? {
                 self.push(event, (token, seen), rest)?;
             }
@@ -247,7 +257,7 @@ impl ChangeStream {
         self.wanted = None;
         if ends && !resumed.is_some_and(|it| it.invalidates) {
             let token = Token { invalidates: true, ..token };
-            let event = teller.invalidate(entry, place, token.document());
+            let event = reporter.invalidate(entry, place, token.document());
             if let Some(event) = stages.through(event, &self.context)? {
                 self.push(event, (token, 0), rest)?;
             }
@@ -264,23 +274,29 @@ impl ChangeStream {
         (token, seen): (Token, u64),
         rest: &mut VecDeque<Arc<Document>>,
     ) -> Result<(), StoreError> {
+        let length = split::length(&event);
         if !self.stages.splits {
-            split::check(&event)?;
+            split::check(length)?;
+            self.waiting += length;
             rest.push_back(Arc::new(event));
             self.latest = token;
             return Ok(());
         }
-        let fragments = split::fragments(event, token, split::MAX_FRAGMENT_LEN)?;
+        let fragments = split::fragments((event, length), token, split::MAX_FRAGMENT_LEN)?;
         let count = fragments.len() as u64;
         let fragment = (count > 1).then(|| count - 1);
         let seen = usize::try_from(seen).unwrap_or(usize::MAX);
-        rest.extend(fragments.into_iter().skip(seen).map(Arc::new));
+        for fragment in fragments.into_iter().skip(seen) {
+            self.waiting += split::length(&fragment);
+            rest.push_back(Arc::new(fragment));
+        }
         self.latest = Token { fragment, ..token };
         Ok(())
     }
 
-    /// Notes the last event that was handed out.
-    pub(crate) fn note_given(&mut self, event: &Document) {
+    /// Notes an event that was handed out, with its length.
+    pub(crate) fn note_given(&mut self, event: &Document, length: usize) {
+        self.waiting = self.waiting.saturating_sub(length);
         if let Ok(token) = event.get_document("_id") {
             self.given = token.clone();
         }

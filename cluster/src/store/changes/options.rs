@@ -13,7 +13,7 @@ use crate::store::{StoreError, filter::type_name};
 pub(super) enum Start {
     /// Now.
     Now,
-    /// What is next after a token.
+    /// The first event after a token.
     After(Token),
     /// The first event of a time.
     At(Timestamp),
@@ -24,7 +24,7 @@ pub(super) enum Start {
 pub(super) enum FullDocument {
     /// None that need not be.
     Off,
-    /// The one that is there when the event is told.
+    /// The one that is there when the event is reported.
     Lookup,
     /// The image of that time, if it is kept.
     WhenAvailable,

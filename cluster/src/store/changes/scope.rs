@@ -1,11 +1,11 @@
-//! What a change stream watches: a collection, a database or all of them.
+//! The scope of a change stream: a collection, a database, or all of them.
 
 use crate::store::definition::{Definition, Kind};
 
 /// The databases of the servers' own, which no stream watches.
 const INTERNAL: [&str; 3] = ["admin", "config", "local"];
 
-/// The collections whose changes a stream tells.
+/// The collections whose changes a stream reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// The collection of this namespace.
@@ -51,7 +51,7 @@ impl Scope {
         }
     }
 
-    /// Returns whether a stream ends with a change that it tells: what it watches is no more.
+    /// Returns whether a stream ends with a change that it reports: what it watches is no more.
     pub(super) fn is_ended_by(&self, definition: &Definition) -> bool {
         match (self, &definition.kind) {
             (Self::Collection(_), Kind::Drop | Kind::Rename { .. }) => true,

@@ -16,17 +16,17 @@ pub(super) const MAX_FRAGMENT_LEN: usize = MAX_LEN - (8 << 10);
 /// The bytes that each fragment has besides the fields of its event.
 const OVERHEAD: usize = 512;
 
-fn length(document: &Document) -> usize {
+/// Returns how many bytes a document has.
+pub(super) fn length(document: &Document) -> usize {
     document.to_vec().map_or(0, |it| it.len())
 }
 
-/// Checks that an event is not too large.
+/// Checks that an event of that length is not too large.
 ///
 /// # Errors
 ///
 /// Fails with `BSONObjectTooLarge` if it is.
-pub(super) fn check(event: &Document) -> Result<(), StoreError> {
-    let length = length(event);
+pub(super) fn check(length: usize) -> Result<(), StoreError> {
     match length > MAX_LEN {
         true => {
             let reason = format!(
@@ -45,11 +45,11 @@ pub(super) fn check(event: &Document) -> Result<(), StoreError> {
 ///
 /// Fails if one field is too large.
 pub(super) fn fragments(
-    event: Document,
+    (event, whole): (Document, usize),
     token: Token,
     most: usize,
 ) -> Result<Vec<Document>, StoreError> {
-    if length(&event) <= most {
+    if whole <= most {
         return Ok(vec![event]);
     }
     let own = event.into_iter().filter(|(name, _)| name != "_id");
@@ -88,26 +88,27 @@ pub(super) fn fragments(
 
 #[cfg(test)]
 mod tests {
-    use sdam_core::bson::{Timestamp, doc};
+    use sdam_core::bson::{Document, Timestamp, doc};
 
     use super::super::token::Token;
-    use super::fragments;
+    use super::{fragments, length};
 
     /// Change Streams, "`$changeStreamSplitLargeEvent`".
     #[test]
     fn an_event_is_cut_between_its_fields() {
         let token = Token::of_time(Timestamp { time: 1, increment: 1 });
+        let cut = |event: &Document, most| fragments((event.clone(), length(event)), token, most);
         let (small, large) = ("a".repeat(100), "b".repeat(1000));
         let event = doc! { "_id": 1, "x": &*large, "y": 5, "z": &*large, "w": small };
-        assert_eq!(fragments(event.clone(), token, 4000), Ok(vec![event.clone()]));
-        let cut = fragments(event.clone(), token, 1700).unwrap();
-        let names = |index: usize| cut[index].keys().skip(2).cloned().collect::<Vec<_>>();
+        assert_eq!(cut(&event, 4000), Ok(vec![event.clone()]));
+        let parts = cut(&event, 1700).unwrap();
+        let names = |index: usize| parts[index].keys().skip(2).cloned().collect::<Vec<_>>();
         assert_eq!(
             (names(0), names(1)),
             (vec!["y".into(), "w".into(), "x".into()], vec!["z".into()])
         );
-        assert_eq!(cut[1].get_document("splitEvent").unwrap(), &doc! { "fragment": 2, "of": 2 });
-        assert_ne!(cut[0].get("_id"), cut[1].get("_id"));
-        assert_eq!(fragments(event, token, 1000).unwrap_err().code, 7_182_500);
+        assert_eq!(parts[1].get_document("splitEvent").unwrap(), &doc! { "fragment": 2, "of": 2 });
+        assert_ne!(parts[0].get("_id"), parts[1].get("_id"));
+        assert_eq!(cut(&event, 1000).unwrap_err().code, 7_182_500);
     }
 }

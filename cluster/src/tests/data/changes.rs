@@ -1,4 +1,4 @@
-//! Change streams tell what a majority has, in order and once, and say so when they cannot.
+//! Change streams report what a majority has, in order and once, and say so when they cannot.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ pub(super) fn token(reply: &Document) -> Document {
     cursor.get_document("postBatchResumeToken").unwrap().clone()
 }
 
-/// What events say: their kinds, and the `_id`s of their documents.
-pub(super) fn told(reply: &Document) -> Vec<String> {
+/// The kinds of events, and the `_id`s of their documents.
+pub(super) fn reported(reply: &Document) -> Vec<String> {
     let event = |event: Document| {
         let kind = event.get_str("operationType").unwrap().to_owned();
         match event.get_document("documentKey") {
@@ -45,9 +45,9 @@ pub(super) fn told(reply: &Document) -> Vec<String> {
     batch(reply).into_iter().map(event).collect()
 }
 
-/// The events that a stream has not told yet.
+/// The events that a stream has not reported yet.
 pub(super) fn rest(world: &mut World, connection: ConnectionId, id: i64) -> Vec<String> {
-    told(&must(world, connection, more(id, 0)))
+    reported(&must(world, connection, more(id, 0)))
 }
 
 pub(super) fn labels(reply: &Document) -> Vec<&str> {
@@ -69,7 +69,7 @@ fn events_come_in_order_and_once() {
     let delete = doc! { "q": { "_id": 2 }, "limit": 1 };
     must(&mut world, connection, doc! { "delete": "x", "deletes": [delete] });
     let reply = must(&mut world, connection, more(id, 0));
-    assert_eq!(told(&reply), ["insert 1", "insert 2", "update 1", "delete 2"]);
+    assert_eq!(reported(&reply), ["insert 1", "insert 2", "update 1", "delete 2"]);
     let tokens: Vec<String> = batch(&reply)
         .iter()
         .map(|it| it.get_document("_id").unwrap().get_str("_data").unwrap().to_owned())
@@ -99,9 +99,9 @@ fn the_token_of_a_batch_follows_what_was_seen() {
     );
 }
 
-/// A stream tells nothing that may be rolled back, and a rollback ends it.
+/// A stream reports nothing that may be rolled back, and a rollback ends it.
 #[test]
-fn only_what_a_majority_has_is_told() {
+fn only_what_a_majority_has_is_reported() {
     let (mut world, connection) = client();
     insert(&mut world, connection, vec![doc! { "_id": 1 }]);
     let old = world.primary().unwrap();
@@ -121,11 +121,11 @@ fn only_what_a_majority_has_is_told() {
     assert_eq!(code(&ask(&mut world, connection, more(id, 0))), 43);
     let mut again = watch(doc! { "resumeAfter": token });
     again.insert("$readPreference", doc! { "mode": "secondaryPreferred" });
-    assert_eq!(told(&must(&mut world, connection, again)), ["insert 3"]);
+    assert_eq!(reported(&must(&mut world, connection, again)), ["insert 3"]);
     assert_eq!(all(&mut world, connection).len(), 2);
 }
 
-/// A stream on a secondary that lags behind tells what it has.
+/// A stream on a secondary that lags behind reports what it has.
 #[test]
 fn a_majority_wakes_a_stream() {
     let lag = Duration::from_millis(50);
@@ -141,7 +141,7 @@ fn a_majority_wakes_a_stream() {
     must(&mut world, other, write);
     assert!(world.replies(connection).is_empty());
     world.advance(lag);
-    assert_eq!(told(&answer(&mut world, connection)), ["insert 1"]);
+    assert_eq!(reported(&answer(&mut world, connection)), ["insert 1"]);
 }
 
 /// Change Streams: a getMore waits for an event, or until its time is over.
@@ -155,7 +155,7 @@ fn a_get_more_waits_for_an_event() {
     must(&mut world, other, doc! { "insert": "y", "documents": [{}] });
     assert!(world.replies(connection).is_empty(), "that is of another collection");
     insert(&mut world, other, vec![doc! { "_id": 1 }]);
-    assert_eq!(told(&answer(&mut world, connection)), ["insert 1"]);
+    assert_eq!(reported(&answer(&mut world, connection)), ["insert 1"]);
     send(&mut world, connection, &more(id, 500));
     world.advance(Duration::from_millis(499));
     assert!(world.replies(connection).is_empty());
@@ -245,7 +245,7 @@ fn errors_that_can_be_resumed_have_a_label() {
 
 /// A mongos answers with an empty first batch; others that share its data go on.
 #[test]
-fn a_mongos_tells_the_same_later() {
+fn a_mongos_reports_the_same_later() {
     let options = ClusterOptions {
         keeps_data: true,
         deployment: Deployment::Sharded,
@@ -258,7 +258,7 @@ fn a_mongos_tells_the_same_later() {
     let opened = must(&mut world, connection, watch(doc! {}));
     insert(&mut world, other, vec![doc! { "_id": 1 }, doc! { "_id": 2 }]);
     let reply = must(&mut world, connection, more(cursor_id(&opened), 0));
-    assert_eq!(told(&reply), ["insert 1", "insert 2"]);
+    assert_eq!(reported(&reply), ["insert 1", "insert 2"]);
     let first = batch(&reply)[0].get_document("_id").unwrap().clone();
     let again = must(&mut world, other, watch(doc! { "resumeAfter": first }));
     assert!(batch(&again).is_empty());

@@ -1,14 +1,14 @@
-//! What events say (Change Streams, "Response Format").
+//! The contents of events (Change Streams, "Response Format").
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
 use sdam_core::bson;
 
-use super::{aggregate, labels, more, rest, told, watch};
+use super::{aggregate, labels, more, reported, rest, watch};
 use crate::ServerVersion;
 use crate::tests::data::{ask, batch, client, code, cursor_id, insert, keeping, must};
 
-/// The events that these commands bring about, as a stream of all of the database tells them.
+/// The events that these commands bring about, as a stream of all of the database reports them.
 fn events(version: ServerVersion, stage: Document, commands: Vec<Document>) -> Vec<Document> {
     let (mut world, connection) = keeping(version);
     insert(&mut world, connection, vec![doc! { "_id": 1, "a": 1 }]);
@@ -45,9 +45,9 @@ fn an_event_says_when_where_and_what() {
     assert!(!old.contains_key("wallTime"));
 }
 
-/// Change Streams, `showExpandedEvents`: changes of collections are told, with their ids.
+/// Change Streams, `showExpandedEvents`: changes of collections are reported, with their ids.
 #[test]
-fn expanded_streams_tell_of_collections() {
+fn expanded_streams_report_collections() {
     let index = doc! { "key": { "a": 1 }, "name": "a_1" };
     let commands = vec![
         doc! { "create": "new" },
@@ -83,9 +83,9 @@ fn expanded_streams_tell_of_collections() {
     assert_eq!(kinds(&few), ["rename", "drop", "drop", "dropDatabase", "invalidate"]);
 }
 
-/// The writes of a transaction are told when it is committed, with one time.
+/// The writes of a transaction are reported when it is committed, with one time.
 #[test]
-fn a_transaction_is_told_at_its_commit() {
+fn a_transaction_is_reported_at_its_commit() {
     let lsid = doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
     let of = |mut command: Document, starts: bool| {
         command.extend(doc! { "lsid": lsid.clone(), "txnNumber": 3_i64, "autocommit": false });
@@ -95,7 +95,7 @@ fn a_transaction_is_told_at_its_commit() {
         command
     };
     let update = doc! { "q": { "_id": 1 }, "u": { "$set": { "a": 2 } } };
-    let told = events(
+    let reported = events(
         ServerVersion::V6_0,
         doc! {},
         vec![
@@ -105,12 +105,12 @@ fn a_transaction_is_told_at_its_commit() {
             of(doc! { "commitTransaction": 1, "$db": "admin" }, false),
         ],
     );
-    assert_eq!(kinds(&told), ["insert", "insert", "update"]);
-    assert!(!told[0].contains_key("txnNumber"));
-    assert_eq!(told[1].get_i64("txnNumber").unwrap(), 3);
-    assert_eq!(told[1].get("clusterTime"), told[2].get("clusterTime"));
-    assert_ne!(told[1].get("_id"), told[2].get("_id"));
-    let id = told[2].get_document("lsid").unwrap().get("id");
+    assert_eq!(kinds(&reported), ["insert", "insert", "update"]);
+    assert!(!reported[0].contains_key("txnNumber"));
+    assert_eq!(reported[1].get_i64("txnNumber").unwrap(), 3);
+    assert_eq!(reported[1].get("clusterTime"), reported[2].get("clusterTime"));
+    assert_ne!(reported[1].get("_id"), reported[2].get("_id"));
+    let id = reported[2].get_document("lsid").unwrap().get("id");
     assert_eq!(id, lsid.get("id"));
 }
 
@@ -156,7 +156,7 @@ fn stages_shape_events() {
     let id = cursor_id(&must(&mut world, connection, aggregate("x", doc! {}, stages)));
     insert(&mut world, connection, vec![doc! { "_id": 1, "a": 1 }, doc! { "_id": 2, "a": 2 }]);
     let reply = must(&mut world, connection, more(id, 0));
-    assert_eq!(told(&reply), ["insert 2"]);
+    assert_eq!(reported(&reply), ["insert 2"]);
     assert_eq!(batch(&reply)[0].get_i32("more").unwrap(), 2);
     let without = aggregate("x", doc! {}, vec![doc! { "$project": { "_id": 0 } }]);
     let id = cursor_id(&must(&mut world, connection, without));
@@ -221,8 +221,8 @@ fn a_cluster_is_watched_as_a_whole() {
     must(&mut world, connection, doc! { "insert": "system.js", "documents": [{ "_id": 1 }] });
     let mut more = more(id, 0);
     more.extend(doc! { "collection": "$cmd.aggregate", "$db": "admin" });
-    let told = told(&must(&mut world, connection, more));
-    assert_eq!(told, ["insert \"a\"", "insert \"b\""]);
+    let reported = reported(&must(&mut world, connection, more));
+    assert_eq!(reported, ["insert \"a\"", "insert \"b\""]);
     for (database, collection) in [("admin", "x"), ("local", "x"), ("test", "system.x")] {
         let mut stream = aggregate(collection, doc! {}, Vec::new());
         stream.insert("$db", database);

@@ -1,14 +1,14 @@
-//! Where streams begin, and where they end (Change Streams, "Resume Process").
+//! The beginnings and the ends of streams (Change Streams, "Resume Process").
 
 use bson::{Document, doc};
 use sdam_core::bson;
 
-use super::{more, rest, token, told, watch};
+use super::{more, reported, rest, token, watch};
 use crate::tests::data::{ask, batch, client, code, cursor_id, insert, must};
 use crate::tests::{ConnectionId, MemberId, World, options};
 use crate::{Deployment, ServerVersion};
 
-/// A stream that has told of three documents, and the tokens of these events.
+/// A stream that has reported three documents, and the tokens of these events.
 fn three() -> (World, ConnectionId, Vec<Document>) {
     let (mut world, connection) = client();
     let id = cursor_id(&must(&mut world, connection, watch(doc! {})));
@@ -24,7 +24,7 @@ fn a_stream_goes_on_behind_a_token() {
     let (mut world, connection, tokens) = three();
     for option in ["resumeAfter", "startAfter"] {
         let from = |world: &mut World, token: &Document| {
-            told(&must(world, connection, watch(doc! { option: token.clone() })))
+            reported(&must(world, connection, watch(doc! { option: token.clone() })))
         };
         assert_eq!(from(&mut world, &tokens[0]), ["insert 2", "insert 3"]);
         assert_eq!(from(&mut world, &tokens[1]), ["insert 3"]);
@@ -56,7 +56,10 @@ fn a_collection_that_is_dropped_ends_its_stream() {
     let id = cursor_id(&must(&mut world, connection, watch(doc! {})));
     must(&mut world, connection, doc! { "drop": "x" });
     let ended = must(&mut world, connection, more(id, 1000));
-    assert_eq!((told(&ended), cursor_id(&ended)), (vec!["drop".into(), "invalidate".into()], 0));
+    assert_eq!(
+        (reported(&ended), cursor_id(&ended)),
+        (vec!["drop".into(), "invalidate".into()], 0)
+    );
     assert!(ended.get_document("cursor").unwrap().get_bool("invalidated").unwrap());
     let invalidate = batch(&ended)[1].get_document("_id").unwrap().clone();
     assert_eq!(token(&ended), invalidate);
@@ -64,12 +67,15 @@ fn a_collection_that_is_dropped_ends_its_stream() {
     let refused = ask(&mut world, connection, watch(doc! { "resumeAfter": invalidate.clone() }));
     assert_eq!(code(&refused), 260);
     let again = must(&mut world, connection, watch(doc! { "startAfter": invalidate }));
-    assert_eq!(told(&again), ["insert 4"]);
+    assert_eq!(reported(&again), ["insert 4"]);
     let before = must(&mut world, connection, watch(doc! { "resumeAfter": tokens[2].clone() }));
-    assert_eq!((told(&before), cursor_id(&before)), (vec!["drop".into(), "invalidate".into()], 0));
+    assert_eq!(
+        (reported(&before), cursor_id(&before)),
+        (vec!["drop".into(), "invalidate".into()], 0)
+    );
     let drop = batch(&ended)[0].get_document("_id").unwrap().clone();
     let after = must(&mut world, connection, watch(doc! { "resumeAfter": drop }));
-    assert_eq!((told(&after), cursor_id(&after)), (vec!["invalidate".into()], 0));
+    assert_eq!((reported(&after), cursor_id(&after)), (vec!["invalidate".into()], 0));
 }
 
 #[test]
@@ -85,10 +91,10 @@ fn an_invalidate_that_fills_a_batch_is_followed_by_an_empty_one() {
         let mut one = more(id, 1000);
         one.insert("batchSize", 1);
         let reply = must(&mut world, connection, one);
-        assert_eq!((told(&reply), cursor_id(&reply)), (vec![expected.to_owned()], id));
+        assert_eq!((reported(&reply), cursor_id(&reply)), (vec![expected.to_owned()], id));
     }
     let last = must(&mut world, connection, more(id, 1000));
-    assert_eq!((told(&last), cursor_id(&last)), (Vec::new(), 0));
+    assert_eq!((reported(&last), cursor_id(&last)), (Vec::new(), 0));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bson::raw::{CStr, cstr};
 use bson::{DateTime, Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
-use sdam::checkpoint::CheckpointStore;
+use sdam::checkpoint::{CheckpointStore, FileCheckpointStore};
 use sdam::generic::{ChangeStream, Client, Collection};
 use sdam::results::{ChangeStreamEvent, ResumeToken};
 use sdam_core::config::Options;
@@ -449,4 +449,34 @@ async fn the_lag_of_a_stream_is_a_metric_while_it_is_open() {
     assert!(lag().is_some_and(|lag| (60.0..120.0).contains(&lag)), "{:?}", lag());
     drop(stream);
     assert_eq!(lag(), None);
+}
+
+/// The same for threads, with a file.
+#[test]
+fn threads_keep_the_place_of_a_stream_in_a_file() {
+    let replies = Mutex::new(vec![next_batch(&[insert(1), insert(2)], 5)].into_iter());
+    let stages = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&stages);
+    let server = Scripted::start(25, move |command, body| match command {
+        "aggregate" => {
+            let command = Document::try_from(body).unwrap();
+            let stage = command.get_array("pipeline").unwrap()[0].as_document().unwrap().clone();
+            seen.lock().unwrap().push(stage);
+            Some(opened())
+        }
+        "getMore" => replies.lock().unwrap().next().or(Some(next_batch(&[], 99))),
+        _ => None,
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileCheckpointStore::new(folder.path().join("things"));
+    let client = sdam::blocking::Client::connect(&*server.uri).unwrap();
+    let things = client.database("app").collection::<Document>("things");
+    let mut stream = things.watch().checkpoint(store.clone()).run().unwrap();
+    assert_eq!([id(stream.next()), id(stream.next())], [1, 2]);
+    stream.save_checkpoint().unwrap();
+    stream.close();
+    let stream = things.watch().checkpoint(store).run().unwrap();
+    assert_eq!(stream.resume_token(), Some(&token(0)), "that of the empty batch");
+    let last = doc! { "$changeStream": { "startAfter": { "_data": 5 } } };
+    assert_eq!(*stages.lock().unwrap(), [doc! { "$changeStream": {} }, last]);
 }

@@ -2,6 +2,7 @@
 //! server here plays it.
 
 use bson::{Document, doc};
+use sdam::checkpoint::CollectionCheckpointStore;
 use sdam::generic::{ChangeStream, Collection};
 use sdam::results::{ChangeStreamEvent, OperationType, ResumeToken};
 use sdam_core::config::{ReadMode, ReadPreference};
@@ -20,6 +21,7 @@ pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     failed_kills_are_ignored(fixture).await?;
     streams_begin_again_by_the_option_they_were_begun_with(fixture).await?;
     an_invalidate_ends_a_stream(fixture).await?;
+    a_checkpoint_outlives_its_stream(fixture).await?;
     if fixture.version >= SPLITS {
         large_events_are_split(fixture).await?;
     }
@@ -246,6 +248,48 @@ async fn an_invalidate_ends_a_stream<R: Runtime>(fixture: &Fixture<'_, R>) -> Ou
     Ok(())
 }
 
+/// "users intending to store the resume token": a store in a collection has that of each event, and
+/// within a transaction only if that is committed.
+async fn a_checkpoint_outlives_its_stream<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
+    let (client, _) = fixture.client("")?;
+    let things = fixture.empty(&client, "kept").await?;
+    let tokens = fixture.empty(&client, "tokens_kept").await?;
+    let copies = fixture.empty(&client, "copies").await?;
+    insert(&things, 0..1).await?;
+    insert(&copies, 0..1).await?;
+    let store = CollectionCheckpointStore::new(&tokens, "things");
+    let mut stream = things.watch().checkpoint(store.clone()).await?;
+    insert(&things, 1..5).await?;
+    expect(&mut stream, 1..3).await?;
+    drop(stream);
+    // That of the first was saved before the second was handed out.
+    let mut stream = things.watch().checkpoint(store.clone()).await?;
+    expect(&mut stream, 2..3).await?;
+    stream.save_checkpoint().await?;
+    drop(stream);
+    let session = client.start_session().await?;
+    for commits in [false, true, true] {
+        let mut stream = things.watch().checkpoint(store.clone()).await?;
+        let event = stream.try_next().await?.expect("the stream goes on");
+        let copy = event.full_document.expect("it is an insert");
+        let token = stream.resume_token().expect("an event was handed out");
+        session.start_transaction().await?;
+        copies.insert_one(&copy).session(&session).await?;
+        store.save_in(&session, token).await?;
+        match commits {
+            true => session.commit_transaction().await?,
+            false => session.abort_transaction().await?,
+        }
+    }
+    let count = copies.count_documents(doc! { "_id": { "$gt": 0 } }).await?;
+    assert_eq!(count, 2, "each was copied once");
+    let mut stream = things.watch().checkpoint(store).await?;
+    insert(&things, 5..6).await?;
+    expect(&mut stream, 5..6).await?;
+    stream.close().await;
+    Ok(())
+}
+
 /// CS-P19: the parts of one event.
 async fn large_events_are_split<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     let (client, _) = fixture.client("")?;
@@ -265,6 +309,19 @@ async fn large_events_are_split<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome
         let event = stream.try_next().await?.expect("the stream goes on");
         assert_eq!(event.get_document("splitEvent")?, &doc! { "fragment": fragment, "of": 2 });
     }
+    stream.close().await;
+    // Put together, it is one event.
+    let watch = large.watch().split_large_events(true).full_document_before_change("required");
+    let mut stream = watch.await?;
+    large.update_one(doc! {}, doc! { "$set": { "value": text("w") } }).await?;
+    let event = stream.try_next().await?.expect("the stream goes on");
+    let value = |document: Option<Document>| {
+        let document = document.expect("it was asked for");
+        document.get_str("value").ok().and_then(|value| value.chars().next())
+    };
+    assert_eq!(value(event.full_document_before_change), Some('z'));
+    let updated = event.update_description.map(|it| it.updated_fields);
+    assert_eq!((value(updated), event.split_event), (Some('w'), None));
     stream.close().await;
     large.drop().await?;
     Ok(())

@@ -155,8 +155,8 @@ mod tests {
     }
 
     /// "users intending to store the resume token should use this method to get the most up to date
-    /// resume token" (Change Streams, "Not Blocking on Iteration"): that of events at once, and that
-    /// of empty batches every so often.
+    /// resume token" (Change Streams, "Not Blocking on Iteration"): that of events at once, and
+    /// that of empty batches every so often.
     #[test]
     fn tokens_of_events_are_due_at_once_and_those_of_empty_batches_after_a_time() {
         let begun = Instant::from_millis(5_000);

@@ -90,7 +90,7 @@ impl ChangeStreamState {
     }
 
     /// Returns the time between the change that it has come to and the last one that its server has
-    /// told of, if both are known.
+    /// reported, if both are known.
     pub(crate) fn lag(&self, cursor: &CursorState) -> Option<Duration> {
         let (read, last) = (self.token.as_ref()?.cluster_time()?, cursor.operation_time()?);
         Some(Duration::from_secs(last.time.saturating_sub(read.time).into()))

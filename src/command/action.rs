@@ -16,6 +16,8 @@ use super::explain::{Explain, Explainable, Verbosity};
 use super::run::RunCursorCommand;
 use super::search_indexes::ListSearchIndexes;
 use super::views::{Each, Many, One, Reply};
+use super::watch::Watch;
+use crate::change_stream::CheckpointStore;
 
 /// An operation that a method of a handle has begun to describe.
 ///
@@ -232,5 +234,31 @@ impl<H, V> Action<ListSearchIndexes, H, V> {
     /// Sets options of the aggregation.
     pub fn with_options(self, options: impl Into<Option<AggregateOptions>>) -> Self {
         self.with(|list| list.with_options(options))
+    }
+}
+
+impl<H, V> Action<Watch, H, V> {
+    /// Goes on behind the token that a [store](CheckpointStore) has, and saves there those that the
+    /// stream comes to: see [`Watch::checkpoint`].
+    ///
+    /// ```no_run
+    /// use sdam::checkpoint::FileCheckpointStore;
+    ///
+    /// # async fn example(orders: sdam::Collection) -> sdam::Result<()> {
+    /// let store = FileCheckpointStore::new("/var/lib/shop/orders.token");
+    /// let mut changes = orders.watch().checkpoint(store).await?;
+    /// while let Some(event) = changes.try_next().await? {
+    ///     println!("{:?}", event.document_key);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn checkpoint(self, store: impl CheckpointStore) -> Self {
+        self.with(|watch| watch.checkpoint(store))
+    }
+
+    /// Begins as if the store of the checkpoint had no token: see [`Watch::restart`].
+    pub fn restart(self) -> Self {
+        self.with(Watch::restart)
     }
 }

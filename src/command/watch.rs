@@ -10,7 +10,6 @@ use sdam_core::session::TransactionError;
 use sdam_core::wire::ReplyDocument;
 use serde::{Deserialize, Serialize};
 
-use super::action::Action;
 use super::single::{Body, Rules, SingleCommand, Target};
 use super::{Scope, find};
 use crate::change_stream::{ChangeStreamState, Checkpoint, CheckpointStore, ResumeToken, Start};
@@ -223,32 +222,6 @@ impl Watch {
         let mut first = RawDocumentBuf::new();
         first.append(cstr!("$changeStream"), stage);
         Ok(first)
-    }
-}
-
-impl<H, V> Action<Watch, H, V> {
-    /// Goes on behind the token that a [store](CheckpointStore) has, and saves there those that the
-    /// stream comes to: see [`Watch::checkpoint`].
-    ///
-    /// ```no_run
-    /// use sdam::checkpoint::FileCheckpointStore;
-    ///
-    /// # async fn example(orders: sdam::Collection) -> sdam::Result<()> {
-    /// let store = FileCheckpointStore::new("/var/lib/shop/orders.token");
-    /// let mut changes = orders.watch().checkpoint(store).await?;
-    /// while let Some(event) = changes.try_next().await? {
-    ///     println!("{:?}", event.document_key);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn checkpoint(self, store: impl CheckpointStore) -> Self {
-        self.with(|watch| watch.checkpoint(store))
-    }
-
-    /// Begins as if the store of the checkpoint had no token: see [`Watch::restart`].
-    pub fn restart(self) -> Self {
-        self.with(Watch::restart)
     }
 }
 

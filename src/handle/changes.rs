@@ -232,7 +232,7 @@ impl<R: Runtime> Changes<R> {
         }
         self.resumption.succeeds();
         self.hears();
-        self.tells();
+        self.reports();
         if next.is_none() && !self.reader.is_open() {
             self.phase = Phase::Over;
         }
@@ -263,8 +263,8 @@ impl<R: Runtime> Changes<R> {
         }
     }
 
-    /// Tells the metrics how far the stream is behind, at the end of each batch.
-    fn tells(&self) {
+    /// Reports to the metrics how far the stream is behind, at the end of each batch.
+    fn reports(&self) {
         if !self.reader.state.has_documents()
             && let Some(lag) = self.state.lag(&self.reader.state)
         {

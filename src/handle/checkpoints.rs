@@ -58,8 +58,8 @@ struct Stored {
 impl<R: Runtime> CollectionCheckpointStore<R> {
     /// Names the stream; names are those of its documents in the collection.
     pub fn new<T>(collection: &Collection<R, T>, name: impl Into<Arc<str>>) -> Self {
-        // A transaction that was committed a moment ago counts, also if no majority has it yet: what
-        // the application has written in it is there, too.
+        // A transaction that was committed a moment ago counts, also if no majority has it yet:
+        // what the application has written in it is there, too.
         let collection = collection
             .clone_with_type()
             .with_read_preference(ReadPreference::new(ReadMode::Primary))

@@ -1,6 +1,6 @@
-//! What a cursor or a change stream waits for, such as a getMore. Its reader goes on with it; if the
-//! reader turns to another thing, a task of the runtime's does, so that the connection and the
-//! session come back whether or not the cursor is read again.
+//! Work that a cursor or a change stream waits for, such as a getMore. Its reader goes on with it;
+//! if the reader turns to another thing, a task of the runtime's does, so that the connection and
+//! the session come back whether or not the cursor is read again.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};

@@ -239,7 +239,7 @@ async fn the_token_moves_past_an_event_of_another_type() {
     assert_eq!(stream.resume_token(), Some(&token(7)), "the last of its batch");
 }
 
-/// A store that keeps each token, and fails when it is told to.
+/// A store that keeps each token, and fails on demand.
 #[derive(Debug, Default)]
 struct Memory {
     tokens: Mutex<Vec<ResumeToken>>,

@@ -76,8 +76,8 @@ pub(crate) struct Args {
     /// Ask this name server, too, for SRV and TXT records; may be repeated
     #[arg(long, value_name = "ADDRESS", value_parser = name_server)]
     name_server: Vec<SocketAddr>,
-    /// Say whether the oplog still reaches back to this resume token of a change stream, and for how
-    /// long: its JSON, or the hexadecimal digits of its _data
+    /// Say whether the oplog still reaches back to this resume token of a change stream, and for
+    /// how long: its JSON, or the hexadecimal digits of its _data
     #[arg(long, value_name = "TOKEN", value_parser = token_time)]
     token: Option<u64>,
     /// Print one JSON object, as DOCTOR.md describes it

@@ -218,7 +218,7 @@ impl Metrics {
     }
 
     /// Takes notice of the time that a change stream with this number has still to read, from the
-    /// change that it has come to up to the last that its server has told of; `None` if it has
+    /// change that it has come to up to the last that its server has reported; `None` if it has
     /// ended. Until there is news, it has more to read with each second.
     pub fn change_stream_lags(&mut self, now: Instant, stream: u64, lag: Option<Duration>) {
         match lag {

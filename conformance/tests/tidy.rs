@@ -48,6 +48,7 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
     ("sdam-core: Acknowledgment of src/config/concern.rs", "a number or a name, as in BSON"),
     ("sdam-core: Action of src/dns/lookup.rs", "its caller performs each of them"),
     ("sdam-core: Ending of src/session/transaction.rs", "its caller performs each of them"),
+    ("sdam-core: AttemptFailure of src/session/transaction.rs", "its caller says all of it"),
     ("sdam-core: CommitFault of src/session/commit_token.rs", "its caller says all of it"),
     (
         "sdam-core: TransactionErrorFacts of src/diagnosis/transaction.rs",

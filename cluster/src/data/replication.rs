@@ -34,8 +34,8 @@ impl Cluster {
         }
     }
 
-    /// Notes an entry in the log of a primary that changes nothing, for others to take over, if that
-    /// is wanted.
+    /// Notes an entry in the log of a primary that changes nothing, for others to take over, if
+    /// that is wanted.
     pub(crate) fn note_nothing(&mut self, now: Instant, member: MemberId, is_wanted: bool) {
         let role = self.process(member).map(|it| it.role).filter(|_| is_wanted);
         if matches!(role, Some(Role::Primary { .. })) {

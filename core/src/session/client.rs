@@ -268,7 +268,7 @@ impl Session {
     }
 
     /// Returns the time since the commit of its transaction was called first, by the clocks of the
-    /// servers; `None` if they have told none.
+    /// servers; `None` if none is known.
     pub fn since_commit(&self) -> Option<Duration> {
         let since = self.transaction.committed_since()?.time;
         Some(Duration::from_secs(self.server_time()?.time.saturating_sub(since).into()))
@@ -302,7 +302,10 @@ impl Session {
         if self.transaction.is_active() || !self.transaction.is_left_open() {
             return None;
         }
-        let id = self.server_session.as_ref()?.id().document().to_owned();
+        let server_session = self.server_session.as_mut()?;
+        // The abort may meet an error of the network, after which "the session is dirty".
+        server_session.mark_dirty();
+        let id = server_session.id().document().to_owned();
         let transaction = std::mem::take(&mut self.transaction);
         Some(Self {
             options: self.options.clone(),

@@ -4,8 +4,9 @@ use sha2::{Digest, Sha256};
 
 use crate::config::Credential;
 
-/// The user whose transaction it is, and the replica set that has it: servers tell the sessions of
-/// users apart, and answer for another user as if there had never been such a transaction.
+/// The user whose transaction it is, and the replica set that has it: sessions of two users are
+/// never the same to servers, which answer another user as if there had never been such a
+/// transaction.
 ///
 /// It has hashes of the names, by which they are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,7 +61,8 @@ pub enum CommitOutcome {
 /// ```
 /// use sdam_core::session::CommitToken;
 ///
-/// let text = "c1.PwAAAAVpZAAQAAAABAABAgMEBQYHCAkKCwwNDg8SbgADAAAAAAAAABJ1AOOwxEKY_BwUEnMAVxsONVUBNlgAvHDqAw";
+/// let text = "c1.PwAAAAVpZAAQAAAABAABAgMEBQYHCAkKCwwNDg8SbgADAAAAAAAAABJ1AOOwxEKY_BwUEnMAVxs\
+///     ONVUBNlgAvHDqAw";
 /// let token: CommitToken = text.parse()?;
 /// assert_eq!(token.transaction_number(), 3);
 /// assert_eq!(token.to_string(), text);

@@ -78,7 +78,7 @@ impl ServerSession {
         self.retired = true;
     }
 
-    /// Has the session be used again: what became of its transaction is known.
+    /// Frees the session for other use: what became of its transaction is known.
     pub const fn unretire(&mut self) {
         self.retired = false;
     }

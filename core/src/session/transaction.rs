@@ -468,8 +468,8 @@ impl SessionTransaction {
     }
 
     /// Takes note that a commit has failed with this error; returns whether that leaves open what
-    /// became of the transaction, as an `UnknownTransactionCommitResult` does. Once that is open, it
-    /// stays so until a server has said it: another commit that is not sent, or is answered with
+    /// became of the transaction, as an `UnknownTransactionCommitResult` does. Once that is open,
+    /// it stays so until a server has said it: another commit that is not sent, or is answered with
     /// something else, says nothing of the one before.
     pub fn commit_failed(&mut self, fault: &CommitFault) -> bool {
         self.is_in_doubt = fault.is_unknown || (self.is_in_doubt && !fault.ends_doubt());

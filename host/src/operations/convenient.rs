@@ -53,7 +53,7 @@ use crate::operations::transaction::{self, StartTransaction, ThreadSession, end,
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no error that the callback of a transaction may return",
     note = "implement `CallbackError` for an error of your own, which wraps others such as \
-            `anyhow::Error`; `sdam::Error` and `Box<dyn std::error::Error + Send + Sync>` implement it"
+            `anyhow::Error`; `sdam::Error` and `Box<dyn Error + Send + Sync>` implement it"
 )]
 pub trait CallbackError: From<Error> {
     /// Returns the error of an operation, if it is one: its labels say whether the transaction is

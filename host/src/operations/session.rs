@@ -534,8 +534,8 @@ impl<R: Runtime> ClientSession<R> {
     /// Ends the session, at the latest when the operation has ended that uses it; operations with
     /// it fail from then on. Another call does nothing.
     ///
-    /// A transaction in progress is aborted in the background, as is one whose commit has come to no
-    /// server: nothing waits for that.
+    /// A transaction in progress is aborted in the background, as is one whose commit has come to
+    /// no server: nothing waits for that.
     pub fn end(&self) {
         let mut slot = self.slot();
         slot.is_ending = true;

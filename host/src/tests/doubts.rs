@@ -50,7 +50,7 @@ fn a_commit_stays_in_doubt_when_its_repetition_is_refused() {
     }
 }
 
-/// An overload that is not to be met with another attempt: nothing was done, and nothing is unknown.
+/// An overload that is not to be met with another attempt: nothing was done, nothing is unknown.
 #[test]
 fn a_commit_that_is_refused_for_overload_is_not_in_doubt() {
     let fixture = Fixture::with_sessions("");
@@ -115,7 +115,7 @@ fn an_abort_that_is_dropped_before_it_is_sent_is_sent_in_the_background() {
     assert_eq!(session.transaction_state().unwrap(), TransactionState::Aborted);
 }
 
-/// What begins in a session waits for the abort of what was given up in it before.
+/// The next transaction of a session waits for the abort of one that was given up before.
 #[test]
 fn a_session_whose_transaction_is_being_aborted_is_waited_for() {
     let fixture = Fixture::with_sessions("");
@@ -179,7 +179,7 @@ fn a_client_that_is_closed_aborts_what_is_open() {
     }
 }
 
-/// What is known when the time is over is the error for which all was run again.
+/// A time-out has the error within for which all was run again.
 #[test]
 fn the_last_error_that_says_something_is_in_the_time_out() {
     let fixture = Fixture::with_sessions("timeoutMS=400");
@@ -198,7 +198,7 @@ fn the_last_error_that_says_something_is_in_the_time_out() {
     assert!(error.has_label(TRANSIENT_TRANSACTION));
 }
 
-/// What becomes known is no reason to keep the servers' session from other use.
+/// A servers' session whose commit has a known outcome is free for other use.
 #[test]
 fn a_session_is_used_again_once_the_outcome_is_known() {
     let fixture = Fixture::with_sessions("");

@@ -113,6 +113,8 @@ pub(super) struct Model {
     /// operation that ends with it leaves the session unpinned.
     meanings: Vec<(Option<&'static str>, bool)>,
     has_unpinned: bool,
+    /// True while an attempt at a commit may have been carried out.
+    in_doubt: bool,
     retries: u32,
     overloaded: bool,
     cleared: usize,
@@ -148,6 +150,7 @@ impl Model {
             told: None,
             meanings: Vec::new(),
             has_unpinned: false,
+            in_doubt: false,
             retries: 0,
             overloaded: false,
             cleared: 0,
@@ -365,7 +368,12 @@ impl Model {
             let is_labelled = self.is_retryable_kind() && self.is_labelled(what);
             let label = what.label_in(role, is_labelled);
             let unpins = what.unpins(role, label);
-            self.meanings[number - 1] = (label, unpins);
+            if role == TransactionRole::Commit {
+                // It is not known what became of an attempt until a server has said that.
+                self.in_doubt = label.is_some() || (self.in_doubt && !what.ends_doubt());
+            }
+            let label = label.or(self.in_doubt.then_some(UNKNOWN_COMMIT_RESULT));
+            self.meanings[number - 1] = (label, unpins || self.in_doubt);
             // A command within that comes again has not failed, and goes to the same mongos.
             self.has_unpinned = unpins && role != TransactionRole::Within;
         }

@@ -102,6 +102,11 @@ impl What {
         attempted && !self.labels().contains(&NO_WRITES_PERFORMED)
     }
 
+    /// Returns whether a server says by it what became of a commit.
+    pub(super) fn ends_doubt(&self) -> bool {
+        self.labels().contains(&TRANSIENT_TRANSACTION) || matches!(self.code(), Some(225 | 251))
+    }
+
     pub(super) fn is_of_network(&self) -> bool {
         let stream = match self.error() {
             Some(OperationError::Stream(failure)) => Some(&failure.cause),

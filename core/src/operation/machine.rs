@@ -466,7 +466,7 @@ impl<O: AttemptOutcome> Operation<O> {
         }
         let ends = situation.transaction.is_some_and(|role| role != TransactionRole::Within);
         self.has_unpinned = ends && judgement.unpins;
-        let still_unknown = self.is_commit_in_doubt(&fault, &judgement);
+        let still_unknown = self.label_of_doubt(&fault, &judgement);
         let labels = [judgement.adds_label, judgement.adds_transaction_label, still_unknown];
         labels.into_iter().flatten().for_each(|label| outcome.add_label(label));
         if self.kept.is_none() || judgement.shows_attempt {
@@ -494,18 +494,15 @@ impl<O: AttemptOutcome> Operation<O> {
 
     /// Takes note of what an error of a commit leaves open; returns the label of one that says
     /// nothing of an earlier attempt, which may have been carried out.
-    fn is_commit_in_doubt(
-        &mut self,
-        fault: &Fault<'_>,
-        judgement: &Judgement,
-    ) -> Option<&'static str> {
+    fn label_of_doubt(&mut self, fault: &Fault<'_>, judgement: &Judgement) -> Option<&'static str> {
         if self.transaction() != Some(TransactionRole::Commit) {
             return None;
         }
         let is_unknown =
             judgement.adds_transaction_label.is_some() || fault.has_label(UNKNOWN_COMMIT_RESULT);
-        self.in_doubt = is_unknown || (self.in_doubt && !fault.ends_doubt());
-        self.in_doubt.then_some(UNKNOWN_COMMIT_RESULT)
+        let still_unknown = self.in_doubt && !is_unknown && !fault.ends_doubt();
+        self.in_doubt = is_unknown || still_unknown;
+        still_unknown.then_some(UNKNOWN_COMMIT_RESULT)
     }
 
     fn situation(&self) -> Situation {

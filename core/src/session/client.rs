@@ -290,34 +290,6 @@ impl Session {
         }
     }
 
-    /// Takes note that the outcome of the commit is known, so that the servers' session may be used
-    /// again.
-    pub fn commit_is_known(&mut self) {
-        self.server_session.iter_mut().for_each(ServerSession::unretire);
-    }
-
-    /// Leaves a transaction that was ended by a call whose command has come to no server: returns
-    /// another session with it, to abort it there; this one has none then.
-    pub fn leave_transaction(&mut self) -> Option<Self> {
-        if self.transaction.is_active() || !self.transaction.is_left_open() {
-            return None;
-        }
-        let server_session = self.server_session.as_mut()?;
-        // The abort may meet an error of the network, after which "the session is dirty".
-        server_session.mark_dirty();
-        let id = server_session.id().document().to_owned();
-        let transaction = std::mem::take(&mut self.transaction);
-        Some(Self {
-            options: self.options.clone(),
-            is_implicit: false,
-            server_session: Some(ServerSession::retired(id, transaction.number())),
-            cluster_time: self.cluster_time.clone(),
-            operation_time: self.operation_time,
-            transaction,
-            ..Self::implicit()
-        })
-    }
-
     /// Marks the servers' session dirty, after a network error.
     pub fn mark_dirty(&mut self) {
         self.server_session.iter_mut().for_each(ServerSession::mark_dirty);

@@ -78,11 +78,6 @@ impl ServerSession {
         self.retired = true;
     }
 
-    /// Frees the session for other use: what became of its transaction is known.
-    pub const fn unretire(&mut self) {
-        self.retired = false;
-    }
-
     /// Makes the session of this name, for that question.
     pub(super) const fn retired(id: RawDocumentBuf, transaction_number: i64) -> Self {
         let (dirty, retired) = (false, true);

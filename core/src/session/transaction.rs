@@ -228,7 +228,7 @@ pub struct SessionTransaction {
     was_heard: bool,
     /// True while a commit may have been carried out, and no server has said what became of it.
     is_in_doubt: bool,
-    /// True if its abort was left to a task, which is the last attempt.
+    /// True if its abort has returned, or was left to a task, which is the last attempt.
     is_given_up: bool,
     /// The time of the servers when its commit was called first.
     committed_since: Option<Timestamp>,
@@ -405,8 +405,17 @@ impl SessionTransaction {
         Ending::Send
     }
 
-    /// Takes note that the call has returned which ends the transaction.
+    /// Takes note that the call has returned which ends the transaction: an abort is not tried
+    /// once more.
     pub const fn ended(&mut self) {
+        if matches!(self.ending, Some(TransactionRole::Abort)) {
+            self.is_given_up = true;
+        }
+        self.ending = None;
+    }
+
+    /// Takes note that the call was given up which ends the transaction.
+    pub const fn interrupted(&mut self) {
         self.ending = None;
     }
 
@@ -497,7 +506,8 @@ impl SessionTransaction {
             (AttemptFailure::Overload, None) if self.is_first && self.is_active() => {
                 self.state = TransactionState::Starting;
             }
-            (AttemptFailure::Overload, _) | (_, None) => {}
+            (AttemptFailure::Overload, Some(_)) => self.was_heard = true,
+            (_, None) => {}
             (_, Some(role)) => {
                 let is_commit = role == TransactionRole::Commit;
                 self.was_heard = true;

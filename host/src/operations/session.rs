@@ -715,22 +715,9 @@ impl<R: Runtime> SessionGuard<R> {
                 pin
             }
             None => {
-                self.pin = pin;
-                self.leave_transaction();
-                self.transaction_mut().begin_operation();
+                session.transaction_mut().begin_operation();
                 None
             }
-        }
-    }
-
-    /// Leaves the transaction of the session: unpins it, and has a task abort one that was ended by
-    /// a call whose command has come to no server.
-    pub(crate) fn leave_transaction(&mut self) {
-        let pin = self.pin.take();
-        let in_transaction = self.session.as_mut().and_then(Session::leave_transaction);
-        if in_transaction.is_some() {
-            let left = EndedSession { in_transaction, pin, ..EndedSession::default() };
-            self.home.shared.finish(left);
         }
     }
 
@@ -829,8 +816,11 @@ impl<R: Runtime> Drop for SessionGuard<R> {
         // The end of a transaction that was given up is over, too.
         let transaction = session.transaction_mut();
         let was_aborting = transaction.role() == Some(TransactionRole::Abort);
-        transaction.ended();
         let is_abort_left = was_aborting && transaction.is_abort_left();
+        match is_abort_left {
+            true => transaction.interrupted(),
+            false => transaction.ended(),
+        }
         if was_aborting && !is_abort_left {
             // "The session MUST be unpinned regardless of whether [...]".
             self.pin = None;

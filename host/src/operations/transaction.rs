@@ -160,7 +160,6 @@ fn start_with<R: Runtime>(
     guard: &mut SessionGuard<R>,
     options: TransactionOptions,
 ) -> Result<(), Error> {
-    guard.leave_transaction();
     guard.is_registered(host);
     guard.start_transaction(options, &of_client(host))?;
     // "The session MUST be unpinned before performing server selection for the first operation of
@@ -279,13 +278,7 @@ pub(crate) async fn finish_end<R: Runtime>(
     guard.transaction_mut().ended();
     guard.end_span();
     if role == TransactionRole::Commit {
-        return match ended {
-            Ok(()) => {
-                guard.commit_is_known();
-                Ok(())
-            }
-            Err(error) => Err(commit_failed(host, guard, error)),
-        };
+        return ended.map_err(|error| commit_failed(host, guard, error));
     }
     // "The session MUST be unpinned regardless of whether or the `abortTransaction` command
     // succeeds or fails, or was executed at all", and "drivers MUST NOT propagate errors".
@@ -344,7 +337,6 @@ fn commit_failed<R: Runtime>(
     }
     let fault = commit_fault(guard, &error);
     if !guard.transaction_mut().commit_failed(&fault) {
-        guard.commit_is_known();
         return error;
     }
     if !fault.is_unknown {

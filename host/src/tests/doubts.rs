@@ -9,13 +9,12 @@ use bson::rawdoc;
 use sdam_core::operation::{
     RETRYABLE, SYSTEM_OVERLOADED, TRANSIENT_TRANSACTION, UNKNOWN_COMMIT_RESULT,
 };
-use sdam_core::session::{CommitOutcome, SessionOptions, TransactionState};
+use sdam_core::session::{CommitOutcome, TransactionState};
 
 use super::fixture::{Fixture, Task};
 use super::transactions::{
     answers, insert, names, patiently, patiently_to_its_end, received, refusal, run_tasks, start,
 };
-use crate::client::driver::DriverTopology;
 use crate::error::{Error, ErrorKind};
 use crate::operations::session::ClientSession;
 use crate::tests::Puppet;
@@ -137,31 +136,6 @@ fn a_session_whose_transaction_is_being_aborted_is_waited_for() {
     assert_eq!(names(&received(&fixture)), expected);
 }
 
-/// A commit that was called and has come to no server, before another operation or transaction of
-/// the session: it is aborted, by its own number.
-#[test]
-fn what_a_session_leaves_behind_is_aborted() {
-    let fixture = Fixture::with_sessions("");
-    let (_client, session) = start(&fixture);
-    for starts in [false, true] {
-        begin(&fixture, &session);
-        let number = received(&fixture)[0].get_i64("txnNumber").unwrap();
-        fixture.run(async {
-            let commit = session.commit_transaction().timeout(Duration::from_nanos(1));
-            assert!(commit.await.unwrap_err().is_timeout());
-            if starts {
-                session.start_transaction().await.unwrap();
-            }
-            insert(&fixture, &session).await.unwrap();
-        });
-        run_tasks(&fixture);
-        let sent = received(&fixture);
-        assert_eq!(names(&sent), ["insert", "abortTransaction"]);
-        assert_eq!(sent[1].get_i64("txnNumber").unwrap(), number);
-        assert_eq!(sent[0].get("autocommit").unwrap().is_some(), starts);
-    }
-}
-
 /// `close` waits for transactions that are being aborted, and aborts those that are open.
 #[test]
 fn a_client_that_is_closed_aborts_what_is_open() {
@@ -196,22 +170,4 @@ fn the_last_error_that_says_something_is_in_the_time_out() {
     let error = patiently(&fixture, run).unwrap_err();
     assert_eq!((error.kind(), error.code()), (ErrorKind::Timeout, Some(112)), "{error}");
     assert!(error.has_label(TRANSIENT_TRANSACTION));
-}
-
-/// A servers' session whose commit has a known outcome is free for other use.
-#[test]
-fn a_session_is_used_again_once_the_outcome_is_known() {
-    let fixture = Fixture::with_sessions("");
-    let (client, session) = start(&fixture);
-    let id = session.id().unwrap().to_owned();
-    begin(&fixture, &session);
-    answers(&fixture, [refusal(50, &[])]);
-    fixture.run(async {
-        session.commit_transaction().await.unwrap_err();
-        session.commit_transaction().await.unwrap();
-    });
-    drop(session);
-    run_tasks(&fixture);
-    let next = client.start_session(SessionOptions::default()).unwrap();
-    assert_eq!(next.id(), Some(&*id));
 }

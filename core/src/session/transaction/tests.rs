@@ -97,8 +97,10 @@ fn a_commit_is_allowed_but_for_what_was_not_started_or_was_aborted() {
 fn a_transaction_is_left_open_until_a_server_may_have_ended_it() {
     assert!(!SessionTransaction::default().is_left_open());
     assert!(!started(TransactionOptions::default()).is_left_open(), "no server knows of it");
-    let aborted = aborted();
-    assert!(aborted.is_left_open() && aborted.is_abort_left(), "its command was not sent");
+    assert!(!aborted().is_left_open(), "its abort has returned");
+    let mut unsent = in_progress(TransactionOptions::default());
+    unsent.begin_abort().unwrap();
+    assert!(unsent.is_left_open() && unsent.is_abort_left(), "its command was not sent");
     let mut heard = in_progress(TransactionOptions::default());
     heard.begin_abort().unwrap();
     heard.failed(AttemptFailure::Answered);
@@ -107,10 +109,9 @@ fn a_transaction_is_left_open_until_a_server_may_have_ended_it() {
     transaction.sent();
     assert!(transaction.is_left_open());
     transaction.begin_commit(None).unwrap();
-    transaction.failed(AttemptFailure::Overload);
-    assert!(transaction.is_left_open(), "its commit has come to no server, or met an overload");
+    assert!(transaction.is_left_open(), "its commit has come to no server");
     let mut committed = transaction;
-    committed.failed(AttemptFailure::Lost);
+    committed.failed(AttemptFailure::Overload);
     assert!(!committed.is_left_open());
     let refused = committed.begin_abort_of_left();
     assert_eq!(refused, Err(TransactionError::AbortAfterCommit));

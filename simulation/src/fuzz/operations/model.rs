@@ -8,7 +8,7 @@ use sdam_core::config::ServerAddress;
 use sdam_core::machine::{Lawful, Machine};
 use sdam_core::operation::{
     Action, ConnectionFacts, Input, MaxTime, NotSent, Operation, OperationKind, OperationOptions,
-    Plan, RetryPolicy, SelectedFacts, Sending, SessionUse, Timeout,
+    Plan, RetryPolicy, SelectedFacts, Sending, SessionUse, Timeout, UNKNOWN_COMMIT_RESULT,
 };
 use sdam_core::session::TransactionRole;
 use sdam_core::time::Instant;
@@ -368,12 +368,15 @@ impl Model {
             let is_labelled = self.is_retryable_kind() && self.is_labelled(what);
             let label = what.label_in(role, is_labelled);
             let unpins = what.unpins(role, label);
+            let mut still_unknown = false;
             if role == TransactionRole::Commit {
                 // It is not known what became of an attempt until a server has said that.
-                self.in_doubt = label.is_some() || (self.in_doubt && !what.ends_doubt());
+                let is_unknown = label.is_some() || what.is_labelled_unknown();
+                still_unknown = self.in_doubt && !is_unknown && !what.ends_doubt();
+                self.in_doubt = is_unknown || still_unknown;
             }
-            let label = label.or(self.in_doubt.then_some(UNKNOWN_COMMIT_RESULT));
-            self.meanings[number - 1] = (label, unpins || self.in_doubt);
+            let label = label.or(still_unknown.then_some(UNKNOWN_COMMIT_RESULT));
+            self.meanings[number - 1] = (label, unpins || still_unknown);
             // A command within that comes again has not failed, and goes to the same mongos.
             self.has_unpinned = unpins && role != TransactionRole::Within;
         }

@@ -102,6 +102,10 @@ impl What {
         attempted && !self.labels().contains(&NO_WRITES_PERFORMED)
     }
 
+    pub(super) fn is_labelled_unknown(&self) -> bool {
+        self.labels().contains(&UNKNOWN_COMMIT_RESULT)
+    }
+
     /// Returns whether a server says by it what became of a commit.
     pub(super) fn ends_doubt(&self) -> bool {
         self.labels().contains(&TRANSIENT_TRANSACTION) || matches!(self.code(), Some(225 | 251))

@@ -127,8 +127,8 @@ mod tests {
     use super::{Finding, History, Outcome, Questions, Transactions};
     use crate::histories::{Act, Anomaly};
 
-    const TOKEN: &str = "c1.PwAAAAVpZAAQAAAABAABAgMEBQYHCAkKCwwNDg8SbgADAAAAAAAAABJ1AOOwxEKY_BwUEnMA\
-                         VxsONVUBNlgAvHDqAw";
+    const TOKEN: &str = "c1.PwAAAAVpZAAQAAAABAABAgMEBQYHCAkKCwwNDg8SbgADAAAAAAAAABJ1AOOw\
+                         xEKY_BwUEnMAVxsONVUBNlgAvHDqAw";
 
     /// Returns what is found if a question is answered so, with the history that it has then.
     fn answered(is_disturbed: bool, outcomes: &[CommitOutcome]) -> (Finding, History) {

@@ -42,6 +42,8 @@ struct Known {
     commits: u32,
     aborts: u32,
     is_aborted: bool,
+    /// True once the application has called its commit.
+    is_committing: bool,
 }
 
 /// The transactions of all clients.
@@ -67,12 +69,13 @@ impl Known {
             commits: 0,
             aborts: 0,
             is_aborted: false,
+            is_committing: false,
         }
     }
 
     /// Returns whether it is at its server, and nothing has ended it, nor was to.
     const fn is_open(&self) -> bool {
-        let is_ended = self.commits > 0 || self.aborts > 0;
+        let is_ended = self.is_committing || self.commits > 0 || self.aborts > 0;
         self.is_transaction
             && !is_ended
             && !self.may_go_elsewhere
@@ -268,6 +271,14 @@ impl Transactions {
         }
     }
 
+    /// The commit of a session's transaction is called. It may fail before anything is sent, and
+    /// be forgotten by the next operation of the session, which aborts nothing.
+    pub(in crate::sim::applications) fn is_committed(&mut self, session: &SessionName) {
+        if let Some(known) = self.known.get_mut(session) {
+            known.is_committing = true;
+        }
+    }
+
     fn known_of(&mut self, command: &Command) -> Option<&mut Known> {
         let number = command.body.get_i64("txnNumber").ok()?;
         let known = self.known.get_mut(command.session.as_ref()?)?;
@@ -276,8 +287,7 @@ impl Transactions {
 
     /// Judges what is left when a client of servers that were always there has been closed.
     ///
-    /// "Drivers MUST abort" a transaction whose session ends (Transactions, "endSession changes"),
-    /// also one whose commit was called and was not sent.
+    /// "Drivers MUST abort" a transaction whose session ends (Transactions, "endSession changes").
     pub(in crate::sim::applications) fn closed(&self, client: usize) -> Finding {
         let left = self.known.values().find(|it| it.client == client && it.is_open());
         ensure(left.is_none(), "a transaction that is left is aborted", || format!("{left:?}"))

@@ -65,6 +65,9 @@ fn a_transaction_that_goes_well_is_fine() {
     transactions.replied(&next(0, 2), &reply(3, ok()));
     assert_eq!(check(transactions.closed(0)), "a transaction that is left is aborted");
     transactions.closed(1).unwrap();
+    let mut called = transactions.clone();
+    called.is_committed(&vec![1]);
+    called.closed(0).unwrap();
     let end = |body| of((4, 0), 9, body, 1);
     let lacking = end(rawdoc! { "commitTransaction": 1 });
     assert_eq!(check(transactions.sent(&lacking)), "the recovery token is the last one");

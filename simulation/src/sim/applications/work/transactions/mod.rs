@@ -146,6 +146,7 @@ impl Held {
     /// Notes that the commit of its transaction is called, whose outcome may be asked for later.
     fn note_commit(&self, application: &Application) {
         let mut state = application.state();
+        state.checks.transactions.is_committed(&self.name);
         state.checks.sessions.may_be_retired(&self.name);
     }
 

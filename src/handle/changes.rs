@@ -24,7 +24,7 @@ use crate::change_stream::{
 };
 use crate::command::Scope;
 use crate::command::watch::Watch;
-use crate::error::Error;
+use crate::error::{DriverError as _, Error};
 
 /// The time for which a stream that is closed while it begins again waits for the cursor that it
 /// has asked for, so that this one is closed, too.
@@ -313,7 +313,7 @@ impl<R: Runtime> Changes<R> {
         }
         self.phase = Phase::Lost;
         // "the time is over" of this call: the next one begins with it.
-        self.is_late().then_some(error)
+        self.is_late().then(|| error.out_of_time())
     }
 
     /// Ends with an error, once its cause is known.

@@ -31,6 +31,10 @@ pub trait DriverError: Sized {
     #[must_use]
     fn explained(self, verdict: Verdict) -> Self;
 
+    /// Adds that the time of the call is over in which it has come.
+    #[must_use]
+    fn out_of_time(self) -> Self;
+
     /// Returns whether the time was over before anything was sent: the operation has waited for its
     /// session, for a server or for a connection.
     fn is_early_timeout(&self) -> bool;
@@ -77,6 +81,10 @@ impl DriverError for Error {
 
     fn explained(self, verdict: Verdict) -> Self {
         self.judged(Some(verdict))
+    }
+
+    fn out_of_time(self) -> Self {
+        self.timed_out()
     }
 
     fn is_early_timeout(&self) -> bool {

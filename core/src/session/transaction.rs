@@ -228,7 +228,7 @@ pub struct SessionTransaction {
     was_heard: bool,
     /// True while a commit may have been carried out, and no server has said what became of it.
     is_in_doubt: bool,
-    /// True if its abort has returned, or was left to a task, which is the last attempt.
+    /// True if its abort was left to a task, which is the last attempt.
     is_given_up: bool,
     /// The time of the servers when its commit was called first.
     committed_since: Option<Timestamp>,
@@ -405,17 +405,8 @@ impl SessionTransaction {
         Ending::Send
     }
 
-    /// Takes note that the call has returned which ends the transaction: an abort is not tried
-    /// once more.
+    /// Takes note that the call is over which ends the transaction.
     pub const fn ended(&mut self) {
-        if matches!(self.ending, Some(TransactionRole::Abort)) {
-            self.is_given_up = true;
-        }
-        self.ending = None;
-    }
-
-    /// Takes note that the call was given up which ends the transaction.
-    pub const fn interrupted(&mut self) {
         self.ending = None;
     }
 

@@ -813,14 +813,12 @@ impl<R: Runtime> SessionGuard<R> {
 impl<R: Runtime> Drop for SessionGuard<R> {
     fn drop(&mut self) {
         let Some(mut session) = self.session.take() else { return };
-        // The end of a transaction that was given up is over, too.
+        // An end that was given up is over, too; an abort that has come to no server is made by a
+        // task, before anything else uses the session.
         let transaction = session.transaction_mut();
         let was_aborting = transaction.role() == Some(TransactionRole::Abort);
         let is_abort_left = was_aborting && transaction.is_abort_left();
-        match is_abort_left {
-            true => transaction.interrupted(),
-            false => transaction.ended(),
-        }
+        transaction.ended();
         if was_aborting && !is_abort_left {
             // "The session MUST be unpinned regardless of whether [...]".
             self.pin = None;

@@ -275,11 +275,16 @@ pub(crate) async fn finish_end<R: Runtime>(
         Ending::Send => send(host, guard, role, timeout).await,
         Ending::Nothing => Ok(()),
     };
-    guard.transaction_mut().ended();
     guard.end_span();
     if role == TransactionRole::Commit {
+        guard.transaction_mut().ended();
         return ended.map_err(|error| commit_failed(host, guard, error));
     }
+    if guard.transaction().is_abort_left() {
+        // The guard has a task try it once more, at the same mongos.
+        return Ok(());
+    }
+    guard.transaction_mut().ended();
     // "The session MUST be unpinned regardless of whether or the `abortTransaction` command
     // succeeds or fails, or was executed at all", and "drivers MUST NOT propagate errors".
     guard.pin = None;

@@ -114,6 +114,31 @@ fn an_abort_that_is_dropped_before_it_is_sent_is_sent_in_the_background() {
     assert_eq!(session.transaction_state().unwrap(), TransactionState::Aborted);
 }
 
+/// An abort whose time is over while it waits for a connection is made in the background, and the
+/// next operation of the session waits for that.
+#[test]
+fn an_abort_that_was_not_sent_in_time_is_sent_in_the_background() {
+    let fixture = Fixture::with_sessions("maxPoolSize=1");
+    let (_client, session) = start(&fixture);
+    begin(&fixture, &session);
+    fixture.server.mute.store(true, Ordering::Relaxed);
+    let mut holds_the_connection = Task::new(fixture.ping(None));
+    assert!(holds_the_connection.poll().is_pending());
+    let abort = session.abort_transaction().timeout(Duration::from_millis(100));
+    let mut abort = Task::new(async { abort.await });
+    assert!(abort.poll().is_pending());
+    fixture.pass(Duration::from_millis(100));
+    assert!(abort.poll().is_ready(), "its time is over");
+    let mut next = Task::new(insert(&fixture, &session));
+    assert!(next.poll().is_pending(), "it waits for the abort");
+    drop(holds_the_connection);
+    fixture.server.mute.store(false, Ordering::Relaxed);
+    received(&fixture);
+    run_tasks(&fixture);
+    patiently_to_its_end(&fixture, next).unwrap();
+    assert_eq!(names(&received(&fixture)), ["abortTransaction", "insert"]);
+}
+
 /// The next transaction of a session waits for the abort of one that was given up before.
 #[test]
 fn a_session_whose_transaction_is_being_aborted_is_waited_for() {

@@ -33,6 +33,7 @@ fn committed(options: TransactionOptions) -> SessionTransaction {
 fn aborted() -> SessionTransaction {
     let mut transaction = in_progress(TransactionOptions::default());
     assert_eq!(transaction.begin_abort(), Ok(Ending::Send));
+    transaction.failed(AttemptFailure::Answered);
     transaction.ended();
     transaction
 }
@@ -97,10 +98,12 @@ fn a_commit_is_allowed_but_for_what_was_not_started_or_was_aborted() {
 fn a_transaction_is_left_open_until_a_server_may_have_ended_it() {
     assert!(!SessionTransaction::default().is_left_open());
     assert!(!started(TransactionOptions::default()).is_left_open(), "no server knows of it");
-    assert!(!aborted().is_left_open(), "its abort has returned");
+    assert!(!aborted().is_left_open(), "its abort was answered");
     let mut unsent = in_progress(TransactionOptions::default());
     unsent.begin_abort().unwrap();
     assert!(unsent.is_left_open() && unsent.is_abort_left(), "its command was not sent");
+    unsent.ended();
+    assert!(unsent.is_left_open() && unsent.is_abort_left(), "nor when the call was over");
     let mut heard = in_progress(TransactionOptions::default());
     heard.begin_abort().unwrap();
     heard.failed(AttemptFailure::Answered);

@@ -40,7 +40,8 @@ const VOLATILE: [&str; 18] = [
 ];
 
 pub(crate) fn trials(binaries: &[mongod::Binary]) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let mut trials =
+        vec![Trial::test("a_token_is_of_the_kind_that_its_place_says", kinds_of_tokens)];
     for binary in binaries {
         let name = format!("members_that_keep_data_reply_as_mongod_{}", binary.version());
         let (of_data, of_transactions, of_changes) =
@@ -172,17 +173,36 @@ fn place(value: Bson, cursor: i64, token: Option<&Document>) -> Bson {
 }
 
 /// Says of a resume token whether it is that of an event, of an `invalidate`, or of a time only: as
-/// the hexadecimal digits behind its time and its version have it.
+/// the hexadecimal digits behind its time and its version have it. Those of an event go on with the
+/// place in its transaction, zero or of one byte, and with whether it is an `invalidate`.
 fn kind_of_token(token: &Document) -> &'static str {
     let data = token.get_str("_data").unwrap_or_default();
-    match data.get(22..) {
-        Some(kind) if kind.starts_with("2929") => "the token of a time",
-        Some(kind) if kind.contains("6F5A1004") || kind.ends_with("6F04") => {
-            "the token of an invalidate"
-        }
-        Some(kind) if kind.starts_with("2C0100") => "the token of an event",
+    let kind = data.get(22..).unwrap_or_default();
+    if kind.starts_with("2929") {
+        return "the token of a time";
+    }
+    let Some(place) = kind.strip_prefix("2C0100") else { return "another token" };
+    let behind = place.strip_prefix("29").or_else(|| place.strip_prefix("2B")?.get(2..));
+    match behind.and_then(|it| it.get(..2)) {
+        Some("6F") => "the token of an invalidate",
+        Some("6E") => "the token of an event",
         _ => "another token",
     }
+}
+
+/// Fails unless the kind of a token is that of its place, whatever the bytes of an identifier are.
+fn kinds_of_tokens() -> Outcome {
+    let token = |kind: &str| doc! { "_data": format!("8265F0C0A0000000012B04{kind}") };
+    let cases = [
+        ("29296E1404", "the token of a time"),
+        ("2C0100296E5A10040123456789ABCDEF0123456789ABCD6F04", "the token of an event"),
+        ("2C01002B046E5A10040123456789ABCDEF0123456F5A100404", "the token of an event"),
+        ("2C0100296F5A10040123456789ABCDEF0123456789ABCDEF04", "the token of an invalidate"),
+        ("2C0100296F04", "the token of an invalidate"),
+        ("2C01", "another token"),
+    ];
+    let wrong = cases.iter().find(|(kind, expected)| kind_of_token(&token(kind)) != *expected);
+    wrong.map_or(Ok(()), |(kind, expected)| Err(format!("{kind} is {expected}").into()))
 }
 
 /// Leaves out of a reply what depends on the moment; fields are in the order of their names.

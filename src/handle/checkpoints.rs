@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bson::{Document, doc};
 use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, WriteConcern};
@@ -12,10 +13,15 @@ use super::collection::Collection;
 use crate::change_stream::{CheckpointStore, ResumeToken};
 use crate::error::Error;
 
+/// The time that a majority of the members gets to confirm what is loaded, where `timeoutMS` says
+/// nothing: a linearizable read waits for it without end (Read and Write Concern, "linearizable").
+const LOAD_TIME: Duration = Duration::from_secs(10);
+
 /// A place for the tokens of change streams in a collection: a document for each stream, whose
 /// `_id` is the name that the application gives it.
 ///
-/// Each save is a write that waits for a majority of the members. Within a transaction, a token is
+/// Each save is a write that waits for a majority of the members, and so does the load, for ten
+/// seconds at most unless `timeoutMS` is set. Within a transaction, a token is
 /// saved together with what the application has made of the event, so that both are there once, or
 /// neither:
 ///
@@ -108,7 +114,8 @@ impl<R: Runtime> CollectionCheckpointStore<R> {
 
 impl<R: Runtime> CheckpointStore for CollectionCheckpointStore<R> {
     async fn load(&self) -> Result<Option<ResumeToken>, Error> {
-        Ok(self.collection.find_one(self.filter()).await?.map(|stored| stored.token))
+        let stored = self.collection.find_one(self.filter()).max_time(LOAD_TIME).await?;
+        Ok(stored.map(|stored| stored.token))
     }
 
     async fn save(&self, token: &ResumeToken) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bson::raw::{CStr, cstr};
 use bson::{DateTime, Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
-use sdam::checkpoint::{CheckpointStore, FileCheckpointStore};
+use sdam::checkpoint::{CheckpointStore, CollectionCheckpointStore, FileCheckpointStore};
 use sdam::generic::{ChangeStream, Client, Collection};
 use sdam::results::{ChangeStreamEvent, ResumeToken};
 use sdam_core::config::Options;
@@ -307,6 +307,25 @@ async fn tokens_are_saved_between_events_and_another_stream_goes_on_behind_them(
     let stream = watch().restart().await.unwrap();
     assert_eq!(stage(&scene.sent()), doc! { "resumeAfter": { "_data": 9 } });
     drop(stream);
+}
+
+/// A server that has lost its majority answers a linearizable read after `maxTimeMS` only, which a
+/// time of the caller's own replaces.
+#[tokio::test]
+async fn a_checkpoint_in_a_collection_is_not_waited_for_without_end() {
+    let mut scene = Scene::new(|command, _| match command {
+        "find" => Some(rawdoc! { "ok": 0, "code": 50, "errmsg": "operation exceeded time limit" }),
+        _ => None,
+    });
+    let things = things(&scene);
+    let store = CollectionCheckpointStore::new(&things, "copies");
+    let error = things.watch().checkpoint(store).await.unwrap_err();
+    assert_eq!(error.code(), Some(50), "{error}");
+    let sent = scene.sent();
+    let find = sent.iter().find(|command| name(command) == "find").expect("a load");
+    let concern = find.get_document("readConcern").unwrap();
+    assert_eq!(concern.get_str("level").unwrap(), "linearizable");
+    assert_eq!(find.get("maxTimeMS").and_then(bson::Bson::as_i64), Some(10_000), "{find}");
 }
 
 /// Makes a part of an event.

@@ -33,7 +33,7 @@
 /// The reading of documents as types of applications, and the stack that deep ones need.
 pub mod documents {
     pub use crate::documents::{
-        SHALLOW, TooDeep, check_levels, check_levels_of, number, read_as, to_bson, too_deep,
+        SHALLOW, TooDeep, check_levels, check_levels_of, number, read_as, to_bson, too_deep, whole,
         with_more_stack, with_stack_for,
     };
 }

@@ -1,9 +1,9 @@
 //! The reply to insert, update and delete.
 
 use bson::raw::{CStr, cstr};
-use bson::{Bson, RawBsonRef, RawDocument};
+use bson::{Bson, RawArray, RawBsonRef, RawDocument};
 use sdam_core::operation::error_labels;
-use sdam_host::driver::documents::{number, to_bson};
+use sdam_host::driver::documents::{number, to_bson, whole};
 
 use crate::error::{Error, ReplyError, WriteConcernError, WriteError};
 use crate::results::{DeleteResult, UpdateResult, WriteResult};
@@ -43,6 +43,34 @@ pub(crate) struct WriteReply {
     pub(crate) labels: Vec<String>,
 }
 
+/// The fields of a reply, which are read all at once: most of those that it has are of no use here.
+#[derive(Default)]
+struct Fields<'a> {
+    n: Option<i64>,
+    modified: Option<i64>,
+    write_errors: Option<&'a RawArray>,
+    upserted: Option<&'a RawArray>,
+    has_concern_error: bool,
+}
+
+impl<'a> Fields<'a> {
+    fn of(reply: &'a RawDocument) -> Self {
+        let mut fields = Self::default();
+        for element in reply.iter_elements().map_while(Result::ok) {
+            let value = || element.value().ok();
+            match element.key().as_str() {
+                "n" => fields.n = value().and_then(whole),
+                "nModified" => fields.modified = value().and_then(whole),
+                "writeErrors" => fields.write_errors = value().and_then(RawBsonRef::as_array),
+                "upserted" => fields.upserted = value().and_then(RawBsonRef::as_array),
+                "writeConcernError" => fields.has_concern_error = true,
+                _ => {}
+            }
+        }
+        fields
+    }
+}
+
 impl WriteReply {
     /// Reads the reply to a command of this kind with so many statements.
     ///
@@ -50,8 +78,9 @@ impl WriteReply {
     /// about more statements than were sent is refused, so that it takes no more memory than they.
     pub(crate) fn read(kind: Kind, reply: &RawDocument, sent: usize) -> Result<Self, ReplyError> {
         let command = kind.command().as_str();
+        let fields = Fields::of(reply);
         let mut write_errors = Vec::new();
-        for element in elements(command, reply, "writeErrors") {
+        for element in elements(command, fields.write_errors, "writeErrors") {
             let (index, error) = element.and_then(|element| indexed(command, element, sent))?;
             if write_errors.len() == sent {
                 return Err(ReplyError::new(command, "writeErrors"));
@@ -59,7 +88,7 @@ impl WriteReply {
             write_errors.push(WriteError::of(index, error));
         }
         let mut upserted = Vec::new();
-        for element in elements(command, reply, "upserted") {
+        for element in elements(command, fields.upserted, "upserted") {
             let (index, element) = element.and_then(|element| indexed(command, element, sent))?;
             if upserted.len() == sent {
                 return Err(ReplyError::new(command, "upserted"));
@@ -67,18 +96,21 @@ impl WriteReply {
             let id = element.get("_id").ok().flatten().and_then(|id| to_bson(id).ok());
             upserted.push((index, id.ok_or(ReplyError::new(command, "upserted._id"))?));
         }
-        let write_concern_error = WriteConcernError::in_reply(reply);
+        let of_concern = fields.has_concern_error.then(|| WriteConcernError::in_reply(reply));
+        let write_concern_error = of_concern.flatten();
         let has_failed = !write_errors.is_empty() || write_concern_error.is_some();
-        let number = |field| match count(command, reply, field) {
-            Err(_) if has_failed => Ok(0),
-            number => number,
+        let number = |number: Option<i64>, field| match number.and_then(|it| u64::try_from(it).ok())
+        {
+            Some(number) => Ok(number),
+            None if has_failed => Ok(0),
+            None => Err(ReplyError::new(command, field)),
         };
-        let n = number("n")?;
+        let n = number(fields.n, "n")?;
         // An insertion stores one document.
         if kind == Kind::Insert && n > sent as u64 {
             return Err(ReplyError::new(command, "n"));
         }
-        let modified = if kind == Kind::Update { number("nModified")? } else { 0 };
+        let modified = if kind == Kind::Update { number(fields.modified, "nModified")? } else { 0 };
         let labels = if has_failed { error_labels(reply) } else { Vec::new() };
         Ok(Self { n, modified, upserted, write_errors, write_concern_error, labels })
     }
@@ -127,13 +159,10 @@ impl WriteReply {
 /// Returns the documents of an array, none if there is no such array.
 fn elements<'a>(
     command: &'static str,
-    reply: &'a RawDocument,
+    array: Option<&'a RawArray>,
     field: &'static str,
 ) -> impl Iterator<Item = Result<&'a RawDocument, ReplyError>> {
-    // Where there is no such field, as in most replies, this makes no error.
-    let array = reply.get(field).ok().flatten().and_then(RawBsonRef::as_array);
-    let elements = array.into_iter().flatten();
-    elements.map(move |element| {
+    array.into_iter().flatten().map(move |element| {
         let document = element.ok().and_then(RawBsonRef::as_document);
         document.ok_or(ReplyError::new(command, field))
     })

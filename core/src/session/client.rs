@@ -10,7 +10,9 @@ use super::cluster_time::ClusterTime;
 use super::commit_origin::CommitOrigin;
 use super::commit_token::{CommitToken, LONGEST_RECOVERY};
 use super::pool::ServerSession;
-use super::transaction::{Ending, SessionTransaction, TransactionError, TransactionOptions};
+use super::transaction::{
+    Ending, ReplyWithin, SessionTransaction, TransactionError, TransactionOptions,
+};
 use crate::config::ReadConcern;
 
 /// The options of a session.
@@ -377,7 +379,20 @@ impl Session {
     /// Takes note of what a reply brings, even if it is an error: `operationTime`,
     /// `$clusterTime`, and that of the snapshot if it is the first read of one.
     pub fn advance_from_reply(&mut self, reply: &RawDocument) {
-        let mut snapshot = None;
+        self.read(reply);
+    }
+
+    /// Takes note of a reply that is no error: of the times in it, and of what it says of the
+    /// transaction. `command` names the command that it answers.
+    pub fn replied(&mut self, reply: &RawDocument, command: impl FnOnce() -> String) {
+        let within = self.read(reply);
+        self.transaction.sent();
+        self.transaction.replied(within, command);
+    }
+
+    /// Reads all that a session needs of a reply at once: there are many fields that it needs not.
+    fn read<'a>(&mut self, reply: &'a RawDocument) -> ReplyWithin<'a> {
+        let (mut snapshot, mut within) = (None, ReplyWithin::default());
         for element in reply.iter_elements().map_while(Result::ok) {
             // A value that cannot be read says nothing, and leaves the others what they are.
             let Ok(value) = element.value() else { continue };
@@ -392,12 +407,13 @@ impl Session {
                 ("cursor", RawBsonRef::Document(cursor)) if self.options.snapshot => {
                     snapshot = cursor.get_timestamp("atClusterTime").ok().or(snapshot);
                 }
-                _ => {}
+                (name, value) => within.read(name, value),
             }
         }
         if self.options.snapshot {
             self.snapshot_time = self.snapshot_time.or(snapshot);
         }
+        within
     }
 
     fn advance_cluster_time_from(&mut self, document: &RawDocument) {

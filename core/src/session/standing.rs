@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use bson::RawDocument;
-
 use super::transaction::{SessionTransaction, TransactionState};
 use crate::config::ServerAddress;
 use crate::text::seconds;
@@ -104,15 +102,6 @@ impl SessionTransaction {
         }
     }
 
-    /// Takes note of writes that were refused in a reply which is no error itself: servers abort
-    /// the transaction for them, too.
-    pub fn writes_failed(&mut self, reply: &RawDocument, command: impl FnOnce() -> String) {
-        let has_failed = || reply.get_array("writeErrors").is_ok() || has_errors(reply);
-        if self.role().is_some() && has_failed() {
-            self.command_failed(command);
-        }
-    }
-
     /// Returns where the transaction stands now that a command of it has failed, with these labels
     /// or not; `None` outside of transactions.
     pub fn standing(
@@ -142,14 +131,6 @@ impl SessionTransaction {
     }
 }
 
-/// Returns whether a reply to `bulkWrite` counts errors of single writes.
-fn has_errors(reply: &RawDocument) -> bool {
-    match reply.get("nErrors") {
-        Ok(Some(count)) => count.as_i32().is_some_and(|count| count > 0),
-        _ => false,
-    }
-}
-
 impl fmt::Display for TransactionStanding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, command, place, .. } = self;
@@ -170,10 +151,11 @@ impl fmt::Display for TransactionStanding {
 mod tests {
     use std::time::Duration;
 
-    use bson::rawdoc;
+    use bson::{RawDocument, rawdoc};
 
     use super::{TransactionRemedy, TransactionStanding};
     use crate::config::ServerAddress;
+    use crate::session::transaction::ReplyWithin;
     use crate::session::{SessionTransaction, TransactionOptions, TransactionState};
     use crate::time::Instant;
 
@@ -255,14 +237,19 @@ mod tests {
     fn the_first_failure_is_remembered_for_those_that_follow() {
         let mut transaction = started();
         send(&mut transaction, 0);
-        transaction.writes_failed(&rawdoc! { "ok": 1, "n": 1 }, || unreachable!("all went well"));
+        let replied = |transaction: &mut SessionTransaction, reply: &RawDocument, command: &str| {
+            transaction.replied(ReplyWithin::of(reply), || command.to_owned());
+        };
+        replied(&mut transaction, &rawdoc! { "ok": 1, "n": 1 }, "all went well");
+        assert_eq!(transaction.failed_command(), None);
         let refused = rawdoc! { "ok": 1, "n": 0, "writeErrors": [{ "index": 0, "code": 11000 }] };
-        transaction.writes_failed(&refused, || "insert on db".to_owned());
+        replied(&mut transaction, &refused, "insert on db");
         assert_eq!(standing(&transaction, 0).failed_before, None, "it is the failure itself");
         let mut bulk = started();
         send(&mut bulk, 0);
-        bulk.writes_failed(&rawdoc! { "ok": 1, "nErrors": 0 }, || unreachable!("all went well"));
-        bulk.writes_failed(&rawdoc! { "ok": 1, "nErrors": 1 }, || "bulkWrite on admin".to_owned());
+        replied(&mut bulk, &rawdoc! { "ok": 1, "nErrors": 0 }, "all went well");
+        assert_eq!(bulk.failed_command(), None);
+        replied(&mut bulk, &rawdoc! { "ok": 1, "nErrors": 1 }, "bulkWrite on admin");
         assert_eq!(bulk.failed_command(), Some("bulkWrite on admin"));
         send(&mut transaction, 1);
         assert_eq!(standing(&transaction, 1).failed_before.as_deref(), Some("insert on db"));

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf, Timestamp};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 
 use super::commit_token::{CommitFault, CommitToken};
 use super::standing::Progress;
@@ -207,6 +207,35 @@ pub struct TransactionFields<'a> {
     pub write_concern: Option<RawDocumentBuf>,
     /// `maxTimeMS` of a commit, unless `timeoutMS` is set.
     pub max_time: Option<Duration>,
+}
+
+/// The part of a reply that says something of the transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReplyWithin<'a> {
+    recovery_token: Option<&'a RawDocument>,
+    refuses_writes: bool,
+}
+
+impl<'a> ReplyWithin<'a> {
+    /// Reads a field of the reply.
+    pub(super) fn read(&mut self, name: &str, value: RawBsonRef<'a>) {
+        match (name, value) {
+            ("recoveryToken", RawBsonRef::Document(token)) => self.recovery_token = Some(token),
+            ("writeErrors", RawBsonRef::Array(_)) => self.refuses_writes = true,
+            // `bulkWrite` counts them.
+            ("nErrors", RawBsonRef::Int32(count)) => self.refuses_writes |= count > 0,
+            _ => {}
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(reply: &'a RawDocument) -> Self {
+        let mut of_reply = Self::default();
+        for (name, value) in reply.iter().map_while(Result::ok) {
+            of_reply.read(name.as_str(), value);
+        }
+        of_reply
+    }
 }
 
 /// The transaction of a session, as a value.
@@ -454,12 +483,16 @@ impl SessionTransaction {
         }
     }
 
-    /// Takes note of a reply without an error: of the token that a mongos gives.
-    pub fn replied(&mut self, reply: &RawDocument) {
+    /// Takes note of a reply to a command, which is no error: of the token that a mongos gives, and
+    /// of writes that were refused, for which servers abort the transaction, too.
+    pub(super) fn replied(&mut self, reply: ReplyWithin<'_>, command: impl FnOnce() -> String) {
         if self.role().is_none() {
             return;
         }
-        if let Ok(token) = reply.get_document("recoveryToken") {
+        if reply.refuses_writes {
+            self.command_failed(command);
+        }
+        if let Some(token) = reply.recovery_token {
             self.recovery_token = Some(token.to_owned());
         }
         self.was_attempted |= self.ending == Some(TransactionRole::Commit);

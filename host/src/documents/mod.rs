@@ -9,4 +9,4 @@ mod value;
 pub use error::DeserializeError;
 pub use read::read_as;
 pub use stack::{SHALLOW, with_more_stack, with_stack_for};
-pub use value::{TooDeep, check_levels, check_levels_of, number, to_bson, too_deep};
+pub use value::{TooDeep, check_levels, check_levels_of, number, to_bson, too_deep, whole};

@@ -121,7 +121,12 @@ impl From<Made> for Bson {
 
 /// Reads a whole number that servers send as one type or another.
 pub fn number(document: &RawDocument, name: &str) -> Option<i64> {
-    match document.get(name).ok()?? {
+    whole(document.get(name).ok()??)
+}
+
+/// The same of a value.
+pub fn whole(value: RawBsonRef<'_>) -> Option<i64> {
+    match value {
         RawBsonRef::Int32(value) => Some(value.into()),
         RawBsonRef::Int64(value) => Some(value),
         RawBsonRef::Double(value) => (value.fract() == 0.0).then_some(value as i64),

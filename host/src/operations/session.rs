@@ -768,13 +768,7 @@ impl<R: Runtime> SessionGuard<R> {
     ) {
         let command = || format!("{} on {}", message.name(), message.database);
         let failed = match outcome {
-            Ok(reply) => {
-                self.advance_from_reply(reply);
-                let transaction = self.transaction_mut();
-                transaction.sent();
-                transaction.writes_failed(reply, command);
-                return transaction.replied(reply);
-            }
+            Ok(reply) => return self.replied(reply, command),
             Err(failed) => failed,
         };
         match (&failed.error, &failed.reply) {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use super::{
-    AttemptFailure, CommitFault, Ending, SessionTransaction, TransactionError, TransactionFields,
-    TransactionOptions, TransactionRole, TransactionState,
+    AttemptFailure, CommitFault, Ending, ReplyWithin, SessionTransaction, TransactionError,
+    TransactionFields, TransactionOptions, TransactionRole, TransactionState,
 };
 use crate::config::{ReadConcern, WriteConcern};
 
@@ -25,7 +25,7 @@ fn in_progress(options: TransactionOptions) -> SessionTransaction {
 fn committed(options: TransactionOptions) -> SessionTransaction {
     let mut transaction = in_progress(options);
     assert_eq!(transaction.begin_commit(None), Ok(Ending::Send));
-    transaction.replied(&rawdoc! { "ok": 1 });
+    replied(&mut transaction, &rawdoc! { "ok": 1 });
     transaction.ended();
     transaction
 }
@@ -36,6 +36,10 @@ fn aborted() -> SessionTransaction {
     transaction.failed(AttemptFailure::Answered);
     transaction.ended();
     transaction
+}
+
+fn replied(transaction: &mut SessionTransaction, reply: &RawDocument) {
+    transaction.replied(ReplyWithin::of(reply), || unreachable!("all went well"));
 }
 
 fn write_concern(transaction: &SessionTransaction, has_timeout: bool) -> Option<RawDocumentBuf> {
@@ -148,7 +152,7 @@ fn a_commit_is_in_doubt_until_a_server_says_what_became_of_it() {
     assert!(transaction.commit_failed(&fault(11601)), "of two attempts one is without an answer");
     assert!(!transaction.commit_failed(&fault(225)));
     transaction.failed(AttemptFailure::Lost);
-    transaction.replied(&rawdoc! { "ok": 1 });
+    replied(&mut transaction, &rawdoc! { "ok": 1 });
     assert!(!transaction.commit_failed(&CommitFault::default()));
 }
 
@@ -214,7 +218,7 @@ fn a_first_command_that_met_an_overload_is_the_first_again() {
     transaction.failed(AttemptFailure::Overload);
     assert!(transaction.fields(false).unwrap().starts);
     transaction.sent();
-    transaction.replied(&rawdoc! { "ok": 1 });
+    replied(&mut transaction, &rawdoc! { "ok": 1 });
     transaction.sent();
     transaction.failed(AttemptFailure::Overload);
     assert!(!transaction.fields(false).unwrap().starts, "it was not the first one");
@@ -283,10 +287,10 @@ fn an_abort_that_comes_again_is_as_it_was() {
 fn the_latest_recovery_token_goes_with_the_end() {
     let mut transaction = in_progress(TransactionOptions::default());
     for shard in ["a", "b"] {
-        transaction.replied(&rawdoc! { "ok": 1, "recoveryToken": { "shard": shard } });
+        replied(&mut transaction, &rawdoc! { "ok": 1, "recoveryToken": { "shard": shard } });
     }
-    transaction.replied(&rawdoc! { "ok": 1 });
-    transaction.replied(&rawdoc! { "ok": 1, "recoveryToken": "none" });
+    replied(&mut transaction, &rawdoc! { "ok": 1 });
+    replied(&mut transaction, &rawdoc! { "ok": 1, "recoveryToken": "none" });
     assert_eq!(transaction.fields(false).unwrap().recovery_token, None);
     transaction.begin_commit(None).unwrap();
     let token = rawdoc! { "shard": "b" };

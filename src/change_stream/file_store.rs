@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::future::poll_fn;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
-use std::thread;
+use std::{process, thread};
 
 use bson::RawDocumentBuf;
 
@@ -71,13 +72,24 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Another store of the same file may write at the same time, also in another process.
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
+    beside.push(format!(".{}-{number}.new", process::id()));
     let beside = PathBuf::from(beside);
-    let mut file = File::create(&beside)?;
+    let replaced = replace(path, &beside, bytes);
+    if replaced.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    replaced
+}
+
+fn replace(path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(beside)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(&beside, path)?;
+    fs::rename(beside, path)?;
     // The name is on the disk when the folder is.
     #[cfg(unix)]
     if let Some(folder) = path.parent() {
@@ -161,6 +173,27 @@ mod tests {
             wait(store.save(&token)).unwrap();
             assert_eq!(wait(store.load()).unwrap(), Some(token));
         }
+        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    /// As an old process and a new one may for a moment.
+    #[test]
+    fn several_stores_of_a_file_leave_a_whole_token_at_any_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("orders");
+        thread::scope(|scope| {
+            for writer in 0..4 {
+                let store = FileCheckpointStore::new(&path);
+                scope.spawn(move || {
+                    for n in 0..10 {
+                        let token = ResumeToken::new(rawdoc! { "_data": writer * 100 + n });
+                        wait(store.save(&token)).unwrap();
+                        assert!(wait(store.load()).unwrap().is_some());
+                    }
+                });
+            }
+        });
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
     }

@@ -32,7 +32,8 @@ impl CollectionCheckpointStore {
     ///
     /// # Errors
     ///
-    /// Fails as [`update_one`](Collection::update_one) does.
+    /// Fails if the commit of the transaction need not wait for a majority, and as
+    /// [`update_one`](Collection::update_one) does.
     pub fn save_in(&self, session: &ClientSession, token: &ResumeToken) -> Result<(), Error> {
         self.shared.wait(self.store.save_in(session, token))
     }

@@ -132,8 +132,8 @@ impl Checkpoints {
         (self.saved, self.saved_at, self.hands_out) = (Some(token), now, false);
     }
 
-    /// Returns whether a token that the stream has come to is to be saved now: the first, that of
-    /// what was handed out, and from time to time that of a batch without an event.
+    /// Returns whether a token that the stream has come to is to be saved now: if it is the first,
+    /// if an event was handed out, and from time to time if none was.
     pub(crate) fn is_due(&self, now: Instant, token: &ResumeToken) -> bool {
         match &self.saved {
             Some(saved) if saved == token => false,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, WriteConcern};
+use sdam_host::driver::DriverSession as _;
 use sdam_host::{ClientSession, Runtime};
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +24,12 @@ const LOAD_TIME: Duration = Duration::from_secs(10);
 /// Each save is a write that waits for a majority of the members, and so does the load, for ten
 /// seconds at most unless `timeoutMS` is set. Within a transaction, a token is
 /// saved together with what the application has made of the event, so that both are there once, or
-/// neither:
+/// neither. The commit is to wait for a majority, too, or a failover might undo both after the
+/// stream has gone on. One stream at a time has a name: of two, each would save its own place.
 ///
 /// ```no_run
 /// use sdam::checkpoint::CollectionCheckpointStore;
+/// use sdam::options::WriteConcern;
 /// use sdam::{Client, Document};
 ///
 /// # async fn example(client: Client) -> sdam::Result<()> {
@@ -43,7 +46,8 @@ const LOAD_TIME: Duration = Duration::from_secs(10);
 ///         copies.insert_one(&copy).session(&session).await?;
 ///         store.save_in(&session, token).await
 ///     };
-///     session.with_transaction(write).await?;
+///     let transaction = session.start_transaction().write_concern(WriteConcern::majority());
+///     transaction.and_run(write).await?;
 /// }
 /// # Ok(())
 /// # }
@@ -82,12 +86,14 @@ impl<R: Runtime> CollectionCheckpointStore<R> {
     ///
     /// # Errors
     ///
-    /// Fails as [`update_one`](Collection::update_one) does.
+    /// Fails if the commit of the transaction need not wait for a majority, and as
+    /// [`update_one`](Collection::update_one) does.
     pub async fn save_in(
         &self,
         session: &ClientSession<R>,
         token: &ResumeToken,
     ) -> Result<(), Error> {
+        session.check_checkpoint()?;
         self.write(&self.collection.with_session(session), token).await?;
         *self.known() = Some(token.clone());
         Ok(())

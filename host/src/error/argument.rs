@@ -78,6 +78,14 @@ pub enum ArgumentError {
     /// A session that another operation of its transaction uses.
     #[error("{}", TRANSACTION_IN_USE)]
     TransactionInUse,
+    /// The token of a change stream that is saved in a transaction which a failover may undo after
+    /// it was committed, and the stream has gone on.
+    #[error(
+        "the token of a change stream was to be saved in a transaction whose commit need not wait \
+         for a majority, so that a failover could undo both after the stream has gone on; start \
+         the transaction with the write concern majority"
+    )]
+    CheckpointConcern,
     /// The token of a commit that is asked for by a client of another user, or of another replica
     /// set.
     #[error(transparent)]

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, Timestamp};
-use sdam_core::config::ServerAddress;
+use sdam_core::config::{Acknowledgment, ServerAddress};
 use sdam_core::operation::{
     CommandMessage, InvalidCommand, OperationError, RETRYABLE, SYSTEM_OVERLOADED, Sending,
     TRANSIENT_TRANSACTION, Timeout,
@@ -349,6 +349,14 @@ pub trait DriverSession<R: Runtime>: sealed::Session + Sized {
     /// limit (Client Side Operations Timeout, "Convenient Transactions API").
     fn deadline(&self) -> Option<Instant>;
 
+    /// Fails if a transaction is in progress whose commit need not wait for a majority, so that a
+    /// token that is saved within may be undone.
+    ///
+    /// # Errors
+    ///
+    /// Fails as it says.
+    fn check_checkpoint(&self) -> Result<(), ArgumentError>;
+
     /// Returns the server that its transaction is pinned to: a mongos, or a load balancer over one
     /// connection. `None` while an operation uses the session.
     fn pinned_server(&self) -> Option<ServerAddress>;
@@ -391,6 +399,19 @@ impl<R: Runtime> DriverSession<R> for ClientSession<R> {
 
     fn deadline(&self) -> Option<Instant> {
         self.slot().whole?.deadline
+    }
+
+    fn check_checkpoint(&self) -> Result<(), ArgumentError> {
+        let may_be_undone = self.look(|session| {
+            let transaction = session.transaction();
+            let concern = transaction.options().write_concern.as_ref();
+            let w = concern.and_then(|concern| concern.w.as_ref());
+            transaction.is_active() && !matches!(w, Some(Acknowledgment::Named(_)))
+        });
+        match may_be_undone {
+            Ok(true) => Err(ArgumentError::CheckpointConcern),
+            Ok(false) | Err(_) => Ok(()),
+        }
     }
 
     fn pinned_server(&self) -> Option<ServerAddress> {

@@ -1,12 +1,12 @@
 //! The prose tests of Change Streams. P19 needs 6.0.9 or 7.0 and 20 MB of documents: the newest
 //! server here plays it.
 
-use bson::{Document, doc};
+use bson::{Document, doc, rawdoc};
 use sdam::checkpoint::CollectionCheckpointStore;
 use sdam::generic::{ChangeStream, Collection};
 use sdam::results::{ChangeStreamEvent, OperationType, ResumeToken};
-use sdam_core::config::{ReadMode, ReadPreference};
-use sdam_host::Runtime;
+use sdam_core::config::{ReadMode, ReadPreference, WriteConcern};
+use sdam_host::{ErrorKind, Runtime};
 
 use super::{Fixture, Outcome, Version, name, names};
 
@@ -268,12 +268,16 @@ async fn a_checkpoint_outlives_its_stream<R: Runtime>(fixture: &Fixture<'_, R>) 
     stream.save_checkpoint().await?;
     drop(stream);
     let session = client.start_session().await?;
+    session.start_transaction().write_concern(WriteConcern::nodes(1)).await?;
+    let refused = store.save_in(&session, &ResumeToken::new(rawdoc! {})).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "a failover could undo it: {refused}");
+    session.abort_transaction().await?;
     for commits in [false, true, true] {
         let mut stream = things.watch().checkpoint(store.clone()).await?;
         let event = stream.try_next().await?.expect("the stream goes on");
         let copy = event.full_document.expect("it is an insert");
         let token = stream.resume_token().expect("an event was handed out");
-        session.start_transaction().await?;
+        session.start_transaction().write_concern(WriteConcern::majority()).await?;
         copies.insert_one(&copy).session(&session).await?;
         store.save_in(&session, token).await?;
         match commits {

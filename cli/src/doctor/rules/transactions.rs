@@ -67,15 +67,21 @@ pub(super) fn judge(evidence: &Evidence, findings: &mut Vec<Finding>) {
 }
 
 /// Finds whether the oplogs still reach back to a change, and for how long: a stream may go on at
-/// any member, and so at that whose oplog is shortest.
+/// any member, and so at the one which is the first to lose the change. An oplog that has room left
+/// loses nothing.
 fn reaches(token: u64, evidence: &Evidence) -> Option<Finding> {
-    let asked = evidence.servers.iter().filter_map(|it| Some((it, it.login.as_ref()?.oplog?)));
-    let (server, oplog) = asked.min_by_key(|(_, oplog)| oplog.window)?;
-    let behind = Duration::from_secs(oplog.last.saturating_sub(token));
-    let left = match oplog.window.checked_sub(behind) {
-        None => Some(Duration::ZERO),
-        left => left.filter(|_| oplog.is_full()),
-    };
+    let asked = evidence.servers.iter().filter_map(|it| {
+        let oplog = it.login.as_ref()?.oplog?;
+        let behind = Duration::from_secs(oplog.last.saturating_sub(token));
+        let left = match oplog.window.checked_sub(behind) {
+            None => Some(Duration::ZERO),
+            left => left.filter(|_| oplog.is_full()),
+        };
+        Some((it, oplog, left))
+    });
+    let soonest = |left: Option<Duration>| left.unwrap_or(Duration::MAX);
+    let (server, oplog, left) =
+        asked.min_by_key(|(_, oplog, left)| (soonest(*left), oplog.window))?;
     let millis = i64::try_from(token).ok()?.checked_mul(1000)?;
     let verdict = ChangeStreamVerdict::HistoryEnds {
         server: server.address.clone(),
@@ -318,6 +324,30 @@ mod tests {
         ] {
             assert_eq!(said(token, size), (severity, format!("{reach}{rest}")));
         }
+    }
+
+    /// A member that was made an hour ago loses nothing yet, and one that is behind reaches back to
+    /// changes which others are about to lose.
+    #[test]
+    fn of_several_oplogs_the_first_to_lose_a_token_is_named() {
+        let full = 990 << 20;
+        let oldest = |token, (window, size), last| {
+            let mut set = oplog(7200, full, None);
+            let mut other = oplog(window, size, None);
+            let login = other.servers[0].login.take();
+            set.servers[1].login = login.map(|login| {
+                let oplog = login.oplog.map(|oplog| Oplog { last, ..oplog });
+                Login { oplog, ..login }
+            });
+            set.token = Some(token);
+            let findings = judge(&set);
+            let finding = findings.iter().find(|it| it.verdict.name() == "historyEnds").unwrap();
+            finding.cause.clone()
+        };
+        let text = oldest(998_200, (3600, full / 2), 1_000_000);
+        assert!(text.contains("a:27017") && text.contains("lost in 5400.0 s"), "{text}");
+        let text = oldest(992_700, (7000, full), 993_000);
+        assert!(text.contains("a:27017") && text.contains("not as far"), "{text}");
     }
 
     #[test]

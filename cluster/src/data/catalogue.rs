@@ -57,6 +57,13 @@ fn check_options(options: &Document) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// Refuses a command that is run against another database than `admin`.
+fn for_admin(arguments: &Arguments, command: &str) -> Result<(), CommandError> {
+    let reason = || format!("{command} may only be run against the admin database.");
+    let is_for = arguments.database == "admin";
+    is_for.then_some(()).ok_or_else(|| CommandError::coded(13, reason()))
+}
+
 impl Cluster {
     /// Does what changes collections and indexes; none if the command is another.
     pub(super) fn change_catalogue(
@@ -147,10 +154,7 @@ impl Cluster {
         member: MemberId,
         arguments: &Arguments,
     ) -> Result<RawDocumentBuf, CommandError> {
-        if arguments.database != "admin" {
-            let reason = "renameCollection may only be run against the admin database.";
-            return Err(CommandError::coded(13, reason));
-        }
+        for_admin(arguments, "renameCollection")?;
         let wrong = |_| CommandError::coded(14, "renameCollection and to are texts");
         let from = arguments.body.get_str("renameCollection").map_err(wrong)?;
         let to = arguments.body.get_str("to").map_err(wrong)?;
@@ -169,10 +173,7 @@ impl Cluster {
         member: MemberId,
         arguments: &Arguments,
     ) -> Result<RawDocumentBuf, CommandError> {
-        if arguments.database != "admin" {
-            let reason = "shardCollection may only be run against the admin database.";
-            return Err(CommandError::coded(13, reason));
-        }
+        for_admin(arguments, "shardCollection")?;
         let wrong = |_| CommandError::coded(14, "shardCollection is a text");
         let namespace = arguments.body.get_str("shardCollection").map_err(wrong)?;
         let missing =

@@ -4,8 +4,8 @@ use bson::{Bson, Document, RawDocumentBuf};
 use sdam_core::bson;
 use sdam_core::time::Instant;
 
-use super::arguments::{Arguments, count, document, flag};
-use super::reads::{collection_of, explained};
+use super::arguments::{Arguments, count, flag};
+use super::reads::{collection_of, cursor_option, explained};
 use crate::model::{Cluster, Role};
 use crate::options::MemberId;
 use crate::store::{ChangeStream, Cursor, Scope, StreamOptions, check_watchable, whole};
@@ -32,7 +32,7 @@ pub(crate) fn opens_change_stream(request: &Request<'_>) -> bool {
 }
 
 impl Cluster {
-    /// Opens a change stream, and answers with its first batch: that of a mongos is empty.
+    /// Opens a change stream, and answers with its first batch, which is empty if a mongos answers.
     pub(super) fn open_change_stream(
         &mut self,
         now: Instant,
@@ -52,11 +52,7 @@ impl Cluster {
         if flag(body, "explain") {
             return explained(&namespace);
         }
-        let Some(cursor) = document(body, "cursor")? else {
-            let reason = "The 'cursor' option is required, except for aggregate with the explain \
-                          argument";
-            return Err(CommandError::coded(9, reason));
-        };
+        let cursor = cursor_option(body)?;
         check_read_concern(body)?;
         let size = count(cursor, "batchSize")?;
         let context = self.context(now, arguments)?;

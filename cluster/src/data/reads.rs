@@ -129,11 +129,7 @@ impl Cluster {
         if flag(body, "explain") {
             return explained(&namespace);
         }
-        let Some(cursor) = document(body, "cursor")? else {
-            let reason = "The 'cursor' option is required, except for aggregate with the explain \
-                          argument";
-            return Err(CommandError::coded(9, reason));
-        };
+        let cursor = cursor_option(body)?;
         check_written(&stages, body)?;
         let context = self.context(now, arguments)?;
         let view = self.view(member, arguments);
@@ -213,6 +209,12 @@ impl Cluster {
         let namespace = format!("{}.{collection}", arguments.database);
         raw(&explanation(&namespace, "queryPlanner"))
     }
+}
+
+/// Returns the option of an aggregate that asks for a cursor.
+pub(super) fn cursor_option(body: &Document) -> Result<&Document, CommandError> {
+    let reason = "The 'cursor' option is required, except for aggregate with the explain argument";
+    document(body, "cursor")?.ok_or_else(|| CommandError::coded(9, reason))
 }
 
 /// Explains an `aggregate`.

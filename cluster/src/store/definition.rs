@@ -95,8 +95,7 @@ impl Definition {
         }
     }
 
-    /// Returns `stateBeforeChange`, which the change of a collection has, and that of a view has
-    /// not.
+    /// Returns `stateBeforeChange` of the change of a collection; of a view there is none.
     pub(crate) fn state_before(&self) -> Option<Document> {
         let (Kind::Modify { before }, Some(uuid)) = (&self.kind, self.uuid) else { return None };
         let mut options = doc! { "uuid": binary(uuid) };
@@ -109,7 +108,7 @@ impl Definition {
     }
 }
 
-/// Returns a namespace as events have it; that of a database has no collection.
+/// Returns a namespace as events have it: a database has no collection.
 pub(crate) fn named(namespace: &str) -> Document {
     match namespace.split_once('.') {
         Some((database, collection)) => doc! { "db": database, "coll": collection },

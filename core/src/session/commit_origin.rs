@@ -36,7 +36,7 @@ pub enum OriginMismatch {
 }
 
 impl CommitOrigin {
-    /// Returns that of a client, by its credential and the name of its replica set.
+    /// Returns the origin of a client's transactions: its user and its replica set, as hashes.
     pub fn new(credential: Option<&Credential>, set: Option<&str>) -> Self {
         let user = match credential {
             None => Some(hash("")),

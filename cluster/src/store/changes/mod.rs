@@ -302,8 +302,8 @@ impl ChangeStream {
         }
     }
 
-    /// Returns `postBatchResumeToken`: that of the last event if others wait to be handed out, or
-    /// else that of all that was seen.
+    /// Returns `postBatchResumeToken`: the token of the event that was handed out last if others
+    /// wait, or else the token of the latest time that was seen.
     pub(crate) fn post_batch_token(&self, has_more: bool) -> Document {
         if has_more { self.given.clone() } else { self.latest.document() }
     }

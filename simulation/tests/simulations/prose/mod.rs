@@ -3,6 +3,7 @@
 
 mod backpressure;
 mod bulks;
+mod change_streams;
 mod cursors;
 mod idle_connections;
 mod retryable_reads;

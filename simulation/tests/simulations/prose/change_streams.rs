@@ -1,0 +1,68 @@
+//! Change streams whose server leaves, is lost while nothing is read, or refuses a connection.
+
+use std::time::Duration;
+
+use bson::{Document, doc};
+use sdam::generic::{ChangeStream, Collection};
+use sdam::results::ChangeStreamEvent;
+use sdam_cluster::{Change, Input, MemberId};
+use sdam_core::config::{ReadMode, ReadPreference, ServerAddress};
+use sdam_core::diagnosis::{ChangeStreamVerdict, Verdict};
+use sdam_simulation::virtual_time::Runtime;
+
+use super::{Fixture, address};
+
+type Stream = ChangeStream<Runtime, ChangeStreamEvent<Document>>;
+
+/// Opens a stream of these documents, and returns the member that has its cursor.
+fn open(fixture: &mut Fixture, things: Collection<Runtime>) -> (Stream, MemberId) {
+    let stream = fixture.run(async move { things.watch().await }).0.unwrap();
+    let at = last(fixture, "aggregate");
+    let member = (0..3).find(|index| address(*index) == at).expect("it is a member");
+    (stream, MemberId(member))
+}
+
+/// The server that has answered such a command last.
+fn last(fixture: &Fixture, name: &str) -> ServerAddress {
+    fixture.ended(name).last().expect("there was one").address.clone()
+}
+
+/// Inserts a document, and reads the event of that; returns how long that took.
+fn read_on(fixture: &mut Fixture, mut stream: Stream, id: i32) -> (Stream, Duration) {
+    let things = fixture.things();
+    fixture.run(async move { things.insert_one(&doc! { "_id": id }).await }).0.unwrap();
+    let ((event, stream), took) = fixture.run(async move { (stream.next().await, stream) });
+    let event = event.expect("it goes on").unwrap();
+    assert_eq!(event.full_document, Some(doc! { "_id": id }));
+    (stream, took)
+}
+
+/// "Any error encountered which is not a server error": the member that has the cursor is none any
+/// more.
+#[test]
+fn a_stream_goes_on_when_its_member_has_left_the_set() {
+    let mut fixture = Fixture::new("");
+    let secondary = ReadPreference::new(ReadMode::Secondary);
+    let things = fixture.things().with_read_preference(secondary);
+    let (stream, member) = open(&mut fixture, things);
+    let (stream, _) = read_on(&mut fixture, stream, 1);
+    fixture.simulation.inject(Input::Reconfig { changes: &[Change::Remove(member)] });
+    fixture.simulation.run_for(Duration::from_secs(30));
+    read_on(&mut fixture, stream, 2);
+    assert_ne!(last(&fixture, "aggregate"), address(member.0));
+}
+
+/// The error of a server that has lost the history, and whom the client has asked how far that
+/// reaches back.
+fn lost(fixture: &mut Fixture, stream: Stream) -> (sdam::error::Error, Duration) {
+    let mut stream = stream;
+    let (event, took) = fixture.run(async move { stream.next().await });
+    let error = event.expect("it fails").unwrap_err();
+    assert_eq!(error.code(), Some(286), "{error}");
+    let is_lost = matches!(
+        error.verdict(),
+        Some(Verdict::ChangeStream(ChangeStreamVerdict::HistoryLost { .. }))
+    );
+    assert!(is_lost, "{error:?}");
+    (error, took)
+}

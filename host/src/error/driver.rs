@@ -35,6 +35,10 @@ pub trait DriverError: Sized {
     #[must_use]
     fn out_of_time(self) -> Self;
 
+    /// Returns whether there was no connection for the command, whatever a server has said while
+    /// one was being established: nothing was sent.
+    fn is_of_check_out(&self) -> bool;
+
     /// Returns whether the time was over before anything was sent: the operation has waited for its
     /// session, for a server or for a connection.
     fn is_early_timeout(&self) -> bool;
@@ -85,6 +89,10 @@ impl DriverError for Error {
 
     fn out_of_time(self) -> Self {
         self.timed_out()
+    }
+
+    fn is_of_check_out(&self) -> bool {
+        matches!(self.repr(), Repr::CheckOut(_))
     }
 
     fn is_early_timeout(&self) -> bool {

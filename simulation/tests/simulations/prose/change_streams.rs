@@ -52,6 +52,27 @@ fn a_stream_goes_on_when_its_member_has_left_the_set() {
     assert_ne!(last(&fixture, "aggregate"), address(member.0));
 }
 
+/// The same of a connection that is refused while it is established, whatever the server says:
+/// only its reply to the getMore is judged by labels and codes.
+#[test]
+fn a_stream_goes_on_when_a_new_connection_is_refused() {
+    for code in [91, 11600, 2] {
+        let mut fixture = Fixture::new("maxIdleTimeMS=1000");
+        let things = fixture.things();
+        let (stream, member) = open(&mut fixture, things);
+        let (mut stream, _) = read_on(&mut fixture, stream, 1);
+        let things = fixture.things();
+        fixture.run(async move { things.insert_one(&doc! { "_id": 2 }).await }).0.unwrap();
+        fixture.simulation.run_for(Duration::from_secs(5));
+        fixture.heard.clear();
+        let refusing = doc! { "failCommands": ["hello", "isMaster"], "errorCode": code };
+        fixture.fail(member, doc! { "times": 1 }, refusing);
+        let (event, _) = fixture.run(async move { stream.next().await });
+        assert_eq!(event.unwrap().unwrap().full_document, Some(doc! { "_id": 2 }), "{code}");
+        assert_eq!(fixture.started("aggregate").len(), 1, "{code}: it has begun again");
+    }
+}
+
 /// The error of a server that has lost the history, and whom the client has asked how far that
 /// reaches back.
 fn lost(fixture: &mut Fixture, stream: Stream) -> (sdam::error::Error, Duration) {

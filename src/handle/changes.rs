@@ -12,7 +12,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::operation::Timeout;
 use sdam_core::time::Instant;
 use sdam_host::driver::{DriverTopology, KillLimits};
-use sdam_host::{ClientSession, ErrorKind, Runtime};
+use sdam_host::{ClientSession, Runtime};
 
 use super::fetching::Fetching;
 use super::history::explain;
@@ -372,9 +372,8 @@ impl<R: Runtime> Changes<R> {
     }
 
     /// Takes the cursor that was opened, or judges the error of the command, which is the caller's:
-    /// another call tries it once more if no server has refused it.
+    /// another call tries it once more, unless a server has refused it for good.
     fn resumed(&mut self, (watch, opened): Resumed<R>, deadline: Option<Instant>) -> Option<Error> {
-        use ErrorKind::{CheckOut, Network, Selection, Timeout};
         self.watch = watch;
         let error = match opened {
             Ok(mut reader) => {
@@ -385,7 +384,8 @@ impl<R: Runtime> Changes<R> {
             }
             Err(error) => error,
         };
-        if !matches!(error.kind(), CheckOut | Network | Selection | Timeout) {
+        let is_resumable = is_resumable(&error, self.watch.opening().max_wire_version);
+        if !is_resumable && !error.is_timeout() && !error.is_session_in_use() {
             self.ends(error);
             return None;
         }

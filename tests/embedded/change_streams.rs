@@ -19,19 +19,24 @@ use super::answering::Scripted;
 use super::operations::Scene;
 use super::{LIMIT, name, names};
 
-type Stream<T = ChangeStreamEvent> = ChangeStream<Tokio, T>;
+pub(crate) type Stream<T = ChangeStreamEvent> = ChangeStream<Tokio, T>;
 
-fn token(n: i32) -> ResumeToken {
+pub(crate) fn token(n: i32) -> ResumeToken {
     ResumeToken::new(rawdoc! { "_data": n })
 }
 
-fn insert(n: i32) -> RawDocumentBuf {
+pub(crate) fn insert(n: i32) -> RawDocumentBuf {
     let document = rawdoc! { "_id": n };
     rawdoc! { "_id": { "_data": n }, "operationType": "insert", "fullDocument": document }
 }
 
 /// Makes a batch of the cursor with this number, and with the token of the batch.
-fn batch(id: i64, field: &'static CStr, events: &[RawDocumentBuf], last: i32) -> RawDocumentBuf {
+pub(crate) fn batch(
+    id: i64,
+    field: &'static CStr,
+    events: &[RawDocumentBuf],
+    last: i32,
+) -> RawDocumentBuf {
     let events: RawArrayBuf = events.iter().map(AsRef::as_ref).collect();
     let mut cursor = rawdoc! { "id": id, "ns": "app.things" };
     cursor.append(field, events);
@@ -40,16 +45,16 @@ fn batch(id: i64, field: &'static CStr, events: &[RawDocumentBuf], last: i32) ->
 }
 
 /// The error of a server that does not know the cursor.
-fn not_found() -> RawDocumentBuf {
+pub(crate) fn not_found() -> RawDocumentBuf {
     rawdoc! { "ok": 0, "code": 43, "errmsg": "cursor id 7 not found" }
 }
 
 /// The reply to the command that opens the stream, with no event in it.
-fn opened() -> RawDocumentBuf {
+pub(crate) fn opened() -> RawDocumentBuf {
     batch(7, cstr!("firstBatch"), &[], 0)
 }
 
-fn next_batch(events: &[RawDocumentBuf], last: i32) -> RawDocumentBuf {
+pub(crate) fn next_batch(events: &[RawDocumentBuf], last: i32) -> RawDocumentBuf {
     batch(7, cstr!("nextBatch"), events, last)
 }
 
@@ -68,7 +73,7 @@ fn things(scene: &Scene) -> Collection<Tokio> {
     scene.client.database("app").collection("things")
 }
 
-fn id(event: Option<Result<ChangeStreamEvent, sdam::Error>>) -> i32 {
+pub(crate) fn id(event: Option<Result<ChangeStreamEvent, sdam::Error>>) -> i32 {
     event.unwrap().unwrap().full_document.unwrap().get_i32("_id").unwrap()
 }
 
@@ -220,9 +225,8 @@ async fn a_typed_event_without_a_token_closes_the_stream() {
     let text = "Cannot provide resume functionality when the resume token is missing";
     assert!(error.to_string().starts_with(text), "{error}");
     assert!(!stream.is_alive() && stream.next().await.is_none());
-    drop(stream);
-    scene.client.database("app").run_command(doc! { "ping": 1 }).await.unwrap();
-    assert!(names(&scene.sent()).contains(&"getMore"));
+    let sent = scene.sent_until("killCursors").await;
+    assert_eq!(names(&sent), ["aggregate", "getMore", "killCursors"]);
 }
 
 /// "When returning a document to the user": one whose type does not fit is returned as an error,
@@ -241,14 +245,19 @@ async fn the_token_moves_past_an_event_of_another_type() {
 
 /// A store that keeps each token, and fails on demand.
 #[derive(Debug, Default)]
-struct Memory {
+pub(crate) struct Memory {
     tokens: Mutex<Vec<ResumeToken>>,
     fails: Mutex<bool>,
 }
 
 impl Memory {
-    fn saved(&self) -> Vec<ResumeToken> {
+    pub(crate) fn saved(&self) -> Vec<ResumeToken> {
         self.tokens.lock().unwrap().clone()
+    }
+
+    /// Has the next token not be saved.
+    pub(crate) fn fail(&self) {
+        *self.fails.lock().unwrap() = true;
     }
 }
 
@@ -286,7 +295,7 @@ async fn tokens_are_saved_between_events_and_another_stream_goes_on_behind_them(
     assert_eq!(store.saved(), [token(0)], "that of the first batch, before it waits");
     assert_eq!(id(stream.next().await), 2);
     assert_eq!(store.saved(), [0, 1].map(token));
-    *store.fails.lock().unwrap() = true;
+    store.fail();
     let error = stream.next().await.unwrap().unwrap_err();
     assert_eq!((error.kind(), stream.is_alive()), (ErrorKind::Application, true));
     assert_eq!(store.saved(), [0, 1].map(token));
@@ -329,7 +338,7 @@ async fn a_checkpoint_in_a_collection_is_not_waited_for_without_end() {
 }
 
 /// Makes a part of an event.
-fn part(n: i32, fragment: i32, rest: &RawDocumentBuf) -> RawDocumentBuf {
+pub(crate) fn part(n: i32, fragment: i32, rest: &RawDocumentBuf) -> RawDocumentBuf {
     let place = rawdoc! { "fragment": fragment, "of": 2 };
     let mut part = rawdoc! { "_id": { "_data": n }, "splitEvent": place };
     rest.iter().filter_map(Result::ok).for_each(|(name, value)| part.append(name, value));

@@ -3,6 +3,7 @@
 
 mod answering;
 mod bulk;
+mod change_stream_faults;
 mod change_streams;
 mod clients;
 mod connections;

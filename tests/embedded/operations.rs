@@ -44,6 +44,12 @@ impl Scene {
         events.filter_map(started).map(|(command, _)| command).collect()
     }
 
+    /// Waits until a command of that name is sent; fails after [`LIMIT`](super::LIMIT).
+    pub(crate) async fn sent_until(&mut self, last: &str) -> Vec<Document> {
+        let sent = super::sent_until(&mut self.events, last).await;
+        sent.into_iter().map(|(command, _)| command).collect()
+    }
+
     /// Returns the only command that was sent since the last call, without its session.
     fn only(&mut self) -> Document {
         let mut sent = self.sent();

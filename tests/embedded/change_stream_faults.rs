@@ -1,0 +1,142 @@
+//! Change streams whose server fails again and again, late, or while nothing is read, in ways that
+//! no real one does on demand.
+
+use std::future::{Future as _, poll_fn};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::Poll;
+use std::time::Duration;
+
+use bson::raw::cstr;
+use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
+use sdam::generic::{Client, Collection};
+use sdam::results::OperationType;
+use sdam_core::config::Options;
+use sdam_core::diagnosis::{ChangeStreamVerdict, Verdict};
+use sdam_core::metrics::Exposition;
+use sdam_core::topology::Topics;
+use sdam_host::{ErrorKind, Events};
+use sdam_tokio::Tokio;
+
+use super::answering::Scripted;
+use super::change_streams::{
+    Memory, Stream, batch, id, insert, next_batch, not_found, opened, part, token,
+};
+use super::{LIMIT, name, sent_until, started};
+
+/// A client with options of its own, what it sends, and its server.
+struct Scene {
+    client: Client<Tokio>,
+    events: Events,
+    _server: Scripted,
+}
+
+impl Scene {
+    fn new(
+        options: &str,
+        script: impl Fn(&str, &RawDocument) -> Option<RawDocumentBuf> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(Scripted::start(25, script), options)
+    }
+
+    fn of(server: Scripted, options: &str) -> Self {
+        let options =
+            Options::parse(format!("{}&{options}", server.uri).trim_end_matches('&')).unwrap();
+        let client = sdam_tokio::Topology::new(options).unwrap();
+        let events = client.subscribe_to(Topics::COMMANDS);
+        Self { client: Client::from(client), events, _server: server }
+    }
+
+    /// A server that answers each aggregate with an empty batch, and each getMore with the next of
+    /// these replies.
+    fn replying(options: &str, replies: Vec<RawDocumentBuf>) -> Self {
+        let replies = Mutex::new(replies.into_iter());
+        Self::new(options, move |command, _| match command {
+            "aggregate" => Some(opened()),
+            "getMore" => replies.lock().unwrap().next().or(Some(next_batch(&[], 99))),
+            _ => None,
+        })
+    }
+
+    fn things(&self) -> Collection<Tokio> {
+        self.client.database("app").collection("things")
+    }
+
+    /// Returns the commands of that name that were sent since the last call.
+    fn sent(&mut self, of: &str) -> Vec<Document> {
+        let events = std::iter::from_fn(|| self.events.try_next()).filter_map(started);
+        events.map(|(command, _)| command).filter(|command| name(command) == of).collect()
+    }
+
+    /// Waits until the cursor with this number is killed.
+    async fn killed(&mut self, id: i64) {
+        let sent = sent_until(&mut self.events, "killCursors").await;
+        let (last, _) = sent.last().unwrap();
+        assert_eq!(last.get_array("cursors").unwrap(), &vec![id.into()]);
+    }
+}
+
+/// An error of a server, after which a stream begins again.
+fn resumable() -> RawDocumentBuf {
+    let labels = bson::RawArrayBuf::from_iter(["ResumableChangeStreamError"]);
+    rawdoc! { "ok": 0, "code": 133, "errmsg": "no such member", "errorLabels": labels }
+}
+
+/// An error of a server that ends a stream.
+fn refused() -> RawDocumentBuf {
+    rawdoc! { "ok": 0, "code": 2, "errmsg": "a stage is gone" }
+}
+
+async fn next(
+    stream: &mut Stream,
+) -> Option<Result<sdam::results::ChangeStreamEvent, sdam::Error>> {
+    tokio::time::timeout(LIMIT, stream.next()).await.expect("the call comes to an end")
+}
+
+/// "A driver MUST only attempt to resume once from a resumable error": the error of the attempt is
+/// the caller's; where the server would answer another attempt, the next call makes that.
+#[tokio::test]
+async fn an_attempt_that_fails_with_a_resumable_error_is_made_again_by_the_next_call() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let (failing, asked) = (Arc::clone(&fails), AtomicUsize::new(0));
+    let mut scene = Scene::new("retryReads=false", move |command, _| match command {
+        "aggregate" if failing.load(Ordering::Relaxed) => Some(resumable()),
+        "aggregate" => Some(opened()),
+        "getMore" if asked.fetch_add(1, Ordering::Relaxed) == 0 => Some(not_found()),
+        "getMore" => Some(next_batch(&[insert(1)], 1)),
+        _ => None,
+    });
+    let mut stream = scene.things().watch().await.unwrap();
+    scene.sent("aggregate");
+    fails.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        let error = next(&mut stream).await.unwrap().unwrap_err();
+        assert_eq!((error.code(), stream.is_alive()), (Some(133), true), "{error}");
+        assert_eq!(scene.sent("aggregate").len(), 1, "once for each call");
+    }
+    fails.store(false, Ordering::Relaxed);
+    assert_eq!(id(next(&mut stream).await), 1);
+}
+
+/// A server that has an event at once, unless it is asked for none.
+fn eager(part: bool) -> Scene {
+    let first = match part {
+        true => part_of_first(),
+        false => insert(1),
+    };
+    Scene::new("", move |command, body| match command {
+        "aggregate" => {
+            let cursor = body.get_document("cursor").unwrap();
+            let size = cursor.get("batchSize").unwrap().and_then(RawBsonRef::as_i32);
+            let has_none = size == Some(0);
+            let events = if has_none { &[][..] } else { std::slice::from_ref(&first) };
+            Some(batch(7, cstr!("firstBatch"), events, events.len() as i32))
+        }
+        "getMore" => Some(next_batch(&[insert(1)], 1)),
+        _ => None,
+    })
+}
+
+fn part_of_first() -> RawDocumentBuf {
+    part(1, 1, &rawdoc! { "operationType": "insert" })
+}

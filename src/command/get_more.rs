@@ -18,6 +18,7 @@ pub(crate) struct GetMore {
     collection: Arc<str>,
     body: RawDocumentBuf,
     timing: Timing,
+    begins_elsewhere: bool,
 }
 
 impl GetMore {
@@ -28,7 +29,13 @@ impl GetMore {
         timing: Timing,
     ) -> Self {
         let (database, collection) = (Arc::clone(database), Arc::clone(collection));
-        Self { database, collection, body, timing }
+        Self { database, collection, body, timing, begins_elsewhere: false }
+    }
+
+    /// Says whether the cursor can begin again at another server.
+    pub(crate) const fn beginning_elsewhere(mut self, begins_elsewhere: bool) -> Self {
+        self.begins_elsewhere = begins_elsewhere;
+        self
     }
 
     /// Returns its scope: the namespace, and no concern, as getMore takes none.
@@ -61,6 +68,10 @@ impl Operation for GetMore {
 
     fn continues_cursor(&self) -> bool {
         true
+    }
+
+    fn begins_elsewhere(&self) -> bool {
+        self.begins_elsewhere
     }
 
     fn timing(&self) -> Timing {

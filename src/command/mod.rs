@@ -95,6 +95,12 @@ pub trait Operation {
         false
     }
 
+    /// Returns whether it fails rather than wait for a server of which nothing is known, while
+    /// another one can be selected: what it goes on with can begin again there.
+    fn begins_elsewhere(&self) -> bool {
+        false
+    }
+
     /// Returns the time that the cursor has which the operation opens.
     fn timing(&self) -> Timing {
         Timing::default()

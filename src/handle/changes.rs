@@ -93,7 +93,7 @@ impl<R: Runtime> Changes<R> {
         }
         let (mut state, checkpoint) = (watch.state(), watch.store());
         let reader = match Reader::open(handle, &scope, &mut watch).await {
-            Ok(reader) => reader,
+            Ok(reader) => reader.beginning_elsewhere(),
             Err(error) => return Err(explain(handle, state.token().cloned(), error).await),
         };
         state.opened(&reader.state, watch.opening().operation_time);
@@ -364,7 +364,7 @@ impl<R: Runtime> Changes<R> {
             let opened = Reader::open(&handle, &scope, &mut watch).await;
             let opened = opened.map(|mut reader| {
                 reader.handle = of_stream;
-                reader
+                reader.beginning_elsewhere()
             });
             (watch, opened)
         });

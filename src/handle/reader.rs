@@ -43,6 +43,8 @@ pub(super) struct Reader<R: Runtime> {
     /// The wait for the time when the next batch may be asked for.
     pausing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     pace: Pace,
+    /// True of a change stream, which can begin again at another server.
+    begins_elsewhere: bool,
     /// The batch that is awaited.
     pub(super) fetching: Option<Fetching<Fetched<R>>>,
     /// True once fetching a batch has failed: the cursor is exhausted, but it may still be
@@ -72,11 +74,20 @@ impl<R: Runtime> Reader<R> {
             extension: None,
             pausing: None,
             pace: Pace::default(),
+            begins_elsewhere: false,
             fetching: None,
             has_failed: false,
         };
         reader.release_if_closed();
         Ok(reader)
+    }
+
+    /// Has it fail rather than wait for a server of which nothing is known, while another one can
+    /// be selected.
+    #[must_use]
+    pub(super) const fn beginning_elsewhere(mut self) -> Self {
+        self.begins_elsewhere = true;
+        self
     }
 
     /// Waits for the next document, which a call may be given up for at any time.
@@ -200,7 +211,8 @@ impl<R: Runtime> Reader<R> {
         };
         self.pin = pin.other();
         let (handle, timeout) = (self.handle.clone(), self.next_timeout());
-        let get_more = GetMore::new(self.state.namespace(), body, self.timing);
+        let get_more = GetMore::new(self.state.namespace(), body, self.timing)
+            .beginning_elsewhere(self.begins_elsewhere);
         let is_of_call = self.timing.mode() == TimeoutMode::Iteration;
         let is_limited = timeout.deadline().is_some();
         self.extension = (is_of_call && is_limited).then(Arc::default);

@@ -124,6 +124,10 @@ pub enum InvalidCommand {
     /// The server at which a cursor was opened has left the deployment.
     #[error("{0} is no member of the deployment any more")]
     NotAMember(ServerAddress),
+    /// Nothing is known at the moment of the server at which a cursor was opened, and its reader
+    /// begins again at another one rather than wait.
+    #[error("nothing is known of {0} at the moment, and another server can be selected")]
+    UnknownServer(ServerAddress),
     /// The session is another client's.
     #[error("the session was started by another client")]
     ForeignSession,

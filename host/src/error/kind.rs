@@ -128,7 +128,9 @@ impl ErrorKind {
             OperationError::Stream(failure) => Self::of_failure(failure),
             OperationError::Reply { stage: Stage::Authenticate, .. } => Self::Authentication,
             OperationError::Invalid(InvalidCommand::Forked(_)) => Self::Forked,
-            OperationError::Invalid(InvalidCommand::NotAMember(_)) => Self::CheckOut,
+            OperationError::Invalid(
+                InvalidCommand::NotAMember(_) | InvalidCommand::UnknownServer(_),
+            ) => Self::CheckOut,
             OperationError::Invalid(_) => Self::Invalid,
             _ => Self::Command,
         }

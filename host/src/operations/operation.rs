@@ -70,10 +70,11 @@ impl AttemptOutcome for Attempt {
                 Fault::Refused(false)
             }
             Repr::Selection(_) => Fault::Selection(self.late),
-            // A server that a session or a cursor is pinned to, and that is no member any more.
-            Repr::Operation(OperationError::Invalid(InvalidCommand::NotAMember(_))) => {
-                Fault::Selection(false)
-            }
+            // A server that a session or a cursor is pinned to, and that is no member any more, or
+            // is not waited for.
+            Repr::Operation(OperationError::Invalid(
+                InvalidCommand::NotAMember(_) | InvalidCommand::UnknownServer(_),
+            )) => Fault::Selection(false),
             Repr::Operation(error) => Fault::Exchange(error),
             Repr::CheckOut(error) => match error {
                 CheckOutError::PoolCleared { .. } | CheckOutError::NotReady { .. } => {
@@ -226,6 +227,8 @@ struct Parts<'a, R: Runtime> {
     session: Option<&'a mut SessionGuard<R>>,
     extension: Option<&'a Extension>,
     superseded: Option<&'a mut Vec<Reply>>,
+    /// True if it does not wait for a member while another server can be selected.
+    begins_elsewhere: bool,
     /// The operation that it is a part of, if it is none by itself.
     operation: Option<&'a mut ObservedOperation<R>>,
 }
@@ -297,8 +300,8 @@ impl<R: Runtime> Drop for Performer<'_, '_, R> {
 
 impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     fn new<E>(host: &'a Host<R>, request: Request<'b, R, E>) -> (Self, Unbuilt<'b, E>) {
-        let Request { message, target, mut session, timeout, operation, extension, superseded } =
-            request;
+        let Request { message, target, mut session, timeout, .. } = request;
+        let Request { operation, extension, superseded, begins_elsewhere, .. } = request;
         let (name, command, options, unbuilt) = match message {
             Message::Known(message, options) => {
                 let command = Some(Command::Known(message, options));
@@ -331,7 +334,16 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let performer = Self {
             host,
             machine: Operation::new(plan),
-            parts: Parts { name, command, target, session, extension, superseded, operation },
+            parts: Parts {
+                name,
+                command,
+                target,
+                session,
+                extension,
+                superseded,
+                begins_elsewhere,
+                operation,
+            },
             own,
             clock: StopWatch { at: host.runtime().now(), spent: Spent::default() },
             logged: LoggedOperation::default(),
@@ -368,7 +380,8 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                 return Ok(facts);
             }
             Way::Member(address, criteria) => {
-                self.host.known_member(address, criteria, deadline).await
+                let waits = !self.parts.begins_elsewhere;
+                self.host.known_member(address, (criteria, waits), deadline).await
             }
             Way::Select(criteria) => {
                 let criteria = match self.machine.deprioritized() {
@@ -618,11 +631,12 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
 
 impl<R: Runtime> Host<R> {
     /// Finds a member once something is known of it: its pool gives no connection before. Whether
-    /// it is suitable for another operation does not matter.
+    /// it is suitable for another operation does not matter. Unless it `waits`, it fails as soon as
+    /// another server can be selected.
     async fn known_member(
         &self,
         address: &ServerAddress,
-        criteria: &Arc<Criteria>,
+        (criteria, waits): (&Arc<Criteria>, bool),
         deadline: Option<Instant>,
     ) -> Result<SelectedServer<R>, Error> {
         let (begun, mut at) = (self.runtime().now(), None);
@@ -634,7 +648,14 @@ impl<R: Runtime> Host<R> {
                 known.criteria = Some(Arc::clone(criteria));
                 return Ok(known);
             }
-            let criteria = || Arc::new((**criteria).clone().at(address.clone()));
+            if !waits && member.is_some() && self.try_select(criteria).is_some() {
+                return Err(InvalidCommand::UnknownServer(address.clone()).into());
+            }
+            let criteria = || match waits {
+                true => Arc::new((**criteria).clone().at(address.clone())),
+                // The member itself, as soon as it is suitable again, or any other.
+                false => Arc::clone(criteria),
+            };
             let at = at.get_or_insert_with(criteria);
             self.unless_forked(at)?;
             // A client that is closed has no members, and says so where it is waited for one.

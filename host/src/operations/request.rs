@@ -46,6 +46,10 @@ pub struct Request<'a, R: Runtime, E = Error> {
     /// The place for replies that another attempt is made after, as after one whose write concern
     /// was not met; `None` to forget them. Kill the cursor that such a reply has opened.
     pub superseded: Option<&'a mut Vec<Reply>>,
+    /// True if the caller begins again at another server rather than wait for a
+    /// [member](Target::Member) of which nothing is known: it fails as soon as another one can be
+    /// selected.
+    pub begins_elsewhere: bool,
 }
 
 impl<R: Runtime, E> fmt::Debug for Request<'_, R, E> {
@@ -222,6 +226,7 @@ impl<'a, R: Runtime, E> Request<'a, R, E> {
             operation: None,
             extension: None,
             superseded: None,
+            begins_elsewhere: false,
         }
     }
 
@@ -250,6 +255,13 @@ impl<'a, R: Runtime, E> Request<'a, R, E> {
     #[must_use]
     pub fn with_superseded(mut self, superseded: Option<&'a mut Vec<Reply>>) -> Self {
         self.superseded = superseded;
+        self
+    }
+
+    /// Replaces [`begins_elsewhere`](Self::begins_elsewhere).
+    #[must_use]
+    pub const fn with_begins_elsewhere(mut self, begins_elsewhere: bool) -> Self {
+        self.begins_elsewhere = begins_elsewhere;
         self
     }
 

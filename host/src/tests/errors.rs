@@ -71,6 +71,7 @@ fn each_kind_is_that_of_what_has_failed() {
         (replied(Stage::Operate).into(), ErrorKind::Command),
         (InvalidCommand::Empty.into(), ErrorKind::Invalid),
         (InvalidCommand::NotAMember(address()).into(), ErrorKind::CheckOut),
+        (InvalidCommand::UnknownServer(address()).into(), ErrorKind::CheckOut),
         (InvalidCommand::Forked(forked).into(), ErrorKind::Forked),
         (ClusterTimeError::TooLong(9000).into(), ErrorKind::Invalid),
         (SessionError::CausalAndSnapshot.into(), ErrorKind::Invalid),

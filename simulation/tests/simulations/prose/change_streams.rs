@@ -52,6 +52,32 @@ fn a_stream_goes_on_when_its_member_has_left_the_set() {
     assert_ne!(last(&fixture, "aggregate"), address(member.0));
 }
 
+/// "Perform server selection": a server that was lost while nothing was read is not waited for
+/// while another one is there.
+#[test]
+fn a_stream_does_not_wait_for_a_server_while_there_is_another() {
+    for elects_first in [true, false] {
+        let mut fixture = Fixture::new("");
+        let things = fixture.things();
+        let (stream, member) = open(&mut fixture, things);
+        let (mut stream, _) = read_on(&mut fixture, stream, 1);
+        fixture.simulation.inject(Input::Kill { member });
+        if elects_first {
+            fixture.simulation.run_for(Duration::from_secs(30));
+            let (_, took) = read_on(&mut fixture, stream, 2);
+            assert!(took < Duration::from_secs(1), "{took:?}");
+            continue;
+        }
+        // There is none yet, but there will be.
+        let things = fixture.things();
+        let insert = fixture.begin(async move { things.insert_one(&doc! { "_id": 2 }).await });
+        let (event, took) = fixture.run(async move { stream.next().await });
+        assert!(insert.lock().unwrap().take().is_some_and(|done| done.is_ok()));
+        assert_eq!(event.unwrap().unwrap().full_document, Some(doc! { "_id": 2 }));
+        assert!(took < Duration::from_secs(20), "{took:?}");
+    }
+}
+
 /// The same of a connection that is refused while it is established, whatever the server says:
 /// only its reply to the getMore is judged by labels and codes.
 #[test]

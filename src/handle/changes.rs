@@ -355,7 +355,7 @@ impl<R: Runtime> Changes<R> {
         handle.session = self.session.clone().or(handle.session);
         let of_stream = handle.clone();
         if let Some(deadline) = deadline {
-            handle = handle.with(|concerns| concerns.timeout = None);
+            handle = handle.with(|concerns| (concerns.timeout, concerns.resumes) = (None, true));
             handle.client = handle.client.with_deadline(deadline);
         }
         let scope = self.scope.clone();

@@ -44,6 +44,9 @@ pub(crate) struct Concerns {
     pub(crate) timeout: Option<Duration>,
     /// Those that the action alone has set.
     pub(crate) of_action: OfAction,
+    /// True of a change stream that begins again, in what is left of the time of a call: its times
+    /// were judged when it was opened.
+    pub(crate) resumes: bool,
 }
 
 /// The concerns that an action has set, and not its handle: a transaction has its own, and allows
@@ -117,6 +120,7 @@ impl<R: Runtime> Handle<R> {
             write_concern: options.write_concern().clone(),
             timeout: None,
             of_action: OfAction::default(),
+            resumes: false,
         };
         Self { client, concerns: Arc::new(concerns), session: None }
     }
@@ -214,8 +218,10 @@ impl<R: Runtime> Handle<R> {
         let mut observed = observed::begin(&self.client, self.session.as_ref(), scope, operation);
         let outcome = async {
             let timeout = self.timeout()?;
-            let limit = self.concerns.timeout.or(self.client.options().timeout());
-            operation.timing().check(limit).map_err(ArgumentError::from)?;
+            if !self.concerns.resumes {
+                let limit = self.concerns.timeout.or(self.client.options().timeout());
+                operation.timing().check(limit).map_err(ArgumentError::from)?;
+            }
             let implicit = || ClientSession::implicit(self.client.host());
             let session = self.session.clone().unwrap_or_else(implicit);
             let mut running =

@@ -118,6 +118,21 @@ async fn an_attempt_that_fails_with_a_resumable_error_is_made_again_by_the_next_
     assert_eq!(id(next(&mut stream).await), 1);
 }
 
+/// Client Side Operations Timeout, "Change Streams": "Drivers MUST error if `maxAwaitTimeMS` is
+/// [...] greater than or equal to `timeoutMS`": that of the stream, and once.
+#[tokio::test]
+async fn a_stream_that_begins_again_has_the_time_that_it_was_opened_with() {
+    let replies = vec![not_found(), next_batch(&[insert(1)], 1)];
+    let scene = Scene::replying("timeoutMS=2000", replies);
+    let watch = scene.things();
+    let watch = watch.watch().timeout(LIMIT).max_await_time(Duration::from_secs(5));
+    let mut stream = watch.await.unwrap();
+    assert_eq!(id(next(&mut stream).await), 1);
+    let watch = scene.things();
+    let error = watch.watch().max_await_time(Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+}
+
 /// A server that has an event at once, unless it is asked for none.
 fn eager(part: bool) -> Scene {
     let first = match part {

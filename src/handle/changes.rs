@@ -230,7 +230,10 @@ impl<R: Runtime> Changes<R> {
             self.reader.kill_in_background();
             return Poll::Ready(next);
         }
-        self.resumption.succeeds();
+        // A part of an event comes again if what follows it is lost.
+        if !matches!(next, Some(Ok(Moved::Part))) {
+            self.resumption.succeeds();
+        }
         self.hears();
         self.reports();
         if next.is_none() && !self.reader.is_open() {
@@ -241,7 +244,7 @@ impl<R: Runtime> Changes<R> {
 
     /// Takes note of the document that the cursor has moved to.
     fn moves(&mut self) -> Result<Moved, Error> {
-        let Some(document) = self.reader.state.current() else { return Ok(Moved::Part) };
+        let document = self.reader.state.current().expect("it has moved to a document");
         let assembly = self.fragments.as_mut().map(|fragments| fragments.take(document));
         match assembly.transpose()? {
             None | Some(Assembly::Whole) => self.state.hands_out(document)?,

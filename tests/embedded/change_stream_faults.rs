@@ -133,6 +133,30 @@ async fn a_stream_that_begins_again_has_the_time_that_it_was_opened_with() {
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
 
+/// "Resume Process": only an event, or a batch without one, has shown that a stream goes on. A
+/// part of an event that comes again and again has not.
+#[tokio::test]
+async fn an_event_whose_last_part_does_not_come_is_asked_for_at_a_pace() {
+    let first = part(2, 1, &rawdoc! { "operationType": "insert" });
+    let asked = AtomicUsize::new(0);
+    let mut scene = Scene::new("", move |command, _| match command {
+        "aggregate" => Some(opened()),
+        "getMore" if asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) => {
+            Some(next_batch(std::slice::from_ref(&first), 2))
+        }
+        "getMore" => Some(not_found()),
+        _ => None,
+    });
+    let things = scene.things();
+    let watch = things.watch().split_large_events(true).timeout(Duration::from_millis(150));
+    let mut stream = watch.await.unwrap();
+    let error = next(&mut stream).await.unwrap().unwrap_err();
+    assert!(error.is_timeout() && stream.is_alive(), "{error}");
+    // The pauses before the last of twelve attempts would have been longer.
+    let attempts = scene.sent("aggregate").len();
+    assert!(attempts <= 12, "{attempts}");
+}
+
 /// A server that has an event at once, unless it is asked for none.
 fn eager(part: bool) -> Scene {
     let first = match part {

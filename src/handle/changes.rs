@@ -41,6 +41,8 @@ pub(super) struct Changes<R: Runtime> {
     session: Option<ClientSession<R>>,
     /// The limit of the call that is under way.
     call: Option<Timeout>,
+    /// True once a server has answered within this call.
+    has_asked: bool,
     phase: Phase<R>,
     resumption: Resumption,
     /// The number that metrics know it by.
@@ -106,6 +108,7 @@ impl<R: Runtime> Changes<R> {
             reader,
             session,
             call: None,
+            has_asked: false,
             phase: Phase::Reading,
             resumption: Resumption::default(),
             number: handle.client.random_bits(),
@@ -135,11 +138,12 @@ impl<R: Runtime> Changes<R> {
 
     /// Begins a call for the next event, with its own limit.
     pub(super) fn begin_call(&mut self) {
-        self.call = None;
+        (self.call, self.has_asked) = (None, false);
         self.reader.begin_call();
     }
 
-    /// Moves to the next event; `once` asks for one batch at most.
+    /// Moves to the next event; `once` asks for one batch at most: by a getMore, or by beginning
+    /// again.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -182,6 +186,7 @@ impl<R: Runtime> Changes<R> {
             if let Err(error) = ready!(self.save(cx)) {
                 return Poll::Ready(Some(Err(error)));
             }
+            let has_asked = once && self.has_asked && self.has_read_all();
             let ended = match &mut self.phase {
                 Phase::Over => {
                     self.session = None;
@@ -205,8 +210,8 @@ impl<R: Runtime> Changes<R> {
                     self.phase = Phase::Over;
                     Some(error)
                 }
+                Phase::Reading if has_asked => return Poll::Ready(None),
                 Phase::Reading => match ready!(self.read(cx)) {
-                    None if once && !self.is_over() => return Poll::Ready(None),
                     None | Some(Ok(Moved::Part)) => None,
                     Some(Ok(Moved::Event)) => return Poll::Ready(Some(Ok(()))),
                     Some(Err(error)) => self.fails(error),
@@ -218,9 +223,17 @@ impl<R: Runtime> Changes<R> {
         }
     }
 
+    /// Returns whether the next event is to be asked for.
+    fn has_read_all(&self) -> bool {
+        !self.reader.state.has_documents() && self.reader.is_open()
+    }
+
     /// Reads what the cursor has next, or `None` after a batch without an event.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Moved, Error>>> {
-        let next = match ready!(self.reader.poll_once(cx, true, |_| Ok(()))) {
+        let asks = self.has_read_all() || self.reader.fetching.is_some();
+        let next = ready!(self.reader.poll_once(cx, true, |_| Ok(())));
+        self.has_asked |= asks;
+        let next = match next {
             Some(Ok(())) => Some(self.moves()),
             Some(Err(error)) => return Poll::Ready(Some(Err(error))),
             None => None,
@@ -381,7 +394,7 @@ impl<R: Runtime> Changes<R> {
         let error = match opened {
             Ok(mut reader) => {
                 reader.goes_on(self.call());
-                (self.reader, self.phase) = (reader, Phase::Reading);
+                (self.reader, self.phase, self.has_asked) = (reader, Phase::Reading, true);
                 self.hears();
                 return None;
             }

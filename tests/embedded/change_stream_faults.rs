@@ -157,6 +157,24 @@ async fn an_event_whose_last_part_does_not_come_is_asked_for_at_a_pace() {
     assert!(attempts <= 12, "{attempts}");
 }
 
+/// `next_if_any` asks the server once at most, also if each getMore fails and the stream begins
+/// again; and if each brings a part of an event.
+#[tokio::test]
+async fn a_call_that_asks_once_comes_back_after_it_has_begun_again() {
+    let first = || part(2, 1, &rawdoc! { "operationType": "insert" });
+    for replies in [vec![not_found(); 200], vec![next_batch(&[first()], 2), not_found()]] {
+        let mut scene = Scene::replying("", replies);
+        let things = scene.things();
+        let mut stream = things.watch().split_large_events(true).await.unwrap();
+        for call in 0..3 {
+            let next = tokio::time::timeout(LIMIT, stream.next_if_any()).await;
+            assert!(next.expect("it comes back").unwrap().is_none());
+            assert!(stream.is_alive());
+            assert_eq!(scene.sent("getMore").len(), 1, "{call}");
+        }
+    }
+}
+
 /// A server that has an event at once, unless it is asked for none.
 fn eager(part: bool) -> Scene {
     let first = match part {

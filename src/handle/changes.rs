@@ -323,11 +323,17 @@ impl<R: Runtime> Changes<R> {
         if self.is_over() || !self.reader.has_failed {
             return Some(error);
         }
-        if !is_resumable(&error, self.watch.opening().max_wire_version) {
+        // "If a `next` call fails with a timeout error, drivers MUST NOT invalidate the change
+        // stream": also with one that the server has replied with.
+        let has_run_out = error.reply().is_some() && error.is_timeout() && self.is_limited();
+        if !has_run_out && !is_resumable(&error, self.watch.opening().max_wire_version) {
             self.ends(error);
             return None;
         }
         self.phase = Phase::Lost;
+        if has_run_out {
+            return Some(error);
+        }
         // "the time is over" of this call: the next one begins with it.
         self.is_late().then(|| error.out_of_time())
     }
@@ -337,6 +343,11 @@ impl<R: Runtime> Changes<R> {
         let (handle, token) = (self.handle.clone(), self.state.token().cloned());
         let asking = Fetching::begin(async move { explain(&handle, token, error).await });
         self.phase = Phase::Ending(asking);
+    }
+
+    /// Returns whether `timeoutMS` limits the call that is under way.
+    fn is_limited(&mut self) -> bool {
+        self.call().deadline().is_some()
     }
 
     fn is_late(&mut self) -> bool {

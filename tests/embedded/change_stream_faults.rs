@@ -175,6 +175,27 @@ async fn a_call_that_asks_once_comes_back_after_it_has_begun_again() {
     }
 }
 
+/// Client Side Operations Timeout, "Change Streams": "If a `next` call fails with a timeout error,
+/// drivers MUST NOT invalidate the change stream. The subsequent `next` call MUST perform a resume
+/// attempt": also if it was the server that has said so.
+#[tokio::test]
+async fn a_time_out_of_the_server_is_no_end_where_a_time_is_set() {
+    let late = rawdoc! { "ok": 0, "code": 50, "errmsg": "operation exceeded time limit" };
+    for (options, goes_on) in [("timeoutMS=60000", true), ("", false)] {
+        let replies = vec![late.clone(), next_batch(&[insert(1)], 1)];
+        let mut scene = Scene::replying(options, replies);
+        let mut stream = scene.things().watch().await.unwrap();
+        scene.sent("aggregate");
+        let error = next(&mut stream).await.unwrap().unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        assert_eq!((stream.is_alive(), scene.sent("aggregate").len()), (goes_on, 0), "{options}");
+        if goes_on {
+            assert_eq!(id(next(&mut stream).await), 1);
+            assert_eq!(scene.sent("aggregate").len(), 1);
+        }
+    }
+}
+
 /// A server that has an event at once, unless it is asked for none.
 fn eager(part: bool) -> Scene {
     let first = match part {

@@ -34,6 +34,8 @@ pub(crate) struct ChangeStreamState {
     is_placed: bool,
     /// The time of the first command, if nothing else says where to go on.
     operation_time: Option<Timestamp>,
+    /// True once an `invalidate` was handed out, behind which there is nothing.
+    is_invalidated: bool,
 }
 
 impl ChangeStreamState {
@@ -46,7 +48,7 @@ impl ChangeStreamState {
         let starts_after = start_after.is_some();
         let token = start_after.or(resume_after);
         let is_placed = has_time || token.is_some();
-        Self { token, starts_after, is_placed, operation_time: None }
+        Self { token, starts_after, is_placed, operation_time: None, is_invalidated: false }
     }
 
     /// Takes note of the first cursor, and of the `operationTime` of its reply: it counts "if the
@@ -81,7 +83,14 @@ impl ChangeStreamState {
         let token = event.get_document("_id").map_err(|_| ArgumentError::NoResumeToken)?;
         self.token = Some(ResumeToken::from(token));
         self.starts_after = false;
+        self.is_invalidated = event.get_str("operationType").is_ok_and(|kind| kind == "invalidate");
         Ok(())
+    }
+
+    /// Returns whether the event that was handed out last is an `invalidate`: the server closes the
+    /// cursor, if not with the same batch, and the stream may not be resumed after that.
+    pub(crate) const fn is_invalidated(&self) -> bool {
+        self.is_invalidated
     }
 
     /// Returns the token that another stream would go on from.

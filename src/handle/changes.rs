@@ -249,7 +249,8 @@ impl<R: Runtime> Changes<R> {
         }
         self.hears();
         self.reports();
-        if next.is_none() && !self.reader.is_open() {
+        if self.state.is_invalidated() || next.is_none() && !self.reader.is_open() {
+            self.reader.kill_in_background();
             self.phase = Phase::Over;
         }
         Poll::Ready(next)

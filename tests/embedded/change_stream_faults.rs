@@ -196,6 +196,23 @@ async fn a_time_out_of_the_server_is_no_end_where_a_time_is_set() {
     }
 }
 
+/// An `invalidate` is the end, also if its server has not closed the cursor yet, which is then
+/// lost: no token of an `invalidate` may be resumed after.
+#[tokio::test]
+async fn a_stream_ends_with_its_invalidate_whatever_becomes_of_the_cursor() {
+    let end = rawdoc! { "_id": { "_data": 1 }, "operationType": "invalidate" };
+    let mut scene = Scene::replying("", vec![next_batch(&[end], 1), not_found()]);
+    let things = scene.things();
+    let mut stream = things.watch().batch_size(1).await.unwrap();
+    let event = next(&mut stream).await.unwrap().unwrap();
+    assert_eq!(event.operation_type, OperationType::Invalidate);
+    assert_eq!((stream.resume_token(), stream.is_alive()), (Some(&token(1)), false));
+    assert!(next(&mut stream).await.is_none());
+    scene.killed(7).await;
+    assert!(next(&mut stream).await.is_none());
+    assert_eq!(scene.sent("aggregate").len(), 0, "it has not begun again");
+}
+
 /// A server that has an event at once, unless it is asked for none.
 fn eager(part: bool) -> Scene {
     let first = match part {

@@ -168,6 +168,14 @@ impl Watch {
         Ok(loaded)
     }
 
+    /// Returns whether it begins with the changes of now, and has a store: the first batch is to be
+    /// empty then, so that there is a token before the first event, and a process that ends while
+    /// it deals with that receives it again.
+    fn begins_with_a_token(&self) -> bool {
+        let is_placed = [RESUME_AFTER, START_AFTER, START_TIME].map(|name| self.options.has(name));
+        self.checkpoint.is_some() && self.start == Start::Given && !is_placed.contains(&true)
+    }
+
     /// Returns whether the parts of large events are to be put together.
     pub(crate) const fn splits(&self) -> bool {
         self.splits
@@ -267,7 +275,10 @@ impl SingleCommand for Watch {
             pipeline.push(rawdoc! { "$changeStreamSplitLargeEvent": {} });
         }
         body.append(PIPELINE, pipeline);
-        body.cursor(self.options.get(cstr!("batchSize")));
+        body.cursor(match self.begins_with_a_token() {
+            true => Some(RawBsonRef::Int32(0)),
+            false => self.options.get(cstr!("batchSize")),
+        });
         let mut others = OF_STAGE.to_vec();
         others.extend([cstr!("batchSize"), PIPELINE]);
         body.options(&self.options, &others)

@@ -100,7 +100,7 @@ impl<R: Runtime> Changes<R> {
         };
         state.opened(&reader.state, watch.opening().operation_time);
         let (session, splits) = (reader.session(), watch.splits());
-        Ok(Self {
+        let mut changes = Self {
             handle: handle.clone(),
             scope,
             watch,
@@ -117,7 +117,10 @@ impl<R: Runtime> Changes<R> {
             checkpoint,
             checkpoints,
             saving: None,
-        })
+        };
+        // Before an event is handed out, the store has a token to go on from.
+        std::future::poll_fn(|cx| changes.save(cx)).await?;
+        Ok(changes)
     }
 
     /// Returns the event that was handed out last, until another one is asked for.

@@ -235,3 +235,57 @@ fn eager(part: bool) -> Scene {
 fn part_of_first() -> RawDocumentBuf {
     part(1, 1, &rawdoc! { "operationType": "insert" })
 }
+
+/// Each event comes at least once: a process that ends while it deals with the very first one finds
+/// a place before that in the store.
+#[tokio::test]
+async fn a_place_before_the_first_event_is_saved_before_that_is_handed_out() {
+    for is_part in [false, true] {
+        let mut scene = eager(is_part);
+        let (things, store) = (scene.things(), Arc::new(Memory::default()));
+        let watch = || things.watch().checkpoint(Arc::clone(&store)).batch_size(3);
+        let mut stream = watch().split_large_events(is_part).await.unwrap();
+        assert_eq!(store.saved(), [token(0)], "before anything is read");
+        assert_eq!(
+            scene.sent("aggregate")[0].get_document("cursor").unwrap(),
+            &doc! { "batchSize": 0 }
+        );
+        if !is_part {
+            assert_eq!(id(next(&mut stream).await), 1);
+        }
+        assert_eq!(store.saved(), [token(0)]);
+        drop(stream);
+        scene.sent("aggregate");
+        drop(watch().await.unwrap());
+        let again = scene.sent("aggregate").remove(0);
+        let stage = again.get_array("pipeline").unwrap()[0].as_document().unwrap();
+        let place = doc! { "startAfter": { "_data": 0 } };
+        assert_eq!(stage.get_document("$changeStream").unwrap(), &place);
+        assert_eq!(again.get_document("cursor").unwrap(), &doc! { "batchSize": 3 });
+    }
+}
+
+/// Such a place that cannot be saved is an error of opening the stream.
+#[tokio::test]
+async fn a_stream_whose_place_cannot_be_saved_does_not_begin() {
+    let mut scene = eager(false);
+    let store = Arc::new(Memory::default());
+    store.fail();
+    let things = scene.things();
+    let error = things.watch().checkpoint(Arc::clone(&store)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Application, "{error}");
+    scene.killed(7).await;
+}
+
+/// Where the options say where to begin, another process begins there, too: nothing is lost, and
+/// nothing is asked for in vain.
+#[tokio::test]
+async fn a_stream_whose_place_is_given_has_events_in_its_first_batch() {
+    let mut scene = eager(false);
+    let (things, store) = (scene.things(), Arc::new(Memory::default()));
+    let watch = things.watch().resume_after(token(0)).checkpoint(Arc::clone(&store));
+    let mut stream = watch.await.unwrap();
+    assert_eq!(scene.sent("aggregate")[0].get_document("cursor").unwrap(), &doc! {});
+    assert_eq!((store.saved(), id(next(&mut stream).await)), (vec![token(0)], 1));
+    assert_eq!(scene.sent("getMore").len(), 0);
+}

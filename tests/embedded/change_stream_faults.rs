@@ -289,3 +289,19 @@ async fn a_stream_whose_place_is_given_has_events_in_its_first_batch() {
     assert_eq!((store.saved(), id(next(&mut stream).await)), (vec![token(0)], 1));
     assert_eq!(scene.sent("getMore").len(), 0);
 }
+
+/// The numbers of errors by which servers say that the history is gone: ChangeStreamHistoryLost,
+/// and CappedPositionLost of a getMore whose place in the oplog was overtaken.
+#[tokio::test]
+async fn a_place_that_the_oplog_has_overtaken_is_lost_history() {
+    for code in [286, 136] {
+        let lost = rawdoc! { "ok": 0, "code": code, "errmsg": "it was overtaken" };
+        let scene = Scene::replying("", vec![lost]);
+        let mut stream = scene.things().watch().await.unwrap();
+        let error = next(&mut stream).await.unwrap().unwrap_err();
+        let verdict = error.verdict();
+        let is_lost =
+            matches!(verdict, Some(Verdict::ChangeStream(ChangeStreamVerdict::HistoryLost { .. })));
+        assert!(is_lost && !stream.is_alive(), "{code}: {verdict:?}");
+    }
+}

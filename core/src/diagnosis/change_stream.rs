@@ -21,7 +21,7 @@ use crate::text::seconds;
 #[non_exhaustive]
 pub enum ChangeStreamVerdict {
     /// The server does not have the changes any more that come next (286,
-    /// ChangeStreamHistoryLost).
+    /// ChangeStreamHistoryLost; 136, CappedPositionLost, if its oplog has overtaken an open stream).
     #[error(
         "{} no longer has the changes that come next{}{}",
         named_or_not(server.as_ref()),
@@ -107,6 +107,7 @@ pub fn resume_token_time(token: &RawDocument) -> Option<Timestamp> {
     Some(Timestamp { time: number(0..8)?, increment: number(8..16)? })
 }
 
+const CAPPED_POSITION_LOST: i32 = 136;
 const INVALID_RESUME_TOKEN: i32 = 260;
 const CHANGE_STREAM_FATAL_ERROR: i32 = 280;
 const CHANGE_STREAM_HISTORY_LOST: i32 = 286;
@@ -120,7 +121,7 @@ impl ChangeStreamVerdict {
         Some(match code {
             INVALID_RESUME_TOKEN => Self::ResumeTokenRefused { server },
             CHANGE_STREAM_FATAL_ERROR => Self::ResumeTokenNotFound { server },
-            CHANGE_STREAM_HISTORY_LOST => {
+            CHANGE_STREAM_HISTORY_LOST | CAPPED_POSITION_LOST => {
                 Self::HistoryLost { server, read_until: None, oldest: None, is_refused: false }
             }
             BSON_OBJECT_TOO_LARGE => Self::EventTooLarge,
@@ -228,8 +229,15 @@ mod tests {
     fn numbers_show_the_cause() {
         let name = |code| ChangeStreamVerdict::of_code(code, None).map_or("", |it| it.name());
         assert_eq!(
-            [286, 280, 260, 10334, 43].map(name),
-            ["historyLost", "resumeTokenNotFound", "resumeTokenRefused", "eventTooLarge", ""]
+            [286, 136, 280, 260, 10334, 43].map(name),
+            [
+                "historyLost",
+                "historyLost",
+                "resumeTokenNotFound",
+                "resumeTokenRefused",
+                "eventTooLarge",
+                ""
+            ]
         );
     }
 }

@@ -93,10 +93,13 @@ impl<R: Runtime> Changes<R> {
         if let Some(token) = watch.load().await? {
             checkpoints.saved(handle.client.now(), token);
         }
+        let deadline = handle.client.timeout(handle.timeout_of_operations()).deadline();
         let (mut state, checkpoint) = (watch.state(), watch.store());
         let reader = match Reader::open(handle, &scope, &mut watch).await {
             Ok(reader) => reader.beginning_elsewhere(),
-            Err(error) => return Err(explain(handle, state.token().cloned(), error).await),
+            Err(error) => {
+                return Err(explain(handle, state.token().cloned(), error, deadline).await);
+            }
         };
         state.opened(&reader.state, watch.opening().operation_time);
         let (session, splits) = (reader.session(), watch.splits());
@@ -344,8 +347,9 @@ impl<R: Runtime> Changes<R> {
 
     /// Ends with an error, once its cause is known.
     fn ends(&mut self, error: Error) {
-        let (handle, token) = (self.handle.clone(), self.state.token().cloned());
-        let asking = Fetching::begin(async move { explain(&handle, token, error).await });
+        let (deadline, token) = (self.call().deadline(), self.state.token().cloned());
+        let handle = self.handle.clone();
+        let asking = Fetching::begin(async move { explain(&handle, token, error, deadline).await });
         self.phase = Phase::Ending(asking);
     }
 

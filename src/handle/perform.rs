@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, WriteConcern};
+use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, ServerAddress, WriteConcern};
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::operation::{OperationKind, OperationOptions, Timeout, add_labels};
 use sdam_core::selection::Criteria;
@@ -44,6 +44,8 @@ pub(crate) struct Concerns {
     pub(crate) timeout: Option<Duration>,
     /// Those that the action alone has set.
     pub(crate) of_action: OfAction,
+    /// The only server that reads may go to; `None` for any that is suitable.
+    pub(crate) member: Option<ServerAddress>,
     /// True of a change stream that begins again, in what is left of the time of a call: its times
     /// were judged when it was opened.
     pub(crate) resumes: bool,
@@ -120,6 +122,7 @@ impl<R: Runtime> Handle<R> {
             write_concern: options.write_concern().clone(),
             timeout: None,
             of_action: OfAction::default(),
+            member: None,
             resumes: false,
         };
         Self { client, concerns: Arc::new(concerns), session: None }
@@ -361,7 +364,10 @@ impl<R: Runtime, O: Operation + Send> RunningOperation<'_, R, O> {
             Target::of(self.pin.as_mut().or(self.held.as_mut()), || match self.operation.route() {
                 _ if is_in_transaction => Criteria::write(),
                 Route::Write => Criteria::write(),
-                Route::Read => Criteria::read(preference.clone()),
+                Route::Read => match &concerns.member {
+                    Some(member) => Criteria::read(preference.clone()).at(member.clone()),
+                    None => Criteria::read(preference.clone()),
+                },
                 Route::ReadPrimary => Criteria::read(ReadPreference::new(ReadMode::Primary)),
                 Route::ReadSince(version) => Criteria::read_since(preference.clone(), version),
             });

@@ -113,3 +113,34 @@ fn lost(fixture: &mut Fixture, stream: Stream) -> (sdam::error::Error, Duration)
     assert!(is_lost, "{error:?}");
     (error, took)
 }
+
+/// Client Side Operations Timeout, "Change Streams": `timeoutMS` limits each call, with what is
+/// asked for the sake of its error.
+#[test]
+fn a_call_is_over_in_time_although_the_oplog_is_asked_for() {
+    let mut fixture = Fixture::new("timeoutMS=7000");
+    let things = fixture.things();
+    let (stream, member) = open(&mut fixture, things);
+    let failing = doc! {
+        "failCommands": ["getMore", "find"], "errorCode": 286,
+        "blockConnection": true, "blockTimeMS": 6000,
+    };
+    fixture.fail(member, doc! { "times": 2 }, failing);
+    let (_, took) = lost(&mut fixture, stream);
+    assert!((Duration::from_secs(6)..=Duration::from_secs(7)).contains(&took), "{took:?}");
+}
+
+/// It is the oplog of the server that has lost the history, and not of another member.
+#[test]
+fn the_server_that_has_lost_the_history_is_asked_how_far_it_reaches_back() {
+    for seed in 0..6 {
+        let mut fixture = Fixture::seeded("", seed);
+        let nearest = ReadPreference::new(ReadMode::Nearest);
+        let things = fixture.things().with_read_preference(nearest);
+        let (stream, member) = open(&mut fixture, things);
+        let failing = doc! { "failCommands": ["getMore"], "errorCode": 286 };
+        fixture.fail(member, doc! { "times": 1 }, failing);
+        lost(&mut fixture, stream);
+        assert_eq!(last(&fixture, "find"), address(member.0));
+    }
+}

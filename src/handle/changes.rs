@@ -345,8 +345,11 @@ impl<R: Runtime> Changes<R> {
         self.is_late().then(|| error.out_of_time())
     }
 
-    /// Ends with an error, once its cause is known.
+    /// Ends with an error, once its cause is known. Nothing depends any more on the cursor, which is
+    /// killed if it is open still, nor on the session.
     fn ends(&mut self, error: Error) {
+        self.reader.kill_in_background();
+        self.session = None;
         let (deadline, token) = (self.call().deadline(), self.state.token().cloned());
         let handle = self.handle.clone();
         let asking = Fetching::begin(async move { explain(&handle, token, error, deadline).await });

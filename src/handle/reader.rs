@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::operation::Timeout;
@@ -20,6 +21,9 @@ use crate::command::get_more::GetMore;
 use crate::command::{Operation, Scope};
 use crate::cursor::{CursorState, CursorStep, Pace, TimeoutMode, Timing};
 use crate::error::{DriverError as _, Error};
+
+/// The time that a task has to kill a cursor whose reader has given that up.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// The outcome of a getMore, and the way to the server.
 type Fetched<R> = (Option<Pinned<R>>, Result<ReplyDocument, Error>);
@@ -185,10 +189,14 @@ impl<R: Runtime> Reader<R> {
         }
     }
 
+    /// Kills the cursor at its server, if it is open there, and waits for that; a task does it if
+    /// the caller gives it up.
     pub(super) async fn kill(&mut self, limits: KillLimits) {
-        if let Some(open) = self.take_open() {
-            open.kill(&self.handle.client, limits).await;
-        }
+        let Some(open) = self.take_open() else { return };
+        let client = self.handle.client.clone();
+        let killing = Fetching::begin(async move { open.kill(&client, limits).await });
+        let mut killing = Killing { client: &self.handle.client, killing: Some(killing) };
+        std::future::poll_fn(|cx| killing.poll(cx)).await;
     }
 
     /// Begins a call for the next document, whose time begins now, also if it waits for a batch
@@ -330,6 +338,30 @@ impl<R: Runtime> Reader<R> {
 fn is_lost(error: &Error) -> bool {
     use ErrorKind::{CheckOut, Network, Selection};
     matches!(error.kind(), Network | CheckOut | Selection)
+}
+
+/// The killing of a cursor, which a caller waits for, and may give up.
+struct Killing<'a, R: Runtime> {
+    client: &'a sdam_host::Topology<R>,
+    killing: Option<Fetching<()>>,
+}
+
+impl<R: Runtime> Killing<'_, R> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(killing) = &mut self.killing {
+            ready!(killing.poll(cx));
+            self.killing = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<R: Runtime> Drop for Killing<'_, R> {
+    fn drop(&mut self) {
+        if let Some(killing) = self.killing.take() {
+            killing.end_within(self.client, GRACE);
+        }
+    }
 }
 
 /// A call for the next document, which may be given up at any time.

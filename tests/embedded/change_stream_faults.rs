@@ -118,6 +118,18 @@ async fn an_attempt_that_fails_with_a_resumable_error_is_made_again_by_the_next_
     assert_eq!(id(next(&mut stream).await), 1);
 }
 
+/// The same where the server refuses to go on: that is the end, and nothing is left behind,
+/// although the application holds the stream still.
+#[tokio::test]
+async fn a_stream_that_is_refused_ends_and_leaves_nothing_behind() {
+    let mut scene = Scene::replying("", vec![refused()]);
+    let mut stream = scene.things().watch().await.unwrap();
+    let error = next(&mut stream).await.unwrap().unwrap_err();
+    assert_eq!((error.code(), stream.is_alive()), (Some(2), false), "{error}");
+    scene.killed(7).await;
+    assert!(next(&mut stream).await.is_none());
+}
+
 /// Client Side Operations Timeout, "Change Streams": "Drivers MUST error if `maxAwaitTimeMS` is
 /// [...] greater than or equal to `timeoutMS`": that of the stream, and once.
 #[tokio::test]
@@ -288,6 +300,35 @@ async fn a_stream_whose_place_is_given_has_events_in_its_first_batch() {
     assert_eq!(scene.sent("aggregate")[0].get_document("cursor").unwrap(), &doc! {});
     assert_eq!((store.saved(), id(next(&mut stream).await)), (vec![token(0)], 1));
     assert_eq!(scene.sent("getMore").len(), 0);
+}
+
+/// "Dropping a future is always safe" (docs/run.md): a cursor whose closing is given up is closed
+/// by a task.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_that_is_given_up_is_finished_in_the_background() {
+    let (answer, held) = mpsc::channel();
+    let held = Mutex::new(held);
+    let mut scene = Scene::new("maxPoolSize=1", move |command, _| match command {
+        "aggregate" => Some(opened()),
+        "ping" => {
+            // The test may have ended.
+            let _ = held.lock().unwrap().recv();
+            None
+        }
+        _ => None,
+    });
+    let stream = scene.things().watch().await.unwrap();
+    let app = scene.client.database("app");
+    let ping = tokio::spawn(async move { app.run_command(doc! { "ping": 1 }).await });
+    sent_until(&mut scene.events, "ping").await;
+    {
+        let mut closing = std::pin::pin!(stream.close());
+        let waits = poll_fn(|cx| Poll::Ready(closing.as_mut().poll(cx).is_pending()));
+        assert!(waits.await, "there is no connection");
+    }
+    answer.send(()).unwrap();
+    ping.await.unwrap().unwrap();
+    scene.killed(7).await;
 }
 
 /// The numbers of errors by which servers say that the history is gone: ChangeStreamHistoryLost,

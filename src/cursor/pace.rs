@@ -13,7 +13,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The time that servers wait for new documents where the cursor leaves it to them.
-const DEFAULT_AWAIT_TIME: Duration = Duration::from_secs(1);
+pub(super) const DEFAULT_AWAIT_TIME: Duration = Duration::from_secs(1);
 
 /// The empty batches that a cursor has had in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -11,6 +11,7 @@ use sdam_core::wire::ReplyDocument;
 use sdam_host::driver::documents::number;
 
 use super::batch::Batch;
+use super::pace::DEFAULT_AWAIT_TIME;
 use crate::error::ReplyError;
 use crate::value::{begin_command, whole_millis};
 
@@ -245,6 +246,12 @@ impl CursorState {
     /// `None` if the cursor awaits none, or leaves it to the server.
     pub fn max_await_time(&self) -> Option<Duration> {
         self.settings.max_await_time.filter(|_| self.settings.await_data)
+    }
+
+    /// Returns the time that the server waits for new documents: its own, where the cursor leaves
+    /// it to the server.
+    pub(crate) fn await_time(&self) -> Duration {
+        self.settings.max_await_time.unwrap_or(DEFAULT_AWAIT_TIME)
     }
 
     fn get_more(&self) -> Option<RawDocumentBuf> {

@@ -194,10 +194,7 @@ impl<R: Runtime> Changes<R> {
             }
             let has_asked = once && self.has_asked && self.has_read_all();
             let ended = match &mut self.phase {
-                Phase::Over => {
-                    self.session = None;
-                    return Poll::Ready(None);
-                }
+                Phase::Over => return Poll::Ready(None),
                 Phase::Lost => {
                     self.begin_again();
                     continue;
@@ -237,7 +234,13 @@ impl<R: Runtime> Changes<R> {
     /// Reads what the cursor has next, or `None` after a batch without an event.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Moved, Error>>> {
         let asks = self.has_read_all() || self.reader.fetching.is_some();
-        let next = ready!(self.reader.poll_once(cx, true, |_| Ok(())));
+        let was_asked = self.reader.fetching.is_some();
+        let polled = self.reader.poll_once(cx, true, |_| Ok(()));
+        if !was_asked && self.reader.fetching.is_some() {
+            let await_time = self.reader.state.await_time();
+            self.handle.client.change_stream_waits(self.number, await_time);
+        }
+        let next = ready!(polled);
         self.has_asked |= asks;
         let next = match next {
             Some(Ok(())) => Some(self.moves()),
@@ -245,8 +248,7 @@ impl<R: Runtime> Changes<R> {
             None => None,
         };
         if next.as_ref().is_some_and(Result::is_err) {
-            self.phase = Phase::Over;
-            self.reader.kill_in_background();
+            self.ends_now();
             return Poll::Ready(next);
         }
         // A part of an event comes again if what follows it is lost.
@@ -256,8 +258,7 @@ impl<R: Runtime> Changes<R> {
         self.hears();
         self.reports();
         if self.state.is_invalidated() || next.is_none() && !self.reader.is_open() {
-            self.reader.kill_in_background();
-            self.phase = Phase::Over;
+            self.ends_now();
         }
         Poll::Ready(next)
     }
@@ -345,11 +346,18 @@ impl<R: Runtime> Changes<R> {
         self.is_late().then(|| error.out_of_time())
     }
 
-    /// Ends with an error, once its cause is known. Nothing depends any more on the cursor, which is
-    /// killed if it is open still, nor on the session.
-    fn ends(&mut self, error: Error) {
+    /// Ends: nothing depends any more on the cursor, which is killed if it is open still, nor on the
+    /// session, and the stream is behind nothing.
+    fn ends_now(&mut self) {
         self.reader.kill_in_background();
         self.session = None;
+        self.handle.client.change_stream_lags(self.number, None);
+        self.phase = Phase::Over;
+    }
+
+    /// Ends with an error, once its cause is known.
+    fn ends(&mut self, error: Error) {
+        self.ends_now();
         let (deadline, token) = (self.call().deadline(), self.state.token().cloned());
         let handle = self.handle.clone();
         let asking = Fetching::begin(async move { explain(&handle, token, error, deadline).await });

@@ -302,6 +302,28 @@ async fn a_stream_whose_place_is_given_has_events_in_its_first_batch() {
     assert_eq!(scene.sent("getMore").len(), 0);
 }
 
+/// A stream that is over has no lag, although the application holds it still.
+#[tokio::test]
+async fn a_stream_that_is_over_has_no_lag() {
+    let time = bson::Timestamp { time: 1_060, increment: 1 };
+    let cursor = rawdoc! {
+        "id": 7_i64, "ns": "app.things", "nextBatch": [],
+        "postBatchResumeToken": { "_data": "82000003E800000001" },
+    };
+    let reply = rawdoc! { "ok": 1, "operationTime": time, "cursor": cursor };
+    let scene = Scene::replying("", vec![reply, refused()]);
+    let lags = || {
+        let text = Exposition::new(&scene.client.topology().metrics()).to_string();
+        text.contains("sdam_change_stream_lag_seconds ")
+    };
+    assert!(!lags());
+    let mut stream = scene.things().watch().await.unwrap();
+    assert!(stream.next_if_any().await.unwrap().is_none());
+    assert!(lags());
+    next(&mut stream).await.unwrap().unwrap_err();
+    assert!(!stream.is_alive() && !lags());
+}
+
 /// "Dropping a future is always safe" (docs/run.md): a cursor whose closing is given up is closed
 /// by a task.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -227,6 +227,15 @@ impl Metrics {
         }
     }
 
+    /// Takes notice that a change stream asks its server, which may wait so long for a change: what
+    /// is left to read is not more meanwhile.
+    pub fn change_stream_waits(&mut self, now: Instant, stream: u64, await_time: Duration) {
+        if let Some((lag, at)) = self.change_streams.get_mut(&stream) {
+            *lag += now - *at;
+            *at = now + await_time;
+        }
+    }
+
     /// Takes notice of how many events were dropped so far, before they could be
     /// [noted](Self::note).
     ///

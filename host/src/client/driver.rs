@@ -44,6 +44,10 @@ pub trait DriverTopology<R: Runtime>: sealed::Topology + Sized {
     /// read; `None` if it has ended.
     fn change_stream_lags(&self, stream: u64, lag: Option<Duration>);
 
+    /// Takes notice, for metrics, that a change stream with this number asks its server, which may
+    /// wait so long for a change.
+    fn change_stream_waits(&self, stream: u64, await_time: Duration);
+
     /// Starts a session, see [`ClientSession`].
     ///
     /// # Errors
@@ -144,6 +148,13 @@ impl<R: Runtime> DriverTopology<R> for Topology<R> {
         let shared = &self.host.shared;
         if shared.process.is_current() && shared.meter.is_on() {
             shared.meter.change_stream_lags(shared.runtime.now(), stream, lag);
+        }
+    }
+
+    fn change_stream_waits(&self, stream: u64, await_time: Duration) {
+        let shared = &self.host.shared;
+        if shared.process.is_current() && shared.meter.is_on() {
+            shared.meter.change_stream_waits(shared.runtime.now(), stream, await_time);
         }
     }
 

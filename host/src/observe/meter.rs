@@ -56,6 +56,13 @@ impl Meter {
         }
     }
 
+    /// Takes notice that the server of a change stream may wait so long for a change.
+    pub(crate) fn change_stream_waits(&self, now: Instant, stream: u64, await_time: Duration) {
+        if let Some(metrics) = self.0.get() {
+            lock(metrics).change_stream_waits(now, stream, await_time);
+        }
+    }
+
     /// Adds what a pool has counted.
     pub(crate) fn add(&self, address: &ServerAddress, traffic: Option<Box<Traffic>>) {
         if let (Some(metrics), Some(traffic)) = (self.0.get(), traffic) {

@@ -190,6 +190,22 @@ fn the_change_stream_that_is_furthest_behind_counts_until_it_has_ended() {
     assert_eq!(of(&metrics, 3000), [""; 0]);
 }
 
+#[test]
+fn a_change_stream_does_not_fall_behind_while_its_server_waits_for_changes() {
+    let mut metrics = Metrics::new();
+    let of = |metrics: &Metrics, millis| lines(metrics, millis, "sdam_change_stream");
+    metrics.change_stream_waits(at(0), 1, SECOND);
+    assert_eq!(of(&metrics, 0), [""; 0], "nothing is known of it");
+    metrics.change_stream_lags(at(1000), 1, Some(Duration::ZERO));
+    metrics.change_stream_waits(at(3000), 1, SECOND * 30);
+    assert_eq!(of(&metrics, 3000), ["sdam_change_stream_lag_seconds 2"], "it was not read");
+    assert_eq!(of(&metrics, 33_000), ["sdam_change_stream_lag_seconds 2"]);
+    assert_eq!(of(&metrics, 34_000), ["sdam_change_stream_lag_seconds 3"], "it is late");
+    metrics.change_stream_waits(at(34_000), 1, SECOND);
+    metrics.change_stream_waits(at(34_500), 1, SECOND);
+    assert_eq!(of(&metrics, 34_500), ["sdam_change_stream_lag_seconds 3"]);
+}
+
 /// Any event of a pool with few connections, in any order.
 fn any_event() -> impl Strategy<Value = PoolEvent> {
     let connection = (0..4_u64).prop_map(ConnectionId);

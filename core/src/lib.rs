@@ -81,6 +81,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod auth;
+pub mod backoff;
 mod codes;
 pub mod command;
 pub mod config;

@@ -6,12 +6,7 @@
 
 use std::time::Duration;
 
-/// The pause before the second attempt in a row; each further one is longer by half, as in the
-/// Convenient API for Transactions (`BACKOFF_INITIAL`).
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-
-/// The longest pause (`BACKOFF_MAX`).
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+use sdam_core::backoff::{jitter, longest_pause};
 
 /// The attempts at beginning again that were made in a row, with no batch in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -26,12 +21,8 @@ impl Resumption {
         let earlier = self.attempts;
         self.attempts = earlier.saturating_add(1);
         let exponent = earlier.checked_sub(1)?;
-        // Where it is more than the most, the exponent may be cut, too.
-        let factor = 1.5_f64.powi(exponent.min(64) as i32);
-        let most = LONGEST_PAUSE.as_secs_f64().min(FIRST_PAUSE.as_secs_f64() * factor);
-        // 53 bits are what a double holds exactly. Half of the pause is always there.
-        let jitter = (random >> 11) as f64 / (1_u64 << 53) as f64;
-        Some(Duration::from_secs_f64(most * (0.5 + jitter / 2.0)))
+        // Half of the pause is always there.
+        Some(longest_pause(exponent).mul_f64(0.5 + jitter(random) / 2.0))
     }
 
     /// Takes note that a batch has come: the next error is the first again.
@@ -44,7 +35,10 @@ impl Resumption {
 mod tests {
     use std::time::Duration;
 
-    use super::{LONGEST_PAUSE, Resumption};
+    use super::Resumption;
+
+    /// `BACKOFF_MAX`.
+    const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
     /// "Resume Process": one attempt for each error, at once; where no attempt leads to a batch,
     /// each waits longer than the one before, and none is the last.

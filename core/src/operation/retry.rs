@@ -14,6 +14,7 @@ use super::labels::{
 };
 use super::options::{OperationKind, RetryPolicy};
 use super::timeout::MAX_TIME_EXPIRED;
+use crate::backoff::jitter;
 use crate::codes::NO_SUCH_TRANSACTION;
 use crate::config::MIN_HEARTBEAT_FREQUENCY;
 use crate::failure::{Cause, Failure};
@@ -407,10 +408,7 @@ pub fn base_backoff(reply: &RawDocument) -> Option<Duration> {
 /// from 1.
 fn backoff(attempt: u32, base: Duration, random: u64) -> Duration {
     let factor = 2_u32.saturating_pow(attempt);
-    let most = base.saturating_mul(factor).min(MAX_BACKOFF);
-    // 53 bits are what a double holds exactly.
-    let jitter = (random >> 11) as f64 / (1_u64 << 53) as f64;
-    most.mul_f64(jitter)
+    base.saturating_mul(factor).min(MAX_BACKOFF).mul_f64(jitter(random))
 }
 
 #[cfg(test)]

@@ -6,17 +6,12 @@
 use std::time::Duration;
 
 use super::transaction::TransactionState;
+use crate::backoff::{jitter, longest_pause};
 use crate::time::Instant;
 
 /// "If `timeoutMS` is unset for a `withTransaction` call, drivers MUST enforce a 120-second
 /// timeout".
 const LIMIT: Duration = Duration::from_secs(120);
-
-/// "`BACKOFF_INITIAL` is 5ms".
-const FIRST_BACKOFF: Duration = Duration::from_millis(5);
-
-/// "`BACKOFF_MAX` is 500ms".
-const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
 /// An error of the callback, or of a commit, as far as it matters to what comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -128,12 +123,7 @@ impl TransactionLoop {
 
     /// "`jitter * min(BACKOFF_INITIAL * 1.5 ** transactionAttempt, BACKOFF_MAX)`".
     fn backoff(&self, random: u64) -> Duration {
-        // Where it is more than the most, the exponent may be cut, too.
-        let factor = 1.5_f64.powi(self.attempts.min(64) as i32);
-        let most = MAX_BACKOFF.as_secs_f64().min(FIRST_BACKOFF.as_secs_f64() * factor);
-        // 53 bits are what a double holds exactly.
-        let jitter = (random >> 11) as f64 / (1_u64 << 53) as f64;
-        Duration::from_secs_f64(most * jitter)
+        longest_pause(self.attempts).mul_f64(jitter(random))
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct GetMore {
     body: RawDocumentBuf,
     timing: Timing,
     begins_elsewhere: bool,
+    /// That of the connection which it was written for.
+    max_wire_version: Option<i32>,
 }
 
 impl GetMore {
@@ -29,7 +31,13 @@ impl GetMore {
         timing: Timing,
     ) -> Self {
         let (database, collection) = (Arc::clone(database), Arc::clone(collection));
-        Self { database, collection, body, timing, begins_elsewhere: false }
+        let (begins_elsewhere, max_wire_version) = (false, None);
+        Self { database, collection, body, timing, begins_elsewhere, max_wire_version }
+    }
+
+    /// Returns the wire version of the connection that it goes over, once there is one.
+    pub(crate) const fn max_wire_version(&self) -> Option<i32> {
+        self.max_wire_version
     }
 
     /// Says whether the cursor can begin again at another server.
@@ -78,7 +86,8 @@ impl Operation for GetMore {
         self.timing
     }
 
-    fn command(&mut self, scope: &Scope, _: &Facts) -> Result<Command<'_>, Error> {
+    fn command(&mut self, scope: &Scope, facts: &Facts) -> Result<Command<'_>, Error> {
+        self.max_wire_version = Some(facts.max_wire_version);
         Rules::RUN.command(scope, std::mem::take(&mut self.body))
     }
 

@@ -334,7 +334,9 @@ impl<R: Runtime> Changes<R> {
         // "If a `next` call fails with a timeout error, drivers MUST NOT invalidate the change
         // stream": also with one that the server has replied with.
         let has_run_out = error.reply().is_some() && error.is_timeout() && self.is_limited();
-        if !has_run_out && !is_resumable(&error, self.watch.opening().max_wire_version) {
+        let opened = self.watch.opening().max_wire_version;
+        let max_wire_version = self.reader.max_wire_version.unwrap_or(opened);
+        if !has_run_out && !is_resumable(&error, max_wire_version) {
             self.ends(error);
             return None;
         }

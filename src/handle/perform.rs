@@ -241,14 +241,14 @@ impl<R: Runtime> Handle<R> {
     /// Sends the next command of a cursor, to where that is pinned.
     pub(crate) async fn get_more(
         &self,
-        mut operation: GetMore,
+        operation: &mut GetMore,
         pin: &mut Option<Pinned<R>>,
         session: &ClientSession<R>,
         (timeout, extension): (Timeout, Option<&Extension>),
     ) -> Result<ReplyDocument, Error> {
         let scope = operation.scope();
         let with = (session.clone(), timeout);
-        let mut running = RunningOperation::begin(self, &scope, &mut operation, with).await?;
+        let mut running = RunningOperation::begin(self, &scope, operation, with).await?;
         (running.extension, running.pin) = (extension, pin.take());
         let mut observed = observed::begin(&self.client, Some(session), &scope, running.operation);
         let outcome = running.send_all(&mut observed).await;

@@ -25,8 +25,8 @@ use crate::error::{DriverError as _, Error};
 /// The time that a task has to kill a cursor whose reader has given that up.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The outcome of a getMore, and the way to the server.
-type Fetched<R> = (Option<Pinned<R>>, Result<ReplyDocument, Error>);
+/// The outcome of a getMore, the way to the server, and the wire version of the connection.
+type Fetched<R> = (Option<Pinned<R>>, Option<i32>, Result<ReplyDocument, Error>);
 
 /// A cursor that is read, without the type of its documents.
 pub(super) struct Reader<R: Runtime> {
@@ -47,6 +47,8 @@ pub(super) struct Reader<R: Runtime> {
     /// The wait for the time when the next batch may be asked for.
     pausing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     pace: Pace,
+    /// The wire version of the connection that the last getMore went over.
+    pub(super) max_wire_version: Option<i32>,
     /// True of a change stream, which can begin again at another server.
     begins_elsewhere: bool,
     /// The batch that is awaited.
@@ -78,6 +80,7 @@ impl<R: Runtime> Reader<R> {
             extension: None,
             pausing: None,
             pace: Pace::default(),
+            max_wire_version: None,
             begins_elsewhere: false,
             fetching: None,
             has_failed: false,
@@ -155,14 +158,14 @@ impl<R: Runtime> Reader<R> {
                 (self.pausing, has_paused) = (None, true);
             }
             if let Some(fetching) = &mut self.fetching {
-                let (pin, answer) = ready!(fetching.poll(cx));
+                let (pin, max_wire_version, answer) = ready!(fetching.poll(cx));
                 self.fetching = None;
                 if answer.as_ref().is_err_and(|error| self.asks_again(error)) {
                     self.pin = pin;
                     continue;
                 }
                 (has_asked, has_paused) = (true, false);
-                if let Err(error) = self.take((pin, answer)) {
+                if let Err(error) = self.take((pin, max_wire_version, answer)) {
                     return Poll::Ready(Some(Err(error)));
                 }
             }
@@ -219,7 +222,7 @@ impl<R: Runtime> Reader<R> {
         };
         self.pin = pin.other();
         let (handle, timeout) = (self.handle.clone(), self.next_timeout());
-        let get_more = GetMore::new(self.state.namespace(), body, self.timing)
+        let mut get_more = GetMore::new(self.state.namespace(), body, self.timing)
             .beginning_elsewhere(self.begins_elsewhere);
         let is_of_call = self.timing.mode() == TimeoutMode::Iteration;
         let is_limited = timeout.deadline().is_some();
@@ -229,8 +232,8 @@ impl<R: Runtime> Reader<R> {
         self.fetching = Some(Fetching::begin(async move {
             let mut pin = Some(pin);
             let limits = (timeout, extension.as_deref());
-            let answer = handle.get_more(get_more, &mut pin, &session, limits).await;
-            (pin, answer)
+            let answer = handle.get_more(&mut get_more, &mut pin, &session, limits).await;
+            (pin, get_more.max_wire_version(), answer)
         }));
         true
     }
@@ -252,8 +255,9 @@ impl<R: Runtime> Reader<R> {
     }
 
     /// Takes the answer to a getMore.
-    fn take(&mut self, (pin, answer): Fetched<R>) -> Result<(), Error> {
-        self.pin = pin;
+    fn take(&mut self, fetched: Fetched<R>) -> Result<(), Error> {
+        let (pin, max_wire_version, answer) = fetched;
+        (self.pin, self.max_wire_version) = (pin, max_wire_version.or(self.max_wire_version));
         let read = answer.and_then(|reply| self.state.more(&reply).map_err(Error::from));
         let Err(error) = read else {
             self.pace.receives(!self.state.has_documents());

@@ -368,3 +368,36 @@ async fn a_place_that_the_oplog_has_overtaken_is_lost_history() {
         assert!(is_lost && !stream.is_alive(), "{code}: {verdict:?}");
     }
 }
+
+/// "The driver MUST use the wire version of the connection used to do the initial `aggregate` or
+/// the `getMore` that resulted in the error".
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_is_judged_by_the_connection_that_it_came_over() {
+    let (version, asked) = (Arc::new(AtomicI32::new(8)), AtomicUsize::new(0));
+    let (answer, held) = mpsc::channel();
+    let held = Mutex::new(held);
+    let mut labelled = refused();
+    labelled
+        .append(cstr!("errorLabels"), bson::RawArrayBuf::from_iter(["ResumableChangeStreamError"]));
+    let server = Scripted::upgraded(Arc::clone(&version), move |command, _| match command {
+        "aggregate" => Some(opened()),
+        "getMore" if asked.fetch_add(1, Ordering::Relaxed) == 0 => Some(labelled.clone()),
+        "getMore" => Some(next_batch(&[insert(1)], 1)),
+        "ping" => {
+            // The test may have ended.
+            let _ = held.lock().unwrap().recv();
+            None
+        }
+        _ => None,
+    });
+    let mut scene = Scene::of(server, "");
+    let mut stream = scene.things().watch().await.unwrap();
+    version.store(9, Ordering::Relaxed);
+    let app = scene.client.database("app");
+    let ping = tokio::spawn(async move { app.run_command(doc! { "ping": 1 }).await });
+    // The old connection is in use.
+    sent_until(&mut scene.events, "ping").await;
+    assert_eq!(id(next(&mut stream).await), 1);
+    answer.send(()).unwrap();
+    ping.await.unwrap().unwrap();
+}

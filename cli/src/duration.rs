@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use serde::Serializer;
 
 /// The longest time that can be asked for: a year.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -50,6 +51,19 @@ pub(crate) fn rounded(duration: Duration) -> String {
         1..48 => format!("{hours}h {:02}m", minutes % 60),
         _ => format!("{}d {:02}h", hours / 24, hours % 24),
     }
+}
+
+/// Writes a time in milliseconds, as JSON has it.
+pub(crate) fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_nanos() as f64 / 1e6)
+}
+
+/// As [`millis`], of a time that may be unknown.
+pub(crate) fn optional_millis<S: Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_some(&time.map(|time| time.as_nanos() as f64 / 1e6))
 }
 
 /// Writes how long something took: `0.42 ms`, `12.3 ms`, `10.00 s`.

@@ -16,6 +16,7 @@ mod findings;
 #[cfg(test)]
 mod fixture;
 mod footprint;
+mod history;
 mod lint;
 mod manual;
 mod news;

@@ -9,9 +9,11 @@ use sdam_core::config::ServerAddress;
 use sdam_core::description::ServerType;
 use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, Stage};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-pub(super) use self::transactions::{Counted, IdleTransaction, Oplog, Transactions};
+pub(super) use self::transactions::{Counted, IdleTransaction, Transactions};
+use crate::duration::{millis, optional_millis};
+use crate::history::Oplog;
 
 /// All that was gathered.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -550,17 +552,6 @@ pub(super) struct Pause {
     /// Its end, since the beginning.
     #[serde(rename = "endedMS", serialize_with = "millis")]
     pub(super) ended: Duration,
-}
-
-pub(super) fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_nanos() as f64 / 1e6)
-}
-
-fn optional_millis<S: Serializer>(
-    time: &Option<Duration>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.serialize_some(&time.map(|time| time.as_nanos() as f64 / 1e6))
 }
 
 impl Evidence {

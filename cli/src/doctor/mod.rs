@@ -19,10 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use sdam_core::bson::rawdoc;
 use sdam_core::config::address_map::AddressMap;
 use sdam_core::config::{Options, OptionsError, ProxyOptions, Warning};
-use sdam_core::diagnosis::{other_timeout, resume_token_time};
+use sdam_core::diagnosis::other_timeout;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -33,6 +32,7 @@ use self::probe::client::Watcher;
 use self::report::Report;
 use crate::color::ColorChoice;
 use crate::duration::rfc_3339;
+use crate::history::token_time;
 use crate::preparation::{self, LookError, PreparationError};
 use crate::printer::Printer;
 use crate::shutdown::{End, Shutdown};
@@ -83,15 +83,6 @@ pub(crate) struct Args {
     /// Print one JSON object, as DOCTOR.md describes it
     #[arg(long)]
     json: bool,
-}
-
-/// Reads the time of a resume token, in seconds since 1970.
-fn token_time(text: &str) -> Result<u64, String> {
-    let json: Option<serde_json::Value> = serde_json::from_str(text).ok();
-    let data = json.as_ref().and_then(|json| json.get("_data")?.as_str()).unwrap_or(text.trim());
-    let time = resume_token_time(&rawdoc! { "_data": data });
-    let time = time.map(|time| u64::from(time.time));
-    time.ok_or_else(|| r#"write it as {"_data": "82..."}, or the digits alone"#.to_owned())
 }
 
 /// The port of name servers.

@@ -3,6 +3,7 @@
 mod report;
 #[cfg(test)]
 mod tests;
+mod token;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,8 +17,10 @@ use sdam_host::ErrorKind;
 use sdam_tokio::Topology;
 
 use self::report::{Status, WhyNot};
+use self::token::Reach;
 use crate::color::ColorChoice;
 use crate::duration::{self, rfc_3339};
+use crate::history::token_time;
 use crate::preparation::{self, LookError, Preparation, PreparationError};
 use crate::printer::Printer;
 use crate::shutdown::{End, Shutdown};
@@ -35,13 +38,14 @@ Examples:
   sdam status 'mongodb://db1.example,db2.example/?replicaSet=rs0'
   sdam status --uri-file production.uri --json
   until sdam status --uri-file staging.uri --for 2s; do sleep 1; done
+  sdam status --uri-file production.uri --token \"$(cat orders.token)\"
 
 Exit codes:
   0    writes find a server, and so do reads
-  1    only reads find a server: there is no primary
-  2    neither does, or the hosts cannot be looked up
+  1    only reads find a server: there is no primary; or the --token is lost within a day
+  2    neither does, or the hosts cannot be looked up; or the --token is lost
   3    nothing can be said: the arguments or the connection string are invalid, a file cannot be
-       read, or nothing can be printed
+       read, or nothing can be printed; or all is well but that nothing is known of the --token
   130  SIGINT came before the look was over (143: SIGTERM)
 They are those of monitoring plugins: OK, WARNING, CRITICAL and UNKNOWN.";
 
@@ -58,6 +62,10 @@ pub(crate) struct Args {
     #[arg(long = "for", visible_alias = "timeout", value_name = "DURATION")]
     #[arg(default_value = "5s", value_parser = duration::parse)]
     limit: Duration,
+    /// Say whether the oplogs still reach back to this resume token of a change stream, and for how
+    /// long: its JSON, or the hexadecimal digits of its _data
+    #[arg(long, value_name = "TOKEN", value_parser = token_time)]
+    token: Option<u64>,
     /// Print one JSON object, as STATUS.md describes it
     #[arg(long)]
     json: bool,
@@ -104,7 +112,10 @@ async fn look(args: &Args, color: ColorChoice) -> Result<u8, LookError> {
         let before = "each server had answered or failed";
         return Err(PreparationError::Interrupted { signal, before }.into());
     }
-    let status = status_of(&client, looked);
+    let mut status = status_of(&client, looked);
+    if let Some(token) = args.token {
+        status.token = Some(Reach::ask(&client, token, &mut shutdown).await);
+    }
     client.close().await;
     Printer::report(color, |out| match args.json {
         true => status.print_json(out),
@@ -178,7 +189,7 @@ fn status_of(client: &Topology, look: Look) -> Status {
         read.get_or_insert(WhyNot::Operation(verdict, text));
     }
     let time = rfc_3339(client.wall_clock(now));
-    Status { view, is_settled, elapsed: now.since_origin(), time, write, read }
+    Status { view, is_settled, elapsed: now.since_origin(), time, write, read, token: None }
 }
 
 /// Returns why writes fail, and why reads do that take any server; `None` if they need not.

@@ -9,6 +9,7 @@ use sdam_core::description::{ServerDescription, ServerType, TopologyDescription}
 use sdam_core::diagnosis::{SelectionError, Verdict};
 use serde_json::{Value, json};
 
+use super::token::Reach;
 use crate::duration::precise;
 use crate::printer::Printer;
 use crate::text::{escaped, of_server};
@@ -28,6 +29,8 @@ pub(super) struct Status {
     pub(super) write: Option<WhyNot>,
     /// The reason why reads that take any server find none, if they find none.
     pub(super) read: Option<WhyNot>,
+    /// The time for which a token is of use, if one was asked about.
+    pub(super) token: Option<Reach>,
 }
 
 /// The reason why operations fail.
@@ -72,12 +75,17 @@ impl WhyNot {
 }
 
 impl Status {
-    /// Returns 0 if writes find a server, 1 if only reads do, and 2 if neither does.
-    pub(super) const fn exit_code(&self) -> u8 {
-        match (&self.write, &self.read) {
+    /// Returns 0 if writes find a server, 1 if only reads do, and 2 if neither does; or that of the
+    /// token, if it is worse.
+    pub(super) fn exit_code(&self) -> u8 {
+        let of_servers = match (&self.write, &self.read) {
             (None, _) => 0,
             (Some(_), None) => 1,
             (Some(_), Some(_)) => super::NEITHER,
+        };
+        match (of_servers, self.token.as_ref().map_or(0, Reach::exit_code)) {
+            (0, of_token) | (_, of_token @ super::NEITHER) => of_token,
+            (of_servers, _) => of_servers,
         }
     }
 
@@ -91,6 +99,7 @@ impl Status {
             "readable": self.read.is_none(),
             "whyNotWritable": self.write.as_ref().map(WhyNot::json),
             "whyNotReadable": self.read.as_ref().map(WhyNot::json),
+            "token": self.token.as_ref().map(Reach::json),
             "description": &*self.view,
         }))
     }
@@ -130,8 +139,14 @@ impl Status {
             };
             out.line(format_args!("{what}  {said}"))?;
         }
-        let why_not = [&self.write, &self.read].into_iter().flatten();
-        let mut advice: Vec<String> = why_not.map(|it| it.verdict().advice().to_string()).collect();
+        if let Some(token) = &self.token {
+            let (word, style) = token.word();
+            let word = out.paint(style, word);
+            out.line(format_args!("token   {word}, {}", escaped(&token.cause())))?;
+        }
+        let why_not = [&self.write, &self.read].into_iter().flatten().map(WhyNot::verdict);
+        let troubles = why_not.chain(self.token.as_ref().and_then(Reach::trouble));
+        let mut advice: Vec<String> = troubles.map(|it| it.advice().to_string()).collect();
         advice.dedup();
         for text in advice {
             out.line(format_args!("advice  {}", escaped(&text)))?;

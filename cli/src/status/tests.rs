@@ -1,10 +1,14 @@
 //! The table, the JSON and the exit code, from views of the machine itself.
 
+use std::time::Duration;
+
 use sdam_core::diagnosis::Verdict;
 use serde_json::Value;
 
 use super::report::{Status, WhyNot};
+use super::token::Reach;
 use crate::fixture::{Fixture, member};
+use crate::history::{Oplog, reach};
 use crate::printer::Printer;
 
 const HOSTS: [&str; 2] = ["a:27017", "b:27017"];
@@ -18,6 +22,7 @@ fn status(fixture: &Fixture) -> Status {
         time: "2026-05-09T03:00:00.000Z".to_owned(),
         write,
         read,
+        token: None,
     }
 }
 
@@ -110,6 +115,43 @@ fn a_balancer_that_answers_nothing_is_2() {
     assert_eq!(object(&status)["whyNotReadable"]["verdict"], "connectionRefused");
 }
 
+/// Says of a token that is `behind` the last entry of an oplog of 100,000 seconds.
+fn reached(behind: u64, is_full: bool) -> Reach {
+    let (last, max_size) = (1_000_000, 990 << 20);
+    let size = if is_full { max_size } else { max_size / 2 };
+    let oplog = Oplog { window: Duration::from_secs(100_000), last, size, max_size };
+    let server = HOSTS[0].parse().expect("an address");
+    let (severity, verdict) = reach(last - behind, [(&server, oplog)]).expect("an oplog");
+    Reach::Known(severity, verdict)
+}
+
+#[test]
+fn a_token_that_is_or_will_soon_be_lost_is_worse_than_a_primary_that_is_there() {
+    let mut status = status(&discovered());
+    let reach = "the oplog of a:27017 reaches back for 100000.0 s";
+    for (token, code, state, said) in [
+        (reached(1000, true), 0, "kept", ": the token is lost in 99000.0 s at today's rate"),
+        (reached(1000, false), 0, "kept", " and is not full: the token is not about to be lost"),
+        (reached(90_000, true), 1, "ending", ": the token is lost in 10000.0 s at today's rate"),
+        (reached(100_001, true), 2, "lost", ", which is not as far as the token"),
+    ] {
+        status.token = Some(token);
+        assert_eq!(status.exit_code(), code, "{said}");
+        let table = table(&status);
+        let line = format!("\ntoken   {state}, {reach}{said}\n");
+        assert!(table.contains(&line), "{table}");
+        assert_eq!(table.contains("\nadvice  "), code > 0, "{table}");
+        let object = object(&status);
+        assert_eq!(object["token"]["state"], state);
+        assert_eq!(object["token"]["verdict"], "historyEnds");
+    }
+    status.token = Some(Reach::Unknown("a:27017: not authorized".to_owned()));
+    assert_eq!(status.exit_code(), 3);
+    assert!(table(&status).ends_with("\ntoken   unknown, a:27017: not authorized\n"));
+    status.write = Some(WhyNot::Verdict(Verdict::NoAnswer));
+    assert_eq!(status.exit_code(), 1, "what is known comes first");
+}
+
 #[test]
 fn colours_are_codes_around_the_same_words() {
     let status = status(&discovered());
@@ -135,7 +177,7 @@ fn every_field_is_documented() {
     for name in object.as_object().expect("an object").keys() {
         assert!(documented.contains(&format!("`{name}`")), "{name} is not documented");
     }
-    for name in ["verdict", "cause", "advice", "line", "text"] {
+    for name in ["verdict", "cause", "advice", "line", "text", "state", "leftMS"] {
         assert!(documented.contains(&format!("`{name}`")), "{name} is not documented");
     }
 }

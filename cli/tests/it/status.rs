@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::refusal::RefusingPort;
+use sdam_core::bson::rawdoc;
 use serde_json::Value;
 
 /// The time that `sdam cluster` lives if a test hangs, which then fails.
@@ -147,6 +149,43 @@ fn a_load_balancer_without_monitors_is_asked() {
     assert_eq!(code, Some(2), "{out}");
     assert!(out.starts_with("LoadBalanced, 1 server\n"), "{out}");
     assert!(out.contains("Connection refused"), "{out}");
+}
+
+/// Writes a resume token of a time, in seconds since 1970.
+fn token(seconds: u64) -> String {
+    format!(r#"{{"_data": "82{seconds:08X}000000012B0229296E04"}}"#)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_members_are_asked_for_how_long_a_token_is_of_use() {
+    let options = EmbeddedOptions::default().with_keeps_data(true);
+    let cluster = EmbeddedCluster::start(options).await.expect("it runs");
+    let primary = cluster.elected().await.expect("an election");
+    // Until something is written, there is no entry.
+    let insert = rawdoc! { "insert": "things", "documents": [{}], "$db": "app" };
+    cluster.run_command(primary, insert).await.expect("it is written");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later");
+    for (seconds, code, end) in [
+        (now.as_secs(), 0, " and is not full: the token is not about to be lost\n"),
+        (10, 2, ", which is not as far as the token\nadvice  "),
+    ] {
+        let token = token(seconds);
+        let (given, out, err) = status(&["--for", "60s", "--token", &token, &cluster.uri()]);
+        assert_eq!((given, err.as_str()), (Some(code), ""), "{out}");
+        assert!(out.contains("\ntoken   ") && out.contains(end), "{out}");
+    }
+    let (code, _, err) = status(&["--token", "82", &cluster.uri()]);
+    assert_eq!(code, Some(3), "{err}");
+    assert!(err.contains("invalid value '82' for '--token <TOKEN>'"), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn nothing_is_known_of_a_token_without_an_oplog() {
+    let mongos = EmbeddedCluster::start(EmbeddedOptions::load_balanced(1)).await.expect("it runs");
+    let uri = format!("mongodb://{}/?loadBalanced=true", mongos.addresses()[0]);
+    let (code, out, _) = status(&["--for", "60s", "--token", &token(10), &uri]);
+    assert_eq!(code, Some(3), "{out}");
+    assert!(out.ends_with("token   unknown, no member of a replica set has answered\n"), "{out}");
 }
 
 #[cfg(unix)]

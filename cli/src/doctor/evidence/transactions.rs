@@ -1,10 +1,10 @@
-//! The transactions of a server as it counts them, and the oplog that its set works with.
+//! The transactions of a server as it counts them.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{millis, optional_millis};
+use crate::duration::{millis, optional_millis};
 
 /// The transactions of a server, and what bears upon them.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -79,27 +79,4 @@ pub(in crate::doctor) struct IdleTransaction {
     /// The time since its last command.
     #[serde(rename = "unusedMS", serialize_with = "millis")]
     pub(in crate::doctor) unused: Duration,
-}
-
-/// The oplog of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::doctor) struct Oplog {
-    /// The time from its first entry to its last: `serverStatus`.
-    #[serde(rename = "windowMS", serialize_with = "millis")]
-    pub(in crate::doctor) window: Duration,
-    /// The time of its last entry, in seconds since 1970.
-    #[serde(skip)]
-    pub(in crate::doctor) last: u64,
-    /// The bytes that it has: `collStats`.
-    pub(in crate::doctor) size: u64,
-    /// The bytes that it may have.
-    pub(in crate::doctor) max_size: u64,
-}
-
-impl Oplog {
-    /// Returns whether new entries take the place of old ones, or soon will.
-    pub(in crate::doctor) const fn is_full(self) -> bool {
-        self.size >= self.max_size / 10 * 9
-    }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use sdam_core::bson::{DateTime, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use sdam_core::bson::{DateTime, RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use tokio::time::sleep;
 
 use super::commands::{Asking, NoAnswer, name};
-use crate::doctor::evidence::{Counted, IdleTransaction, Oplog, Role, Transactions};
+use crate::doctor::evidence::{Counted, IdleTransaction, Role, Transactions};
+use crate::history::{Oplog, number};
 
 /// The time between two looks at what is counted.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -65,22 +66,13 @@ impl Asking<'_> {
         &mut self,
         status: &RawDocument,
     ) -> Result<Option<Oplog>, NoAnswer> {
-        let Some((window, last)) = window(status) else { return Ok(None) };
+        if status.get("oplog").ok().flatten().is_none() {
+            return Ok(None);
+        }
         let stats = self.send("local", &rawdoc! { "collStats": "oplog.rs" }).await?;
         let stats = self.unless_forbidden("collStats", stats);
-        Ok(stats.as_deref().and_then(|stats| {
-            let (size, max_size) = (number(stats, "size")?, number(stats, "maxSize")?);
-            Some(Oplog { window, last, size, max_size })
-        }))
+        Ok(stats.as_deref().and_then(|stats| Oplog::read(status, stats)))
     }
-}
-
-/// Reads the time from the first entry of an oplog to its last, and that of the last.
-fn window(status: &RawDocument) -> Option<(Duration, u64)> {
-    let oplog = status.get_document("oplog").ok()?;
-    let time = |field| oplog.get_timestamp(field).ok().map(|it| u64::from(it.time));
-    let (first, last) = (time("earliestOptime")?, time("latestOptime")?);
-    (first > 0).then(|| (Duration::from_secs(last.saturating_sub(first)), last))
 }
 
 /// Reads what a server has counted since it was started.
@@ -171,23 +163,13 @@ fn expired_in(reply: &RawDocument, status: &RawDocument) -> u64 {
     lines.filter(|line| line.contains(EXPIRED) && is_recent(line)).count() as u64
 }
 
-/// Reads a number that servers write in several types.
-fn number(document: &RawDocument, field: &str) -> Option<u64> {
-    match document.get(field).ok()?? {
-        RawBsonRef::Int32(number) => u64::try_from(number).ok(),
-        RawBsonRef::Int64(number) => u64::try_from(number).ok(),
-        RawBsonRef::Double(number) => Some(number as u64),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use sdam_core::bson::{DateTime, Timestamp, rawdoc};
+    use sdam_core::bson::{DateTime, rawdoc};
 
-    use super::{counted, expired_in, idle_in, window};
+    use super::{counted, expired_in, idle_in};
 
     /// As 6.0.27 writes it.
     #[test]
@@ -213,17 +195,6 @@ mod tests {
         assert_eq!(counts.time, Duration::from_millis(21_521));
         assert_eq!(counts.since(counts).ended(), 0);
         assert_eq!(counted(&rawdoc! { "ok": 1 }), None);
-    }
-
-    #[test]
-    fn an_oplog_without_a_first_entry_has_no_window() {
-        let status = |first, last| {
-            let at = |time| Timestamp { time, increment: 1 };
-            rawdoc! { "oplog": { "latestOptime": at(last), "earliestOptime": at(first) } }
-        };
-        assert_eq!(window(&status(10, 70)), Some((Duration::from_secs(60), 70)));
-        assert_eq!(window(&status(0, 70)), None);
-        assert_eq!(window(&rawdoc! {}), None);
     }
 
     #[test]

@@ -3,14 +3,12 @@
 
 use std::time::Duration;
 
-use sdam_core::bson::DateTime;
-use sdam_core::diagnosis::{
-    ChangeStreamVerdict, OplogBound, TRANSACTION_LIFETIME, TransactionVerdict, Verdict,
-};
+use sdam_core::diagnosis::{OplogBound, TRANSACTION_LIFETIME, TransactionVerdict, Verdict};
 
 use crate::doctor::evidence::{Counted, Evidence, Login, ServerSeen, Transactions};
 use crate::doctor::finding::{Finding, listed};
 use crate::findings::Severity;
+use crate::history::reach;
 
 /// The number of transactions that must have ended before a part of them means anything, just now
 /// and since the server was started.
@@ -66,34 +64,12 @@ pub(super) fn judge(evidence: &Evidence, findings: &mut Vec<Finding>) {
     }));
 }
 
-/// Finds whether the oplogs still reach back to a change, and for how long: a stream may go on at
-/// any member, and so at the one which is the first to lose the change. An oplog that has room left
-/// loses nothing.
+/// Finds whether the oplogs still reach back to a change, and for how long.
 fn reaches(token: u64, evidence: &Evidence) -> Option<Finding> {
-    let asked = evidence.servers.iter().filter_map(|it| {
-        let oplog = it.login.as_ref()?.oplog?;
-        let behind = Duration::from_secs(oplog.last.saturating_sub(token));
-        let left = match oplog.window.checked_sub(behind) {
-            None => Some(Duration::ZERO),
-            left => left.filter(|_| oplog.is_full()),
-        };
-        Some((it, oplog, left))
-    });
-    let soonest = |left: Option<Duration>| left.unwrap_or(Duration::MAX);
-    let (server, oplog, left) =
-        asked.min_by_key(|(_, oplog, left)| (soonest(*left), oplog.window))?;
-    let millis = i64::try_from(token).ok()?.checked_mul(1000)?;
-    let verdict = ChangeStreamVerdict::HistoryEnds {
-        server: server.address.clone(),
-        read_until: Some(DateTime::from_millis(millis)),
-        left,
-        window: oplog.window,
-    };
-    Some(match left {
-        Some(Duration::ZERO) => Finding::error(verdict.into()),
-        Some(left) if left < DAY => Finding::warning(verdict.into()),
-        Some(_) | None => Finding::note(verdict.into()),
-    })
+    let asked = |it: &'_ ServerSeen| it.login.as_ref()?.oplog;
+    let oplogs = evidence.servers.iter().filter_map(|it| Some((&it.address, asked(it)?)));
+    let (severity, verdict) = reach(token, oplogs)?;
+    Some(Finding { severity, ..Finding::error(verdict) })
 }
 
 /// Finds that many transactions are aborted while writes fail, or that many writes outside of
@@ -163,10 +139,11 @@ fn lost(server: &ServerSeen, login: &Login) -> Option<Verdict> {
 mod tests {
     use std::time::Duration;
 
-    use crate::doctor::evidence::{Counted, Evidence, IdleTransaction, Login, Oplog, Transactions};
+    use crate::doctor::evidence::{Counted, Evidence, IdleTransaction, Login, Transactions};
     use crate::doctor::rules::judge;
     use crate::doctor::tests::{set, verdicts};
     use crate::findings::Severity;
+    use crate::history::Oplog;
 
     fn with(login: Login) -> Evidence {
         let mut set = set();

@@ -2,6 +2,7 @@
 
 mod blocking;
 mod futures;
+mod lost_history;
 mod prose;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     let ends = || ends.into_iter().flatten();
     let mut all: Vec<Trial> = ends().flat_map(trials).collect();
     all.extend(ends().zip(&SETS).flat_map(|(binary, set)| prose::trials(binary, set)));
+    all.extend(binaries.last().map(lost_history::trials).unwrap_or_default());
     let passed = !libtest_mimic::run(&arguments, all).has_failed();
     for set in &SETS {
         // A static is never dropped.

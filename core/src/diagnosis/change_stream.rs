@@ -21,7 +21,8 @@ use crate::text::seconds;
 #[non_exhaustive]
 pub enum ChangeStreamVerdict {
     /// The server does not have the changes any more that come next (286,
-    /// ChangeStreamHistoryLost; 136, CappedPositionLost, if its oplog has overtaken an open stream).
+    /// ChangeStreamHistoryLost, of a stream that begins; 136, CappedPositionLost, of one that was
+    /// open, and has fallen behind).
     #[error(
         "{} no longer has the changes that come next{}{}",
         named_or_not(server.as_ref()),
@@ -143,7 +144,9 @@ impl ChangeStreamVerdict {
     /// Returns what to do about it.
     pub(super) fn advice(&self) -> Advice {
         match self {
-            Self::HistoryLost { .. } => READ_ANEW,
+            Self::HistoryLost { .. } | Self::HistoryEnds { left: Some(Duration::ZERO), .. } => {
+                READ_ANEW
+            }
             Self::ResumeTokenNotFound { .. } => BEGIN_ANEW,
             Self::ResumeTokenRefused { .. } => START_AFTER,
             Self::EventTooLarge => SPLIT,
@@ -196,6 +199,8 @@ fn ends_words(server: &ServerAddress, left: Option<Duration>, window: Duration) 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bson::DateTime;
 
     use super::ChangeStreamVerdict;
@@ -222,6 +227,16 @@ mod tests {
             text(at(begun), None, true),
             format!("{read}; the user may not ask how far the oplog reaches back (find on local)")
         );
+    }
+
+    #[test]
+    fn of_a_token_that_is_lost_already_the_advice_is_to_begin_anew() {
+        let advice = |left| {
+            let (server, window) = ("a:27017".parse().unwrap(), Duration::from_secs(60));
+            ChangeStreamVerdict::HistoryEnds { server, read_until: None, left, window }.advice()
+        };
+        assert!(advice(Some(Duration::ZERO)).text.starts_with("begin another stream"));
+        assert!(advice(Some(Duration::from_secs(1))).text.contains("before that"));
     }
 
     /// The servers' error codes, as in "error_codes.yml".

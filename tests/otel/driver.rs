@@ -1,5 +1,6 @@
 //! The spans of typed operations.
 
+use opentelemetry::trace::{SpanId, Status};
 use sdam::bson::{Document, doc};
 use sdam::core::config::Options;
 use sdam::generic::Client;
@@ -12,6 +13,7 @@ crate::scenarios![
     typed_operations_are_named_as_in_all_drivers,
     a_cursor_is_continued_and_closed_in_operations_of_their_own,
     an_operation_that_is_refused_has_the_exception,
+    a_stream_that_begins_again_has_left_the_span_of_the_get_more_that_failed,
 ];
 
 type Collection = sdam::generic::Collection<sdam::tokio::Tokio, Document>;
@@ -94,4 +96,34 @@ async fn an_operation_that_is_refused_has_the_exception() {
     assert_eq!(text(command, "exception.type"), None);
     users.insert_many(&[]).await.unwrap_err();
     assert_eq!(kept.tree(), "insert app.users failed with an exception\n");
+}
+
+/// OpenTelemetry, pull request 1973 of the specifications: beginning again does not extend the span
+/// of the getMore that failed, and each command of it is an operation of its own.
+async fn a_stream_that_begins_again_has_left_the_span_of_the_get_more_that_failed() {
+    let (kept, client, users, _cluster) = fixture().await;
+    client.database("app").create_collection("users").await.unwrap();
+    for failure in [doc! { "errorCode": 43 }, doc! { "closeConnection": true }] {
+        let mut stream = users.watch().await.unwrap();
+        let mut data = doc! { "failCommands": ["getMore"] };
+        data.extend(failure);
+        let fail =
+            doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
+        client.database("admin").run_command(fail).await.unwrap();
+        users.insert_one(&doc! {}).await.unwrap();
+        kept.take();
+        stream.next().await.unwrap().unwrap();
+        // The cursor is killed in the background, where its server may know it.
+        let mut spans = kept.take();
+        spans.retain(|span| !span.name.starts_with("killCursors"));
+        let names: Vec<_> = spans.iter().map(|span| &*span.name).take(4).collect();
+        assert_eq!(names, ["getMore", "getMore app.users", "aggregate", "aggregate app.users"]);
+        let (failed, again) = (&spans[1], &spans[3]);
+        assert_ne!(failed.status, Status::Unset);
+        assert_eq!(again.status, Status::Unset);
+        assert!(failed.end_time <= again.start_time, "{failed:?} {again:?}");
+        for operation in spans.iter().skip(1).step_by(2) {
+            assert_eq!(operation.parent_span_id, SpanId::INVALID, "{operation:?}");
+        }
+    }
 }

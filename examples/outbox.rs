@@ -5,6 +5,8 @@
 //! cargo run --example outbox -- 'mongodb://localhost/?replicaSet=rs0'
 //! ```
 //!
+//! The connection string may be left out: then the replica set is inside this process.
+//!
 //! The relay watches the outbox. It keeps what it has made of a message in the same transaction as
 //! its place in the stream, so that both are there, or neither. Here it is stopped after two
 //! messages, and begins again later, as after a crash.
@@ -14,12 +16,14 @@ use std::error::Error;
 use sdam::checkpoint::CollectionCheckpointStore;
 use sdam::tokio::Runtime;
 use sdam::{Client, Collection, Document, doc};
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 
 const ORDERS: i32 = 5;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let uri = std::env::args().nth(1).ok_or("name a replica set: outbox -- mongodb://...")?;
+    let embedded = EmbeddedCluster::start(EmbeddedOptions::default().with_keeps_data(true)).await?;
+    let uri = std::env::args().nth(1).unwrap_or_else(|| embedded.uri());
     let client = Client::connect(uri).await?;
     let shop = client.database("outbox_example");
     shop.drop().await?;

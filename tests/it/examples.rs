@@ -113,6 +113,18 @@ fn transfers_lose_no_money_when_primaries_change() {
 }
 
 #[test]
+fn the_outbox_delivers_each_message_once_through_a_restart() {
+    let expected = [
+        "5 orders were made",
+        "the relay has delivered [0, 1]",
+        "the relay was stopped, and begins again",
+        "the relay has delivered [2, 3, 4, 5]",
+        "6 messages were delivered",
+    ];
+    assert_eq!(printed("outbox", &[]), expected);
+}
+
+#[test]
 fn an_application_loses_no_write_when_primaries_change() {
     let lines = printed("change_of_primary", &[]);
     assert!(lines.iter().any(|line| line.starts_with("primary: 127.0.0.1:")), "{lines:?}");

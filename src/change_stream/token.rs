@@ -82,6 +82,9 @@ impl Serialize for ResumeToken {
 
 impl<'de> Deserialize<'de> for ResumeToken {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            return RawDocumentBuf::deserialize(deserializer).map(Self);
+        }
         let document = Document::deserialize(deserializer)?;
         let document = document.into_document().map_err(serde::de::Error::custom)?;
         Ok(Self(document))

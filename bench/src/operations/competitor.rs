@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Operation;
+use crate::events::Events;
 
 /// Those who are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,16 +43,16 @@ impl Competitor {
     pub(crate) fn measure<T: Shaped>(
         self,
         uri: &str,
-        operation: Operation,
+        task: (Operation, Events),
         of: fn(i32) -> T,
         window: Duration,
     ) -> Result<Sample, Failure> {
-        let documents = operation.documents(of);
+        let documents = task.0.documents(of);
         match self {
-            Self::Mongodb => official::measure(uri, operation, documents, window),
-            Self::Sdam => sdam_tokio::measure(uri, operation, documents, window),
-            Self::MongodbSync => official_sync::measure(uri, operation, documents, window),
-            Self::SdamBlocking => sdam_blocking::measure(uri, operation, documents, window),
+            Self::Mongodb => official::measure(uri, task, documents, window),
+            Self::Sdam => sdam_tokio::measure(uri, task, documents, window),
+            Self::MongodbSync => official_sync::measure(uri, task, documents, window),
+            Self::SdamBlocking => sdam_blocking::measure(uri, task, documents, window),
         }
     }
 }

@@ -1,27 +1,29 @@
 //! The cost of operations on collections for the client: the official driver and this library, each
-//! with its API for tasks and that for threads, against one real mongod; transactions, against a
-//! replica set of one.
+//! with its API for tasks and that for threads, against one real mongod; transactions and change
+//! streams, against a replica set of one.
 //!
 //! Every measurement is a process of its own, and the two of a pair take turns: what disturbs one
 //! disturbs the other.
 
 mod competitor;
 mod documents;
+mod events;
 
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use bson::doc;
+use bson::{Timestamp, doc};
 use clap::{Parser, ValueEnum};
 use sdam::blocking::Topology;
-use sdam::blocking::{self as driver, Collection};
+use sdam::blocking::{self as driver, Collection, Database};
 use sdam_bench::rounds::rounds;
 use sdam_bench::{Failure, name, replica_set, sampled, server, table};
 use sdam_conformance::mongod::{ReplicaSet, Server};
 
 use crate::competitor::Competitor;
 use crate::documents::{Book, Stored};
+use crate::events::Events;
 
 /// The names of the database and of the collections: that which is read, and that which is written.
 const DATABASE: &str = "bench";
@@ -47,6 +49,8 @@ enum Operation {
     Find,
     /// Updates two documents by their `_id`, in a transaction.
     Transaction,
+    /// Reads an event of a change stream, which begins anew behind the last one.
+    ChangeStream,
 }
 
 /// The type that the application has for its documents.
@@ -63,8 +67,8 @@ enum Shape {
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// A server to use instead of one of its own: no TLS, no password; for transactions, the
-    /// primary of a replica set. Its database `bench` is dropped.
+    /// A server to use instead of one of its own: no TLS, no password; for transactions and change
+    /// streams, the primary of a replica set. Its database `bench` is dropped.
     #[arg(long)]
     address: Option<SocketAddr>,
     /// The operations, all by default.
@@ -73,6 +77,15 @@ struct Arguments {
     /// The type of the documents.
     #[arg(long, value_enum, default_value_t)]
     shape: Shape,
+    /// The number of events of a change stream: inserts of small documents.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i32).range(1..))]
+    events: i32,
+    /// Prints the private memory ten times while those are read.
+    #[arg(long)]
+    memory: bool,
+    /// The time from which on `--only` finds those events at the `--address`.
+    #[arg(long, requires = "only", value_parser = events::parse)]
+    begun: Option<Timestamp>,
     /// The time that one measurement takes, after half a second to warm up.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
@@ -94,23 +107,30 @@ fn main() -> Result<(), Failure> {
         arguments.operations = Operation::value_variants().to_vec();
     }
     match arguments.only {
-        Some(competitor) => {
-            let (address, _server) = server(arguments.address)?;
-            for &operation in &arguments.operations {
-                let window = Duration::from_secs(arguments.seconds);
-                let uri = uri(address);
-                let sample = match arguments.shape {
-                    Shape::Struct => competitor.measure(&uri, operation, Book::of, window)?,
-                    Shape::Document => {
-                        competitor.measure(&uri, operation, documents::untyped, window)?
-                    }
-                };
-                println!("{sample}");
-            }
-            Ok(())
-        }
+        Some(competitor) => measure(competitor, &arguments),
         None => compare(&arguments),
     }
+}
+
+/// Measures one, and prints the bare figures.
+fn measure(competitor: Competitor, arguments: &Arguments) -> Result<(), Failure> {
+    let (address, _server) = server(arguments.address)?;
+    let (uri, window) = (uri(address), Duration::from_secs(arguments.seconds));
+    // Only change streams look at it.
+    let begun = arguments.begun.unwrap_or(Timestamp { time: 0, increment: 0 });
+    let events = Events::new(begun, arguments.events, arguments.memory);
+    for &operation in &arguments.operations {
+        if arguments.memory {
+            eprintln!("{}", name(&competitor));
+        }
+        let task = (operation, events);
+        let sample = match arguments.shape {
+            Shape::Struct => competitor.measure(&uri, task, Book::of, window)?,
+            Shape::Document => competitor.measure(&uri, task, documents::untyped, window)?,
+        };
+        println!("{sample}");
+    }
+    Ok(())
 }
 
 /// Names the server to a client with one connection for operations.
@@ -122,7 +142,7 @@ fn compare(arguments: &Arguments) -> Result<(), Failure> {
     let (mut of_one, mut of_set) = (None, None);
     for operation in &arguments.operations {
         match operation.needs_set() {
-            true if of_set.is_none() => of_set = Some(Deployment::of_set(arguments.address)?),
+            true if of_set.is_none() => of_set = Some(Deployment::of_set(arguments)?),
             false if of_one.is_none() => of_one = Some(Deployment::of_one(arguments.address)?),
             _ => {}
         }
@@ -132,9 +152,9 @@ fn compare(arguments: &Arguments) -> Result<(), Failure> {
     let turns: Vec<_> = arguments.operations.iter().flat_map(turn).collect();
     let samples = rounds(arguments.rounds, &turns, |&(operation, competitor)| {
         let deployment = if operation.needs_set() { &of_set } else { &of_one };
-        let Deployment { address, written, .. } = deployment.as_ref().expect("it was started");
-        written.drop().run()?;
-        sampled(&mut child(competitor, *address, operation, arguments)?)
+        let deployment = deployment.as_ref().expect("it was started");
+        deployment.written.drop().run()?;
+        sampled(&mut child(competitor, deployment, operation, arguments)?)
     })?;
     for (operation, samples) in arguments.operations.iter().zip(samples.chunks(pairs.len())) {
         for (pair, samples) in PAIRS.iter().zip(samples.chunks(PAIRS[0].len())) {
@@ -148,6 +168,8 @@ fn compare(arguments: &Arguments) -> Result<(), Failure> {
 struct Deployment {
     address: SocketAddr,
     written: Collection<Stored>,
+    /// The time from which on changes are read, if they are.
+    begun: Option<Timestamp>,
     _server: Option<Server>,
     _set: Option<ReplicaSet>,
 }
@@ -155,36 +177,50 @@ struct Deployment {
 impl Deployment {
     fn of_one(address: Option<SocketAddr>) -> Result<Self, Failure> {
         let (address, _server) = server(address)?;
-        Ok(Self { address, written: fill(address)?, _server, _set: None })
+        let written = fill(address)?.collection(WRITTEN);
+        Ok(Self { address, written, begun: None, _server, _set: None })
     }
 
-    fn of_set(address: Option<SocketAddr>) -> Result<Self, Failure> {
-        let (address, _set) = replica_set(address)?;
-        Ok(Self { address, written: fill(address)?, _server: None, _set })
+    fn of_set(arguments: &Arguments) -> Result<Self, Failure> {
+        let (address, _set) = replica_set(arguments.address)?;
+        let database = fill(address)?;
+        let begun = match arguments.operations.contains(&Operation::ChangeStream) {
+            true => Some(events::fill(&database, arguments.events)?),
+            false => None,
+        };
+        let written = database.collection(WRITTEN);
+        Ok(Self { address, written, begun, _server: None, _set })
     }
 }
 
-/// Fills the collection that is read, and returns the one that is written.
-fn fill(address: SocketAddr) -> Result<Collection<Stored>, Failure> {
+/// Fills the collection that is read, and returns the database.
+fn fill(address: SocketAddr) -> Result<Database, Failure> {
     let client = driver::Client::from(Topology::connect(uri(address))?);
     let database = client.database(DATABASE);
     database.drop().run()?;
     let stored = (0..STORED).map(Stored::of);
     database.collection::<Stored>(READ).insert_many(stored).run()?;
-    Ok(database.collection(WRITTEN))
+    Ok(database)
 }
 
 /// Returns a process that measures one competitor.
 fn child(
     competitor: Competitor,
-    address: SocketAddr,
+    deployment: &Deployment,
     operation: Operation,
     arguments: &Arguments,
 ) -> Result<Command, Failure> {
     let mut child = Command::new(std::env::current_exe()?);
-    child.args(["--only", &name(&competitor), "--address", &address.to_string()]);
+    child.args(["--only", &name(&competitor), "--address", &deployment.address.to_string()]);
     child.args(["--operations", &name(&operation), "--shape", &name(&arguments.shape)]);
     child.args(["--seconds", &arguments.seconds.to_string()]);
+    child.args(["--events", &arguments.events.to_string()]);
+    if let Some(begun) = deployment.begun {
+        child.args(["--begun", &events::text(begun)]);
+    }
+    if arguments.memory {
+        child.arg("--memory");
+    }
     Ok(child)
 }
 
@@ -197,7 +233,7 @@ impl Operation {
 
     /// Returns whether it needs a replica set.
     const fn needs_set(self) -> bool {
-        matches!(self, Self::Transaction)
+        matches!(self, Self::Transaction | Self::ChangeStream)
     }
 }
 

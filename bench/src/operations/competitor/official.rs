@@ -4,17 +4,21 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bson::doc;
+use futures_util::StreamExt as _;
+use mongodb::change_stream::ChangeStream;
+use mongodb::change_stream::event::ChangeStreamEvent;
 use mongodb::{Client, ClientSession, Collection};
 use sdam_bench::Failure;
 use sdam_bench::load::{Work, on_tokio};
 use sdam_bench::sample::Sample;
 
 use super::Shaped;
+use crate::events::{CHANGED, Events, Small};
 use crate::{DATABASE, Operation, READ, WRITTEN, check, check_update, filter, lend, take_back};
 
 pub(super) fn measure<T: Shaped>(
     uri: &str,
-    operation: Operation,
+    (operation, events): (Operation, Events),
     documents: Vec<T>,
     window: Duration,
 ) -> Result<Sample, Failure> {
@@ -22,7 +26,8 @@ pub(super) fn measure<T: Shaped>(
         let client = Client::with_uri_str(uri).await?;
         let (database, session) = (client.database(DATABASE), client.start_session().await?);
         let (read, written) = (database.collection(READ), database.collection(WRITTEN));
-        Ok(vec![Official { session, read, written, operation, documents, turn: 0 }])
+        let changed = Changed { collection: database.collection(CHANGED), events, stream: None };
+        Ok(vec![Official { session, read, written, changed, operation, documents, turn: 0 }])
     };
     on_tokio(open, window)
 }
@@ -31,9 +36,33 @@ struct Official<T: Shaped> {
     session: ClientSession,
     read: Collection<T>,
     written: Collection<T>,
+    changed: Changed,
     operation: Operation,
     documents: Vec<T>,
     turn: i32,
+}
+
+struct Changed {
+    collection: Collection<Small>,
+    events: Events,
+    stream: Option<ChangeStream<ChangeStreamEvent<Small>>>,
+}
+
+impl Changed {
+    async fn read_one(&mut self) -> Result<(), Failure> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => {
+                let watch = self.collection.watch().start_at_operation_time(self.events.begun);
+                self.stream.insert(watch.await?)
+            }
+        };
+        black_box(stream.next().await.ok_or("the stream has ended")??);
+        if self.events.count()? {
+            self.stream = None;
+        }
+        Ok(())
+    }
 }
 
 impl<T: Shaped> Work for Official<T> {
@@ -66,6 +95,7 @@ impl<T: Shaped> Work for Official<T> {
                 }
                 session.commit_transaction().await?;
             }
+            Operation::ChangeStream => self.changed.read_one().await?,
         }
         Ok(())
     }

@@ -4,32 +4,61 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bson::doc;
-use sdam::blocking::{Client, ClientSession, Collection};
+use sdam::blocking::{ChangeStream, Client, ClientSession, Collection};
+use sdam::results::ChangeStreamEvent;
 use sdam_bench::Failure;
 use sdam_bench::load::on_threads;
 use sdam_bench::sample::Sample;
 
 use super::Shaped;
+use crate::events::{CHANGED, Events, Small};
 use crate::{DATABASE, Operation, READ, WRITTEN, check, check_update, filter, lend, take_back};
 
 pub(super) fn measure<T: Shaped>(
     uri: &str,
-    operation: Operation,
+    (operation, events): (Operation, Events),
     documents: Vec<T>,
     window: Duration,
 ) -> Result<Sample, Failure> {
     let client = Client::connect(uri)?;
     let (database, session) = (client.database(DATABASE), client.start_session().run()?);
     let (read, written) = (database.collection(READ), database.collection(WRITTEN));
+    let mut changed = Changed { collection: database.collection(CHANGED), events, stream: None };
     let mut turn = 0;
-    let once = move || once(operation, &session, (&read, &written), &documents, &mut turn);
+    let once = move || {
+        let collections = (&read, &written, &mut changed);
+        once(operation, &session, collections, &documents, &mut turn)
+    };
     on_threads(vec![once], window)
+}
+
+struct Changed {
+    collection: Collection<Small>,
+    events: Events,
+    stream: Option<ChangeStream<ChangeStreamEvent<Small>>>,
+}
+
+impl Changed {
+    fn read_one(&mut self) -> Result<(), Failure> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => {
+                let watch = self.collection.watch().start_at_operation_time(self.events.begun);
+                self.stream.insert(watch.run()?)
+            }
+        };
+        black_box(stream.next().ok_or("the stream has ended")??);
+        if self.events.count()? {
+            self.stream = None;
+        }
+        Ok(())
+    }
 }
 
 fn once<T: Shaped>(
     operation: Operation,
     session: &ClientSession,
-    (read, written): (&Collection<T>, &Collection<T>),
+    (read, written, changed): (&Collection<T>, &Collection<T>, &mut Changed),
     documents: &[T],
     turn: &mut i32,
 ) -> Result<(), Failure> {
@@ -60,6 +89,7 @@ fn once<T: Shaped>(
             }
             session.commit_transaction().run()?;
         }
+        Operation::ChangeStream => changed.read_one()?,
     }
     Ok(())
 }

@@ -4,18 +4,20 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bson::doc;
-use sdam::generic::{Client, ClientSession, Collection};
+use sdam::generic::{ChangeStream, Client, ClientSession, Collection};
+use sdam::results::ChangeStreamEvent;
 use sdam::tokio::Tokio;
 use sdam_bench::Failure;
 use sdam_bench::load::{Work, on_tokio};
 use sdam_bench::sample::Sample;
 
 use super::Shaped;
+use crate::events::{CHANGED, Events, Small};
 use crate::{DATABASE, Operation, READ, WRITTEN, check, check_update, filter, lend, take_back};
 
 pub(super) fn measure<T: Shaped>(
     uri: &str,
-    operation: Operation,
+    (operation, events): (Operation, Events),
     documents: Vec<T>,
     window: Duration,
 ) -> Result<Sample, Failure> {
@@ -23,7 +25,8 @@ pub(super) fn measure<T: Shaped>(
         let client = Client::connect(uri).await?;
         let (database, session) = (client.database(DATABASE), client.start_session().await?);
         let (read, written) = (database.collection(READ), database.collection(WRITTEN));
-        Ok(vec![Sdam { session, read, written, operation, documents, turn: 0 }])
+        let changed = Changed { collection: database.collection(CHANGED), events, stream: None };
+        Ok(vec![Sdam { session, read, written, changed, operation, documents, turn: 0 }])
     };
     on_tokio(open, window)
 }
@@ -32,9 +35,33 @@ struct Sdam<T: Shaped> {
     session: ClientSession<Tokio>,
     read: Collection<Tokio, T>,
     written: Collection<Tokio, T>,
+    changed: Changed,
     operation: Operation,
     documents: Vec<T>,
     turn: i32,
+}
+
+struct Changed {
+    collection: Collection<Tokio, Small>,
+    events: Events,
+    stream: Option<ChangeStream<Tokio, ChangeStreamEvent<Small>>>,
+}
+
+impl Changed {
+    async fn read_one(&mut self) -> Result<(), Failure> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => {
+                let watch = self.collection.watch().start_at_operation_time(self.events.begun);
+                self.stream.insert(watch.await?)
+            }
+        };
+        black_box(stream.next().await.ok_or("the stream has ended")??);
+        if self.events.count()? {
+            self.stream = None;
+        }
+        Ok(())
+    }
 }
 
 impl<T: Shaped> Work for Sdam<T> {
@@ -67,6 +94,7 @@ impl<T: Shaped> Work for Sdam<T> {
                 }
                 session.commit_transaction().await?;
             }
+            Operation::ChangeStream => self.changed.read_one().await?,
         }
         Ok(())
     }

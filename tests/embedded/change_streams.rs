@@ -3,7 +3,6 @@
 use std::future::{Future as _, poll_fn};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
-use std::time::{Duration, Instant};
 
 use bson::raw::{CStr, cstr};
 use bson::{DateTime, Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
@@ -75,40 +74,6 @@ fn things(scene: &Scene) -> Collection<Tokio> {
 
 pub(crate) fn id(event: Option<Result<ChangeStreamEvent, sdam::Error>>) -> i32 {
     event.unwrap().unwrap().full_document.unwrap().get_i32("_id").unwrap()
-}
-
-/// "Resume Process": a stream goes on as often as its aggregate succeeds, "even in the absence of
-/// any changes received by the cursor between resume attempts"; but not as fast as it fails.
-#[tokio::test]
-async fn a_stream_that_fails_at_once_each_time_begins_again_at_a_pace() {
-    let mut replies = vec![not_found(); 8];
-    replies.push(next_batch(&[insert(1)], 1));
-    let mut scene = scene(replies);
-    let mut stream = things(&scene).watch().await.unwrap();
-    let begun = Instant::now();
-    assert_eq!(id(stream.next().await), 1);
-    // The first at once, the others after half of 5 ms, 7.5 ms and so on, at the least.
-    let least = (0..7).map(|n| 2.5 * 1.5_f64.powi(n)).sum::<f64>();
-    assert!(begun.elapsed() > Duration::from_secs_f64(least / 1e3), "{:?}", begun.elapsed());
-    let opened = scene.sent().iter().filter(|command| name(command) == "aggregate").count();
-    assert_eq!(opened, 9);
-}
-
-/// Client Side Operations Timeout, "Change Streams": the time of a call "MUST apply to the entirety
-/// of the initial getMore and all commands sent as part of the resume attempt", pauses too, and is
-/// no end of the stream.
-#[tokio::test]
-async fn the_time_of_a_call_ends_its_attempts_at_beginning_again() {
-    let mut scene = scene(vec![not_found(); 12]);
-    let things = things(&scene);
-    let mut stream = things.watch().timeout(Duration::from_millis(150)).await.unwrap();
-    scene.sent();
-    let begun = Instant::now();
-    let error = stream.next().await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    assert!(begun.elapsed() >= Duration::from_millis(150) && stream.is_alive());
-    let attempts = scene.sent().iter().filter(|command| name(command) == "aggregate").count();
-    assert!(attempts < 12, "{attempts}");
 }
 
 /// A server whose second aggregate is answered when the test says so; its cursors are 7 and 8.

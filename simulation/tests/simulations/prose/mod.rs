@@ -3,6 +3,7 @@
 
 mod backpressure;
 mod bulks;
+mod change_stream_times;
 mod change_streams;
 mod cursors;
 mod idle_connections;

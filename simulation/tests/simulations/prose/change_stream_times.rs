@@ -1,0 +1,161 @@
+//! Change Streams, as far as it is about time: the pace at which a stream begins again, the time
+//! that a call may take, and what is saved while nothing happens.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bson::{Document, doc};
+use sdam::checkpoint::CheckpointStore;
+use sdam::error::Error;
+use sdam::results::{ChangeStreamEvent, ResumeToken};
+use sdam_host::ErrorKind;
+use sdam_simulation::virtual_time::VirtualTime;
+
+use super::Fixture;
+use super::cursors::within;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The time that opening a stream may take in the simulated network.
+const WAYS: Duration = Duration::from_millis(200);
+
+/// CursorNotFound, which is always resumable.
+fn not_found() -> Document {
+    doc! { "failCommands": ["getMore"], "errorCode": 43 }
+}
+
+fn id(event: Option<Result<ChangeStreamEvent, Error>>) -> i32 {
+    event.unwrap().unwrap().full_document.unwrap().get_i32("_id").unwrap()
+}
+
+/// "Resume Process": a stream goes on as often as its aggregate succeeds, "even in the absence of
+/// any changes received by the cursor between resume attempts"; but not as fast as it fails.
+#[test]
+fn a_stream_that_fails_at_once_each_time_begins_again_at_a_pace() {
+    const FAILURES: i32 = 20;
+    let mut fixture = Fixture::new("");
+    fixture.fail(fixture.primary(), doc! { "times": FAILURES }, not_found());
+    let (things, time) = (fixture.things(), fixture.simulation.time());
+    fixture.begin(async move {
+        // Each attempt before that finds nothing.
+        time.sleep(20 * SECOND).await;
+        things.insert_one(&doc! { "_id": 1 }).await.unwrap();
+    });
+    let things = fixture.things();
+    let (read, _) = fixture.run(async move { id(things.watch().await.unwrap().next().await) });
+    assert_eq!(read, 1);
+    let opened = fixture.started("aggregate");
+    assert_eq!(opened.len(), FAILURES as usize + 1);
+    // The first at once, the others after half of 5 ms, 7.5 ms and so on at the least, up to half a
+    // second.
+    let failed = fixture.ended("getMore");
+    let pauses: Vec<_> =
+        opened[1..].iter().zip(&failed).map(|(again, failed)| *again - failed.at).collect();
+    assert!(pauses[0] < Duration::from_millis(1), "{pauses:?}");
+    for (n, pause) in (0..).zip(&pauses[1..]) {
+        let most = Duration::from_secs_f64((0.005 * 1.5_f64.powi(n)).min(0.5));
+        assert!((most / 2..=most).contains(pause), "{n}: {pauses:?}");
+    }
+}
+
+/// Client Side Operations Timeout, "Change Streams": the time of a call "MUST apply to the entirety
+/// of the initial getMore and all commands sent as part of the resume attempt", pauses too, and is
+/// no end of the stream.
+#[test]
+fn the_time_of_a_call_ends_its_attempts_at_beginning_again() {
+    let mut fixture = Fixture::new("");
+    fixture.fail(fixture.primary(), "alwaysOn", not_found());
+    let things = fixture.things();
+    let (mut stream, took) = fixture.run(async move {
+        let mut stream = things.watch().timeout(SECOND).await.unwrap();
+        let error = stream.next().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        assert!(stream.is_alive());
+        stream
+    });
+    assert!((SECOND..SECOND + WAYS).contains(&took), "{took:?}");
+    // Pauses of 5 ms, 7.5 ms and so on: a dozen at the most are over in a second.
+    let attempts = fixture.started("aggregate").len();
+    assert!((8..16).contains(&attempts), "{attempts}");
+    fixture.fail(fixture.primary(), "off", not_found());
+    let things = fixture.things();
+    fixture.run(async move {
+        things.insert_one(&doc! { "_id": 1 }).await.unwrap();
+        assert_eq!(id(stream.next().await), 1);
+    });
+}
+
+/// Client Side Operations Timeout, "Change Streams": "If a `next` call fails with a timeout error,
+/// drivers MUST NOT invalidate the change stream. The subsequent `next` call MUST perform a resume
+/// attempt".
+#[test]
+fn a_call_behind_one_whose_time_was_over_begins_again_first() {
+    let mut fixture = Fixture::new("");
+    let blocks =
+        doc! { "failCommands": ["getMore"], "blockConnection": true, "blockTimeMS": 15_000 };
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, blocks);
+    let things = fixture.things();
+    let (mut stream, took) = fixture.run(async move {
+        let mut stream = things.watch().timeout(10 * SECOND).await.unwrap();
+        let error = stream.next().await.unwrap().unwrap_err();
+        assert!(error.is_timeout() && stream.is_alive(), "{error}");
+        stream
+    });
+    assert!((10 * SECOND..10 * SECOND + WAYS).contains(&took), "{took:?}");
+    assert_eq!(fixture.started("aggregate").len(), 1);
+    let things = fixture.things();
+    fixture.run(async move {
+        things.insert_one(&doc! { "_id": 1 }).await.unwrap();
+        assert_eq!(id(stream.next().await), 1);
+    });
+    let (opened, asked) = (fixture.started("aggregate"), fixture.started("getMore"));
+    // The event is in the first batch.
+    assert_eq!((opened.len(), asked.len()), (2, 1), "{opened:?} {asked:?}");
+}
+
+/// A store that keeps each token, and when it was saved.
+struct Memory {
+    time: VirtualTime,
+    saved: Mutex<Vec<(Duration, ResumeToken)>>,
+}
+
+impl CheckpointStore for Memory {
+    async fn load(&self) -> sdam::Result<Option<ResumeToken>> {
+        Ok(None)
+    }
+
+    async fn save(&self, token: &ResumeToken) -> sdam::Result<()> {
+        self.saved.lock().unwrap().push((self.time.elapsed(), token.clone()));
+        Ok(())
+    }
+}
+
+/// "users intending to store the resume token should use this method to get the most up to date
+/// resume token" ("Not Blocking on Iteration"): while others write and the stream has no event, its
+/// place is saved every ten seconds.
+#[test]
+fn the_place_of_a_stream_moves_on_in_its_store_while_nothing_happens() {
+    let mut fixture = Fixture::new("");
+    let (things, time) = (fixture.things(), fixture.simulation.time());
+    let store = Arc::new(Memory { time: time.clone(), saved: Mutex::default() });
+    let others = fixture.client.database("app").collection::<Document>("others");
+    let writing = fixture.simulation.time();
+    fixture.begin(async move {
+        for id in 0..40 {
+            others.insert_one(&doc! { "_id": id }).await.unwrap();
+            writing.sleep(SECOND).await;
+        }
+    });
+    let kept = Arc::clone(&store);
+    fixture.run(async move {
+        let mut stream = things.watch().checkpoint(kept).await.unwrap();
+        assert!(within(&time, 35 * SECOND, stream.next()).await.is_none(), "nothing happens");
+    });
+    let saved = store.saved.lock().unwrap();
+    assert_eq!(saved.len(), 4, "the first, and three more: {saved:?}");
+    for pair in saved.windows(2) {
+        let [(earlier, before), (later, after)] = pair else { unreachable!("there are two") };
+        assert!((10 * SECOND..12 * SECOND).contains(&(*later - *earlier)), "{saved:?}");
+        assert_ne!(before, after);
+    }
+}

@@ -65,7 +65,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use data::LoggedWrite;
+pub use data::{CommittedChange, CommittedChanges, LoggedWrite};
 pub use model::{
     Action, Change, Cluster, ClusterEvent, ClusterState, Condition, ConnectionId, Input,
     MAX_SERVERS, MAX_UNREAD_EVENTS, MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, MemberState, ReconfigError,

@@ -1,12 +1,13 @@
 //! The data and the log of members, for a comparison with what clients have seen.
 
-use bson::RawDocumentBuf;
+use bson::{Bson, Document, RawDocumentBuf, Timestamp};
 use sdam_core::bson;
+use sdam_core::time::Instant;
 
 use super::cursors::raw;
 use crate::model::Cluster;
 use crate::options::MemberId;
-use crate::store::{Change, Store};
+use crate::store::{Change, Data, Entry, Position, Store};
 
 /// An entry of a member's log: a command that has written, a transaction, or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,84 @@ pub struct LoggedWrite {
     pub committed: bool,
 }
 
+/// The part of a log that a majority of the members has.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CommittedChanges {
+    /// The election term and the index of its last entry.
+    pub until: (i64, u64),
+    /// True if the log still has all entries since the one that was asked for.
+    pub is_whole: bool,
+    /// The changes, in order.
+    pub changes: Vec<CommittedChange>,
+}
+
+impl Default for CommittedChanges {
+    fn default() -> Self {
+        Self { until: (0, 0), is_whole: true, changes: Vec::new() }
+    }
+}
+
+/// A change that a majority of the members has, as change streams report it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CommittedChange {
+    /// The time when the primary has written it.
+    pub at: Instant,
+    /// The operation time.
+    pub time: Timestamp,
+    /// The kind: `insert`, `update`, `delete`, `drop` and so on.
+    pub kind: &'static str,
+    /// The database, a dot and the collection.
+    pub namespace: String,
+    /// The `_id` of the document, if it is one that has changed.
+    pub id: Option<Bson>,
+    /// The document after the change.
+    pub document: Option<Document>,
+}
+
+impl CommittedChange {
+    fn of((entry, time): (&Entry, Timestamp), change: &Change) -> Option<Self> {
+        let at = entry.at;
+        let (kind, namespace, id, document) = match change {
+            Change::Document { namespace, before, after, .. } => {
+                let kind = match (before, after) {
+                    (None, _) => "insert",
+                    (_, None) => "delete",
+                    _ => "update",
+                };
+                let known = after.as_ref().or(before.as_ref());
+                let id = known.and_then(|it| it.get("_id")).cloned();
+                (kind, namespace, id, after.as_deref().cloned())
+            }
+            Change::Definition(it) if !it.is_expanded() => (it.name(), &it.namespace, None, None),
+            _ => return None,
+        };
+        Some(Self { at, time, kind, namespace: (**namespace).to_owned(), id, document })
+    }
+}
+
 impl Cluster {
+    /// Returns the changes of data that a majority of the members has, behind the place in the log
+    /// where an election term and an index are; (0, 0) is the beginning. They are never rolled
+    /// back.
+    ///
+    /// A place that was rolled back itself is not found, so that the rest is not whole.
+    pub fn committed_changes(&self, after: (i64, u64)) -> CommittedChanges {
+        let owners = (0..self.members.len()).filter(|it| self.owner(MemberId(*it)) == *it);
+        let known = owners.map(|it| &self.members[it].data);
+        let known = known.map(|data| (self.committed(data), data)).max_by_key(|(it, _)| *it);
+        let after = Position { term: after.0, index: after.1 };
+        let Some((committed, data)) = known.filter(|(committed, _)| *committed > after) else {
+            return CommittedChanges { until: (after.term, after.index), ..Default::default() };
+        };
+        CommittedChanges {
+            until: (committed.term, committed.index),
+            is_whole: data.has(after),
+            changes: changes_between(data, after, committed),
+        }
+    }
+
     /// Returns the documents of a collection as a member, up or down, has them, in the order in
     /// which they came; mongos have the same.
     ///
@@ -80,6 +158,16 @@ impl Cluster {
         });
         logged.collect()
     }
+}
+
+fn changes_between(data: &Data, after: Position, until: Position) -> Vec<CommittedChange> {
+    let entries = data.entries().skip_while(|it| it.position <= after);
+    let entries = entries.take_while(|it| it.position <= until);
+    let changes = entries.flat_map(|entry| {
+        let reported = entry.reported();
+        reported.filter_map(|(place, it)| CommittedChange::of((entry, place.timestamp()), it))
+    });
+    changes.collect()
 }
 
 fn listed(store: &Store, database: &str, collection: &str) -> Vec<RawDocumentBuf> {

@@ -27,7 +27,7 @@ use sdam_core::time::Instant;
 
 use self::arguments::Arguments;
 pub(crate) use self::changes::opens_change_stream;
-pub use self::logged::LoggedWrite;
+pub use self::logged::{CommittedChange, CommittedChanges, LoggedWrite};
 pub(crate) use self::session_options::ends_transaction;
 use self::sessions::Retries;
 use crate::model::{Cluster, Member, Role};

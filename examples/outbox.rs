@@ -14,6 +14,7 @@
 use std::error::Error;
 
 use sdam::checkpoint::CollectionCheckpointStore;
+use sdam::options::WriteConcern;
 use sdam::tokio::Runtime;
 use sdam::{Client, Collection, Document, doc};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
@@ -80,7 +81,9 @@ async fn relay(
         let message = event.full_document.unwrap_or_default();
         let token = changes.resume_token().expect("an event was handed out");
         session
-            .with_transaction(async |session| {
+            .start_transaction()
+            .write_concern(WriteConcern::majority())
+            .and_run(async |session| {
                 delivered.insert_one(&message).session(&session).await?;
                 store.save_in(&session, token).await
             })

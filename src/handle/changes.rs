@@ -189,8 +189,14 @@ impl<R: Runtime> Changes<R> {
     fn poll_once(&mut self, cx: &mut Context<'_>, once: bool) -> Poll<Option<Result<(), Error>>> {
         self.joined = None;
         loop {
-            if let Err(error) = ready!(self.save(cx)) {
-                return Poll::Ready(Some(Err(error)));
+            match self.save(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Pending => {
+                    // The answer to a getMore that was asked before is not left unread.
+                    self.reader.hand_over();
+                    return Poll::Pending;
+                }
             }
             let has_asked = once && self.has_asked && self.has_read_all();
             let ended = match &mut self.phase {

@@ -44,7 +44,8 @@ enum Command {
         #[arg(long, value_name = "NAME", value_parser = scenarios)]
         scenario: Option<Scenarios>,
         /// Simulate this part of each seed only: `clients` themselves, `applications` that use
-        /// collections, cursors, bulk writes and sessions, or `transactions`.
+        /// collections, cursors, bulk writes and sessions, `transactions`, or `changes`, which are read
+        /// as streams.
         #[arg(long, value_name = "PART", value_parser = part, conflicts_with = "scenario")]
         part: Option<Part>,
         /// Stop after so many seconds, however many seeds are left.
@@ -225,7 +226,7 @@ fn sim(
         }
     }
     let seconds = began.elapsed().as_secs_f64();
-    let parts = [&swarm.statistics, &swarm.applications, &swarm.transactions];
+    let parts = [&swarm.statistics, &swarm.applications, &swarm.transactions, &swarm.changes];
     let time: Duration = parts.into_iter().map(|part| part.client_time).sum();
     let rate = time.as_secs_f64() / seconds;
     println!("{swarm}, in {seconds:.1} s ({rate:.0} client-seconds per second)");
@@ -267,7 +268,7 @@ fn shrunk(case: &Case, folder: Option<&Path>) -> Result<(), SimError> {
 fn keep(failure: &Failure, folder: &Path) -> io::Result<()> {
     let Case { part, scenario, seed, reduction, .. } = &failure.case;
     let name = match part {
-        Part::Applications | Part::Transactions => part.name(),
+        Part::Applications | Part::Transactions | Part::Changes => part.name(),
         _ => scenario.map_or("swarm", |scenario| scenario.name),
     };
     let shrunk = if reduction.is_none() { "" } else { "-shrunk" };

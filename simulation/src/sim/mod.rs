@@ -7,9 +7,9 @@
 //! seed takes the same steps, so that whatever fails can be looked at again. [`Swarm`] counts what
 //! came of many seeds.
 //!
-//! Each seed is simulated in two [`Part`]s: one that judges monitors, pools and operations of the
-//! clients themselves, and one whose applications use collections, cursors, bulk writes and
-//! sessions, of clients that may share their monitors.
+//! Each seed is simulated in several [`Part`]s: one that judges monitors, pools and operations of
+//! the clients themselves, and others whose applications use collections, cursors, bulk writes and
+//! sessions, or transactions, or change streams, of clients that may share their monitors.
 //!
 //! The deployment is the model behind [`cluster`](sdam_cluster); the clients are real ones, on a
 //! runtime in virtual time.

@@ -33,7 +33,7 @@ pub struct Statistics {
     /// The number of operations that have succeeded.
     pub operations: u64,
     /// The number of documents, or of transactions, that a majority of the members has
-    /// acknowledged.
+    /// acknowledged, or of changes that streams have handed out.
     pub documents: u64,
     /// The number of times that a pool was cleared.
     pub clears: u64,
@@ -84,11 +84,14 @@ pub enum Part {
     Applications,
     /// Applications that use transactions.
     Transactions,
+    /// Applications that read change streams.
+    Changes,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Clients, Self::Applications, Self::Transactions];
+    pub const ALL: [Self; 4] =
+        [Self::Clients, Self::Applications, Self::Transactions, Self::Changes];
 
     /// Returns its name, by which it is run.
     pub const fn name(self) -> &'static str {
@@ -96,6 +99,7 @@ impl Part {
             Self::Clients => "clients",
             Self::Applications => "applications",
             Self::Transactions => "transactions",
+            Self::Changes => "changes",
         }
     }
 }
@@ -208,7 +212,7 @@ impl Case {
                 let (plan, _) = self.plan();
                 Outline { clients: plan.clients.len(), faults: plan.faults, calm: plan.calm }
             }
-            Part::Applications | Part::Transactions => applications::outline(self),
+            Part::Applications | Part::Transactions | Part::Changes => applications::outline(self),
         }
     }
 
@@ -231,7 +235,7 @@ impl Case {
     ) -> Result<Run, Box<Failure>> {
         match self.part {
             Part::Clients => self.observe(observed, latest).0,
-            Part::Applications | Part::Transactions => {
+            Part::Applications | Part::Transactions | Part::Changes => {
                 applications::simulate(self, observed, latest)
             }
         }

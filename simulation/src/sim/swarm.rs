@@ -18,6 +18,8 @@ pub struct Swarm {
     pub applications: Statistics,
     /// The events of applications with transactions in those in which all went well.
     pub transactions: Statistics,
+    /// The events of applications with change streams in those in which all went well.
+    pub changes: Statistics,
     /// The number of times that the incidents of scenarios took place, by name.
     pub incidents: BTreeMap<&'static str, Incidence>,
     /// The others.
@@ -65,6 +67,7 @@ impl Swarm {
                     Part::Clients => self.statistics.add(&run.statistics),
                     Part::Applications => self.applications.add(&run.statistics),
                     Part::Transactions => self.transactions.add(&run.statistics),
+                    Part::Changes => self.changes.add(&run.statistics),
                 }
                 None
             }
@@ -76,22 +79,28 @@ impl Swarm {
     }
 }
 
-/// Writes the share of each incident, a line each; a line about applications, and one about
-/// transactions; and in the last line seeds, virtual time, steps, operations, faults by kind,
+/// Writes the share of each incident, a line each; a line about applications, one about
+/// transactions, and one about change streams; and in the last line seeds, virtual time, steps, operations, faults by kind,
 /// failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, Incidence { simulations, took_place }) in &self.incidents {
             writeln!(f, "{name}: the incident took place in {took_place} of {simulations}")?;
         }
-        for (part, statistics) in
-            [(Part::Applications, &self.applications), (Part::Transactions, &self.transactions)]
-        {
+        for (part, statistics) in [
+            (Part::Applications, &self.applications),
+            (Part::Transactions, &self.transactions),
+            (Part::Changes, &self.changes),
+        ] {
             if statistics.steps > 0 {
                 write!(f, "{}: ", part.name())?;
                 write_counts(f, statistics)?;
-                if part == Part::Transactions {
-                    write!(f, ", {} transactions committed", statistics.documents)?;
+                match part {
+                    Part::Transactions => {
+                        write!(f, ", {} transactions committed", statistics.documents)?;
+                    }
+                    Part::Changes => write!(f, ", {} changes read", statistics.documents)?,
+                    Part::Clients | Part::Applications => {}
                 }
                 writeln!(f)?;
             }

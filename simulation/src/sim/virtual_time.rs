@@ -34,7 +34,9 @@ use std::time::Duration;
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
-use sdam_cluster::{Action, Cluster, ClusterOptions, ClusterState, Input, MemberId, OptionsError};
+use sdam_cluster::{
+    Action, Cluster, ClusterOptions, ClusterState, CommittedChanges, Input, MemberId, OptionsError,
+};
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::id::ServerId;
 use sdam_core::machine::Machine;
@@ -291,6 +293,16 @@ impl Simulation {
     /// Returns whether a member is up.
     pub(super) fn is_running(&self, member: MemberId) -> bool {
         self.cluster.is_running(member)
+    }
+
+    /// Returns the changes that a majority of the members has, behind a place in their log.
+    pub(super) fn committed_changes(&self, after: (i64, u64)) -> CommittedChanges {
+        self.cluster.committed_changes(after)
+    }
+
+    /// Returns the newest primary, if there is one.
+    pub(super) fn primary(&self) -> Option<MemberId> {
+        self.cluster.primary()
     }
 
     fn overhear(&self, stream: StreamId, end: &End, what: Overheard<'_>) {

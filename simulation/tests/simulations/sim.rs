@@ -34,6 +34,8 @@ fn fixed_seeds_break_no_rule_and_meet_every_kind_of_fault() {
     assert!(operations > seconds, "hardly any application is served: {swarm}");
     let seconds = swarm.transactions.client_time.as_secs();
     assert!(swarm.transactions.documents > seconds / 4, "hardly any commit lasts: {swarm}");
+    let seconds = swarm.changes.client_time.as_secs();
+    assert!(swarm.changes.documents > seconds, "hardly any change is read: {swarm}");
 }
 
 #[test]

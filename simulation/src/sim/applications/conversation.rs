@@ -48,6 +48,9 @@ pub(super) enum Heard {
     /// The client has closed the connection, which has carried no command but those of the
     /// handshake.
     Unused(Line),
+    /// The client has closed the connection at the very time when a reply came, and may not have
+    /// read that.
+    Unread(Arc<Command>, Reply),
 }
 
 impl Command {
@@ -153,14 +156,16 @@ struct Conversation {
     unanswered: VecDeque<Arc<Command>>,
     /// True if a command was sent that does not belong to the handshake.
     is_used: bool,
+    /// The last reply.
+    replied: Option<(Arc<Command>, Reply)>,
 }
 
 /// All connections.
 #[derive(Debug, Default)]
 pub(super) struct Conversations {
     all: BTreeMap<StreamId, Conversation>,
-    /// The operations that commands of a client belong to which end the transactions of a session:
-    /// they have no comment.
+    /// The operations that commands of a client belong to which end the transactions of a session,
+    /// or are those of a store: they have no comment.
     ending: BTreeMap<(usize, SessionName), i64>,
 }
 
@@ -180,7 +185,8 @@ impl Conversations {
                 while let Ok(Some(message)) = conversation.sent.next() {
                     let (mut command, is_answered) = Command::read(now, line, &message);
                     if let Some(session) = &command.session
-                        && command.ends_transaction()
+                        && command.is_of_transaction()
+                        && command.operation.is_none()
                     {
                         let session = (line.client, session.clone());
                         command.operation = self.ending.get(&session).copied();
@@ -203,13 +209,17 @@ impl Conversations {
                         conversation.unanswered.pop_front();
                     }
                     let body = reply.map_or_else(RawDocumentBuf::new, |it| it.body.to_owned());
-                    heard.push(Heard::Reply(command, Reply { at: now, body, is_last: !more }));
+                    let reply = Reply { at: now, body, is_last: !more };
+                    conversation.replied = Some((Arc::clone(&command), reply.clone()));
+                    heard.push(Heard::Reply(command, reply));
                 }
             }
             Overheard::Closed => {
                 let closed = self.all.remove(&line.stream).unwrap_or_default();
                 heard.extend(closed.unanswered.into_iter().map(Heard::Lost));
                 heard.extend((!closed.is_used).then_some(Heard::Unused(line)));
+                let unread = closed.replied.filter(|(_, reply)| reply.at == now);
+                heard.extend(unread.map(|(command, reply)| Heard::Unread(command, reply)));
             }
         }
         heard

@@ -4,6 +4,7 @@ use bson::{Document, RawDocumentBuf, doc};
 use sdam_core::bson;
 
 use crate::sim::random::Random;
+use crate::sim::run::Part;
 
 /// The commands that may fail.
 const COMMANDS: [&str; 10] = [
@@ -23,6 +24,22 @@ const COMMANDS: [&str; 10] = [
 const COMMANDS_OF_TRANSACTIONS: [&str; 6] =
     ["find", "getMore", "insert", "update", "commitTransaction", "abortTransaction"];
 
+/// The commands of change streams, of what they watch and of their checkpoints that may fail.
+const COMMANDS_OF_CHANGES: [&str; 9] = [
+    "aggregate",
+    "aggregate",
+    "getMore",
+    "getMore",
+    "find",
+    "insert",
+    "update",
+    "killCursors",
+    "commitTransaction",
+];
+
+/// The codes of errors of change streams, of which the last has them end.
+const CODES_OF_CHANGES: [i32; 10] = [6, 43, 63, 89, 91, 133, 234, 262, 10107, 96];
+
 /// A way in which commands fail, and what follows once a member has said that it is overloaded.
 #[derive(Clone, Debug)]
 pub(super) struct FailPoint {
@@ -32,10 +49,11 @@ pub(super) struct FailPoint {
 
 impl FailPoint {
     /// Draws one.
-    pub(super) fn draw(has_transactions: bool, random: &mut Random) -> Self {
-        let all = match has_transactions {
-            true => &COMMANDS_OF_TRANSACTIONS[..],
-            false => &COMMANDS,
+    pub(super) fn draw(part: Part, random: &mut Random) -> Self {
+        let all = match part {
+            Part::Transactions => &COMMANDS_OF_TRANSACTIONS[..],
+            Part::Changes => &COMMANDS_OF_CHANGES,
+            Part::Clients | Part::Applications => &COMMANDS,
         };
         let commands: Vec<&str> = match random.percent(60) {
             true => all.to_vec(),
@@ -47,7 +65,11 @@ impl FailPoint {
             data
         };
         let code = random.pick(&[6, 89, 262, 91, 10107]);
-        let retryable = doc! { "errorCode": code, "errorLabels": ["RetryableWriteError"] };
+        let retryable = match part {
+            // With the labels that members give.
+            Part::Changes => doc! { "errorCode": random.pick(&CODES_OF_CHANGES) },
+            _ => doc! { "errorCode": code, "errorLabels": ["RetryableWriteError"] },
+        };
         let overload = doc! {
             "errorCode": 462, "errorLabels": ["SystemOverloadedError", "RetryableError"],
         };

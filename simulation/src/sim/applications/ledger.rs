@@ -17,6 +17,7 @@ use super::checks::{Checks, Choice, Situation};
 use super::conversation::{Conversations, Heard, text_of};
 use super::operations::Operations;
 use super::questions::Questions;
+use super::stories::Stories;
 use crate::histories::History;
 use crate::sim::checks::{Finding, Violation};
 use crate::sim::tap::{Line, Overheard, Tap};
@@ -59,6 +60,7 @@ pub(super) struct LedgerState {
     /// The deeds of transactions.
     pub(super) history: History,
     pub(super) questions: Questions,
+    pub(super) stories: Stories,
     pub(super) operations: Operations,
     pub(super) checks: Checks,
     /// Clients by their numbers on the network.
@@ -89,6 +91,7 @@ impl Ledger {
             conversations: Conversations::default(),
             history: History::default(),
             questions: Questions::default(),
+            stories: Stories::default(),
             operations: Operations::default(),
             checks,
             clients: BTreeMap::new(),
@@ -130,6 +133,7 @@ impl LedgerState {
             Heard::Reply(_, reply) => reply.body.as_bytes().len() as u64 | 1 << 32,
             Heard::Lost(_) => 1 << 33,
             Heard::Unused(_) => 1 << 34,
+            Heard::Unread(..) => 1 << 35,
         };
         let folded = self.digest ^ now.as_nanos() ^ bits.rotate_left(40);
         self.digest = folded.wrapping_mul(0x0100_0000_01b3).rotate_left(23);
@@ -296,6 +300,9 @@ fn words(line: Line, heard: &Heard) -> String {
         }
         Heard::Lost(command) => {
             format!("lost member {member}, {} of {:?}", command.name, command.operation)
+        }
+        Heard::Unread(command, _) => {
+            format!("unread member {member}, {} of {:?}", command.name, command.operation)
         }
         Heard::Unused(line) => format!("unused member {member}, {:?}", line.stream),
     }

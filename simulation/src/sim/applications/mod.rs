@@ -13,6 +13,7 @@ mod operations;
 mod plan;
 mod questions;
 mod stage;
+mod stories;
 mod work;
 
 pub(super) use stage::{outline, simulate};

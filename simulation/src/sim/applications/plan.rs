@@ -9,7 +9,9 @@ use crate::sim::fault::{Fault, FaultKind};
 use crate::sim::random::Random;
 use crate::sim::reduction::Reduction;
 use crate::sim::run::Part;
-use sdam_cluster::{ClusterOptions, Deployment, MAX_WRITE_BATCH_SIZE, ServerVersion};
+use sdam_cluster::{
+    ClusterOptions, Deployment, MAX_OPLOG_ENTRIES, MAX_WRITE_BATCH_SIZE, ServerVersion,
+};
 
 /// The kinds of fault that are drawn: more often those that have operations sent again.
 const KINDS: [FaultKind; 10] = [
@@ -48,6 +50,29 @@ const KINDS_OF_TRANSACTIONS: [FaultKind; 18] = [
     FaultKind::Cut,
 ];
 
+/// The kinds of fault that are drawn for change streams: more often those after which a stream
+/// begins again, and those by which a primary loses what it has written.
+const KINDS_OF_CHANGES: [FaultKind; 18] = [
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::Reset,
+    FaultKind::Reset,
+    FaultKind::Blackhole,
+    FaultKind::PartitionToServer,
+    FaultKind::PartitionToClient,
+    FaultKind::SlowDrip,
+    FaultKind::TornBytes,
+    FaultKind::Delay,
+    FaultKind::Kill,
+    FaultKind::Shutdown,
+    FaultKind::StepDown,
+    FaultKind::FrozenMember,
+    FaultKind::Cut,
+    FaultKind::Cut,
+];
+
 /// A client, and the application that uses it.
 #[derive(Clone, Debug)]
 pub(super) struct ClientPlan {
@@ -63,8 +88,8 @@ pub(super) struct ClientPlan {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) cluster: ClusterOptions,
-    /// True if applications use transactions, and nothing else.
-    pub(super) has_transactions: bool,
+    /// The things that applications do.
+    pub(super) part: Part,
     /// Options that all clients have.
     pub(super) options: String,
     pub(super) max_adaptive_retries: u32,
@@ -86,9 +111,8 @@ pub(super) struct Plan {
 impl Plan {
     /// Draws everything.
     pub(super) fn draw(part: Part, random: &mut Random, reduction: &Reduction) -> Self {
-        let has_transactions = part == Part::Transactions;
         let calm = Instant::ZERO + random.millis(8_000, 40_000);
-        let cluster = draw_cluster(has_transactions, random);
+        let cluster = draw_cluster(part, random);
         let count = 1 + random.index(3);
         let max_adaptive_retries = random.pick(&[0, 1, 2, 2, 4, 6]);
         let retargets = random.percent(50);
@@ -97,7 +121,7 @@ impl Plan {
             "localThresholdMS=1000&heartbeatFrequencyMS={heartbeat}\
              &maxAdaptiveRetries={max_adaptive_retries}&enableOverloadRetargeting={retargets}"
         );
-        if has_transactions {
+        if part != Part::Applications {
             let selection = random.pick(&[1_000, 5_000, 30_000]);
             options.push_str(&format!("&serverSelectionTimeoutMS={selection}"));
         }
@@ -105,9 +129,10 @@ impl Plan {
         let clients = (0..count).map(|_| ClientPlan::draw(random)).collect();
         let times = if random.percent(20) { 0 } else { 1 + random.below(6) };
         let draw = |_| {
-            let kind = match has_transactions {
-                true => random.pick(&KINDS_OF_TRANSACTIONS),
-                false => random.pick(&KINDS),
+            let kind = match part {
+                Part::Transactions => random.pick(&KINDS_OF_TRANSACTIONS),
+                Part::Changes => random.pick(&KINDS_OF_CHANGES),
+                Part::Clients | Part::Applications => random.pick(&KINDS),
             };
             let mut fault = Fault::draw(kind, (count, &cluster), calm, random);
             // None joins later.
@@ -125,7 +150,7 @@ impl Plan {
         let reduction = reduction.clone();
         Self {
             cluster,
-            has_transactions,
+            part,
             options,
             max_adaptive_retries,
             retargets,
@@ -141,6 +166,11 @@ impl Plan {
 
     pub(super) fn is_sharded(&self) -> bool {
         self.cluster.deployment == Deployment::Sharded
+    }
+
+    /// Returns whether members forget so soon what they have written that streams may miss it.
+    pub(super) const fn forgets(&self) -> bool {
+        self.cluster.oplog_entries < MAX_OPLOG_ENTRIES
     }
 
     /// Returns whether all that there is stays there, and answers.
@@ -160,8 +190,8 @@ impl ClientPlan {
     }
 }
 
-fn draw_cluster(has_transactions: bool, random: &mut Random) -> ClusterOptions {
-    let (deployment, count) = match (random.percent(60), has_transactions) {
+fn draw_cluster(part: Part, random: &mut Random) -> ClusterOptions {
+    let (deployment, count) = match (random.percent(60), part != Part::Applications) {
         (true, true) => (Deployment::ReplicaSet, 3),
         (true, false) => (Deployment::ReplicaSet, random.pick(&[1, 3, 3, 3, 5])),
         (false, true) => (Deployment::Sharded, 2),
@@ -177,12 +207,19 @@ fn draw_cluster(has_transactions: bool, random: &mut Random) -> ClusterOptions {
         ]),
     };
     let lag = random.pick(&[0, 0, 20, 300].map(Duration::from_millis));
-    ClusterOptions::new(SET_NAME, (0..count).map(address))
+    let cluster = ClusterOptions::new(SET_NAME, (0..count).map(address))
         .with_deployment(deployment)
         .with_version(version)
         .with_keeps_data(true)
         .with_replication_lag(lag)
         .with_max_write_batch_size(random.pick(&[2, 3, MAX_WRITE_BATCH_SIZE]))
         .with_seed(random.bits())
-        .with_election_timeout(random.pick(&[500, 2_000].map(Duration::from_millis)))
+        .with_election_timeout(random.pick(&[500, 2_000].map(Duration::from_millis)));
+    match part {
+        Part::Changes if random.percent(25) => {
+            let entries = random.pick(&[25, 40, 80]);
+            cluster.with_oplog_entries(entries)
+        }
+        _ => cluster,
+    }
 }

@@ -1,5 +1,7 @@
 //! The course of a simulation of applications.
 
+mod changes;
+
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use sdam_core::description::ServerType;
 use sdam_core::time::Instant;
 use sdam_host::Host;
 
+use self::changes::Streams;
 use super::checks::{Checks, Retries};
 use super::fail_point::FailPoint;
 use super::ledger::Ledger;
@@ -19,7 +22,7 @@ use crate::histories::Outcome;
 use crate::sim::checks::Violation;
 use crate::sim::fault::{Fault, FaultKind};
 use crate::sim::random::Random;
-use crate::sim::run::{Case, Failure, Run, Statistics};
+use crate::sim::run::{Case, Failure, Part, Run, Statistics};
 use crate::sim::shrink::Outline;
 use crate::sim::trace::Observed;
 use crate::virtual_time::{Runtime, Simulation, Topology};
@@ -88,6 +91,7 @@ struct Stage {
     fail_points: BTreeMap<usize, FailPoint>,
     statistics: Statistics,
     random: Random,
+    streams: Streams,
 }
 
 type Found = Result<(), (usize, Violation)>;
@@ -118,6 +122,7 @@ impl Stage {
             fail_points: BTreeMap::new(),
             statistics: Statistics::default(),
             random,
+            streams: Streams::default(),
         };
         stage.begin();
         stage
@@ -140,12 +145,14 @@ impl Stage {
             let client = client.expect("a client");
             self.numbers.push(number);
             self.ledger.lock().join(number, client.clone());
-            if self.plan.has_transactions {
+            if self.plan.part != Part::Applications {
                 // A task of the client may have to abort what an application has left.
                 self.ledger.lock().operations.session(number);
             }
             let mut random = self.random.fork();
-            if self.plan.reduction.has_client(index) {
+            if self.plan.part == Part::Changes {
+                self.watches(index, (number, client.clone()), random);
+            } else if self.plan.reduction.has_client(index) {
                 let version = self.plan.cluster.version;
                 let workload = Workload { from: self.plan.work.0, to: self.plan.work.1, version };
                 for _ in 0..plan.tasks {
@@ -156,7 +163,7 @@ impl Stage {
                         random.fork(),
                     );
                     self.ledger.lock().task_begins();
-                    match self.plan.has_transactions {
+                    match self.plan.part == Part::Transactions {
                         true => self.simulation.spawn(application.transact()),
                         false => self.simulation.spawn(application.work()),
                     }
@@ -165,6 +172,7 @@ impl Stage {
             self.clients.push(Known { number, client });
         }
         self.monitors = None;
+        self.begin_streams();
     }
 
     fn options(&self, own: &str) -> Options {
@@ -193,9 +201,15 @@ impl Stage {
             }
         }
         let calm = self.plan.calm;
-        let last = if self.plan.has_transactions { LAST_TRANSACTIONS } else { LAST_OPERATIONS };
+        let last = match self.plan.part {
+            Part::Transactions => LAST_TRANSACTIONS,
+            _ => LAST_OPERATIONS,
+        };
         let limit = (calm + last).min(latest);
         self.pass(calm.min(latest), |_| false)?;
+        if self.plan.part == Part::Changes {
+            return self.end_streams(latest);
+        }
         self.pass(limit, |it| it.ledger.lock().tasks() == 0)?;
         if self.now() >= latest {
             return Ok(());
@@ -205,10 +219,10 @@ impl Stage {
             let settled = (self.now() + SETTLING).min(latest);
             self.pass(settled, |_| false)?;
         }
-        if self.plan.idles && !self.plan.has_transactions {
+        if self.plan.idles && self.plan.part == Part::Applications {
             self.idle()?;
         }
-        if self.plan.has_transactions {
+        if self.plan.part == Part::Transactions {
             self.judge_history()?;
         }
         self.close()
@@ -239,8 +253,9 @@ impl Stage {
         while !is_over(self) && self.simulation.step(until - self.now()) {
             self.statistics.steps += 1;
             self.judge()?;
+            self.look_at_log(false)?;
         }
-        Ok(())
+        self.look_at_log(true)
     }
 
     fn judge(&mut self) -> Found {
@@ -396,7 +411,10 @@ impl Stage {
         let ledger = self.ledger.lock();
         self.statistics.begun = ledger.operations.begun;
         self.statistics.operations = ledger.operations.succeeded;
-        self.statistics.documents = ledger.history.count(Outcome::Committed) as u64;
+        self.statistics.documents = match self.plan.part {
+            Part::Changes => ledger.stories.handed_out,
+            _ => ledger.history.count(Outcome::Committed) as u64,
+        };
         Run { statistics: self.statistics.clone(), digest: ledger.digest() }
     }
 }
@@ -416,7 +434,7 @@ impl Stage {
         *self.statistics.faults.entry(fault.kind).or_default() += 1;
         if fault.kind == FaultKind::FailPoint {
             let mut random = Random::new(fault.bits);
-            let point = FailPoint::draw(self.plan.has_transactions, &mut random);
+            let point = FailPoint::draw(self.plan.part, &mut random);
             self.fail_points.insert(index, point);
         }
         if fault.kind == FaultKind::StepDown {
@@ -429,7 +447,10 @@ impl Stage {
                 FaultKind::Kill => self.simulation.inject(Input::Kill { member }),
                 FaultKind::Shutdown => self.simulation.inject(Input::Shutdown { member }),
                 FaultKind::FrozenMember => self.simulation.inject(Input::Freeze { member }),
-                FaultKind::Cut => self.simulation.inject(Input::Cut { member }),
+                FaultKind::Cut => {
+                    let member = self.who_is_cut(&fault, member);
+                    self.simulation.inject(Input::Cut { member });
+                }
                 FaultKind::Reset => self.each(&fault, |network, number| {
                     network.reset(number, member.0);
                 }),
@@ -463,7 +484,7 @@ impl Stage {
                         self.simulation.command(member, "admin", &FailPoint::off());
                     }
                 }
-                FaultKind::Cut => self.simulation.inject(Input::Heal { member }),
+                FaultKind::Cut => self.heal(member),
                 FaultKind::Reset | FaultKind::StepDown => {}
                 kind => self.each(&fault, |network, number| {
                     let troubles = kind.troubles().iter();

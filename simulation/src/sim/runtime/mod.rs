@@ -158,14 +158,15 @@ impl Desk {
         self.leave(|state| state.spawned.push((kind, Box::pin(task))));
     }
 
-    /// Waits for a time.
+    /// Waits for a time, also if another task goes on with that.
     pub(in crate::sim) async fn sleep_until(&self, at: Instant) {
-        let mut waits = false;
+        let mut waits: Option<Waker> = None;
         std::future::poll_fn(|cx: &mut Context<'_>| {
             if self.now() >= at {
                 return Poll::Ready(());
             }
-            if !std::mem::replace(&mut waits, true) {
+            if !waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                waits = Some(cx.waker().clone());
                 self.call(Call::Wake { at, waker: cx.waker().clone() });
             }
             Poll::Pending

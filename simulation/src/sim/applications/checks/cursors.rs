@@ -62,6 +62,13 @@ impl Cursors {
         }
     }
 
+    /// A reply that opens a cursor may not have been read.
+    pub(super) fn unread(&mut self, reply: &Reply) {
+        if let Some(cursor) = reply.cursor() {
+            self.open.remove(&cursor);
+        }
+    }
+
     /// A loss of its connection may have ended it.
     pub(super) fn lost(&mut self, command: &Command) {
         self.forget(command);

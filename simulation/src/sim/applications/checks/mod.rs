@@ -6,11 +6,13 @@
 //! - [`times`]: commands carry the latest times that replies have brought.
 //! - [`transactions`]: commands of a transaction carry what they must, in order, to one server.
 //! - [`retries`]: an operation is sent again as often as it may be, and elsewhere if it can be.
+//! - [`streams`]: a change stream goes on where it has come to, once for each error.
 //! - [`writes`]: an ordered bulk stops at an error, and results name what was inserted.
 
 mod cursors;
 mod retries;
 mod sessions;
+mod streams;
 mod times;
 mod transactions;
 mod writes;
@@ -22,10 +24,12 @@ use super::operations::Operations;
 use crate::sim::checks::{Finding, ensure};
 
 pub(super) use retries::{Choice, Retries};
+pub(super) use streams::Beginning;
 pub(super) use transactions::Transactions;
 
 use cursors::Cursors;
 use sessions::Sessions;
+use streams::Streams;
 use times::Times;
 use writes::Writes;
 
@@ -36,6 +40,7 @@ pub(super) struct Checks {
     pub(super) cursors: Cursors,
     pub(super) times: Times,
     pub(super) retries: Retries,
+    pub(super) streams: Streams,
     pub(super) writes: Writes,
     pub(super) transactions: Transactions,
 }
@@ -55,6 +60,7 @@ impl Checks {
             sessions: Sessions::default(),
             cursors: Cursors::default(),
             times: Times::default(),
+            streams: Streams::new(retries.most()),
             retries,
             writes: Writes::default(),
             transactions: Transactions::new(is_sharded),
@@ -90,6 +96,7 @@ impl Checks {
                 let situation = situation();
                 self.times.sent(command, operations)?;
                 self.cursors.sent(command)?;
+                self.streams.sent(command)?;
                 self.writes.sent(command)?;
                 let retries = &self.retries;
                 self.transactions.ends(command, |member, since| {
@@ -102,6 +109,7 @@ impl Checks {
             Heard::Reply(command, reply) => {
                 self.times.replied(command, reply, operations);
                 self.cursors.replied(command, reply, operations);
+                self.streams.replied(command, reply);
                 self.writes.replied(command, reply);
                 self.transactions.replied(command, reply);
                 self.retries.replied(command, reply);
@@ -113,6 +121,12 @@ impl Checks {
                 self.transactions.lost(command);
                 self.cursors.lost(command);
                 self.retries.lost(now, command);
+                Ok(())
+            }
+            Heard::Unread(command, reply) => {
+                self.times.unread(now, command.line);
+                self.sessions.unread(command);
+                self.cursors.unread(reply);
                 Ok(())
             }
             Heard::Unused(line) => {

@@ -65,6 +65,11 @@ impl Retries {
         Self { most, is_sharded, retargets, attempts: BTreeMap::new(), unused: BTreeMap::new() }
     }
 
+    /// Returns `maxAdaptiveRetries`.
+    pub(super) const fn most(&self) -> u32 {
+        self.most
+    }
+
     /// A command is sent.
     ///
     /// "allowed_retries = if is_csot then math.inf else 1", and "MAX_RETRIES" after overload, also

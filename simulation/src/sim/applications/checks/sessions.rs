@@ -43,6 +43,8 @@ pub(in crate::sim::applications) struct Sessions {
     uses: BTreeMap<SessionName, Use>,
     /// The operations that read a cursor which is open.
     reading: BTreeMap<i64, SessionName>,
+    /// The operations whose cursors are read no further, also if one comes late.
+    left: BTreeSet<i64>,
     /// The sessions that applications have ended.
     ended: BTreeSet<i64>,
     /// Those that were named to servers to be forgotten.
@@ -189,7 +191,8 @@ impl Sessions {
         // A session of the application's may be ended while a cursor is open.
         let holder = operations.get(operation).map(|it| it.holder);
         let is_own = matches!(holder, Some(Holder::Operation(_)));
-        match reply.cursor().filter(|cursor| is_own && *cursor != 0) {
+        let is_read = is_own && !self.left.contains(&operation);
+        match reply.cursor().filter(|cursor| is_read && *cursor != 0) {
             Some(_) => drop(self.reading.insert(operation, name.clone())),
             None => drop(self.reading.remove(&operation)),
         }
@@ -214,8 +217,15 @@ impl Sessions {
         }
     }
 
+    /// A reply of it may not have been read.
+    pub(super) fn unread(&mut self, command: &Command) {
+        let used = command.session.as_ref().and_then(|name| self.uses.get_mut(name));
+        used.into_iter().for_each(|used| used.may_be_gone = true);
+    }
+
     /// An application reads the cursor of an operation no further.
     pub(in crate::sim::applications) fn reads_no_more(&mut self, operation: i64) {
+        self.left.insert(operation);
         self.reading.remove(&operation);
     }
 

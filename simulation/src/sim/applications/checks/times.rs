@@ -10,6 +10,7 @@ use sdam_core::time::Instant;
 use super::super::conversation::{Command, Reply};
 use super::super::operations::{Holder, Operations};
 use super::{Finding, ensure};
+use crate::sim::tap::Line;
 
 /// The latest time that has been heard: what has come at the very instant at which a command is
 /// sent may not have been read yet.
@@ -29,6 +30,11 @@ impl Latest {
         }
         let latest = self.now.map_or(time, |(_, other)| other.max(time));
         self.now = Some((at, latest));
+    }
+
+    /// What has come now may not have been read.
+    fn unread(&mut self, now: Instant) {
+        self.now.take_if(|(at, _)| *at == now);
     }
 
     fn known_at(&self, at: Instant) -> Option<Timestamp> {
@@ -78,6 +84,12 @@ impl Times {
         ensure(after >= known, "reads of a session come after its operations", || {
             format!("{} is after {after:?}, and {known:?} was heard", command.name)
         })
+    }
+
+    /// A client has closed a connection on which a reply has come now, of whichever session.
+    pub(super) fn unread(&mut self, now: Instant, line: Line) {
+        self.clients.entry(line.client).or_default().unread(now);
+        self.sessions.values_mut().for_each(|latest| latest.unread(now));
     }
 
     pub(super) fn replied(&mut self, command: &Command, reply: &Reply, operations: &Operations) {

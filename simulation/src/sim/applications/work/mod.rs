@@ -1,12 +1,14 @@
 //! The work of an application: operations one after the other, each with what it has to come to.
 
 mod bulks;
+mod changes;
 mod questions;
 mod reading;
 mod sessions;
 mod transactions;
 mod within;
 
+pub(super) use changes::{CHANGED, COPIES, OTHER};
 pub(super) use transactions::{ACCOUNTS, ENTRIES, LISTS, find_all, key_of};
 
 use std::future::Future;

@@ -132,26 +132,49 @@ impl Progress {
 }
 
 /// A session of transactions, with its number among the holders of sessions.
-struct Held {
-    session: ClientSession<Runtime>,
+pub(super) struct Held {
+    pub(super) session: ClientSession<Runtime>,
     number: i64,
     name: Vec<u8>,
 }
 
 impl Held {
-    const fn terms(&self) -> Terms {
+    /// Starts a session.
+    pub(super) async fn start(application: &Application) -> Option<Self> {
+        let session = application.client.start_session().await.ok()?;
+        let name = session.id()?.get_binary("id").ok()?.bytes.to_vec();
+        let number = application.state().operations.session(application.number);
+        let held = Self { session, number, name };
+        let ending = held.begin_end(application, true);
+        application.over(ending);
+        Some(held)
+    }
+
+    /// The session has ended.
+    fn has_ended(number: i64, application: &Application) {
+        application.state().checks.sessions.ended(number);
+        application.over(number);
+    }
+
+    /// Ends the session.
+    pub(super) fn end(&self, application: &Application) {
+        self.session.end();
+        Self::has_ended(self.number, application);
+    }
+
+    pub(super) const fn terms(&self) -> Terms {
         Terms { session: Some(self.number), timeout: None }
     }
 
     /// Notes that the commit of its transaction is called, whose outcome may be asked for later.
-    fn note_commit(&self, application: &Application) {
+    pub(super) fn note_commit(&self, application: &Application) {
         let mut state = application.state();
         state.checks.transactions.is_committed(&self.name);
         state.checks.sessions.may_be_retired(&self.name);
     }
 
     /// Begins the operation that the commands belong to which end transactions.
-    fn begin_end(&self, application: &Application, repeats: bool) -> i64 {
+    pub(super) fn begin_end(&self, application: &Application, repeats: bool) -> i64 {
         let operation = application.begin(self.terms());
         let mut state = application.state();
         if repeats {
@@ -165,13 +188,8 @@ impl Held {
 
 /// Runs some transactions in a session.
 pub(super) async fn use_transactions(application: &mut Application) {
-    let Ok(session) = application.client.start_session().await else { return };
-    let name = session.id().and_then(|id| Some(id.get_binary("id").ok()?.bytes.to_vec()));
-    let Some(name) = name else { return };
-    let number = application.state().operations.session(application.number);
-    let held = Arc::new(Held { session, number, name });
-    let ending = held.begin_end(application, true);
-    application.over(ending);
+    let Some(held) = Held::start(application).await.map(Arc::new) else { return };
+    let number = held.number;
     for _ in 0..application.random.pick(&[1, 1, 2, 3]) {
         let (way, body) = (Way::draw(application), Body::draw(application));
         match application.random.percent(50) {
@@ -183,12 +201,11 @@ pub(super) async fn use_transactions(application: &mut Application) {
         true => held.session.end(),
         false => drop(held),
     }
-    application.state().checks.sessions.ended(number);
-    application.over(number);
+    Held::has_ended(number, application);
 }
 
 /// The future of an attempt.
-type Attempt = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+pub(super) type Attempt = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// Has the driver run a transaction as a whole.
 async fn run_whole(application: &Application, held: &Arc<Held>, way: &Way, body: Body) {
@@ -327,7 +344,7 @@ fn is_unreachable(error: &Error) -> bool {
 ///
 /// "any network error or server selection error encountered running any command besides
 /// commitTransaction in a transaction" has the label (Transactions, "Error Labels").
-fn check_within(application: &Application, held: &Held, error: &Error) {
+pub(super) fn check_within(application: &Application, held: &Held, error: &Error) {
     let is_open = held.session.transaction_state() != Ok(TransactionState::None);
     let mut state = application.state();
     if error.has_label(TRANSIENT_TRANSACTION) {

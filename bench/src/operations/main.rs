@@ -49,7 +49,7 @@ enum Operation {
     Find,
     /// Updates two documents by their `_id`, in a transaction.
     Transaction,
-    /// Reads an event of a change stream, which begins anew behind the last one.
+    /// Reads an event of a change stream, which begins again behind the last one.
     ChangeStream,
 }
 

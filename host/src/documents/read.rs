@@ -2,10 +2,11 @@
 //!
 //! Most documents consist of texts, numbers, booleans, times, identifiers, arrays and documents,
 //! and most types ask for those, or keep the bytes of a document within: they are read here, in a
-//! half to two thirds of the time of bson's deserializer. All else is left to bson, which reads the whole document again: other kinds
-//! of values, types that bson treats in a way of its own, as UUIDs, and whatever is wrong, so that
-//! each error is bson's. A type that goes on after an error does not see one of this reader: once
-//! something was left to bson, or the text of an error was made, what was read is not used.
+//! half to two thirds of the time of bson's deserializer. All else is left to bson, which reads the
+//! whole document again: other kinds of values, types that bson treats in a way of its own, as
+//! UUIDs, and whatever is wrong, so that each error is bson's. A type that goes on after an error
+//! does not see one of this reader: once something was left to bson, or the text of an error was
+//! made, what was read is not used.
 //!
 //! Whatever reads a document as a type recurses once a level. The first levels are read where they
 //! are met; for more, the whole document is looked at once, without recursion: a document of more

@@ -354,8 +354,8 @@ impl<R: Runtime> Changes<R> {
         self.is_late().then(|| error.out_of_time())
     }
 
-    /// Ends: nothing depends any more on the cursor, which is killed if it is open still, nor on the
-    /// session, and the stream is behind nothing.
+    /// Ends: nothing depends any more on the cursor, which is killed if it is open still, nor on
+    /// the session, and the stream is behind nothing.
     fn ends_now(&mut self) {
         self.reader.kill_in_background();
         self.session = None;

@@ -289,8 +289,8 @@ async fn a_stream_whose_place_cannot_be_saved_does_not_begin() {
     scene.killed(7).await;
 }
 
-/// Where the options say where to begin, another process begins there, too: nothing is lost, and
-/// nothing is asked for in vain.
+/// The same of a stream whose options say where to begin: another process begins there, too, so
+/// that the first batch may have events.
 #[tokio::test]
 async fn a_stream_whose_place_is_given_has_events_in_its_first_batch() {
     let mut scene = eager(false);

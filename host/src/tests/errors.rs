@@ -49,7 +49,7 @@ fn an_error_can_be_sent_shared_and_cloned() {
 fn each_kind_is_that_of_what_has_failed() {
     let forked = Forked::new(1, 2);
     let options = Options::parse("mongodb://a:0").unwrap_err();
-    let table: [(Error, ErrorKind); 23] = [
+    let table: [(Error, ErrorKind); 25] = [
         (options.clone().into(), ErrorKind::Configuration),
         (ClientError::TlsNotAskedFor.into(), ErrorKind::Configuration),
         (ClientError::Unresolved("a".into()).into(), ErrorKind::Configuration),

@@ -173,6 +173,14 @@ impl Plan {
         self.cluster.oplog_entries < MAX_OPLOG_ENTRIES
     }
 
+    /// Returns whether streams have the connections of a client for so long, as any of them may be
+    /// read by it, that killCursors may get none in its time.
+    pub(super) fn keeps_waiting(&self, client: usize) -> bool {
+        let few = ["maxPoolSize=1", "maxPoolSize=2"];
+        let client = self.clients.get(client).filter(|_| self.part == Part::Changes);
+        client.is_some_and(|client| few.contains(&&*client.options))
+    }
+
     /// Returns whether all that there is stays there, and answers.
     pub(super) fn is_undisturbed(&self) -> bool {
         (0..self.faults.len()).all(|fault| !self.reduction.has_fault(fault))

@@ -388,12 +388,15 @@ impl Stage {
             self.pass(limit, |it| it.ledger.lock().tasks() == 0)?;
             self.have_ended("clients are closed in time", number)?;
             let (now, undisturbed) = (self.now(), self.plan.is_undisturbed());
+            let is_kept_waiting = self.plan.keeps_waiting(index);
             let mut ledger = self.ledger.lock();
             let sessions = ledger.checks.sessions.closed(number, now);
             ledger.judge(number, sessions);
-            if undisturbed {
+            if undisturbed && !is_kept_waiting {
                 let cursors = ledger.checks.cursors.closed(number);
                 ledger.judge(number, cursors);
+            }
+            if undisturbed {
                 let transactions = ledger.checks.transactions.closed(number);
                 ledger.judge(number, transactions);
             }

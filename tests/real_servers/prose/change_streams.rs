@@ -2,7 +2,7 @@
 //! server here plays it.
 
 use bson::{Document, doc, rawdoc};
-use sdam::checkpoint::CollectionCheckpointStore;
+use sdam::checkpoint::{CheckpointStore as _, CollectionCheckpointStore};
 use sdam::generic::{ChangeStream, Collection};
 use sdam::results::{ChangeStreamEvent, OperationType, ResumeToken};
 use sdam_core::config::{ReadMode, ReadPreference, WriteConcern};
@@ -297,6 +297,17 @@ async fn a_checkpoint_outlives_its_stream<R: Runtime>(fixture: &Fixture<'_, R>) 
     }
     let count = copies.count_documents(doc! { "_id": { "$gt": 0 } }).await?;
     assert_eq!(count, 2, "each was copied once");
+    // A process that goes on behind the same place finds that another one has saved its own.
+    let slow = CollectionCheckpointStore::new(&checkpoints, "copies");
+    let stored = slow.load().await?.expect("a place was saved");
+    let other = CollectionCheckpointStore::new(&checkpoints, "copies");
+    other.load().await?;
+    other.save(&ResumeToken::new(rawdoc! { "_data": "other" })).await?;
+    session.start_transaction().write_concern(WriteConcern::majority()).await?;
+    let superseded = slow.save_in(&session, &stored).await.unwrap_err().to_string();
+    assert!(superseded.contains("another stream has saved its place"), "{superseded}");
+    session.abort_transaction().await?;
+    other.save(&stored).await?;
     let mut stream = things.watch().checkpoint(store).await?;
     insert(&things, 5..6).await?;
     expect(&mut stream, 5..6).await?;

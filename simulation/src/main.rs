@@ -44,8 +44,8 @@ enum Command {
         #[arg(long, value_name = "NAME", value_parser = scenarios)]
         scenario: Option<Scenarios>,
         /// Simulate this part of each seed only: `clients` themselves, `applications` that use
-        /// collections, cursors, bulk writes and sessions, `transactions`, or `changes`, which are read
-        /// as streams.
+        /// collections, cursors, bulk writes and sessions, `transactions`, or `changes`, which are
+        /// read as streams.
         #[arg(long, value_name = "PART", value_parser = part, conflicts_with = "scenario")]
         part: Option<Part>,
         /// Stop after so many seconds, however many seeds are left.

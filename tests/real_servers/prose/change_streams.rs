@@ -298,9 +298,9 @@ async fn a_checkpoint_outlives_its_stream<R: Runtime>(fixture: &Fixture<'_, R>) 
     let count = copies.count_documents(doc! { "_id": { "$gt": 0 } }).await?;
     assert_eq!(count, 2, "each was copied once");
     // A process that goes on behind the same place finds that another one has saved its own.
-    let slow = CollectionCheckpointStore::new(&checkpoints, "copies");
+    let slow = CollectionCheckpointStore::new(&tokens, "things");
     let stored = slow.load().await?.expect("a place was saved");
-    let other = CollectionCheckpointStore::new(&checkpoints, "copies");
+    let other = CollectionCheckpointStore::new(&tokens, "things");
     other.load().await?;
     other.save(&ResumeToken::new(rawdoc! { "_data": "other" })).await?;
     session.start_transaction().write_concern(WriteConcern::majority()).await?;

@@ -132,6 +132,15 @@ impl Reply {
     pub(super) fn cursor(&self) -> Option<i64> {
         self.body.get_document("cursor").and_then(|it| it.get_i64("id")).ok()
     }
+
+    /// Returns whether it has an `invalidate`, the last event of a change stream.
+    pub(super) fn invalidates(&self) -> bool {
+        let cursor = self.body.get_document("cursor");
+        let batch = |name| cursor.as_ref().ok().and_then(|it| it.get_array(name).ok());
+        let events = batch("nextBatch").or_else(|| batch("firstBatch"));
+        let last = events.and_then(|events| events.into_iter().last()?.ok()?.as_document());
+        last.is_some_and(|it| it.get_str("operationType").is_ok_and(|kind| kind == "invalidate"))
+    }
 }
 
 fn cluster_time(body: &RawDocument) -> Option<Timestamp> {

@@ -23,7 +23,7 @@ pub(super) enum Watched {
     Database,
 }
 
-/// An event, as far as it tells one change from all others.
+/// An event, as far as changes differ.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     time: Timestamp,
@@ -41,8 +41,11 @@ struct Known {
 /// The place where a life of a stream begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum From {
-    /// Where the servers are: all that is written later than this is to come.
+    /// At the present of the servers: all that is written later than this is to come.
     Now(Instant),
+    /// Perhaps behind a token that a store was given before its opening was given up, or failed, at
+    /// this time.
+    Left(Instant),
     /// Behind the last event that was handed out.
     Behind,
     /// With the first event of a time.
@@ -188,10 +191,19 @@ impl Story {
             }
             Deed::Begins(From::Now(opened)) => {
                 if self.last.is_some() {
-                    let detail = "one begins anew that has handed out events".to_owned();
+                    let detail =
+                        "one begins with the present that has handed out events".to_owned();
                     return Err(Violation::new("streams go on where they have ended", detail));
                 }
                 self.next = Next::After(opened);
+                if !matches!(self.copied, Next::Index { .. }) {
+                    self.copied = self.next;
+                }
+            }
+            Deed::Begins(From::Left(left)) => {
+                if !matches!(self.next, Next::Index { .. }) {
+                    self.next = Next::After(left);
+                }
                 if !matches!(self.copied, Next::Index { .. }) {
                     self.copied = self.next;
                 }

@@ -191,7 +191,8 @@ impl Sessions {
         // A session of the application's may be ended while a cursor is open.
         let holder = operations.get(operation).map(|it| it.holder);
         let is_own = matches!(holder, Some(Holder::Operation(_)));
-        let is_read = is_own && !self.left.contains(&operation);
+        // Behind an `invalidate` there is nothing: a change stream ends with it.
+        let is_read = is_own && !self.left.contains(&operation) && !reply.invalidates();
         match reply.cursor().filter(|cursor| is_read && *cursor != 0) {
             Some(_) => drop(self.reading.insert(operation, name.clone())),
             None => drop(self.reading.remove(&operation)),

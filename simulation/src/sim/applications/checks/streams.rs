@@ -17,7 +17,7 @@ const CURSOR_NOT_FOUND: i32 = 43;
 /// The place where an application has a stream begin.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::sim::applications) enum Beginning {
-    /// Where the servers are.
+    /// At the present of the servers.
     Now,
     ResumeAfter(RawDocumentBuf),
     StartAfter(RawDocumentBuf),
@@ -42,7 +42,7 @@ struct Known {
     of_batch: Option<String>,
     /// True if its server has said that it cannot go on.
     is_refused: bool,
-    /// The number of times that it was opened in vain since a call, or a getMore, has begun.
+    /// The number of times that it was not opened since a call, or a getMore, has begun.
     attempts: u32,
     is_overloaded: bool,
 }
@@ -176,7 +176,7 @@ impl Known {
                 Beginning::At(time) => at == Some(*time),
                 Beginning::Stored => count == 0 || starts.is_some(),
             };
-            ensure(is_as_said, "a stream begins where it is told to", said)?;
+            ensure(is_as_said, "a stream begins where it is to begin", said)?;
         } else {
             ensure(count == 1, "a stream goes on where it has come to", said)?;
             let starts_after = match self.beginning {

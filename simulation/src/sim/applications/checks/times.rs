@@ -32,7 +32,7 @@ impl Latest {
         self.now = Some((at, latest));
     }
 
-    /// What has come now may not have been read.
+    /// Takes note that a time which has come now may not have been read.
     fn unread(&mut self, now: Instant) {
         self.now.take_if(|(at, _)| *at == now);
     }

@@ -8,7 +8,7 @@ use sdam_cluster::{Input, MemberId};
 use sdam_core::time::Instant;
 
 use super::{Found, LAST_OPERATIONS, SETTLING, Stage, Workload};
-use crate::sim::applications::work::Application;
+use crate::sim::applications::work::{Application, follow, write};
 use crate::sim::fault::Fault;
 use crate::sim::random::Random;
 use crate::sim::run::Part;
@@ -65,9 +65,9 @@ impl Stage {
             match place {
                 0 => {
                     self.ledger.lock().stories.writers += 1;
-                    self.simulation.spawn(application.write(drops));
+                    self.simulation.spawn(write(application, drops));
                 }
-                _ => self.simulation.spawn(application.follow(Arc::clone(&clients), may_lose)),
+                _ => self.simulation.spawn(follow(application, Arc::clone(&clients), may_lose)),
             }
         }
     }
@@ -111,7 +111,7 @@ impl Stage {
         self.simulation.primary().filter(|_| is_primary).unwrap_or(member)
     }
 
-    /// Ends that, for whoever is cut off.
+    /// Ends that, for the member that is cut off.
     pub(super) fn heal(&mut self, member: MemberId) {
         if self.plan.part == Part::Changes {
             let members = (0..self.plan.cluster.members.len()).map(MemberId);

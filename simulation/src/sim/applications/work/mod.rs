@@ -8,7 +8,7 @@ mod sessions;
 mod transactions;
 mod within;
 
-pub(super) use changes::{CHANGED, COPIES, OTHER};
+pub(super) use changes::{CHANGED, COPIES, OTHER, follow, write};
 pub(super) use transactions::{ACCOUNTS, ENTRIES, LISTS, find_all, key_of};
 
 use std::future::Future;

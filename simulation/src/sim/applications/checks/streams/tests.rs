@@ -51,7 +51,7 @@ fn check(streams: &Streams, command: &Command) -> Option<&'static str> {
 
 #[test]
 fn a_stream_that_begins_elsewhere_is_found() {
-    let rule = Some("a stream begins where it is told to");
+    let rule = Some("a stream begins where it is to begin");
     let (after, other) = (|| rawdoc! { "startAfter": token("b") }, token("a"));
     let resumes = rawdoc! { "resumeAfter": token("b") };
     assert_eq!(check(&begun(Beginning::Now), &aggregate(1, after())), rule);

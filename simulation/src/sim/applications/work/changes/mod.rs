@@ -22,6 +22,7 @@ use super::{Application, DATABASE, Terms};
 use crate::virtual_time::Runtime;
 
 use stores::{Kept, Store};
+pub(in crate::sim::applications) use writing::write;
 
 /// The collection that streams watch, alone or with their database.
 const WATCHED: &str = "c";
@@ -93,43 +94,55 @@ struct Life {
     from: Option<From>,
 }
 
-impl Application {
-    /// Reads a stream until everything is handed out, by any of these clients.
-    pub(in crate::sim::applications) async fn follow(
-        mut self,
-        clients: Arc<Vec<(usize, Client<Runtime>)>>,
-        may_lose: bool,
-    ) {
-        self.time.sleep(self.workload.from.since_origin()).await;
-        let random = &mut self.random;
-        let keepers = [Keeper::Application, Keeper::Memory, Keeper::Collection, Keeper::Copies];
-        let keeper = random.pick(&keepers);
-        let watched = random.pick(&[Watched::Collection, Watched::Collection, Watched::Database]);
-        let is_of_deployment = watched == Watched::Database && random.percent(40);
-        let memory = Kept::new(&self.time, random.fork());
-        let is_copied = keeper == Keeper::Copies;
-        let story = self.state().stories.begin(self.number, watched, is_copied);
-        let mut reader = Reader {
-            application: self,
-            clients,
-            story,
-            watched,
-            is_of_deployment,
-            keeper,
-            memory,
-            may_lose,
-            token: None,
-            last: None,
-            restarts: false,
-            is_killed: false,
-        };
-        while !reader.is_done() {
-            reader.live().await;
-            let pause = reader.application.random.millis(200, 2_000);
-            reader.application.time.sleep(pause).await;
+/// The opening of a stream, whose cursor is read no further if it is dropped.
+struct Left<'a> {
+    application: &'a Application,
+    operation: Option<i64>,
+}
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        if let Some(operation) = self.operation {
+            self.application.state().checks.sessions.reads_no_more(operation);
         }
-        reader.application.state().task_ends();
     }
+}
+
+/// Has an application read a stream until everything is handed out, by any of these clients.
+pub(in crate::sim::applications) async fn follow(
+    mut application: Application,
+    clients: Arc<Vec<(usize, Client<Runtime>)>>,
+    may_lose: bool,
+) {
+    application.time.sleep(application.workload.from.since_origin()).await;
+    let random = &mut application.random;
+    let keepers = [Keeper::Application, Keeper::Memory, Keeper::Collection, Keeper::Copies];
+    let keeper = random.pick(&keepers);
+    let watched = random.pick(&[Watched::Collection, Watched::Collection, Watched::Database]);
+    let is_of_deployment = watched == Watched::Database && random.percent(40);
+    let memory = Kept::new(&application.time, random.fork());
+    let is_copied = keeper == Keeper::Copies;
+    let story = application.state().stories.begin(application.number, watched, is_copied);
+    let mut reader = Reader {
+        application,
+        clients,
+        story,
+        watched,
+        is_of_deployment,
+        keeper,
+        memory,
+        may_lose,
+        token: None,
+        last: None,
+        restarts: false,
+        is_killed: false,
+    };
+    while !reader.is_done() {
+        reader.live().await;
+        let pause = reader.application.random.millis(200, 2_000);
+        reader.application.time.sleep(pause).await;
+    }
+    reader.application.state().task_ends();
 }
 
 impl Reader {
@@ -151,7 +164,12 @@ impl Reader {
             8 => Patience::Time(self.application.random.millis(0, 1_500)),
             _ => Patience::Polls(1 + self.application.random.below(20)),
         };
-        let opening = self.open(&life);
+        let opening = async {
+            let mut left = Left { application: &self.application, operation: Some(operation) };
+            let opened = self.open(&life).await;
+            left.operation.take_if(|_| opened.is_ok());
+            opened
+        };
         match patience.with(&self.application.time, opening).await {
             Some(Ok(stream)) => {
                 let from = self.from(&life);
@@ -159,10 +177,21 @@ impl Reader {
                 self.restarts = false;
                 self.read(stream, &life).await;
             }
-            Some(Err(error)) => self.fails(&error),
-            None => {}
+            Some(Err(error)) => {
+                self.is_left(&life);
+                self.fails(&error);
+            }
+            None => self.is_left(&life),
         }
         self.application.over(operation);
+    }
+
+    /// A life has ended before it was known to have begun.
+    fn is_left(&self, life: &Life) {
+        if life.store.as_ref().is_some_and(|store| !store.has_loaded()) {
+            let left = From::Left(self.application.now());
+            self.application.state().stories.begins(self.story, left);
+        }
     }
 
     /// Draws how the next life begins.

@@ -13,6 +13,7 @@ use sdam_core::bson;
 
 use super::super::super::stories::Seen;
 use super::super::within::{Patience, within};
+use super::copying::copy;
 use super::{Keeper, Life, Reader};
 use crate::virtual_time::Runtime;
 
@@ -168,7 +169,7 @@ impl Reader {
         self.last = Some(seen.clone());
         match &life.store {
             Some(store) if self.keeper == Keeper::Copies => {
-                self.copy(store.clone(), &seen, &token).await
+                copy(self, store.clone(), &seen, &token).await
             }
             _ => true,
         }

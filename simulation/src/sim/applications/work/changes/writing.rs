@@ -12,25 +12,23 @@ use super::super::{Application, DATABASE, Terms};
 use super::{WATCHED, WATCHED_TOO};
 use crate::virtual_time::Runtime;
 
-impl Application {
-    /// Writes what streams watch; `drops` if the collection may be dropped.
-    pub(in crate::sim::applications) async fn write(mut self, drops: bool) {
-        self.time.sleep(self.workload.from.since_origin()).await;
-        while self.goes_on().await {
-            match self.random.below(100) {
-                0..35 => insert(&mut self, 1).await,
-                35..55 => insert(&mut self, 5).await,
-                55..75 => change(&mut self).await,
-                75..85 => remove(&mut self).await,
-                85..98 => transact(&mut self).await,
-                _ if drops => drop_all(&mut self).await,
-                _ => insert(&mut self, 1).await,
-            }
+/// Writes what streams watch; `drops` if the collection may be dropped.
+pub(in crate::sim::applications) async fn write(mut application: Application, drops: bool) {
+    application.time.sleep(application.workload.from.since_origin()).await;
+    while application.goes_on().await {
+        match application.random.below(100) {
+            0..35 => insert(&mut application, 1).await,
+            35..55 => insert(&mut application, 5).await,
+            55..75 => change(&mut application).await,
+            75..85 => remove(&mut application).await,
+            85..98 => transact(&mut application).await,
+            _ if drops => drop_all(&mut application).await,
+            _ => insert(&mut application, 1).await,
         }
-        let mut state = self.state();
-        state.stories.writers -= 1;
-        state.task_ends();
     }
+    let mut state = application.state();
+    state.stories.writers -= 1;
+    state.task_ends();
 }
 
 /// Returns one of the collections, by which a write may be rolled back.

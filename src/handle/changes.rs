@@ -432,7 +432,7 @@ impl<R: Runtime> Changes<R> {
         let error = match opened {
             Ok(mut reader) => {
                 reader.goes_on(self.call());
-                (self.reader, self.phase, self.has_asked) = (reader, Phase::Reading, true);
+                (self.reader, self.phase) = (reader, Phase::Reading);
                 self.hears();
                 return None;
             }

@@ -38,7 +38,7 @@ impl Cluster {
             "size": int32(count.saturating_mul(ENTRY)),
             "count": int32(count),
             "capped": true,
-            "maxSize": i64::try_from(most).unwrap_or(i64::MAX),
+            "maxSize": int32(most),
             "ok": 1.0,
         })
     }

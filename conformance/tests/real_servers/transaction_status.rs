@@ -15,6 +15,10 @@ use crate::mongod_replies::misfits;
 /// The time that anything may take; each step takes at most seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// An oplog as large as the members'. Without it its size is a share of the disk, and a number of
+/// 64 bits on a large one.
+const OPLOG: [&str; 2] = ["--oplogSize", "4"];
+
 pub(crate) fn trials(binaries: &[mongod::Binary]) -> Vec<Trial> {
     let newest = binaries.iter().rfind(|it| it.version().major == 6);
     let trial = newest.cloned().map(|binary| {
@@ -25,7 +29,8 @@ pub(crate) fn trials(binaries: &[mongod::Binary]) -> Vec<Trial> {
 }
 
 fn compare(binary: &mongod::Binary) -> Result<(), Failed> {
-    let real = ReplicaSet::start(binary, 1, &Options::default())?;
+    let arguments = OPLOG.map(str::to_owned).to_vec();
+    let real = ReplicaSet::start(binary, 1, &Options { arguments, ..Options::default() })?;
     let theirs = said(&real.members()[0].address())?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build()?;

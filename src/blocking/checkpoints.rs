@@ -32,8 +32,8 @@ impl CollectionCheckpointStore {
     ///
     /// # Errors
     ///
-    /// Fails if the commit of the transaction need not wait for a majority, if another stream has
-    /// saved its place under the same name since this one has begun, and as
+    /// Fails if no transaction is in progress, or one whose commit need not wait for a majority, if
+    /// another stream has saved its place under the same name since this one has begun, and as
     /// [`find_one_and_update`](Collection::find_one_and_update) does.
     pub fn save_in(&self, session: &ClientSession, token: &ResumeToken) -> Result<(), Error> {
         self.shared.wait(self.store.save_in(session, token))

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 use std::{process, thread};
 
 use bson::RawDocumentBuf;
@@ -18,10 +19,14 @@ use crate::error::Error;
 /// The most that a file may have: a token is not as long as a document.
 const MAX_LEN: u64 = 16 << 20;
 
+/// The age at which the file of a token that is being written is one that was left.
+const LEFT: Duration = Duration::from_secs(60);
+
 /// A place for the token of one change stream in a file, which has the token as BSON.
 ///
 /// A token is written to another file beside it, and takes its place when it is on the disk, so
-/// that there is always a whole one. A thread of its own waits for the disk.
+/// that there is always a whole one. A thread of its own waits for the disk. What a process leaves
+/// that ends meanwhile is removed when a token is loaded a minute later.
 #[derive(Clone, Debug)]
 pub struct FileCheckpointStore {
     path: Arc<Path>,
@@ -43,8 +48,11 @@ impl FileCheckpointStore {
 impl CheckpointStore for FileCheckpointStore {
     async fn load(&self) -> Result<Option<ResumeToken>, Error> {
         let path = Arc::clone(&self.path);
-        let read =
-            elsewhere(move || read(&path)).await.map_err(|error| self.says("read", &error))?;
+        let read = move || {
+            sweep(&path);
+            read(&path)
+        };
+        let read = elsewhere(read).await.map_err(|error| self.says("read", &error))?;
         let token = read.map(RawDocumentBuf::from_bytes).transpose();
         Ok(token.map_err(|error| self.says("read", &error))?.map(ResumeToken::new))
     }
@@ -57,6 +65,32 @@ impl CheckpointStore for FileCheckpointStore {
             write(&path, &bytes)
         };
         elsewhere(write).await.map_err(|error| self.says("written", &error))
+    }
+}
+
+/// Removes the files beside it of processes that ended while they wrote them; an error leaves them.
+fn sweep(path: &Path) {
+    let Some(name) = path.file_name() else { return };
+    for entry in fs::read_dir(folder(path)).into_iter().flatten().flatten() {
+        let (other, name) = (entry.file_name(), name.to_string_lossy());
+        let other = other.to_string_lossy();
+        let between = other.strip_prefix(&*name).and_then(|it| it.strip_prefix('.'));
+        let is_beside = between.and_then(|it| it.strip_suffix(".new")).is_some_and(|numbers| {
+            numbers.chars().all(|letter| letter.is_ascii_digit() || letter == '-')
+        });
+        let written = entry.metadata().and_then(|it| it.modified()).ok();
+        let age = written.and_then(|written| written.elapsed().ok());
+        if is_beside && age.is_some_and(|age| age >= LEFT) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Returns the folder of a file.
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
     }
 }
 
@@ -92,10 +126,7 @@ fn replace(path: &Path, beside: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(beside, path)?;
     // The name is on the disk when the folder is.
     #[cfg(unix)]
-    if let Some(folder) = path.parent() {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        File::open(folder)?.sync_all()?;
-    }
+    File::open(folder(path))?.sync_all()?;
     Ok(())
 }
 
@@ -140,10 +171,11 @@ mod tests {
     use std::sync::Arc;
     use std::task::{Context, Poll, Wake};
     use std::thread::{self, Thread};
+    use std::time::{Duration, SystemTime};
 
     use bson::rawdoc;
 
-    use super::{CheckpointStore, FileCheckpointStore, ResumeToken};
+    use super::{CheckpointStore, FileCheckpointStore, LEFT, ResumeToken};
 
     struct Unpark(Thread);
 
@@ -175,6 +207,25 @@ mod tests {
         }
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn files_that_were_left_are_removed_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, age: Duration| {
+            let file = fs::File::create(folder.path().join(name)).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        };
+        file("orders.17-0.new", LEFT * 2);
+        file("orders.17-1.new", Duration::ZERO);
+        file("orders.backup.new", LEFT * 2);
+        file("others.17-0.new", LEFT * 2);
+        let store = FileCheckpointStore::new(folder.path().join("orders"));
+        assert_eq!(wait(store.load()).unwrap(), None);
+        let names = fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["orders.17-1.new", "orders.backup.new", "others.17-0.new"]);
     }
 
     /// As an old process and a new one may for a moment.

@@ -3,8 +3,8 @@
 //!
 //! Implements "Resume Process" of Change Streams.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, pending, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use sdam_core::time::Instant;
 use sdam_host::driver::{DriverTopology, KillLimits};
 use sdam_host::{ClientSession, Runtime};
 
+use super::checkpoints::is_superseded;
 use super::fetching::Fetching;
 use super::history::explain;
 use super::perform::Handle;
@@ -121,8 +122,7 @@ impl<R: Runtime> Changes<R> {
             checkpoints,
             saving: None,
         };
-        // Before an event is handed out, the store has a token to go on from.
-        std::future::poll_fn(|cx| changes.save(cx)).await?;
+        changes.save_first(deadline).await?;
         Ok(changes)
     }
 
@@ -191,7 +191,13 @@ impl<R: Runtime> Changes<R> {
         loop {
             match self.save(cx) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(Err(error)) => {
+                    if is_superseded(&error) {
+                        self.checkpoint = None;
+                        self.ends_now();
+                    }
+                    return Poll::Ready(Some(Err(error)));
+                }
                 Poll::Pending => {
                     // The answer to a getMore that was asked before is not left unread.
                     self.reader.hand_over();
@@ -300,6 +306,23 @@ impl<R: Runtime> Changes<R> {
         {
             self.handle.client.change_stream_lags(self.number, Some(lag));
         }
+    }
+
+    /// Saves the first token within the time of the call that opens the stream: before an event is
+    /// handed out, the store has a place to go on from.
+    async fn save_first(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
+        let client = self.handle.client.clone();
+        let mut late = pin!(async {
+            match deadline {
+                Some(deadline) => client.sleep_until(deadline).await,
+                None => pending().await,
+            }
+        });
+        poll_fn(|cx| match self.save(cx) {
+            Poll::Pending => late.as_mut().poll(cx).map(|()| Err(not_saved())),
+            saved => saved,
+        })
+        .await
     }
 
     /// Saves the token that the stream has come to, if it is time for that.
@@ -455,6 +478,13 @@ impl<R: Runtime> Changes<R> {
             work.end_within(&self.handle.client, GRACE);
         }
     }
+}
+
+/// Returns the error of a stream whose first token was not saved in time.
+fn not_saved() -> Error {
+    let reason = "the place of the change stream was not saved within the time of the call; see \
+                  whether its checkpoint store can be reached, or allow more time";
+    Error::custom(reason).out_of_time()
 }
 
 impl<R: Runtime> Drop for Changes<R> {

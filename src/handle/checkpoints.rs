@@ -103,6 +103,19 @@ fn written(token: &ResumeToken) -> Result<Bson, Error> {
     Document::try_from(token.document()).map(Bson::Document).map_err(Error::serialize)
 }
 
+/// The error of a store whose document another stream has replaced.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "another stream has saved its place as {0:?} since this one has begun; begin the stream again, \
+     which goes on behind that"
+)]
+struct Superseded(Arc<str>);
+
+/// Returns whether a token was not saved as another stream has saved its own.
+pub(super) fn is_superseded(error: &Error) -> bool {
+    error.as_custom().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Superseded>)
+}
+
 /// DuplicateKey: the document is there, with another token.
 const DUPLICATE_KEY: i32 = 11000;
 
@@ -133,8 +146,8 @@ impl<R: Runtime> CollectionCheckpointStore<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the commit of the transaction need not wait for a majority, if another stream has
-    /// saved its place under the same name since this one has begun, and as
+    /// Fails if no transaction is in progress, or one whose commit need not wait for a majority, if
+    /// another stream has saved its place under the same name since this one has begun, and as
     /// [`find_one_and_update`](Collection::find_one_and_update) does.
     pub async fn save_in(
         &self,
@@ -173,11 +186,7 @@ impl<R: Runtime> CollectionCheckpointStore<R> {
     }
 
     fn is_superseded(&self) -> Error {
-        Error::custom(format!(
-            "another stream has saved its place as {:?} since this one has begun; begin the stream \
-             again, which goes on behind that",
-            &*self.name
-        ))
+        Error::custom(Superseded(Arc::clone(&self.name)))
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {

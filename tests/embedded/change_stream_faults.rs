@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use bson::raw::cstr;
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
+use sdam::checkpoint::CheckpointStore;
 use sdam::generic::{Client, Collection};
-use sdam::results::OperationType;
+use sdam::results::{OperationType, ResumeToken};
 use sdam_core::config::Options;
 use sdam_core::diagnosis::{ChangeStreamVerdict, Verdict};
 use sdam_core::metrics::Exposition;
@@ -351,6 +352,50 @@ async fn a_close_that_is_given_up_is_finished_in_the_background() {
     answer.send(()).unwrap();
     ping.await.unwrap().unwrap();
     scene.killed(7).await;
+}
+
+/// A store that waits until it may save, as one in another network does.
+struct Waiting {
+    saved: Arc<Memory>,
+    may_save: Arc<tokio::sync::Semaphore>,
+}
+
+impl CheckpointStore for Waiting {
+    async fn load(&self) -> sdam::Result<Option<ResumeToken>> {
+        self.saved.load().await
+    }
+
+    async fn save(&self, token: &ResumeToken) -> sdam::Result<()> {
+        self.may_save.acquire().await.expect("it is open").forget();
+        self.saved.save(token).await
+    }
+}
+
+/// "Dropping a future is always safe" (docs/run.md): a token that a call was saving when it was
+/// given up is saved by a task, once, and the next call goes on behind it.
+#[tokio::test]
+async fn a_token_is_saved_although_its_call_is_given_up() {
+    let events = [insert(1), insert(2)];
+    let scene = Scene::replying("", vec![next_batch(&events, 2)]);
+    let (saved, may_save) = (Arc::new(Memory::default()), Arc::new(tokio::sync::Semaphore::new(1)));
+    let store = Waiting { saved: Arc::clone(&saved), may_save: Arc::clone(&may_save) };
+    let mut stream = scene.things().watch().checkpoint(store).await.unwrap();
+    assert_eq!(id(stream.next().await), 1);
+    {
+        let mut next = std::pin::pin!(stream.next());
+        let waits = poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx).is_pending()));
+        assert!(waits.await, "the store waits");
+    }
+    assert_eq!(saved.saved(), [token(0)]);
+    may_save.add_permits(1);
+    let in_time = tokio::time::timeout(LIMIT, async {
+        while saved.saved().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    });
+    in_time.await.expect("a task goes on with it");
+    assert_eq!(id(stream.next().await), 2);
+    assert_eq!(saved.saved(), [0, 1].map(token));
 }
 
 /// The numbers of errors by which servers say that the history is gone: ChangeStreamHistoryLost,

@@ -13,6 +13,7 @@ use sdam_core::config::Options;
 use sdam_core::diagnosis::{ChangeStreamVerdict, Verdict};
 use sdam_host::ErrorKind;
 use sdam_tokio::Tokio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::answering::Scripted;
 use super::operations::Scene;
@@ -300,6 +301,32 @@ async fn a_checkpoint_in_a_collection_is_not_waited_for_without_end() {
     let concern = find.get_document("readConcern").unwrap();
     assert_eq!(concern.get_str("level").unwrap(), "linearizable");
     assert_eq!(find.get("maxTimeMS").and_then(bson::Bson::as_i64), Some(10_000), "{find}");
+}
+
+/// A store in a collection whose document another stream has replaced: nothing that this one does
+/// is right from then on, and an application that reads on would be refused each time.
+#[tokio::test]
+async fn a_stream_ends_once_another_one_has_saved_its_place() {
+    let saves = AtomicUsize::new(0);
+    let scene = Scene::new(move |command, _| match command {
+        "find" => Some(batch(0, cstr!("firstBatch"), &[], 0)),
+        "aggregate" => Some(opened()),
+        "getMore" => Some(next_batch(&[insert(1), insert(2)], 2)),
+        // The first finds no document, and the next one finds another token than that.
+        "findAndModify" if saves.fetch_add(1, Ordering::Relaxed) == 0 => {
+            Some(rawdoc! { "ok": 1, "value": null })
+        }
+        "findAndModify" => Some(rawdoc! { "ok": 0, "code": 11000, "errmsg": "E11000" }),
+        _ => None,
+    });
+    let things = things(&scene);
+    let store = CollectionCheckpointStore::new(&things, "copies");
+    let mut stream = things.watch().checkpoint(store).await.unwrap();
+    assert_eq!(id(stream.next().await), 1);
+    let error = stream.next().await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("another stream has saved its place"), "{error}");
+    assert!(!stream.is_alive());
+    assert!(stream.next().await.is_none());
 }
 
 /// Makes a part of an event.

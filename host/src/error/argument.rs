@@ -86,6 +86,13 @@ pub enum ArgumentError {
          the transaction with the write concern majority"
     )]
     CheckpointConcern,
+    /// The token of a change stream that is saved in a session without a transaction: the event
+    /// counts as dealt with from then on, whatever becomes of the work.
+    #[error(
+        "the token of a change stream was to be saved together with the work on its event, and the \
+         session has no transaction in progress; start one, and do the work in it, too"
+    )]
+    CheckpointOutside,
     /// The token of a commit that is asked for by a client of another user, or of another replica
     /// set.
     #[error(transparent)]

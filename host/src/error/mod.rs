@@ -291,7 +291,7 @@ impl Error {
     /// of a write or of a write concern.
     pub fn is_timeout(&self) -> bool {
         let is_own = match &self.0.cause {
-            Repr::Reported(error) => error.is_timeout(),
+            Repr::Reported(error) => self.0.timed_out || error.is_timeout(),
             _ => self.kind() == ErrorKind::Timeout,
         };
         is_own || self.cause().is_some_and(Self::is_timeout)

@@ -349,8 +349,8 @@ pub trait DriverSession<R: Runtime>: sealed::Session + Sized {
     /// limit (Client Side Operations Timeout, "Convenient Transactions API").
     fn deadline(&self) -> Option<Instant>;
 
-    /// Fails if a transaction is in progress whose commit need not wait for a majority, so that a
-    /// token that is saved within may be undone.
+    /// Fails if no transaction is in progress, or one whose commit need not wait for a majority, so
+    /// that a token that is saved within may be undone.
     ///
     /// # Errors
     ///
@@ -402,16 +402,19 @@ impl<R: Runtime> DriverSession<R> for ClientSession<R> {
     }
 
     fn check_checkpoint(&self) -> Result<(), ArgumentError> {
-        let may_be_undone = self.look(|session| {
+        let checked = self.look(|session| {
             let transaction = session.transaction();
             let concern = transaction.options().write_concern.as_ref();
             let w = concern.and_then(|concern| concern.w.as_ref());
-            transaction.is_active() && !matches!(w, Some(Acknowledgment::Named(_)))
+            // A mode of the set's own may be that of a single member.
+            match transaction.is_active() {
+                true if w == Some(&Acknowledgment::from("majority")) => Ok(()),
+                true => Err(ArgumentError::CheckpointConcern),
+                false => Err(ArgumentError::CheckpointOutside),
+            }
         });
-        match may_be_undone {
-            Ok(true) => Err(ArgumentError::CheckpointConcern),
-            Ok(false) | Err(_) => Ok(()),
-        }
+        // The operation says what keeps it from its session.
+        checked.unwrap_or(Ok(()))
     }
 
     fn pinned_server(&self) -> Option<ServerAddress> {

@@ -78,6 +78,28 @@ fn a_stream_does_not_wait_for_a_server_while_there_is_another() {
     }
 }
 
+/// "Resume Process": "drivers MUST attempt to kill the cursor that is currently in use", which only
+/// its own server knows, wherever the stream goes on.
+#[test]
+fn the_cursor_of_before_is_killed_at_its_own_server() {
+    let mut fixture = Fixture::new("");
+    let things = fixture.things();
+    let (stream, member) = open(&mut fixture, things);
+    let (stream, _) = read_on(&mut fixture, stream, 1);
+    fixture.simulation.inject(Input::StepDown { member });
+    fixture.simulation.run_for(Duration::from_secs(30));
+    // It has kept the cursor.
+    let (stream, _) = read_on(&mut fixture, stream, 2);
+    let labels = ["ResumableChangeStreamError"];
+    let failing = doc! { "failCommands": ["getMore"], "errorCode": 1, "errorLabels": labels };
+    fixture.fail(member, doc! { "times": 1 }, failing);
+    read_on(&mut fixture, stream, 3);
+    assert_ne!(last(&fixture, "aggregate"), address(member.0));
+    let killed = fixture.ended("killCursors");
+    assert!(killed[0].succeeded);
+    assert_eq!(killed[0].address, address(member.0));
+}
+
 /// The same of a connection that is refused while it is established, whatever the server says:
 /// only its reply to the getMore is judged by labels and codes.
 #[test]

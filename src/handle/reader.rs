@@ -1,18 +1,19 @@
 //! The reader of a cursor: it knows which batch is asked for, when, and within what time, and
 //! leaves to its caller as which type a document is read.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::operation::Timeout;
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::wire::ReplyDocument;
 use sdam_host::driver::{DriverTopology, Extension, KillLimits, Pinned};
-use sdam_host::{ClientSession, ErrorKind, Runtime};
+use sdam_host::{ClientSession, ErrorKind, Runtime, Topology};
 
 use super::fetching::Fetching;
 use super::kill_cursors::CursorToKill;
@@ -24,6 +25,9 @@ use crate::error::{DriverError as _, Error};
 
 /// The time that a task has to kill a cursor whose reader has given that up.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// The time that a server may put off an answer without the client's looking after it.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// The outcome of a getMore, the way to the server, and the wire version of the connection.
 type Fetched<R> = (Option<Pinned<R>>, Option<i32>, Result<ReplyDocument, Error>);
@@ -101,7 +105,7 @@ impl<R: Runtime> Reader<R> {
     pub(super) async fn next<T>(&mut self, once: bool, read: Read<T>) -> Option<Result<T, Error>> {
         self.begin_call();
         let call = Call(self);
-        std::future::poll_fn(|cx| call.0.poll(cx, once, read)).await
+        poll_fn(|cx| call.0.poll(cx, once, read)).await
     }
 
     /// Reads the next document by `read`; `once` fetches one batch at most. The call for it ends.
@@ -199,7 +203,7 @@ impl<R: Runtime> Reader<R> {
         let client = self.handle.client.clone();
         let killing = Fetching::begin(async move { open.kill(&client, limits).await });
         let mut killing = Killing { client: &self.handle.client, killing: Some(killing) };
-        std::future::poll_fn(|cx| killing.poll(cx)).await;
+        poll_fn(|cx| killing.poll(cx)).await;
     }
 
     /// Begins a call for the next document, whose time begins now, also if it waits for a batch
@@ -227,12 +231,16 @@ impl<R: Runtime> Reader<R> {
         let is_of_call = self.timing.mode() == TimeoutMode::Iteration;
         let is_limited = timeout.deadline().is_some();
         self.extension = (is_of_call && is_limited).then(Arc::default);
-        let extension = self.extension.clone();
+        let (extension, awaits) = (self.extension.clone(), self.timing.await_data);
         self.pace.asks(handle.client.now());
         self.fetching = Some(Fetching::begin(async move {
             let mut pin = Some(pin);
             let limits = (timeout, extension.as_deref());
-            let answer = handle.get_more(&mut get_more, &mut pin, &session, limits).await;
+            let asking = handle.get_more(&mut get_more, &mut pin, &session, limits);
+            let answer = match awaits {
+                true => unless_closed(&handle.client, asking).await,
+                false => asking.await,
+            };
             (pin, get_more.max_wire_version(), answer)
         }));
         true
@@ -364,6 +372,34 @@ impl<R: Runtime> Drop for Killing<'_, R> {
     fn drop(&mut self) {
         if let Some(killing) = self.killing.take() {
             killing.end_within(self.client, GRACE);
+        }
+    }
+}
+
+/// Waits for the answer to a getMore that its server may put off, unless the client is closed
+/// meanwhile.
+async fn unless_closed<R: Runtime, T>(
+    client: &Topology<R>,
+    asking: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let (mut asking, mut closed) = (pin!(asking), pin!(closed(client)));
+    poll_fn(|cx| match asking.as_mut().poll(cx) {
+        Poll::Pending => closed.as_mut().poll(cx).map(Err),
+        answered => answered,
+    })
+    .await
+}
+
+/// Waits until a client is closed, and returns the error of its operations then.
+async fn closed<R: Runtime>(client: &Topology<R>) -> Error {
+    loop {
+        client.sleep_until(client.now() + LONG).await;
+        let selected = client.with_timeout(Duration::ZERO).select(Criteria::write()).await;
+        match selected {
+            Err(error) if matches!(error.kind(), ErrorKind::Closed | ErrorKind::Forked) => {
+                return error;
+            }
+            Ok(_) | Err(_) => {}
         }
     }
 }

@@ -113,6 +113,25 @@ fn a_call_behind_one_whose_time_was_over_begins_again_first() {
     assert_eq!((opened.len(), asked.len()), (2, 1), "{opened:?} {asked:?}");
 }
 
+/// `close` (docs/run.md): a call that waits for a change ends with its client, however long its
+/// server would let it wait.
+#[test]
+fn a_call_that_waits_ends_when_the_client_is_closed() {
+    let mut fixture = Fixture::new("");
+    let (things, time) = (fixture.things(), fixture.simulation.time());
+    let client = fixture.client.clone();
+    fixture.begin(async move {
+        time.sleep(SECOND).await;
+        client.close().await;
+    });
+    let (_, took) = fixture.run(async move {
+        let mut stream = things.watch().max_await_time(20 * SECOND).await.unwrap();
+        let error = stream.next().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    });
+    assert!((SECOND..SECOND + 2 * WAYS).contains(&took), "{took:?}");
+}
+
 /// A store that keeps each token, and when it was saved.
 struct Memory {
     time: VirtualTime,
@@ -128,6 +147,36 @@ impl CheckpointStore for Memory {
         self.saved.lock().unwrap().push((self.time.elapsed(), token.clone()));
         Ok(())
     }
+}
+
+/// A store that never comes to an end with a token.
+struct Stuck;
+
+impl CheckpointStore for Stuck {
+    async fn load(&self) -> sdam::Result<Option<ResumeToken>> {
+        Ok(None)
+    }
+
+    async fn save(&self, _: &ResumeToken) -> sdam::Result<()> {
+        std::future::pending().await
+    }
+}
+
+/// Client Side Operations Timeout, "Change Streams": `timeoutMS` limits what opens the stream, its
+/// first checkpoint too, and the cursor is closed then.
+#[test]
+fn the_first_checkpoint_has_the_time_of_the_call() {
+    let mut fixture = Fixture::new("");
+    let things = fixture.things();
+    let (_, took) = fixture.run(async move {
+        let error = things.watch().checkpoint(Stuck).timeout(SECOND).await.unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        assert!(error.to_string().contains("was not saved"), "{error}");
+    });
+    assert!((SECOND..SECOND + WAYS).contains(&took), "{took:?}");
+    let time = fixture.simulation.time();
+    fixture.run(async move { time.sleep(WAYS).await });
+    assert_eq!(fixture.started("killCursors").len(), 1);
 }
 
 /// "users intending to store the resume token should use this method to get the most up to date

@@ -7,8 +7,8 @@ use super::ResumeToken;
 
 /// A change, as a server reports it; `T` is the type of whole documents. What is not known here is
 /// left out: `with_type` of a stream reads events as another type, [`Document`] for one, which
-/// leaves out nothing. It also reads the parts of events that `$changeStreamSplitLargeEvent` has
-/// split, which have each field once.
+/// leaves out nothing. Read as one of those, too, the parts of events that a pipeline's own
+/// `$changeStreamSplitLargeEvent` has split: of each field, one part has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

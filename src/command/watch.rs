@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bson::raw::{CStr, cstr};
-use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, Timestamp, rawdoc};
+use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, Timestamp};
 use sdam_core::session::TransactionError;
 use sdam_core::wire::ReplyDocument;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,7 @@ const OF_STAGE: [&CStr; 6] = [
     cstr!("showExpandedEvents"),
 ];
 
+const SPLIT: &CStr = cstr!("$changeStreamSplitLargeEvent");
 const PIPELINE: &CStr = cstr!("pipeline");
 const RESUME_AFTER: &CStr = cstr!("resumeAfter");
 const START_AFTER: &CStr = cstr!("startAfter");
@@ -267,12 +268,19 @@ impl SingleCommand for Watch {
         self.opening.max_wire_version = body.facts.max_wire_version;
         let mut pipeline = RawArrayBuf::new();
         pipeline.push(self.stage()?);
+        let mut splits_already = false;
         if let Some(RawBsonRef::Array(stages)) = self.options.get(PIPELINE) {
-            stages.into_iter().filter_map(Result::ok).for_each(|stage| pipeline.push(stage));
+            for stage in stages.into_iter().filter_map(Result::ok) {
+                let document = stage.as_document();
+                splits_already = document.is_some_and(|it| matches!(it.get(SPLIT), Ok(Some(_))));
+                pipeline.push(stage);
+            }
         }
-        if self.splits {
+        if self.splits && !splits_already {
+            let mut stage = RawDocumentBuf::new();
+            stage.append(SPLIT, RawDocumentBuf::new());
             // "must be the last stage"
-            pipeline.push(rawdoc! { "$changeStreamSplitLargeEvent": {} });
+            pipeline.push(stage);
         }
         body.append(PIPELINE, pipeline);
         body.cursor(match self.begins_with_a_token() {
@@ -338,6 +346,19 @@ mod tests {
             "cursor": {},
         };
         assert_eq!(command.body, expected);
+    }
+
+    /// "$changeStreamSplitLargeEvent must be the last stage": it is added once, whoever does.
+    #[test]
+    fn large_events_are_split_once() {
+        let split = || doc! { "$changeStreamSplitLargeEvent": {} };
+        let stream = rawdoc! { "$changeStream": {} };
+        let last = rawdoc! { "$changeStreamSplitLargeEvent": {} };
+        let expected = rawdoc! { "pipeline": [stream, last] };
+        for stages in [vec![], vec![split()]] {
+            let mut watch = Watch::new().pipeline(stages).split_large_events(true);
+            assert_eq!(pipeline(&mut watch), expected);
+        }
     }
 
     /// "Resume Process": one of the three options, and the others are gone.

@@ -32,7 +32,7 @@ const COMMANDS_OF_CHANGES: [&str; 9] = [
     "getMore",
     "find",
     "insert",
-    "update",
+    "findAndModify",
     "killCursors",
     "commitTransaction",
 ];

@@ -123,7 +123,8 @@ impl Cluster {
             None => {}
         }
         let has_concern = self.has_concern(member, &request, &replies, &injection);
-        self.note_nothing(now, member, has_concern && replies.is_err());
+        let confirms = replies.is_ok() && self.is_linearizable(&request);
+        self.note_nothing(now, member, has_concern && replies.is_err() || confirms);
         let position = self.data_of(member).last();
         let done = Done { injection, replies, position };
         match has_concern.then(|| self.unsatisfied(now, member, &request)).flatten() {
@@ -186,6 +187,10 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         let Done { injection, replies, position } = done;
+        let replies = match self.unconfirmed(member, request, position) {
+            Some(error) => replies.and(Err(error)),
+            None => replies,
+        };
         if injection.close_after {
             return self.close(id, out);
         }
@@ -260,6 +265,11 @@ impl Cluster {
         if self.options.keeps_data {
             let version = self.process(member).map_or(self.options.version, |it| it.version);
             read_concern::check(request.command_name(), request.body, version)?;
+            if self.is_linearizable(request)
+                && let Some(process) = self.process(member)
+            {
+                process.role.check_writable()?;
+            }
             if let Some(replies) = self.run_on_data(now, member, request) {
                 if request.is_in_transaction() {
                     self.note_use(now, (id, member), request);

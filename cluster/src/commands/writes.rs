@@ -20,6 +20,9 @@ const SHARD_MEMBERS: usize = 3;
 /// The code by which servers say that they know no such transaction.
 const NO_SUCH_TRANSACTION: i32 = 251;
 
+/// The code of a write concern whose time is over.
+const WRITE_CONCERN_FAILED: i32 = 64;
+
 /// Returns whether a command, by its own name, is a write.
 pub(super) fn is_write(command: &str) -> bool {
     matches!(
@@ -61,10 +64,10 @@ impl Cluster {
                 CommandError::coded(100, format!("{with_data} members have data; w is {needed}"))
             }
             false if !stays => CommandError::coded(189, "Primary stepped down while waiting"),
-            false => CommandError::coded(64, "waiting for replication timed out"),
+            false => CommandError::coded(WRITE_CONCERN_FAILED, "waiting for replication timed out"),
         };
         let mut info = rawdoc! { "writeConcern": wanted.concern };
-        if error.code == 64 {
+        if error.code == WRITE_CONCERN_FAILED {
             info.append(cstr!("wtimeout"), true);
         }
         let mut document = RawDocumentBuf::new();
@@ -73,6 +76,31 @@ impl Cluster {
         document.append(cstr!("errmsg"), error.message);
         document.append(cstr!("errInfo"), info);
         Some(document)
+    }
+
+    /// Returns whether a command is a read of what a majority is known to have while it is read,
+    /// for which a primary writes an entry that changes nothing.
+    pub(super) fn is_linearizable(&self, request: &Request<'_>) -> bool {
+        let concern = request.body.get_document("readConcern");
+        let level = concern.ok().and_then(|it| it.get_str("level").ok());
+        self.options.keeps_data && level == Some("linearizable") && !request.is_in_transaction()
+    }
+
+    /// Returns the error of a linearizable read whose server may have ceased to be primary before
+    /// it has read: no majority has taken over the entry at `position`.
+    pub(super) fn unconfirmed(
+        &self,
+        member: MemberId,
+        request: &Request<'_>,
+        position: Position,
+    ) -> Option<CommandError> {
+        let reads = self.is_linearizable(request);
+        let error = self.write_concern_error(member, request, position).filter(|_| reads)?;
+        let code = error.get_i32("code").ok()?;
+        Some(match code {
+            WRITE_CONCERN_FAILED => CommandError::time_is_over(),
+            code => CommandError::coded(code, "Failed to confirm that read was linearizable."),
+        })
     }
 
     /// Returns whether a write concern decides what a command is answered with: if it has done
@@ -141,7 +169,7 @@ impl Cluster {
         self.process(member).is_some_and(|it| it.role == Role::Mongos)
     }
 
-    /// Returns the members that are to have what a write has changed.
+    /// Returns the members that are to have what a write has changed, or to confirm a read.
     fn wanted(&self, member: MemberId, request: &Request<'_>) -> Option<Wanted> {
         let process = self.process(member)?;
         let name = request.command_name();
@@ -150,10 +178,17 @@ impl Cluster {
             || (self.options.keeps_data && matches!(process.role, Role::Secondary | Role::Mongos));
         // Since 5.0 nothing is written when a transaction is aborted, and nothing waited for.
         let is_abort = name == "abortTransaction" && process.version >= ServerVersion::V5_0;
-        if !was_primary || !writes || is_abort {
+        let reads = self.is_linearizable(request);
+        if !was_primary || !(writes || reads) || is_abort {
             return None;
         }
-        let concern = self.write_concern(process.version, request)?;
+        let concern = match reads {
+            true => {
+                let limit = request.body.get("maxTimeMS").ok().flatten().and_then(integer);
+                rawdoc! { "w": "majority", "wtimeout": limit.unwrap_or(0) }
+            }
+            false => self.write_concern(process.version, request)?,
+        };
         let asked = concern.get("w").ok().flatten()?;
         let is_sharded = self.is_mongos(member);
         let with_data = match is_sharded {

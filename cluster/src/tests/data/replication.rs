@@ -80,6 +80,32 @@ fn a_write_waits_for_a_majority() {
     assert_eq!(super::code(reply.get_document("writeConcernError").unwrap()), 189);
 }
 
+/// Read and Write Concern, "linearizable": a read waits until a majority confirms that its server
+/// is the primary still, so that what it has seen is not lost.
+#[test]
+fn a_linearizable_read_is_confirmed_by_a_majority() {
+    let (mut world, connection) = client();
+    insert(&mut world, connection, vec![doc! { "_id": 1 }]);
+    let read = |limit: i32| {
+        let concern = doc! { "level": "linearizable" };
+        doc! { "find": "x", "readConcern": concern, "maxTimeMS": limit }
+    };
+    assert_eq!(batch(&must(&mut world, connection, read(0))), [doc! { "_id": 1 }]);
+    let secondary = world.secondary();
+    let other = world.connect(secondary);
+    assert_eq!(super::code(&ask(&mut world, other, read(0))), 10107);
+    let old = world.primary().unwrap();
+    world.handle(Input::Cut { member: old });
+    let write = doc! { "insert": "x", "documents": [{ "_id": 2 }], "writeConcern": { "w": 1 } };
+    must(&mut world, connection, write);
+    send(&mut world, connection, &read(100));
+    world.advance(Duration::from_millis(100));
+    assert_eq!(super::code(&answer(&mut world, connection)), 50);
+    send(&mut world, connection, &read(0));
+    world.advance(4 * SECOND);
+    assert_eq!(super::code(&answer(&mut world, connection)), 189);
+}
+
 /// A deployment whose secondaries lag behind, and a write that they do not have yet.
 fn lagging() -> World {
     let lag = Duration::from_millis(50);

@@ -70,6 +70,9 @@ enum Next {
     Nowhere,
     /// The first that was written later than this, or one before.
     After(Instant),
+    /// That of this index or a later one, as history was lost: a transaction may have been under
+    /// way then. Once another life has begun, it misses nothing that was written later than this.
+    Lost { first: usize, begun: Option<Instant> },
     /// That of this index, or one of so many before.
     Index { index: usize, back: usize },
 }
@@ -152,6 +155,7 @@ impl Next {
         let first = match self {
             Self::Nowhere => return Err("the stream has not begun".to_owned()),
             Self::After(_) => 0,
+            Self::Lost { first, .. } => first,
             Self::Index { index, back } => index.saturating_sub(back),
         };
         let found = changes.iter().skip(first).position(|it| it.seen == *seen);
@@ -163,6 +167,9 @@ impl Next {
         let missed = match self {
             Self::Nowhere => None,
             Self::After(time) => changes[..index].iter().find(|it| it.at > time),
+            Self::Lost { begun, .. } => {
+                begun.and_then(|begun| changes[first..index].iter().find(|it| it.at > begun))
+            }
             Self::Index { index: most, .. } => changes.get(most..index).and_then(|it| it.first()),
         };
         match missed {
@@ -176,7 +183,40 @@ impl Next {
         match self {
             Self::Nowhere => false,
             Self::After(time) => changes.iter().all(|it| it.at <= time),
+            Self::Lost { first, begun } => {
+                begun.is_some_and(|begun| changes.iter().skip(first).all(|it| it.at <= begun))
+            }
             Self::Index { index, .. } => index >= changes.len(),
+        }
+    }
+
+    /// Returns the place of the next copy once history is lost.
+    const fn lost(self) -> Self {
+        let first = match self {
+            Self::Nowhere | Self::After(_) => 0,
+            Self::Lost { first, .. } | Self::Index { index: first, .. } => first,
+        };
+        Self::Lost { first, begun: None }
+    }
+
+    /// Returns the place of the next copy once a life has begun, perhaps, without a token.
+    const fn begun(self, at: Instant) -> Self {
+        match self {
+            Self::Nowhere | Self::After(_) => Self::After(at),
+            Self::Lost { first, .. } => Self::Lost { first, begun: Some(at) },
+            Self::Index { .. } => self,
+        }
+    }
+
+    /// Returns the place of the next copy, behind that which has moved to an index.
+    fn copied(self, changes: &[Known], index: usize) -> Self {
+        match self {
+            Self::Lost { begun, .. }
+                if begun.is_none_or(|begun| changes[index - 1].at <= begun) =>
+            {
+                Self::Lost { first: index, begun }
+            }
+            _ => Self::Index { index, back: 0 },
         }
     }
 }
@@ -187,7 +227,7 @@ impl Story {
         let exactly = |index| Next::Index { index, back: 0 };
         match deed {
             Deed::IsLost => {
-                (self.next, self.last, self.copied) = (Next::Nowhere, None, Next::Nowhere);
+                (self.next, self.last, self.copied) = (Next::Nowhere, None, self.copied.lost());
             }
             Deed::Begins(From::Now(opened)) => {
                 if self.last.is_some() {
@@ -195,17 +235,11 @@ impl Story {
                         "one begins with the present that has handed out events".to_owned();
                     return Err(Violation::new("streams go on where they have ended", detail));
                 }
-                self.next = Next::After(opened);
-                if !matches!(self.copied, Next::Index { .. }) {
-                    self.copied = self.next;
-                }
+                (self.next, self.copied) = (Next::After(opened), self.copied.begun(opened));
             }
             Deed::Begins(From::Left(left)) => {
                 if !matches!(self.next, Next::Index { .. }) {
-                    self.next = Next::After(left);
-                }
-                if !matches!(self.copied, Next::Index { .. }) {
-                    self.copied = self.next;
+                    (self.next, self.copied) = (Next::After(left), self.copied.begun(left));
                 }
             }
             Deed::Begins(From::Behind) => self.next = self.last.map_or(self.next, exactly),
@@ -320,7 +354,7 @@ impl Stories {
                 let check = "what is written together with the token is written once";
                 (story.client, Violation::new(check, detail))
             })?;
-            story.copied = Next::Index { index, back: 0 };
+            story.copied = story.copied.copied(changes, index);
         }
         Ok(())
     }

@@ -94,13 +94,49 @@ fn a_stream_that_has_not_handed_out_everything_is_found() {
     stories.finish().unwrap();
 }
 
+/// Returns whether something is wrong with these copies.
+fn is_wrong(stories: &mut Stories, seconds: &[u32]) -> bool {
+    let copies = seconds.iter().map(|second| (at(9), seen(*second).to_copy(0, 1)));
+    stories.copies = copies.collect();
+    stories.learn(Default::default()).is_err()
+}
+
 #[test]
 fn copies_that_are_missing_or_there_twice_are_found() {
     for (seconds, is_found) in [(&[2, 3][..], false), (&[2, 2], true), (&[3], true)] {
         let mut stories = stories(true);
         assert_eq!(judge(&mut stories, From::Now(at(1)), &[2, 3]), None);
-        let copies = seconds.iter().map(|second| (at(9), seen(*second).to_copy(0, 1)));
-        stories.copies = copies.collect();
-        assert_eq!(stories.learn(Default::default()).is_err(), is_found, "{seconds:?}");
+        assert_eq!(is_wrong(&mut stories, seconds), is_found, "{seconds:?}");
+    }
+}
+
+#[test]
+fn a_life_that_is_left_does_not_stand_for_the_copies_of_the_one_before() {
+    let mut stories = stories(true);
+    assert_eq!(judge(&mut stories, From::Now(at(1)), &[2]), None);
+    assert_eq!(judge(&mut stories, From::Left(at(8)), &[]), None);
+    assert!(!is_wrong(&mut stories, &[2]));
+    assert!(is_wrong(&mut stories, &[2]));
+}
+
+#[test]
+fn what_was_under_way_when_history_was_lost_may_be_copied_later() {
+    for (before, after, is_found) in [
+        (&[][..], &[3][..], false),
+        (&[], &[3, 5], false),
+        (&[3, 4], &[5], false),
+        (&[3], &[5], false),
+        (&[3], &[3], true),
+        (&[2], &[5], true),
+        (&[], &[4, 3], true),
+    ] {
+        let mut stories = stories(true);
+        assert_eq!(judge(&mut stories, From::Now(at(1)), &[2, 3]), None);
+        assert!(!is_wrong(&mut stories, &[2]));
+        stories.is_lost(0);
+        let is_wrong_before = is_wrong(&mut stories, before);
+        assert_eq!(judge(&mut stories, From::Now(at(4)), &[5]), None);
+        let is_wrong_after = is_wrong(&mut stories, after);
+        assert_eq!(is_wrong_before || is_wrong_after, is_found, "{before:?}, {after:?}");
     }
 }

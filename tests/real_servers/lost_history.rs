@@ -79,11 +79,11 @@ async fn lose(uri: &str) -> Result<(), Failed> {
     check(&error, handed_out)?;
     assert!(!behind.is_alive() && behind.try_next().await?.is_none(), "it does not begin again");
     // The one way to go on that is documented.
-    let mut anew = things.watch().await?;
+    let mut another = things.watch().await?;
     things.insert_one(doc! { "_id": -1 }).await?;
-    let event = anew.try_next().await?.ok_or("it goes on")?;
+    let event = another.try_next().await?.ok_or("it goes on")?;
     assert_eq!(event.full_document, Some(doc! { "_id": -1 }));
-    anew.close().await;
+    another.close().await;
     client.close().await;
     Ok(())
 }

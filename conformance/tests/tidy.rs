@@ -51,6 +51,10 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
     ("sdam-core: AttemptFailure of src/session/transaction.rs", "its caller says all of it"),
     ("sdam-core: CommitFault of src/session/commit_token.rs", "its caller says all of it"),
     (
+        "sdam-core: ChangeStreamErrorFacts of src/diagnosis/change_stream.rs",
+        "its caller says all of it",
+    ),
+    (
         "sdam-core: TransactionErrorFacts of src/diagnosis/transaction.rs",
         "its caller says all of it",
     ),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bson::{DateTime, Document, Timestamp, doc};
 use sdam_core::config::ServerAddress;
-use sdam_core::diagnosis::ChangeStreamVerdict;
+use sdam_core::diagnosis::{ChangeStreamErrorFacts, ChangeStreamVerdict};
 use sdam_core::time::Instant;
 use sdam_host::Runtime;
 
@@ -30,8 +30,13 @@ pub(super) async fn explain<R: Runtime>(
     error: Error,
     deadline: Option<Instant>,
 ) -> Error {
-    let verdict = error.code().and_then(|code| ChangeStreamVerdict::of_code(code, error.server()));
-    let Some(mut verdict) = verdict else { return error };
+    let facts = ChangeStreamErrorFacts {
+        code: error.code(),
+        message: error.reply().map_or("", |reply| &reply.message),
+        server: error.server(),
+        has_token: token.is_some(),
+    };
+    let Some(mut verdict) = ChangeStreamVerdict::of_error(facts) else { return error };
     if let ChangeStreamVerdict::HistoryLost { server, read_until, oldest, is_refused } =
         &mut verdict
     {

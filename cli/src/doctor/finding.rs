@@ -16,7 +16,8 @@ pub(super) struct Finding {
     pub(super) severity: Severity,
     /// The cause, in one sentence without a full stop.
     pub(super) cause: String,
-    /// The thing to do, in one sentence without a full stop.
+    /// The thing to do, in one sentence without a full stop; none of what is well.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) advice: String,
     /// Lines to copy: options, arguments or commands.
     pub(super) lines: Vec<String>,

@@ -62,7 +62,9 @@ impl Report {
         for finding in &self.findings {
             let cause = out.paint(finding.severity.style(), &escaped(&sentence(&finding.cause)));
             out.line(format_args!("{cause}."))?;
-            out.line(format_args!("  {}.", escaped(&sentence(&finding.advice))))?;
+            if !finding.advice.is_empty() {
+                out.line(format_args!("  {}.", escaped(&sentence(&finding.advice))))?;
+            }
             for line in &finding.lines {
                 let line = out.paint(bold, &escaped(line));
                 out.line(format_args!("      {line}"))?;

@@ -16,7 +16,8 @@ use crate::description::Removal;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Advice {
-    /// The thing to do, as the part of a sentence that begins with a verb.
+    /// The thing to do, as the part of a sentence that begins with a verb; empty where nothing is
+    /// to be done.
     pub text: Cow<'static, str>,
     /// A line to copy as it is: an option of the connection string, an argument of the tool, or a
     /// command.
@@ -33,7 +34,8 @@ pub struct Finding<'a> {
     pub verdict: &'a Verdict,
     /// The cause in words.
     pub cause: String,
-    /// The thing to do, in words.
+    /// The thing to do, in words; left out where there is none.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub advice: Cow<'static, str>,
     /// A line to copy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,7 +138,10 @@ impl Verdict {
         match self {
             // These sentences say it already.
             Self::Forked(_) | Self::NoServerAvailable => self.to_string(),
-            _ => format!("{self}; {}", self.advice()),
+            _ => match self.advice().text {
+                advice if advice.is_empty() => self.to_string(),
+                advice => format!("{self}; {advice}"),
+            },
         }
     }
 

@@ -20,7 +20,7 @@ mod transaction;
 mod verdict;
 
 pub use advice::{Advice, Finding};
-pub use change_stream::{ChangeStreamVerdict, resume_token_time};
+pub use change_stream::{ChangeStreamErrorFacts, ChangeStreamVerdict, resume_token_time};
 pub use error::{Check, SelectionError, Trouble};
 pub(crate) use judge::{Circumstances, Staleness};
 pub use limit::other_timeout;

@@ -205,7 +205,11 @@ fn of_change_streams() -> Vec<Verdict> {
             is_refused: false,
         },
         ChangeStreamVerdict::ResumeTokenNotFound { server: server.clone() },
-        ChangeStreamVerdict::ResumeTokenRefused { server },
+        ChangeStreamVerdict::PipelineChangesId,
+        ChangeStreamVerdict::ResumeTokenRefused { server: server.clone() },
+        ChangeStreamVerdict::NeedsReplicaSet { server: server.clone() },
+        ChangeStreamVerdict::WatchNotPermitted { server },
+        ChangeStreamVerdict::ImageNotRecorded,
         ChangeStreamVerdict::EventTooLarge,
         ChangeStreamVerdict::HistoryEnds {
             server: a(),

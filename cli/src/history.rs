@@ -1,13 +1,15 @@
 //! The history that the oplogs of members keep, and for how long a resume token is within it.
 
+use std::path::Path;
 use std::time::Duration;
 
-use sdam_core::bson::{DateTime, RawBsonRef, RawDocument, rawdoc};
+use sdam_core::bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::config::ServerAddress;
 use sdam_core::diagnosis::{ChangeStreamVerdict, Verdict, resume_token_time};
 use serde::Serialize;
 
 use crate::duration::millis;
+use crate::file;
 use crate::findings::Severity;
 
 /// The time below which a token is about to be lost.
@@ -61,13 +63,44 @@ pub(crate) fn number(document: &RawDocument, field: &str) -> Option<u64> {
     }
 }
 
-/// Reads the time of a resume token, in seconds since 1970.
+/// The most that the file of a checkpoint may have, as `FileCheckpointStore` reads it.
+const MAX_CHECKPOINT_LEN: u64 = 16 << 20;
+
+/// Reads the time of a resume token, in seconds since 1970: of its JSON, which begins with a brace,
+/// of the hexadecimal digits of its `_data`, or of the file of a checkpoint, which any other text
+/// names, and one that begins with an `@` behind that.
 pub(crate) fn token_time(text: &str) -> Result<u64, String> {
+    let token = text.trim();
+    let is_token = token.starts_with('{') || token.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match text.strip_prefix('@') {
+        Some(path) => time_in_file(path),
+        None if is_token => time_in_text(token),
+        None => time_in_file(text).map_err(|error| format!("it is no token, and {error}")),
+    }
+}
+
+fn time_in_text(text: &str) -> Result<u64, String> {
     let json: Option<serde_json::Value> = serde_json::from_str(text).ok();
-    let data = json.as_ref().and_then(|json| json.get("_data")?.as_str()).unwrap_or(text.trim());
-    let time = resume_token_time(&rawdoc! { "_data": data });
-    let time = time.map(|time| u64::from(time.time));
+    let data = json.as_ref().and_then(|json| json.get("_data")?.as_str()).unwrap_or(text);
+    let time = time_of(&rawdoc! { "_data": data });
     time.ok_or_else(|| r#"write it as {"_data": "82..."}, or the digits alone"#.to_owned())
+}
+
+fn time_in_file(path: &str) -> Result<u64, String> {
+    let bytes = file::read(Path::new(path), MAX_CHECKPOINT_LEN);
+    let bytes = bytes.map_err(|error| format!("the file {path} cannot be read: {error}"))?;
+    let token = RawDocumentBuf::from_bytes(bytes);
+    let token = token.map_err(|_| {
+        format!(
+            "{path} is no file of a checkpoint: that has one document of BSON, as \
+             FileCheckpointStore writes it; a token in JSON is given as it is"
+        )
+    })?;
+    time_of(&token).ok_or_else(|| format!("the document in {path} is no token that has a time"))
+}
+
+fn time_of(token: &RawDocument) -> Option<u64> {
+    resume_token_time(token).map(|time| u64::from(time.time))
 }
 
 /// Finds whether the oplogs still reach back to the change of a token, and for how long: a stream
@@ -105,11 +138,14 @@ pub(crate) fn reach<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
     use sdam_core::bson::{Timestamp, rawdoc};
+    use sdam_core::config::ServerAddress;
 
-    use super::{token_time, window};
+    use super::{DAY, Oplog, reach, token_time, window};
+    use crate::findings::Severity;
 
     #[test]
     fn an_oplog_without_a_first_entry_has_no_window() {
@@ -128,7 +164,51 @@ mod tests {
         assert_eq!(token_time(digits), Ok(10));
         assert_eq!(token_time(&format!(r#"{{"_data": "{digits}"}}"#)), Ok(10));
         for text in ["", "82", r#"{"data": "820000000A00000003"}"#, "{}"] {
-            assert!(token_time(text).is_err(), "{text}");
+            let error = token_time(text).unwrap_err();
+            assert!(error.contains("the digits alone"), "{text}: {error}");
+        }
+    }
+
+    /// As `FileCheckpointStore` writes it.
+    #[test]
+    fn a_token_may_be_in_the_file_of_a_checkpoint() {
+        let folder = tempfile::tempdir().unwrap();
+        // Its name may have digits alone, too.
+        let path = |name| folder.path().join(name).to_str().unwrap().to_owned();
+        let write = |name, bytes: &[u8]| fs::write(path(name), bytes).unwrap();
+        let token = rawdoc! { "_data": "820000000A000000032B0229296E04" };
+        write("orders.token", token.as_bytes());
+        assert_eq!(token_time(&path("orders.token")), Ok(10));
+        assert_eq!(token_time(&format!("@{}", path("orders.token"))), Ok(10));
+        write("json", br#"{"_data": "820000000A000000032B0229296E04"}"#);
+        write("other", rawdoc! { "a": 1 }.as_bytes());
+        for (name, words) in [
+            ("json", "has one document of BSON, as FileCheckpointStore writes it"),
+            ("other", "is no token that has a time"),
+            ("none", "cannot be read: "),
+        ] {
+            for given in [path(name), format!("@{}", path(name))] {
+                let error = token_time(&given).unwrap_err();
+                assert!(error.contains(words) && error.contains(&path(name)), "{error}");
+                assert_eq!(error.contains("it is no token, and "), !given.starts_with('@'));
+            }
+        }
+    }
+
+    #[test]
+    fn something_is_to_be_done_about_a_token_that_is_about_to_be_lost() {
+        let server: ServerAddress = "a:27017".parse().unwrap();
+        let full = |window| Oplog { window, last: 1_000_000, size: 9, max_size: 9 };
+        let second = Duration::from_secs(1);
+        for (window, severity) in [
+            (DAY, Severity::Note),
+            (DAY - second, Severity::Warning),
+            (Duration::ZERO, Severity::Error),
+        ] {
+            let behind = u64::from(window.is_zero());
+            let (found, verdict) = reach(1_000_000 - behind, [(&server, full(window))]).unwrap();
+            assert_eq!(found, severity);
+            assert_eq!(verdict.advice().text.is_empty(), severity == Severity::Note, "{window:?}");
         }
     }
 }

@@ -46,6 +46,7 @@ Examples:
   sdam doctor --uri-file production.uri --json
   sdam doctor --uri-file production.uri --watch --for 2m
   sdam doctor mongodb+srv://cluster0.example.com --name-server 9.9.9.9
+  sdam doctor --uri-file production.uri --token @orders.token
 
 Exit codes:
   0    nothing is wrong
@@ -77,7 +78,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", value_parser = name_server)]
     name_server: Vec<SocketAddr>,
     /// Say whether the oplog still reaches back to this resume token of a change stream, and for
-    /// how long: its JSON, or the hexadecimal digits of its _data
+    /// how long: its JSON, the hexadecimal digits of its _data, or @PATH (or PATH) of the file of a
+    /// checkpoint (FileCheckpointStore)
     #[arg(long, value_name = "TOKEN", value_parser = token_time)]
     token: Option<u64>,
     /// Print one JSON object, as DOCTOR.md describes it

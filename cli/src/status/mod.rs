@@ -38,7 +38,7 @@ Examples:
   sdam status 'mongodb://db1.example,db2.example/?replicaSet=rs0'
   sdam status --uri-file production.uri --json
   until sdam status --uri-file staging.uri --for 2s; do sleep 1; done
-  sdam status --uri-file production.uri --token \"$(cat orders.token)\"
+  sdam status --uri-file production.uri --token @orders.token
 
 Exit codes:
   0    writes find a server, and so do reads
@@ -63,7 +63,8 @@ pub(crate) struct Args {
     #[arg(default_value = "5s", value_parser = duration::parse)]
     limit: Duration,
     /// Say whether the oplogs still reach back to this resume token of a change stream, and for how
-    /// long: its JSON, or the hexadecimal digits of its _data
+    /// long: its JSON, the hexadecimal digits of its _data, or @PATH (or PATH) of the file of a
+    /// checkpoint (FileCheckpointStore)
     #[arg(long, value_name = "TOKEN", value_parser = token_time)]
     token: Option<u64>,
     /// Print one JSON object, as STATUS.md describes it

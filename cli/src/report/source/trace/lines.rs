@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sdam_core::diagnosis::{TransactionVerdict, Verdict};
+use sdam_core::diagnosis::{ChangeStreamVerdict, TransactionVerdict, Verdict};
 use sdam_core::failure::Stage;
 use sdam_core::time::Instant;
 use serde_json::Value;
@@ -238,19 +238,21 @@ impl Reader {
         let code = failure.strip_prefix("operate, code ").and_then(|it| it.split(';').next());
         let Some(code) = code.and_then(|code| code.parse().ok()) else { return };
         let (command, server) = attempt.split_once(" at ").unwrap_or((attempt, TOPOLOGY));
-        let verdict = match TransactionVerdict::of_code(code) {
+        let address = server.parse().ok();
+        let of_stream = ChangeStreamVerdict::of_code(code, command, address.as_ref());
+        let of_transaction = TransactionVerdict::of_code(code).map(|verdict| match verdict {
             // What it stood for, no trace says.
-            Some(TransactionVerdict::TransactionAborted { .. }) => {
-                let server = server.parse().ok();
-                match self.builder.has_changed_primary() {
-                    true => TransactionVerdict::TransactionLost { server, began_at: None },
-                    false => TransactionVerdict::TransactionAborted { server },
-                }
+            TransactionVerdict::TransactionAborted { .. } if self.builder.has_changed_primary() => {
+                TransactionVerdict::TransactionLost { server: address, began_at: None }
             }
-            Some(verdict) => verdict,
-            None => return,
-        };
-        let cause = Verdict::from(verdict).sentence();
+            TransactionVerdict::TransactionAborted { .. } => {
+                TransactionVerdict::TransactionAborted { server: address }
+            }
+            verdict => verdict,
+        });
+        let verdict = of_transaction.map(Verdict::from).or_else(|| of_stream.map(Verdict::from));
+        let Some(verdict) = verdict else { return };
+        let cause = verdict.sentence();
         let text = format!("{command}, {}: {cause}", words::code(code.into()));
         self.operation_failed(moment, server.to_owned(), text);
     }
@@ -348,6 +350,26 @@ mod tests {
         }
         assert_eq!(attempt(11000), "", "it says enough itself");
         assert_eq!(events(&["# +1.5 update has failed: no server; that is the end"]), [""; 0]);
+    }
+
+    #[test]
+    fn the_errors_of_change_streams_are_explained() {
+        for (command, code, words) in [
+            ("aggregate", 286, "a:1 no longer has the changes that come next"),
+            ("aggregate", 260, "a:1 does not take the resume token"),
+            ("aggregate", 280, "a:1 does not find the change that was read last"),
+            ("getMore", 280, "keep _id in the pipeline"),
+            ("aggregate", 40573, "a:1 is a standalone"),
+        ] {
+            let line = format!("# +1.5 {command} at a:1 has failed: operate, code {code}; that is");
+            let text = events(&[&line]).concat();
+            let begins = format!("an operation failed: {command}, the server's error {code}: ");
+            assert!(text.starts_with(&begins) && text.contains(words), "{text}");
+        }
+        assert_eq!(
+            events(&["# +1.5 aggregate at a:1 has failed: operate, code 13; that is"]),
+            [""; 0]
+        );
     }
 
     #[test]

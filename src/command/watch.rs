@@ -348,7 +348,8 @@ mod tests {
         assert_eq!(command.body, expected);
     }
 
-    /// "$changeStreamSplitLargeEvent must be the last stage": it is added once, whoever does.
+    /// "$changeStreamSplitLargeEvent must be the last stage": it is there once, also if the
+    /// application adds it.
     #[test]
     fn large_events_are_split_once() {
         let split = || doc! { "$changeStreamSplitLargeEvent": {} };

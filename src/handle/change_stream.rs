@@ -108,8 +108,8 @@ impl<R: Runtime, T: DeserializeOwned> ChangeStream<R, T> {
     }
 
     /// As [`try_next`](Self::try_next), but asks the server once at most, before or after it begins
-    /// again, if it must: `None` also stands for an empty batch; [`is_alive`](Self::is_alive) returns whether that is the
-    /// end. The [token](Self::resume_token) may have moved on.
+    /// again, if it must: `None` also stands for an empty batch; [`is_alive`](Self::is_alive)
+    /// returns whether that is the end. The [token](Self::resume_token) may have moved on.
     ///
     /// # Errors
     ///

@@ -59,9 +59,9 @@ impl<R: Runtime> Client<R> {
     /// [`Topology::close`](sdam_host::Topology::close).
     ///
     /// Before that, servers close the cursors that were dropped, within a second, and forget the
-    /// sessions that were used, within another one: it takes two seconds at most. Calls that wait for
-    /// a change fail at once. Cursors and change streams that are open are left to their servers,
-    /// which keep them for ten minutes: drop or close them before.
+    /// sessions that were used, within another one: it takes two seconds at most. Calls that wait
+    /// for a change fail at once. Cursors and change streams that are open are left to their
+    /// servers, which keep them for ten minutes: drop or close them before.
     ///
     /// Dropping the last clone closes a client, too, and waits for nothing.
     pub async fn close(&self) {

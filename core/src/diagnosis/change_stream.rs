@@ -249,7 +249,7 @@ impl From<ChangeStreamVerdict> for Verdict {
 }
 
 /// Returns whether a server that was given a token says by this error that it is none. Some of
-/// these numbers are those of other errors, too, which its words tell apart.
+/// these numbers are those of other errors, too, which have other words.
 fn is_of_no_token(code: i32, message: &str) -> bool {
     match code {
         FAILED_TO_PARSE => message.contains("resume token"),

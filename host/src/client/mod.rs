@@ -209,8 +209,9 @@ impl<R: Runtime> Topology<R> {
     /// Closes the topology for all its clones, and waits until none of its tasks runs any more.
     ///
     /// Operations that wait fail at once; subscriptions end after their last events. Connections in
-    /// use are not waited for: they are closed when they return. Cursors and change streams that are
-    /// open are left to their servers, which keep them for ten minutes: drop or close them before.
+    /// use are not waited for: they are closed when they return. Cursors and change streams that
+    /// are open are left to their servers, which keep them for ten minutes: drop or close them
+    /// before.
     ///
     /// Before that, servers abort the transactions that are left open, close the cursors that were
     /// dropped, and forget the sessions that were used, if one is known to be there, for a second

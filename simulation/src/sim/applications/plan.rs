@@ -175,7 +175,8 @@ impl Plan {
 
     /// Returns whether streams have the connections of a client for so long, as any of them may be
     /// read by it, that killCursors may get none in its time: it is given up after
-    /// serverSelectionTimeoutMS, as all operations are, which may be a second, and so is one getMore.
+    /// serverSelectionTimeoutMS, as all operations are. That may be a second, and a getMore may
+    /// take as long.
     pub(super) fn keeps_waiting(&self, client: usize) -> bool {
         let few = ["maxPoolSize=1", "maxPoolSize=2"];
         let client = self.clients.get(client).filter(|_| self.part == Part::Changes);

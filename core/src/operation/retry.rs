@@ -336,10 +336,12 @@ fn label_in_transaction(
 }
 
 /// Transactions, "When to unpin": an abort does, whatever comes of it, and so does what says that
-/// the transaction is over, or that its mongos may be.
+/// the transaction is over, or that its mongos may be. An abort that nothing was sent of, for lack
+/// of time, is still to be made, at the mongos that knows the transaction.
 fn unpins(role: TransactionRole, fault: &Fault<'_>, added: Option<&str>) -> bool {
     let has = |label: &str| added == Some(label) || fault.has_label(label);
-    role == TransactionRole::Abort
+    let is_left = matches!(fault, Fault::CheckOut(true) | Fault::Refused(true));
+    (role == TransactionRole::Abort && !is_left)
         || has(TRANSIENT_TRANSACTION)
         || (role == TransactionRole::Commit && has(UNKNOWN_COMMIT_RESULT))
 }

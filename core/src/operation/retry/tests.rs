@@ -423,3 +423,14 @@ fn an_abort_unpins_before_it_comes_again() {
         assert!(judged(&abort, &error).unpins);
     }
 }
+
+/// An abort that has come to no server within its time is made later, and only its mongos knows
+/// the transaction.
+#[test]
+fn an_abort_that_was_not_sent_in_time_keeps_its_pin() {
+    let abort = in_transaction(TransactionRole::Abort);
+    for fault in [Fault::CheckOut(true), Fault::Refused(true)] {
+        let judgement = judge(&abort, &fault, None, HALF);
+        assert_eq!((judgement.unpins, judgement.retry), (false, Retry::No), "{fault:?}");
+    }
+}

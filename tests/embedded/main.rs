@@ -4,6 +4,7 @@
 mod answering;
 mod bulk;
 mod change_stream_faults;
+mod change_stream_verdicts;
 mod change_streams;
 mod clients;
 mod connections;

@@ -4,6 +4,7 @@ mod blocking;
 mod futures;
 mod lost_history;
 mod prose;
+mod refused_streams;
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     let ends = || ends.into_iter().flatten();
     let mut all: Vec<Trial> = ends().flat_map(trials).collect();
     all.extend(ends().zip(&SETS).flat_map(|(binary, set)| prose::trials(binary, set)));
+    all.extend(ends().map(refused_streams::trial));
     all.extend(binaries.last().map(lost_history::trials).unwrap_or_default());
     let passed = !libtest_mimic::run(&arguments, all).has_failed();
     for set in &SETS {

@@ -125,8 +125,7 @@ impl Cluster {
         let has_concern = self.has_concern(member, &request, &replies, &injection);
         let confirms = replies.is_ok() && self.is_linearizable(&request);
         self.note_nothing(now, member, has_concern && replies.is_err() || confirms);
-        let position = self.data_of(member).last();
-        let done = Done { injection, replies, position };
+        let done = Done { injection, replies, position: self.data_of(member).last() };
         match has_concern.then(|| self.unsatisfied(now, member, &request)).flatten() {
             Some(until) => {
                 let done = Box::new(done);
@@ -250,6 +249,21 @@ impl Cluster {
         self.send_bytes(id, bytes, out);
     }
 
+    /// Checks the read concern of a command against the member that is to answer it.
+    fn check_read_concern(
+        &self,
+        member: MemberId,
+        request: &Request<'_>,
+    ) -> Result<(), CommandError> {
+        let process = self.process(member);
+        let version = process.map_or(self.options.version, |it| it.version);
+        read_concern::check(request.command_name(), request.body, version)?;
+        match process.filter(|_| self.is_linearizable(request)) {
+            Some(process) => process.role.check_writable(),
+            None => Ok(()),
+        }
+    }
+
     /// Executes a command and returns its reply, or its replies if the client takes several.
     fn execute(
         &mut self,
@@ -263,13 +277,7 @@ impl Cluster {
             check_alone(request)?;
         }
         if self.options.keeps_data {
-            let version = self.process(member).map_or(self.options.version, |it| it.version);
-            read_concern::check(request.command_name(), request.body, version)?;
-            if self.is_linearizable(request)
-                && let Some(process) = self.process(member)
-            {
-                process.role.check_writable()?;
-            }
+            self.check_read_concern(member, request)?;
             if let Some(replies) = self.run_on_data(now, member, request) {
                 if request.is_in_transaction() {
                     self.note_use(now, (id, member), request);

@@ -86,7 +86,10 @@ impl What {
     pub(super) fn unpins(&self, role: TransactionRole, label: Option<&str>) -> bool {
         let has = |wanted| label == Some(wanted) || self.labels().contains(&wanted);
         match role {
-            TransactionRole::Abort => true,
+            // One that was not sent in time is made later, at the same mongos.
+            TransactionRole::Abort => {
+                !matches!(self, Self::NoConnection(true) | Self::Refused(NotSent::Expired))
+            }
             TransactionRole::Commit => has(TRANSIENT_TRANSACTION) || has(UNKNOWN_COMMIT_RESULT),
             _ => has(TRANSIENT_TRANSACTION),
         }

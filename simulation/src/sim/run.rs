@@ -93,11 +93,6 @@ impl Part {
     pub const ALL: [Self; 4] =
         [Self::Clients, Self::Applications, Self::Transactions, Self::Changes];
 
-    /// Those that each seed is simulated in. Change streams are not among them yet: of those whose
-    /// events are copied in a transaction, one seed in some hundred finds a copy too many.
-    pub(super) const OF_EACH_SEED: [Self; 3] =
-        [Self::Clients, Self::Applications, Self::Transactions];
-
     /// Returns its name, by which it is run.
     pub const fn name(self) -> &'static str {
         match self {

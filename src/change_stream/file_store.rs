@@ -1,5 +1,6 @@
 //! Checkpoints of change streams that are kept in a file.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::future::poll_fn;
 use std::io::{self, Write as _};
@@ -72,18 +73,28 @@ impl CheckpointStore for FileCheckpointStore {
 fn sweep(path: &Path) {
     let Some(name) = path.file_name() else { return };
     for entry in fs::read_dir(folder(path)).into_iter().flatten().flatten() {
-        let (other, name) = (entry.file_name(), name.to_string_lossy());
-        let other = other.to_string_lossy();
-        let between = other.strip_prefix(&*name).and_then(|it| it.strip_prefix('.'));
-        let is_beside = between.and_then(|it| it.strip_suffix(".new")).is_some_and(|numbers| {
-            numbers.chars().all(|letter| letter.is_ascii_digit() || letter == '-')
-        });
         let written = entry.metadata().and_then(|it| it.modified()).ok();
         let age = written.and_then(|written| written.elapsed().ok());
-        if is_beside && age.is_some_and(|age| age >= LEFT) {
+        if is_beside(name, &entry.file_name()) && age.is_some_and(|age| age >= LEFT) {
             let _ = fs::remove_file(entry.path());
         }
     }
+}
+
+/// Returns whether a name is one that [`write()`] gives to the file beside this one.
+fn is_beside(name: &OsStr, other: &OsStr) -> bool {
+    let between = other.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
+    let between = between.and_then(|it| it.strip_prefix(b"."));
+    let numbers = between.and_then(|it| it.strip_suffix(b".new")).map(str::from_utf8);
+    let Some(Ok(numbers)) = numbers else { return false };
+    let parsed = numbers.split_once('-').map(|(id, number)| (id.parse(), number.parse()));
+    // Written again, as numbers may be parsed from more than they are written as.
+    matches!(parsed, Some((Ok(id), Ok(number))) if beside(id, number) == numbers)
+}
+
+/// Returns the part of such a name that the process and the count make up.
+fn beside(id: u32, number: u64) -> String {
+    format!("{id}-{number}")
 }
 
 /// Returns the folder of a file.
@@ -109,12 +120,12 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // Another store of the same file may write at the same time, also in another process.
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}-{number}.new", process::id()));
-    let beside = PathBuf::from(beside);
-    let replaced = replace(path, &beside, bytes);
+    let mut written = path.as_os_str().to_owned();
+    written.push(format!(".{}.new", beside(process::id(), number)));
+    let written = PathBuf::from(written);
+    let replaced = replace(path, &written, bytes);
     if replaced.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&written);
     }
     replaced
 }
@@ -218,14 +229,23 @@ mod tests {
         };
         file("orders.17-0.new", LEFT * 2);
         file("orders.17-1.new", Duration::ZERO);
-        file("orders.backup.new", LEFT * 2);
-        file("others.17-0.new", LEFT * 2);
+        let others = [
+            "orders.+17-0.new",
+            "orders.2026-11-29.new",
+            "orders.20261129.new",
+            "orders.backup.new",
+            "orders.new",
+            "others.17-0.new",
+        ];
+        others.iter().for_each(|name| file(name, LEFT * 2));
         let store = FileCheckpointStore::new(folder.path().join("orders"));
         assert_eq!(wait(store.load()).unwrap(), None);
         let names = fs::read_dir(folder.path()).unwrap();
         let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names, ["orders.17-1.new", "orders.backup.new", "others.17-0.new"]);
+        let mut kept = others.to_vec();
+        kept.insert(1, "orders.17-1.new");
+        assert_eq!(names, kept);
     }
 
     /// As an old process and a new one may for a moment.

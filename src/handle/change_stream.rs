@@ -65,10 +65,10 @@ impl<R: Runtime, T> ChangeStream<R, T> {
     ///
     /// # Errors
     ///
-    /// Fails as the store does.
+    /// Fails as the store does, and if that takes longer than `timeoutMS` allows.
     pub async fn save_checkpoint(&mut self) -> Result<(), Error> {
         let call = Call(self);
-        std::future::poll_fn(|cx| call.0.changes.save_now(cx)).await
+        call.0.changes.save_now().await
     }
 
     /// Closes the stream at its server; errors are ignored.

@@ -12,7 +12,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::operation::Timeout;
 use sdam_core::time::Instant;
 use sdam_host::driver::{DriverTopology, KillLimits};
-use sdam_host::{ClientSession, Runtime};
+use sdam_host::{ClientSession, Runtime, Topology};
 
 use super::checkpoints::is_superseded;
 use super::fetching::Fetching;
@@ -42,6 +42,8 @@ pub(super) struct Changes<R: Runtime> {
     session: Option<ClientSession<R>>,
     /// The limit of the call that is under way.
     call: Option<Timeout>,
+    /// The end of that time, while a token is being saved.
+    late: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// True once a server has answered within this call.
     has_asked: bool,
     phase: Phase<R>,
@@ -90,14 +92,16 @@ impl<R: Runtime> Changes<R> {
         scope: Scope,
         mut watch: Watch,
     ) -> Result<Self, Error> {
+        handle.check_times(&watch)?;
+        let call = handle.client.timeout(handle.timeout_of_operations());
+        let deadline = call.deadline();
         let mut checkpoints = Checkpoints::default();
-        if let Some(token) = watch.load().await? {
+        if let Some(token) = load(&handle.client, &mut watch, deadline).await? {
             checkpoints.saved(handle.client.now(), token);
         }
-        let deadline = handle.client.timeout(handle.timeout_of_operations()).deadline();
         let (mut state, checkpoint) = (watch.state(), watch.store());
-        let reader = match Reader::open(handle, &scope, &mut watch).await {
-            Ok(reader) => reader.beginning_elsewhere(),
+        let reader = match open_until(handle, deadline, &scope, &mut watch).await {
+            Ok(reader) => reader,
             Err(error) => {
                 return Err(explain(handle, state.token().cloned(), error, deadline).await);
             }
@@ -111,7 +115,8 @@ impl<R: Runtime> Changes<R> {
             state,
             reader,
             session,
-            call: None,
+            call: Some(call),
+            late: None,
             has_asked: false,
             phase: Phase::Reading,
             resumption: Resumption::default(),
@@ -122,7 +127,9 @@ impl<R: Runtime> Changes<R> {
             checkpoints,
             saving: None,
         };
-        changes.save_first(deadline).await?;
+        // Before an event is handed out, the store has a place to go on from.
+        poll_fn(|cx| changes.save(cx)).await?;
+        changes.end_call();
         Ok(changes)
     }
 
@@ -144,7 +151,7 @@ impl<R: Runtime> Changes<R> {
 
     /// Begins a call for the next event, with its own limit.
     pub(super) fn begin_call(&mut self) {
-        (self.call, self.has_asked) = (None, false);
+        (self.call, self.late, self.has_asked) = (None, None, false);
         self.reader.begin_call();
     }
 
@@ -158,9 +165,13 @@ impl<R: Runtime> Changes<R> {
         // Its time begins with its first poll.
         self.call();
         let next = ready!(self.poll_once(cx, once));
-        self.call = None;
-        self.reader.end_call();
+        self.end_call();
         Poll::Ready(next)
+    }
+
+    fn end_call(&mut self) {
+        (self.call, self.late) = (None, None);
+        self.reader.end_call();
     }
 
     /// Returns whether it waits for something that no task goes on with.
@@ -191,13 +202,7 @@ impl<R: Runtime> Changes<R> {
         loop {
             match self.save(cx) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => {
-                    if is_superseded(&error) {
-                        self.checkpoint = None;
-                        self.ends_now();
-                    }
-                    return Poll::Ready(Some(Err(error)));
-                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Poll::Pending => {
                     // The answer to a getMore that was asked before is not left unread.
                     self.reader.hand_over();
@@ -308,31 +313,21 @@ impl<R: Runtime> Changes<R> {
         }
     }
 
-    /// Saves the first token within the time of the call that opens the stream: before an event is
-    /// handed out, the store has a place to go on from.
-    async fn save_first(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
-        let client = self.handle.client.clone();
-        let mut late = pin!(async {
-            match deadline {
-                Some(deadline) => client.sleep_until(deadline).await,
-                None => pending().await,
-            }
-        });
-        poll_fn(|cx| match self.save(cx) {
-            Poll::Pending => late.as_mut().poll(cx).map(|()| Err(not_saved())),
-            saved => saved,
-        })
-        .await
-    }
-
-    /// Saves the token that the stream has come to, if it is time for that.
+    /// Saves the token that the stream has come to, if it is time for that, within the time of the
+    /// call. A save that takes longer goes on, and the next call waits for it.
     fn save(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let Some(checkpoint) = &self.checkpoint else { return Poll::Ready(Ok(())) };
+        let Some(checkpoint) = self.checkpoint.clone() else { return Poll::Ready(Ok(())) };
         loop {
             if let Some(saving) = &mut self.saving {
-                let (token, saved) = ready!(saving.poll(cx));
+                let Poll::Ready((token, saved)) = saving.poll(cx) else {
+                    return self.poll_late(cx).map(|()| Err(too_late("saved")));
+                };
                 self.saving = None;
                 if let Err(error) = saved {
+                    if is_superseded(&error) {
+                        self.checkpoint = None;
+                        self.ends_now();
+                    }
                     return Poll::Ready(Err(error));
                 }
                 self.checkpoints.saved(self.handle.client.now(), token);
@@ -348,10 +343,24 @@ impl<R: Runtime> Changes<R> {
         }
     }
 
+    /// Waits until the time of the call is over; without a limit, for ever.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.call().deadline() else { return Poll::Pending };
+        let client = &self.handle.client;
+        let late = self.late.get_or_insert_with(|| {
+            let client = client.clone();
+            Box::pin(async move { client.sleep_until(deadline).await })
+        });
+        late.as_mut().poll(cx)
+    }
+
     /// Saves the token that the stream has come to, whether or not it is time for that.
-    pub(super) fn save_now(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub(super) async fn save_now(&mut self) -> Result<(), Error> {
+        self.begin_call();
         self.checkpoints.hands_out();
-        self.save(cx)
+        let saved = poll_fn(|cx| self.save(cx)).await;
+        self.end_call();
+        saved
     }
 
     /// Judges the error of a getMore: returns it if it is the caller's, and else has the stream
@@ -383,7 +392,7 @@ impl<R: Runtime> Changes<R> {
         self.reader.kill_in_background();
         self.session = None;
         self.handle.client.change_stream_lags(self.number, None);
-        self.phase = Phase::Over;
+        self.leave_resuming();
     }
 
     /// Ends with an error, once its cause is known.
@@ -430,19 +439,10 @@ impl<R: Runtime> Changes<R> {
         let deadline = self.call().deadline();
         let mut handle = self.handle.clone();
         handle.session = self.session.clone().or(handle.session);
-        let of_stream = handle.clone();
-        if let Some(deadline) = deadline {
-            handle = handle.with(|concerns| (concerns.timeout, concerns.resumes) = (None, true));
-            handle.client = handle.client.with_deadline(deadline);
-        }
         let scope = self.scope.clone();
         let mut watch = self.watch.clone().starting(self.state.start());
         let work = Fetching::begin(async move {
-            let opened = Reader::open(&handle, &scope, &mut watch).await;
-            let opened = opened.map(|mut reader| {
-                reader.handle = of_stream;
-                reader.beginning_elsewhere()
-            });
+            let opened = open_until(&handle, deadline, &scope, &mut watch).await;
             (watch, opened)
         });
         self.phase = Phase::Resuming { work, deadline };
@@ -451,7 +451,7 @@ impl<R: Runtime> Changes<R> {
     /// Takes the cursor that was opened, or judges the error of the command, which is the caller's:
     /// another call tries it once more, unless a server has refused it for good.
     fn resumed(&mut self, (watch, opened): Resumed<R>, deadline: Option<Instant>) -> Option<Error> {
-        self.watch = watch;
+        (self.watch, self.phase) = (watch, Phase::Lost);
         let error = match opened {
             Ok(mut reader) => {
                 reader.goes_on(self.call());
@@ -466,7 +466,6 @@ impl<R: Runtime> Changes<R> {
             self.ends(error);
             return None;
         }
-        self.phase = Phase::Lost;
         // The time of an earlier call was over, which was given up: this one has its own.
         let is_of_other = deadline.is_some() && deadline != self.call().deadline();
         (!(is_of_other && error.is_timeout() && !self.is_late())).then_some(error)
@@ -480,10 +479,50 @@ impl<R: Runtime> Changes<R> {
     }
 }
 
-/// Returns the error of a stream whose first token was not saved in time.
-fn not_saved() -> Error {
-    let reason = "the place of the change stream was not saved within the time of the call; see \
-                  whether its checkpoint store can be reached, or allow more time";
+/// Opens the cursor of a change stream within the time of a call; its getMores have the times of
+/// others.
+async fn open_until<R: Runtime>(
+    handle: &Handle<R>,
+    deadline: Option<Instant>,
+    scope: &Scope,
+    watch: &mut Watch,
+) -> Result<Reader<R>, Error> {
+    let mut limited = handle.clone();
+    if let Some(deadline) = deadline {
+        limited = limited.with(|it| (it.timeout, it.has_checked_times) = (None, true));
+        limited.client = limited.client.with_deadline(deadline);
+    }
+    let mut reader = Reader::open(&limited, scope, watch).await?;
+    reader.handle = handle.clone();
+    Ok(reader.beginning_elsewhere())
+}
+
+/// Asks the store of a change stream for its place, within the time of the call that opens it.
+async fn load<R: Runtime>(
+    client: &Topology<R>,
+    watch: &mut Watch,
+    deadline: Option<Instant>,
+) -> Result<Option<ResumeToken>, Error> {
+    let mut late = pin!(async {
+        match deadline {
+            Some(deadline) => client.sleep_until(deadline).await,
+            None => pending().await,
+        }
+    });
+    let mut loaded = pin!(watch.load());
+    poll_fn(|cx| match loaded.as_mut().poll(cx) {
+        Poll::Pending => late.as_mut().poll(cx).map(|()| Err(too_late("loaded"))),
+        loaded => loaded,
+    })
+    .await
+}
+
+/// Returns the error of a stream whose store took longer than a call may.
+fn too_late(what: &str) -> Error {
+    let reason = format!(
+        "the place of the change stream was not {what} within the time of the call; see whether \
+         its checkpoint store can be reached, or allow more time"
+    );
     Error::custom(reason).out_of_time()
 }
 

@@ -46,9 +46,9 @@ pub(crate) struct Concerns {
     pub(crate) of_action: OfAction,
     /// The only server that reads may go to; `None` for any that is suitable.
     pub(crate) member: Option<ServerAddress>,
-    /// True of a change stream that begins again, in what is left of the time of a call: its times
-    /// were judged when it was opened.
-    pub(crate) resumes: bool,
+    /// True of a change stream, whose times were checked before it is opened in what is left of the
+    /// time of a call.
+    pub(crate) has_checked_times: bool,
 }
 
 /// The concerns that an action has set, and not its handle: a transaction has its own, and allows
@@ -123,7 +123,7 @@ impl<R: Runtime> Handle<R> {
             timeout: None,
             of_action: OfAction::default(),
             member: None,
-            resumes: false,
+            has_checked_times: false,
         };
         Self { client, concerns: Arc::new(concerns), session: None }
     }
@@ -210,6 +210,12 @@ impl<R: Runtime> Handle<R> {
         }
     }
 
+    /// Checks that the times of an operation go with the limit that it has.
+    pub(crate) fn check_times(&self, operation: &impl Operation) -> Result<(), ArgumentError> {
+        let limit = self.concerns.timeout.or(self.client.options().timeout());
+        Ok(operation.timing().check(limit)?)
+    }
+
     /// Runs an operation; returns besides its outcome what a cursor needs that was opened.
     ///
     /// All commands have one session, and one limit of their time.
@@ -221,9 +227,8 @@ impl<R: Runtime> Handle<R> {
         let mut observed = observed::begin(&self.client, self.session.as_ref(), scope, operation);
         let outcome = async {
             let timeout = self.timeout()?;
-            if !self.concerns.resumes {
-                let limit = self.concerns.timeout.or(self.client.options().timeout());
-                operation.timing().check(limit).map_err(ArgumentError::from)?;
+            if !self.concerns.has_checked_times {
+                self.check_times(operation)?;
             }
             let implicit = || ClientSession::implicit(self.client.host());
             let session = self.session.clone().unwrap_or_else(implicit);

@@ -307,26 +307,33 @@ async fn a_checkpoint_in_a_collection_is_not_waited_for_without_end() {
 /// is right from then on, and an application that reads on would be refused each time.
 #[tokio::test]
 async fn a_stream_ends_once_another_one_has_saved_its_place() {
-    let saves = AtomicUsize::new(0);
+    let saves = Arc::new(AtomicUsize::new(0));
+    let saved = Arc::clone(&saves);
     let scene = Scene::new(move |command, _| match command {
         "find" => Some(batch(0, cstr!("firstBatch"), &[], 0)),
         "aggregate" => Some(opened()),
         "getMore" => Some(next_batch(&[insert(1), insert(2)], 2)),
         // The first finds no document, and the next one finds another token than that.
-        "findAndModify" if saves.fetch_add(1, Ordering::Relaxed) == 0 => {
+        "findAndModify" if saved.fetch_add(1, Ordering::Relaxed) == 0 => {
             Some(rawdoc! { "ok": 1, "value": null })
         }
         "findAndModify" => Some(rawdoc! { "ok": 0, "code": 11000, "errmsg": "E11000" }),
         _ => None,
     });
     let things = things(&scene);
-    let store = CollectionCheckpointStore::new(&things, "copies");
-    let mut stream = things.watch().checkpoint(store).await.unwrap();
-    assert_eq!(id(stream.next().await), 1);
-    let error = stream.next().await.unwrap().unwrap_err();
-    assert!(error.to_string().contains("another stream has saved its place"), "{error}");
-    assert!(!stream.is_alive());
-    assert!(stream.next().await.is_none());
+    for saves_itself in [false, true] {
+        saves.store(0, Ordering::Relaxed);
+        let store = CollectionCheckpointStore::new(&things, "copies");
+        let mut stream = things.watch().checkpoint(store).await.unwrap();
+        assert_eq!(id(stream.next().await), 1);
+        let error = match saves_itself {
+            true => stream.save_checkpoint().await.unwrap_err(),
+            false => stream.next().await.unwrap().unwrap_err(),
+        };
+        assert!(error.to_string().contains("another stream has saved its place"), "{error}");
+        assert!(!stream.is_alive());
+        assert!(stream.next().await.is_none());
+    }
 }
 
 /// Makes a part of an event.

@@ -149,16 +149,33 @@ impl CheckpointStore for Memory {
     }
 }
 
-/// A store that never comes to an end with a token.
-struct Stuck;
+/// A store that takes its time: to load, and with each token in turn, from the last on for ever.
+struct Slow {
+    time: VirtualTime,
+    load: Duration,
+    saves: Mutex<Vec<Duration>>,
+}
 
-impl CheckpointStore for Stuck {
+impl Slow {
+    /// Takes the times of the saves from the last one to the first.
+    fn new(time: VirtualTime, load: Duration, saves: &[Duration]) -> Self {
+        Self { time, load, saves: Mutex::new(saves.to_vec()) }
+    }
+}
+
+impl CheckpointStore for Slow {
     async fn load(&self) -> sdam::Result<Option<ResumeToken>> {
+        self.time.sleep(self.load).await;
         Ok(None)
     }
 
     async fn save(&self, _: &ResumeToken) -> sdam::Result<()> {
-        std::future::pending().await
+        let takes = self.saves.lock().unwrap().pop();
+        match takes {
+            Some(takes) => self.time.sleep(takes).await,
+            None => std::future::pending().await,
+        }
+        Ok(())
     }
 }
 
@@ -168,8 +185,9 @@ impl CheckpointStore for Stuck {
 fn the_first_checkpoint_has_the_time_of_the_call() {
     let mut fixture = Fixture::new("");
     let things = fixture.things();
+    let stuck = Slow::new(fixture.simulation.time(), Duration::ZERO, &[]);
     let (_, took) = fixture.run(async move {
-        let error = things.watch().checkpoint(Stuck).timeout(SECOND).await.unwrap_err();
+        let error = things.watch().checkpoint(stuck).timeout(SECOND).await.unwrap_err();
         assert!(error.is_timeout(), "{error}");
         assert!(error.to_string().contains("was not saved"), "{error}");
     });
@@ -177,6 +195,59 @@ fn the_first_checkpoint_has_the_time_of_the_call() {
     let time = fixture.simulation.time();
     fixture.run(async move { time.sleep(WAYS).await });
     assert_eq!(fixture.started("killCursors").len(), 1);
+}
+
+/// The same of what a store is asked for before that, and of both together.
+#[test]
+fn what_a_store_loads_has_the_time_of_the_call() {
+    let mut fixture = Fixture::new("");
+    let (things, time) = (fixture.things(), fixture.simulation.time());
+    let stuck = Slow::new(time.clone(), SECOND * 1_000, &[]);
+    let (_, took) = fixture.run(async move {
+        let error = things.watch().checkpoint(stuck).timeout(SECOND).await.unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        assert!(error.to_string().contains("was not loaded"), "{error}");
+    });
+    assert!((SECOND..SECOND + WAYS).contains(&took), "{took:?}");
+    assert_eq!(fixture.started("aggregate").len(), 0);
+
+    let blocks = doc! {
+        "failCommands": ["aggregate"], "blockConnection": true, "blockTimeMS": 600,
+    };
+    fixture.fail(fixture.primary(), doc! { "times": 1 }, blocks);
+    let things = fixture.things();
+    let slow = Slow::new(time, SECOND * 6 / 10, &[Duration::ZERO]);
+    let (_, took) = fixture.run(async move {
+        let error = things.watch().checkpoint(slow).timeout(SECOND).await.unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+    });
+    assert!((SECOND..SECOND + WAYS).contains(&took), "{took:?}");
+}
+
+/// Client Side Operations Timeout, "Change Streams": the time of a call for the next event limits
+/// what it waits for, the token of the event before too; the save goes on, and the stream with it.
+#[test]
+fn later_checkpoints_have_the_times_of_the_calls_that_wait_for_them() {
+    let mut fixture = Fixture::new("");
+    let (things, time) = (fixture.things(), fixture.simulation.time());
+    let slow = Slow::new(time.clone(), Duration::ZERO, &[SECOND * 5 / 2, Duration::ZERO]);
+    let others = fixture.things();
+    fixture.run(async move {
+        let mut stream = things.watch().checkpoint(slow).timeout(SECOND).await.unwrap();
+        others.insert_many(&[doc! { "_id": 1 }, doc! { "_id": 2 }]).await.unwrap();
+        assert_eq!(id(stream.next().await), 1);
+        for _ in 0..2 {
+            let began = time.elapsed();
+            let error = stream.next().await.unwrap().unwrap_err();
+            assert!(error.is_timeout() && error.to_string().contains("was not saved"), "{error}");
+            assert_eq!(time.elapsed() - began, SECOND);
+        }
+        assert_eq!(id(stream.next().await), 2);
+        let began = time.elapsed();
+        let error = stream.save_checkpoint().await.unwrap_err();
+        assert!(error.is_timeout() && stream.is_alive(), "{error}");
+        assert_eq!(time.elapsed() - began, SECOND);
+    });
 }
 
 /// "users intending to store the resume token should use this method to get the most up to date

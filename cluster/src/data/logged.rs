@@ -53,6 +53,8 @@ pub struct CommittedChange {
     pub at: Instant,
     /// The operation time.
     pub time: Timestamp,
+    /// The index of its entry.
+    pub index: u64,
     /// The kind: `insert`, `update`, `delete`, `drop` and so on.
     pub kind: &'static str,
     /// The database, a dot and the collection.
@@ -65,7 +67,7 @@ pub struct CommittedChange {
 
 impl CommittedChange {
     fn of((entry, time): (&Entry, Timestamp), change: &Change) -> Option<Self> {
-        let at = entry.at;
+        let (at, index) = (entry.at, entry.position.index);
         let (kind, namespace, id, document) = match change {
             Change::Document { namespace, before, after, .. } => {
                 let kind = match (before, after) {
@@ -80,7 +82,7 @@ impl CommittedChange {
             Change::Definition(it) if !it.is_expanded() => (it.name(), &it.namespace, None, None),
             _ => return None,
         };
-        Some(Self { at, time, kind, namespace: (**namespace).to_owned(), id, document })
+        Some(Self { at, time, index, kind, namespace: (**namespace).to_owned(), id, document })
     }
 }
 

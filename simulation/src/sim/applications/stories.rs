@@ -35,6 +35,8 @@ pub(super) struct Seen {
 #[derive(Clone, Debug)]
 struct Known {
     at: Instant,
+    /// The index of its entry in the log.
+    entry: u64,
     seen: Seen,
 }
 
@@ -303,6 +305,14 @@ impl Stories {
         self.until
     }
 
+    /// Returns how many entries the log has at least behind the last event that a stream is known
+    /// to have handed out: all, if there is none.
+    pub(super) fn unread(&self, story: usize) -> u64 {
+        let Story { watched, last, .. } = &self.all[story];
+        let read = last.and_then(|last| self.changes.get(watched)?.get(last.checked_sub(1)?));
+        self.until.1 - read.map_or(0, |read| read.entry)
+    }
+
     /// Takes the changes that a majority has since, and judges all streams.
     pub(super) fn learn(&mut self, committed: CommittedChanges) -> Result<(), (usize, Violation)> {
         if !committed.is_whole {
@@ -322,7 +332,8 @@ impl Stories {
     }
 
     fn add(&mut self, change: CommittedChange) {
-        let CommittedChange { at, time, kind, namespace, id, document, .. } = change;
+        let CommittedChange { at, time, index, kind, namespace, id, document, .. } = change;
+        let entry = index;
         if namespace == COPIES
             && let Some(document) = document
         {
@@ -331,14 +342,14 @@ impl Stories {
         let seen = Seen::new(time, kind.to_owned(), id);
         if namespace == CHANGED {
             let of_collection = self.changes.entry(Watched::Collection).or_default();
-            of_collection.push(Known { at, seen: seen.clone() });
+            of_collection.push(Known { at, entry, seen: seen.clone() });
             if kind == "drop" {
                 let seen = Seen::new(time, "invalidate".to_owned(), None);
-                of_collection.push(Known { at, seen });
+                of_collection.push(Known { at, entry, seen });
             }
         }
         if [CHANGED, OTHER].contains(&&*namespace) {
-            self.changes.entry(Watched::Database).or_default().push(Known { at, seen });
+            self.changes.entry(Watched::Database).or_default().push(Known { at, entry, seen });
         }
     }
 

@@ -18,7 +18,8 @@ fn at(second: u32) -> Instant {
 /// A stream, and changes of the first to the fifth second.
 fn stories(is_copied: bool) -> Stories {
     let mut stories = Stories::default();
-    let known = (1..=5).map(|second| Known { at: at(second), seen: seen(second) });
+    let known =
+        (1..=5).map(|second| Known { at: at(second), entry: second.into(), seen: seen(second) });
     stories.changes.insert(Watched::Collection, known.collect());
     stories.begin(0, Watched::Collection, is_copied);
     stories

@@ -40,7 +40,8 @@ pub(in crate::sim::applications) const CHANGED: &str = "d.c";
 pub(in crate::sim::applications) const OTHER: &str = "d.o";
 pub(in crate::sim::applications) const COPIES: &str = "own.copies";
 
-/// The number of entries in the log behind which the first of them may be forgotten by now.
+/// The number of entries behind what a stream has read at which its history may be forgotten by
+/// now.
 const LONG: u64 = MAX_OPLOG_ENTRIES as u64 / 2;
 
 /// The code of `ChangeStreamHistoryLost`.
@@ -307,7 +308,7 @@ impl Reader {
             self.application.state().fail(number, check, format!("{error:?}"));
         }
         let is_lost = [HISTORY_LOST, POSITION_LOST].contains(&code);
-        let may_lose = self.may_lose || self.application.state().stories.until().1 > LONG;
+        let may_lose = self.may_lose || self.application.state().stories.unread(self.story) > LONG;
         if is_lost && !may_lose {
             let check = "history is lost only where the log is short";
             self.application.state().fail(number, check, format!("{error:?}"));

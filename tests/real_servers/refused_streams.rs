@@ -5,7 +5,7 @@ use libtest_mimic::{Failed, Trial};
 use sdam::operation::FullDocumentType;
 use sdam::results::ResumeToken;
 use sdam::{Client, Collection};
-use sdam_conformance::mongod::{Binary, Config, Options, ReplicaSet, Server};
+use sdam_conformance::mongod::{Binary, Config, Options, ReplicaSet, Server, Version};
 use sdam_core::diagnosis::Verdict;
 
 pub(crate) fn trial(binary: &Binary) -> Trial {
@@ -22,7 +22,8 @@ pub(crate) fn trial(binary: &Binary) -> Trial {
             let things = client.database("refused").collection("things");
             check_pipeline(&things).await?;
             check_tokens(&things).await?;
-            check_images(&things).await?;
+            check_images(&things, binary.version() >= Version { major: 6, minor: 0, patch: 0 })
+                .await?;
             client.close().await;
             Ok(())
         })
@@ -86,10 +87,14 @@ async fn check_tokens(things: &Collection<Document>) -> Result<(), Failed> {
     check(&error.expect_err("there is no such keyword"), 9, "")
 }
 
-/// Since 6.0 documents are recorded with changes, of collections that ask for it.
-async fn check_images(things: &Collection<Document>) -> Result<(), Failed> {
+/// Since 6.0 documents are recorded with changes, of collections that ask for it; no older server
+/// knows the option.
+async fn check_images(things: &Collection<Document>, is_known: bool) -> Result<(), Failed> {
     let watched = things.watch().full_document_before_change(FullDocumentType::Required).await;
-    let Ok(mut stream) = watched else { return Ok(()) };
+    let mut stream = match watched {
+        Err(error) if !is_known => return check(&error, 40415, ""),
+        watched => watched?,
+    };
     things.update_one(doc! { "_id": 1 }, doc! { "$set": { "n": 1 } }).await?;
     let error = stream.try_next().await.expect_err("nothing is recorded");
     check(&error, 47, "imageNotRecorded")

@@ -406,7 +406,7 @@ impl<R: Runtime> DriverSession<R> for ClientSession<R> {
             let transaction = session.transaction();
             let concern = transaction.options().write_concern.as_ref();
             let w = concern.and_then(|concern| concern.w.as_ref());
-            // A mode of the set's own may be that of a single member.
+            // A mode that the set defines may ask for one member only.
             match transaction.is_active() {
                 true if w == Some(&Acknowledgment::from("majority")) => Ok(()),
                 true => Err(ArgumentError::CheckpointConcern),

@@ -95,6 +95,10 @@ fn time_that_was_over_at_the_server_is_a_timeout_wherever_the_reply_tells_of_it(
     assert!(bulk([], None, Some(of_write)).is_timeout());
     assert!(!Error::from(refused(1).1).is_timeout());
     assert!(!bulk([refused(1)], Some(late("")), None).is_timeout());
+    // A caller may know that its own time was over while it waited for something else.
+    assert!(bulk([refused(1)], Some(late("")), None).out_of_time().is_timeout());
+    assert!(Error::from(refused(1).1).out_of_time().is_timeout());
+    assert!(Error::custom("late").out_of_time().is_timeout());
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The prose tests of Change Streams. P19 needs 6.0.9 or 7.0 and 20 MB of documents: the newest
 //! server here plays it.
 
+use std::time::Duration;
+
 use bson::{Document, doc, rawdoc};
 use sdam::checkpoint::{CheckpointStore as _, CollectionCheckpointStore};
 use sdam::generic::{ChangeStream, Collection};
@@ -22,10 +24,36 @@ pub(super) async fn play<R: Runtime>(fixture: &Fixture<'_, R>) -> Outcome {
     streams_begin_again_by_the_option_they_were_begun_with(fixture).await?;
     an_invalidate_ends_a_stream(fixture).await?;
     a_checkpoint_outlives_its_stream(fixture).await?;
+    a_stream_that_waits_ends_when_its_client_is_closed(fixture).await?;
     if fixture.version >= SPLITS {
         large_events_are_split(fixture).await?;
     }
     Ok(())
+}
+
+/// `close` (docs/run.md): a call ends with its client, however long its server lets it wait.
+async fn a_stream_that_waits_ends_when_its_client_is_closed<R: Runtime>(
+    fixture: &Fixture<'_, R>,
+) -> Outcome {
+    let (client, _) = fixture.client("")?;
+    let things = fixture.empty(&client, "closed").await?;
+    let admin = fixture.quiet.database("admin");
+    let reading = async {
+        let mut stream = things.watch().max_await_time(Duration::from_secs(3600)).await?;
+        let error = stream.next().await.expect("it fails").expect_err("nothing happens");
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+        Ok(())
+    };
+    let closing = async {
+        let waits = doc! { "currentOp": 1, "ns": "prose.closed", "op": "getmore" };
+        while admin.run_command(waits.clone()).await?.get_array("inprog").is_ok_and(Vec::is_empty) {
+            // It is still to ask.
+        }
+        client.close().await;
+        Ok(())
+    };
+    let ended = fixture.all(vec![Box::pin(reading), Box::pin(closing)]).await;
+    Ok(ended.into_iter().collect::<Result<(), _>>()?)
 }
 
 type Things<R> = Collection<R, Document>;
@@ -280,7 +308,7 @@ async fn a_checkpoint_outlives_its_stream<R: Runtime>(fixture: &Fixture<'_, R>) 
     let session = client.start_session().await?;
     let refused = store.save_in(&session, &ResumeToken::new(rawdoc! {})).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid, "there is no transaction: {refused}");
-    // A mode of the set's own may be that of a single member.
+    // A mode that the set defines may ask for one member only.
     for concern in [WriteConcern::nodes(1), WriteConcern::custom("one_room")] {
         session.start_transaction().write_concern(concern).await?;
         let refused = store.save_in(&session, &ResumeToken::new(rawdoc! {})).await.unwrap_err();

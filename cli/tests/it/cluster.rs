@@ -43,7 +43,7 @@ struct Running {
 
 impl Running {
     fn start(arguments: &[&str]) -> Self {
-        let mut command = sdam(&["--json", "--for", LIMIT, "--election-timeout", "200ms"]);
+        let mut command = sdam(&["--json", "--for", LIMIT, "--election-timeout", "1s"]);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("a process");
         let out = BufReader::new(process.stdout.take().expect("a pipe"));

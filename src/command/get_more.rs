@@ -82,6 +82,10 @@ impl Operation for GetMore {
         self.begins_elsewhere
     }
 
+    fn awaits(&self) -> bool {
+        self.timing.await_data
+    }
+
     fn timing(&self) -> Timing {
         self.timing
     }

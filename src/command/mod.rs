@@ -101,6 +101,11 @@ pub trait Operation {
         false
     }
 
+    /// Returns whether its server waits for something to happen before it replies.
+    fn awaits(&self) -> bool {
+        false
+    }
+
     /// Returns the time that the cursor has which the operation opens.
     fn timing(&self) -> Timing {
         Timing::default()

@@ -376,7 +376,8 @@ impl<R: Runtime, O: Operation + Send> RunningOperation<'_, R, O> {
                 Route::ReadPrimary => Criteria::read(ReadPreference::new(ReadMode::Primary)),
                 Route::ReadSince(version) => Criteria::read_since(preference.clone(), version),
             });
-        let begins_elsewhere = self.operation.begins_elsewhere();
+        let (begins_elsewhere, awaits) =
+            (self.operation.begins_elsewhere(), self.operation.awaits());
         let mut next = NextCommand { operation: self.operation, scope: &self.scope };
         let request = Request::<R, AttemptError>::building(&mut next, target)
             .with_session(self.guard.as_mut())
@@ -384,6 +385,7 @@ impl<R: Runtime, O: Operation + Send> RunningOperation<'_, R, O> {
             .with_extension(self.extension)
             .with_operation(Some(observed))
             .with_begins_elsewhere(begins_elsewhere)
+            .with_awaits(awaits)
             .with_superseded(Some(&mut self.superseded));
         let response = self.handle.client.host().execute(request).await?;
         match response.acknowledged {

@@ -2,18 +2,17 @@
 //! leaves to its caller as which type a document is read.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::operation::Timeout;
-use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_core::wire::ReplyDocument;
 use sdam_host::driver::{DriverTopology, Extension, KillLimits, Pinned};
-use sdam_host::{ClientSession, ErrorKind, Runtime, Topology};
+use sdam_host::{ClientSession, ErrorKind, Runtime};
 
 use super::fetching::Fetching;
 use super::kill_cursors::CursorToKill;
@@ -25,9 +24,6 @@ use crate::error::{DriverError as _, Error};
 
 /// The time that a task has to kill a cursor whose reader has given that up.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// The time that a server may put off an answer without the client's looking after it.
-const LONG: Duration = Duration::from_secs(3600);
 
 /// The outcome of a getMore, the way to the server, and the wire version of the connection.
 type Fetched<R> = (Option<Pinned<R>>, Option<i32>, Result<ReplyDocument, Error>);
@@ -231,16 +227,12 @@ impl<R: Runtime> Reader<R> {
         let is_of_call = self.timing.mode() == TimeoutMode::Iteration;
         let is_limited = timeout.deadline().is_some();
         self.extension = (is_of_call && is_limited).then(Arc::default);
-        let (extension, awaits) = (self.extension.clone(), self.timing.await_data);
+        let extension = self.extension.clone();
         self.pace.asks(handle.client.now());
         self.fetching = Some(Fetching::begin(async move {
             let mut pin = Some(pin);
             let limits = (timeout, extension.as_deref());
-            let asking = handle.get_more(&mut get_more, &mut pin, &session, limits);
-            let answer = match awaits {
-                true => unless_closed(&handle.client, asking).await,
-                false => asking.await,
-            };
+            let answer = handle.get_more(&mut get_more, &mut pin, &session, limits).await;
             (pin, get_more.max_wire_version(), answer)
         }));
         true
@@ -372,34 +364,6 @@ impl<R: Runtime> Drop for Killing<'_, R> {
     fn drop(&mut self) {
         if let Some(killing) = self.killing.take() {
             killing.end_within(self.client, GRACE);
-        }
-    }
-}
-
-/// Waits for the answer to a getMore that its server may put off, unless the client is closed
-/// meanwhile.
-async fn unless_closed<R: Runtime, T>(
-    client: &Topology<R>,
-    asking: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    let (mut asking, mut closed) = (pin!(asking), pin!(closed(client)));
-    poll_fn(|cx| match asking.as_mut().poll(cx) {
-        Poll::Pending => closed.as_mut().poll(cx).map(Err),
-        answered => answered,
-    })
-    .await
-}
-
-/// Waits until a client is closed, and returns the error of its operations then.
-async fn closed<R: Runtime>(client: &Topology<R>) -> Error {
-    loop {
-        client.sleep_until(client.now() + LONG).await;
-        let selected = client.with_timeout(Duration::ZERO).select(Criteria::write()).await;
-        match selected {
-            Err(error) if matches!(error.kind(), ErrorKind::Closed | ErrorKind::Forked) => {
-                return error;
-            }
-            Ok(_) | Err(_) => {}
         }
     }
 }

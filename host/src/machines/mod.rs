@@ -2,6 +2,7 @@
 //! locks, their deadlines, the subscribers to events, and what waits for the locks to be free.
 
 pub(crate) mod alarm;
+pub(crate) mod awaiting;
 pub(crate) mod client_tasks;
 pub(crate) mod cluster_time;
 pub(crate) mod commands;
@@ -38,6 +39,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::{Event, Follower, Input, Topics};
 
 use crate::machines::alarm::{Alarm, Step, Sweep};
+use crate::machines::awaiting::Awaiting;
 use crate::machines::cluster_time::LatestClusterTime;
 use crate::machines::commands::RunningCommands;
 use crate::machines::followers::Followers;
@@ -89,6 +91,7 @@ pub struct Host<R: Runtime> {
     pub(crate) transactions: transactions::OpenTransactions,
     /// The cursors that were dropped while open.
     pub(crate) cursors_to_kill: Gate<CursorsToKill>,
+    pub(crate) awaiting: Awaiting,
 }
 
 /// The state that a client shares with its servers and check-outs, which may outlive it.
@@ -217,6 +220,7 @@ impl<R: Runtime> Host<R> {
             sessions: Mutex::new(sessions),
             transactions: transactions::OpenTransactions::new(process),
             cursors_to_kill: Gate::default(),
+            awaiting: Awaiting::default(),
         })
     }
 
@@ -423,9 +427,13 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Ends the client: links and pools are closed, waiting operations fail, and subscriptions end
-    /// after their last events. Connections in use are closed when they return.
+    /// after their last events. Connections in use are closed when they return; those over which a
+    /// server waits for something to happen are interrupted.
     pub fn close(&self) {
         self.handle(Input::Shutdown);
+        if self.shared.process.is_current() {
+            self.awaiting.end();
+        }
     }
 
     /// Waits until no task of a closed client runs any more and its log is written; in a process

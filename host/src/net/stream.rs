@@ -174,7 +174,7 @@ impl<S: Socket> Stream<S> {
     /// Says what has happened, by how far the filters have come.
     fn failed(&self, error: &io::Error) -> Failure {
         match error.kind() {
-            io::ErrorKind::Interrupted => interrupted(),
+            io::ErrorKind::Interrupted => self.interrupted(),
             _ => self.transport.failure(error),
         }
     }
@@ -182,9 +182,22 @@ impl<S: Socket> Stream<S> {
     /// Says what has happened to an established connection.
     pub(crate) fn failure(&self, error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::Interrupted {
-            return interrupted();
+            return self.interrupted();
         }
         Failure::from_io(Stage::Operate, error)
+    }
+
+    /// "Connection to <address> interrupted due to server monitor timeout", or as the client was
+    /// closed.
+    fn interrupted(&self) -> Failure {
+        let (cause, detail) = match self.cancellation.has_ended() {
+            true => (Cause::Canceled, "the client was closed"),
+            false => (
+                Cause::Interrupted,
+                "the connection was interrupted due to a time-out of the server's monitor",
+            ),
+        };
+        Failure::new(Stage::Operate, cause, detail)
     }
 }
 
@@ -261,12 +274,6 @@ fn until_interrupted(
     })
 }
 
-/// "Connection to <address> interrupted due to server monitor timeout"
-fn interrupted() -> Failure {
-    let detail = "the connection was interrupted due to a time-out of the server's monitor";
-    Failure::new(Stage::Operate, Cause::Interrupted, detail)
-}
-
 impl<S: Socket> Connection<S> {
     /// Returns whether no unexpected data has come, the end of the stream included.
     pub(crate) fn is_quiet(&mut self) -> bool {
@@ -302,7 +309,7 @@ impl<S: Socket> Connection<S> {
             let received = self.stream.receive(&mut self.frames, deadline).await;
             // Whatever a filter says of its stage: the connection was in use.
             received.map_err(|failure| match failure.cause {
-                Cause::Interrupted => failure,
+                Cause::Interrupted | Cause::Canceled => failure,
                 cause => Failure::new(Stage::Operate, cause, failure.detail),
             })?;
         }

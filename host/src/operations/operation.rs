@@ -11,6 +11,7 @@ use bson::RawDocument;
 use sdam_core::config::{ReadConcern, ServerAddress};
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::diagnosis::SelectionError;
+use sdam_core::failure::Cause;
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::id::WaiterId;
 use sdam_core::machine::Machine;
@@ -173,6 +174,12 @@ impl<R: Runtime> Host<R> {
         }
     }
 
+    /// Returns why nothing more is sent, if an exchange has ended because the client was closed.
+    fn ended_by(&self, error: &OperationError) -> Option<Box<SelectionError>> {
+        let is_end = matches!(error, OperationError::Stream(it) if it.cause == Cause::Canceled);
+        is_end.then(|| self.diagnose(&Criteria::write())).flatten()
+    }
+
     /// "when serverSelectionTryOnce is true, server selection timeouts have no effect"
     fn selection_timeout(&self) -> Option<Duration> {
         let options = self.options();
@@ -229,6 +236,8 @@ struct Parts<'a, R: Runtime> {
     superseded: Option<&'a mut Vec<Reply>>,
     /// True if it does not wait for a member while another server can be selected.
     begins_elsewhere: bool,
+    /// True if its server waits for something to happen.
+    awaits: bool,
     /// The operation that it is a part of, if it is none by itself.
     operation: Option<&'a mut ObservedOperation<R>>,
 }
@@ -301,7 +310,7 @@ impl<R: Runtime> Drop for Performer<'_, '_, R> {
 impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     fn new<E>(host: &'a Host<R>, request: Request<'b, R, E>) -> (Self, Unbuilt<'b, E>) {
         let Request { message, target, mut session, timeout, .. } = request;
-        let Request { operation, extension, superseded, begins_elsewhere, .. } = request;
+        let Request { operation, extension, superseded, begins_elsewhere, awaits, .. } = request;
         let (name, command, options, unbuilt) = match message {
             Message::Known(message, options) => {
                 let command = Some(Command::Known(message, options));
@@ -342,6 +351,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                 extension,
                 superseded,
                 begins_elsewhere,
+                awaits,
                 operation,
             },
             own,
@@ -468,7 +478,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
 
     /// Sends the command with its session, and receives the reply.
     async fn exchange(&mut self, sending: Sending) -> Result<Reply, Error> {
-        let Parts { command, target, session, extension, operation, .. } = &mut self.parts;
+        let Parts { command, target, session, extension, operation, awaits, .. } = &mut self.parts;
         let sequences: Vec<(&str, &[&RawDocument])>;
         let (message, options) = match command.as_ref().expect("it is built at the check-out") {
             Command::Known(message, options) => (*message, *options),
@@ -517,6 +527,10 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let (number, span) = (self.logged.number, operation.span().shared());
         let (timeout, extension) = (sending.timeout, *extension);
         let context = ExchangeContext { overlay, cluster_time, timeout, extension, number, span };
+        let awaited = awaits.then(|| {
+            let token = Arc::clone(&checked_out.connection().stream.cancellation);
+            self.host.awaiting.begin(&token, self.host.shared.process)
+        });
         let result = match (options.acknowledged, is_streamed) {
             (true, false) => checked_out.exchange(&message, &context).await,
             (true, true) => checked_out.exchange_streamed(&message, &context).await,
@@ -525,6 +539,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
                 sent.map_err(Into::into)
             }
         };
+        drop(awaited);
         self.is_underway = false;
         self.clock.lap(self.host.runtime().now(), |spent| &mut spent.exchanging);
         let learns = |session: &&mut SessionGuard<R>| {
@@ -533,9 +548,12 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         if let Some(session) = session.filter(learns) {
             session.learn(&message, &result, checked_out.state != ExchangeState::Idle);
         }
-        result.map_err(|failed| {
-            let error = explained(failed.error, sending.transaction_number);
-            checked_out.failed(ExchangeError { error, ..*failed })
+        result.map_err(|failed| match self.host.ended_by(&failed.error) {
+            Some(closed) => closed.into(),
+            None => {
+                let error = explained(failed.error, sending.transaction_number);
+                checked_out.failed(ExchangeError { error, ..*failed })
+            }
         })
     }
 

@@ -50,6 +50,9 @@ pub struct Request<'a, R: Runtime, E = Error> {
     /// [member](Target::Member) of which nothing is known: it fails as soon as another one can be
     /// selected.
     pub begins_elsewhere: bool,
+    /// True if its server waits for something to happen before it replies: it fails when the client
+    /// is closed meanwhile.
+    pub awaits: bool,
 }
 
 impl<R: Runtime, E> fmt::Debug for Request<'_, R, E> {
@@ -227,6 +230,7 @@ impl<'a, R: Runtime, E> Request<'a, R, E> {
             extension: None,
             superseded: None,
             begins_elsewhere: false,
+            awaits: false,
         }
     }
 
@@ -262,6 +266,13 @@ impl<'a, R: Runtime, E> Request<'a, R, E> {
     #[must_use]
     pub const fn with_begins_elsewhere(mut self, begins_elsewhere: bool) -> Self {
         self.begins_elsewhere = begins_elsewhere;
+        self
+    }
+
+    /// Replaces [`awaits`](Self::awaits).
+    #[must_use]
+    pub const fn with_awaits(mut self, awaits: bool) -> Self {
+        self.awaits = awaits;
         self
     }
 

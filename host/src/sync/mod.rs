@@ -221,6 +221,8 @@ pub type Interrupter = Box<dyn Fn() + Send + Sync>;
 /// Interrupts the user of a connection, once.
 pub(crate) struct CancellationToken {
     canceled: AtomicBool,
+    /// True if the client itself has ended the use.
+    has_ended: AtomicBool,
     waker: Mutex<Option<Waker>>,
     /// Reaches a thread that a blocking socket holds, which no waker does.
     interrupter: Option<Interrupter>,
@@ -228,7 +230,12 @@ pub(crate) struct CancellationToken {
 
 impl CancellationToken {
     pub(crate) fn new(interrupter: Option<Interrupter>) -> Self {
-        Self { canceled: AtomicBool::new(false), waker: Mutex::default(), interrupter }
+        Self {
+            canceled: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+            waker: Mutex::default(),
+            interrupter,
+        }
     }
 
     /// Returns who is to be woken.
@@ -239,6 +246,18 @@ impl CancellationToken {
             interrupt();
         }
         lock(&self.waker).take()
+    }
+
+    /// As [`cancel`](Self::cancel), because the client is closed.
+    #[must_use = "the task that waits is to be woken"]
+    pub(crate) fn end(&self) -> Option<Waker> {
+        self.has_ended.store(true, Ordering::Release);
+        self.cancel()
+    }
+
+    /// Returns whether the client was closed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// Returns whether it can reach a thread that a blocking socket holds.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bson::oid::ObjectId;
 use bson::{Document, doc, rawdoc};
 use sdam::checkpoint::{CheckpointStore as _, CollectionCheckpointStore};
 use sdam::generic::{ChangeStream, Collection};
@@ -36,7 +37,9 @@ async fn a_stream_that_waits_ends_when_its_client_is_closed<R: Runtime>(
     fixture: &Fixture<'_, R>,
 ) -> Outcome {
     let (client, _) = fixture.client("")?;
-    let things = fixture.empty(&client, "closed").await?;
+    // Servers go on for a moment with what another client has asked of a collection.
+    let name = format!("closed_{}", ObjectId::new());
+    let things = fixture.empty(&client, &name).await?;
     let admin = fixture.quiet.database("admin");
     let reading = async {
         let mut stream = things.watch().max_await_time(Duration::from_secs(3600)).await?;
@@ -45,7 +48,7 @@ async fn a_stream_that_waits_ends_when_its_client_is_closed<R: Runtime>(
         Ok(())
     };
     let closing = async {
-        let waits = doc! { "currentOp": 1, "ns": "prose.closed", "op": "getmore" };
+        let waits = doc! { "currentOp": 1, "ns": format!("prose.{name}"), "op": "getmore" };
         while admin.run_command(waits.clone()).await?.get_array("inprog").is_ok_and(Vec::is_empty) {
             // It is still to ask.
         }

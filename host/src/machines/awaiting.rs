@@ -1,0 +1,63 @@
+//! The connections over which a server waits for something to happen, such as the next change of a
+//! collection. They are interrupted when the client is closed, however long their servers wait.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::process::Process;
+use crate::sync::{CancellationToken, Mutex, lock};
+
+/// The tokens of these connections, until the client is closed.
+#[derive(Default)]
+pub(crate) struct Awaiting(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    has_ended: bool,
+    last: u64,
+    tokens: BTreeMap<u64, Arc<CancellationToken>>,
+}
+
+/// The time for which a connection is among them.
+pub(crate) struct Awaited<'a> {
+    awaiting: &'a Awaiting,
+    key: u64,
+    process: Process,
+}
+
+impl Awaiting {
+    /// Adds a connection, which is interrupted at once if the client is closed already.
+    pub(crate) fn begin(&self, token: &Arc<CancellationToken>, process: Process) -> Awaited<'_> {
+        let mut state = lock(&self.0);
+        state.last += 1;
+        let (key, has_ended) = (state.last, state.has_ended);
+        if !has_ended {
+            state.tokens.insert(key, Arc::clone(token));
+        }
+        drop(state);
+        if has_ended {
+            token.end().into_iter().for_each(Waker::wake);
+        }
+        Awaited { awaiting: self, key, process }
+    }
+
+    /// Interrupts all, and those that are added later.
+    pub(crate) fn end(&self) {
+        let tokens = {
+            let mut state = lock(&self.0);
+            state.has_ended = true;
+            std::mem::take(&mut state.tokens)
+        };
+        tokens.values().filter_map(|token| token.end()).for_each(Waker::wake);
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        // The lock may be another process's, which never releases it here.
+        if self.process.is_current() {
+            lock(&self.awaiting.0).tokens.remove(&self.key);
+        }
+    }
+}

@@ -169,17 +169,15 @@ fn variable(
     context: &Context,
 ) -> Result<Option<Bson>, StoreError> {
     let (name, path) = name.split_once('.').map_or((name, None), |(a, b)| (a, Some(b)));
-    let value = match name {
-        "ROOT" | "CURRENT" => Some(Bson::Document(document.clone())),
-        "NOW" => Some(Bson::DateTime(context.now)),
-        "REMOVE" => None,
-        _ => match context.variables.get(name) {
-            Some(value) => Some(value.clone()),
-            None => {
-                let reason = format!("Use of undefined variable: {name}");
-                return Err(StoreError::new(17276, reason));
-            }
-        },
+    let value = match (context.variables.get(name), name) {
+        (Some(value), _) => Some(value.clone()),
+        (None, "ROOT" | "CURRENT") => Some(Bson::Document(document.clone())),
+        (None, "NOW") => Some(Bson::DateTime(context.now)),
+        (None, "REMOVE") => None,
+        _ => {
+            let reason = format!("Use of undefined variable: {name}");
+            return Err(StoreError::new(17276, reason));
+        }
     };
     Ok(match (value, path) {
         (Some(value), Some(path)) => path::value_within(&value, path),

@@ -25,6 +25,7 @@ mod names;
 mod path;
 mod pipeline;
 mod projection;
+mod redact;
 mod session;
 mod sort;
 mod transaction;

@@ -13,6 +13,7 @@ use super::{
     filter::Filter,
     path,
     projection::Projection,
+    redact,
     sort::Sort,
 };
 
@@ -20,8 +21,9 @@ use super::{
 pub(crate) type Documents = Vec<Arc<Document>>;
 
 /// The stages that are known here, besides those that documents come from and go to.
-const STAGES: [&str; 12] = [
+const STAGES: [&str; 13] = [
     "$match",
+    "$redact",
     "$sort",
     "$skip",
     "$limit",
@@ -36,7 +38,7 @@ const STAGES: [&str; 12] = [
 ];
 
 /// The stages that servers know, and this store does not.
-const UNKNOWN_HERE: [&str; 23] = [
+const UNKNOWN_HERE: [&str; 22] = [
     "$bucket",
     "$bucketAuto",
     "$densify",
@@ -50,7 +52,6 @@ const UNKNOWN_HERE: [&str; 23] = [
     "$querySettings",
     "$queryStats",
     "$rankFusion",
-    "$redact",
     "$sample",
     "$search",
     "$searchMeta",
@@ -159,6 +160,11 @@ fn made_by(
                 }
             }
             Ok(found)
+        }
+        "$redact" => {
+            redact::check(value, context)?;
+            let seen = documents.iter().map(|it| redact::redacted(it, value, context));
+            seen.filter_map(|it| it.map(|it| it.map(Arc::new)).transpose()).collect()
         }
         "$sort" => {
             let wrong = || StoreError::new(15973, "the $sort key specification must be an object");

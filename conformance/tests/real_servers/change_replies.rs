@@ -346,8 +346,16 @@ fn stages(version: ServerVersion) -> Vec<Command> {
         doc! { "$unset": "_id" },
         doc! { "$replaceRoot": { "newRoot": { "_id": "$_id", "x": 1 } } },
         doc! { "$replaceWith": "$$ROOT" },
+        doc! { "$redact": "$$KEEP" },
+        doc! { "$redact": "$$PRUNE" },
+        doc! { "$redact": "$$DESCEND" },
+        doc! { "$redact": { "$cond": [{ "$eq": ["$coll", "cs"] }, "$$PRUNE", "$$DESCEND"] } },
+        doc! { "$redact": "$operationType" },
+        doc! { "$redact": "$none" },
     ] {
-        let wait = if stage.to_string().contains("delete") { NONE } else { EVENT };
+        let text = stage.to_string();
+        let is_none = text.contains("delete") || text.contains(r#""$$PRUNE" }"#);
+        let wait = if is_none { NONE } else { EVENT };
         all.push(watched.open(doc! {}, vec![stage]));
         all.push(("test", doc! { "insert": "cs", "documents": [{ "_id": 1 }] }));
         all.push(watched.more(wait));
@@ -373,6 +381,8 @@ fn stages(version: ServerVersion) -> Vec<Command> {
         doc! { "$match": { "$nonsense": 1 } },
         doc! { "$addFields": { "a": { "$nonsense": 1 } } },
         doc! { "$match": 1 },
+        doc! { "$redact": { "$nonsense": 1 } },
+        doc! { "$redact": "$$nonsense" },
         doc! { "a": 1, "b": 1 },
         doc! {},
     ];

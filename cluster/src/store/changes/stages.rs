@@ -7,14 +7,22 @@ use sdam_core::bson;
 
 use crate::options::ServerVersion;
 use crate::store::pipeline::{self, named};
-use crate::store::{Context, Projection, StoreError, expression};
+use crate::store::{Context, Projection, StoreError, expression, redact};
 
 /// The stage that cuts events which are too large into several.
 const SPLIT: &str = "$changeStreamSplitLargeEvent";
 
 /// The stages that a stream may have.
-const ALLOWED: [&str; 7] =
-    ["$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith"];
+const ALLOWED: [&str; 8] = [
+    "$match",
+    "$project",
+    "$addFields",
+    "$set",
+    "$unset",
+    "$replaceRoot",
+    "$replaceWith",
+    "$redact",
+];
 
 /// The stages of an application, which each event goes through.
 #[derive(Clone, Debug, Default)]
@@ -95,9 +103,6 @@ fn check_allowed(name: &str, version: ServerVersion) -> Result<(), StoreError> {
     if ALLOWED.contains(&name) {
         return Ok(());
     }
-    if name == "$redact" {
-        return Err(StoreError::not_implemented(name));
-    }
     if name == "$changeStream" {
         let reason = format!("{name} is only valid as the first stage in a pipeline");
         return Err(StoreError::new(40602, reason));
@@ -113,6 +118,7 @@ fn check_allowed(name: &str, version: ServerVersion) -> Result<(), StoreError> {
 /// Checks a stage as far as that does not depend on events.
 fn check(name: &str, value: &Bson, context: &Context) -> Result<(), StoreError> {
     match (name, value) {
+        ("$redact", _) => redact::check(value, context),
         ("$match", _) => pipeline::through(Vec::new(), name, value, context).map(drop),
         ("$project", Bson::Document(projection)) => {
             Projection::parse(projection, context).map(drop)

@@ -1,7 +1,7 @@
 //! The contents of events (Change Streams, "Response Format").
 
 use bson::spec::BinarySubtype;
-use bson::{Binary, Document, doc};
+use bson::{Binary, Bson, Document, doc};
 use sdam_core::bson;
 
 use super::{aggregate, labels, more, reported, rest, watch};
@@ -130,7 +130,7 @@ fn images_are_those_of_the_moment() {
     let twice = [set(2), set(3)];
     assert_eq!(full("default", &twice), None);
     assert_eq!(full("updateLookup", &twice), Some(doc! { "_id": 1, "a": 3 }.into()));
-    assert_eq!(full("whenAvailable", &twice), Some(bson::Bson::Null));
+    assert_eq!(full("whenAvailable", &twice), Some(Bson::Null));
     let kept = [keep, set(2), set(3)];
     assert_eq!(full("required", &kept), Some(doc! { "_id": 1, "a": 2 }.into()));
     let stage = doc! { "fullDocumentBeforeChange": "whenAvailable" };
@@ -142,6 +142,33 @@ fn images_are_those_of_the_moment() {
     insert(&mut world, connection, vec![doc! { "_id": 1 }]);
     must(&mut world, connection, set(1));
     assert_eq!(code(&ask(&mut world, connection, more(id, 0))), 47);
+}
+
+/// `$redact` judges each level of an event, and leaves out one that it prunes.
+#[test]
+fn levels_of_events_are_redacted() {
+    let (mut world, connection) = client();
+    let is_secret = doc! { "$gt": ["$level", 3] };
+    let stages = vec![
+        doc! { "$redact": { "$cond": [{ "$eq": ["$a", 1] }, "$$PRUNE", "$$DESCEND"] } },
+        doc! { "$redact": { "$cond": [is_secret, "$$PRUNE", "$$DESCEND"] } },
+    ];
+    let id = cursor_id(&must(&mut world, connection, aggregate("x", doc! {}, stages)));
+    let list = vec![doc! { "level": 4 }, doc! { "level": 2 }];
+    let document = doc! { "_id": 1, "in": { "level": 5, "b": 1 }, "list": list };
+    insert(&mut world, connection, vec![document, doc! { "_id": 2, "a": 1 }]);
+    let events = batch(&must(&mut world, connection, more(id, 0)));
+    let seen = doc! { "_id": 1, "list": [{ "level": 2 }] };
+    assert_eq!(events[0].get_document("fullDocument").unwrap(), &seen);
+    assert!(!events[1].contains_key("fullDocument"));
+    let redact = |it: Bson| aggregate("x", doc! {}, vec![doc! { "$redact": it }]);
+    let unknown = ask(&mut world, connection, redact(doc! { "$nonsense": 1 }.into()));
+    assert_eq!(code(&unknown), 168);
+    let id = cursor_id(&must(&mut world, connection, redact("a".into())));
+    insert(&mut world, connection, vec![doc! {}]);
+    assert_eq!(code(&ask(&mut world, connection, more(id, 0))), 17053);
+    let all = doc! { "aggregate": "x", "pipeline": [{ "$redact": "$$PRUNE" }], "cursor": {} };
+    assert!(batch(&must(&mut world, connection, all)).is_empty());
 }
 
 /// Change Streams: the pipeline may shape events, but not take their tokens away.
@@ -169,7 +196,6 @@ fn stages_shape_events() {
         (doc! { "$lookup": {} }, 20),
         (doc! { "$nonsense": 1 }, 40324),
         (doc! { "$changeStream": {} }, 40602),
-        (doc! { "$redact": "$$KEEP" }, 238),
         (doc! { "$match": { "$nonsense": 1 } }, 2),
         (doc! { "$changeStreamSplitLargeEvent": { "a": 1 } }, 7_182_800),
     ] {

@@ -76,6 +76,8 @@ pub(crate) fn script(version: ServerVersion) -> Vec<Command> {
     script.extend(stages(version));
     script.extend(refusals(version));
     script.extend(tokens());
+    script.extend(elsewhere());
+    script.extend(left_out());
     script.extend(failures(version));
     if version >= ServerVersion::V6_0 {
         script.extend(large());
@@ -494,6 +496,59 @@ fn tokens() -> Vec<Command> {
     elsewhere.1.insert("aggregate", "c2");
     all.extend([("test", doc! { "insert": "c2", "documents": [{ "_id": 1 }] }), elsewhere]);
     all.extend(["cs", "c2"].map(|name| ("test", doc! { "drop": name })));
+    all
+}
+
+/// The text of the streams whose tokens are looked for behind `$redact`.
+pub(crate) const FOUND_BEHIND_REDACT: &str = r#"{ "$match": {} }, { "$redact""#;
+
+/// The tokens of events where streams have no such events: they are of another collection.
+fn elsewhere() -> Vec<Command> {
+    let on = |name: &str, (database, command): Command| {
+        let field = if command.contains_key("aggregate") { "aggregate" } else { "collection" };
+        (database, with(command, doc! { field: name }))
+    };
+    let insert_into = |name: &str| doc! { "insert": name, "documents": [{ "_id": 1 }] };
+    let watched = Watched::Collection;
+    let pruned = doc! { "$redact": "$$PRUNE" };
+    let other = doc! { "$match": { "operationType": "delete" } };
+    let mut all = Vec::new();
+    for stages in [vec![], vec![other.clone()], vec![doc! { "$match": {} }, pruned]] {
+        for option in ["resumeAfter", "startAfter"] {
+            let open =
+                |name: &str| on(name, watched.open(doc! { option: "the token" }, stages.clone()));
+            all.extend(["cs", "c2"].map(|name| ("test", doc! { "create": name })));
+            all.push(watched.open(doc! {}, Vec::new()));
+            all.extend([("test", insert(1)), watched.more(EVENT)]);
+            all.extend([open("none"), open("c2"), ("test", insert_into("c2"))]);
+            let wait = if stages.is_empty() { EVENT } else { NONE };
+            all.extend([on("c2", watched.more(wait)), open("c2"), on("c2", watched.more(NONE))]);
+            all.extend(["cs", "c2"].map(|name| ("test", doc! { "drop": name })));
+        }
+    }
+    all
+}
+
+/// The token of an event that the stages of a stream leave out, and those of its end.
+fn left_out() -> Vec<Command> {
+    let watched = Watched::Collection;
+    let matched = |kinds: &[&str]| doc! { "$match": { "operationType": { "$in": kinds } } };
+    let after =
+        |kinds: &[&str]| watched.open(doc! { "startAfter": "the token" }, vec![matched(kinds)]);
+    let one = |(database, command): Command| (database, with(command, doc! { "batchSize": 1 }));
+    let mut all = Vec::new();
+    for kinds in [&["delete"][..], &["nothing"], &["insert", "delete"]] {
+        all.extend([("test", doc! { "create": "cs" }), watched.open(doc! {}, Vec::new())]);
+        all.extend([("test", insert(1)), watched.more(EVENT), ("test", delete(1)), after(kinds)]);
+        all.push(("test", doc! { "drop": "cs" }));
+    }
+    let others = [&["insert"][..], &["insert", "invalidate"], &["insert", "drop"]];
+    for (count, kinds) in [1, 2].into_iter().flat_map(|count| others.map(|it| (count, it))) {
+        all.extend([("test", doc! { "create": "cs" }), watched.open(doc! {}, Vec::new())]);
+        all.push(("test", doc! { "drop": "cs" }));
+        all.extend((0..count).map(|_| one(watched.more(EVENT))));
+        all.extend([("test", insert(1)), after(kinds), ("test", doc! { "drop": "cs" })]);
+    }
     all
 }
 

@@ -58,13 +58,15 @@ pub(crate) fn trials(binaries: &[mongod::Binary]) -> Vec<Trial> {
 }
 
 /// Returns the commands about change streams that a server knows: since 6.0.9 it splits large
-/// events.
+/// events, and 6.0.27 looks for the event of a token behind `$redact`, which 6.0.5 does not.
 fn changes_of(
     binary: &mongod::Binary,
 ) -> impl FnOnce(ServerVersion) -> Vec<(&'static str, Document)> {
     let splits = binary.version() >= mongod::Version { major: 6, minor: 0, patch: 9 };
     let is_known = move |command: &Document| {
-        splits || !command.to_string().contains("$changeStreamSplitLargeEvent")
+        let text = command.to_string();
+        let of_later = ["$changeStreamSplitLargeEvent", change_replies::FOUND_BEHIND_REDACT];
+        splits || !of_later.iter().any(|it| text.contains(it))
     };
     move |version| {
         let script = change_replies::script(version).into_iter();

@@ -234,37 +234,54 @@ impl ChangeStream {
             fragment: None,
         };
         let resumed = self.wanted;
-        if let Some(wanted) = resumed {
-            let is_it = wanted.place == place && wanted.uuid == uuid;
-            if !is_it || (wanted.invalidates && !ends) {
-                let reason = "cannot resume stream; the resume token was not found.";
-                return Err(StoreError::new(280, reason));
-            }
-        }
         let (options, stages) = (self.options, Arc::clone(&self.stages));
         let reporter = Reporter { options: &options, past };
-        // Of an event that was cut, the fragments that follow are reported.
-        let seen = match resumed {
-            None => Some(0),
-            Some(wanted) => wanted.fragment.map(|it| it + 1),
-        };
-        if let Some(seen) = seen {
-            let event = reporter.event(entry, (place, change), token.document())?;
-            if let Some(event) = stages.through(event, &self.context)? {
+        let event = || reporter.event(entry, (place, change), token.document());
+        if !self.looks_behind_stages() || !self.is_left_out(event()) {
+            if let Some(wanted) = resumed {
+                let is_it = wanted.place == place && wanted.uuid == uuid;
+                if !is_it || (wanted.invalidates && !ends) {
+                    return Err(not_found());
+                }
+            }
+            // Of an event that was cut, the fragments that follow are reported.
+            let seen = match resumed {
+                None => Some(0),
+                Some(wanted) => wanted.fragment.map(|it| it + 1),
+            };
+            if let Some(seen) = seen
+                && let Some(event) = stages.through(event()?, &self.context)?
+            {
                 self.push(event, (token, seen), rest)?;
             }
+            self.wanted = None;
         }
-        self.wanted = None;
         if ends && !resumed.is_some_and(|it| it.invalidates) {
             let token = Token { invalidates: true, ..token };
             let event = reporter.invalidate(entry, place, token.document());
             if let Some(event) = stages.through(event, &self.context)? {
+                if self.wanted.is_some() {
+                    return Err(not_found());
+                }
                 self.push(event, (token, 0), rest)?;
             }
             self.latest = token;
             self.is_over = true;
         }
         Ok(())
+    }
+
+    /// Returns whether the event of a token is looked for among those that the stages let through:
+    /// servers since 6.0 have events go through the stages before. That of an `invalidate` is
+    /// found all the same.
+    fn looks_behind_stages(&self) -> bool {
+        let is_new = self.version >= ServerVersion::V6_0;
+        is_new && self.wanted.is_some_and(|it| !it.invalidates)
+    }
+
+    /// Returns whether the stages leave an event out.
+    fn is_left_out(&self, event: Result<Document, StoreError>) -> bool {
+        event.is_ok_and(|it| matches!(self.stages.through(it, &self.context), Ok(None)))
     }
 
     /// Has an event handed out, whole or in fragments, of which so many were seen.
@@ -307,6 +324,11 @@ impl ChangeStream {
     pub(crate) fn post_batch_token(&self, has_more: bool) -> Document {
         if has_more { self.given.clone() } else { self.latest.document() }
     }
+}
+
+/// No event of the stream has the token behind which it was to begin.
+fn not_found() -> StoreError {
+    StoreError::new(280, "cannot resume stream; the resume token was not found.")
 }
 
 /// Returns the next time after one.

@@ -3,8 +3,8 @@
 use bson::{Document, doc};
 use sdam_core::bson;
 
-use super::{more, reported, rest, token, watch};
-use crate::tests::data::{ask, batch, client, code, cursor_id, insert, must};
+use super::{aggregate, more, reported, rest, token, watch};
+use crate::tests::data::{ask, batch, client, code, cursor_id, insert, keeping, must};
 use crate::tests::{ConnectionId, MemberId, World, options};
 use crate::{Deployment, ServerVersion};
 
@@ -121,6 +121,68 @@ fn tokens_that_lead_nowhere_are_refused() {
     let mut local = watch(doc! {});
     local.insert("readConcern", doc! { "level": "local" });
     assert_eq!(code(&ask(&mut world, connection, local)), 72);
+}
+
+/// As 4.2.6 and 6.0.27 do: a stream takes the token of another collection, and fails with the first
+/// event of its own; since 6.0 with the first that its stages let through.
+#[test]
+fn the_token_of_another_collection_is_refused_with_the_first_event() {
+    for version in [ServerVersion::V5_0, ServerVersion::V6_0] {
+        let is_new = version >= ServerVersion::V6_0;
+        let (mut world, connection) = keeping(version);
+        let id = cursor_id(&must(&mut world, connection, watch(doc! {})));
+        insert(&mut world, connection, vec![doc! { "_id": 1 }]);
+        let event = batch(&must(&mut world, connection, more(id, 0))).remove(0);
+        let resumed = |collection: &str, stages: &[Document]| {
+            let token = event.get_document("_id").unwrap().clone();
+            aggregate(collection, doc! { "resumeAfter": token }, stages.to_vec())
+        };
+        let taken = must(&mut world, connection, resumed("y", &[]));
+        must(&mut world, connection, doc! { "insert": "y", "documents": [{ "_id": 1 }] });
+        let mut more = more(cursor_id(&taken), 0);
+        more.insert("collection", "y");
+        assert_eq!(code(&ask(&mut world, connection, more)), 280);
+        assert_eq!(code(&ask(&mut world, connection, resumed("y", &[]))), 280);
+        for stage in
+            [doc! { "$match": { "operationType": "delete" } }, doc! { "$redact": "$$PRUNE" }]
+        {
+            let stages = [stage, doc! { "$match": {} }];
+            let opened = ask(&mut world, connection, resumed("y", &stages));
+            assert_eq!(opened.get_f64("ok").unwrap() == 1.0, is_new, "{opened}");
+        }
+        // The stages leave out the event that the token is of.
+        let delete = doc! { "q": { "_id": 1 }, "limit": 1 };
+        must(&mut world, connection, doc! { "delete": "x", "deletes": [delete] });
+        let stages = [doc! { "$match": { "operationType": "delete" } }];
+        let opened = ask(&mut world, connection, resumed("x", &stages));
+        match is_new {
+            true => assert_eq!(code(&opened), 280),
+            false => assert_eq!(reported(&opened), ["delete 1"]),
+        }
+    }
+}
+
+/// As 6.0.27 does: an invalidate comes after its own token whatever the stages leave out, and not
+/// after that of an event that they leave out.
+#[test]
+fn an_invalidate_is_found_behind_any_stages() {
+    let (mut world, connection) = keeping(ServerVersion::V6_0);
+    let id = cursor_id(&must(&mut world, connection, watch(doc! {})));
+    must(&mut world, connection, doc! { "create": "x" });
+    must(&mut world, connection, doc! { "drop": "x" });
+    let ended = batch(&must(&mut world, connection, more(id, 0)));
+    insert(&mut world, connection, vec![doc! { "_id": 4 }]);
+    let after = |event: &Document, kinds: &[&str]| {
+        let stage = doc! { "startAfter": event.get_document("_id").unwrap().clone() };
+        let kinds = doc! { "operationType": { "$in": kinds.to_vec() } };
+        aggregate("x", stage, vec![doc! { "$match": kinds }])
+    };
+    let inserts = must(&mut world, connection, after(&ended[1], &["insert"]));
+    assert_eq!(reported(&inserts), ["insert 4"]);
+    let nothing = must(&mut world, connection, after(&ended[0], &["insert"]));
+    assert_eq!((reported(&nothing), cursor_id(&nothing)), (Vec::new(), 0));
+    let without_drop = after(&ended[0], &["insert", "invalidate"]);
+    assert_eq!(code(&ask(&mut world, connection, without_drop)), 280);
 }
 
 #[test]

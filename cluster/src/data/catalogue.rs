@@ -7,6 +7,7 @@ use sdam_core::time::Instant;
 
 use super::arguments::{Arguments, count};
 use super::cursors::raw;
+use super::images;
 use super::writes::int32;
 use crate::model::Cluster;
 use crate::options::{MAX_WRITE_BATCH_SIZE, MemberId, ServerVersion};
@@ -95,6 +96,7 @@ impl Cluster {
         let namespace = arguments.namespace("create")?;
         let options = options(&arguments.body);
         check_options(&options)?;
+        images::check("create", &arguments.database, &options, self.version_of(member))?;
         self.check_validation(now, arguments)?;
         self.write(now, member, arguments, |writer, _, _| Ok(writer.create(&namespace, options)?))?;
         raw(&doc! { "ok": 1.0 })
@@ -192,6 +194,7 @@ impl Cluster {
         let namespace = arguments.namespace("collMod")?;
         let mut options = options(&arguments.body);
         check_options(&options)?;
+        images::check("collMod", &arguments.database, &options, self.version_of(member))?;
         self.check_validation(now, arguments)?;
         if options.contains_key("validator") {
             for (name, implied) in [("validationLevel", "strict"), ("validationAction", "error")] {

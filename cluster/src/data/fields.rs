@@ -200,11 +200,11 @@ pub(super) fn check(
     }
 }
 
-fn unknown(of: &str, name: &str) -> CommandError {
+pub(super) fn unknown(of: &str, name: &str) -> CommandError {
     CommandError::numbered(40415, format!("BSON field '{of}.{name}' is an unknown field."))
 }
 
-fn missing(of: &str, name: &str) -> CommandError {
+pub(super) fn missing(of: &str, name: &str) -> CommandError {
     let reason = format!("BSON field '{of}.{name}' is missing but a required field");
     CommandError::numbered(40414, reason)
 }

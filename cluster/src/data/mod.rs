@@ -9,6 +9,7 @@ mod changes;
 mod cursors;
 mod fields;
 mod find;
+mod images;
 mod logged;
 mod out;
 pub(crate) mod read_concern;

@@ -103,7 +103,7 @@ impl Writer<'_> {
         let mut collection = self.collection(namespace)?.clone();
         let kind = Kind::Modify { before: collection.options.clone() };
         let uuid = collection.reported_uuid();
-        collection.options.extend(options);
+        collection.set_options(options);
         self.replace(namespace, Some(collection));
         self.define(namespace, kind, uuid, what);
         Ok(())

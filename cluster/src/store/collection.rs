@@ -9,7 +9,7 @@ use sdam_core::bson;
 use super::{
     compare::{Collation, Key},
     error::StoreError,
-    expression::Context,
+    expression::{Context, is_true},
     filter::Filter,
     path,
 };
@@ -56,6 +56,20 @@ impl Index {
     }
 }
 
+/// The option that has images of documents kept before and after their changes.
+pub(crate) const PRE_AND_POST_IMAGES: &str = "changeStreamPreAndPostImages";
+
+/// The older option for those before, by which servers since 6.0 keep both.
+pub(crate) const PRE_IMAGES: &str = "recordPreImages";
+
+/// Returns whether such an option is on.
+fn keeps_images(option: &Bson) -> bool {
+    match option {
+        Bson::Document(fields) => is_true(fields.get("enabled")),
+        flag => is_true(Some(flag)),
+    }
+}
+
 /// A collection.
 #[derive(Clone, Debug)]
 pub(crate) struct Collection {
@@ -78,7 +92,29 @@ impl Collection {
             false => vec![Index { description }],
         };
         let (documents, ids) = (BTreeMap::new(), BTreeMap::new());
-        Self { options, uuid, indexes, documents, ids, next: 0 }
+        let mut collection =
+            Self { options: Document::new(), uuid, indexes, documents, ids, next: 0 };
+        collection.set_options(options);
+        collection
+    }
+
+    /// Sets options. Of those that have images kept, one that is off is none, and one that is on
+    /// takes the place of the other; a view has none of them.
+    pub(crate) fn set_options(&mut self, options: Document) {
+        let names = [PRE_AND_POST_IMAGES, PRE_IMAGES];
+        if names.iter().filter_map(|it| options.get(it)).any(keeps_images) {
+            names.iter().for_each(|it| drop(self.options.remove(it)));
+        }
+        self.options.extend(options);
+        let is_view = self.options.contains_key("viewOn");
+        for name in names {
+            if is_view || !self.options.get(name).is_some_and(keeps_images) {
+                self.options.remove(name);
+            }
+        }
+        if self.options.contains_key(PRE_IMAGES) {
+            self.options.insert(PRE_IMAGES, true);
+        }
     }
 
     /// Returns the kind that `listCollections` says it is of.
@@ -93,8 +129,8 @@ impl Collection {
 
     /// Returns whether it keeps the images of documents before and after their changes.
     pub(crate) fn has_images(&self) -> bool {
-        let option = self.options.get_document("changeStreamPreAndPostImages");
-        option.is_ok_and(|it| it.get_bool("enabled").unwrap_or(false))
+        let options = [PRE_AND_POST_IMAGES, PRE_IMAGES].into_iter();
+        options.filter_map(|it| self.options.get(it)).any(keeps_images)
     }
 
     pub(crate) fn is_capped(&self) -> bool {

@@ -36,12 +36,12 @@ mod writer;
 
 pub(crate) use catalog::{Change, Store};
 pub(crate) use changes::{ChangeStream, Past, Scope, StreamOptions, check_watchable};
-pub(crate) use collection::{Collection, Index};
+pub(crate) use collection::{Collection, Index, PRE_AND_POST_IMAGES, PRE_IMAGES};
 pub(crate) use compare::{Collation, Key, whole};
 pub(crate) use cursor::{Cursor, Owner, Tail};
 pub(crate) use error::StoreError;
 pub(crate) use expression::{Context, is_true};
-pub(crate) use filter::Filter;
+pub(crate) use filter::{Filter, type_name};
 pub(crate) use log::{Data, Entry, Position};
 pub(crate) use names::{check_namespace, check_writable, is_database};
 pub(crate) use path::{MAX_LEVELS, MAX_PARTS, is_too_long, values};

@@ -70,6 +70,7 @@ pub(crate) fn script(version: ServerVersion) -> Vec<Command> {
     let mut script = writes(version);
     script.extend(updates(version));
     script.extend(images(version));
+    script.extend(options_for_images());
     script.extend(catalogue(version));
     script.extend(transactions());
     script.extend(ends());
@@ -207,6 +208,7 @@ fn updates(version: ServerVersion) -> Vec<Command> {
 /// Documents before and after their changes.
 fn images(version: ServerVersion) -> Vec<Command> {
     let has_images = version >= ServerVersion::V6_0;
+    let has_pre_images = version >= ServerVersion::V4_4;
     let watched = Watched::Collection;
     let mut all = Vec::new();
     let mut modes =
@@ -215,11 +217,12 @@ fn images(version: ServerVersion) -> Vec<Command> {
     if has_images {
         creations
             .push(doc! { "create": "cs", "changeStreamPreAndPostImages": { "enabled": true } });
-        for mode in ["whenAvailable", "required"] {
-            modes.push(doc! { "fullDocument": mode });
-            modes.push(doc! { "fullDocumentBeforeChange": mode });
-        }
-        modes.push(doc! { "fullDocumentBeforeChange": "off" });
+        modes.extend(["whenAvailable", "required"].map(|mode| doc! { "fullDocument": mode }));
+    }
+    if has_pre_images {
+        creations.push(doc! { "create": "cs", "recordPreImages": true });
+        let each = ["whenAvailable", "required", "off"];
+        modes.extend(each.map(|mode| doc! { "fullDocumentBeforeChange": mode }));
     }
     for creation in creations {
         for mode in &modes {
@@ -233,6 +236,44 @@ fn images(version: ServerVersion) -> Vec<Command> {
             all.push(("test", doc! { "drop": "cs" }));
         }
     }
+    all
+}
+
+/// The options by which collections keep images, and what is listed of them.
+fn options_for_images() -> Vec<Command> {
+    let both = |fields: Document| doc! { "changeStreamPreAndPostImages": fields };
+    let before = |value: Bson| doc! { "recordPreImages": value };
+    let (on, off) = (doc! { "enabled": true }, doc! { "enabled": false });
+    let options = [
+        before(true.into()),
+        both(on.clone()),
+        before(1.into()),
+        before(false.into()),
+        both(off.clone()),
+        with(before(false.into()), both(on.clone())),
+        with(before(true.into()), both(off)),
+        with(before(true.into()), both(on.clone())),
+        before("a".into()),
+        both(doc! {}),
+        both(doc! { "enabled": 1 }),
+        both(with(on, doc! { "a": 1 })),
+        doc! { "changeStreamPreAndPostImages": true },
+    ];
+    let mut all = vec![("test", doc! { "create": "m" })];
+    let listed = |name: &str| doc! { "listCollections": 1, "filter": { "name": name } };
+    for options in options {
+        let view = doc! { "create": "v", "viewOn": "m", "pipeline": [] };
+        for (name, command) in
+            [("cs", doc! { "create": "cs" }), ("m", doc! { "collMod": "m" }), ("v", view)]
+        {
+            all.push(("test", with(command, options.clone())));
+            all.push(("test", listed(name)));
+        }
+        all.push(("admin", with(doc! { "create": "cs" }, options)));
+        all.extend([("test", doc! { "drop": "cs" }), ("test", doc! { "drop": "v" })]);
+        all.push(("admin", doc! { "drop": "cs" }));
+    }
+    all.push(("test", doc! { "drop": "m" }));
     all
 }
 

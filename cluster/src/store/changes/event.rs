@@ -196,10 +196,18 @@ impl Reporter<'_> {
             _ if written.before.is_none() => Ok(None),
             FullDocument::Required if image.is_none() => {
                 let what = "a pre-image for all update, delete and replace events";
-                Err(missing(what, "pre-image", event, written))
+                let error = missing(what, "pre-image", event, written);
+                let code = if self.has_null_for_images() { error.code } else { 51770 };
+                Err(StoreError { code, ..error })
             }
+            _ if image.is_none() && !self.has_null_for_images() => Ok(None),
             FullDocument::Required | FullDocument::WhenAvailable => Ok(Some(or_null(image))),
         }
+    }
+
+    /// Returns whether an image that was not kept is null; before 6.0 there is none in the event.
+    fn has_null_for_images(&self) -> bool {
+        self.past.version >= ServerVersion::V6_0
     }
 
     /// Returns the document as a majority has it now.

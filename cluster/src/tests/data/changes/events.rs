@@ -23,6 +23,12 @@ fn events(version: ServerVersion, stage: Document, commands: Vec<Document>) -> V
     batch(&must(&mut world, connection, more))
 }
 
+/// An update that sets the field `a` of the document 1.
+fn set(value: i32) -> Document {
+    let update = doc! { "q": { "_id": 1 }, "u": { "$set": { "a": value } } };
+    doc! { "update": "x", "updates": [update] }
+}
+
 fn kinds(events: &[Document]) -> Vec<&str> {
     events.iter().map(|it| it.get_str("operationType").unwrap()).collect()
 }
@@ -117,10 +123,6 @@ fn a_transaction_is_reported_at_its_commit() {
 /// Change Streams, `fullDocument` and `fullDocumentBeforeChange`.
 #[test]
 fn images_are_those_of_the_moment() {
-    let set = |value: i32| {
-        let update = doc! { "q": { "_id": 1 }, "u": { "$set": { "a": value } } };
-        doc! { "update": "x", "updates": [update] }
-    };
     let keep = doc! { "collMod": "x", "changeStreamPreAndPostImages": { "enabled": true } };
     let full = |mode: &str, commands: &[Document]| {
         let stage = doc! { "fullDocument": mode };
@@ -142,6 +144,74 @@ fn images_are_those_of_the_moment() {
     insert(&mut world, connection, vec![doc! { "_id": 1 }]);
     must(&mut world, connection, set(1));
     assert_eq!(code(&ask(&mut world, connection, more(id, 0))), 47);
+}
+
+/// As 4.4.2 and 5.0.4 do: collections keep documents before their changes by an option of that
+/// time, and an event has no field for one that was not kept (Change Streams,
+/// `fullDocumentBeforeChange`).
+#[test]
+fn servers_before_6_0_keep_images_by_another_option() {
+    let keep = doc! { "collMod": "x", "recordPreImages": true };
+    for version in [ServerVersion::V4_4, ServerVersion::V5_0] {
+        let stage = doc! { "fullDocumentBeforeChange": "whenAvailable" };
+        let events = events(version, stage, vec![set(2), keep.clone(), set(3)]);
+        assert!(!events[0].contains_key("fullDocumentBeforeChange"));
+        let before = events[1].get_document("fullDocumentBeforeChange").unwrap();
+        assert_eq!(before, &doc! { "_id": 1, "a": 2 });
+        let (mut world, connection) = keeping(version);
+        let stage = doc! { "fullDocumentBeforeChange": "required" };
+        let id = cursor_id(&must(&mut world, connection, watch(stage)));
+        insert(&mut world, connection, vec![doc! { "_id": 1 }]);
+        must(&mut world, connection, set(1));
+        assert_eq!(code(&ask(&mut world, connection, more(id, 0))), 51770);
+    }
+}
+
+/// As 4.2.6 to 6.0.27 do: each version knows its own options for images, and lists one that is on.
+#[test]
+fn options_for_images_are_those_of_the_version() {
+    use ServerVersion::{V4_2, V4_4, V5_0, V6_0};
+    let (before, both) = ("recordPreImages", "changeStreamPreAndPostImages");
+    for (version, stage, expected) in [
+        (V4_2, doc! { before: true }, [40415, 72]),
+        (V5_0, doc! { before: "a" }, [14, 14]),
+        (V4_4, doc! { both: { "enabled": true } }, [40415, 72]),
+        (V5_0, doc! { both: { "enabled": true } }, [40415, 40415]),
+        (V6_0, doc! { both: {} }, [40414, 40414]),
+        (V6_0, doc! { both: true }, [14, 14]),
+        (V6_0, doc! { both: { "enabled": 1 } }, [14, 14]),
+        (V6_0, doc! { both: { "enabled": true, "a": 1 } }, [40415, 40415]),
+        (V6_0, doc! { both: { "enabled": true }, before: true }, [72, 72]),
+    ] {
+        let (mut world, connection) = keeping(version);
+        must(&mut world, connection, doc! { "create": "y" });
+        for (command, expected) in [("create", expected[0]), ("collMod", expected[1])] {
+            let mut command = doc! { command: if command == "create" { "x" } else { "y" } };
+            command.extend(stage.clone());
+            assert_eq!(code(&ask(&mut world, connection, command)), expected, "{stage}");
+        }
+    }
+    let (mut world, connection) = keeping(V6_0);
+    must(&mut world, connection, doc! { "create": "x", before: 1 });
+    let on = doc! { "enabled": true };
+    for (change, expected) in [
+        (doc! {}, doc! { before: true }),
+        (doc! { both: on.clone() }, doc! { both: on }),
+        (doc! { before: true }, doc! { before: true }),
+        (doc! { before: false }, doc! {}),
+    ] {
+        let mut modify = doc! { "collMod": "x" };
+        modify.extend(change);
+        must(&mut world, connection, modify);
+        let listed = batch(&must(&mut world, connection, doc! { "listCollections": 1 })).remove(0);
+        assert_eq!(listed.get_document("options").unwrap(), &expected);
+    }
+    let on_admin = doc! { "create": "x", before: true, "$db": "admin" };
+    let both_on_admin = doc! { "create": "x", both: { "enabled": true }, "$db": "admin" };
+    let view = doc! { "create": "v", "viewOn": "x", both: { "enabled": true } };
+    for refused in [on_admin, both_on_admin, view] {
+        assert_eq!(code(&ask(&mut world, connection, refused)), 72);
+    }
 }
 
 /// `$redact` judges each level of an event, and leaves out one that it prunes.

@@ -33,7 +33,10 @@
 //! Transactions are snapshots of that data: two that change the same conflict, a commit is one
 //! entry of the log, and mongos recover each other's by the token that their replies have.
 //! Change streams report what of the log a majority has, as far back as
-//! [`ClusterOptions::oplog_entries`] goes.
+//! [`ClusterOptions::oplog_entries`] goes. A primary begins with an entry that changes nothing. An
+//! idle one writes another when a stream asks for events and the newest is ten seconds old, so that
+//! the tokens of quiet streams go on; real ones write it whether a stream asks or not, which would
+//! only be a step of a simulation here.
 //! `replSetGetStatus`, `serverStatus` and their like report the actual state, and
 //! `replSetStepDown`, the fail point `failCommand`, and the parameters of the rate limit for new
 //! connections do what they do on real servers; any command that is not known is answered with

@@ -132,6 +132,9 @@ impl Cluster {
         let wait = wait.and_then(integer).and_then(|it| u64::try_from(it).ok());
         let wait = wait.map_or(AWAIT, Duration::from_millis);
         let mut cursor = self.take_cursor(member, id)?;
+        if cursor.stream.is_some() {
+            self.note_idleness(now);
+        }
         let until = limit.unwrap_or(now + wait);
         let has_more = self.has_more(member, &mut cursor);
         self.keep_cursor(member, id, cursor);

@@ -11,7 +11,7 @@ use sdam_core::wire::Message;
 use super::arguments::Arguments;
 use super::reads::View;
 use crate::model::fail_point::Injection;
-use crate::model::{Action, Cluster, Connection, ConnectionId, Done, Role, Then};
+use crate::model::{Action, Cluster, Connection, ConnectionId, Done, NOOP_INTERVAL, Role, Then};
 use crate::options::MemberId;
 use crate::store::{Change, ChangeStream, Data, Entry, Past, Position};
 use crate::wire::{CommandError, Request, integer};
@@ -40,6 +40,26 @@ impl Cluster {
         let role = self.process(member).map(|it| it.role).filter(|_| is_wanted);
         if matches!(role, Some(Role::Primary { .. })) {
             self.append_entry(now, member, Vec::new());
+        }
+    }
+
+    /// Notes the entry with which a primary begins its term: what it and others have before is
+    /// committed with it.
+    pub(crate) fn begin_term(&mut self, now: Instant, member: MemberId) {
+        if self.options.keeps_data {
+            self.append_entry(now, member, Vec::new());
+        }
+    }
+
+    /// Notes the entry that an idle primary writes from time to time, so that the tokens of streams
+    /// without events go on. It is written when a stream is asked for events and it is due, as
+    /// without a stream it would not be seen.
+    pub(super) fn note_idleness(&mut self, now: Instant) {
+        let is_mongos = self.options.deployment.has_mongos();
+        let Some(writer) = self.primary().or(is_mongos.then_some(MemberId(0))) else { return };
+        let newest = self.data_of(writer).entries().next_back().map(|it| it.at);
+        if newest.is_none_or(|at| at + NOOP_INTERVAL <= now) {
+            self.append_entry(now, writer, Vec::new());
         }
     }
 

@@ -10,7 +10,7 @@ use super::{Action, Cluster, ClusterEvent, Member, OpTime, Process, Role};
 use crate::options::{Deployment, MemberId};
 
 /// The interval at which an idle primary writes an entry into the oplog, as real servers do.
-const NOOP_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const NOOP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// For how many election timeouts a primary that was asked to step down does not take over again:
 /// real ones for 60 s, where an election timeout is 10 s.
@@ -189,6 +189,7 @@ impl Cluster {
         process.primary = Some(member);
         process.learns_at = None;
         out.push(Action::Publish { event: ClusterEvent::Elected { member, term } });
+        self.begin_term(now, member);
         self.spread_news(now);
         self.bump(now, member, out);
         self.admit_newly_added(now, out);

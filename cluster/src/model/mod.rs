@@ -29,7 +29,7 @@ use self::cluster_time::ClusterClock;
 pub(crate) use self::config::{Config, Lists};
 pub(crate) use self::connection::{Connection, Done, Then};
 pub use self::connection::{MAX_UNREAD_IN_ALL, MAX_UNREAD_LEN, UNREAD_SHARE};
-pub(crate) use self::election::later;
+pub(crate) use self::election::{NOOP_INTERVAL, later};
 pub use self::event::{ClusterEvent, MAX_UNREAD_EVENTS};
 pub(crate) use self::member::{Member, OpTime, Process, Role};
 pub use self::reconfig::{Change, MAX_SERVERS, ReconfigError};

@@ -33,6 +33,11 @@ pub(super) fn token(reply: &Document) -> Document {
     cursor.get_document("postBatchResumeToken").unwrap().clone()
 }
 
+/// The text of a token, which is in the order of the events.
+fn text(token: &Document) -> &str {
+    token.get_str("_data").unwrap()
+}
+
 /// The kinds of events, and the `_id`s of their documents.
 pub(super) fn reported(reply: &Document) -> Vec<String> {
     let event = |event: Document| {
@@ -97,6 +102,61 @@ fn the_token_of_a_batch_follows_what_was_seen() {
         token(&second).get_str("_data").unwrap()
             > batch(&second)[0].get_document("_id").unwrap().get_str("_data").unwrap()
     );
+}
+
+/// As on real servers, a primary begins with an entry, so that a stream has a token before anything
+/// was written.
+#[test]
+fn a_primary_begins_with_an_entry() {
+    let (mut world, connection) = client();
+    let old = world.primary().unwrap();
+    let opened = must(&mut world, connection, watch(doc! {}));
+    for member in (0..3).map(MemberId) {
+        let log = world.model.get().log(member);
+        let begun: Vec<_> = log.iter().map(|it| (it.term, it.documents, it.committed)).collect();
+        assert_eq!(begun, [(1, 0, true)]);
+    }
+    world.handle(Input::StepDown { member: old });
+    world.advance(4 * SECOND);
+    let new = world.primary().unwrap();
+    let terms = world.model.get().log(new).iter().map(|it| it.term).collect::<Vec<_>>();
+    assert_eq!(terms, [1, 2]);
+    let connection = world.connect(new);
+    let again = must(&mut world, connection, watch(doc! { "resumeAfter": token(&opened) }));
+    assert!(text(&token(&again)) > text(&token(&opened)));
+}
+
+/// As on real servers, whose idle primary writes an entry each ten seconds, the tokens of a quiet
+/// stream go on (Change Streams, "postBatchResumeToken"). Without a stream there is none to see.
+#[test]
+fn the_token_of_a_quiet_stream_goes_on() {
+    let sharded =
+        ClusterOptions { deployment: Deployment::Sharded, ..options(ServerVersion::V8_0) };
+    for options in [options(ServerVersion::V8_0), sharded] {
+        let mut world = World::new(ClusterOptions { keeps_data: true, ..options });
+        world.advance(SECOND);
+        let connection = world.connect(world.primary().unwrap_or(MemberId(0)));
+        insert(&mut world, connection, vec![doc! { "_id": 1 }]);
+        let opened = must(&mut world, connection, watch(doc! {}));
+        let id = cursor_id(&opened);
+        let mut known = token(&must(&mut world, connection, more(id, 0)));
+        for _ in 0..3 {
+            world.advance(9 * SECOND);
+            assert_eq!(token(&must(&mut world, connection, more(id, 0))), known);
+            world.advance(SECOND);
+            let quiet = must(&mut world, connection, more(id, 0));
+            assert!(batch(&quiet).is_empty());
+            assert!(text(&token(&quiet)) > text(&known));
+            known = token(&quiet);
+        }
+        // One that waits has it when its time is over.
+        send(&mut world, connection, &more(id, 15_000));
+        world.advance(15 * SECOND);
+        assert!(text(&token(&answer(&mut world, connection))) > text(&known));
+        let count = world.model.get().log(MemberId(0)).len();
+        world.advance(60 * SECOND);
+        assert_eq!(world.model.get().log(MemberId(0)).len(), count);
+    }
 }
 
 /// A stream reports nothing that may be rolled back, and a rollback ends it.

@@ -33,16 +33,16 @@ fn a_transaction_is_one_entry_of_the_log() {
     must(&mut world, connection, within(put(2), 1, 7));
     must(&mut world, connection, within(set(1, 1), 1, 7));
     let primary = world.primary().unwrap();
-    assert!(world.model.get().log(primary).is_empty());
+    assert_eq!(world.model.get().log(primary).len(), 1, "with it, the primary has begun");
     must(&mut world, connection, within(commit(), 1, 7));
     for member in [primary, another(&world, primary)] {
         let log = world.model.get().log(member);
-        assert_eq!(log.len(), 1);
-        assert_eq!((log[0].session.clone(), log[0].documents), (Some((vec![1; 16], 7)), 3));
+        assert_eq!(log.len(), 2);
+        assert_eq!((log[1].session.clone(), log[1].documents), (Some((vec![1; 16], 7)), 3));
     }
     must(&mut world, connection, first(find(), 1, 8));
     must(&mut world, connection, within(commit(), 1, 8));
-    assert_eq!(world.model.get().log(primary).len(), 1, "it has only read");
+    assert_eq!(world.model.get().log(primary).len(), 2, "it has only read");
 }
 
 /// The session record of the log says that it was committed.
@@ -144,9 +144,9 @@ fn that_there_is_no_transaction_is_for_a_majority_to_say() {
         };
         let majority = with(doc! { "w": "majority", "wtimeout": 100 });
         fails(&mut world, connection, majority.clone(), 251, &[TRANSIENT]);
-        assert_eq!(world.model.get().log(primary).len(), 1, "others are to have an entry");
+        assert_eq!(world.model.get().log(primary).len(), 2, "others are to have an entry");
         fails(&mut world, connection, within(commit(), 1, 1), 251, &[TRANSIENT]);
-        let count = 1 + usize::from(version.has_majority_by_default());
+        let count = 2 + usize::from(version.has_majority_by_default());
         assert_eq!(world.model.get().log(primary).len(), count, "{version:?}");
         world.handle(Input::Cut { member: primary });
         fails(&mut world, connection, with(doc! { "w": 1 }), 251, &[TRANSIENT]);

@@ -42,14 +42,28 @@ impl Awaiting {
         Awaited { awaiting: self, key, process }
     }
 
-    /// Interrupts all, and those that are added later.
-    pub(crate) fn end(&self) {
+    /// Interrupts all when it is dropped, and those that are added later.
+    pub(crate) const fn ending(&self) -> Ending<'_> {
+        Ending(self)
+    }
+
+    /// Interrupts all, and those that are added later; returns who is to be woken.
+    fn end(&self) -> Vec<Waker> {
         let tokens = {
             let mut state = lock(&self.0);
             state.has_ended = true;
             std::mem::take(&mut state.tokens)
         };
-        tokens.values().filter_map(|token| token.end()).for_each(Waker::wake);
+        tokens.values().filter_map(|token| token.end()).collect()
+    }
+}
+
+/// The end of all, as soon as the client is closed.
+pub(crate) struct Ending<'a>(&'a Awaiting);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end().into_iter().for_each(Waker::wake);
     }
 }
 
@@ -59,5 +73,33 @@ impl Drop for Awaited<'_> {
         if self.process.is_current() {
             lock(&self.awaiting.0).tokens.remove(&self.key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Awaiting, CancellationToken, Process};
+
+    fn token() -> Arc<CancellationToken> {
+        Arc::new(CancellationToken::new(None))
+    }
+
+    /// "a call that waits fails when the client is closed" (docs/change-streams.md), also one that
+    /// begins then, as over a connection that a cursor has for itself.
+    #[test]
+    fn calls_end_with_their_client_unless_they_have_ended_before() {
+        let (awaiting, [before, during, after]) =
+            (Awaiting::default(), [token(), token(), token()]);
+        drop(awaiting.begin(&before, Process::current()));
+        let waits = awaiting.begin(&during, Process::current());
+        assert!(!during.is_canceled());
+        drop(awaiting.ending());
+        assert!(during.is_canceled() && during.has_ended());
+        assert!(!before.is_canceled());
+        drop(waits);
+        drop(awaiting.begin(&after, Process::current()));
+        assert!(after.is_canceled() && after.has_ended());
     }
 }

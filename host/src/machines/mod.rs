@@ -430,10 +430,9 @@ impl<R: Runtime> Host<R> {
     /// after their last events. Connections in use are closed when they return; those over which a
     /// server waits for something to happen are interrupted.
     pub fn close(&self) {
+        // A task that panics when it is woken keeps no call waiting.
+        let _calls = self.shared.process.is_current().then(|| self.awaiting.ending());
         self.handle(Input::Shutdown);
-        if self.shared.process.is_current() {
-            self.awaiting.end();
-        }
     }
 
     /// Waits until no task of a closed client runs any more and its log is written; in a process

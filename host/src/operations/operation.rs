@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use arc_swap::Guard;
-use bson::RawDocument;
+use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::config::{ReadConcern, ServerAddress};
 use sdam_core::description::{ServerType, TopologyType};
 use sdam_core::diagnosis::SelectionError;
@@ -499,19 +499,11 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         }
         self.is_underway = sending.session;
         let has_cluster_times = checked_out.has_cluster_times();
-        let read_concern = match session.as_deref() {
-            // What goes on with a cursor takes none, not even that of a snapshot.
-            _ if matches!(message.name(), "getMore" | "killCursors") => None,
-            Some(session) => session.read_concern(options.read_concern.as_ref(), has_cluster_times),
-            None => {
-                let concern = options.read_concern.as_ref();
-                concern.filter(|concern| !concern.is_server_default()).map(ReadConcern::document)
-            }
-        };
+        let (name, concern) = (message.name(), options.read_concern.as_ref());
+        let read_concern = read_concern(name, session.as_deref(), concern, has_cluster_times);
         let known: Option<&Session> = session.as_deref().map(|it| &**it);
         let known = known.filter(|_| sending.session);
-        let has_timeout = sending.timeout.is_set();
-        let transaction = known.and_then(|known| known.transaction().fields(has_timeout));
+        let transaction = known.and_then(|it| it.transaction().fields(sending.timeout.is_set()));
         let mut overlay = transaction.as_ref().map(Overlay::in_transaction).unwrap_or_default();
         overlay.lsid = known.and_then(Session::server_session).map(|it| it.id().document());
         overlay.read_concern = read_concern.as_deref();
@@ -527,10 +519,8 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let (number, span) = (self.logged.number, operation.span().shared());
         let (timeout, extension) = (sending.timeout, *extension);
         let context = ExchangeContext { overlay, cluster_time, timeout, extension, number, span };
-        let awaited = awaits.then(|| {
-            let token = Arc::clone(&checked_out.connection().stream.cancellation);
-            self.host.awaiting.begin(&token, self.host.shared.process)
-        });
+        let token = awaits.then(|| Arc::clone(&checked_out.connection().stream.cancellation));
+        let awaited = token.map(|it| self.host.awaiting.begin(&it, self.host.shared.process));
         let result = match (options.acknowledged, is_streamed) {
             (true, false) => checked_out.exchange(&message, &context).await,
             (true, true) => checked_out.exchange_streamed(&message, &context).await,
@@ -715,6 +705,21 @@ fn explained(error: OperationError, numbered: bool) -> OperationError {
             OperationError::Reply { stage, error }
         }
         error => error,
+    }
+}
+
+/// Returns the read concern of a command: that of its session, or else its own, unless it is the
+/// server's default. What goes on with a cursor takes none, not even that of a snapshot.
+fn read_concern<R: Runtime>(
+    command: &str,
+    session: Option<&SessionGuard<R>>,
+    concern: Option<&ReadConcern>,
+    has_cluster_times: bool,
+) -> Option<RawDocumentBuf> {
+    match session {
+        _ if matches!(command, "getMore" | "killCursors") => None,
+        Some(session) => session.read_concern(concern, has_cluster_times),
+        None => concern.filter(|concern| !concern.is_server_default()).map(ReadConcern::document),
     }
 }
 

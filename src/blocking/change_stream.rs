@@ -45,7 +45,7 @@ impl<T> ChangeStream<T> {
     ///
     /// # Errors
     ///
-    /// Fails as the store does.
+    /// Fails as the store does, and if that takes longer than `timeoutMS` allows.
     pub fn save_checkpoint(&mut self) -> Result<(), Error> {
         self.shared.wait(self.stream.save_checkpoint())
     }

@@ -3,16 +3,17 @@
 //!
 //! Implements "Resume Process" of Change Streams.
 
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::operation::Timeout;
+use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_host::driver::{DriverTopology, KillLimits};
-use sdam_host::{ClientSession, Runtime, Topology};
+use sdam_host::{ClientSession, ErrorKind, Runtime, Topology};
 
 use super::checkpoints::is_superseded;
 use super::fetching::Fetching;
@@ -31,6 +32,9 @@ use crate::error::{DriverError as _, Error};
 /// has asked for, so that this one is closed, too.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// The time after which a client is looked after once more that a call without a limit waits in.
+const LONG: Duration = Duration::from_secs(3600);
+
 /// A change stream, without the type of its events.
 pub(super) struct Changes<R: Runtime> {
     handle: Handle<R>,
@@ -42,8 +46,8 @@ pub(super) struct Changes<R: Runtime> {
     session: Option<ClientSession<R>>,
     /// The limit of the call that is under way.
     call: Option<Timeout>,
-    /// The end of that time, while a token is being saved.
-    late: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// The end of that time, or of the client, while a token is being saved.
+    late: Option<Pin<Box<dyn Future<Output = Error> + Send>>>,
     /// True once a server has answered within this call.
     has_asked: bool,
     phase: Phase<R>,
@@ -320,7 +324,7 @@ impl<R: Runtime> Changes<R> {
         loop {
             if let Some(saving) = &mut self.saving {
                 let Poll::Ready((token, saved)) = saving.poll(cx) else {
-                    return self.poll_late(cx).map(|()| Err(too_late("saved")));
+                    return self.poll_late(cx).map(Err);
                 };
                 self.saving = None;
                 if let Err(error) = saved {
@@ -343,14 +347,11 @@ impl<R: Runtime> Changes<R> {
         }
     }
 
-    /// Waits until the time of the call is over; without a limit, for ever.
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.call().deadline() else { return Poll::Pending };
-        let client = &self.handle.client;
-        let late = self.late.get_or_insert_with(|| {
-            let client = client.clone();
-            Box::pin(async move { client.sleep_until(deadline).await })
-        });
+    /// Waits until the time of the call is over, or the client is closed.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let (deadline, client) = (self.call().deadline(), &self.handle.client);
+        let late =
+            self.late.get_or_insert_with(|| Box::pin(late(client.clone(), deadline, "saved")));
         late.as_mut().poll(cx)
     }
 
@@ -503,18 +504,34 @@ async fn load<R: Runtime>(
     watch: &mut Watch,
     deadline: Option<Instant>,
 ) -> Result<Option<ResumeToken>, Error> {
-    let mut late = pin!(async {
-        match deadline {
-            Some(deadline) => client.sleep_until(deadline).await,
-            None => pending().await,
-        }
-    });
+    let mut late = pin!(late(client.clone(), deadline, "loaded"));
     let mut loaded = pin!(watch.load());
     poll_fn(|cx| match loaded.as_mut().poll(cx) {
-        Poll::Pending => late.as_mut().poll(cx).map(|()| Err(too_late("loaded"))),
+        Poll::Pending => late.as_mut().poll(cx).map(Err),
         loaded => loaded,
     })
     .await
+}
+
+/// Waits until the time of a call is over, or its client is closed, and returns the error of a
+/// stream whose store is still to answer then.
+async fn late<R: Runtime>(
+    client: Topology<R>,
+    deadline: Option<Instant>,
+    what: &'static str,
+) -> Error {
+    loop {
+        let until = deadline.unwrap_or_else(|| client.now() + LONG);
+        client.sleep_until(until).await;
+        let ended = client.diagnose(&Criteria::write()).map(Error::from);
+        let is_end = |error: &Error| matches!(error.kind(), ErrorKind::Closed | ErrorKind::Forked);
+        if let Some(ended) = ended.filter(is_end) {
+            return ended;
+        }
+        if deadline.is_some_and(|deadline| deadline <= client.now()) {
+            return too_late(what);
+        }
+    }
 }
 
 /// Returns the error of a stream whose store took longer than a call may.

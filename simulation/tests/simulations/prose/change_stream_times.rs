@@ -113,7 +113,7 @@ fn a_call_behind_one_whose_time_was_over_begins_again_first() {
     assert_eq!((opened.len(), asked.len()), (2, 1), "{opened:?} {asked:?}");
 }
 
-/// `close` (docs/run.md): a call that waits for a change ends with its client, however long its
+/// docs/change-streams.md: a call that waits for a change ends with its client, however long its
 /// server would let it wait.
 #[test]
 fn a_call_that_waits_ends_when_the_client_is_closed() {
@@ -248,6 +248,31 @@ fn later_checkpoints_have_the_times_of_the_calls_that_wait_for_them() {
         assert!(error.is_timeout() && stream.is_alive(), "{error}");
         assert_eq!(time.elapsed() - began, SECOND);
     });
+}
+
+/// The same of a call that waits for a store, with a limit or without one.
+#[test]
+fn a_call_that_waits_for_a_store_ends_when_the_client_is_closed() {
+    for limit in [Duration::ZERO, 60 * SECOND] {
+        let mut fixture = Fixture::new("");
+        let (things, time) = (fixture.things(), fixture.simulation.time());
+        let slow = Slow::new(time.clone(), Duration::ZERO, &[Duration::ZERO]);
+        let client = fixture.client.clone();
+        fixture.begin(async move {
+            time.sleep(SECOND).await;
+            client.close().await;
+        });
+        let (_, took) = fixture.run(async move {
+            let mut stream = things.watch().checkpoint(slow).timeout(limit).await.unwrap();
+            things.insert_one(&doc! { "_id": 1 }).await.unwrap();
+            assert_eq!(id(stream.next().await), 1);
+            for _ in 0..2 {
+                let error = stream.next().await.unwrap().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+            }
+        });
+        assert!((SECOND..SECOND + 2 * WAYS).contains(&took), "{took:?}");
+    }
 }
 
 /// "users intending to store the resume token should use this method to get the most up to date

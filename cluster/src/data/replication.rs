@@ -58,7 +58,7 @@ impl Cluster {
         let is_mongos = self.options.deployment.has_mongos();
         let Some(writer) = self.primary().or(is_mongos.then_some(MemberId(0))) else { return };
         let newest = self.data_of(writer).entries().next_back().map(|it| it.at);
-        if newest.is_none_or(|at| at + NOOP_INTERVAL <= now) {
+        if !self.is_frozen(writer) && newest.is_none_or(|at| at + NOOP_INTERVAL <= now) {
             self.append_entry(now, writer, Vec::new());
         }
     }

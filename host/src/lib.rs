@@ -70,8 +70,9 @@ pub use client::registry::Registry;
 pub use client::socket_runtime::SocketRuntime;
 pub use documents::DeserializeError;
 pub use error::{
-    ArgumentError, BulkWriteError, ClientBulkWriteError, ClientError, Error, ErrorKind, ReplyError,
-    Result, Spent, TimingError, WriteConcernError, WriteError,
+    ArgumentError, BulkWriteError, ClientBulkWriteError, ClientError, Error, ErrorKind,
+    GridFsError, GridFsErrorKind, GridFsFileIdentifier, ReplyError, Result, Spent, TimingError,
+    WriteConcernError, WriteError,
 };
 pub use machines::runtime::Runtime;
 pub use machines::{Host, NotShared};

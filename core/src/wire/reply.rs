@@ -35,6 +35,15 @@ impl ReplyDocument {
         &self.0
     }
 
+    /// Returns a part of the document, which shares its memory.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it is none.
+    pub fn share(&self, part: &[u8]) -> Bytes {
+        self.0.slice_ref(part)
+    }
+
     /// Returns what the server calls the connection, if it says so: a number that nothing depends
     /// on, and that is unknown if it is none.
     pub(crate) fn connection_id(&self) -> Option<NonZeroI64> {

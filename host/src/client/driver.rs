@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bson::DateTime;
 use sdam_core::operation::{KillCursors, OpenCursor, Timeout};
 use sdam_core::session::{CommitOutcome, CommitToken, SessionError, SessionOptions};
 use sdam_core::time::Instant;
@@ -17,6 +18,7 @@ use crate::machines::sleep::sleep_until;
 use crate::operations::outcome::recover_commit;
 use crate::operations::request::Target;
 use crate::operations::session::{self, ClientSession, SessionGuard};
+use crate::system::wall_clock;
 
 /// The time for sending the servers which sessions are of no more use.
 const END_SESSIONS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -39,6 +41,9 @@ pub trait DriverTopology<R: Runtime>: sealed::Topology + Sized {
 
     /// Returns 64 random bits, for pauses that are not the same for all.
     fn random_bits(&self) -> u64;
+
+    /// Reads the wall clock, for what is stored with its date.
+    fn wall_clock(&self) -> DateTime;
 
     /// Takes notice, for metrics, of the time that a change stream with this number has still to
     /// read; `None` if it has ended.
@@ -142,6 +147,10 @@ impl<R: Runtime> DriverTopology<R> for Topology<R> {
 
     fn random_bits(&self) -> u64 {
         self.host.shared.random_bits()
+    }
+
+    fn wall_clock(&self) -> DateTime {
+        wall_clock()
     }
 
     fn change_stream_lags(&self, stream: u64, lag: Option<Duration>) {

@@ -64,6 +64,9 @@ pub enum ErrorKind {
     /// A document of the server is not of the type which the application reads:
     /// [`Error::as_deserialize`](super::Error::as_deserialize).
     Deserialize,
+    /// A file of GridFS is not there, or is not what its document says:
+    /// [`Error::as_grid_fs`](super::Error::as_grid_fs).
+    GridFs,
     /// The application has made the error: [`Error::as_custom`](super::Error::as_custom).
     Application,
 }
@@ -91,6 +94,7 @@ impl ErrorKind {
             Self::BulkWrite => "bulkWrite",
             Self::Serialize => "serialize",
             Self::Deserialize => "deserialize",
+            Self::GridFs => "gridFs",
             Self::Application => "application",
         }
     }

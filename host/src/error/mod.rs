@@ -6,6 +6,7 @@ mod argument;
 mod bulk;
 mod client_error;
 mod driver;
+mod gridfs;
 mod kind;
 mod reply;
 mod reported;
@@ -39,6 +40,7 @@ pub use bulk::{BulkWriteError, ClientBulkWriteError};
 pub use client_error::ClientError;
 pub use driver::DriverError;
 pub(crate) use driver::ERROR_TYPE;
+pub use gridfs::{GridFsError, GridFsErrorKind, GridFsFileIdentifier};
 pub use kind::ErrorKind;
 pub use reply::ReplyError;
 pub(crate) use reported::Reported;
@@ -566,6 +568,14 @@ impl Error {
         }
     }
 
+    /// Returns what is wrong with which file of GridFS, if that is what has failed.
+    pub fn as_grid_fs(&self) -> Option<&GridFsError> {
+        match self.reported()? {
+            Reported::GridFs(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Returns the application's own error, if it is one; `downcast_ref` makes it what it was.
     pub fn as_custom(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
         match self.reported()? {
@@ -781,6 +791,12 @@ impl From<BulkWriteError> for Error {
     }
 }
 
+impl From<GridFsError> for Error {
+    fn from(error: GridFsError) -> Self {
+        Reported::GridFs(error.into()).into()
+    }
+}
+
 impl From<ClientBulkWriteError> for Error {
     fn from(error: ClientBulkWriteError) -> Self {
         Reported::ClientBulkWrite(error.into()).into()
@@ -800,10 +816,28 @@ impl From<bson::error::Error> for Error {
 }
 
 /// An error of an application that reads files, for one:
-/// [`Application`](ErrorKind::Application).
+/// [`Application`](ErrorKind::Application). That of a stream of GridFS becomes what it was before.
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
-        Self::custom(error)
+        match error.downcast::<Self>() {
+            Ok(error) => error,
+            Err(error) => Self::custom(error),
+        }
+    }
+}
+
+/// The error of a stream of GridFS, for the traits of streams.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        let is_missing =
+            error.as_grid_fs().is_some_and(|it| it.kind == GridFsErrorKind::FileNotFound);
+        let kind = match error.kind() {
+            _ if error.is_timeout() => std::io::ErrorKind::TimedOut,
+            ErrorKind::GridFs if is_missing => std::io::ErrorKind::NotFound,
+            ErrorKind::GridFs => std::io::ErrorKind::InvalidData,
+            _ => std::io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
     }
 }
 

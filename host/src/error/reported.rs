@@ -6,7 +6,7 @@ use std::time::Duration;
 use sdam_core::operation::{MAX_TIME_EXPIRED, add_labels};
 
 use super::{
-    ArgumentError, BulkWriteError, ClientBulkWriteError, Error, ErrorKind, ReplyError,
+    ArgumentError, BulkWriteError, ClientBulkWriteError, Error, ErrorKind, GridFsError, ReplyError,
     WriteConcernError, WriteError,
 };
 use crate::documents::DeserializeError;
@@ -64,6 +64,8 @@ pub(crate) enum Reported {
     #[error(transparent)]
     ClientBulkWrite(Box<ClientBulkWriteError>),
     #[error(transparent)]
+    GridFs(Box<GridFsError>),
+    #[error(transparent)]
     Application(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -79,6 +81,7 @@ impl Reported {
             Self::Write(_) => ErrorKind::Write,
             Self::WriteConcern(_) => ErrorKind::WriteConcern,
             Self::BulkWrite(_) | Self::ClientBulkWrite(_) => ErrorKind::BulkWrite,
+            Self::GridFs(_) => ErrorKind::GridFs,
             Self::Application(_) => ErrorKind::Application,
         }
     }
@@ -117,6 +120,7 @@ impl Reported {
             | Self::Read(_)
             | Self::Deserialize(_)
             | Self::Reply(_)
+            | Self::GridFs(_)
             | Self::Application(_) => Vec::new(),
         }
     }
@@ -144,6 +148,7 @@ impl Reported {
             | Self::Read(_)
             | Self::Deserialize(_)
             | Self::Reply(_)
+            | Self::GridFs(_)
             | Self::Application(_) => &[],
         };
         let mut labels = self.cause().map_or_else(Vec::new, Error::labels);
@@ -177,6 +182,7 @@ impl Reported {
             | Self::Read(_)
             | Self::Deserialize(_)
             | Self::Reply(_)
+            | Self::GridFs(_)
             | Self::Application(_) => {}
         }
     }

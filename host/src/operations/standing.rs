@@ -17,6 +17,7 @@ impl<R: Runtime> SessionGuard<R> {
             ErrorKind::Invalid
                 | ErrorKind::Serialize
                 | ErrorKind::Deserialize
+                | ErrorKind::GridFs
                 | ErrorKind::Application
         );
         if is_own || error.transaction().is_some() {

@@ -9,8 +9,9 @@ pub use sdam_core::session::{
 };
 pub use sdam_host::{
     ArgumentError, BulkWriteError, CallbackError, ClientBulkWriteError, ClientError,
-    DeserializeError, Error, ErrorKind, ReplyError, Result, SessionAccessError, Spent, TimingError,
-    WriteConcernError, WriteError, database_error_in,
+    DeserializeError, Error, ErrorKind, GridFsError, GridFsErrorKind, GridFsFileIdentifier,
+    ReplyError, Result, SessionAccessError, Spent, TimingError, WriteConcernError, WriteError,
+    database_error_in,
 };
 
 pub(crate) use sdam_host::driver::DriverError;

@@ -9,7 +9,8 @@
 #[doc(inline)]
 pub use runtimes::tokio::{
     ChangeStream, CheckedOut, Client, ClientBuilder, ClientSession, Collection, Cursor, Database,
-    Exhaust, Registry, SelectedServer, Topology,
+    Exhaust, GridFsBucket, GridFsDownloadStream, GridFsUploadStream, Registry, SelectedServer,
+    Topology,
 };
 
 #[doc(inline)]
@@ -45,6 +46,7 @@ mod command;
 mod cursor;
 pub mod error;
 pub mod generic;
+pub mod gridfs;
 mod handle;
 #[cfg(feature = "metrics")]
 pub mod metrics;

@@ -45,6 +45,7 @@ pub use crate::command::run::RunCursorCommandOptions;
 pub use crate::command::update::{ReplaceOptions, UpdateOptions};
 pub use crate::command::watch::{ChangeStreamOptions, FullDocumentType};
 pub use crate::cursor::TimeoutMode;
+pub use crate::handle::gridfs::{GridFsBucketOptions, GridFsBucketOptionsBuilder};
 pub use crate::handle::{
     CollectionOptions, CollectionOptionsBuilder, DatabaseOptions, DatabaseOptionsBuilder,
 };

@@ -25,6 +25,15 @@ macro_rules! names {
         pub type ChangeStream<T = crate::results::ChangeStreamEvent> =
             crate::handle::ChangeStream<$runtime, T>;
 
+        /// A bucket of GridFS: it stores files of any length as chunks.
+        pub type GridFsBucket = crate::handle::gridfs::GridFsBucket<$runtime>;
+
+        /// The reading of a file of GridFS.
+        pub type GridFsDownloadStream = crate::handle::gridfs::GridFsDownloadStream<$runtime>;
+
+        /// The writing of a file of GridFS.
+        pub type GridFsUploadStream = crate::handle::gridfs::GridFsUploadStream<$runtime>;
+
         /// A session of the application's.
         pub type ClientSession = sdam_host::ClientSession<$runtime>;
 

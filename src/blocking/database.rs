@@ -7,6 +7,7 @@ use bson::Document;
 use super::ClientSession;
 use super::client::{Client, Shared};
 use super::collection::Collection;
+use super::gridfs::GridFsBucket;
 use super::threads::Threads;
 use crate::change_stream::ChangeStreamEvent;
 use crate::command::action::Action;
@@ -18,6 +19,7 @@ use crate::command::views::{Changes, Many, Names, Reply, View};
 use crate::command::watch::Watch;
 use crate::handle::actions::actions_of_databases;
 use crate::handle::awaiting::Place;
+use crate::handle::gridfs::{GridFsBucketOptions, Parts};
 use crate::handle::{CollectionOptions, concerns};
 use crate::results::CollectionSpecification;
 
@@ -57,6 +59,21 @@ impl Database {
     /// Returns a collection whose documents are of a type of the application's; nothing is sent.
     pub fn collection<T>(&self, name: &str) -> Collection<T> {
         Collection::new(self.shared.clone(), Arc::clone(&self.name), name)
+    }
+
+    /// Returns the bucket of GridFS that is called `fs`; nothing is sent.
+    pub fn gridfs_bucket(&self) -> GridFsBucket {
+        self.gridfs_bucket_with_options(None)
+    }
+
+    /// Returns a bucket of GridFS with options of its own; nothing is sent.
+    pub fn gridfs_bucket_with_options(
+        &self,
+        options: impl Into<Option<GridFsBucketOptions>>,
+    ) -> GridFsBucket {
+        let (name, chunk_size, concerns) = options.into().unwrap_or_default().split();
+        let shared = self.shared.with(|own| concerns.apply(own));
+        GridFsBucket::new(shared, Parts::new(&self.name, name.as_deref(), chunk_size).into())
     }
 
     actions_of_databases!(Threads<'_>);

@@ -26,6 +26,7 @@ mod client;
 mod collection;
 mod cursor;
 mod database;
+mod gridfs;
 mod session;
 mod threads;
 
@@ -35,6 +36,7 @@ pub use client::Client;
 pub use collection::Collection;
 pub use cursor::Cursor;
 pub use database::Database;
+pub use gridfs::{GridFsBucket, GridFsDownloadStream, GridFsUploadStream, RunInBucket};
 pub use sdam_blocking::{
     Blocking, BlockingReactor, ByteStream, CheckedOut, Dialer, Events, Exhaust, Registry,
     SelectedServer, Source, Subscription, Topology, Views, block_on, driver,

@@ -10,7 +10,7 @@ use sdam_core::session::SessionOptions;
 use sdam_host::driver::DriverTopology;
 
 use super::client::Shared;
-use super::{ChangeStream, ClientSession, Cursor};
+use super::{ChangeStream, ClientSession, Cursor, GridFsBucket, RunInBucket};
 use crate::command::action::{Action, PerformsActions, sealed};
 use crate::command::views::{Changes, Each, First, Many, Names, One, Reply};
 use crate::error::Error;
@@ -111,6 +111,18 @@ impl<O, V> Action<O, Threads<'_>, V> {
         let (operation, on) = self.parts();
         let performed = operation.perform(Async::owned(on.shared.handle(), on.place));
         Ok(V::for_threads(on.shared.wait(performed)?, &on))
+    }
+}
+
+impl<O: RunInBucket> Action<O, GridFsBucket> {
+    /// Performs the operation, and has this thread wait for its outcome.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the method says that has made the action.
+    pub fn run(self) -> Result<O::Waited, Error> {
+        let (operation, bucket) = self.parts();
+        operation.run(&bucket)
     }
 }
 

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use bson::oid::ObjectId;
-use bson::spec::ElementType;
+use bson::raw::CStr;
+use bson::spec::{BinarySubtype, ElementType};
 use bson::{Bson, RawDocument};
 use sdam_host::driver::documents::to_bson;
 use serde::Serialize;
@@ -26,6 +27,8 @@ pub(crate) struct Documents {
     bytes: Vec<u8>,
     /// The place where each ends.
     ends: Vec<usize>,
+    /// The place of the length of binary data that comes piece by piece.
+    binary: usize,
 }
 
 impl Documents {
@@ -121,6 +124,36 @@ impl Documents {
         }
     }
 
+    /// Begins a document with these fields, and one behind them, of binary data that comes piece by
+    /// piece; nothing else is added before its [end](Self::end_binary).
+    pub(crate) fn begin_binary(&mut self, fields: &RawDocument, name: &CStr) {
+        let fields = fields.as_bytes();
+        self.bytes.extend_from_slice(&fields[..fields.len() - 1]);
+        self.bytes.push(ElementType::Binary as u8);
+        self.bytes.extend_from_slice(name.as_str().as_bytes());
+        self.bytes.push(0);
+        self.binary = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.push(BinarySubtype::Generic.into());
+    }
+
+    /// Adds to the binary data that was begun.
+    pub(crate) fn extend_binary(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Ends the binary data, and its document.
+    pub(crate) fn end_binary(&mut self) {
+        let length = self.bytes.len() - self.binary - 5;
+        self.bytes.push(0);
+        let start = self.ends.last().copied().unwrap_or_default();
+        for (place, length) in [(self.binary, length), (start, self.bytes.len() - start)] {
+            let length = i32::try_from(length).unwrap_or(i32::MAX);
+            self.bytes[place..place + 4].copy_from_slice(&length.to_le_bytes());
+        }
+        self.ends.push(self.bytes.len());
+    }
+
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -180,7 +213,7 @@ fn id_field(id: ObjectId) -> [u8; 17] {
 }
 
 /// Makes an `_id` for a document that has none.
-fn new_id() -> ObjectId {
+pub(crate) fn new_id() -> ObjectId {
     ObjectId::new()
 }
 
@@ -203,6 +236,21 @@ mod tests {
         assert_eq!(documents.get(0), &*rawdoc! { "a": 1 });
         assert_eq!(documents.get(1), &*rawdoc! { "b": 2 });
         assert_eq!(documents.length(1), rawdoc! { "b": 2 }.as_bytes().len());
+    }
+
+    /// GridFS, "Chunk": the data are the last field.
+    #[test]
+    fn binary_data_come_piece_by_piece() {
+        let mut documents = Documents::default();
+        documents.push(&rawdoc! { "a": 1 });
+        for pieces in [&[&b"123"[..], b"45"][..], &[]] {
+            documents.begin_binary(&rawdoc! { "_id": 7 }, cstr!("data"));
+            pieces.iter().for_each(|piece| documents.extend_binary(piece));
+            documents.end_binary();
+            let data = Binary { subtype: BinarySubtype::Generic, bytes: pieces.concat() };
+            let expected = rawdoc! { "_id": 7, "data": data };
+            assert_eq!(documents.get(documents.len() - 1), &*expected);
+        }
     }
 
     /// CRUD, "Generated identifiers"; Bulk Write, "Insert".

@@ -142,6 +142,16 @@ impl InsertMany {
     }
 }
 
+impl InsertMany {
+    /// Inserts documents that have an `_id`.
+    pub(crate) fn of(documents: Documents) -> Self {
+        let mut statements = Statements::default();
+        statements.kinds = vec![Kind::Insert; documents.len()];
+        statements.documents = documents;
+        Self { statements, error: None, options: Fields::default() }
+    }
+}
+
 impl FromArguments for InsertMany {
     fn required(arguments: &mut Arguments) -> Result<Self, ArgumentError> {
         Ok(Self::new::<Document>(arguments.required::<Vec<Document>>("documents")?))

@@ -8,6 +8,7 @@ use sdam_host::{ClientSession, Runtime};
 use super::actions::actions_of_databases;
 use super::client::Client;
 use super::collection::Collection;
+use super::gridfs::{GridFsBucket, GridFsBucketOptions, Parts};
 use super::options::CollectionOptions;
 use super::perform::Handle;
 use crate::change_stream::ChangeStreamEvent;
@@ -56,6 +57,21 @@ impl<R: Runtime> Database<R> {
     /// Returns a collection whose documents are of a type of the application's; nothing is sent.
     pub fn collection<T>(&self, name: &str) -> Collection<R, T> {
         Collection::new(self.handle.clone(), Arc::clone(&self.name), name)
+    }
+
+    /// Returns the bucket of GridFS that is called `fs`; nothing is sent.
+    pub fn gridfs_bucket(&self) -> GridFsBucket<R> {
+        self.gridfs_bucket_with_options(None)
+    }
+
+    /// Returns a bucket of GridFS with options of its own; nothing is sent.
+    pub fn gridfs_bucket_with_options(
+        &self,
+        options: impl Into<Option<GridFsBucketOptions>>,
+    ) -> GridFsBucket<R> {
+        let (name, chunk_size, concerns) = options.into().unwrap_or_default().split();
+        let handle = self.handle.with(|own| concerns.apply(own));
+        GridFsBucket::new(handle, Parts::new(&self.name, name.as_deref(), chunk_size).into())
     }
 
     actions_of_databases!(Async<'_, R>);

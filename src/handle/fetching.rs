@@ -14,7 +14,7 @@ use sdam_host::driver::DriverTopology;
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Work under way; dropping it gives it up.
-pub(super) enum Fetching<T> {
+pub(crate) enum Fetching<T> {
     /// The reader goes on with it.
     Own(Work<T>),
     /// A task goes on with it.
@@ -22,7 +22,7 @@ pub(super) enum Fetching<T> {
 }
 
 /// The reader's side of what a task goes on with.
-pub(super) struct Reader<T>(Arc<Slot<T>>);
+pub(crate) struct Reader<T>(Arc<Slot<T>>);
 
 /// The task's side.
 struct Driver<T>(Arc<Slot<T>>);
@@ -47,11 +47,11 @@ enum Stage<T> {
 }
 
 impl<T: Send + 'static> Fetching<T> {
-    pub(super) fn begin(work: impl Future<Output = T> + Send + 'static) -> Self {
+    pub(crate) fn begin(work: impl Future<Output = T> + Send + 'static) -> Self {
         Self::Own(Box::pin(work))
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T> {
         loop {
             match self {
                 Self::Own(work) => return work.as_mut().poll(cx),
@@ -65,13 +65,13 @@ impl<T: Send + 'static> Fetching<T> {
     }
 
     /// Returns whether the reader goes on with it.
-    pub(super) const fn is_own(&self) -> bool {
+    pub(crate) const fn is_own(&self) -> bool {
         matches!(self, Self::Own(_))
     }
 
     /// Has a task go on with it. If the task ends before its time, as with its client, the reader
     /// does again.
-    pub(super) fn hand_over<R: Runtime>(&mut self, client: &sdam_host::Topology<R>) {
+    pub(crate) fn hand_over<R: Runtime>(&mut self, client: &sdam_host::Topology<R>) {
         let Self::Own(work) = self else { return };
         let work = std::mem::replace(work, Box::pin(pending()));
         let (handed, driver) = Self::shared(work);
@@ -80,7 +80,7 @@ impl<T: Send + 'static> Fetching<T> {
     }
 
     /// Has a task bring it to its end within this time, and drop what comes of it.
-    pub(super) fn end_within<R: Runtime>(
+    pub(crate) fn end_within<R: Runtime>(
         mut self,
         client: &sdam_host::Topology<R>,
         time: Duration,
@@ -106,7 +106,7 @@ impl<T: Send + 'static> Fetching<T> {
     }
 
     /// Gives it up, unless it has come to its end already.
-    pub(super) fn into_answer(self) -> Option<T> {
+    pub(crate) fn into_answer(self) -> Option<T> {
         match self {
             Self::Own(_) => None,
             Self::Handed(reader) => reader.answer(),

@@ -67,6 +67,7 @@ mod collection;
 mod cursor;
 mod database;
 mod fetching;
+pub(crate) mod gridfs;
 mod history;
 mod kill_cursors;
 mod observed;

@@ -216,6 +216,20 @@ impl<R: Runtime> Handle<R> {
         Ok(operation.timing().check(limit)?)
     }
 
+    /// Returns a handle whose operations all end within the time of one that begins now.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the session has a limit, and the action one of its own.
+    pub(crate) fn limited(&self) -> Result<Self, ArgumentError> {
+        let Some(deadline) = self.timeout()?.deadline() else { return Ok(self.clone()) };
+        let limited = self.with(|concerns| {
+            concerns.timeout = None;
+            concerns.of_action.timeout = false;
+        });
+        Ok(Self { client: self.client.with_deadline(deadline), ..limited })
+    }
+
     /// Runs an operation; returns besides its outcome what a cursor needs that was opened.
     ///
     /// All commands have one session, and one limit of their time.

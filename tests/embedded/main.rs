@@ -10,6 +10,7 @@ mod clients;
 mod connections;
 mod cursors;
 mod front;
+mod gridfs;
 mod nesting;
 mod oidc;
 mod operations;

@@ -1,0 +1,36 @@
+//! The place of an upload, which another process goes on from.
+
+use bson::{Bson, Document};
+use serde::{Deserialize, Serialize};
+
+/// The place of an upload, as far as servers have acknowledged it: it can be kept, as JSON for
+/// instance, and [resumed](crate::gridfs::GridFsBucket::resume_upload_stream), also by another
+/// process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UploadCheckpoint {
+    #[serde(rename = "_id")]
+    pub(super) id: Bson,
+    pub(super) filename: String,
+    pub(super) chunk_size_bytes: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) metadata: Option<Document>,
+    pub(super) chunks: u32,
+}
+
+impl UploadCheckpoint {
+    /// Returns the `_id` of the file.
+    pub const fn id(&self) -> &Bson {
+        &self.id
+    }
+
+    /// Returns the place in the source from which it goes on.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.chunks) * u64::from(self.chunk_size_bytes)
+    }
+
+    /// Returns the number of chunks that are stored.
+    pub(crate) const fn chunks(&self) -> u32 {
+        self.chunks
+    }
+}

@@ -1,0 +1,446 @@
+//! The stream that stores a file.
+//!
+//! Implements "File Upload" of GridFS.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use bson::{Bson, doc};
+use sdam_core::config::{ReadMode, ReadPreference};
+use sdam_core::session::TransactionState;
+use sdam_host::driver::DriverTopology as _;
+use sdam_host::{ClientSession, Runtime};
+
+use super::bucket::GridFsBucket;
+use super::operations::{OpenUploadStream, ResumeUploadStream};
+use crate::command::insert::{InsertMany, InsertOne};
+use crate::error::{Error, GridFsErrorKind};
+use crate::gridfs::{Batch, Upload, UploadCheckpoint};
+use crate::handle::fetching::Fetching;
+use crate::handle::perform::Handle;
+
+/// The time in which a task removes the chunks of an upload that was dropped, or brings to its end
+/// what was begun.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Work that a task goes on with.
+type Work = Fetching<Result<(), Error>>;
+
+/// The writing of a file: it takes bytes, and sends batches of chunks meanwhile. The file is there
+/// once it is [closed](Self::close).
+///
+/// It is an `AsyncWrite` of futures and of tokio; flushing it waits for nothing, as no part of a
+/// file can be read before the whole is there. It has the batches in memory that are under way, two
+/// of 4 MiB unless `in_flight` says otherwise, and one that is being filled.
+///
+/// Dropping one that was not closed removes its chunks in the background, unless it belongs to a
+/// transaction, which is to be aborted then. After an error, what was stored is left where it is
+/// (GridFS, "Operation Failure"), and [`abort`](Self::abort) removes it.
+///
+/// An upload that another process may have to go on with keeps its [`checkpoint`](Self::checkpoint)
+/// somewhere. A file that belongs to what a transaction writes is
+/// [closed in it](Self::close_in): it is there with that, or not at all.
+///
+/// `timeoutMS` counts from its opening to its end.
+pub struct GridFsUploadStream<R: Runtime> {
+    bucket: GridFsBucket<R>,
+    upload: Upload,
+    phase: Phase,
+    /// The batches that are being inserted.
+    flights: VecDeque<Flight>,
+    /// The number of those that there may be.
+    in_flight: usize,
+    preparing: Option<Work>,
+    /// True once a batch was sent.
+    has_sent: bool,
+    bytes_done: u64,
+    /// The place behind the last byte that was sent; after an error, that of the first byte that
+    /// may not be stored.
+    sent: u64,
+    /// True if the chunks are to be there for another stream.
+    is_kept: bool,
+}
+
+/// A batch that is being inserted.
+struct Flight {
+    /// The place of its first byte.
+    start: u64,
+    bytes: u64,
+    work: Work,
+}
+
+/// The thing that a stream does.
+enum Phase {
+    /// It takes bytes.
+    Open,
+    /// It sends what is left.
+    Closing,
+    /// It inserts the document of the file.
+    Storing(Work),
+    /// The file is there.
+    Closed,
+    /// A command has failed.
+    Failed,
+    /// It removes the chunks.
+    Aborting(Work),
+    /// There is no file.
+    Aborted,
+}
+
+impl<R: Runtime> GridFsUploadStream<R> {
+    pub(super) fn open(bucket: GridFsBucket<R>, open: OpenUploadStream) -> Result<Self, Error> {
+        let OpenUploadStream { filename, id, chunk_size_bytes, metadata, in_flight } = open;
+        let id = id.unwrap_or_else(|| ObjectId::new().into());
+        let chunk_size = chunk_size_bytes.unwrap_or(bucket.parts.chunk_size);
+        let upload = Upload::new(id.clone(), filename, metadata)?;
+        let upload = upload.with_chunk_size(chunk_size);
+        let upload = upload.map_err(|kind| bucket.error_of(&id, kind))?;
+        Ok(Self::of(bucket, upload, in_flight))
+    }
+
+    /// Goes on with a file whose chunks are there up to the checkpoint.
+    pub(super) async fn resume(
+        bucket: GridFsBucket<R>,
+        resume: ResumeUploadStream,
+    ) -> Result<Self, Error> {
+        let ResumeUploadStream { checkpoint, in_flight } = resume;
+        let (id, chunks) = (checkpoint.id().clone(), checkpoint.chunks());
+        let upload = Upload::resume(checkpoint)?.map_err(|kind| bucket.error_of(&id, kind))?;
+        let primary = || ReadPreference::new(ReadMode::Primary);
+        let of_file = |range| doc! { "files_id": { "$eq": id.clone() }, "n": range };
+        let (files, stored) = (bucket.files(), bucket.chunks());
+        let file = files.find_one(doc! { "_id": { "$eq": id.clone() } });
+        let is_done = file.read_preference(primary()).await?.is_some();
+        let count = stored.count_documents(of_file(doc! { "$lt": chunks }));
+        if is_done || count.read_preference(primary()).await? != u64::from(chunks) {
+            return Err(bucket.error_of(&id, GridFsErrorKind::NotResumable));
+        }
+        stored.delete_many(of_file(doc! { "$gte": chunks })).await?;
+        let (bytes, mut stream) = (upload.length(), Self::of(bucket, upload, in_flight));
+        (stream.bytes_done, stream.sent, stream.is_kept) = (bytes, bytes, true);
+        Ok(stream)
+    }
+
+    fn of(bucket: GridFsBucket<R>, upload: Upload, in_flight: usize) -> Self {
+        // Its commands come one after another, and none while the application uses it.
+        let in_flight = if bucket.handle.session.is_some() { 1 } else { in_flight };
+        Self {
+            bucket,
+            upload,
+            phase: Phase::Open,
+            flights: VecDeque::new(),
+            in_flight,
+            preparing: None,
+            has_sent: false,
+            bytes_done: 0,
+            sent: 0,
+            is_kept: false,
+        }
+    }
+
+    /// Returns the `_id` of the file.
+    pub const fn id(&self) -> &Bson {
+        self.upload.id()
+    }
+
+    /// Returns the number of bytes that servers have acknowledged so far.
+    pub const fn bytes_done(&self) -> u64 {
+        self.bytes_done
+    }
+
+    /// Returns the number of bytes that were written so far.
+    pub const fn bytes_written(&self) -> u64 {
+        self.upload.length()
+    }
+
+    /// Takes all these bytes, and sends batches meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the stream was closed or aborted, and if a batch cannot be stored.
+    pub async fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let mut left = bytes;
+        while !left.is_empty() {
+            let count = poll_fn(|cx| self.poll_bytes(cx, left)).await?;
+            left = &left[count..];
+        }
+        Ok(())
+    }
+
+    /// Returns the place that another stream can go on from: chunks behind it are stored again.
+    ///
+    /// From now on, dropping this stream leaves its chunks where they are.
+    pub fn checkpoint(&mut self) -> UploadCheckpoint {
+        self.is_kept = true;
+        let stored = self.flights.front().map_or(self.sent, |flight| flight.start.min(self.sent));
+        self.upload.checkpoint(stored)
+    }
+
+    /// Sends what is left, and stores the document of the file in the transaction of a session: the
+    /// file is there once that is committed. The chunks are outside of it, whatever their number.
+    ///
+    /// A transaction that is run again calls it again. If none is committed,
+    /// [`abort`](Self::abort) removes the chunks; dropping the stream does not.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the stream was closed or aborted, and if a batch or the document cannot be stored.
+    pub async fn close_in(&mut self, session: &ClientSession<R>) -> Result<(), Error> {
+        poll_fn(|cx| self.poll_chunks(cx)).await?;
+        let handle = self.bucket.handle.with_session(session);
+        self.is_kept = true;
+        let mut stored = self.store(self.bucket.over(handle));
+        poll_fn(|cx| stored.poll(cx)).await
+    }
+
+    /// Sends what is left, and stores the document of the file; once this has succeeded, another
+    /// call does nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the stream was aborted, and if a batch or the document cannot be stored.
+    pub async fn close(&mut self) -> Result<(), Error> {
+        poll_fn(|cx| self.poll_end(cx)).await
+    }
+
+    /// Gives the file up, and removes the chunks that were stored.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file is stored already, and if its chunks cannot be removed.
+    pub async fn abort(&mut self) -> Result<(), Error> {
+        if let Phase::Open | Phase::Closing | Phase::Failed = self.phase {
+            let removal = self.removal(self.bucket.clone());
+            self.phase = Phase::Aborting(self.begin(removal));
+        }
+        poll_fn(|cx| match &mut self.phase {
+            Phase::Aborting(work) => {
+                let aborted = ready!(work.poll(cx));
+                self.phase = if aborted.is_ok() { Phase::Aborted } else { Phase::Failed };
+                Poll::Ready(aborted)
+            }
+            Phase::Aborted => Poll::Ready(Ok(())),
+            _ => Poll::Ready(Err(self.ended())),
+        })
+        .await
+    }
+
+    /// Takes bytes as soon as there is room, and returns how many.
+    pub(super) fn poll_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, Error>> {
+        if !matches!(self.phase, Phase::Open) {
+            return Poll::Ready(Err(self.ended()));
+        }
+        self.land(cx)?;
+        if self.upload.is_full() {
+            ready!(self.poll_send(cx))?;
+        }
+        let is_alone = self.bucket.handle.session.is_some();
+        if is_alone && !self.flights.is_empty() {
+            self.land(cx)?;
+            if !self.flights.is_empty() {
+                return Poll::Pending;
+            }
+        }
+        let taken = self.upload.write(bytes);
+        let count = taken.map_err(|kind| {
+            self.phase = Phase::Failed;
+            self.bucket.error_of(self.upload.id(), kind)
+        })?;
+        if self.upload.is_full() && !is_alone {
+            // What has to wait is sent by the next call.
+            if let Poll::Ready(Err(error)) = self.poll_send(cx) {
+                return Poll::Ready(Err(error));
+            }
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Goes on with the end of the file.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        loop {
+            match &mut self.phase {
+                Phase::Storing(work) => {
+                    let stored = ready!(work.poll(cx));
+                    self.phase = if stored.is_ok() { Phase::Closed } else { Phase::Failed };
+                    return Poll::Ready(stored);
+                }
+                Phase::Closed => return Poll::Ready(Ok(())),
+                _ => {
+                    ready!(self.poll_chunks(cx))?;
+                    self.phase = Phase::Storing(self.store(self.bucket.clone()));
+                }
+            }
+        }
+    }
+
+    /// Sends all chunks that are left, and waits for those that are under way.
+    fn poll_chunks(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        match self.phase {
+            Phase::Open => {
+                self.upload.finish();
+                self.phase = Phase::Closing;
+            }
+            Phase::Closing => {}
+            _ => return Poll::Ready(Err(self.ended())),
+        }
+        self.land(cx)?;
+        ready!(self.poll_send(cx))?;
+        self.land(cx)?;
+        match self.flights.is_empty() {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Sends the batch, once the indexes are there, and as soon as few enough are under way.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if !self.bucket.parts.is_prepared() {
+            if self.preparing.is_none() {
+                let bucket = self.bucket.clone();
+                self.preparing = Some(self.begin(async move { bucket.prepare().await }));
+            }
+            if let Some(work) = &mut self.preparing {
+                let prepared = ready!(work.poll(cx));
+                self.preparing = None;
+                self.judge(prepared)?;
+            }
+        }
+        if self.flights.len() >= self.in_flight {
+            return Poll::Pending;
+        }
+        if let Some(Batch { documents, bytes }) = self.upload.take_batch() {
+            let (bucket, mut insert) = (self.bucket.clone(), InsertMany::of(documents));
+            let work = self.begin(async move {
+                let parts = &bucket.parts;
+                let scope = bucket.handle.scope(&parts.database, &parts.chunks)?;
+                bucket.handle.run(&scope, &mut insert).await.map(drop)
+            });
+            self.flights.push_back(Flight { start: self.sent, bytes, work });
+            self.sent += bytes;
+            self.has_sent = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes note of the batches that were inserted, and fails with the first that was not.
+    fn land(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        let mut failed = Ok(());
+        self.flights.retain_mut(|flight| match flight.work.poll(cx) {
+            Poll::Pending => true,
+            Poll::Ready(Ok(())) => {
+                self.bytes_done += flight.bytes;
+                false
+            }
+            Poll::Ready(Err(error)) => {
+                self.sent = self.sent.min(flight.start);
+                failed = Err(error);
+                false
+            }
+        });
+        self.judge(failed)
+    }
+
+    /// Has the stream end with an error: "drivers MUST raise an error", and not "attempt to clean
+    /// up these orphaned chunks".
+    fn judge(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
+        if outcome.is_err() {
+            self.phase = Phase::Failed;
+        }
+        outcome
+    }
+
+    /// Stores the document of the file: "the datetime when the upload completed".
+    fn store(&self, bucket: GridFsBucket<R>) -> Work {
+        let document = self.upload.files_document(bucket.handle.client.wall_clock());
+        let mut insert = InsertOne::new(&document);
+        self.begin(async move {
+            let parts = &bucket.parts;
+            let scope = bucket.handle.scope(&parts.database, &parts.files)?;
+            bucket.handle.run(&scope, &mut insert).await.map(drop)
+        })
+    }
+
+    /// Removes the chunks, once none comes any more.
+    fn removal(
+        &mut self,
+        bucket: GridFsBucket<R>,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<R> {
+        let mut flights = std::mem::take(&mut self.flights);
+        let filter = doc! { "files_id": { "$eq": self.upload.id().clone() } };
+        async move {
+            for flight in &mut flights {
+                let _ = poll_fn(|cx| flight.work.poll(cx)).await;
+            }
+            bucket.chunks().delete_many(filter).await.map(drop)
+        }
+    }
+
+    /// Has a task go on with something, so that it does not wait for the next call.
+    fn begin(&self, work: impl Future<Output = Result<(), Error>> + Send + 'static) -> Work {
+        let mut work = Fetching::begin(work);
+        work.hand_over(&self.bucket.handle.client);
+        work
+    }
+
+    fn ended(&self) -> Error {
+        self.bucket.error_of(self.upload.id(), GridFsErrorKind::UploadEnded)
+    }
+
+    /// Removes the chunks in the background, unless they are to be there for another stream. In a
+    /// transaction they are left to its end.
+    fn remove_in_background(&mut self) {
+        let is_active = |session: &ClientSession<R>| {
+            use TransactionState::{InProgress, Starting};
+            !session.transaction_state().is_ok_and(|it| !matches!(it, Starting | InProgress))
+        };
+        let handle = &self.bucket.handle;
+        if self.is_kept {
+            for flight in self.flights.drain(..) {
+                flight.work.end_within(&handle.client, GRACE);
+            }
+            return;
+        }
+        if !self.has_sent || handle.session.as_ref().is_some_and(is_active) {
+            return;
+        }
+        let (client, concerns) = (handle.client.clone(), handle.concerns.clone());
+        let (parts, session) = (self.bucket.parts.clone(), handle.session.clone());
+        client.spawn(|client| {
+            let client = client.with_timeout(GRACE);
+            let handle = Handle { client, concerns, session };
+            let handle = handle.with(|concerns| concerns.timeout = None);
+            let removal = self.removal(GridFsBucket::new(handle, parts));
+            async move {
+                let _ = removal.await;
+            }
+        });
+    }
+}
+
+impl<R: Runtime> Drop for GridFsUploadStream<R> {
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.phase, Phase::Aborted) {
+            Phase::Open | Phase::Closing => self.remove_in_background(),
+            Phase::Storing(work) | Phase::Aborting(work) => {
+                work.end_within(&self.bucket.handle.client, GRACE);
+            }
+            Phase::Closed | Phase::Failed | Phase::Aborted => {}
+        }
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for GridFsUploadStream<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GridFsUploadStream")
+            .field("bytes_written", &self.bytes_written())
+            .field("bytes_done", &self.bytes_done)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,343 @@
+//! Buckets of GridFS: what streams send, and what is left of them.
+
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+
+use bson::{Bson, Document, doc};
+use sdam::error::GridFsErrorKind;
+use sdam::generic::GridFsBucket;
+use sdam::gridfs::UploadCheckpoint;
+use sdam::options::GridFsBucketOptions;
+use sdam_host::{Error, ErrorKind};
+use sdam_tokio::Tokio;
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
+
+use super::{Fixture, name, names};
+
+/// A bucket whose chunks have four bytes.
+fn bucket(fixture: &Fixture) -> GridFsBucket<Tokio> {
+    let options = GridFsBucketOptions::builder().chunk_size_bytes(4).build();
+    fixture.client.database("app").gridfs_bucket_with_options(options)
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|index| u8::try_from(index % 251).unwrap()).collect()
+}
+
+/// The number of documents in a collection of the bucket, as a client sees it that nobody hears.
+async fn count(fixture: &Fixture, collection: &str) -> u64 {
+    let collection = fixture.quiet.database("app").collection::<Document>(collection);
+    collection.count_documents(doc! {}).await.unwrap()
+}
+
+fn kind(error: &Error) -> &GridFsErrorKind {
+    assert_eq!(error.kind(), ErrorKind::GridFs, "{error}");
+    &error.as_grid_fs().unwrap().kind
+}
+
+/// GridFS, "Indexes": "Immediately before the first write operation [..] (and not earlier)"; "File
+/// Upload": chunks first, then the document.
+#[tokio::test]
+async fn the_first_upload_makes_the_indexes() {
+    let mut fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    let mut upload = bucket.open_upload_stream("a").metadata(doc! { "x": 1 }).await.unwrap();
+    upload.write_all(b"0123456789").await.unwrap();
+    assert_eq!(fixture.sent(), [], "there is room for more in the batch");
+    upload.close().await.unwrap();
+    let sent = fixture.sent();
+    let prepared = ["find", "listIndexes", "createIndexes", "listIndexes", "createIndexes"];
+    assert_eq!(names(&sent), [&prepared[..], &["insert", "insert"]].concat());
+    let made = |at: usize| {
+        let index = sent[at].get_array("indexes").unwrap()[0].as_document().unwrap();
+        (index.get_document("key").unwrap().clone(), index.get_bool("unique").ok())
+    };
+    assert_eq!(made(2), (doc! { "filename": 1, "uploadDate": 1 }, None));
+    assert_eq!(made(4), (doc! { "files_id": 1, "n": 1 }, Some(true)));
+    assert_eq!(sent[5].get_str("insert").ok(), Some("fs.chunks"));
+    assert_eq!(sent[6].get_str("insert").ok(), Some("fs.files"));
+    assert_eq!((upload.bytes_done(), upload.bytes_written()), (10, 10));
+
+    upload.close().await.unwrap();
+    let error = upload.write_all(b"more").await.unwrap_err();
+    assert_eq!(kind(&error), &GridFsErrorKind::UploadEnded);
+    bucket.upload_from_reader("b", &b"4"[..]).await.unwrap();
+    assert_eq!(names(&fixture.sent()), ["insert", "insert"], "an instance asks once");
+    let other = self::bucket(&fixture);
+    other.upload_from_reader("c", &b""[..]).id(7).await.unwrap();
+    assert_eq!(names(&fixture.sent()), ["find", "insert"], "there are files, and no chunk");
+    let found = other.find(doc! { "metadata.x": 1 }).await.unwrap();
+    let found: Vec<_> = found.try_collect().await.unwrap();
+    assert_eq!((found.len(), found[0].length, found[0].chunk_size_bytes), (1, 10, 4));
+}
+
+/// The same: "File Download" and "Partial File Retrieval".
+#[tokio::test]
+async fn a_file_comes_back_as_it_was() {
+    let mut fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    let content = bytes(1000);
+    let id = bucket.upload_from_reader("a", &content[..]).in_flight(4).await.unwrap();
+    for in_flight in [1, 3] {
+        let mut read = Vec::new();
+        let download = bucket.open_download_stream(id.clone()).in_flight(in_flight);
+        download.await.unwrap().read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, content);
+    }
+    let mut part = Vec::new();
+    let range = bucket.download_to_writer_by_name("a", &mut part).start(9).end(13);
+    assert_eq!(range.await.unwrap(), 4);
+    assert_eq!(part, content[9..13]);
+    fixture.sent();
+    let mut stream = bucket.open_download_stream(id.clone()).await.unwrap();
+    assert_eq!(stream.seek(SeekFrom::End(-3)).await.unwrap(), 997);
+    let mut last = [0; 2];
+    stream.read_exact(&mut last).await.unwrap();
+    assert_eq!((last, stream.bytes_done()), ([content[997], content[998]], 2));
+    let sent = fixture.sent();
+    assert_eq!(names(&sent), ["find", "find"]);
+    assert_eq!(sent[1].get_i64("limit").ok(), Some(2), "one chunk, and what may be left over");
+    assert!(stream.seek(SeekFrom::Current(-1000)).await.is_err());
+    let missing = bucket.open_download_stream(id).start(1001).await.unwrap_err();
+    let range = GridFsErrorKind::InvalidRange { start: 1001, end: 1000, length: 1000 };
+    assert_eq!(kind(&missing), &range);
+}
+
+/// "a distinct message for each case" (GridFS, "File Download by Filename").
+#[tokio::test]
+async fn what_is_not_there_is_an_error() {
+    let fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    let id = bucket.upload_from_reader("a", &b"0123456789"[..]).await.unwrap();
+    let error = bucket.open_download_stream_by_name("a").revision(1).await.unwrap_err();
+    assert_eq!(kind(&error), &GridFsErrorKind::RevisionNotFound { revision: 1 });
+    let error = bucket.open_download_stream_by_name("b").revision(1).await.unwrap_err();
+    assert_eq!(kind(&error), &GridFsErrorKind::FileNotFound);
+    let chunks = fixture.quiet.database("app").collection::<Document>("fs.chunks");
+    chunks.delete_one(doc! { "n": 1 }).await.unwrap();
+    let mut stream = bucket.open_download_stream(id.clone()).await.unwrap();
+    let error = stream.try_next().await.unwrap_err();
+    assert_eq!(kind(&error), &GridFsErrorKind::MissingChunk { n: 1 });
+    bucket.delete(id.clone()).await.unwrap();
+    assert_eq!(count(&fixture, "fs.chunks").await, 0);
+    for error in [
+        bucket.delete(id.clone()).await.unwrap_err(),
+        bucket.rename(id.clone(), "b").await.unwrap_err(),
+        bucket.delete_by_name("a").await.unwrap_err(),
+        bucket.rename_by_name("a", "b").await.unwrap_err(),
+        bucket.open_download_stream(id).await.unwrap_err(),
+    ] {
+        assert_eq!(kind(&error), &GridFsErrorKind::FileNotFound);
+    }
+    let error = bucket.open_upload_stream("a").chunk_size_bytes(0).await.unwrap_err();
+    assert_eq!(kind(&error), &GridFsErrorKind::ChunkSize(0));
+}
+
+/// GridFS, "Aborting an upload": "any chunks already uploaded MUST be deleted".
+#[tokio::test]
+async fn an_upload_that_is_given_up_leaves_nothing() {
+    let mut fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    let content = bytes(50_000);
+    let mut upload = bucket.open_upload_stream("a").await.unwrap();
+    upload.write_all(&content).await.unwrap();
+    upload.abort().await.unwrap();
+    assert_eq!(count(&fixture, "fs.chunks").await, 0);
+    assert_eq!(kind(&upload.write_all(b"4").await.unwrap_err()), &GridFsErrorKind::UploadEnded);
+    assert_eq!(kind(&upload.close().await.unwrap_err()), &GridFsErrorKind::UploadEnded);
+    upload.abort().await.unwrap();
+
+    fixture.sent();
+    let mut upload = bucket.open_upload_stream("b").await.unwrap();
+    upload.write_all(&content).await.unwrap();
+    drop(upload);
+    let sent = fixture.sent_until("delete").await;
+    assert_eq!(names(&sent), ["insert", "delete"]);
+    while count(&fixture, "fs.chunks").await > 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(bucket.open_upload_stream("c").await.unwrap());
+    assert_eq!(fixture.sent(), []);
+}
+
+/// The same: "if the upload is being aborted because the source stream [..] raised an error then
+/// the original error should be re-raised".
+#[tokio::test]
+async fn a_reader_that_fails_aborts_the_upload() {
+    struct Broken(usize);
+
+    impl futures_io::AsyncRead for Broken {
+        fn poll_read(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+            buffer: &mut [u8],
+        ) -> std::task::Poll<std::io::Result<usize>> {
+            let count = self.0.min(buffer.len());
+            self.0 -= count;
+            std::task::Poll::Ready(match count {
+                0 => Err(std::io::Error::other("the disk is gone")),
+                _ => Ok(count),
+            })
+        }
+    }
+
+    let mut fixture = Fixture::new().await;
+    let error = bucket(&fixture).upload_from_reader("a", Broken(50_000)).await.unwrap_err();
+    assert_eq!(error.to_string(), "the disk is gone");
+    assert_eq!(fixture.sent().last().map(name), Some("delete"));
+    let counts = (count(&fixture, "fs.chunks").await, count(&fixture, "fs.files").await);
+    assert_eq!(counts, (0, 0));
+}
+
+/// GridFS, "Operation Failure": "drivers MUST raise an error", and "MUST NOT attempt to clean up".
+#[tokio::test]
+async fn an_insertion_that_fails_is_reported_and_left() {
+    let mut fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    bucket.upload_from_reader("a", &b"4"[..]).await.unwrap();
+    fixture.sent();
+    fixture.fail(1, doc! { "failCommands": ["insert"], "errorCode": 50 }).await;
+    let mut upload = bucket.open_upload_stream("b").await.unwrap();
+    upload.write_all(b"0123456789").await.unwrap();
+    assert!(upload.close().await.unwrap_err().is_timeout());
+    assert_eq!(names(&fixture.sent()), ["insert"]);
+    assert_eq!(kind(&upload.close().await.unwrap_err()), &GridFsErrorKind::UploadEnded);
+    upload.abort().await.unwrap();
+    assert_eq!(names(&fixture.sent()), ["delete"]);
+    drop(upload);
+    assert_eq!(fixture.sent(), []);
+}
+
+/// "GridFS takes sessions": files in a transaction are there with it, or not at all.
+#[tokio::test]
+async fn a_transaction_has_a_file_or_none() {
+    let mut fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    bucket.upload_from_reader("first", &b"4"[..]).await.unwrap();
+    let session = fixture.client.start_session().await.unwrap();
+    let content = bytes(50_000);
+    for commits in [false, true] {
+        session.start_transaction().await.unwrap();
+        fixture.sent();
+        let mut upload = bucket.open_upload_stream("a").session(&session).await.unwrap();
+        upload.write_all(&content).await.unwrap();
+        upload.close().await.unwrap();
+        let mut read = Vec::new();
+        let stream = bucket.open_download_stream(upload.id().clone()).session(&session);
+        stream.await.unwrap().read_to_end(&mut read).await.unwrap();
+        assert!(read == content, "the transaction sees its own");
+        let is_of_it = |command: &Document| command.contains_key("txnNumber");
+        assert!(fixture.sent().iter().all(is_of_it));
+        match commits {
+            true => session.commit_transaction().await.unwrap(),
+            false => session.abort_transaction().await.unwrap(),
+        }
+        assert_eq!(count(&fixture, "fs.files").await, 1 + u64::from(commits));
+    }
+}
+
+/// A process that has ended leaves what another one goes on with.
+#[tokio::test]
+async fn an_upload_goes_on_from_its_checkpoint() {
+    let fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    let content = bytes(100_000);
+    let mut upload = bucket.open_upload_stream("a").metadata(doc! { "x": 1 }).await.unwrap();
+    upload.write_all(&content[..90_000]).await.unwrap();
+    while upload.bytes_done() < 80_000 {
+        assert_eq!(upload.write(&[]).await.unwrap(), 0);
+        tokio::task::yield_now().await;
+    }
+    let kept = bson::serialize_to_document(&upload.checkpoint()).unwrap();
+    drop(upload);
+    let checkpoint: UploadCheckpoint = bson::deserialize_from_document(kept).unwrap();
+    let place = usize::try_from(checkpoint.bytes()).unwrap();
+    assert_eq!(place, 80_000, "what is not sent is written again");
+    let mut upload = bucket.resume_upload_stream(checkpoint.clone()).await.unwrap();
+    upload.write_all(&content[place..]).await.unwrap();
+    upload.close().await.unwrap();
+    assert_eq!(upload.bytes_done(), 100_000);
+    let mut read = Vec::new();
+    bucket.download_to_writer(upload.id().clone(), &mut read).await.unwrap();
+    assert!(read == content);
+    let error = bucket.resume_upload_stream(checkpoint).await.unwrap_err();
+    assert_eq!(kind(&error), &GridFsErrorKind::NotResumable, "it is done");
+}
+
+/// The document of a file is there with what the transaction writes besides.
+#[tokio::test]
+async fn a_file_is_closed_in_a_transaction() {
+    let fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    bucket.upload_from_reader("first", &b"4"[..]).await.unwrap();
+    let session = fixture.client.start_session().await.unwrap();
+    let content = bytes(50_000);
+    let mut upload = bucket.open_upload_stream("a").await.unwrap();
+    upload.write_all(&content).await.unwrap();
+    for commits in [false, true] {
+        session.start_transaction().await.unwrap();
+        upload.close_in(&session).await.unwrap();
+        assert_eq!(count(&fixture, "fs.files").await, 1);
+        match commits {
+            true => session.commit_transaction().await.unwrap(),
+            false => session.abort_transaction().await.unwrap(),
+        }
+    }
+    let mut read = Vec::new();
+    bucket.download_to_writer(upload.id().clone(), &mut read).await.unwrap();
+    assert!(read == content);
+}
+
+/// Streams of tokio are copied into each other.
+#[tokio::test]
+async fn tokio_copies_a_file() {
+    let fixture = Fixture::new().await;
+    let bucket = fixture.client.database("app").gridfs_bucket();
+    let content = bytes(9_000_000);
+    let mut upload = bucket.open_upload_stream("a").await.unwrap();
+    assert_eq!(tokio::io::copy(&mut &content[..], &mut upload).await.unwrap(), 9_000_000);
+    upload.shutdown().await.unwrap();
+    let mut download = bucket.open_download_stream(upload.id().clone()).await.unwrap();
+    let mut read = Vec::new();
+    tokio::io::copy(&mut download, &mut read).await.unwrap();
+    assert!(read == content);
+    bucket.drop().await.unwrap();
+    let counts = (count(&fixture, "fs.chunks").await, count(&fixture, "fs.files").await);
+    assert_eq!(counts, (0, 0));
+}
+
+/// Threads use `std::io`.
+#[tokio::test]
+async fn threads_have_the_same() {
+    let fixture = Fixture::new().await;
+    let uri = fixture.uri();
+    let content = bytes(3_000_000);
+    let work = move || {
+        let client = sdam::blocking::Client::with_uri_str(&uri).unwrap();
+        let bucket = client.database("app").gridfs_bucket();
+        let mut upload = bucket.open_upload_stream("a").id("own").run().unwrap();
+        upload.write_all(&content).unwrap();
+        upload.close().unwrap();
+        assert_eq!((upload.id(), upload.bytes_done()), (&Bson::from("own"), 3_000_000));
+        let mut read = Vec::new();
+        let mut download = bucket.open_download_stream("own").run().unwrap();
+        download.read_to_end(&mut read).unwrap();
+        assert!(read == content);
+        download.seek(SeekFrom::Start(2_999_999)).unwrap();
+        read.clear();
+        download.read_to_end(&mut read).unwrap();
+        assert_eq!(read, content[2_999_999..]);
+        let other = bucket.upload_from_reader("b", &content[..100]).run().unwrap();
+        read.clear();
+        assert_eq!(bucket.download_to_writer(other, &mut read).run().unwrap(), 100);
+        assert_eq!(read, content[..100]);
+        let found = bucket.find(doc! { "filename": "b" }).run().unwrap();
+        assert_eq!(found.count(), 1);
+        bucket.rename_by_name("b", "c").run().unwrap();
+        bucket.delete_by_name("c").run().unwrap();
+        bucket.delete("own").run().unwrap();
+        let error = bucket.rename("own", "d").run().unwrap_err();
+        assert_eq!(kind(&error), &GridFsErrorKind::FileNotFound);
+        client.close();
+    };
+    tokio::task::spawn_blocking(work).await.unwrap();
+}

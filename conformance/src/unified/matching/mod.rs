@@ -11,6 +11,7 @@ mod types;
 use bson::{Bson, Document};
 
 pub use exact::same;
+pub(in crate::unified) use operator::bytes;
 
 use crate::spec::Difference;
 

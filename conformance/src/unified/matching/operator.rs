@@ -110,7 +110,7 @@ fn type_name(value: &Bson) -> Option<&str> {
 }
 
 /// Reads an even number of hexadecimal digits.
-fn bytes(hex: &str) -> Option<Vec<u8>> {
+pub(in crate::unified) fn bytes(hex: &str) -> Option<Vec<u8>> {
     let digit = |digit: u8| char::from(digit).to_digit(16);
     let byte = |pair: &[u8]| match *pair {
         [high, low] => u8::try_from(digit(high)? * 16 + digit(low)?).ok(),

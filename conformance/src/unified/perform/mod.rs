@@ -13,6 +13,7 @@ mod crud;
 mod defect;
 mod deployment;
 mod environment;
+mod gridfs;
 mod log;
 mod operate;
 mod servers;

@@ -12,7 +12,7 @@ use sdam::operation::{Find, Watch};
 use sdam_host::Runtime;
 
 use super::call::{failed, invalid};
-use super::{administer, bulk, crud};
+use super::{administer, bulk, crud, gridfs};
 use crate::unified::format::{CollectionOptions, FormatError, Node, Object, concerns};
 use crate::unified::play::{Ended, Failed, OPENING, Operate, Subject};
 
@@ -164,6 +164,12 @@ pub(super) async fn operate<R: Runtime>(
             let collection = client.database(database).collection(collection);
             crud::run(&collection, own, &name, of).await
         }
+        (Subject::Bucket { database, options }, _) => {
+            match gridfs::bucket(&client.database(database), options.clone()) {
+                Ok(bucket) => gridfs::run(&bucket, own, &name, of).await,
+                Err(reason) => Err(reason),
+            }
+        }
         (Subject::Cursor(cursor), _) => on_cursor(&cursors, cursor, &name, own.timeout, of).await,
     };
     match result {
@@ -189,7 +195,9 @@ async fn open<R: Runtime>(
                 let things = client.database(database).collection::<Document>(name);
                 own.of(things.operation(watch)).await?
             }
-            Subject::Cursor(_) => return Err(Reason::Malformed("a cursor is not watched".into())),
+            Subject::Bucket { .. } | Subject::Cursor(_) => {
+                return Err(Reason::Malformed("it has no changes to be watched".into()));
+            }
         };
         return Ok(Kept::Changes(Box::new(stream.with_type())));
     }
@@ -202,7 +210,7 @@ async fn open<R: Runtime>(
             let find = Find::from_document(of.rest())?;
             own.of(client.database(database).collection(name).find(find)).await?
         }
-        Subject::Client | Subject::Cursor(_) => {
+        Subject::Client | Subject::Bucket { .. } | Subject::Cursor(_) => {
             return Err(of.broken("is of what opens no cursor").into());
         }
     })))

@@ -25,6 +25,7 @@ pub(super) enum Entity {
     Client(Box<Client>),
     Database(Box<Database>),
     Collection(Box<Collection>),
+    Bucket(Box<Bucket>),
     /// A session, by its logical session id once it has started.
     Session(Option<Document>),
     /// A cursor of a client.
@@ -73,6 +74,13 @@ pub(super) struct Collection {
     pub(super) database: Database,
     pub(super) name: String,
     pub(super) options: CollectionOptions,
+}
+
+/// A bucket of GridFS.
+#[derive(Clone, Debug)]
+pub(super) struct Bucket {
+    pub(super) database: Database,
+    pub(super) options: Document,
 }
 
 /// The type and the primary of a topology at some moment.
@@ -194,6 +202,7 @@ impl Entity {
             Self::Client(_) => "a client",
             Self::Database(_) => "a database",
             Self::Collection(_) => "a collection",
+            Self::Bucket(_) => "a bucket",
             Self::Session(_) => "a session",
             Self::Cursor(_) => "a cursor",
             Self::Unavailable => "an entity without an interface",
@@ -253,6 +262,7 @@ impl Entities {
             Some(Entity::Client(_)) => Ok(name),
             Some(Entity::Database(database)) => Ok(&database.client),
             Some(Entity::Collection(collection)) => Ok(&collection.database.client),
+            Some(Entity::Bucket(bucket)) => Ok(&bucket.database.client),
             other => Err(missing(place, "a client, a database or a collection", name, other)),
         }
     }

@@ -95,6 +95,13 @@ pub enum Subject {
         /// Its own.
         name: String,
     },
+    /// A bucket of GridFS.
+    Bucket {
+        /// The name of its database.
+        database: String,
+        /// Its options.
+        options: Document,
+    },
     /// A cursor that was kept under this name.
     Cursor(String),
 }

@@ -98,7 +98,6 @@ impl Needs {
             Some(Kind::Session) if name == "withTransaction" => {
                 callback(&operation.arguments).iter().for_each(|it| self.operation(it));
             }
-            Some(Kind::Bucket) => self.add("GridFS"),
             Some(Kind::ClientEncryption) => self.add(ENCRYPTION),
             // One that no specification defines fails its test, and is nothing to wait for. What
             // saves its result, such as a cursor, is needed itself.

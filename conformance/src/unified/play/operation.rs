@@ -5,7 +5,7 @@ use bson::{Bson, Document};
 
 use super::actor::Wait;
 use super::arguments;
-use super::entities::{Collection, Database, Entity};
+use super::entities::{Bucket, Collection, Database, Entity};
 use super::failed::Failed;
 use super::machine::{Action, Ended, Operate, Play, Subject, Token};
 use super::{need, transaction, wrong};
@@ -55,6 +55,12 @@ pub(super) fn start(
                 timeout_ms: options.timeout_ms.or(defaults.timeout_ms),
             };
             let of = (client, Subject::Collection { database, name }, options);
+            operate(play, place, operation, token, of)?
+        }
+        (Entity::Bucket(bucket), _) => {
+            let Bucket { database, options } = (**bucket).clone();
+            let Database { client, name: database, options: defaults } = database;
+            let of = (client, Subject::Bucket { database, options }, defaults);
             operate(play, place, operation, token, of)?
         }
         (Entity::Cursor(client), _) if need::ON_CURSORS.contains(&name) => {

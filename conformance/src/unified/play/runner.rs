@@ -8,7 +8,7 @@ use sdam_core::time::Instant;
 use super::actor::{Actor, Look, Wait};
 use super::assertion::{self, Checked, event_arguments};
 use super::data::NAMESPACE_NOT_FOUND;
-use super::entities::{self, Client, Collection, Database};
+use super::entities::{self, Bucket, Client, Collection, Database};
 use super::machine::{Action, Command, OpenClient, Opening, Play};
 use super::{arguments, session, transaction, wrong};
 use crate::spec::Difference;
@@ -141,9 +141,9 @@ pub(super) fn make(
             out.push(Action::Start { session: id.clone(), client, options });
             entities::Entity::Session(None)
         }
-        Entity::Bucket { database, .. } => {
-            play.entities.database(place, &database)?;
-            entities::Entity::Unavailable
+        Entity::Bucket { database, options, .. } => {
+            let database = play.entities.database(place, &database)?.clone();
+            entities::Entity::Bucket(Box::new(Bucket { database, options }))
         }
         Entity::ClientEncryption { options, .. } => {
             play.entities.client(place, &options.key_vault_client)?;

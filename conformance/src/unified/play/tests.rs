@@ -669,6 +669,9 @@ fn needs_are_named_once_each_in_the_order_of_the_test() {
             { "session": { "id": "session0", "client": "client0" } },
             { "bucket": { "id": "bucket0", "database": "database0" } } ] } },
         { "name": "find", "object": "c", "arguments": { "filter": {}, "session": "session0" } },
+        { "name": "createEntities", "object": "testRunner", "arguments": { "entities": [
+            { "client": { "id": "client1", "uriOptions": { "waitQueueSize": 1 } } },
+            { "client": { "id": "client2", "uriOptions": { "waitQueueSize": 2 } } } ] } },
         { "name": "withTransaction", "object": "session0", "arguments": { "callback": [
             { "name": "download", "object": "bucket0" } ] } },
         { "name": "runOnThread", "object": "testRunner", "arguments": { "thread": "thread0",
@@ -676,9 +679,9 @@ fn needs_are_named_once_each_in_the_order_of_the_test() {
         { "name": "fly", "object": "c" }"#;
     let spans = r#", "expectTracingMessages": [{ "client": "client0", "spans": [] }]"#;
     let file = file(operations, spans);
-    assert_eq!(needs(&file, &file.tests[0]), ["GridFS"]);
+    assert_eq!(needs(&file, &file.tests[0]), ["waitQueueSize"]);
     let encrypted = needs_with_encryption(&file, &file.tests[0]);
-    assert_eq!(encrypted[..2], ["client-side encryption", "GridFS"]);
+    assert_eq!(encrypted[..2], ["client-side encryption", "waitQueueSize"]);
     let ping = self::file(&format!("{{ {PING} }}"), "");
     assert_eq!(needs(&ping, &ping.tests[0]), Vec::<String>::new());
     assert_eq!(needs_with_encryption(&ping, &ping.tests[0]), ["client-side encryption"]);

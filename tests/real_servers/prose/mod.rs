@@ -9,6 +9,7 @@ mod crud;
 mod durations;
 mod errors;
 mod gateway;
+mod gridfs;
 mod retries;
 mod sessions;
 mod timeouts;
@@ -248,6 +249,7 @@ enum Chapter {
     Errors,
     Transactions,
     ChangeStreams,
+    GridFs,
     /// Those of a server where clients log in.
     Timeouts,
     /// Those of a server that is no member of a set.
@@ -255,7 +257,7 @@ enum Chapter {
 }
 
 impl Chapter {
-    const OF_SETS: [Self; 7] = [
+    const OF_SETS: [Self; 8] = [
         Self::Sessions,
         Self::Causal,
         Self::Crud,
@@ -263,6 +265,7 @@ impl Chapter {
         Self::Errors,
         Self::Transactions,
         Self::ChangeStreams,
+        Self::GridFs,
     ];
 
     async fn play<R: Runtime>(self, runtime: Way<'_, R>, seed: &str, version: Version) -> Outcome {
@@ -280,6 +283,7 @@ impl Chapter {
             Self::Errors => errors::play(&fixture).await,
             Self::Transactions => transactions::play(&fixture).await,
             Self::ChangeStreams => change_streams::play(&fixture).await,
+            Self::GridFs => gridfs::play(&fixture).await,
             Self::Timeouts => timeouts::play(&fixture).await,
             Self::Standalone => match causal::play_alone(&fixture).await {
                 Ok(()) => durations::play(&fixture).await,

@@ -6,6 +6,7 @@ mod bulks;
 mod change_stream_times;
 mod change_streams;
 mod cursors;
+mod gridfs;
 mod idle_connections;
 mod retryable_reads;
 mod retryable_writes;

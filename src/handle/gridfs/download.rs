@@ -220,7 +220,7 @@ async fn of_name<R: Runtime>(
     filename: &str,
     revision: i32,
 ) -> Result<RawDocumentBuf, Error> {
-    let filter = || doc! { "filename": { "$eq": filename } };
+    let filter = || doc! { "filename": filename };
     let (order, skip) = match revision {
         0.. => (1, revision.unsigned_abs()),
         _ => (-1, revision.unsigned_abs() - 1),

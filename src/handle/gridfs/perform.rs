@@ -140,7 +140,7 @@ impl PerformInBucket for DeleteByName {
             #[serde(rename = "_id")]
             id: Bson,
         }
-        let filter = doc! { "filename": { "$eq": &self.0 } };
+        let filter = doc! { "filename": &self.0 };
         let files = bucket.files();
         let found = files.find(filter).projection(doc! { "_id": 1 }).with_type::<File>();
         let found: Vec<File> = found.await?.try_collect().await?;
@@ -176,7 +176,7 @@ impl PerformInBucket for RenameByName {
 
     async fn perform<R: Runtime>(self, bucket: GridFsBucket<R>) -> Result<(), Error> {
         let update = doc! { "$set": { "filename": self.to } };
-        let filter = doc! { "filename": { "$eq": &self.filename } };
+        let filter = doc! { "filename": &self.filename };
         let renamed = bucket.files().update_many(filter, update).await?;
         match renamed.acknowledged && renamed.matched_count == 0 {
             true => {

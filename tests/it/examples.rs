@@ -134,10 +134,15 @@ fn an_application_loses_no_write_when_primaries_change() {
 
 /// Sends a request over HTTP; returns the status and the body of its response.
 fn ask(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    ask_with(address, method, path, "Accept: */*", body)
+}
+
+/// As [`ask`], with one more header.
+fn ask_with(address: &str, method: &str, path: &str, header: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{header}\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
@@ -172,6 +177,28 @@ fn the_service_answers_over_http_until_it_is_ended() {
     output.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "closed\n");
     assert!(example.0.wait().unwrap().success());
+}
+
+#[test]
+fn the_service_streams_files_and_parts_of_them() {
+    let (_example, mut output) = Example::start("files", &["127.0.0.1:0"]);
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening at ").expect("where it listens");
+    let content = "0123456789".repeat(1_000_000);
+    assert_eq!(ask(address, "PUT", "/files/a", &content).0, 201);
+    let listed = r#"[{"name":"a","length":10000000}]"#;
+    assert_eq!(ask(address, "GET", "/files", ""), (200, listed.to_owned()));
+    let (status, body) = ask(address, "GET", "/files/a", "");
+    assert!(status == 200 && body == content, "{status}: {} bytes", body.len());
+    let part = |range: &str| ask_with(address, "GET", "/files/a", &format!("Range: {range}"), "");
+    assert_eq!(part("bytes=5-7"), (206, "567".to_owned()));
+    assert_eq!(part("bytes=9999998-"), (206, "89".to_owned()));
+    assert_eq!(part("bytes=-3"), (206, "789".to_owned()));
+    assert_eq!(part("bytes=10000000-").0, 416);
+    assert_eq!(part("lines=1-2").0, 200);
+    assert_eq!(ask(address, "DELETE", "/files/a", "").0, 204);
+    assert_eq!(ask(address, "GET", "/files/a", "").0, 404);
 }
 
 #[test]

@@ -89,6 +89,8 @@ mod pages {
     struct Transactions;
     #[doc = include_str!("../docs/change-streams.md")]
     struct ChangeStreams;
+    #[doc = include_str!("../docs/gridfs.md")]
+    struct Files;
     #[doc = include_str!("../docs/coming-from.md")]
     struct ComingFrom;
     #[doc = include_str!("../docs/watch.md")]

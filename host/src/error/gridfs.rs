@@ -128,7 +128,7 @@ pub enum GridFsErrorKind {
     TooManyChunks,
     /// An upload is resumed whose chunks are gone, or whose file is stored already.
     #[error(
-        "cannot be gone on with: its upload was aborted or dropped, or is done; upload it anew"
+        "cannot be gone on with: its upload was aborted or dropped, or is done; upload it again"
     )]
     NotResumable,
     /// A stream is written to that was closed or aborted, or has failed.

@@ -21,7 +21,7 @@ use crate::gridfs::{ChunkRange, Download, FilesCollectionDocument, StoredFile};
 use crate::handle::fetching::Fetching;
 use crate::reply::document::read_as;
 
-/// The time in which a task brings to its end what nobody reads any more, so that its connection
+/// The time in which a task brings to its end what is not read any more, so that its connection
 /// comes back.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -172,7 +172,7 @@ impl<R: Runtime> GridFsDownloadStream<R> {
     }
 
     /// Asks for the next range if it is needed, and for further ones while the file is read on. A
-    /// session has one command at a time, and none that nobody waits for.
+    /// session has one command at a time, and none that is not waited for.
     fn ask(&mut self) {
         if self.fetching.is_empty() && self.download.available().is_none() {
             self.fetch();

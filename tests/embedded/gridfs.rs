@@ -263,6 +263,36 @@ async fn an_upload_goes_on_from_its_checkpoint() {
     assert_eq!(kind(&error), &GridFsErrorKind::NotResumable, "it is done");
 }
 
+/// The chunks of a file are those of its `_id`: an upload that is given up may not take them from
+/// another file which has it, nor from its own once that is stored.
+#[tokio::test]
+async fn an_upload_that_is_given_up_leaves_the_chunks_of_what_is_stored() {
+    let fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    let stored = |error: Error| assert_eq!(kind(&error), &GridFsErrorKind::UploadEnded);
+    bucket.upload_from_reader("a", &b"0123456789"[..]).id(7).await.unwrap();
+    let mut early = bucket.open_upload_stream("b").id(7).await.unwrap();
+    early.write_all(b"4").await.unwrap();
+    stored(early.abort().await.unwrap_err());
+    let late = bucket.open_upload_stream("b").id(7).chunk_size_bytes(255 * 1024);
+    let mut late = late.await.unwrap();
+    assert!(late.write_all(&bytes(9_000_000)).await.unwrap_err().is_duplicate_key());
+    assert_eq!(count(&fixture, "fs.chunks").await, 3, "no second batch was sent");
+    stored(late.abort().await.unwrap_err());
+
+    let session = fixture.client.start_session().await.unwrap();
+    let mut own = bucket.open_upload_stream("c").id(8).await.unwrap();
+    own.write_all(b"0123456789").await.unwrap();
+    session.start_transaction().await.unwrap();
+    own.close_in(&session).await.unwrap();
+    session.commit_transaction().await.unwrap();
+    stored(own.abort().await.unwrap_err());
+    for id in [7, 8] {
+        let mut read = Vec::new();
+        assert_eq!(bucket.download_to_writer(id, &mut read).await.unwrap(), 10);
+    }
+}
+
 /// The document of a file is there with what the transaction writes besides.
 #[tokio::test]
 async fn a_file_is_closed_in_a_transaction() {

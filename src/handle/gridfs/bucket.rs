@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bson::{Bson, Document};
-use sdam_core::config::{ReadConcern, ReadPreference, WriteConcern};
+use bson::{Bson, Document, doc};
+use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, WriteConcern};
 use sdam_host::{ClientSession, Runtime};
 
 use super::operations::{
@@ -280,6 +280,14 @@ impl<R: Runtime> GridFsBucket<R> {
     pub(super) fn chunks(&self) -> Collection<R, Document> {
         let database = Arc::clone(&self.parts.database);
         Collection::new(self.handle.clone(), database, &self.parts.chunks)
+    }
+
+    /// Returns whether the document of a file is there, at the primary.
+    pub(super) async fn has_file(&self, id: &Bson) -> Result<bool, Error> {
+        let files = self.files();
+        let file = files.find_one(doc! { "_id": { "$eq": id.clone() } });
+        let primary = ReadPreference::new(ReadMode::Primary);
+        Ok(file.read_preference(primary).await?.is_some())
     }
 
     /// Says what is wrong with a file.

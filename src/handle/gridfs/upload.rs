@@ -62,6 +62,11 @@ pub struct GridFsUploadStream<R: Runtime> {
     sent: u64,
     /// True if the chunks are to be there for another stream.
     is_kept: bool,
+    /// True if a file of this `_id` may be there: the application has chosen the `_id`, or the
+    /// document was sent.
+    may_be_stored: bool,
+    /// True if another upload has chunks of the same numbers.
+    is_contested: bool,
 }
 
 /// A batch that is being inserted.
@@ -93,12 +98,15 @@ enum Phase {
 impl<R: Runtime> GridFsUploadStream<R> {
     pub(super) fn open(bucket: GridFsBucket<R>, open: OpenUploadStream) -> Result<Self, Error> {
         let OpenUploadStream { filename, id, chunk_size_bytes, metadata, in_flight } = open;
+        let is_chosen = id.is_some();
         let id = id.unwrap_or_else(|| ObjectId::new().into());
         let chunk_size = chunk_size_bytes.unwrap_or(bucket.parts.chunk_size);
         let upload = Upload::new(id.clone(), filename, metadata)?;
         let upload = upload.with_chunk_size(chunk_size);
         let upload = upload.map_err(|kind| bucket.error_of(&id, kind))?;
-        Ok(Self::of(bucket, upload, in_flight))
+        let mut stream = Self::of(bucket, upload, in_flight);
+        stream.may_be_stored = is_chosen;
+        Ok(stream)
     }
 
     /// Goes on with a file whose chunks are there up to the checkpoint.
@@ -109,18 +117,17 @@ impl<R: Runtime> GridFsUploadStream<R> {
         let ResumeUploadStream { checkpoint, in_flight } = resume;
         let (id, chunks) = (checkpoint.id().clone(), checkpoint.chunks());
         let upload = Upload::resume(checkpoint)?.map_err(|kind| bucket.error_of(&id, kind))?;
-        let primary = || ReadPreference::new(ReadMode::Primary);
+        let primary = ReadPreference::new(ReadMode::Primary);
         let of_file = |range| doc! { "files_id": { "$eq": id.clone() }, "n": range };
-        let (files, stored) = (bucket.files(), bucket.chunks());
-        let file = files.find_one(doc! { "_id": { "$eq": id.clone() } });
-        let is_done = file.read_preference(primary()).await?.is_some();
+        let (is_done, stored) = (bucket.has_file(&id).await?, bucket.chunks());
         let count = stored.count_documents(of_file(doc! { "$lt": chunks }));
-        if is_done || count.read_preference(primary()).await? != u64::from(chunks) {
+        if is_done || count.read_preference(primary).await? != u64::from(chunks) {
             return Err(bucket.error_of(&id, GridFsErrorKind::NotResumable));
         }
         stored.delete_many(of_file(doc! { "$gte": chunks })).await?;
         let (bytes, mut stream) = (upload.length(), Self::of(bucket, upload, in_flight));
-        (stream.bytes_done, stream.sent, stream.is_kept) = (bytes, bytes, true);
+        (stream.bytes_done, stream.sent) = (bytes, bytes);
+        (stream.is_kept, stream.may_be_stored) = (true, true);
         Ok(stream)
     }
 
@@ -138,6 +145,8 @@ impl<R: Runtime> GridFsUploadStream<R> {
             bytes_done: 0,
             sent: 0,
             is_kept: false,
+            may_be_stored: false,
+            is_contested: false,
         }
     }
 
@@ -210,7 +219,8 @@ impl<R: Runtime> GridFsUploadStream<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the file is stored already, and if its chunks cannot be removed.
+    /// Fails if the file is stored already, or another one with the same `_id` is, or is being
+    /// stored; and if its chunks cannot be removed.
     pub async fn abort(&mut self) -> Result<(), Error> {
         if let Phase::Open | Phase::Closing | Phase::Failed = self.phase {
             let removal = self.removal(self.bucket.clone());
@@ -312,7 +322,10 @@ impl<R: Runtime> GridFsUploadStream<R> {
                 self.judge(prepared)?;
             }
         }
-        if self.flights.len() >= self.in_flight {
+        // The first batch meets the chunks of another file with this `_id`: none goes beside it.
+        let is_first = self.may_be_stored && self.bytes_done == 0;
+        let most = if is_first { 1 } else { self.in_flight };
+        if self.flights.len() >= most {
             return Poll::Pending;
         }
         if let Some(Batch { documents, bytes }) = self.upload.take_batch() {
@@ -340,6 +353,7 @@ impl<R: Runtime> GridFsUploadStream<R> {
             }
             Poll::Ready(Err(error)) => {
                 self.sent = self.sent.min(flight.start);
+                self.is_contested |= error.is_duplicate_key();
                 failed = Err(error);
                 false
             }
@@ -357,7 +371,8 @@ impl<R: Runtime> GridFsUploadStream<R> {
     }
 
     /// Stores the document of the file: "the datetime when the upload completed".
-    fn store(&self, bucket: GridFsBucket<R>) -> Work {
+    fn store(&mut self, bucket: GridFsBucket<R>) -> Work {
+        self.may_be_stored = true;
         let document = self.upload.files_document(bucket.handle.client.wall_clock());
         let mut insert = InsertOne::new(&document);
         self.begin(async move {
@@ -367,18 +382,24 @@ impl<R: Runtime> GridFsUploadStream<R> {
         })
     }
 
-    /// Removes the chunks, once none comes any more.
+    /// Removes the chunks, once none comes any more. Those of another file that has the same `_id`
+    /// are left, and so are those of a file that is stored after all.
     fn removal(
         &mut self,
         bucket: GridFsBucket<R>,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<R> {
         let mut flights = std::mem::take(&mut self.flights);
-        let filter = doc! { "files_id": { "$eq": self.upload.id().clone() } };
+        let (id, may_be_stored) = (self.upload.id().clone(), self.may_be_stored);
+        let mut is_contested = self.is_contested;
         async move {
             for flight in &mut flights {
-                let _ = poll_fn(|cx| flight.work.poll(cx)).await;
+                let landed = poll_fn(|cx| flight.work.poll(cx)).await;
+                is_contested |= landed.is_err_and(|error| error.is_duplicate_key());
             }
-            bucket.chunks().delete_many(filter).await.map(drop)
+            if is_contested || may_be_stored && bucket.has_file(&id).await? {
+                return Err(bucket.error_of(&id, GridFsErrorKind::UploadEnded));
+            }
+            bucket.chunks().delete_many(doc! { "files_id": { "$eq": id } }).await.map(drop)
         }
     }
 

@@ -52,6 +52,8 @@ impl SingleCommand for FindChunks {
     fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         body.append(cstr!("filter"), self.filter());
         body.append(cstr!("sort"), rawdoc! { "n": 1 });
+        // Without it, a first batch has 101 documents at most.
+        body.append(cstr!("batchSize"), self.range.limit());
         body.append(cstr!("limit"), self.range.limit());
         body.append(cstr!("singleBatch"), true);
         Ok(())
@@ -101,8 +103,8 @@ mod tests {
             ),
         ] {
             let expected = rawdoc! {
-                "find": "things", "filter": filter, "sort": { "n": 1 }, "limit": limit,
-                "singleBatch": true,
+                "find": "things", "filter": filter, "sort": { "n": 1 }, "batchSize": limit,
+                "limit": limit, "singleBatch": true,
             };
             assert_eq!(written(&mut find, NEW).body, expected);
         }

@@ -19,6 +19,13 @@ fn bucket(fixture: &Fixture) -> GridFsBucket<Tokio> {
     fixture.client.database("app").gridfs_bucket_with_options(options)
 }
 
+/// The bytes of the chunks in a batch of a bucket with chunks of the usual size.
+const BATCH: usize = 16 * 255 * 1024;
+
+fn usual_bucket(fixture: &Fixture) -> GridFsBucket<Tokio> {
+    fixture.client.database("app").gridfs_bucket()
+}
+
 fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|index| u8::try_from(index % 251).unwrap()).collect()
 }
@@ -136,8 +143,8 @@ async fn what_is_not_there_is_an_error() {
 #[tokio::test]
 async fn an_upload_that_is_given_up_leaves_nothing() {
     let mut fixture = Fixture::new().await;
-    let bucket = bucket(&fixture);
-    let content = bytes(50_000);
+    let bucket = usual_bucket(&fixture);
+    let content = bytes(BATCH + 1);
     let mut upload = bucket.open_upload_stream("a").await.unwrap();
     upload.write_all(&content).await.unwrap();
     upload.abort().await.unwrap();
@@ -181,7 +188,8 @@ async fn a_reader_that_fails_aborts_the_upload() {
     }
 
     let mut fixture = Fixture::new().await;
-    let error = bucket(&fixture).upload_from_reader("a", Broken(50_000)).await.unwrap_err();
+    let error =
+        usual_bucket(&fixture).upload_from_reader("a", Broken(BATCH + 1)).await.unwrap_err();
     assert_eq!(error.to_string(), "the disk is gone");
     assert_eq!(fixture.sent().last().map(name), Some("delete"));
     let counts = (count(&fixture, "fs.chunks").await, count(&fixture, "fs.files").await);
@@ -211,10 +219,10 @@ async fn an_insertion_that_fails_is_reported_and_left() {
 #[tokio::test]
 async fn a_transaction_has_a_file_or_none() {
     let mut fixture = Fixture::new().await;
-    let bucket = bucket(&fixture);
+    let bucket = usual_bucket(&fixture);
     bucket.upload_from_reader("first", &b"4"[..]).await.unwrap();
     let session = fixture.client.start_session().await.unwrap();
-    let content = bytes(50_000);
+    let content = bytes(BATCH + 1);
     for commits in [false, true] {
         session.start_transaction().await.unwrap();
         fixture.sent();
@@ -239,11 +247,11 @@ async fn a_transaction_has_a_file_or_none() {
 #[tokio::test]
 async fn an_upload_goes_on_from_its_checkpoint() {
     let fixture = Fixture::new().await;
-    let bucket = bucket(&fixture);
-    let content = bytes(100_000);
+    let bucket = usual_bucket(&fixture);
+    let content = bytes(10_000_000);
     let mut upload = bucket.open_upload_stream("a").metadata(doc! { "x": 1 }).await.unwrap();
-    upload.write_all(&content[..90_000]).await.unwrap();
-    while upload.bytes_done() < 80_000 {
+    upload.write_all(&content[..9_000_000]).await.unwrap();
+    while upload.bytes_done() < 2 * BATCH as u64 {
         assert_eq!(upload.write(&[]).await.unwrap(), 0);
         tokio::task::yield_now().await;
     }
@@ -251,11 +259,11 @@ async fn an_upload_goes_on_from_its_checkpoint() {
     drop(upload);
     let checkpoint: UploadCheckpoint = bson::deserialize_from_document(kept).unwrap();
     let place = usize::try_from(checkpoint.bytes()).unwrap();
-    assert_eq!(place, 80_000, "what is not sent is written again");
+    assert_eq!(place, 2 * BATCH, "what is not sent is written again");
     let mut upload = bucket.resume_upload_stream(checkpoint.clone()).await.unwrap();
     upload.write_all(&content[place..]).await.unwrap();
     upload.close().await.unwrap();
-    assert_eq!(upload.bytes_done(), 100_000);
+    assert_eq!(upload.bytes_done(), 10_000_000);
     let mut read = Vec::new();
     bucket.download_to_writer(upload.id().clone(), &mut read).await.unwrap();
     assert!(read == content);
@@ -297,10 +305,10 @@ async fn an_upload_that_is_given_up_leaves_the_chunks_of_what_is_stored() {
 #[tokio::test]
 async fn a_file_is_closed_in_a_transaction() {
     let fixture = Fixture::new().await;
-    let bucket = bucket(&fixture);
+    let bucket = usual_bucket(&fixture);
     bucket.upload_from_reader("first", &b"4"[..]).await.unwrap();
     let session = fixture.client.start_session().await.unwrap();
-    let content = bytes(50_000);
+    let content = bytes(BATCH + 1);
     let mut upload = bucket.open_upload_stream("a").await.unwrap();
     upload.write_all(&content).await.unwrap();
     for commits in [false, true] {

@@ -9,8 +9,8 @@
 #[doc(inline)]
 pub use runtimes::tokio::{
     ChangeStream, CheckedOut, Client, ClientBuilder, ClientSession, Collection, Cursor, Database,
-    Exhaust, GridFsBucket, GridFsDownloadStream, GridFsUploadStream, Registry, SelectedServer,
-    Topology,
+    Exhaust, GridFsBucket, GridFsDownloadStream, GridFsPreparedFile, GridFsUploadStream, Registry,
+    SelectedServer, Topology,
 };
 
 #[doc(inline)]

@@ -34,6 +34,9 @@ macro_rules! names {
         /// The writing of a file of GridFS.
         pub type GridFsUploadStream = crate::handle::gridfs::GridFsUploadStream<$runtime>;
 
+        /// A file of GridFS whose document a transaction stores.
+        pub type GridFsPreparedFile = crate::handle::gridfs::GridFsPreparedFile<$runtime>;
+
         /// A session of the application's.
         pub type ClientSession = sdam_host::ClientSession<$runtime>;
 

@@ -15,16 +15,16 @@ use sdam_host::driver::ThreadSession as _;
 use super::client::Shared;
 use super::{ClientSession, Threads};
 use crate::command::action::{Action, PerformsActions, sealed};
-use crate::command::find::Find;
-use crate::command::views::Many;
+use crate::command::find::{Find, FindOne};
+use crate::command::views::{Many, One};
 use crate::error::Error;
 use crate::gridfs::{FilesCollectionDocument, UploadCheckpoint};
 use crate::handle::concerns;
 use crate::handle::gridfs::{
     DeleteByName, DeleteFile, DownloadToWriter, DropBucket, GridFsBucket as Futures,
-    GridFsDownloadStream as Downloading, GridFsUploadStream as Uploading, OpenDownloadStream,
-    OpenUploadStream, Parts, PerformInBucket, RenameByName, RenameFile, ResumeUploadStream,
-    UploadFromReader, actions_of_buckets,
+    GridFsDownloadStream as Downloading, GridFsPreparedFile as Prepared,
+    GridFsUploadStream as Uploading, OpenDownloadStream, OpenUploadStream, Parts, PerformInBucket,
+    RenameByName, RenameFile, ResumeUploadStream, UploadFromReader, actions_of_buckets,
 };
 
 /// The number of bytes that are read at once.
@@ -109,6 +109,19 @@ impl GridFsBucket {
         &self,
         filter: impl Into<Find>,
     ) -> Action<Find, Threads<'_>, Many<FilesCollectionDocument>> {
+        Action::new(filter.into(), Threads::new(&self.shared, self.parts.files()))
+    }
+
+    /// Looks for the document of a file, as
+    /// [`GridFsBucket::find_one`](crate::generic::GridFsBucket::find_one) does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub fn find_one(
+        &self,
+        filter: impl Into<FindOne>,
+    ) -> Action<FindOne, Threads<'_>, One<FilesCollectionDocument>> {
         Action::new(filter.into(), Threads::new(&self.shared, self.parts.files()))
     }
 
@@ -285,14 +298,27 @@ impl GridFsUploadStream {
         self.stream.checkpoint()
     }
 
-    /// Sends what is left, and stores the document of the file in the transaction of a session, as
-    /// [`close_in`](crate::generic::GridFsUploadStream::close_in) of futures does.
+    /// Waits for the batches that are under way, ends the stream, and returns the place that another
+    /// stream can go on from, as [`suspend`](crate::generic::GridFsUploadStream::suspend) of futures
+    /// does.
     ///
     /// # Errors
     ///
-    /// Fails if the stream was aborted, and if a batch or the document cannot be stored.
-    pub fn close_in(&mut self, session: &ClientSession) -> Result<(), Error> {
-        self.shared.wait(self.stream.close_in(session.session()))
+    /// Fails if the stream was closed or aborted, and if a batch cannot be stored.
+    pub fn suspend(&mut self) -> Result<UploadCheckpoint, Error> {
+        self.shared.wait(self.stream.suspend())
+    }
+
+    /// Sends what is left, ends the stream, and returns the file without its document, which a
+    /// transaction stores, as
+    /// [`prepare_close`](crate::generic::GridFsUploadStream::prepare_close) of futures does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the stream was closed or aborted, and if a batch cannot be stored.
+    pub fn prepare_close(&mut self) -> Result<GridFsPreparedFile, Error> {
+        let file = self.shared.wait(self.stream.prepare_close())?;
+        Ok(GridFsPreparedFile { file, shared: self.shared.clone() })
     }
 
     /// Gives the file up, and removes the chunks that were stored.
@@ -320,6 +346,46 @@ impl Write for GridFsUploadStream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// A file without its document, which a transaction stores: see
+/// [`GridFsPreparedFile`](crate::generic::GridFsPreparedFile) of futures.
+#[derive(Debug)]
+pub struct GridFsPreparedFile {
+    file: Prepared<Blocking>,
+    shared: Shared,
+}
+
+impl GridFsPreparedFile {
+    /// Returns the `_id` of the file.
+    pub const fn id(&self) -> &Bson {
+        self.file.id()
+    }
+
+    /// Returns the length of the file in bytes.
+    pub const fn length(&self) -> u64 {
+        self.file.length()
+    }
+
+    /// Stores the document of the file in the transaction of a session: the file is there once that
+    /// is committed. A transaction that is run again calls it again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub fn store_in(&self, session: &ClientSession) -> Result<(), Error> {
+        self.shared.wait(self.file.store_in(session.session()))
+    }
+
+    /// Gives the file up, and removes its chunks: for a transaction of which it is certain that it
+    /// was not committed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file is stored already, and if its chunks cannot be removed.
+    pub fn abort(&self) -> Result<(), Error> {
+        self.shared.wait(self.file.abort())
     }
 }
 

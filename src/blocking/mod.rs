@@ -36,7 +36,9 @@ pub use client::Client;
 pub use collection::Collection;
 pub use cursor::Cursor;
 pub use database::Database;
-pub use gridfs::{GridFsBucket, GridFsDownloadStream, GridFsUploadStream, RunInBucket};
+pub use gridfs::{
+    GridFsBucket, GridFsDownloadStream, GridFsPreparedFile, GridFsUploadStream, RunInBucket,
+};
 pub use sdam_blocking::{
     Blocking, BlockingReactor, ByteStream, CheckedOut, Dialer, Events, Exhaust, Registry,
     SelectedServer, Source, Subscription, Topology, Views, block_on, driver,

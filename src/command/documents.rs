@@ -137,6 +137,11 @@ impl Documents {
         self.bytes.push(BinarySubtype::Generic.into());
     }
 
+    /// Makes room for so many bytes in all, and no more.
+    pub(crate) fn reserve_whole(&mut self, length: usize) {
+        self.bytes.reserve_exact(length.saturating_sub(self.bytes.len()));
+    }
+
     /// Adds to the binary data that was begun.
     pub(crate) fn extend_binary(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);

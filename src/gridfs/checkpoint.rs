@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The place of an upload, as far as servers have acknowledged it: it can be kept, as JSON for
 /// instance, and [resumed](crate::gridfs::GridFsBucket::resume_upload_stream), also by another
 /// process.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UploadCheckpoint {
     #[serde(rename = "_id")]
@@ -32,5 +32,12 @@ impl UploadCheckpoint {
     /// Returns the number of chunks that are stored.
     pub(crate) const fn chunks(&self) -> u32 {
         self.chunks
+    }
+}
+
+/// Prints no name, and no metadata.
+impl std::fmt::Debug for UploadCheckpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UploadCheckpoint").field("bytes", &self.bytes()).finish_non_exhaustive()
     }
 }

@@ -40,7 +40,7 @@ pub(crate) use upload::{Batch, Upload};
 pub use crate::error::{GridFsError, GridFsErrorKind, GridFsFileIdentifier};
 pub use crate::handle::gridfs::{
     DeleteByName, DeleteFile, DownloadToWriter, DropBucket, GridFsBucket, GridFsBucketOptions,
-    GridFsBucketOptionsBuilder, GridFsDownloadStream, GridFsUploadStream, InBucket,
-    OpenDownloadStream, OpenUploadStream, PerformInBucket, RenameByName, RenameFile,
+    GridFsBucketOptionsBuilder, GridFsDownloadStream, GridFsPreparedFile, GridFsUploadStream,
+    InBucket, OpenDownloadStream, OpenUploadStream, PerformInBucket, RenameByName, RenameFile,
     ResumeUploadStream, UploadFromReader,
 };

@@ -14,11 +14,14 @@ use crate::value::{IntoDocument as _, Value};
 /// The length of a batch, in bytes, unless one chunk is longer.
 const BATCH_LEN: usize = 4 * 1024 * 1024;
 
+/// The bytes that a batch may have besides, for the heads of its chunks.
+const HEADS_LEN: usize = 4 * 1024;
+
 /// The number of chunks in a batch.
 const BATCH_COUNT: usize = 10_000;
 
 /// A file that is written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Upload {
     id: Bson,
     raw_id: RawBson,
@@ -188,6 +191,10 @@ impl Upload {
         head.append(cstr!("files_id"), self.raw_id.as_raw_bson_ref());
         head.append(cstr!("n"), n);
         self.batch.documents.begin_binary(&head, cstr!("data"));
+        if self.batch.documents.total_length() >= BATCH_LEN / 4 {
+            // It becomes a whole batch, which doubling would give up to twice its length.
+            self.batch.documents.reserve_whole(BATCH_LEN + HEADS_LEN);
+        }
         Ok(())
     }
 

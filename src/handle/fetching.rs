@@ -1,6 +1,6 @@
-//! Work that a cursor or a change stream waits for, such as a getMore. Its reader goes on with it;
-//! if the reader turns to another thing, a task of the runtime's does, so that the connection and
-//! the session come back whether or not the cursor is read again.
+//! Work that a cursor, a change stream or a file waits for, such as a getMore. Its reader goes on
+//! with it; if the reader turns to another thing, a task of the runtime's does, so that the
+//! connection and the session come back whether or not the stream is read again.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -130,7 +130,7 @@ impl<T> Reader<T> {
             Stage::Waiting(work, _) if !state.is_driven => Poll::Ready(Err(work)),
             Stage::Taken if !state.is_driven => {
                 drop(state);
-                panic!("the task that went on with the cursor has panicked");
+                panic!("the task that went on with a command has panicked");
             }
             stage => {
                 state.stage = stage;
@@ -247,7 +247,7 @@ mod tests {
             let read = catch_unwind(AssertUnwindSafe(|| reader.poll(&mut cx).is_pending()));
             let panic = read.expect_err("it would wait for ever");
             let text = panic.downcast_ref::<&str>().unwrap();
-            assert_eq!(*text, "the task that went on with the cursor has panicked");
+            assert_eq!(*text, "the task that went on with a command has panicked");
         }
     }
 }

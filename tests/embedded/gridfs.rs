@@ -1,12 +1,16 @@
 //! Buckets of GridFS: what streams send, and what is left of them.
 
+use std::future::poll_fn;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::pin::Pin;
+use std::task::Poll;
 
 use bson::{Bson, Document, doc};
+use futures_core::Stream as _;
 use sdam::error::GridFsErrorKind;
 use sdam::generic::GridFsBucket;
 use sdam::gridfs::UploadCheckpoint;
-use sdam::options::GridFsBucketOptions;
+use sdam::options::{GridFsBucketOptions, ReadConcern};
 use sdam_host::{Error, ErrorKind};
 use sdam_tokio::Tokio;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
@@ -30,7 +34,7 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|index| u8::try_from(index % 251).unwrap()).collect()
 }
 
-/// The number of documents in a collection of the bucket, as a client sees it that nobody hears.
+/// The number of documents in a collection of the bucket, as a client without subscribers sees it.
 async fn count(fixture: &Fixture, collection: &str) -> u64 {
     let collection = fixture.quiet.database("app").collection::<Document>(collection);
     collection.count_documents(doc! {}).await.unwrap()
@@ -271,6 +275,86 @@ async fn an_upload_goes_on_from_its_checkpoint() {
     assert_eq!(kind(&error), &GridFsErrorKind::NotResumable, "it is done");
 }
 
+/// A stream that is suspended has no batch under way, which the next one could meet.
+#[tokio::test]
+async fn an_upload_is_suspended_and_goes_on_at_once() {
+    let fixture = Fixture::new().await;
+    let bucket = usual_bucket(&fixture);
+    let content = bytes(3 * BATCH);
+    let mut upload = bucket.open_upload_stream("a").in_flight(4).await.unwrap();
+    upload.write_all(&content[..2 * BATCH + 5]).await.unwrap();
+    let checkpoint = upload.suspend().await.unwrap();
+    assert_eq!(checkpoint.bytes(), 2 * BATCH as u64);
+    assert_eq!(kind(&upload.close().await.unwrap_err()), &GridFsErrorKind::UploadEnded);
+    assert_eq!(kind(&upload.suspend().await.unwrap_err()), &GridFsErrorKind::UploadEnded);
+    drop(upload);
+    let shown = format!("{checkpoint:?}");
+    assert_eq!(shown, format!("UploadCheckpoint {{ bytes: {}, .. }}", 2 * BATCH));
+    let mut upload = bucket.resume_upload_stream(checkpoint).await.unwrap();
+    upload.write_all(&content[2 * BATCH..]).await.unwrap();
+    upload.close().await.unwrap();
+    let mut read = Vec::new();
+    bucket.download_to_writer(upload.id().clone(), &mut read).await.unwrap();
+    assert!(read == content);
+}
+
+/// What is acknowledged by one member is there, though it is not at the majority yet: the document
+/// of a file must not be overlooked before its chunks are removed.
+#[tokio::test]
+async fn what_is_stored_is_looked_for_with_read_concern_local() {
+    let mut fixture = Fixture::new().await;
+    let bucket = bucket(&fixture).with_read_concern(ReadConcern::majority());
+    bucket.upload_from_reader("a", &b"0123456789"[..]).id(7).await.unwrap();
+    fixture.sent();
+    let mut upload = bucket.open_upload_stream("b").id(7).await.unwrap();
+    upload.write_all(b"4").await.unwrap();
+    assert_eq!(kind(&upload.abort().await.unwrap_err()), &GridFsErrorKind::UploadEnded);
+    let find = &fixture.sent()[0];
+    assert_eq!(find.get_document("readConcern").ok(), Some(&doc! { "level": "local" }));
+}
+
+/// A call that was given up has begun to store the document.
+#[tokio::test]
+async fn an_upload_is_aborted_behind_a_close_that_was_given_up() {
+    let fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    bucket.upload_from_reader("first", &b"4"[..]).await.unwrap();
+    for fails in [false, true] {
+        let mut upload = bucket.open_upload_stream("a").await.unwrap();
+        if fails {
+            fixture.fail(1, doc! { "failCommands": ["insert"], "errorCode": 50 }).await;
+        }
+        let mut close = Box::pin(upload.close());
+        let polled = poll_fn(|cx| Poll::Ready(close.as_mut().poll(cx))).await;
+        assert!(polled.is_pending(), "the document is under way");
+        drop(close);
+        assert_eq!(upload.abort().await.is_ok(), fails);
+        assert_eq!(count(&fixture, "fs.files").await, 2);
+    }
+}
+
+/// A loop over a stream ends, also if it skips what fails.
+#[tokio::test]
+async fn a_stream_ends_with_an_error() {
+    let fixture = Fixture::new().await;
+    let bucket = bucket(&fixture);
+    let id = bucket.upload_from_reader("a", &b"0123456789"[..]).await.unwrap();
+    let chunks = fixture.quiet.database("app").collection::<Document>("fs.chunks");
+    chunks.delete_one(doc! { "n": 1 }).await.unwrap();
+    let mut stream = bucket.open_download_stream(id.clone()).await.unwrap();
+    let mut next = async || poll_fn(|cx| Pin::new(&mut stream).poll_next(cx)).await;
+    let error = next().await.unwrap().unwrap_err();
+    assert_eq!(kind(&error), &GridFsErrorKind::MissingChunk { n: 1 });
+    assert!(next().await.is_none());
+
+    let mut stream = bucket.open_download_stream(id).await.unwrap();
+    assert_eq!(stream.read(&mut []).await.unwrap(), 0, "an empty buffer waits for nothing");
+    stream.seek(SeekFrom::Start(11)).await.unwrap();
+    assert_eq!(stream.try_next().await.unwrap(), None, "so does a place behind the end");
+    let file = bucket.find_one(doc! { "filename": "a" }).await.unwrap().unwrap();
+    assert_eq!(file.length, 10);
+}
+
 /// The chunks of a file are those of its `_id`: an upload that is given up may not take them from
 /// another file which has it, nor from its own once that is stored.
 #[tokio::test]
@@ -291,10 +375,13 @@ async fn an_upload_that_is_given_up_leaves_the_chunks_of_what_is_stored() {
     let session = fixture.client.start_session().await.unwrap();
     let mut own = bucket.open_upload_stream("c").id(8).await.unwrap();
     own.write_all(b"0123456789").await.unwrap();
+    let file = own.prepare_close().await.unwrap();
     session.start_transaction().await.unwrap();
-    own.close_in(&session).await.unwrap();
+    file.store_in(&session).await.unwrap();
     session.commit_transaction().await.unwrap();
+    stored(file.abort().await.unwrap_err());
     stored(own.abort().await.unwrap_err());
+    stored(own.close().await.unwrap_err());
     for id in [7, 8] {
         let mut read = Vec::new();
         assert_eq!(bucket.download_to_writer(id, &mut read).await.unwrap(), 10);
@@ -311,9 +398,11 @@ async fn a_file_is_closed_in_a_transaction() {
     let content = bytes(BATCH + 1);
     let mut upload = bucket.open_upload_stream("a").await.unwrap();
     upload.write_all(&content).await.unwrap();
+    let file = upload.prepare_close().await.unwrap();
+    drop(upload);
     for commits in [false, true] {
         session.start_transaction().await.unwrap();
-        upload.close_in(&session).await.unwrap();
+        file.store_in(&session).await.unwrap();
         assert_eq!(count(&fixture, "fs.files").await, 1);
         match commits {
             true => session.commit_transaction().await.unwrap(),
@@ -321,8 +410,19 @@ async fn a_file_is_closed_in_a_transaction() {
         }
     }
     let mut read = Vec::new();
-    bucket.download_to_writer(upload.id().clone(), &mut read).await.unwrap();
+    bucket.download_to_writer(file.id().clone(), &mut read).await.unwrap();
     assert!(read == content);
+    assert_eq!(file.length(), content.len() as u64);
+
+    let mut upload = bucket.open_upload_stream("b").await.unwrap();
+    upload.write_all(&content).await.unwrap();
+    let file = upload.prepare_close().await.unwrap();
+    let chunks = count(&fixture, "fs.chunks").await;
+    file.abort().await.unwrap();
+    assert!(count(&fixture, "fs.chunks").await < chunks);
+    let stored = session.with_transaction(async |session| file.store_in(&session).await).await;
+    stored.unwrap();
+    assert_eq!(count(&fixture, "fs.files").await, 3, "a closure lends it to each run");
 }
 
 /// Streams of tokio are copied into each other.

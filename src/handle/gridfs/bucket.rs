@@ -17,8 +17,8 @@ use super::operations::{
 };
 use super::perform::PerformInBucket;
 use crate::command::action::{Action, PerformsActions, sealed};
-use crate::command::find::Find;
-use crate::command::views::Many;
+use crate::command::find::{Find, FindOne};
+use crate::command::views::{Many, One};
 use crate::error::{Error, GridFsError, GridFsErrorKind, GridFsFileIdentifier};
 use crate::gridfs::FilesCollectionDocument;
 use crate::handle::awaiting::{ActionFuture, Async, Place};
@@ -261,6 +261,20 @@ impl<R: Runtime> GridFsBucket<R> {
         Action::new(filter.into(), Async::new(&self.handle, self.parts.files()))
     }
 
+    /// Looks for the document of a file; returns `None` if there is none.
+    ///
+    /// Options: those of [`FindOne`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub fn find_one(
+        &self,
+        filter: impl Into<FindOne>,
+    ) -> Action<FindOne, Async<'_, R>, One<FilesCollectionDocument>> {
+        Action::new(filter.into(), Async::new(&self.handle, self.parts.files()))
+    }
+
     /// Returns the same bucket, all of whose operations share the time of one.
     ///
     /// # Errors
@@ -282,12 +296,17 @@ impl<R: Runtime> GridFsBucket<R> {
         Collection::new(self.handle.clone(), database, &self.parts.chunks)
     }
 
-    /// Returns whether the document of a file is there, at the primary.
+    /// Returns whether the document of a file is there, at the primary, replicated or not.
     pub(super) async fn has_file(&self, id: &Bson) -> Result<bool, Error> {
-        let files = self.files();
+        let files = self.files().with_read_concern(ReadConcern::local());
         let file = files.find_one(doc! { "_id": { "$eq": id.clone() } });
         let primary = ReadPreference::new(ReadMode::Primary);
         Ok(file.read_preference(primary).await?.is_some())
+    }
+
+    /// Removes the chunks of a file.
+    pub(super) async fn delete_chunks(&self, id: &Bson) -> Result<(), Error> {
+        self.chunks().delete_many(doc! { "files_id": { "$eq": id.clone() } }).await.map(drop)
     }
 
     /// Says what is wrong with a file.

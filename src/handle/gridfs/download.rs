@@ -37,7 +37,7 @@ type Fetched = Result<Result<Vec<Bytes>, GridFsErrorKind>, Error>;
 /// `in_flight` says otherwise, and the one that is read. A reader that goes elsewhere gets the
 /// chunk that it needs, and more once it reads on.
 ///
-/// After an error, another call asks again. `timeoutMS` counts from its opening to its last byte.
+/// After an error, another call asks again; as a [`Stream`], it ends with an error. `timeoutMS` counts from its opening to its last byte.
 pub struct GridFsDownloadStream<R: Runtime> {
     bucket: GridFsBucket<R>,
     document: RawDocumentBuf,
@@ -47,6 +47,8 @@ pub struct GridFsDownloadStream<R: Runtime> {
     fetching: VecDeque<(ChunkRange, Fetching<Fetched>)>,
     in_flight: usize,
     bytes_done: u64,
+    /// True once it has failed as a [`Stream`].
+    has_failed: bool,
 }
 
 impl<R: Runtime> GridFsDownloadStream<R> {
@@ -70,7 +72,8 @@ impl<R: Runtime> GridFsDownloadStream<R> {
             download.limit(start, end).map_err(refused)?;
         }
         let fetching = VecDeque::new();
-        Ok(Self { bucket, document, id, download, fetching, in_flight, bytes_done: 0 })
+        let (bytes_done, has_failed) = (0, false);
+        Ok(Self { bucket, document, id, download, fetching, in_flight, bytes_done, has_failed })
     }
 
     /// Returns the `_id` of the file.
@@ -117,9 +120,9 @@ impl<R: Runtime> GridFsDownloadStream<R> {
             if let Some(bytes) = self.download.available() {
                 return Poll::Ready(Ok(Some(bytes)));
             }
-            let Some((range, work)) = self.fetching.front_mut() else {
-                return Poll::Ready(Ok(None));
-            };
+            // Behind the end, what is still under way is of no use.
+            let next = self.fetching.front_mut().filter(|_| !self.download.is_at_end());
+            let Some((range, work)) = next else { return Poll::Ready(Ok(None)) };
             let (range, fetched) = (*range, ready!(work.poll(cx)));
             self.fetching.pop_front();
             let chunks = fetched
@@ -245,7 +248,13 @@ impl<R: Runtime> Stream for GridFsDownloadStream<R> {
     type Item = Result<Bytes, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.get_mut().poll_next_bytes(cx).map(Result::transpose)
+        let stream = self.get_mut();
+        if stream.has_failed {
+            return Poll::Ready(None);
+        }
+        let next = ready!(stream.poll_next_bytes(cx));
+        stream.has_failed = next.is_err();
+        Poll::Ready(next.transpose())
     }
 }
 

@@ -5,6 +5,7 @@ mod download;
 mod indexes;
 mod operations;
 mod perform;
+mod prepared;
 mod streams;
 mod upload;
 
@@ -18,4 +19,5 @@ pub use operations::{
     RenameByName, RenameFile, ResumeUploadStream, UploadFromReader,
 };
 pub use perform::PerformInBucket;
+pub use prepared::GridFsPreparedFile;
 pub use upload::GridFsUploadStream;

@@ -123,7 +123,7 @@ impl PerformInBucket for DeleteFile {
     async fn perform<R: Runtime>(self, bucket: GridFsBucket<R>) -> Result<(), Error> {
         let id = self.0;
         let deleted = bucket.files().delete_one(doc! { "_id": { "$eq": id.clone() } }).await?;
-        bucket.chunks().delete_many(doc! { "files_id": { "$eq": id.clone() } }).await?;
+        bucket.delete_chunks(&id).await?;
         match deleted.acknowledged && deleted.deleted_count == 0 {
             true => Err(bucket.error_of(&id, GridFsErrorKind::FileNotFound)),
             false => Ok(()),

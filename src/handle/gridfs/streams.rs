@@ -16,6 +16,9 @@ impl<R: Runtime> futures_io::AsyncRead for GridFsDownloadStream<R> {
         buffer: &mut [u8],
     ) -> Poll<Result<usize>> {
         let stream = self.get_mut();
+        if buffer.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
         let Some(bytes) = ready!(stream.poll_bytes(cx))? else { return Poll::Ready(Ok(0)) };
         let count = bytes.len().min(buffer.len());
         buffer[..count].copy_from_slice(&bytes[..count]);
@@ -52,6 +55,9 @@ impl<R: Runtime> tokio::io::AsyncRead for GridFsDownloadStream<R> {
         buffer: &mut tokio::io::ReadBuf<'_>,
     ) -> Poll<Result<()>> {
         let stream = self.get_mut();
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
         if let Some(bytes) = ready!(stream.poll_bytes(cx))? {
             let count = bytes.len().min(buffer.remaining());
             buffer.put_slice(&bytes[..count]);

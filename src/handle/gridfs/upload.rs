@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{Bson, doc};
-use sdam_core::config::{ReadMode, ReadPreference};
+use sdam_core::config::{ReadConcern, ReadMode, ReadPreference};
 use sdam_core::session::TransactionState;
 use sdam_host::driver::DriverTopology as _;
 use sdam_host::{ClientSession, Runtime};
 
 use super::bucket::GridFsBucket;
 use super::operations::{OpenUploadStream, ResumeUploadStream};
-use crate::command::insert::{InsertMany, InsertOne};
+use super::prepared::GridFsPreparedFile;
+use crate::command::insert::InsertMany;
 use crate::error::{Error, GridFsErrorKind};
 use crate::gridfs::{Batch, Upload, UploadCheckpoint};
 use crate::handle::fetching::Fetching;
@@ -41,8 +42,8 @@ type Work = Fetching<Result<(), Error>>;
 /// (GridFS, "Operation Failure"), and [`abort`](Self::abort) removes it.
 ///
 /// An upload that another process may have to go on with keeps its [`checkpoint`](Self::checkpoint)
-/// somewhere. A file that belongs to what a transaction writes is
-/// [closed in it](Self::close_in): it is there with that, or not at all.
+/// somewhere, or [suspends](Self::suspend) it. A file that belongs to what a transaction writes is
+/// [prepared](Self::prepare_close) and stored in it: it is there with that, or not at all.
 ///
 /// `timeoutMS` counts from its opening to its end.
 pub struct GridFsUploadStream<R: Runtime> {
@@ -93,6 +94,8 @@ enum Phase {
     Aborting(Work),
     /// There is no file.
     Aborted,
+    /// Another stream goes on with the file, or a transaction stores it.
+    Left,
 }
 
 impl<R: Runtime> GridFsUploadStream<R> {
@@ -119,7 +122,9 @@ impl<R: Runtime> GridFsUploadStream<R> {
         let upload = Upload::resume(checkpoint)?.map_err(|kind| bucket.error_of(&id, kind))?;
         let primary = ReadPreference::new(ReadMode::Primary);
         let of_file = |range| doc! { "files_id": { "$eq": id.clone() }, "n": range };
-        let (is_done, stored) = (bucket.has_file(&id).await?, bucket.chunks());
+        // Also what is acknowledged and not replicated yet.
+        let stored = bucket.chunks().with_read_concern(ReadConcern::local());
+        let is_done = bucket.has_file(&id).await?;
         let count = stored.count_documents(of_file(doc! { "$lt": chunks }));
         if is_done || count.read_preference(primary).await? != u64::from(chunks) {
             return Err(bucket.error_of(&id, GridFsErrorKind::NotResumable));
@@ -188,21 +193,38 @@ impl<R: Runtime> GridFsUploadStream<R> {
         self.upload.checkpoint(stored)
     }
 
-    /// Sends what is left, and stores the document of the file in the transaction of a session: the
-    /// file is there once that is committed. The chunks are outside of it, whatever their number.
-    ///
-    /// A transaction that is run again calls it again. If none is committed,
-    /// [`abort`](Self::abort) removes the chunks; dropping the stream does not.
+    /// Waits for the batches that are under way, ends the stream, and returns the place that another
+    /// stream can go on from: none of its batches comes any more.
     ///
     /// # Errors
     ///
-    /// Fails if the stream was closed or aborted, and if a batch or the document cannot be stored.
-    pub async fn close_in(&mut self, session: &ClientSession<R>) -> Result<(), Error> {
-        poll_fn(|cx| self.poll_chunks(cx)).await?;
-        let handle = self.bucket.handle.with_session(session);
+    /// Fails if the stream was closed or aborted, and if a batch cannot be stored; then there is the
+    /// [checkpoint](Self::checkpoint).
+    pub async fn suspend(&mut self) -> Result<UploadCheckpoint, Error> {
         self.is_kept = true;
-        let mut stored = self.store(self.bucket.over(handle));
-        poll_fn(|cx| stored.poll(cx)).await
+        poll_fn(|cx| match self.phase {
+            Phase::Open | Phase::Closing => {
+                self.land(cx)?;
+                if self.flights.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending }
+            }
+            _ => Poll::Ready(Err(self.ended())),
+        })
+        .await?;
+        self.phase = Phase::Left;
+        Ok(self.checkpoint())
+    }
+
+    /// Sends what is left, ends the stream, and returns the file without its document, which a
+    /// transaction [stores](GridFsPreparedFile::store_in): the file is there once that is committed. The
+    /// chunks are outside of the transaction, whatever their number.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the stream was closed or aborted, and if a batch cannot be stored.
+    pub async fn prepare_close(&mut self) -> Result<GridFsPreparedFile<R>, Error> {
+        poll_fn(|cx| self.poll_chunks(cx)).await?;
+        self.phase = Phase::Left;
+        Ok(GridFsPreparedFile::new(self.bucket.clone(), self.upload.clone()))
     }
 
     /// Sends what is left, and stores the document of the file; once this has succeeded, another
@@ -220,8 +242,12 @@ impl<R: Runtime> GridFsUploadStream<R> {
     /// # Errors
     ///
     /// Fails if the file is stored already, or another one with the same `_id` is, or is being
-    /// stored; and if its chunks cannot be removed.
+    /// stored; if a transaction or another stream has it; and if its chunks cannot be removed.
     pub async fn abort(&mut self) -> Result<(), Error> {
+        if matches!(self.phase, Phase::Storing(_)) {
+            // A call that was given up has begun it.
+            let _ = self.close().await;
+        }
         if let Phase::Open | Phase::Closing | Phase::Failed = self.phase {
             let removal = self.removal(self.bucket.clone());
             self.phase = Phase::Aborting(self.begin(removal));
@@ -284,7 +310,7 @@ impl<R: Runtime> GridFsUploadStream<R> {
                 Phase::Closed => return Poll::Ready(Ok(())),
                 _ => {
                     ready!(self.poll_chunks(cx))?;
-                    self.phase = Phase::Storing(self.store(self.bucket.clone()));
+                    self.phase = Phase::Storing(self.store());
                 }
             }
         }
@@ -371,15 +397,10 @@ impl<R: Runtime> GridFsUploadStream<R> {
     }
 
     /// Stores the document of the file: "the datetime when the upload completed".
-    fn store(&mut self, bucket: GridFsBucket<R>) -> Work {
+    fn store(&mut self) -> Work {
         self.may_be_stored = true;
-        let document = self.upload.files_document(bucket.handle.client.wall_clock());
-        let mut insert = InsertOne::new(&document);
-        self.begin(async move {
-            let parts = &bucket.parts;
-            let scope = bucket.handle.scope(&parts.database, &parts.files)?;
-            bucket.handle.run(&scope, &mut insert).await.map(drop)
-        })
+        let (bucket, upload) = (self.bucket.clone(), self.upload.clone());
+        self.begin(async move { bucket.insert_file(&upload).await })
     }
 
     /// Removes the chunks, once none comes any more. Those of another file that has the same `_id`
@@ -399,7 +420,7 @@ impl<R: Runtime> GridFsUploadStream<R> {
             if is_contested || may_be_stored && bucket.has_file(&id).await? {
                 return Err(bucket.error_of(&id, GridFsErrorKind::UploadEnded));
             }
-            bucket.chunks().delete_many(doc! { "files_id": { "$eq": id } }).await.map(drop)
+            bucket.delete_chunks(&id).await
         }
     }
 
@@ -452,7 +473,7 @@ impl<R: Runtime> Drop for GridFsUploadStream<R> {
             Phase::Storing(work) | Phase::Aborting(work) => {
                 work.end_within(&self.bucket.handle.client, GRACE);
             }
-            Phase::Closed | Phase::Failed | Phase::Aborted => {}
+            Phase::Closed | Phase::Failed | Phase::Aborted | Phase::Left => {}
         }
     }
 }

@@ -1,0 +1,75 @@
+//! Files whose chunks are stored, and whose documents are stored in transactions.
+
+use bson::Bson;
+use sdam_host::driver::DriverTopology as _;
+use sdam_host::{ClientSession, Runtime};
+
+use super::bucket::GridFsBucket;
+use crate::command::insert::InsertOne;
+use crate::error::{Error, GridFsErrorKind};
+use crate::gridfs::Upload;
+
+/// A file without its document: its chunks are stored, and no reader sees them until a transaction
+/// has [stored](Self::store_in) it.
+///
+/// Dropping it leaves the chunks, as the outcome of a transaction may be unknown.
+pub struct GridFsPreparedFile<R: Runtime> {
+    bucket: GridFsBucket<R>,
+    upload: Upload,
+}
+
+impl<R: Runtime> GridFsPreparedFile<R> {
+    pub(super) const fn new(bucket: GridFsBucket<R>, upload: Upload) -> Self {
+        Self { bucket, upload }
+    }
+
+    /// Returns the `_id` of the file.
+    pub const fn id(&self) -> &Bson {
+        self.upload.id()
+    }
+
+    /// Returns the length of the file in bytes.
+    pub const fn length(&self) -> u64 {
+        self.upload.length()
+    }
+
+    /// Stores the document of the file in the transaction of a session: the file is there once that
+    /// is committed. A transaction that is run again calls it again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no server answers in time, or with an error.
+    pub async fn store_in(&self, session: &ClientSession<R>) -> Result<(), Error> {
+        let handle = self.bucket.handle.with_session(session);
+        self.bucket.over(handle).insert_file(&self.upload).await
+    }
+
+    /// Gives the file up, and removes its chunks: for a transaction of which it is certain that it
+    /// was not committed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file is stored already, and if its chunks cannot be removed.
+    pub async fn abort(&self) -> Result<(), Error> {
+        let id = self.id();
+        if self.bucket.has_file(id).await? {
+            return Err(self.bucket.error_of(id, GridFsErrorKind::UploadEnded));
+        }
+        self.bucket.delete_chunks(id).await
+    }
+}
+
+impl<R: Runtime> GridFsBucket<R> {
+    /// Stores the document of a file: "the datetime when the upload completed".
+    pub(super) async fn insert_file(&self, upload: &Upload) -> Result<(), Error> {
+        let document = upload.files_document(self.handle.client.wall_clock());
+        let scope = self.handle.scope(&self.parts.database, &self.parts.files)?;
+        self.handle.run(&scope, &mut InsertOne::new(&document)).await.map(drop)
+    }
+}
+
+impl<R: Runtime> std::fmt::Debug for GridFsPreparedFile<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GridFsPreparedFile").field("length", &self.length()).finish_non_exhaustive()
+    }
+}

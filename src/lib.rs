@@ -45,6 +45,7 @@ mod collation;
 mod command;
 mod cursor;
 pub mod error;
+mod files;
 pub mod generic;
 pub mod gridfs;
 mod handle;

@@ -18,7 +18,7 @@ use crate::command::action::{Action, PerformsActions, sealed};
 use crate::command::find::{Find, FindOne};
 use crate::command::views::{Many, One};
 use crate::error::Error;
-use crate::gridfs::{FilesCollectionDocument, UploadCheckpoint};
+use crate::files::{FilesCollectionDocument, UploadCheckpoint};
 use crate::handle::concerns;
 use crate::handle::gridfs::{
     DeleteByName, DeleteFile, DownloadToWriter, DropBucket, GridFsBucket as Futures,
@@ -298,9 +298,8 @@ impl GridFsUploadStream {
         self.stream.checkpoint()
     }
 
-    /// Waits for the batches that are under way, ends the stream, and returns the place that another
-    /// stream can go on from, as [`suspend`](crate::generic::GridFsUploadStream::suspend) of futures
-    /// does.
+    /// Waits for the batches under way, ends the stream, and returns the place that another one can
+    /// go on from, as [`suspend`](crate::generic::GridFsUploadStream::suspend) of futures does.
     ///
     /// # Errors
     ///

@@ -23,7 +23,6 @@ pub(crate) mod aggregate;
 pub(crate) mod arguments;
 pub(crate) mod bounded;
 pub(crate) mod bulk_write;
-pub(crate) mod chunks;
 pub(crate) mod client_bulk_write;
 pub(crate) mod collection_values;
 pub(crate) mod collections;

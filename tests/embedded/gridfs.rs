@@ -298,8 +298,8 @@ async fn an_upload_is_suspended_and_goes_on_at_once() {
     assert!(read == content);
 }
 
-/// What is acknowledged by one member is there, though it is not at the majority yet: the document
-/// of a file must not be overlooked before its chunks are removed.
+/// A document that one member has acknowledged is there, though it is not at the majority yet: it
+/// must not be overlooked before its chunks are removed.
 #[tokio::test]
 async fn what_is_stored_is_looked_for_with_read_concern_local() {
     let mut fixture = Fixture::new().await;

@@ -64,7 +64,7 @@ pub(crate) fn name(command: &OpMsg<'_>) -> String {
 
 /// Answers until the client hangs up.
 fn serve(mut stream: TcpStream, script: &Script, used: &Used) {
-    let (mut frames, mut buffer) = (Frames::new(), [0; 4096]);
+    let (mut frames, mut buffer) = (Frames::new(), vec![0; 64 * 1024]);
     let mut is_used = false;
     while let Ok(length @ 1..) = stream.read(&mut buffer) {
         frames.extend(&buffer[..length]);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use sdam_core::config::{ReadConcern, ReadMode, ReadPreference, WriteConcern};
+use sdam_host::driver::DriverTopology as _;
 use sdam_host::{ClientSession, Runtime};
 
 use super::operations::{
@@ -18,9 +19,10 @@ use super::operations::{
 use super::perform::PerformInBucket;
 use crate::command::action::{Action, PerformsActions, sealed};
 use crate::command::find::{Find, FindOne};
+use crate::command::insert::InsertOne;
 use crate::command::views::{Many, One};
 use crate::error::{Error, GridFsError, GridFsErrorKind, GridFsFileIdentifier};
-use crate::gridfs::FilesCollectionDocument;
+use crate::files::{FilesCollectionDocument, Upload};
 use crate::handle::awaiting::{ActionFuture, Async, Place};
 use crate::handle::collection::Collection;
 use crate::handle::options::DatabaseOptions;
@@ -302,6 +304,13 @@ impl<R: Runtime> GridFsBucket<R> {
         let file = files.find_one(doc! { "_id": { "$eq": id.clone() } });
         let primary = ReadPreference::new(ReadMode::Primary);
         Ok(file.read_preference(primary).await?.is_some())
+    }
+
+    /// Stores the document of a file: "the datetime when the upload completed".
+    pub(super) async fn insert_file(&self, upload: &Upload) -> Result<(), Error> {
+        let document = upload.files_document(self.handle.client.wall_clock());
+        let scope = self.handle.scope(&self.parts.database, &self.parts.files)?;
+        self.handle.run(&scope, &mut InsertOne::new(&document)).await.map(drop)
     }
 
     /// Removes the chunks of a file.

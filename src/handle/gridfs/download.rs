@@ -15,9 +15,9 @@ use sdam_host::Runtime;
 
 use super::bucket::GridFsBucket;
 use super::operations::{OpenDownloadStream, Wanted};
-use crate::command::chunks::FindChunks;
+
 use crate::error::{Error, GridFsErrorKind, GridFsFileIdentifier};
-use crate::gridfs::{ChunkRange, Download, FilesCollectionDocument, StoredFile};
+use crate::files::{ChunkRange, Download, FilesCollectionDocument, FindChunks, StoredFile};
 use crate::handle::fetching::Fetching;
 use crate::reply::document::read_as;
 
@@ -37,7 +37,8 @@ type Fetched = Result<Result<Vec<Bytes>, GridFsErrorKind>, Error>;
 /// `in_flight` says otherwise, and the one that is read. A reader that goes elsewhere gets the
 /// chunk that it needs, and more once it reads on.
 ///
-/// After an error, another call asks again; as a [`Stream`], it ends with an error. `timeoutMS` counts from its opening to its last byte.
+/// After an error, another call asks again; a [`Stream`] ends with an error. `timeoutMS` counts
+/// from its opening to its last byte.
 pub struct GridFsDownloadStream<R: Runtime> {
     bucket: GridFsBucket<R>,
     document: RawDocumentBuf,

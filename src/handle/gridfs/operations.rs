@@ -5,7 +5,7 @@ use std::fmt;
 use bson::{Bson, Document};
 
 use crate::command::action::Action;
-use crate::gridfs::UploadCheckpoint;
+use crate::files::UploadCheckpoint;
 
 /// The number of batches, or of ranges of chunks, that are under way at once, unless an option
 /// says otherwise.

@@ -1,13 +1,11 @@
 //! Files whose chunks are stored, and whose documents are stored in transactions.
 
 use bson::Bson;
-use sdam_host::driver::DriverTopology as _;
 use sdam_host::{ClientSession, Runtime};
 
 use super::bucket::GridFsBucket;
-use crate::command::insert::InsertOne;
 use crate::error::{Error, GridFsErrorKind};
-use crate::gridfs::Upload;
+use crate::files::Upload;
 
 /// A file without its document: its chunks are stored, and no reader sees them until a transaction
 /// has [stored](Self::store_in) it.
@@ -56,15 +54,6 @@ impl<R: Runtime> GridFsPreparedFile<R> {
             return Err(self.bucket.error_of(id, GridFsErrorKind::UploadEnded));
         }
         self.bucket.delete_chunks(id).await
-    }
-}
-
-impl<R: Runtime> GridFsBucket<R> {
-    /// Stores the document of a file: "the datetime when the upload completed".
-    pub(super) async fn insert_file(&self, upload: &Upload) -> Result<(), Error> {
-        let document = upload.files_document(self.handle.client.wall_clock());
-        let scope = self.handle.scope(&self.parts.database, &self.parts.files)?;
-        self.handle.run(&scope, &mut InsertOne::new(&document)).await.map(drop)
     }
 }
 

@@ -19,7 +19,7 @@ use super::operations::{OpenUploadStream, ResumeUploadStream};
 use super::prepared::GridFsPreparedFile;
 use crate::command::insert::InsertMany;
 use crate::error::{Error, GridFsErrorKind};
-use crate::gridfs::{Batch, Upload, UploadCheckpoint};
+use crate::files::{Batch, Upload, UploadCheckpoint};
 use crate::handle::fetching::Fetching;
 use crate::handle::perform::Handle;
 
@@ -193,13 +193,13 @@ impl<R: Runtime> GridFsUploadStream<R> {
         self.upload.checkpoint(stored)
     }
 
-    /// Waits for the batches that are under way, ends the stream, and returns the place that another
-    /// stream can go on from: none of its batches comes any more.
+    /// Waits for the batches under way, ends the stream, and returns the place that another one can
+    /// go on from: none of its batches comes any more.
     ///
     /// # Errors
     ///
-    /// Fails if the stream was closed or aborted, and if a batch cannot be stored; then there is the
-    /// [checkpoint](Self::checkpoint).
+    /// Fails if the stream was closed or aborted, and if a batch cannot be stored; then there is
+    /// the [checkpoint](Self::checkpoint).
     pub async fn suspend(&mut self) -> Result<UploadCheckpoint, Error> {
         self.is_kept = true;
         poll_fn(|cx| match self.phase {
@@ -215,7 +215,7 @@ impl<R: Runtime> GridFsUploadStream<R> {
     }
 
     /// Sends what is left, ends the stream, and returns the file without its document, which a
-    /// transaction [stores](GridFsPreparedFile::store_in): the file is there once that is committed. The
+    /// transaction [stores](GridFsPreparedFile::store_in): the file is there with its commit. The
     /// chunks are outside of the transaction, whatever their number.
     ///
     /// # Errors

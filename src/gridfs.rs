@@ -24,20 +24,8 @@
 //! Stored files are found by [`find`](GridFsBucket::find), whose filters are about the fields of
 //! [`FilesCollectionDocument`]: `doc! { "metadata.owner": "Emma" }` for one of the metadata.
 
-mod checkpoint;
-mod chunks;
-mod download;
-mod file;
-mod upload;
-
-pub use checkpoint::UploadCheckpoint;
-pub(crate) use chunks::{ChunkCheck, ChunkRange};
-pub(crate) use download::Download;
-pub use file::FilesCollectionDocument;
-pub(crate) use file::StoredFile;
-pub(crate) use upload::{Batch, Upload};
-
 pub use crate::error::{GridFsError, GridFsErrorKind, GridFsFileIdentifier};
+pub use crate::files::{FilesCollectionDocument, UploadCheckpoint};
 pub use crate::handle::gridfs::{
     DeleteByName, DeleteFile, DownloadToWriter, DropBucket, GridFsBucket, GridFsBucketOptions,
     GridFsBucketOptionsBuilder, GridFsDownloadStream, GridFsPreparedFile, GridFsUploadStream,

@@ -13,7 +13,7 @@ use crate::error::GridFsErrorKind;
 pub(crate) struct ChunkRange {
     /// The number of the first one.
     pub(crate) first: i64,
-    /// How many there are.
+    /// The number of them.
     pub(crate) count: i64,
     /// True if the last one is the last of the file, so that none may be behind it.
     pub(crate) ends_file: bool,

@@ -284,7 +284,7 @@ mod tests {
         assert_eq!((file.is_at_end(), file.next_range(), file.available()), (true, None, None));
     }
 
-    /// What comes after the reader has gone on is not read.
+    /// Chunks that come after the reader has gone on are not read.
     #[test]
     fn chunks_before_the_place_are_dropped() {
         let mut file = download(100, 4);

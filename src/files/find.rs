@@ -7,11 +7,12 @@ use bson::{RawDocumentBuf, rawdoc};
 use bytes::Bytes;
 use sdam_core::wire::ReplyDocument;
 
-use super::Scope;
-use super::single::{Body, Rules, SingleCommand};
+use super::chunks::{ChunkCheck, ChunkRange};
+use super::file::StoredFile;
+use crate::command::Scope;
+use crate::command::single::{Body, Rules, SingleCommand};
 use crate::cursor::Batch;
 use crate::error::{Error, GridFsErrorKind};
-use crate::gridfs::{ChunkCheck, ChunkRange, StoredFile};
 
 /// A search for the chunks of a range, which are checked; the outcome is their data, where they lie
 /// in the reply.
@@ -79,8 +80,9 @@ mod tests {
     use bson::{Binary, RawDocumentBuf, rawdoc};
     use sdam_core::wire::ReplyDocument;
 
-    use super::super::testing::{NEW, scope, written};
-    use super::super::{Operation as _, Progress};
+    use crate::command::testing::{NEW, scope, written};
+    use crate::command::{Operation as _, Progress};
+
     use super::{ChunkRange, FindChunks, GridFsErrorKind, StoredFile};
 
     fn find(first: i64, count: i64, ends_file: bool) -> FindChunks {

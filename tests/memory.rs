@@ -33,17 +33,17 @@ fn filling(n: u64) -> u8 {
     u8::try_from(n % 251).unwrap()
 }
 
-/// Takes the chunks of a file, each once, in any order of batches, and returns their bytes.
-fn take(command: &OpMsg<'_>) -> u64 {
-    let mut length = 0;
+/// Takes chunks of a file, and returns their number and their length.
+fn take(command: &OpMsg<'_>) -> (i32, u64) {
+    let (mut count, mut length) = (0, 0);
     for chunk in command.sequences().flat_map(|sequence| sequence.documents()) {
         let chunk = chunk.unwrap();
         let n = u64::try_from(chunk.get_i32("n").unwrap()).unwrap();
         let data = chunk.get_binary("data").unwrap().bytes;
         assert_eq!((data[0], data[data.len() - 1]), (filling(n), filling(n)));
-        length += data.len() as u64;
+        (count, length) = (count + 1, length + data.len() as u64);
     }
-    length
+    (count, length)
 }
 
 /// Returns the chunks that a search is for.
@@ -71,8 +71,9 @@ fn server(length: u64, stored: Arc<AtomicU64>) -> Scripted {
         let is_of_chunks = of.as_str() == Some("fs.chunks");
         Answer::of(match &*name(command) {
             "insert" if is_of_chunks => {
-                stored.fetch_add(take(command), Ordering::Relaxed);
-                rawdoc! { "n": i32::MAX, "ok": 1 }
+                let (count, length) = take(command);
+                stored.fetch_add(length, Ordering::Relaxed);
+                rawdoc! { "n": count, "ok": 1 }
             }
             "find" if is_of_chunks => chunks(length, command.body),
             "find" => {

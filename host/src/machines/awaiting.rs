@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::process::Process;
-use crate::sync::{CancellationToken, Mutex, lock};
+use crate::sync::{CancellationToken, Mutex, lock, wake_all};
 
 /// The tokens of these connections, until the client is closed.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Awaiting {
         }
         drop(state);
         if has_ended {
-            token.end().into_iter().for_each(Waker::wake);
+            wake_all(token.end());
         }
         Awaited { awaiting: self, key, process }
     }
@@ -63,7 +63,7 @@ pub(crate) struct Ending<'a>(&'a Awaiting);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.end().into_iter().for_each(Waker::wake);
+        wake_all(self.0.end());
     }
 }
 
@@ -78,7 +78,9 @@ impl Drop for Awaited<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
+    use std::task::{Wake, Waker};
 
     use super::{Awaiting, CancellationToken, Process};
 
@@ -101,5 +103,42 @@ mod tests {
         drop(waits);
         drop(awaiting.begin(&after, Process::current()));
         assert!(after.is_canceled() && after.has_ended());
+    }
+
+    /// A task that may panic when it is woken.
+    struct Woken(bool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            assert!(!self.0, "as a test wants it");
+        }
+    }
+
+    /// Whether or not the thread panics already, as by another task that the end has woken.
+    #[test]
+    fn tasks_that_panic_when_they_are_woken_keep_nobody_else_from_being_woken() {
+        for panics_already in [false, true] {
+            let awaiting = Awaiting::default();
+            let waiting = [true, false, true, false].map(|it| (token(), Arc::new(Woken(it))));
+            let begin = |(token, woken): &(Arc<CancellationToken>, Arc<Woken>)| {
+                assert!(!token.is_canceled_or_wake(&Waker::from(Arc::clone(woken))));
+                awaiting.begin(token, Process::current())
+            };
+            let begun = waiting.each_ref().map(begin);
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                let _ends = awaiting.ending();
+                assert!(!panics_already, "the thread panics");
+            }));
+            let panic = *ended.unwrap_err().downcast::<&str>().unwrap();
+            let first = if panics_already { "the thread panics" } else { "as a test wants it" };
+            assert_eq!(panic, first);
+            for (token, woken) in &waiting {
+                assert!(token.has_ended());
+                assert_eq!(Arc::strong_count(woken), 1, "it was woken");
+            }
+            drop(begun);
+            let late = (token(), Arc::new(Woken(true)));
+            assert!(catch_unwind(AssertUnwindSafe(|| drop(begin(&late)))).is_err());
+        }
     }
 }

@@ -56,7 +56,9 @@ use crate::observe::subscription::{EVENT_LIMIT, Events, Subscribers, Subscriptio
 use crate::process::{Own, Process};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::channel::Barrier;
-use crate::sync::{Activity, AsyncMutex, CancellationToken, Gate, Mutex, MutexGuard, lock};
+use crate::sync::{
+    Activity, AsyncMutex, CancellationToken, FirstPanic, Gate, Mutex, MutexGuard, lock,
+};
 use crate::system;
 
 /// The reason why a host shares its monitors with no other.
@@ -280,16 +282,17 @@ impl<R: Runtime> Host<R> {
     /// process may be stopped at any point of this, too.
     fn judge(&self, now: Instant) {
         let (topology, servers, sleepers) = self.shared.alarm.due(now);
-        match &self.leader {
+        let mut panic = FirstPanic::default();
+        panic.call(|| match &self.leader {
             _ if !topology => {}
             None => self.with_topology(|state| state.tick(self, now)),
             Some(leader) => {
                 leader.with_topology(|state| state.open(self));
                 self.with_topology(|_| ());
             }
-        }
-        servers.iter().for_each(|server| server.tick(now));
-        sleepers.into_iter().for_each(Waker::wake);
+        });
+        servers.iter().for_each(|server| panic.call(|| server.tick(now)));
+        panic.wake_all(sleepers);
     }
 
     /// Subscribes to the events from now on, but for commands; in a process that was forked off
@@ -610,12 +613,11 @@ impl<R: Runtime> PostUnlock<R> {
 
     /// Does it all, without a lock; those who are woken come last, as they may take their time.
     pub(crate) fn run(self, shared: &Arc<Shared<R>>) {
-        let runtime = &shared.runtime;
+        let (runtime, mut panic) = (&shared.runtime, FirstPanic::default());
         if self.alarm {
             shared.alarm.arm(runtime);
         }
-        let interrupted = self.canceled.iter().filter_map(|cancellation| cancellation.cancel());
-        interrupted.for_each(Waker::wake);
+        panic.wake_all(self.canceled.iter().filter_map(|cancellation| cancellation.cancel()));
         drop(self.disposed);
         for (link, address) in self.links {
             runtime.open(link, address);
@@ -630,41 +632,16 @@ impl<R: Runtime> PostUnlock<R> {
             server.note_not_established(connection, failure);
         }
         self.findings.iter().for_each(system::log_finding);
-        let (wakers, published) = (self.wakers.into_iter(), self.published);
-        let (viewed, ended) = (self.viewed, self.ended);
-        WakeUps { shared, wakers, published, viewed, ended }.all();
+        panic.wake_all(self.wakers);
+        if self.viewed {
+            panic.call(|| shared.views.wake(Topics::TOPOLOGY));
+        }
+        if self.published != Topics::NONE {
+            panic.call(|| shared.events.wake(self.published));
+        }
+        if self.ended {
+            panic.call(|| Logger::read_for(shared));
+        }
         drop(self.dropped);
-    }
-}
-
-/// Those who are still to be woken. If one of them panics, who may be a task that is polled at
-/// once, the others are woken nevertheless.
-struct WakeUps<'a, R: Runtime> {
-    shared: &'a Arc<Shared<R>>,
-    wakers: std::vec::IntoIter<Waker>,
-    published: Topics,
-    viewed: bool,
-    ended: bool,
-}
-
-impl<R: Runtime> WakeUps<'_, R> {
-    fn all(&mut self) {
-        self.wakers.by_ref().for_each(Waker::wake);
-        if std::mem::take(&mut self.viewed) {
-            self.shared.views.wake(Topics::TOPOLOGY);
-        }
-        let published = std::mem::replace(&mut self.published, Topics::NONE);
-        if published != Topics::NONE {
-            self.shared.events.wake(published);
-        }
-        if std::mem::take(&mut self.ended) {
-            Logger::read_for(self.shared);
-        }
-    }
-}
-
-impl<R: Runtime> Drop for WakeUps<'_, R> {
-    fn drop(&mut self) {
-        self.all();
     }
 }

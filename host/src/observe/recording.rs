@@ -11,7 +11,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology::Event;
 use sdam_core::trace::{Header, Journal, Seal, description_comment, pool_comment};
 
-use crate::sync::{Gate, GateState as Waited, Place};
+use crate::sync::{Gate, GateState as Waited, Place, wake_all};
 
 /// The maximum unread length of a recording, in bytes, before it ends: a trace with a gap is none.
 const MAX_UNREAD_LEN: usize = 1 << 24;
@@ -147,7 +147,7 @@ impl Recording {
     pub fn note(&self, text: &str) {
         if self.tape.state.lock().inner.header.is_some() {
             self.put(&format!("# {}\n", text.replace(char::is_control, " ")));
-            self.take_wakers().into_iter().for_each(Waker::wake);
+            wake_all(self.take_wakers());
         }
     }
 
@@ -274,7 +274,7 @@ impl Drop for Recording {
         let mut state = self.tape.state.lock();
         let wakers = if is_of_nobody(&state) { state.take_wakers() } else { Vec::new() };
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
     }
 }
 

@@ -13,7 +13,7 @@ use sdam_core::topology::{Event, EventKind, Topics};
 
 use crate::process::Own;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, lock};
+use crate::sync::{FirstPanic, Mutex, lock};
 
 /// The number of unread events of a subscriber after which the oldest are dropped.
 pub const EVENT_LIMIT: usize = 4096;
@@ -79,8 +79,12 @@ impl<T> Subscribers<T> {
 
     /// Wakes the tasks that wait for a topic, after it was published and without a lock.
     pub(crate) fn wake(&self, topics: Topics) {
-        let listeners = self.listeners.load();
-        WakeUps { listeners: listeners.iter(), topics }.all();
+        let (listeners, mut panic) = (self.listeners.load(), FirstPanic::default());
+        for listener in listeners.iter() {
+            if listener.topics.bits() & topics.bits() != 0 {
+                panic.call(|| listener.waker.wake());
+            }
+        }
     }
 
     /// Returns how many are kept.
@@ -146,28 +150,6 @@ impl<T: Item> Subscribers<T> {
             listener.closed.store(true, Ordering::Release);
             wakers.extend(listener.waker.take());
         }
-    }
-}
-
-/// Those who are still to be woken; if one of them panics, the others are woken nevertheless.
-struct WakeUps<'a, T> {
-    listeners: std::slice::Iter<'a, Arc<Listener<T>>>,
-    topics: Topics,
-}
-
-impl<T> WakeUps<'_, T> {
-    fn all(&mut self) {
-        for listener in self.listeners.by_ref() {
-            if listener.topics.bits() & self.topics.bits() != 0 {
-                listener.waker.wake();
-            }
-        }
-    }
-}
-
-impl<T> Drop for WakeUps<'_, T> {
-    fn drop(&mut self) {
-        self.all();
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use arc_swap::Guard;
@@ -43,6 +42,7 @@ use crate::operations::selected_server::SelectedServer;
 use crate::operations::session::SessionGuard;
 use crate::sync::atomic::Ordering;
 use crate::sync::channel::{Answers, Channel, Wait};
+use crate::sync::wake_all;
 
 /// The outcome of one attempt.
 struct Attempt {
@@ -582,7 +582,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         if let Some((recording, comment)) = attempt {
             recording
                 .put_attempt(now, &comment.followed_by(next.as_ref(), self.machine.deadline()));
-            recording.take_wakers().into_iter().for_each(Waker::wake);
+            wake_all(recording.take_wakers());
         }
         next
     }

@@ -34,7 +34,7 @@ use crate::operations::convenient::CallbackError;
 use crate::operations::exchange::{ExchangeError, Reply};
 use crate::operations::pinned::Pinned;
 use crate::operations::transaction::{self, EndTransaction, StartTransaction};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, lock, wake_all};
 
 /// A session: operations that are run with it one after the other, and the times that they have
 /// seen (Driver Sessions).
@@ -854,7 +854,7 @@ impl<R: Runtime> Drop for SessionGuard<R> {
         slot.is_owed = !waiting.is_empty();
         drop(slot);
         self.home.shared.finish(ended);
-        waiting.into_values().for_each(Waker::wake);
+        wake_all(waiting.into_values());
     }
 }
 

@@ -10,11 +10,14 @@
 
 pub(crate) mod channel;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 
 use crate::process::Process;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +55,39 @@ pub(crate) fn poll_locked<S, T>(
         drop(state);
         clone = Some(cx.waker().clone());
     }
+}
+
+/// The first panic of several calls, all of which are made: those who are woken may be tasks that
+/// are polled at once. It goes on when this is dropped, unless the thread panics already.
+#[derive(Default)]
+pub(crate) struct FirstPanic(Option<Box<dyn Any + Send>>);
+
+impl FirstPanic {
+    /// Makes a call.
+    pub(crate) fn call(&mut self, call: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
+            self.0.get_or_insert(panic);
+        }
+    }
+
+    /// Wakes all.
+    pub(crate) fn wake_all(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        wakers.into_iter().for_each(|waker| self.call(|| waker.wake()));
+    }
+}
+
+impl Drop for FirstPanic {
+    fn drop(&mut self) {
+        // A second panic that leaves a destructor would end the process.
+        if let Some(panic) = self.0.take().filter(|_| !thread::panicking()) {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// Wakes all, even if one of them panics.
+pub(crate) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
+    FirstPanic::default().wake_all(wakers);
 }
 
 /// A state for whose changes several tasks wait, each known by its last waker.
@@ -92,7 +128,7 @@ impl<S> Gate<S> {
         let mut state = self.lock();
         let wakers = if act(&mut state.inner) { state.take_wakers() } else { Vec::new() };
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+        wake_all(wakers);
     }
 
     /// Gives a place, which is to be [left](Self::leave).

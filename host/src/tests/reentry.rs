@@ -7,12 +7,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use super::fixture::{Fixture, Task};
 use super::inline::{Inline, unless_deadlocked};
 use super::puppet::{Puppet, host, take_link};
 use crate::machines::Host;
 use crate::machines::alarm::Deadlines;
+use crate::machines::sleep::sleep_until;
 use crate::observe::subscription::Subscribers;
 use crate::process::Process;
 use crate::sync::Activity;
@@ -220,6 +222,42 @@ fn a_task_that_panics_when_it_is_woken_keeps_nobody_else_from_being_woken() {
     let closes = catch_unwind(AssertUnwindSafe(|| fixture.host.close()));
     assert!(closes.is_err(), "no other task has panicked");
     assert!(waits.was_woken());
+}
+
+/// A second panic while the first one goes on would end the process.
+#[test]
+fn several_tasks_that_panic_when_they_are_woken_keep_nobody_else_from_being_woken() {
+    let fixture = Fixture::new("");
+    let panics = Waker::from(Arc::new(Panics));
+    let mut panicking = [(); 2].map(|()| (fixture.host.watch(), fixture.host.subscribe()));
+    for (views, events) in &mut panicking {
+        let cx = &mut Context::from_waker(&panics);
+        assert!(views.poll_next(cx).is_ready() && views.poll_next(cx).is_pending());
+        assert!(events.poll_next(cx).is_pending());
+    }
+    let (mut views, mut events) = (fixture.host.watch(), fixture.host.subscribe());
+    assert!(Task::new(views.next()).poll().is_ready());
+    let (mut view, mut event) = (Task::new(views.next()), Task::new(events.next()));
+    assert!(view.poll().is_pending() && event.poll().is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| fixture.host.close())).is_err());
+    assert!(view.was_woken() && event.was_woken());
+}
+
+/// So does one that sleeps.
+#[test]
+fn a_sleeper_that_panics_when_it_is_woken_keeps_no_other_asleep() {
+    let fixture = Fixture::new("");
+    let until = fixture.now() + Duration::from_secs(1);
+    let panics = Waker::from(Arc::new(Panics));
+    let mut panicking = [(); 2].map(|()| Box::pin(sleep_until(&fixture.host.shared, until)));
+    for sleeper in &mut panicking {
+        assert!(sleeper.as_mut().poll(&mut Context::from_waker(&panics)).is_pending());
+    }
+    let mut sleeps = Task::new(sleep_until(&fixture.host.shared, until));
+    assert!(sleeps.poll().is_pending());
+    let rings = catch_unwind(AssertUnwindSafe(|| fixture.pass(Duration::from_secs(1))));
+    assert!(rings.is_err() && sleeps.was_woken());
+    drop(panicking);
 }
 
 #[test]

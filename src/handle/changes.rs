@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::operation::Timeout;
-use sdam_core::selection::Criteria;
 use sdam_core::time::Instant;
 use sdam_host::driver::{DriverTopology, KillLimits};
-use sdam_host::{ClientSession, ErrorKind, Runtime, Topology};
+use sdam_host::{ClientSession, Runtime, Topology};
 
 use super::checkpoints::is_superseded;
 use super::fetching::Fetching;
@@ -523,9 +522,7 @@ async fn late<R: Runtime>(
     loop {
         let until = deadline.unwrap_or_else(|| client.now() + LONG);
         client.sleep_until(until).await;
-        let ended = client.diagnose(&Criteria::write()).map(Error::from);
-        let is_end = |error: &Error| matches!(error.kind(), ErrorKind::Closed | ErrorKind::Forked);
-        if let Some(ended) = ended.filter(is_end) {
+        if let Some(ended) = client.host().why_ended() {
             return ended;
         }
         if deadline.is_some_and(|deadline| deadline <= client.now()) {

@@ -287,6 +287,11 @@ impl Error {
         }
     }
 
+    /// Returns whether the client was closed, or is another process's: then nothing more is sent.
+    pub(crate) fn is_end_of_client(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Closed | ErrorKind::Forked)
+    }
+
     /// Returns whether the time of an operation was over, whichever option has limited it: the
     /// client's own clock says so, or the server does, whose error then has code 50
     /// ([`MAX_TIME_EXPIRED`](sdam_core::operation::MAX_TIME_EXPIRED)), in the error of the command,

@@ -16,7 +16,7 @@ use sdam_core::session::{
 use sdam_core::spans::SpanEnd;
 use sdam_core::time::Instant;
 
-use crate::error::{Error, ErrorKind, Reported, Repr};
+use crate::error::{Error, Reported, Repr};
 use crate::machines::Host;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
@@ -199,7 +199,7 @@ fn host_of<R: Runtime>(session: &ClientSession<R>) -> Result<Arc<Host<R>>, Error
 /// Returns what an error means for what comes next. With a client that is closed, or of another
 /// process, another attempt comes to the same end at once, whatever the labels say.
 fn fault_of(error: &Error) -> TransactionFault {
-    if matches!(error.kind(), ErrorKind::Closed | ErrorKind::Forked) {
+    if error.is_end_of_client() {
         return TransactionFault::default();
     }
     let labels = error.labels();

@@ -27,7 +27,7 @@ use sdam_core::time::Instant;
 use sdam_core::topology;
 use sdam_core::trace::AttemptComment;
 
-use crate::error::{Error, ErrorKind, Repr, Spent};
+use crate::error::{Error, Repr, Spent};
 use crate::machines::log::SelectionLogger;
 use crate::machines::runtime::Runtime;
 use crate::machines::sleep::sleep_until;
@@ -67,9 +67,7 @@ impl AttemptOutcome for Attempt {
             Repr::Client(_) | Repr::Reported(_) => Fault::Refused(false),
             Repr::NotSent(reason) => Fault::Refused(*reason == NotSent::Expired),
             // A client that was closed selects none, however often that is tried.
-            _ if matches!(error.kind(), ErrorKind::Closed | ErrorKind::Forked) => {
-                Fault::Refused(false)
-            }
+            _ if error.is_end_of_client() => Fault::Refused(false),
             Repr::Selection(_) => Fault::Selection(self.late),
             // A server that a session or a cursor is pinned to, and that is no member any more, or
             // is not waited for.
@@ -175,9 +173,9 @@ impl<R: Runtime> Host<R> {
     }
 
     /// Returns why nothing more is sent, if an exchange has ended because the client was closed.
-    fn ended_by(&self, error: &OperationError) -> Option<Box<SelectionError>> {
-        let is_end = matches!(error, OperationError::Stream(it) if it.cause == Cause::Canceled);
-        is_end.then(|| self.diagnose(&Criteria::write())).flatten()
+    fn ended_by(&self, error: &OperationError) -> Option<Error> {
+        let was_ended = matches!(error, OperationError::Stream(it) if it.cause == Cause::Canceled);
+        was_ended.then(|| self.why_ended()).flatten()
     }
 
     /// "when serverSelectionTryOnce is true, server selection timeouts have no effect"
@@ -539,7 +537,7 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
             session.learn(&message, &result, checked_out.state != ExchangeState::Idle);
         }
         result.map_err(|failed| match self.host.ended_by(&failed.error) {
-            Some(closed) => closed.into(),
+            Some(closed) => closed,
             None => {
                 let error = explained(failed.error, sending.transaction_number);
                 checked_out.failed(ExchangeError { error, ..*failed })
@@ -939,6 +937,11 @@ impl<R: Runtime> Host<R> {
             })
         };
         self.root().with_topology(evidence)?.diagnose(criteria)
+    }
+
+    /// Says why nothing more is sent, if the client was closed, or is another process's.
+    pub fn why_ended(&self) -> Option<Error> {
+        self.diagnose(&Criteria::write()).map(Error::from).filter(Error::is_end_of_client)
     }
 
     /// Refuses a process that was forked off, where no answer would ever come.

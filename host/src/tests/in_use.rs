@@ -17,11 +17,14 @@ use crate::error::{Error, ErrorKind};
 use crate::machines::Host;
 use crate::observe::subscription::EVENT_LIMIT;
 use crate::operations::exchange::Outcome;
+use crate::operations::request::{Request, Target};
+use crate::sync::wake_all;
 use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Failure, Stage as Phase};
-use sdam_core::operation::{InvalidCommand, OperationError};
+use sdam_core::operation::{CommandMessage, InvalidCommand, OperationError, OperationOptions};
 use sdam_core::pool::{CheckOutError, Purpose};
+use sdam_core::selection::Criteria;
 use sdam_core::topology::Topics;
 use sdam_core::wire::{Flags, Frames, MAX_MESSAGE_LEN, write_op_msg};
 
@@ -105,6 +108,34 @@ fn whoever_waits_for_a_reply_is_told_that_the_monitor_has_timed_out() {
     assert!(error.contains("interrupted due to a time-out of the server's monitor"), "{error}");
     drop(task);
     assert_eq!((counts(&fixture), fixture.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
+}
+
+/// An exchange that was ended may be told so before the client is known to be closed; that no
+/// server is to be had then is another matter.
+#[test]
+fn an_exchange_that_was_ended_says_that_the_client_is_closed_only_if_it_is() {
+    for is_closed in [false, true] {
+        let fixture = Fixture::new("");
+        let mut checked_out = fixture.run(fixture.pool().check_out()).unwrap();
+        let token = Arc::clone(&checked_out.connection().stream.cancellation);
+        let stepped_down = rawdoc! { "ok": 0, "code": 10107, "errmsg": "no" };
+        lock(&fixture.server.replies).push_back(Some(stepped_down));
+        fixture.run(fixture.ping(None)).unwrap_err();
+        assert!(fixture.host.diagnose(&Criteria::write()).is_some(), "no server is to be had");
+        fixture.server.mute.store(true, Ordering::Relaxed);
+        let (command, options) = (rawdoc! { "ping": 1 }, OperationOptions::command());
+        let message = CommandMessage::new("admin", &command);
+        let request = Request::new(message, &options, Target::Connection(&mut checked_out));
+        let mut task = Task::new(fixture.host.operate(request));
+        assert!(task.poll().is_pending());
+        if is_closed {
+            fixture.host.close();
+        }
+        wake_all(token.end());
+        let Poll::Ready(Err(error)) = task.poll() else { panic!("it still waits") };
+        let kind = if is_closed { ErrorKind::Closed } else { ErrorKind::Network };
+        assert_eq!(error.kind(), kind, "{error}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Clients: how they are made, and how they end, with futures and with threads.
 
 use std::thread;
+use std::time::Duration;
 
 use bson::{Document, doc};
 use sdam::options::ClientOptions;
@@ -9,7 +10,7 @@ use sdam::{Client, ErrorKind, Result, blocking};
 use sdam_core::topology::{Event, EventKind, Topics};
 use sdam_host::Events;
 
-use super::{Fixture, LIMIT, names, started};
+use super::{Fixture, LIMIT, name, names, started};
 
 /// The way in which a client is closed.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +112,40 @@ async fn a_client_for_threads_is_closed_although_its_server_does_not_answer() {
             client.close();
         })
         .await;
+    }
+}
+
+/// docs/change-streams.md: "A call that waits fails with the kind `Closed` when the client is
+/// closed", also over the connection that its cursor has for itself behind a load balancer.
+#[tokio::test]
+async fn calls_that_wait_behind_a_load_balancer_end_with_their_client() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let mut fixture = Fixture::load_balanced().await;
+    let (client, things) = (fixture.client.clone(), fixture.things());
+    let waiting = tokio::spawn(async move {
+        let mut stream = things.watch().max_await_time(HOUR).await.unwrap();
+        stream.next().await.unwrap().unwrap_err()
+    });
+    fixture.sent_until("getMore").await;
+    client.close().await;
+    let of_task = tokio::time::timeout(LIMIT, waiting).await.expect("it still waits").unwrap();
+    let uri = format!("mongodb://{}/?loadBalanced=true", fixture.cluster.addresses()[0]);
+    let of_thread = on_a_thread(move || {
+        let client = blocking::Client::with_uri_str(uri).unwrap();
+        let mut commands = client.topology().subscribe_to(Topics::COMMANDS).filter_map(started);
+        let closing = client.clone();
+        let closes = thread::spawn(move || {
+            commands.find(|(command, _)| name(command) == "getMore");
+            closing.close();
+        });
+        let things = client.database("app").collection::<Document>("things");
+        let mut stream = things.watch().max_await_time(HOUR).run().unwrap();
+        let error = stream.next().unwrap().unwrap_err();
+        closes.join().unwrap();
+        error
+    });
+    for error in [of_task, of_thread.await] {
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
     }
 }
 

@@ -530,7 +530,11 @@ fn a_bulk_that_is_sent_again_closes_the_cursor_of_the_attempt_before() {
 
 /// A capped collection with one document, and nothing heard yet.
 fn capped() -> Fixture {
-    let mut fixture = Fixture::new("");
+    with_capped(Fixture::new(""))
+}
+
+/// The same in another deployment.
+fn with_capped(mut fixture: Fixture) -> Fixture {
     let client = fixture.client.clone();
     fixture.run(async move {
         let database = client.database("app");
@@ -778,4 +782,69 @@ fn mongos_streams_no_cursor() {
     assert_eq!(times.len(), 2);
     let waits = times.windows(2).all(|pair| pair[1] > pair[0]);
     assert!(waits, "each is a way there and back: {times:?}");
+}
+
+/// Returns what a cursor that is open says, and when, if its client is closed after a second.
+fn closed_after_a_second(
+    fixture: &mut Fixture,
+    mut cursor: Cursor<Runtime, Document>,
+) -> Vec<(Duration, Result<i32, ErrorKind>)> {
+    let (client, time) = (fixture.client.clone(), fixture.simulation.time());
+    let begun = time.elapsed();
+    let closer = time.clone();
+    fixture.begin(async move {
+        closer.sleep(Duration::from_secs(1)).await;
+        client.close().await;
+    });
+    let reading = async move {
+        let mut all = Vec::new();
+        while let Some(next) = cursor.next().await {
+            let id = |next: Document| next.get_i32("_id").unwrap();
+            all.push((time.elapsed() - begun, next.map(id).map_err(|error| error.kind())));
+        }
+        all
+    };
+    fixture.run(reading).0
+}
+
+/// docs/change-streams.md: "A call that waits fails with the kind `Closed` when the client is
+/// closed", also over the connection that its cursor has for itself, behind a load balancer.
+#[test]
+fn a_cursor_that_awaits_documents_ends_with_its_client() {
+    let balanced = ClusterOptions::new("rs", (0..1).map(address));
+    let balanced = balanced.with_deployment(Deployment::LoadBalanced);
+    for fixture in [Fixture::new(""), Fixture::of(balanced, "", 7)] {
+        let mut fixture = with_capped(fixture);
+        let things = fixture.things();
+        let tail = Find::new(doc! {}).cursor_type(CursorType::TailableAwait);
+        let tail = tail.max_await_time(Duration::from_secs(60));
+        let (cursor, _) = fixture.run(async move { things.find(tail).await.unwrap() });
+        let told = closed_after_a_second(&mut fixture, cursor);
+        let [(_, Ok(0)), (at, Err(ErrorKind::Closed))] = told[..] else { panic!("{told:?}") };
+        assert!((Duration::from_secs(1)..Duration::from_secs(2)).contains(&at), "{at:?}");
+    }
+}
+
+/// `Client::close`: calls that wait for a change fail at once. The others come to their own ends,
+/// as does one that waits for a batch over the connection that its cursor has for itself.
+#[test]
+fn a_batch_that_is_under_way_comes_although_the_client_is_closed() {
+    let balanced = ClusterOptions::new("rs", (0..1).map(address));
+    let balanced = balanced.with_deployment(Deployment::LoadBalanced);
+    let set = (Fixture::new(""), exhaust());
+    for (mut fixture, find) in
+        [set, (Fixture::of(balanced, "", 7), Find::new(doc! {}).batch_size(2))]
+    {
+        let things = fixture.things();
+        let documents: Vec<Document> = (0..10).map(|id| doc! { "_id": id }).collect();
+        fixture.run(async move { things.insert_many(&documents).await }).0.unwrap();
+        let late = failing(doc! { "blockConnection": true, "blockTimeMS": 5000 });
+        fixture.fail(fixture.primary(), doc! { "times": 1 }, late);
+        let things = fixture.things();
+        let (cursor, _) = fixture.run(async move { things.find(find).await.unwrap() });
+        let told = closed_after_a_second(&mut fixture, cursor);
+        let ids: Vec<_> = told.iter().map_while(|(_, next)| next.ok()).collect();
+        assert!(ids.starts_with(&[0, 1, 2, 3]), "{told:?}");
+        assert!(told[2].0 >= Duration::from_secs(5), "{told:?}");
+    }
 }

@@ -11,7 +11,9 @@ use super::images;
 use super::writes::int32;
 use crate::model::Cluster;
 use crate::options::{MAX_WRITE_BATCH_SIZE, MemberId, ServerVersion};
-use crate::store::{Collection, Cursor, Filter, Index, StoreError, is_true};
+use crate::store::{
+    Collection, Cursor, Filter, Index, PRE_AND_POST_IMAGES, PRE_IMAGES, StoreError, is_true,
+};
 use crate::wire::CommandError;
 
 /// The arguments of `create` and `collMod` that are no options of the collection.
@@ -30,6 +32,10 @@ const NO_OPTIONS: [&str; 13] = [
     "apiVersion",
     "rawData",
 ];
+
+/// The arguments of a `collMod` that views do not have, in the order of servers.
+const OF_COLLECTIONS: [&str; 6] =
+    ["index", "validator", "validationLevel", "validationAction", PRE_IMAGES, PRE_AND_POST_IMAGES];
 
 /// The databases that there always are.
 const OWN_DATABASES: [&str; 3] = ["admin", "config", "local"];
@@ -56,6 +62,21 @@ fn check_options(options: &Document) -> Result<(), CommandError> {
         return Err(CommandError::coded(72, "the 'size' field is required when 'capped' is true"));
     }
     Ok(())
+}
+
+/// Checks what a `collMod` is to change of a view, which has nothing but what it shows. Servers
+/// before 5.0 name the first argument that is none of that, whatever it is.
+fn check_view(body: &Document, version: ServerVersion) -> Result<(), CommandError> {
+    let refused = match version < ServerVersion::V5_0 {
+        true => {
+            let asked = options(body);
+            let others = body.keys().filter(|it| *it == "index" || asked.contains_key(*it));
+            others.map(String::as_str).find(|it| !["viewOn", "pipeline"].contains(it))
+        }
+        false => OF_COLLECTIONS.into_iter().find(|it| body.contains_key(it)),
+    };
+    let reason = |name| format!("option not supported on a view: {name}");
+    refused.map_or(Ok(()), |name| Err(CommandError::coded(72, reason(name))))
 }
 
 /// Refuses a command that is run against another database than `admin`.
@@ -192,9 +213,17 @@ impl Cluster {
         arguments: &Arguments,
     ) -> Result<RawDocumentBuf, CommandError> {
         let namespace = arguments.namespace("collMod")?;
-        let mut options = options(&arguments.body);
+        let (mut options, version) = (options(&arguments.body), self.version_of(member));
+        let collection = self.data_of(member).store.collection(&namespace);
+        let is_view = collection.is_some_and(|it| it.kind() == "view");
+        if is_view && version < ServerVersion::V5_0 {
+            check_view(&arguments.body, version)?;
+        }
         check_options(&options)?;
-        images::check("collMod", &arguments.database, &options, self.version_of(member))?;
+        images::check("collMod", &arguments.database, &options, version)?;
+        if is_view {
+            check_view(&arguments.body, version)?;
+        }
         self.check_validation(now, arguments)?;
         if options.contains_key("validator") {
             for (name, implied) in [("validationLevel", "strict"), ("validationAction", "error")] {

@@ -259,13 +259,16 @@ fn options_for_images() -> Vec<Command> {
         both(with(on, doc! { "a": 1 })),
         doc! { "changeStreamPreAndPostImages": true },
     ];
-    let mut all = vec![("test", doc! { "create": "m" })];
+    let view = |name: &str| doc! { "create": name, "viewOn": "m", "pipeline": [] };
+    let mut all = vec![("test", doc! { "create": "m" }), ("test", view("w"))];
     let listed = |name: &str| doc! { "listCollections": 1, "filter": { "name": name } };
     for options in options {
-        let view = doc! { "create": "v", "viewOn": "m", "pipeline": [] };
-        for (name, command) in
-            [("cs", doc! { "create": "cs" }), ("m", doc! { "collMod": "m" }), ("v", view)]
-        {
+        for (name, command) in [
+            ("cs", doc! { "create": "cs" }),
+            ("m", doc! { "collMod": "m" }),
+            ("v", view("v")),
+            ("w", doc! { "collMod": "w" }),
+        ] {
             all.push(("test", with(command, options.clone())));
             all.push(("test", listed(name)));
         }
@@ -273,7 +276,7 @@ fn options_for_images() -> Vec<Command> {
         all.extend([("test", doc! { "drop": "cs" }), ("test", doc! { "drop": "v" })]);
         all.push(("admin", doc! { "drop": "cs" }));
     }
-    all.push(("test", doc! { "drop": "m" }));
+    all.extend(["w", "m"].map(|name| ("test", doc! { "drop": name })));
     all
 }
 

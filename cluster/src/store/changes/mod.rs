@@ -236,8 +236,12 @@ impl ChangeStream {
         let resumed = self.wanted;
         let (options, stages) = (self.options, Arc::clone(&self.stages));
         let reporter = Reporter { options: &options, past };
-        let event = || reporter.event(entry, (place, change), token.document());
-        if !self.looks_behind_stages() || !self.is_left_out(event()) {
+        let through = || {
+            let event = reporter.event(entry, (place, change), token.document())?;
+            stages.through(event, &self.context)
+        };
+        let behind_stages = self.looks_behind_stages().then(through).transpose()?;
+        if behind_stages != Some(None) {
             if let Some(wanted) = resumed {
                 let is_it = wanted.place == place && wanted.uuid == uuid;
                 if !is_it || (wanted.invalidates && !ends) {
@@ -250,7 +254,7 @@ impl ChangeStream {
                 Some(wanted) => wanted.fragment.map(|it| it + 1),
             };
             if let Some(seen) = seen
-                && let Some(event) = stages.through(event()?, &self.context)?
+                && let Some(event) = behind_stages.map_or_else(through, Ok)?
             {
                 self.push(event, (token, seen), rest)?;
             }
@@ -272,16 +276,11 @@ impl ChangeStream {
     }
 
     /// Returns whether the event of a token is looked for among those that the stages let through:
-    /// servers since 6.0 have events go through the stages before. That of an `invalidate` is
-    /// found all the same.
+    /// servers since 6.0 have events go through the stages before, and fail where one does. That of
+    /// an `invalidate` is found all the same.
     fn looks_behind_stages(&self) -> bool {
         let is_new = self.version >= ServerVersion::V6_0;
         is_new && self.wanted.is_some_and(|it| !it.invalidates)
-    }
-
-    /// Returns whether the stages leave an event out.
-    fn is_left_out(&self, event: Result<Document, StoreError>) -> bool {
-        event.is_ok_and(|it| matches!(self.stages.through(it, &self.context), Ok(None)))
     }
 
     /// Has an event handed out, whole or in fragments, of which so many were seen.

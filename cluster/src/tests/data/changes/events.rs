@@ -214,6 +214,39 @@ fn options_for_images_are_those_of_the_version() {
     }
 }
 
+/// As 4.4.2 to 6.0.27 do: a view has none of the options of a collection, on or off, and servers
+/// before 5.0 look at nothing else.
+#[test]
+fn options_for_images_are_none_of_a_view() {
+    use ServerVersion::{V4_4, V5_0, V6_0};
+    let (before, both) = ("recordPreImages", "changeStreamPreAndPostImages");
+    let (on, off) = (doc! { "enabled": true }, doc! { "enabled": false });
+    let refused = |name| Some((72, format!("option not supported on a view: {name}")));
+    let at_once = "'recordPreImages' and 'changeStreamPreAndPostImages.enabled' can not be set to \
+                   true simultaneously";
+    for (version, change, expected) in [
+        (V4_4, doc! { before: true }, refused(before)),
+        (V4_4, doc! { before: "a" }, refused(before)),
+        (V4_4, doc! { both: {} }, refused(both)),
+        (V4_4, doc! { "viewOn": "y", "pipeline": [], "index": {} }, refused("index")),
+        (V5_0, doc! { before: false }, refused(before)),
+        (V5_0, doc! { before: true, "validator": {} }, refused("validator")),
+        (V6_0, doc! { before: true }, refused(before)),
+        (V6_0, doc! { both: on.clone() }, refused(both)),
+        (V6_0, doc! { both: off, before: false }, refused(before)),
+        (V6_0, doc! { both: on, before: true }, Some((72, at_once.to_owned()))),
+        (V6_0, doc! { "viewOn": "y", "pipeline": [], "comment": 1 }, None),
+    ] {
+        let (mut world, connection) = keeping(version);
+        must(&mut world, connection, doc! { "create": "v", "viewOn": "x", "pipeline": [] });
+        let mut modify = doc! { "collMod": "v" };
+        modify.extend(change.clone());
+        let reply = ask(&mut world, connection, modify);
+        let error = reply.get_str("errmsg").ok().map(|text| (code(&reply), text.to_owned()));
+        assert_eq!(error, expected, "{change}");
+    }
+}
+
 /// `$redact` judges each level of an event, and leaves out one that it prunes.
 #[test]
 fn levels_of_events_are_redacted() {

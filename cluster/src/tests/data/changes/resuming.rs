@@ -162,6 +162,39 @@ fn the_token_of_another_collection_is_refused_with_the_first_event() {
     }
 }
 
+/// As 5.0.4 and 6.0.27 do: an event that was handed out goes through the stages once more since
+/// 6.0, and fails where one does, or where it cannot be made.
+#[test]
+fn the_event_of_a_token_may_fail_by_itself() {
+    for version in [ServerVersion::V5_0, ServerVersion::V6_0] {
+        let (mut world, connection) = keeping(version);
+        let id = cursor_id(&must(&mut world, connection, watch(doc! {})));
+        insert(
+            &mut world,
+            connection,
+            vec![doc! { "_id": 1, "a": 0 }, doc! { "_id": 2, "a": "b" }],
+        );
+        let change = doc! { "q": { "_id": 2 }, "u": { "$set": { "a": "c" } } };
+        must(&mut world, connection, doc! { "update": "x", "updates": [change] });
+        let events = batch(&must(&mut world, connection, more(id, 0)));
+        let text = doc! { "$set": { "text": { "$concat": ["$fullDocument.a", "!"] } } };
+        let before = doc! { "fullDocumentBeforeChange": "required" };
+        for (event, options, stages, expected, shown) in [
+            (0, doc! {}, vec![text.clone()], 16702, &["insert 2", "update 2"][..]),
+            (1, doc! {}, vec![text], 0, &["update 2"]),
+            (2, before, vec![], 47, &[]),
+        ] {
+            let mut options = options;
+            options.insert("resumeAfter", events[event].get_document("_id").unwrap());
+            let opened = ask(&mut world, connection, aggregate("x", options, stages));
+            match version >= ServerVersion::V6_0 && expected != 0 {
+                true => assert_eq!(code(&opened), expected, "{opened}"),
+                false => assert_eq!(reported(&opened), shown, "{opened}"),
+            }
+        }
+    }
+}
+
 /// As 6.0.27 does: an invalidate comes after its own token whatever the stages leave out, and not
 /// after that of an event that they leave out.
 #[test]

@@ -154,7 +154,8 @@ impl<R: Runtime> Changes<R> {
 
     /// Begins a call for the next event, with its own limit.
     pub(super) fn begin_call(&mut self) {
-        (self.call, self.late, self.has_asked) = (None, None, false);
+        self.has_asked = false;
+        self.end_limit();
         self.reader.begin_call();
     }
 
@@ -173,8 +174,16 @@ impl<R: Runtime> Changes<R> {
     }
 
     fn end_call(&mut self) {
-        (self.call, self.late) = (None, None);
+        self.end_limit();
         self.reader.end_call();
+    }
+
+    /// Ends the limit of a call. Without one, what ends the wait for a store is the end of the
+    /// client, which that of the next call waits for, too.
+    fn end_limit(&mut self) {
+        if self.call.take().is_some_and(|call| call.deadline().is_some()) {
+            self.late = None;
+        }
     }
 
     /// Returns whether it waits for something that no task goes on with.
@@ -351,7 +360,11 @@ impl<R: Runtime> Changes<R> {
         let (deadline, client) = (self.call().deadline(), &self.handle.client);
         let late =
             self.late.get_or_insert_with(|| Box::pin(late(client.clone(), deadline, "saved")));
-        late.as_mut().poll(cx)
+        let polled = late.as_mut().poll(cx);
+        if polled.is_ready() {
+            self.late = None;
+        }
+        polled
     }
 
     /// Saves the token that the stream has come to, whether or not it is time for that.
@@ -487,9 +500,11 @@ async fn open_until<R: Runtime>(
     scope: &Scope,
     watch: &mut Watch,
 ) -> Result<Reader<R>, Error> {
-    let mut limited = handle.clone();
+    let mut limited = handle.with(|it| {
+        it.has_checked_times = true;
+        it.timeout = it.timeout.filter(|_| deadline.is_none());
+    });
     if let Some(deadline) = deadline {
-        limited = limited.with(|it| (it.timeout, it.has_checked_times) = (None, true));
         limited.client = limited.client.with_deadline(deadline);
     }
     let mut reader = Reader::open(&limited, scope, watch).await?;

@@ -1,8 +1,10 @@
 //! Operations that wait for a time, as between two attempts.
 
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use sdam_core::id::WaiterId;
 use sdam_core::time::Instant;
@@ -70,7 +72,8 @@ impl<R: Runtime> Answers for Sleep<'_, R> {
     }
 }
 
-/// Waits until a time, or until the client is closed.
+/// Waits until a time, or until the client is closed; in a process that was forked off meanwhile,
+/// nobody would end the wait.
 pub(crate) async fn sleep_until<R: Runtime>(shared: &Shared<R>, until: Instant) {
     let sleep = Sleep { shared, until };
     let waiter = shared.alarm.with_sleepers(Sleepers::number);
@@ -78,6 +81,11 @@ pub(crate) async fn sleep_until<R: Runtime>(shared: &Shared<R>, until: Instant) 
     let channel = Arc::clone(wait.answer());
     if shared.alarm.add_sleeper(until, waiter, channel) {
         shared.alarm.arm(&shared.runtime);
-        wait.await;
+        let mut wait = pin!(wait);
+        poll_fn(|cx| match shared.process.is_current() {
+            true => wait.as_mut().poll(cx),
+            false => Poll::Ready(()),
+        })
+        .await;
     }
 }

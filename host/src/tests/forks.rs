@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bson::rawdoc;
 
@@ -86,6 +87,15 @@ fn selecting_and_checking_out_fail_at_once_in_a_fork_and_say_so() {
     });
     assert_eq!(fixture.pool().counts().total(), 0, "nothing was begun");
     assert!(fixture.run(fixture.pool().check_out()).is_ok(), "the parent goes on");
+}
+
+#[test]
+fn a_sleep_that_the_parent_has_begun_ends_in_a_fork_at_once() {
+    let fixture = Fixture::new("");
+    let client = Topology::from_host(Arc::clone(&fixture.host));
+    let mut sleep = Task::new(client.sleep_until(fixture.now() + Duration::from_secs(1)));
+    assert!(sleep.poll().is_pending());
+    in_child(|| assert!(sleep.poll().is_ready()));
 }
 
 #[test]

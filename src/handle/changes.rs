@@ -9,11 +9,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
-use sdam_core::operation::Timeout;
 use sdam_core::time::Instant;
 use sdam_host::driver::{DriverTopology, KillLimits};
 use sdam_host::{ClientSession, Runtime, Topology};
 
+use super::call::LimitedCall;
 use super::checkpoints::is_superseded;
 use super::fetching::Fetching;
 use super::history::explain;
@@ -43,8 +43,8 @@ pub(super) struct Changes<R: Runtime> {
     pub(super) reader: Reader<R>,
     /// The session of all its cursors, one after the other, until it has ended.
     session: Option<ClientSession<R>>,
-    /// The limit of the call that is under way.
-    call: Option<Timeout>,
+    /// The call that is under way.
+    call: Option<LimitedCall>,
     /// The end of that time, or of the client, while a token is being saved.
     late: Option<Pin<Box<dyn Future<Output = Error> + Send>>>,
     /// True once a server has answered within this call.
@@ -96,7 +96,7 @@ impl<R: Runtime> Changes<R> {
         mut watch: Watch,
     ) -> Result<Self, Error> {
         handle.check_times(&watch)?;
-        let call = handle.client.timeout(handle.timeout_of_operations());
+        let call = LimitedCall::begin(handle);
         let deadline = call.deadline();
         let mut checkpoints = Checkpoints::default();
         if let Some(token) = load(&handle.client, &mut watch, deadline).await? {
@@ -167,10 +167,10 @@ impl<R: Runtime> Changes<R> {
         once: bool,
     ) -> Poll<Option<Result<(), Error>>> {
         // Its time begins with its first poll.
-        self.call();
+        let call = self.call();
         let next = ready!(self.poll_once(cx, once));
         self.end_call();
-        Poll::Ready(next)
+        Poll::Ready(next.map(|moved| moved.map_err(|error| call.ends(&self.handle, error))))
     }
 
     fn end_call(&mut self) {
@@ -427,10 +427,9 @@ impl<R: Runtime> Changes<R> {
         deadline.is_some_and(|deadline| deadline <= self.handle.client.now())
     }
 
-    /// Returns the limit of the call that is under way.
-    fn call(&mut self) -> Timeout {
-        let (client, timeout) = (&self.handle.client, self.handle.timeout_of_operations());
-        *self.call.get_or_insert_with(|| client.timeout(timeout))
+    /// Returns the call that is under way.
+    fn call(&mut self) -> LimitedCall {
+        *self.call.get_or_insert_with(|| LimitedCall::begin(&self.handle))
     }
 
     /// Begins again, at once or after a pause. The old cursor is killed at its own server, and

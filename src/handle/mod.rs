@@ -59,6 +59,7 @@ pub(crate) use concerns;
 
 pub(crate) mod actions;
 pub(crate) mod awaiting;
+mod call;
 mod change_stream;
 mod changes;
 mod checkpoints;

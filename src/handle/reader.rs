@@ -14,6 +14,7 @@ use sdam_core::wire::ReplyDocument;
 use sdam_host::driver::{DriverTopology, Extension, KillLimits, Pinned};
 use sdam_host::{ClientSession, ErrorKind, Runtime};
 
+use super::call::LimitedCall;
 use super::fetching::Fetching;
 use super::kill_cursors::CursorToKill;
 use super::perform::{Handle, Response};
@@ -40,7 +41,7 @@ pub(super) struct Reader<R: Runtime> {
     /// The limit of its whole life.
     lifetime: Timeout,
     /// The limit of the call for the next document that is under way.
-    iteration: Option<Timeout>,
+    iteration: Option<LimitedCall>,
     /// The way to put off the limit of the batch that is awaited, once another call waits for it
     /// than the one that has asked.
     extension: Option<Arc<Extension>>,
@@ -112,8 +113,13 @@ impl<R: Runtime> Reader<R> {
         read: Read<T>,
     ) -> Poll<Option<Result<T, Error>>> {
         let next = ready!(self.poll_once(cx, once, read));
+        let call = self.iteration;
         self.end_call();
-        Poll::Ready(next)
+        let ends = |error| match call {
+            Some(call) => call.ends(&self.handle, error),
+            None => error,
+        };
+        Poll::Ready(next.map(|read| read.map_err(ends)))
     }
 
     /// Ends a call for the next document: another one has a time of its own.
@@ -122,7 +128,7 @@ impl<R: Runtime> Reader<R> {
     }
 
     /// Has it go on with a call for the next document that has begun before it was opened.
-    pub(super) const fn goes_on(&mut self, call: Timeout) {
+    pub(super) const fn goes_on(&mut self, call: LimitedCall) {
         self.iteration = Some(call);
     }
 
@@ -287,7 +293,7 @@ impl<R: Runtime> Reader<R> {
     /// Returns whether the next batch is asked for once more after this error: the time of a call
     /// that was given up was over before anything was sent, and the call under way has its own.
     fn asks_again(&self, error: &Error) -> bool {
-        let deadline = self.iteration.and_then(Timeout::deadline);
+        let deadline = self.iteration.and_then(LimitedCall::deadline);
         error.is_early_timeout()
             && self.timing.mode() == TimeoutMode::Iteration
             && deadline.is_some_and(|deadline| deadline > self.handle.client.now())
@@ -305,10 +311,9 @@ impl<R: Runtime> Reader<R> {
     fn next_timeout(&mut self) -> Timeout {
         match self.timing.mode() {
             TimeoutMode::CursorLifetime => self.lifetime,
-            TimeoutMode::Iteration => *self.iteration.get_or_insert_with(|| {
-                let timeout = self.handle.timeout_of_operations();
-                self.handle.client.timeout(timeout)
-            }),
+            TimeoutMode::Iteration => {
+                self.iteration.get_or_insert_with(|| LimitedCall::begin(&self.handle)).timeout
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Questions that drivers ask of the errors of operations, and applications do not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sdam_core::diagnosis::Verdict;
 use sdam_core::metrics::{ErrorType, OTHER};
@@ -34,6 +35,11 @@ pub trait DriverError: Sized {
     /// Adds that the time of the call is over in which it has come.
     #[must_use]
     fn out_of_time(self) -> Self;
+
+    /// Adds how long the call took in all that has ended with it, if its time was over: it may have
+    /// had other commands before.
+    #[must_use]
+    fn of_call(self, took: Duration) -> Self;
 
     /// Returns whether there was no connection for the command, whatever a server has said while
     /// one was being established: nothing was sent.
@@ -89,6 +95,16 @@ impl DriverError for Error {
 
     fn out_of_time(self) -> Self {
         self.timed_out()
+    }
+
+    fn of_call(mut self, took: Duration) -> Self {
+        if self.is_timeout()
+            && let Some(spent) = Arc::get_mut(&mut self.0).and_then(|inner| inner.spent.as_mut())
+        {
+            spent.before = Duration::ZERO;
+            spent.before = took.saturating_sub(spent.total());
+        }
+        self
     }
 
     fn is_of_check_out(&self) -> bool {

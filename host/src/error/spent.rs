@@ -15,6 +15,17 @@ pub struct Spent {
     pub exchanging: Duration,
     /// Waiting before a command was sent again, as a server had said that it is overloaded.
     pub waiting: Duration,
+    /// All that came before the command in the same call, such as other commands of a change stream
+    /// that waits for an event.
+    pub before: Duration,
+}
+
+impl Spent {
+    /// Returns all of it.
+    pub(crate) fn total(&self) -> Duration {
+        let Self { selecting, checking_out, exchanging, waiting, before } = self;
+        [selecting, checking_out, exchanging, waiting, before].into_iter().sum()
+    }
 }
 
 impl fmt::Display for Spent {
@@ -28,11 +39,12 @@ impl fmt::Display for Spent {
             millis(self.checking_out),
             millis(self.exchanging)
         )?;
-        match self.waiting.is_zero() {
-            true => Ok(()),
-            false => {
-                write!(f, ", {} ms into waiting for an overloaded server", millis(self.waiting))
-            }
+        if !self.waiting.is_zero() {
+            write!(f, ", {} ms into waiting for an overloaded server", millis(self.waiting))?;
+        }
+        match millis(self.before) {
+            0 => Ok(()),
+            before => write!(f, ", {before} ms into what the call had done before"),
         }
     }
 }

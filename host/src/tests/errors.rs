@@ -17,7 +17,7 @@ use sdam_core::session::{ClusterTimeError, SessionError};
 
 use super::puppet::Puppet;
 use crate::error::ClientError;
-use crate::error::{Error, ErrorKind, Spent};
+use crate::error::{DriverError as _, Error, ErrorKind, Spent};
 use crate::machines::Host;
 
 fn address() -> ServerAddress {
@@ -113,6 +113,13 @@ fn the_text_is_that_of_what_has_failed_with_the_server_and_where_the_time_went()
     );
     assert_eq!((whole.server(), whole.spent()), (Some(&address()), Some(spent)));
     assert!(whole.source().is_none(), "its text is whole");
+    let in_all = Duration::from_millis(1005);
+    let whole = whole.of_call(in_all);
+    assert_eq!(whole.spent(), Some(spent), "its time was not over");
+    let late = whole.out_of_time().of_call(in_all);
+    let text = "5 ms into the exchange, 1000 ms into what the call had done before";
+    assert!(late.to_string().ends_with(text), "{late}");
+    assert_eq!(late.spent().unwrap().before, Duration::from_secs(1));
     let options = Arc::new(Options::parse("mongodb://a").unwrap());
     let host = Host::new(options, 1, Puppet::default());
     let unknown = host.diagnose(&Criteria::write()).unwrap();

@@ -113,6 +113,28 @@ fn a_call_behind_one_whose_time_was_over_begins_again_first() {
     assert_eq!((opened.len(), asked.len()), (2, 1), "{opened:?} {asked:?}");
 }
 
+/// The error of a call whose time was over counts all of it, and not its last command alone; so
+/// does that of a cursor.
+#[test]
+fn the_error_of_a_call_that_was_late_says_how_long_all_of_it_took() {
+    let mut fixture = Fixture::new("");
+    let things = fixture.things();
+    let (error, _) = fixture.run(async move {
+        let watch = things.watch().max_await_time(SECOND / 5).timeout(2 * SECOND);
+        let mut stream = watch.await.unwrap();
+        stream.next().await.unwrap().unwrap_err()
+    });
+    assert!(error.is_timeout(), "{error}");
+    assert!(fixture.started("getMore").len() > 5);
+    let spent = error.spent().unwrap();
+    let in_all = spent.exchanging + spent.before;
+    assert!((2 * SECOND..2 * SECOND + WAYS).contains(&in_all), "{error}");
+    assert!(
+        spent.exchanging < SECOND / 2 && error.to_string().contains(" ms into what"),
+        "{error}"
+    );
+}
+
 /// docs/change-streams.md: a call that waits for a change ends with its client, however long its
 /// server would let it wait.
 #[test]

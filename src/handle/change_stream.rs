@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bson::Document;
+use bson::{Document, RawDocument};
 use futures_core::Stream;
 use sdam_host::Runtime;
 use sdam_host::driver::KillLimits;
+use sdam_host::driver::documents::read_as;
 use serde::de::DeserializeOwned;
 
 use super::changes::Changes;
@@ -16,8 +17,7 @@ use super::perform::Handle;
 use crate::change_stream::{ChangeStreamEvent, ResumeToken};
 use crate::command::Scope;
 use crate::command::watch::Watch;
-use crate::error::{Error, ReplyError};
-use crate::reply::document::read_as;
+use crate::error::{DeserializeError, Error, ReplyError};
 
 /// The changes of a collection, a database or a deployment, as they happen.
 ///
@@ -129,10 +129,25 @@ impl<R: Runtime, T: DeserializeOwned> ChangeStream<R, T> {
     /// the type.
     fn poll(&mut self, cx: &mut Context<'_>, once: bool) -> Poll<Option<Result<T, Error>>> {
         let next = ready!(self.changes.poll(cx, once));
-        let event = next.map(|moved| moved.map(|()| self.changes.current()));
-        Poll::Ready(
-            event.map(|event| read_as(event?.ok_or(ReplyError::new("getMore", "nextBatch"))?)),
-        )
+        Poll::Ready(next.map(|moved| {
+            moved?;
+            let event = self.changes.current().ok_or(ReplyError::new("getMore", "nextBatch"))?;
+            read_as(event).map_err(|error| of_event(error, event).into())
+        }))
+    }
+}
+
+/// Names the document that an event is about, if it has its key: the `_id` of an event is a token,
+/// by which nobody knows it.
+#[cold]
+fn of_event(error: Box<DeserializeError>, event: &RawDocument) -> Box<DeserializeError> {
+    let key = event.get_document("documentKey").ok();
+    let key = key.filter(|key| key.get("_id").is_ok_and(|id| id.is_some()));
+    match (key, *error) {
+        (Some(key), DeserializeError { reason, path, .. }) => {
+            Box::new(DeserializeError::new(reason, key, path))
+        }
+        (None, error) => Box::new(error),
     }
 }
 

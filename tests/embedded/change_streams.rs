@@ -209,6 +209,24 @@ async fn the_token_moves_past_an_event_of_another_type() {
     assert_eq!(stream.resume_token(), Some(&token(7)), "the last of its batch");
 }
 
+/// Such an error names the document that the event is about, if it is about one.
+#[tokio::test]
+async fn an_event_of_another_type_is_named_by_the_key_of_its_document() {
+    let keys = [Some(rawdoc! { "shard": 3, "_id": "order" }), Some(rawdoc! { "shard": 3 }), None];
+    let events = (1..).zip(keys).map(|(n, key)| {
+        let mut other = rawdoc! { "_id": { "_data": n }, "operationType": 5 };
+        key.into_iter().for_each(|key| other.append(cstr!("documentKey"), key));
+        other
+    });
+    let scene = scene(vec![next_batch(&events.collect::<Vec<_>>(), 7)]);
+    let mut stream = things(&scene).watch().await.unwrap();
+    for named in [r#"{"_id": "order"}"#, r#"{"_id": {"_data": 2}}"#, r#"{"_id": {"_data": 3}}"#] {
+        let error = stream.next().await.unwrap().unwrap_err().to_string();
+        let expected = format!("the server's document {named} cannot be read");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}
+
 /// A store that keeps each token, and fails on demand.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {

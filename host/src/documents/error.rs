@@ -14,7 +14,8 @@ pub struct DeserializeError {
     /// outermost on, with dots between them; of a field that is missing, the document that lacks
     /// it. Empty if that is the whole document, or not known.
     pub path: String,
-    /// The `_id` of the document, if it has one of at most 1,024 bytes.
+    /// The `_id` of the document, if it has one of at most 1,024 bytes; of an event of a change
+    /// stream, that of the document which it is about, if it has the `documentKey`.
     pub id: Option<RawBson>,
 }
 

@@ -112,6 +112,27 @@ impl fmt::Debug for Checkpoint {
     }
 }
 
+/// The error of a store whose token another stream has replaced.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "another stream has saved its place as {0:?} since this one has begun; begin the stream again, \
+     which goes on behind that"
+)]
+pub(crate) struct Superseded(pub(crate) Arc<str>);
+
+impl Superseded {
+    /// Returns whether a token was not saved as another stream has saved its own.
+    pub(crate) fn is_cause_of(error: &Error) -> bool {
+        error.as_custom().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
+    }
+}
+
+impl From<Superseded> for Error {
+    fn from(error: Superseded) -> Self {
+        Self::custom(error)
+    }
+}
+
 /// The token that a store has, and whether another one is to be saved.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checkpoints {

@@ -1,12 +1,13 @@
 //! Checkpoints of change streams that are kept in a file.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::future::poll_fn;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use std::{process, thread};
@@ -14,7 +15,7 @@ use std::{process, thread};
 use bson::RawDocumentBuf;
 
 use super::ResumeToken;
-use super::checkpoint::CheckpointStore;
+use super::checkpoint::{CheckpointStore, Superseded};
 use crate::error::Error;
 
 /// The most that a file may have: a token is not as long as a document.
@@ -28,45 +29,110 @@ const LEFT: Duration = Duration::from_secs(60);
 /// A token is written to another file beside it, and takes its place when it is on the disk, so
 /// that there is always a whole one. A thread of its own waits for the disk. What a process leaves
 /// that ends meanwhile is removed when a token is loaded a minute later.
-#[derive(Clone, Debug)]
+///
+/// One stream at a time has a file: once another one has saved its place, of this process or of
+/// another, the first fails to save its own. A clone is a store of the same file, as a new one is.
+#[derive(Debug)]
 pub struct FileCheckpointStore {
     path: Arc<Path>,
-    /// Held while the file is written: clones of a store write one after the other.
-    writing: Arc<Mutex<()>>,
+    known: Arc<Mutex<Known>>,
+    /// Held while the file is read or written: the stores of a process do that one after the other.
+    turn: Arc<Mutex<()>>,
+}
+
+/// The bytes that a file has, as far as a store knows.
+#[derive(Debug, Default)]
+enum Known {
+    #[default]
+    Any,
+    /// Those that were read or written last, `None` if there was no file.
+    Last(Option<Vec<u8>>),
 }
 
 impl FileCheckpointStore {
     /// Names the file, which is made with the first token; its folder must be there.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into().into(), writing: Arc::default() }
+        let path: Arc<Path> = path.into().into();
+        Self { turn: turn(&path), known: Arc::default(), path }
     }
 
     fn says(&self, what: &str, error: &dyn std::fmt::Display) -> Error {
         Error::custom(format!("the checkpoint {} cannot be {what}: {error}", self.path.display()))
     }
+
+    /// Has a thread do something with the file, and with what is known of it.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path, &mut Known) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (path, known) = (Arc::clone(&self.path), Arc::clone(&self.known));
+        let turn = Arc::clone(&self.turn);
+        elsewhere(move || {
+            let _held = lock(&turn);
+            work(&path, &mut lock(&known))
+        })
+        .await
+    }
+}
+
+impl Clone for FileCheckpointStore {
+    fn clone(&self) -> Self {
+        Self::new(&*self.path)
+    }
 }
 
 impl CheckpointStore for FileCheckpointStore {
     async fn load(&self) -> Result<Option<ResumeToken>, Error> {
-        let path = Arc::clone(&self.path);
-        let read = move || {
-            sweep(&path);
-            read(&path)
+        let load = |path: &Path, known: &mut Known| {
+            sweep(path);
+            let bytes = read(path)?;
+            *known = Known::Last(bytes.clone());
+            Ok(bytes)
         };
-        let read = elsewhere(read).await.map_err(|error| self.says("read", &error))?;
+        let read = self.in_turn(load).await.map_err(|error| self.says("read", &error))?;
         let token = read.map(RawDocumentBuf::from_bytes).transpose();
         Ok(token.map_err(|error| self.says("read", &error))?.map(ResumeToken::new))
     }
 
     async fn save(&self, token: &ResumeToken) -> Result<(), Error> {
-        let (path, writing) = (Arc::clone(&self.path), Arc::clone(&self.writing));
         let bytes = token.document().as_bytes().to_vec();
-        let write = move || {
-            let _held = writing.lock().unwrap_or_else(PoisonError::into_inner);
-            write(&path, &bytes)
+        let save = move |path: &Path, known: &mut Known| {
+            if let Known::Last(last) = known {
+                let found = read(path)?;
+                // A file that was removed is not another stream's.
+                if found.is_some() && found != *last {
+                    return Ok(false);
+                }
+            }
+            let written = write(path, &bytes);
+            // It may have them although it is not known whether they are on the disk.
+            if written.is_ok() || read(path).is_ok_and(|it| it.as_ref() == Some(&bytes)) {
+                *known = Known::Last(Some(bytes));
+            }
+            written.map(|()| true)
         };
-        elsewhere(write).await.map_err(|error| self.says("written", &error))
+        match self.in_turn(save).await.map_err(|error| self.says("written", &error))? {
+            true => Ok(()),
+            false => Err(Superseded(self.path.to_string_lossy().into()).into()),
+        }
     }
+}
+
+/// Returns the turn of the stores of a file in this process.
+fn turn(path: &Path) -> Arc<Mutex<()>> {
+    static TURNS: Mutex<BTreeMap<PathBuf, Weak<Mutex<()>>>> = Mutex::new(BTreeMap::new());
+    let mut turns = lock(&TURNS);
+    turns.retain(|_, it| it.strong_count() > 0);
+    if let Some(turn) = turns.get(path).and_then(Weak::upgrade) {
+        return turn;
+    }
+    let turn = Arc::default();
+    turns.insert(path.to_owned(), Arc::downgrade(&turn));
+    turn
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes the files beside it of processes that ended while they wrote them; an error leaves them.
@@ -117,7 +183,7 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // Another store of the same file may write at the same time, also in another process.
+    // Another process may write at the same time.
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let mut written = path.as_os_str().to_owned();
@@ -152,7 +218,7 @@ async fn elsewhere<T: Send + 'static>(
     let of_thread = Arc::clone(&done);
     thread::Builder::new().name("sdam-checkpoint".to_owned()).spawn(move || {
         let outcome = work();
-        let mut done = of_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = lock(&of_thread);
         done.0 = Some(outcome);
         let waker = done.1.take();
         drop(done);
@@ -160,7 +226,7 @@ async fn elsewhere<T: Send + 'static>(
     })?;
     poll_fn(|cx| {
         let waker = cx.waker().clone();
-        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = lock(&done);
         match done.0.take() {
             Some(outcome) => Poll::Ready(outcome),
             None => {
@@ -186,7 +252,7 @@ mod tests {
 
     use bson::rawdoc;
 
-    use super::{CheckpointStore, FileCheckpointStore, LEFT, ResumeToken};
+    use super::{CheckpointStore, FileCheckpointStore, LEFT, ResumeToken, Superseded};
 
     struct Unpark(Thread);
 
@@ -255,9 +321,10 @@ mod tests {
         let path = folder.path().join("orders");
         thread::scope(|scope| {
             for writer in 0..4 {
-                let store = FileCheckpointStore::new(&path);
+                let path = &path;
                 scope.spawn(move || {
                     for n in 0..10 {
+                        let store = FileCheckpointStore::new(path);
                         let token = ResumeToken::new(rawdoc! { "_data": writer * 100 + n });
                         wait(store.save(&token)).unwrap();
                         assert!(wait(store.load()).unwrap().is_some());
@@ -267,6 +334,45 @@ mod tests {
         });
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    /// Two streams hand out the same events, and one that is behind would put the other back.
+    #[test]
+    fn of_two_streams_of_a_file_the_one_that_saves_later_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("orders");
+        let [one, two, three] = [1, 2, 3].map(|n| ResumeToken::new(rawdoc! { "_data": n }));
+        let first = FileCheckpointStore::new(&path);
+        for second in [first.clone(), FileCheckpointStore::new(&path)] {
+            wait(first.load()).unwrap();
+            wait(second.load()).unwrap();
+            wait(first.save(&one)).unwrap();
+            for token in [&one, &two] {
+                let error = wait(second.save(token)).unwrap_err();
+                assert!(Superseded::is_cause_of(&error), "{error}");
+                assert!(error.to_string().contains("orders"), "{error}");
+            }
+            wait(first.save(&two)).unwrap();
+            // The first may be one of another process, which this one follows.
+            assert_eq!(wait(second.load()).unwrap(), Some(two.clone()));
+            wait(second.save(&three)).unwrap();
+            assert!(Superseded::is_cause_of(&wait(first.save(&three)).unwrap_err()));
+            fs::remove_file(&path).unwrap();
+            wait(second.save(&three)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_save_that_has_failed_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("late/orders");
+        let store = FileCheckpointStore::new(&path);
+        assert_eq!(wait(store.load()).unwrap(), None);
+        let token = ResumeToken::new(rawdoc! { "_data": 1 });
+        wait(store.save(&token)).unwrap_err();
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        wait(store.save(&token)).unwrap();
+        assert_eq!(wait(store.load()).unwrap(), Some(token));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod state;
 mod token;
 
 pub use checkpoint::CheckpointStore;
-pub(crate) use checkpoint::{Checkpoint, Checkpoints};
+pub(crate) use checkpoint::{Checkpoint, Checkpoints, Superseded};
 pub use event::{
     ChangeNamespace, ChangeStreamEvent, OperationType, SplitEvent, TruncatedArray,
     UpdateDescription,

@@ -14,14 +14,13 @@ use sdam_host::driver::{DriverTopology, KillLimits};
 use sdam_host::{ClientSession, Runtime, Topology};
 
 use super::call::LimitedCall;
-use super::checkpoints::is_superseded;
 use super::fetching::Fetching;
 use super::history::explain;
 use super::perform::Handle;
 use super::reader::Reader;
 use crate::change_stream::{
     Assembly, ChangeStreamState, Checkpoint, Checkpoints, Fragments, ResumeToken, Resumption,
-    is_resumable,
+    Superseded, is_resumable,
 };
 use crate::command::Scope;
 use crate::command::watch::Watch;
@@ -336,7 +335,7 @@ impl<R: Runtime> Changes<R> {
                 };
                 self.saving = None;
                 if let Err(error) = saved {
-                    if is_superseded(&error) {
+                    if Superseded::is_cause_of(&error) {
                         self.checkpoint = None;
                         self.ends_now();
                     }

@@ -11,7 +11,7 @@ use sdam_host::{ClientSession, Runtime};
 use serde::{Deserialize, Serialize};
 
 use super::collection::Collection;
-use crate::change_stream::{CheckpointStore, ResumeToken};
+use crate::change_stream::{CheckpointStore, ResumeToken, Superseded};
 use crate::error::Error;
 
 /// The time that a majority of the members gets to confirm what is loaded, where `timeoutMS` says
@@ -103,19 +103,6 @@ fn written(token: &ResumeToken) -> Result<Bson, Error> {
     Document::try_from(token.document()).map(Bson::Document).map_err(Error::serialize)
 }
 
-/// The error of a store whose document another stream has replaced.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "another stream has saved its place as {0:?} since this one has begun; begin the stream again, \
-     which goes on behind that"
-)]
-struct Superseded(Arc<str>);
-
-/// Returns whether a token was not saved as another stream has saved its own.
-pub(super) fn is_superseded(error: &Error) -> bool {
-    error.as_custom().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Superseded>)
-}
-
 /// DuplicateKey: the document is there, with another token.
 const DUPLICATE_KEY: i32 = 11000;
 
@@ -186,7 +173,7 @@ impl<R: Runtime> CollectionCheckpointStore<R> {
     }
 
     fn is_superseded(&self) -> Error {
-        Error::custom(Superseded(Arc::clone(&self.name)))
+        Superseded(Arc::clone(&self.name)).into()
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {

@@ -154,6 +154,16 @@ impl<'de> Value<'de> {
     fn array<const N: usize>(self) -> Result<[u8; N], Uncommon> {
         self.bytes.try_into().map_err(|_| left())
     }
+
+    /// Reads a timestamp. Few documents have one: within the function that reads values of any
+    /// kind, it would make that too long to be inlined where a field is read.
+    #[inline(never)]
+    fn timestamp<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Uncommon> {
+        let written = u64::from_le_bytes(self.array()?);
+        let (time, increment) = ((written >> 32) as u32, written as u32);
+        let value = Word::Timestamp(Timestamp { time, increment });
+        visitor.visit_map(Extended { key: "$timestamp", is_read: false, value })
+    }
 }
 
 impl<'de> Elements<'de> {
@@ -235,12 +245,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
                 let value = Word::Millis(i64::from_le_bytes(self.array()?));
                 visitor.visit_map(Extended { key: "$date", is_read: false, value })
             }
-            ElementType::Timestamp => {
-                let written = u64::from_le_bytes(self.array()?);
-                let (time, increment) = ((written >> 32) as u32, written as u32);
-                let value = Word::Timestamp(Timestamp { time, increment });
-                visitor.visit_map(Extended { key: "$timestamp", is_read: false, value })
-            }
+            ElementType::Timestamp => self.timestamp(visitor),
             ElementType::Binary => match self.bytes {
                 [_, _, _, _, 0, bytes @ ..] => visitor.visit_borrowed_bytes(bytes),
                 _ => Err(left()),

@@ -379,6 +379,8 @@ pub(super) struct Login {
     pub(super) clients: Vec<ClientGroup>,
     /// The commands that the user may not run, by which more would be known.
     pub(super) not_permitted: Vec<&'static str>,
+    /// The errors of others by which more would be known, and which the server does know.
+    pub(super) failed: Vec<Refusal>,
     /// The time since it was elected primary, if there was another one before.
     #[serde(rename = "electedMS", serialize_with = "optional_millis")]
     pub(super) elected: Option<Duration>,
@@ -435,6 +437,10 @@ pub(super) struct Refusal {
 /// The code of an error by which a server refuses what a user may not do.
 const UNAUTHORIZED: i32 = 13;
 
+/// The codes of errors by which a server does not know a command, does not support it, or does not
+/// know a stage of an aggregation.
+const UNKNOWN: [i32; 3] = [59, 115, 40324];
+
 /// The code of all errors of Atlas's own proxy, by which shared tiers refuse the same.
 const ATLAS: i32 = 8000;
 
@@ -446,6 +452,11 @@ impl Refusal {
             ATLAS => self.text.contains("not allowed to do action"),
             _ => false,
         }
+    }
+
+    /// Returns whether the server does not know the command, or a stage of it.
+    pub(super) fn is_unknown(&self) -> bool {
+        UNKNOWN.contains(&self.code)
     }
 }
 

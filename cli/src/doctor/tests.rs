@@ -343,6 +343,30 @@ fn a_command_that_fails_is_reported_unless_no_user_may_run_it() {
     assert_eq!(verdicts(&refused(stepping)), [""; 0], "once is no contradiction");
 }
 
+/// By `$currentOp` and others more would be known; a primary that is lost has an error of its own.
+#[test]
+fn a_question_that_a_server_cannot_answer_leaves_a_note() {
+    let unanswered = |refusal: Refusal| {
+        let command = "$currentOp".to_owned();
+        asked(Login { failed: vec![Refusal { command, ..refusal }], ..Login::default() })
+    };
+    let text = "Executor error during getMore".to_owned();
+    let full = Refusal { code: 292, text: text.clone(), ..Refusal::default() };
+    let set = unanswered(full);
+    assert_eq!(verdicts(&set), ["operationFailed?"]);
+    let expected = Verdict::OperationFailed {
+        server: "a:27017".parse().unwrap(),
+        command: "$currentOp".to_owned(),
+        reason: text,
+    };
+    assert_eq!(judge(&set)[0].verdict, expected);
+    let stepping = Refusal { code: 11602, is_about_state: true, ..Refusal::default() };
+    assert_eq!(verdicts(&unanswered(stepping)), [""; 0]);
+    let mut lost = unanswered(Refusal { is_of_network: true, ..Refusal::default() });
+    lost.servers[0].lost = Some(Failure::new(Stage::Connect, Cause::Refused, "no process listens"));
+    assert_eq!(verdicts(&lost), ["connectionRefused"]);
+}
+
 #[test]
 fn a_login_that_fails_is_reported_in_the_words_of_the_library() {
     let failed = |kind: &str, verdict: Option<Verdict>| {

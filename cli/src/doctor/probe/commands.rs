@@ -101,7 +101,7 @@ impl Asking<'_> {
         Ok(error)
     }
 
-    /// Runs a command on `admin` of which only the reply matters, and notes if the user may not.
+    /// Runs a command on `admin` of which only the reply matters, and notes its error.
     pub(super) async fn if_permitted(
         &mut self,
         name: &'static str,
@@ -111,18 +111,25 @@ impl Asking<'_> {
         Ok(self.unless_forbidden(name, outcome))
     }
 
-    /// Returns the reply, if there is one, and notes if the user may not ask for it.
+    /// Returns the reply, if there is one, and notes if the user may not ask for it, or if a server
+    /// that knows the command does not carry it out.
     pub(super) fn unless_forbidden(
         &mut self,
         name: &'static str,
         outcome: Result<Reply, Error>,
     ) -> Option<Reply> {
-        let not_permitted = &mut self.login.not_permitted;
-        let is_forbidden = |error| refusal(&rawdoc! {}, error).is_unauthorised();
-        if outcome.as_ref().err().is_some_and(is_forbidden) && !not_permitted.contains(&name) {
-            not_permitted.push(name);
+        let refusal = match outcome {
+            Ok(reply) => return Some(reply),
+            Err(error) => Refusal { command: name.to_owned(), ..refusal(&rawdoc! {}, &error) },
+        };
+        let Login { not_permitted, failed, .. } = &mut self.login;
+        match refusal.is_unauthorised() {
+            true if not_permitted.contains(&name) => {}
+            true => not_permitted.push(name),
+            false if refusal.is_unknown() => {}
+            false => failed.push(refusal),
         }
-        outcome.ok()
+        None
     }
 
     /// Runs a command that not everybody may run, nor every server knows.

@@ -140,11 +140,11 @@ fn way(way: &Way) -> String {
 
 fn login(server: &ServerSeen) -> Vec<String> {
     let Some(login) = &server.login else { return Vec::new() };
-    let Login { error, established, refusals, connections, .. } = login;
+    let Login { error, established, refusals, failed, connections, .. } = login;
     let mut lines = Vec::new();
     lines.extend(error.as_ref().map(|error| format!("fails: {}", error.text)));
     lines.extend(established.map(|took| format!("a connection in {}", precise(took))));
-    lines.extend(refusals.iter().map(|it| {
+    lines.extend(refusals.iter().chain(failed).map(|it| {
         let labels = match it.labels.is_empty() {
             true => String::new(),
             false => format!(", labels: {}", it.labels.join(", ")),

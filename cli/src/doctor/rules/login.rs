@@ -6,6 +6,7 @@ use super::members::names;
 use super::reach::lost;
 use crate::doctor::evidence::{Evidence, Refusal, ServerSeen};
 use crate::doctor::finding::Finding;
+use crate::findings::Severity;
 
 /// The number of refusals in a row by which a primary contradicts itself.
 const CONTRADICTIONS: u32 = 3;
@@ -59,16 +60,29 @@ fn of_commands(server: &ServerSeen) -> Option<Finding> {
             code_name: refusal.name.clone(),
         }));
     }
+    let refusal = first_unexplained(server, &login.refusals)?;
+    Some(match &refusal.verdict {
+        Some(verdict) => Finding::error(verdict.clone()),
+        None => failed(server, &refusal.command, &refusal.text),
+    })
+}
+
+/// Finds that a server does not tell what more would be known by.
+pub(super) fn untold(server: &ServerSeen) -> Option<Finding> {
+    let refusal = first_unexplained(server, &server.login.as_ref()?.failed)?;
+    let severity = Severity::Note;
+    Some(Finding { severity, ..failed(server, &refusal.command, &refusal.text) })
+}
+
+/// Returns the first refusal that is neither for want of a privilege, nor follows from what else
+/// has become of the server.
+fn first_unexplained<'a>(server: &ServerSeen, refusals: &'a [Refusal]) -> Option<&'a Refusal> {
     let is_lost = lost(server).is_some();
     let counts = |it: &&Refusal| {
         let is_explained = it.is_about_state || (it.is_of_network && is_lost);
         !it.is_unauthorised() && !is_explained
     };
-    let refusal = login.refusals.iter().find(counts)?;
-    Some(match &refusal.verdict {
-        Some(verdict) => Finding::error(verdict.clone()),
-        None => failed(server, &refusal.command, &refusal.text),
-    })
+    refusals.iter().find(counts)
 }
 
 fn failed(server: &ServerSeen, command: &str, reason: &str) -> Finding {

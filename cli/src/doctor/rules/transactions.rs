@@ -1,10 +1,12 @@
 //! Transactions: conflicts, those that are left open, those that expire or are lost, and the oplog
-//! that members and change streams go on with. What the user may not ask is named.
+//! that members and change streams go on with. What the user may not ask, or a server does not
+//! tell, is named.
 
 use std::time::Duration;
 
 use sdam_core::diagnosis::{OplogBound, TRANSACTION_LIFETIME, TransactionVerdict, Verdict};
 
+use super::login::untold;
 use crate::doctor::evidence::{Counted, Evidence, Login, ServerSeen, Transactions};
 use crate::doctor::finding::{Finding, listed};
 use crate::findings::Severity;
@@ -56,12 +58,14 @@ pub(super) fn judge(evidence: &Evidence, findings: &mut Vec<Finding>) {
     }
     findings.extend(evidence.token.and_then(|token| reaches(token, evidence)));
     // A user who is refused altogether is another matter.
-    let is_well = findings.iter().all(|it| it.severity != Severity::Error);
-    let refusing = asked().find(|(_, login)| is_well && !login.not_permitted.is_empty());
-    findings.extend(refusing.map(|(server, login)| {
-        let (server, commands) = (server.address.clone(), listed(&login.not_permitted));
-        Finding::note(Verdict::NotPermitted { server, commands })
-    }));
+    if findings.iter().all(|it| it.severity != Severity::Error) {
+        let refusing = asked().find(|(_, login)| !login.not_permitted.is_empty());
+        findings.extend(refusing.map(|(server, login)| {
+            let (server, commands) = (server.address.clone(), listed(&login.not_permitted));
+            Finding::note(Verdict::NotPermitted { server, commands })
+        }));
+        findings.extend(asked().find_map(|(server, _)| untold(server)));
+    }
 }
 
 /// Finds whether the oplogs still reach back to a change, and for how long.

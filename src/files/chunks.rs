@@ -2,7 +2,6 @@
 //!
 //! Implements "File Download" of GridFS.
 
-use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument};
 
 use super::file::{StoredFile, whole};
@@ -70,11 +69,7 @@ impl<'a> ChunkCheck<'a> {
             return Err(GridFsErrorKind::MissingChunk { n: expected });
         }
         let data = match field("data") {
-            Some(RawBsonRef::Binary(RawBinaryRef { bytes, subtype })) => match subtype {
-                // It has its length a second time.
-                BinarySubtype::BinaryOld => bytes.get(4..).unwrap_or(bytes),
-                _ => bytes,
-            },
+            Some(RawBsonRef::Binary(RawBinaryRef { bytes, .. })) => bytes,
             _ => return Err(invalid("data")),
         };
         let (actual, expected) = (data.len() as u64, self.file.length_of(n));
@@ -133,6 +128,18 @@ mod tests {
         let mut of_double = rawdoc! { "n": 0.0 };
         of_double.append(bson::raw::cstr!("data"), chunk(0, 4).get("data").unwrap().unwrap());
         assert_eq!(check(&[of_double, chunk(1, 4), chunk(2, 2)]), Ok(10));
+    }
+
+    /// BSON, "Binary": the old subtype has its length a second time, which is none of its bytes.
+    #[test]
+    fn data_of_the_old_subtype_are_read_without_their_second_length() {
+        let old = |n: i32, length: usize| {
+            let data = Binary { subtype: BinarySubtype::BinaryOld, bytes: vec![7; length] };
+            rawdoc! { "n": n, "data": data }
+        };
+        assert_eq!(check(&[old(0, 4), old(1, 4), old(2, 2)]), Ok(10));
+        let wrong = GridFsErrorKind::WrongSizeChunk { n: 0, actual: 8, expected: 4 };
+        assert_eq!(check(&[old(0, 8)]), Err(wrong));
     }
 
     /// GridFS, "File Download": each chunk is the next expected one, and of the expected length.

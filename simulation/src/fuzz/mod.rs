@@ -6,6 +6,7 @@
 //!
 //! [seeds]: Target::seeds
 
+mod chunks;
 mod compressed;
 mod dns;
 mod documents;
@@ -22,6 +23,7 @@ mod topology;
 mod traces;
 mod uri;
 
+pub use chunks::chunks;
 pub use compressed::compressed;
 pub use dns::dns;
 pub use documents::documents;
@@ -172,6 +174,15 @@ pub const TARGETS: &[Target] = &[
         max_len: MAX_INPUT_LEN,
         body: operations,
         seeds: seeds::operations,
+    },
+    Target {
+        name: "chunks",
+        protects: "files of GridFS whose documents and chunks lie: the bytes that were stored, or \
+                   an error that names the file and the chunk; nothing is asked for that is not \
+                   needed",
+        max_len: MAX_INPUT_LEN,
+        body: chunks,
+        seeds: seeds::chunks,
     },
     Target {
         name: "selection",

@@ -45,6 +45,8 @@ mod run;
 mod runtime;
 mod scenario;
 mod schedule;
+#[cfg(feature = "fuzz")]
+mod script;
 mod shrink;
 pub mod storm;
 mod swarm;
@@ -64,5 +66,7 @@ pub use reduction::{Reduction, ReductionError};
 pub use run::{Case, Failure, Part, Run, Statistics, run};
 pub use runtime::{Observer, Virtual, VirtualSocket};
 pub use scenario::{SCENARIOS, Scenario};
+#[cfg(feature = "fuzz")]
+pub(crate) use script::Script;
 pub use shrink::{Shrunk, Size, shrink};
 pub use swarm::{Incidence, Swarm};

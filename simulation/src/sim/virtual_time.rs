@@ -163,6 +163,9 @@ pub struct Simulation {
     arrivals: Arrivals,
     /// Hears what is said on connections that operations use, if anything does.
     tap: Option<Arc<dyn Tap>>,
+    /// Answers commands in the place of members, if anything does.
+    #[cfg(feature = "fuzz")]
+    script: Option<Arc<dyn super::Script>>,
 }
 
 impl Simulation {
@@ -215,6 +218,8 @@ impl Simulation {
             backlogs: None,
             arrivals: Arrivals::default(),
             tap: None,
+            #[cfg(feature = "fuzz")]
+            script: None,
         })
     }
 
@@ -278,6 +283,12 @@ impl Simulation {
     /// Has all that clients and members say from now on be heard, but what monitors do.
     pub(super) fn set_tap(&mut self, tap: Arc<dyn Tap>) {
         self.tap = Some(tap);
+    }
+
+    /// Has a script answer commands in the place of members.
+    #[cfg(feature = "fuzz")]
+    pub(crate) fn set_script(&mut self, script: Arc<dyn super::Script>) {
+        self.script = Some(script);
     }
 
     /// Returns the number of the next client.
@@ -669,6 +680,12 @@ impl Simulation {
 
     /// A member receives what a client has sent.
     fn received(&mut self, stream: StreamId, member: MemberId, bytes: Vec<u8>) {
+        #[cfg(feature = "fuzz")]
+        if let Some(script) = &self.script
+            && let Some(reply) = super::script::answer(&**script, &bytes)
+        {
+            return self.network.send(stream, Side::Client, Packet::Bytes(reply));
+        }
         let Some(backlogs) = &mut self.backlogs else {
             return self.input(Input::Received { connection: stream, bytes: &bytes });
         };

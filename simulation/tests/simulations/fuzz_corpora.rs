@@ -91,8 +91,8 @@ macro_rules! over_its_inputs {
 }
 
 over_its_inputs! {
-    frames hello documents relay compressed uri dns scram socks5 topology pool operations selection
-    traces
+    frames hello documents relay compressed uri dns scram socks5 topology pool operations chunks
+    selection traces
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod traces;
 
 pub(super) use documents::documents;
 pub(super) use streams::{compressed, frames, hello, relay};
-pub(super) use structured::{operations, pool, selection, topology};
+pub(super) use structured::{chunks, operations, pool, selection, topology};
 pub use suites::from_suites;
 pub(super) use texts::{dns, scram, socks5, uri};
 pub(super) use traces::traces;

@@ -33,6 +33,10 @@ pub(in crate::fuzz) fn operations() -> Vec<Seed> {
     drawn(4)
 }
 
+pub(in crate::fuzz) fn chunks() -> Vec<Seed> {
+    drawn(5)
+}
+
 fn drawn(stream: u64) -> Vec<Seed> {
     (0..COUNT)
         .zip(LENGTHS.into_iter().cycle())

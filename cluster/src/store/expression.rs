@@ -47,7 +47,7 @@ impl Context {
 const KNOWN: [&str; 4] = ["ROOT", "CURRENT", "NOW", "REMOVE"];
 
 /// The operators that are known.
-const OPERATORS: [&str; 27] = [
+const OPERATORS: [&str; 28] = [
     "$literal",
     "$eq",
     "$ne",
@@ -75,6 +75,7 @@ const OPERATORS: [&str; 27] = [
     "$mergeObjects",
     "$toString",
     "$unsetField",
+    "$binarySize",
 ];
 
 /// Checks that operators and variables are known.
@@ -276,6 +277,17 @@ fn value_of(name: &str, arguments: &[Option<Bson>]) -> Result<Bson, StoreError> 
             let wrong = || StoreError::new(17124, "The argument to $size must be an array");
             count(first.and_then(Bson::as_array).ok_or_else(wrong)?.len())
         }
+        "$binarySize" => match first {
+            None | Some(Bson::Null | Bson::Undefined) => Bson::Null,
+            Some(Bson::Binary(binary)) => count(length_of(binary)),
+            Some(Bson::String(text)) => count(text.len()),
+            Some(other) => {
+                let kind = type_name(other);
+                let reason =
+                    format!("$binarySize requires a string or BinData argument, found: {kind}");
+                return Err(StoreError::new(51276, reason));
+            }
+        },
         "$in" => match arguments {
             [value, Some(Bson::Array(list))] => {
                 let value = value.clone().unwrap_or(Bson::Undefined);
@@ -305,6 +317,14 @@ fn value_of(name: &str, arguments: &[Option<Bson>]) -> Result<Bson, StoreError> 
             return Err(StoreError::new(168, reason));
         }
     })
+}
+
+/// Returns the length of binary data as servers count it: the old subtype has it a second time.
+fn length_of(binary: &bson::Binary) -> usize {
+    match binary.subtype {
+        bson::spec::BinarySubtype::BinaryOld => binary.bytes.len() + 4,
+        _ => binary.bytes.len(),
+    }
 }
 
 /// Computes `$setField`, `$unsetField` and `$getField`, by which a field of any name is reached.

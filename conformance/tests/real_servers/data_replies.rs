@@ -243,7 +243,7 @@ fn script(version: ServerVersion) -> Vec<(&'static str, Document)> {
     let scripts = scripts.into_iter().chain([catalogue(version), retries(version)]);
     let more = [forms(), validators(), read_concerns(), unknown_fields()];
     let scripts = scripts.chain(more).chain([unique_indexes(version), declared(version)]);
-    let scripts = scripts.chain([names(version), nesting(version)]);
+    let scripts = scripts.chain([names(version), nesting(version), lengths(version)]);
     let on_test = scripts.flatten().map(|command| ("test", command));
     let rename = |to: &str, drops: bool| {
         doc! { "renameCollection": "test.x", "to": to, "dropTarget": drops }
@@ -630,6 +630,40 @@ fn pipelines() -> Vec<Document> {
     commands.push(doc! { "find": "y", "sort": { "_id": 1 } });
     commands.push(doc! { "aggregate": "none", "pipeline": [{ "$count": "n" }], "cursor": {} });
     commands
+}
+
+/// The lengths of data, which servers compute from 4.4 on; in the old subtype of BSON they have it a
+/// second time.
+fn lengths(version: ServerVersion) -> Vec<Document> {
+    if version < ServerVersion::V4_4 {
+        return Vec::new();
+    }
+    let binary = |subtype| Binary { subtype, bytes: vec![1, 2, 3] };
+    let documents = vec![
+        doc! { "_id": 1, "data": binary(BinarySubtype::Generic) },
+        doc! { "_id": 2, "data": binary(BinarySubtype::BinaryOld) },
+        doc! { "_id": 3, "data": "aé" },
+        doc! { "_id": 4, "data": null },
+        doc! { "_id": 5 },
+        doc! { "_id": 6, "data": 7 },
+    ];
+    let length = |filter: Document, length: Document| {
+        let stages = vec![
+            doc! { "$match": filter },
+            doc! { "$sort": { "_id": 1 } },
+            doc! { "$project": { "length": length } },
+        ];
+        doc! { "aggregate": "lengths", "pipeline": stages, "cursor": {} }
+    };
+    let plain = doc! { "$binarySize": "$data" };
+    let is_binary = doc! { "$eq": [{ "$type": "$data" }, "binData"] };
+    let guarded = doc! { "$cond": { "if": is_binary, "then": plain.clone(), "else": -1 } };
+    vec![
+        doc! { "insert": "lengths", "documents": documents },
+        length(doc! { "_id": { "$lt": 6 } }, plain.clone()),
+        length(doc! { "_id": 6 }, plain),
+        length(doc! {}, guarded),
+    ]
 }
 
 fn cursors() -> Vec<Document> {

@@ -86,6 +86,12 @@ pub(crate) enum PreparationError {
         "the connection string has a proxyHost, and --ssh is another way; leave out one of them"
     )]
     TwoWays,
+    /// Nothing says in which database a bucket is.
+    #[error(
+        "--gridfs takes a database: name it by --database, or in the connection string \
+         (mongodb://…/DATABASE)"
+    )]
+    NoDatabase,
     /// The runtime could not be started, or cannot receive signals.
     #[error("cannot start: {0}")]
     Start(io::Error),
@@ -112,7 +118,11 @@ impl PreparationError {
     /// Returns 2 for what the user can write differently, else 1.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Options(_) | Self::Target(_) | Self::Certificates(_) | Self::TwoWays => 2,
+            Self::Options(_)
+            | Self::Target(_)
+            | Self::Certificates(_)
+            | Self::TwoWays
+            | Self::NoDatabase => 2,
             Self::Interrupted { signal, .. } => signal.exit_code(),
             Self::Embedded(_) | Self::Client(_) | Self::NotLookedUp { .. } | Self::Start(_) => 1,
         }

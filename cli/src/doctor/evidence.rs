@@ -1,5 +1,6 @@
 //! The evidence: plain values that probes have gathered, and rules judge.
 
+mod gridfs;
 mod transactions;
 
 use std::net::SocketAddr;
@@ -11,6 +12,9 @@ use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, Stage};
 use serde::Serialize;
 
+pub(super) use self::gridfs::{
+    BucketEnd, BucketSeen, Count, DamagedFile, FileFault, IndexFault, MAX_DESCRIBED, Orphan,
+};
 pub(super) use self::transactions::{Counted, IdleTransaction, Transactions};
 use crate::duration::{millis, optional_millis};
 use crate::history::Oplog;
@@ -27,6 +31,8 @@ pub(super) struct Evidence {
     pub(super) servers: Vec<ServerSeen>,
     /// The deployment as a client sees it.
     pub(super) client: ClientSeen,
+    /// The bucket of GridFS: `--gridfs`.
+    pub(super) bucket: Option<BucketSeen>,
     /// The times that this process did not run.
     pub(super) pauses: Vec<Pause>,
     /// True if all of the way was gone; false if time was over before.

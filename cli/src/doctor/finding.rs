@@ -5,13 +5,64 @@ use serde::Serialize;
 
 use crate::findings::Severity;
 
+/// The kind of a finding, with its particulars.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(super) enum Kind {
+    /// One that clients know, too.
+    Known(Verdict),
+    /// One about a bucket of GridFS.
+    Bucket(BucketVerdict),
+}
+
+impl Kind {
+    /// Returns the label.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Known(verdict) => verdict.name(),
+            Self::Bucket(verdict) => verdict.verdict,
+        }
+    }
+
+    /// Returns the verdict, if clients know it, too.
+    pub(super) const fn known(&self) -> Option<&Verdict> {
+        match self {
+            Self::Known(verdict) => Some(verdict),
+            Self::Bucket(_) => None,
+        }
+    }
+}
+
+/// The kind of a finding about a bucket of GridFS.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct BucketVerdict {
+    /// The label.
+    pub(super) verdict: &'static str,
+    /// The database and the name of the bucket.
+    pub(super) bucket: String,
+    /// The file that it is about.
+    #[serde(flatten)]
+    pub(super) subject: Subject,
+}
+
+/// A file that a finding is about, if it is about one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Subject {
+    /// The `_id`, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) file: Option<String>,
+    /// The name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) filename: Option<String>,
+}
+
 /// One thing that is wrong, or to be known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Finding {
     /// The kind, with its particulars.
     #[serde(flatten)]
-    pub(super) verdict: Verdict,
+    pub(super) verdict: Kind,
     /// The weight.
     pub(super) severity: Severity,
     /// The cause, in one sentence without a full stop.
@@ -28,7 +79,14 @@ impl Finding {
     pub(super) fn error(verdict: Verdict) -> Self {
         let (cause, advice) = (verdict.to_string(), verdict.advice());
         let (text, lines) = (advice.text.into_owned(), advice.line.into_iter().collect());
+        let verdict = Kind::Known(verdict);
         Self { verdict, severity: Severity::Error, cause, advice: text, lines }
+    }
+
+    /// Describes something about a bucket, whose cause is still to be said.
+    pub(super) fn of_bucket(severity: Severity, verdict: BucketVerdict) -> Self {
+        let (cause, advice) = (String::new(), String::new());
+        Self { verdict: Kind::Bucket(verdict), severity, cause, advice, lines: Vec::new() }
     }
 
     /// Describes what applications work in spite of.
@@ -49,7 +107,8 @@ impl Finding {
     /// Returns whether no deployment could be right: the connection string or a file that it names
     /// cannot be used.
     pub(super) fn is_of_the_call(&self) -> bool {
-        self.severity == Severity::Error && matches!(self.verdict, Verdict::InvalidOptions { .. })
+        self.severity == Severity::Error
+            && matches!(self.verdict, Kind::Known(Verdict::InvalidOptions { .. }))
     }
 
     /// Describes the same more closely than the verdict alone does.

@@ -25,10 +25,11 @@ use sdam_core::diagnosis::other_timeout;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use self::evidence::{Evidence, Identity, OptionsSeen, Role, ServerSeen};
+use self::evidence::{BucketSeen, Evidence, Identity, OptionsSeen, Role, ServerSeen};
 use self::finding::Finding;
 use self::probe::Means;
 use self::probe::client::Watcher;
+use self::probe::gridfs::Bucket;
 use self::report::Report;
 use crate::color::ColorChoice;
 use crate::duration::rfc_3339;
@@ -47,6 +48,7 @@ Examples:
   sdam doctor --uri-file production.uri --watch --for 2m
   sdam doctor mongodb+srv://cluster0.example.com --name-server 9.9.9.9
   sdam doctor --uri-file production.uri --token @orders.token
+  sdam doctor --uri-file production.uri --database shop --gridfs fs --for 10m
 
 Exit codes:
   0    nothing is wrong
@@ -60,7 +62,7 @@ Exit codes:
 /// It goes the whole way: options, DNS, routes, proxy, TLS, hello, login, the members as they see
 /// each other, clocks, load and transactions. The first true cause comes first, in one sentence,
 /// then what to do, and then the evidence. It writes nothing: one delete that matches nothing shows
-/// whether a primary takes writes.
+/// whether a primary takes writes. With --gridfs, it looks at a bucket, too.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = MORE)]
 pub(crate) struct Args {
@@ -82,6 +84,21 @@ pub(crate) struct Args {
     /// checkpoint (FileCheckpointStore)
     #[arg(long, value_name = "TOKEN", value_parser = token_time)]
     token: Option<u64>,
+    /// Look at this bucket of GridFS, too (fs, unless applications name another one): at all
+    /// chunks, though not at their bytes. Allow time for that by --for
+    #[arg(long, value_name = "BUCKET")]
+    gridfs: Option<String>,
+    /// The database of the bucket; without it, that of the connection string
+    #[arg(long, value_name = "DATABASE", requires = "gridfs")]
+    database: Option<String>,
+    /// Remove chunks of which there is no file, all of them older than --grace. They are gone then,
+    /// also for uploads that would go on from a checkpoint
+    #[arg(long, requires = "gridfs")]
+    remove_orphans: bool,
+    /// The age from which on chunks without a file are of no upload under way
+    #[arg(long, value_name = "DURATION", requires = "gridfs")]
+    #[arg(default_value = "24h", value_parser = duration::parse)]
+    grace: Duration,
     /// Print one JSON object, as DOCTOR.md describes it
     #[arg(long)]
     json: bool,
@@ -128,13 +145,17 @@ async fn examine(args: &Args, color: ColorChoice) -> Result<u8, LookError> {
     let map = args.target.address_map().map_err(PreparationError::from)?;
     let mut shutdown = Shutdown::arrange(Some(args.limit)).map_err(PreparationError::Start)?;
     let parsed = parse(&uri, map);
+    let bucket = match &parsed {
+        Ok(options) => bucket(args, options)?,
+        Err(_) => None,
+    };
     let notebook = Notebook::default();
     notebook.write().options = options_seen(&parsed);
     notebook.write().limit = args.limit;
     notebook.write().token = args.token;
     if let Ok(options) = parsed {
         let watch = Watch::default();
-        let mut work = pin!(gather(options, args, &notebook, &watch, begun));
+        let mut work = pin!(gather(options, args, bucket, (&notebook, &watch), begun));
         if shutdown.or(&mut work).await.is_none() {
             if let Some(End::Signal(signal)) = shutdown.end()
                 && !watch.end()
@@ -157,6 +178,15 @@ async fn examine(args: &Args, color: ColorChoice) -> Result<u8, LookError> {
         true => NO_SENSE,
         false => u8::from(!report.is_healthy()),
     })
+}
+
+/// Returns the bucket that is to be looked at, if one is.
+fn bucket(args: &Args, options: &Options) -> Result<Option<Bucket>, PreparationError> {
+    let Some(name) = args.gridfs.clone() else { return Ok(None) };
+    let database = args.database.as_deref().or(options.database());
+    let database = database.ok_or(PreparationError::NoDatabase)?.to_owned();
+    let (removes, grace) = (args.remove_orphans, args.grace);
+    Ok(Some(Bucket { database, name, removes, grace }))
 }
 
 /// Reads a connection string, for a client that keeps no connections ready.
@@ -206,7 +236,13 @@ impl Watch {
 }
 
 /// Gathers evidence, and notes it as it comes.
-async fn gather(options: Options, args: &Args, notebook: &Notebook, watch: &Watch, begun: Instant) {
+async fn gather(
+    options: Options,
+    args: &Args,
+    bucket: Option<Bucket>,
+    (notebook, watch): (&Notebook, &Watch),
+    begun: Instant,
+) {
     let deadline = begun + args.limit.saturating_sub(REST);
     let pauses = notebook.clone();
     let paused = probe::pause::watch(begun, move |pause| pauses.write().pauses.push(pause));
@@ -214,7 +250,7 @@ async fn gather(options: Options, args: &Args, notebook: &Notebook, watch: &Watc
         // It looks at the clock before anything is connected to.
         biased;
         () = paused => {}
-        () = go_the_way(options, args, notebook, watch, deadline) => {}
+        () = go_the_way(options, args, bucket, (notebook, watch), deadline) => {}
     }
 }
 
@@ -222,8 +258,8 @@ async fn gather(options: Options, args: &Args, notebook: &Notebook, watch: &Watc
 async fn go_the_way(
     mut options: Options,
     args: &Args,
-    notebook: &Notebook,
-    watch: &Watch,
+    bucket: Option<Bucket>,
+    (notebook, watch): (&Notebook, &Watch),
     deadline: Instant,
 ) {
     if let Some(srv) = options.srv().filter(|_| options.seeds().is_empty()).cloned() {
@@ -261,6 +297,10 @@ async fn go_the_way(
         (servers, is_settled) = (better(servers, again), settled);
     }
     note(notebook, &watcher, &servers, is_settled);
+    if let Some(bucket) = &bucket {
+        let noted = |seen: &BucketSeen| notebook.write().bucket = Some(seen.clone());
+        probe::gridfs::look(watcher.client(), &means, bucket, &noted).await;
+    }
     if args.watch {
         watch.until(deadline).await;
         note(notebook, &watcher, &servers, is_settled);

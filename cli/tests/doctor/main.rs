@@ -3,6 +3,7 @@
 //!
 //! The table of `cli/DOCTOR.md` is made from what is said: `UPDATE_PAGE=1` writes it.
 
+mod buckets;
 mod fakes;
 mod forked;
 mod healthy;

@@ -8,6 +8,7 @@ use sdam_cluster::certificates::Authority;
 use sdam_conformance::mongod::{Config, Options, ReplicaSet, Tls, User};
 use sdam_conformance::proxy::Proxy;
 
+use crate::buckets;
 use crate::fakes;
 use crate::support::{
     Cluster, Failure, Fixture, Report, TIMES, Watching, all_is_well, doctor, port, with_fail_point,
@@ -42,6 +43,10 @@ pub(crate) const ALL: &[Other] = &[
     ("a_forwarder_to_nothing", false, a_forwarder_to_nothing),
     ("a_stray_seed", false, a_stray_seed),
     ("a_user_who_may_ask_little", false, transactions::a_user_who_may_ask_little),
+    ("buckets_of_the_embedded_deployment", false, buckets::buckets_of_the_embedded_deployment),
+    ("buckets_of_a_real_server", false, buckets::buckets_of_a_real_server),
+    ("buckets_that_are_well", false, buckets::buckets_that_are_well),
+    ("a_user_who_may_not_remove", false, buckets::a_user_who_may_not_remove),
     (
         "transactions_of_the_embedded_deployment",
         false,

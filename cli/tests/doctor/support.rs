@@ -211,7 +211,8 @@ impl Report {
         }
     }
 
-    fn all_findings(&self) -> Vec<Said> {
+    /// Returns all that is said, notes included.
+    pub(crate) fn all_findings(&self) -> Vec<Said> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let findings = self.json["findings"].as_array().map_or(&[][..], Vec::as_slice);
         findings

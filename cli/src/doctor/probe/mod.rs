@@ -4,6 +4,7 @@ pub(super) mod certificate;
 pub(super) mod client;
 pub(super) mod commands;
 pub(super) mod dns;
+pub(super) mod gridfs;
 mod local;
 pub(super) mod pause;
 pub(super) mod server;

@@ -3,7 +3,7 @@
 use sdam_core::diagnosis::Verdict;
 
 use crate::doctor::evidence::{
-    Asked, Counted, Evidence, Login, Said, ServerSeen, Transactions, Way,
+    Asked, BucketEnd, Counted, Evidence, Login, Said, ServerSeen, Transactions, Way,
 };
 use crate::duration::precise;
 
@@ -22,6 +22,7 @@ pub(super) fn of(evidence: &Evidence) -> Vec<Section> {
         ("members seen from members", of_servers(evidence, members)),
         ("transactions", of_servers(evidence, transactions)),
         ("client", client(evidence)),
+        ("GridFS", bucket(evidence)),
     ];
     sections.into_iter().filter(|(_, lines)| !lines.is_empty()).collect()
 }
@@ -230,5 +231,29 @@ fn client(evidence: &Evidence) -> Vec<String> {
         let over = if it.is_over { "; that is over" } else { "" };
         format!("{}{over}", it.verdict)
     }));
+    lines
+}
+
+fn bucket(evidence: &Evidence) -> Vec<String> {
+    let Some(bucket) = &evidence.bucket else { return Vec::new() };
+    let Some(server) = &bucket.server else { return Vec::new() };
+    let (chunks, files) = (bucket.chunks, bucket.files);
+    let mut lines = vec![format!("{}, as {server} has it", bucket.name)];
+    if bucket.end == Some(BucketEnd::Missing) {
+        return lines;
+    }
+    lines.push(format!("{chunks} chunks and {files} documents of files were looked at"));
+    lines.push(format!("{} files cannot be read", bucket.damaged_files));
+    let kinds = [
+        ("without a document", bucket.orphaned),
+        ("without a document as yet", bucket.recent),
+        ("were removed", bucket.removed),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, count)| count.files > 0);
+    lines.extend(
+        kinds.map(|(what, count)| {
+            format!("{} chunks of {} files {what}", count.chunks, count.files)
+        }),
+    );
     lines
 }

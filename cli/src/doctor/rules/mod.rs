@@ -1,6 +1,7 @@
 //! The rules: what evidence means. They touch nothing, and wait for nothing.
 
 mod dns;
+mod gridfs;
 mod load;
 mod login;
 mod members;
@@ -39,6 +40,7 @@ pub(super) fn judge(evidence: &Evidence) -> Vec<Finding> {
     time::judge(evidence, &mut findings);
     load::judge(evidence, &mut findings);
     transactions::judge(evidence, &mut findings);
+    gridfs::judge(evidence, &mut findings);
     options::time_outs(evidence, &mut findings);
     options::faults(evidence, &mut findings);
     whatever_else(evidence, &mut findings);

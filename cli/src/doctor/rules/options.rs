@@ -15,7 +15,8 @@ pub(super) fn refused(evidence: &Evidence) -> Option<Finding> {
 /// Finds that another mechanism was meant, if a login is refused: that comes before the refusal,
 /// which is the finding `place` or a later one.
 pub(super) fn mechanism(evidence: &Evidence, place: usize, findings: &mut Vec<Finding>) {
-    let is_refused = |it: &Finding| matches!(it.verdict, Verdict::LoginRefused { .. });
+    let is_refused =
+        |it: &Finding| matches!(it.verdict.known(), Some(Verdict::LoginRefused { .. }));
     if let Some(fault) = &evidence.options.mechanism_fault
         && findings.iter().skip(place).any(is_refused)
     {
@@ -32,7 +33,7 @@ fn not_followed(fault: &str) -> Verdict {
 pub(super) fn faults(evidence: &Evidence, findings: &mut Vec<Finding>) {
     for fault in &evidence.options.faults {
         let verdict = not_followed(fault);
-        if !findings.iter().any(|it| it.verdict == verdict) {
+        if !findings.iter().any(|it| it.verdict.known() == Some(&verdict)) {
             findings.push(Finding::warning(verdict));
         }
     }

@@ -152,7 +152,8 @@ fn describe(evidence: &Evidence, finding: Finding, servers: &[&ServerSeen]) -> F
     let (server, who) = (servers[0], format!("{}{}", names(servers), whence(servers)));
     let all = listed(&servers.iter().map(|it| &it.address).collect::<Vec<_>>());
     let detail = failure(server).map(ToString::to_string).unwrap_or_default();
-    let cause = match &finding.verdict {
+    let Some(verdict) = finding.verdict.known() else { return finding };
+    let cause = match verdict {
         Verdict::LookupFailed { .. } => {
             format!("the name of {all} cannot be looked up, as no name server answers")
         }
@@ -205,8 +206,8 @@ fn describe(evidence: &Evidence, finding: Finding, servers: &[&ServerSeen]) -> F
         _ => return finding,
     };
     let finding = finding.because(cause);
-    match finding.verdict {
-        Verdict::NamesDoNotResolve => {
+    match finding.verdict.known() {
+        Some(Verdict::NamesDoNotResolve) => {
             finding.with_line(format!("--map {}=HOST:PORT", server.address))
         }
         _ => finding,

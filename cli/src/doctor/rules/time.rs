@@ -35,7 +35,9 @@ pub(super) fn judge(evidence: &Evidence, findings: &mut Vec<Finding>) {
     }
     for Diagnosed { verdict, is_over } in &evidence.client.diagnosed {
         let is_same = |it: &Finding| {
-            it.verdict.name() == verdict.name() && cut_server(&it.verdict) == cut_server(verdict)
+            it.verdict.known().is_some_and(|known| {
+                known.name() == verdict.name() && cut_server(known) == cut_server(verdict)
+            })
         };
         if findings.iter().any(is_same) {
             continue;

@@ -68,9 +68,8 @@ impl<'a> ChunkCheck<'a> {
         if n > expected {
             return Err(GridFsErrorKind::MissingChunk { n: expected });
         }
-        let data = match field("data") {
-            Some(RawBsonRef::Binary(RawBinaryRef { bytes, .. })) => bytes,
-            _ => return Err(invalid("data")),
+        let Some(RawBsonRef::Binary(RawBinaryRef { bytes: data, .. })) = field("data") else {
+            return Err(invalid("data"));
         };
         let (actual, expected) = (data.len() as u64, self.file.length_of(n));
         if actual != expected {

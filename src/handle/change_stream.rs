@@ -132,22 +132,19 @@ impl<R: Runtime, T: DeserializeOwned> ChangeStream<R, T> {
         Poll::Ready(next.map(|moved| {
             moved?;
             let event = self.changes.current().ok_or(ReplyError::new("getMore", "nextBatch"))?;
-            read_as(event).map_err(|error| of_event(error, event).into())
+            read_as(event).map_err(|error| Box::new(of_event(*error, event)).into())
         }))
     }
 }
 
 /// Names the document that an event is about, if it has its key: the `_id` of an event is a token,
-/// by which nobody knows it.
+/// which is in no collection.
 #[cold]
-fn of_event(error: Box<DeserializeError>, event: &RawDocument) -> Box<DeserializeError> {
+fn of_event(error: DeserializeError, event: &RawDocument) -> DeserializeError {
     let key = event.get_document("documentKey").ok();
-    let key = key.filter(|key| key.get("_id").is_ok_and(|id| id.is_some()));
-    match (key, *error) {
-        (Some(key), DeserializeError { reason, path, .. }) => {
-            Box::new(DeserializeError::new(reason, key, path))
-        }
-        (None, error) => Box::new(error),
+    match key.filter(|key| key.get("_id").is_ok_and(|id| id.is_some())) {
+        Some(key) => DeserializeError::new(error.reason, key, error.path),
+        None => error,
     }
 }
 

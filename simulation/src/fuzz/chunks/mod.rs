@@ -157,8 +157,12 @@ async fn perform(bucket: &GridFsBucket<Runtime>, file: i32, reading: Reading) ->
     match reading {
         Reading::Part { start, end, in_flight } => {
             let mut open = bucket.open_download_stream(file).in_flight(in_flight);
-            open = start.into_iter().fold(open, |open, start| open.start(start));
-            open = end.into_iter().fold(open, |open, end| open.end(end));
+            if let Some(start) = start {
+                open = open.start(start);
+            }
+            if let Some(end) = end {
+                open = open.end(end);
+            }
             let (mut bytes, mut stream) = match open.await {
                 Ok(stream) => (Vec::new(), stream),
                 Err(error) => return Outcome::Read(Vec::new(), Some(error)),

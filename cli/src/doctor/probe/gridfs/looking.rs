@@ -434,7 +434,7 @@ fn key(id: RawBsonRef<'_>) -> Vec<u8> {
 
 fn has_keys(index: &RawDocument, keys: [&str; 2]) -> bool {
     let Ok(found) = index.get_document("key") else { return false };
-    let found = found.iter().map(|field| field.ok());
+    let found = found.iter().map(Result::ok);
     let wanted = keys.map(|key| Some((key, 1)));
     let found = found.map(|field| {
         let (name, value) = field?;

@@ -44,8 +44,8 @@ enum Command {
         #[arg(long, value_name = "NAME", value_parser = scenarios)]
         scenario: Option<Scenarios>,
         /// Simulate this part of each seed only: `clients` themselves, `applications` that use
-        /// collections, cursors, bulk writes and sessions, `transactions`, or `changes`, which are
-        /// read as streams.
+        /// collections, cursors, bulk writes and sessions, `transactions`, `changes`, which are
+        /// read as streams, or `files` of GridFS.
         #[arg(long, value_name = "PART", value_parser = part, conflicts_with = "scenario")]
         part: Option<Part>,
         /// Stop after so many seconds, however many seeds are left.
@@ -226,8 +226,9 @@ fn sim(
         }
     }
     let seconds = began.elapsed().as_secs_f64();
-    let parts = [&swarm.statistics, &swarm.applications, &swarm.transactions, &swarm.changes];
-    let time: Duration = parts.into_iter().map(|part| part.client_time).sum();
+    let applications = [&swarm.applications, &swarm.transactions, &swarm.changes, &swarm.files];
+    let parts = applications.into_iter().chain([&swarm.statistics]);
+    let time: Duration = parts.map(|part| part.client_time).sum();
     let rate = time.as_secs_f64() / seconds;
     println!("{swarm}, in {seconds:.1} s ({rate:.0} client-seconds per second)");
     Ok(swarm.failures.is_empty())
@@ -268,8 +269,8 @@ fn shrunk(case: &Case, folder: Option<&Path>) -> Result<(), SimError> {
 fn keep(failure: &Failure, folder: &Path) -> io::Result<()> {
     let Case { part, scenario, seed, reduction, .. } = &failure.case;
     let name = match part {
-        Part::Applications | Part::Transactions | Part::Changes => part.name(),
-        _ => scenario.map_or("swarm", |scenario| scenario.name),
+        Part::Clients => scenario.map_or("swarm", |scenario| scenario.name),
+        _ => part.name(),
     };
     let shrunk = if reduction.is_none() { "" } else { "-shrunk" };
     fs::create_dir_all(folder)?;

@@ -20,6 +20,8 @@ pub struct Swarm {
     pub transactions: Statistics,
     /// The events of applications with change streams in those in which all went well.
     pub changes: Statistics,
+    /// The events of applications with files in those in which all went well.
+    pub files: Statistics,
     /// The number of times that the incidents of scenarios took place, by name.
     pub incidents: BTreeMap<&'static str, Incidence>,
     /// The others.
@@ -41,8 +43,8 @@ impl Swarm {
     /// fails.
     pub fn run(&mut self, scenario: Option<&'static Scenario>, seed: u64) -> &[Failure] {
         let before = self.failures.len();
-        let parts = if scenario.is_some() { 1 } else { Part::ALL.len() };
-        for part in Part::ALL.into_iter().take(parts) {
+        let parts = if scenario.is_some() { 1 } else { Part::OF_EACH_SEED.len() };
+        for part in Part::OF_EACH_SEED.into_iter().take(parts) {
             self.add(&Case { part, scenario, seed, ..Case::default() });
         }
         self.seeds += 1;
@@ -68,6 +70,7 @@ impl Swarm {
                     Part::Applications => self.applications.add(&run.statistics),
                     Part::Transactions => self.transactions.add(&run.statistics),
                     Part::Changes => self.changes.add(&run.statistics),
+                    Part::Files => self.files.add(&run.statistics),
                 }
                 None
             }
@@ -80,8 +83,8 @@ impl Swarm {
 }
 
 /// Writes the share of each incident, a line each; a line about applications, one about
-/// transactions, and one about change streams; and in the last line seeds, virtual time, steps,
-/// operations, faults by kind, failures.
+/// transactions, one about change streams, and one about files; and in the last line seeds,
+/// virtual time, steps, operations, faults by kind, failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, Incidence { simulations, took_place }) in &self.incidents {
@@ -91,6 +94,7 @@ impl fmt::Display for Swarm {
             (Part::Applications, &self.applications),
             (Part::Transactions, &self.transactions),
             (Part::Changes, &self.changes),
+            (Part::Files, &self.files),
         ] {
             if statistics.steps > 0 {
                 write!(f, "{}: ", part.name())?;
@@ -100,6 +104,7 @@ impl fmt::Display for Swarm {
                         write!(f, ", {} transactions committed", statistics.documents)?;
                     }
                     Part::Changes => write!(f, ", {} changes read", statistics.documents)?,
+                    Part::Files => write!(f, ", {} files stored", statistics.documents)?,
                     Part::Clients | Part::Applications => {}
                 }
                 writeln!(f)?;

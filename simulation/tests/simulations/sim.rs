@@ -11,6 +11,9 @@ use sdam_simulation::sim::{Case, FaultKind, Incidence, Part, SCENARIOS, Scenario
 /// The number of seeds that are simulated on every run.
 const FIXED: u64 = 120;
 
+/// The number of those of files.
+const FIXED_OF_FILES: u64 = 12;
+
 /// Panics with all that is known of the failures.
 fn demand_success(swarm: &Swarm) {
     println!("{swarm}");
@@ -22,6 +25,9 @@ fn demand_success(swarm: &Swarm) {
 fn fixed_seeds_break_no_rule_and_meet_every_kind_of_fault() {
     let mut swarm = Swarm::default();
     (0..FIXED).for_each(|seed| _ = swarm.run(None, seed));
+    for seed in 0..FIXED_OF_FILES {
+        swarm.run_case(&Case::default().with_part(Part::Files).with_seed(seed));
+    }
     demand_success(&swarm);
     for kind in FaultKind::ALL {
         assert!(swarm.statistics.faults.contains_key(&kind), "{kind:?} never happened");
@@ -36,6 +42,8 @@ fn fixed_seeds_break_no_rule_and_meet_every_kind_of_fault() {
     assert!(swarm.transactions.documents > seconds / 4, "hardly any commit lasts: {swarm}");
     let seconds = swarm.changes.client_time.as_secs();
     assert!(swarm.changes.documents > seconds, "hardly any change is read: {swarm}");
+    let seconds = swarm.files.client_time.as_secs();
+    assert!(swarm.files.documents > seconds / 4, "hardly any file is stored: {swarm}");
 }
 
 #[test]

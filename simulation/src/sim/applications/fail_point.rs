@@ -37,6 +37,20 @@ const COMMANDS_OF_CHANGES: [&str; 9] = [
     "commitTransaction",
 ];
 
+/// The commands of files that may fail.
+const COMMANDS_OF_FILES: [&str; 10] = [
+    "insert",
+    "insert",
+    "insert",
+    "find",
+    "find",
+    "delete",
+    "update",
+    "aggregate",
+    "createIndexes",
+    "commitTransaction",
+];
+
 /// The codes of errors of change streams, of which the last has them end.
 const CODES_OF_CHANGES: [i32; 10] = [6, 43, 63, 89, 91, 133, 234, 262, 10107, 96];
 
@@ -53,6 +67,7 @@ impl FailPoint {
         let all = match part {
             Part::Transactions => &COMMANDS_OF_TRANSACTIONS[..],
             Part::Changes => &COMMANDS_OF_CHANGES,
+            Part::Files => &COMMANDS_OF_FILES,
             Part::Clients | Part::Applications => &COMMANDS,
         };
         let commands: Vec<&str> = match random.percent(60) {
@@ -68,6 +83,8 @@ impl FailPoint {
         let retryable = match part {
             // With the labels that members give.
             Part::Changes => doc! { "errorCode": random.pick(&CODES_OF_CHANGES) },
+            // Some are not retried.
+            Part::Files if random.percent(30) => doc! { "errorCode": 8 },
             _ => doc! { "errorCode": code, "errorLabels": ["RetryableWriteError"] },
         };
         let overload = doc! {

@@ -36,20 +36,34 @@ struct KnownClient {
     view: Arc<TopologyDescription>,
     /// The members that a read of the nearest may use, and since when.
     choice: Choice,
+    /// The time since which it knows no server that takes writes.
+    without: Option<Instant>,
     /// The selections that wait, by their operations.
     waiting: BTreeMap<i64, Criteria>,
 }
 
 impl KnownClient {
-    /// Notes the members that the client may choose from by now.
-    fn note(&mut self, now: Instant, addresses: &[ServerAddress]) {
+    /// Notes the members that the client may choose from by now; returns from when until now it
+    /// had none that takes writes.
+    fn note(&mut self, now: Instant, addresses: &[ServerAddress]) -> Option<(Instant, Instant)> {
         let view = self.client.view();
-        if !Arc::ptr_eq(&view, &self.view) {
-            let members = members(&view, addresses);
-            if members != self.choice.members {
-                self.choice = Choice { members, since: now };
+        if Arc::ptr_eq(&view, &self.view) {
+            return None;
+        }
+        let members = members(&view, addresses);
+        if members != self.choice.members {
+            self.choice = Choice { members, since: now };
+        }
+        self.view = view;
+        let takes_writes = |it: &Arc<ServerDescription>| {
+            matches!(it.server_type, ServerType::RsPrimary | ServerType::Mongos)
+        };
+        match self.view.servers().iter().any(takes_writes) {
+            true => self.without.take().map(|since| (since, now)),
+            false => {
+                self.without.get_or_insert(now);
+                None
             }
-            self.view = view;
         }
     }
 }
@@ -124,7 +138,9 @@ impl LedgerState {
     pub(super) fn join(&mut self, number: usize, client: Topology) {
         let view = client.view();
         let (choice, waiting) = (Choice::default(), BTreeMap::new());
-        self.clients.insert(number, KnownClient { client, view, choice, waiting });
+        let without = Some(Instant::ZERO);
+        let known = KnownClient { client, view, choice, without, waiting };
+        self.clients.insert(number, known);
     }
 
     fn heard(&mut self, now: Instant, line: Line, heard: &Heard) {
@@ -146,8 +162,9 @@ impl LedgerState {
         // What a client has learned at this very time decides where it sends a command.
         if matches!(heard, Heard::Command(_))
             && let Some(known) = self.clients.get_mut(&line.client)
+            && let Some(trouble) = known.note(now, &self.addresses)
         {
-            known.note(now, &self.addresses);
+            self.checks.files.is_troubled(line.client, trouble);
         }
         let Self { checks, operations, conversations, clients, .. } = self;
         let finding = checks.hear(now, heard, operations, || Situation {
@@ -262,7 +279,9 @@ impl LedgerState {
     pub(super) fn look(&mut self, now: Instant) {
         let mut found = None;
         for (number, known) in &mut self.clients {
-            known.note(now, &self.addresses);
+            if let Some(trouble) = known.note(now, &self.addresses) {
+                self.checks.files.is_troubled(*number, trouble);
+            }
             let is_there = |(_, it): &(&i64, &Criteria)| known.client.diagnose(it).is_none();
             if let Some((operation, _)) = known.waiting.iter().find(is_there) {
                 found = found.or(Some((*number, *operation)));

@@ -73,6 +73,29 @@ const KINDS_OF_CHANGES: [FaultKind; 18] = [
     FaultKind::Cut,
 ];
 
+/// The kinds of fault that are drawn for files: those of change streams, but none that makes the
+/// way of many bytes endless.
+const KINDS_OF_FILES: [FaultKind; 18] = [
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::FailPoint,
+    FaultKind::Reset,
+    FaultKind::Reset,
+    FaultKind::Blackhole,
+    FaultKind::PartitionToServer,
+    FaultKind::PartitionToClient,
+    FaultKind::TornBytes,
+    FaultKind::Delay,
+    FaultKind::Kill,
+    FaultKind::Shutdown,
+    FaultKind::StepDown,
+    FaultKind::StepDown,
+    FaultKind::FrozenMember,
+    FaultKind::Cut,
+    FaultKind::Cut,
+];
+
 /// A client, and the application that uses it.
 #[derive(Clone, Debug)]
 pub(super) struct ClientPlan {
@@ -132,6 +155,7 @@ impl Plan {
             let kind = match part {
                 Part::Transactions => random.pick(&KINDS_OF_TRANSACTIONS),
                 Part::Changes => random.pick(&KINDS_OF_CHANGES),
+                Part::Files => random.pick(&KINDS_OF_FILES),
                 Part::Clients | Part::Applications => random.pick(&KINDS),
             };
             let mut fault = Fault::draw(kind, (count, &cluster), calm, random);

@@ -1,6 +1,7 @@
 //! The course of a simulation of applications.
 
 mod changes;
+mod files;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -150,7 +151,7 @@ impl Stage {
                 self.ledger.lock().operations.session(number);
             }
             let mut random = self.random.fork();
-            if self.plan.part == Part::Changes {
+            if matches!(self.plan.part, Part::Changes | Part::Files) {
                 self.watches(index, (number, client.clone()), random);
             } else if self.plan.reduction.has_client(index) {
                 let version = self.plan.cluster.version;
@@ -203,6 +204,7 @@ impl Stage {
         let calm = self.plan.calm;
         let last = match self.plan.part {
             Part::Transactions => LAST_TRANSACTIONS,
+            Part::Files => files::LAST_UPLOADS,
             _ => LAST_OPERATIONS,
         };
         let limit = (calm + last).min(latest);
@@ -213,6 +215,9 @@ impl Stage {
         self.pass(limit, |it| it.ledger.lock().tasks() == 0)?;
         if self.now() >= latest {
             return Ok(());
+        }
+        if self.plan.part == Part::Files {
+            return self.end_files(latest);
         }
         self.have_ended("operations end", self.clients[0].number)?;
         if !self.plan.is_undisturbed() {
@@ -311,6 +316,16 @@ impl Stage {
 
     /// Has a client that is new ask for all outcomes that were unknown.
     fn ask_again(&mut self) -> Found {
+        let (number, application) = self.newcomer();
+        self.ledger.lock().task_begins();
+        self.simulation.spawn(application.ask_for_all());
+        let limit = self.now() + LAST_OPERATIONS;
+        self.pass(limit, |it| it.ledger.lock().tasks() == 0)?;
+        self.have_ended("operations end", number)
+    }
+
+    /// Makes an application of a client that is new, with the number of that.
+    fn newcomer(&mut self) -> (usize, Application) {
         let (number, options) = (self.simulation.next_client(), self.options(""));
         let client = self.simulation.topology(options).expect("a client");
         self.ledger.lock().join(number, client.clone());
@@ -323,11 +338,7 @@ impl Stage {
             (workload, Duration::ZERO),
             self.random.fork(),
         );
-        self.ledger.lock().task_begins();
-        self.simulation.spawn(application.ask_for_all());
-        let limit = self.now() + LAST_OPERATIONS;
-        self.pass(limit, |it| it.ledger.lock().tasks() == 0)?;
-        self.have_ended("operations end", number)
+        (number, application)
     }
 
     /// Judges what transactions have done, beside what there is at the end.
@@ -416,6 +427,7 @@ impl Stage {
         self.statistics.operations = ledger.operations.succeeded;
         self.statistics.documents = match self.plan.part {
             Part::Changes => ledger.stories.handed_out,
+            Part::Files => ledger.checks.files.count(),
             _ => ledger.history.count(Outcome::Committed) as u64,
         };
         Run { statistics: self.statistics.clone(), digest: ledger.digest() }

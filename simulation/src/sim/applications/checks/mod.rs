@@ -5,11 +5,13 @@
 //! - [`cursors`]: a cursor is continued and closed where it was opened.
 //! - [`times`]: commands carry the latest times that replies have brought.
 //! - [`transactions`]: commands of a transaction carry what they must, in order, to one server.
+//! - [`files`]: a file is stored after its chunks, removed before them, and read as it was written.
 //! - [`retries`]: an operation is sent again as often as it may be, and elsewhere if it can be.
 //! - [`streams`]: a change stream goes on where it has come to, once for each error.
 //! - [`writes`]: an ordered bulk stops at an error, and results name what was inserted.
 
 mod cursors;
+mod files;
 mod retries;
 mod sessions;
 mod streams;
@@ -23,11 +25,13 @@ use super::conversation::Heard;
 use super::operations::Operations;
 use crate::sim::checks::{Finding, ensure};
 
+pub(super) use files::{Fate, Known, Source};
 pub(super) use retries::{Choice, Retries};
 pub(super) use streams::Beginning;
 pub(super) use transactions::Transactions;
 
 use cursors::Cursors;
+use files::Files;
 use sessions::Sessions;
 use streams::Streams;
 use times::Times;
@@ -38,6 +42,7 @@ use writes::Writes;
 pub(super) struct Checks {
     pub(super) sessions: Sessions,
     pub(super) cursors: Cursors,
+    pub(super) files: Files,
     pub(super) times: Times,
     pub(super) retries: Retries,
     pub(super) streams: Streams,
@@ -59,6 +64,7 @@ impl Checks {
         Self {
             sessions: Sessions::default(),
             cursors: Cursors::default(),
+            files: Files::default(),
             times: Times::default(),
             streams: Streams::new(retries.most()),
             retries,
@@ -96,6 +102,7 @@ impl Checks {
                 let situation = situation();
                 self.times.sent(command, operations)?;
                 self.cursors.sent(command)?;
+                self.files.sent(command)?;
                 self.streams.sent(command)?;
                 self.writes.sent(command)?;
                 let retries = &self.retries;
@@ -109,6 +116,7 @@ impl Checks {
             Heard::Reply(command, reply) => {
                 self.times.replied(command, reply, operations);
                 self.cursors.replied(command, reply, operations);
+                self.files.replied(command, reply);
                 self.streams.replied(command, reply);
                 self.writes.replied(command, reply);
                 self.transactions.replied(command, reply);
@@ -120,6 +128,7 @@ impl Checks {
                 self.sessions.lost(command);
                 self.transactions.lost(command);
                 self.cursors.lost(command);
+                self.files.lost(now, command);
                 self.retries.lost(now, command);
                 Ok(())
             }
@@ -130,6 +139,7 @@ impl Checks {
                 Ok(())
             }
             Heard::Unused(line) => {
+                self.files.unused(now, *line);
                 self.retries.unused(now, *line);
                 Ok(())
             }

@@ -8,7 +8,7 @@ use sdam_cluster::{Input, MemberId};
 use sdam_core::time::Instant;
 
 use super::{Found, LAST_OPERATIONS, SETTLING, Stage, Workload};
-use crate::sim::applications::work::{Application, follow, write};
+use crate::sim::applications::work::{Application, follow, keep, write};
 use crate::sim::fault::Fault;
 use crate::sim::random::Random;
 use crate::sim::run::Part;
@@ -62,6 +62,10 @@ impl Stage {
         let (may_lose, drops) = (self.plan.forgets(), self.plan.idles);
         for (place, _, application) in std::mem::take(&mut self.streams.waiting) {
             self.ledger.lock().task_begins();
+            if self.plan.part == Part::Files {
+                self.simulation.spawn(keep(application, Arc::clone(&clients)));
+                continue;
+            }
             match place {
                 0 => {
                     self.ledger.lock().stories.writers += 1;
@@ -75,11 +79,16 @@ impl Stage {
     /// Takes note of what a majority has, from time to time or now.
     pub(super) fn look_at_log(&mut self, is_due: bool) -> Found {
         let now = self.now();
-        if self.plan.part != Part::Changes || !is_due && now < self.streams.next_look {
+        let is_of_log = matches!(self.plan.part, Part::Changes | Part::Files);
+        if !is_of_log || !is_due && now < self.streams.next_look {
             return Ok(());
         }
         self.streams.next_look = now + LOOK;
         let mut ledger = self.ledger.lock();
+        if self.plan.part == Part::Files {
+            let files = &mut ledger.checks.files;
+            return files.learn(self.simulation.committed_changes(files.until()));
+        }
         let committed = self.simulation.committed_changes(ledger.stories.until());
         ledger.stories.learn(committed)
     }
@@ -107,13 +116,14 @@ impl Stage {
 
     /// Returns the member that a fault cuts off: more often than not the primary.
     pub(super) fn who_is_cut(&self, fault: &Fault, member: MemberId) -> MemberId {
-        let is_primary = self.plan.part == Part::Changes && !fault.bits.is_multiple_of(3);
+        let is_of_log = matches!(self.plan.part, Part::Changes | Part::Files);
+        let is_primary = is_of_log && !fault.bits.is_multiple_of(3);
         self.simulation.primary().filter(|_| is_primary).unwrap_or(member)
     }
 
     /// Ends that, for the member that is cut off.
     pub(super) fn heal(&mut self, member: MemberId) {
-        if self.plan.part == Part::Changes {
+        if matches!(self.plan.part, Part::Changes | Part::Files) {
             let members = (0..self.plan.cluster.members.len()).map(MemberId);
             members.for_each(|member| self.simulation.inject(Input::Heal { member }));
         } else {

@@ -2,6 +2,7 @@
 
 mod bulks;
 mod changes;
+mod files;
 mod questions;
 mod reading;
 mod sessions;
@@ -9,6 +10,7 @@ mod transactions;
 mod within;
 
 pub(super) use changes::{CHANGED, COPIES, OTHER, follow, write};
+pub(super) use files::{keep, read_all};
 pub(super) use transactions::{ACCOUNTS, ENTRIES, LISTS, find_all, key_of};
 
 use std::future::Future;

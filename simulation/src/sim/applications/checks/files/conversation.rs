@@ -1,0 +1,297 @@
+//! The commands of files, in order, with what they carry.
+
+use std::time::Duration;
+
+use bson::spec::BinarySubtype;
+use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
+use sdam_core::bson;
+use sdam_core::time::Instant;
+
+use super::super::super::conversation::{Command, Reply, integer, text_of};
+use super::{CHUNKS, FILES, Fate, File, Files, Finding, ensure};
+use crate::sim::tap::Line;
+
+/// The time that a command has taken for whose connection others may wait.
+const LONG: Duration = Duration::from_secs(2);
+
+/// The time that a client may have waited for a connection which it does not use.
+const ESTABLISHING: Duration = Duration::from_secs(40);
+
+/// A removal of chunks, or of documents of files.
+struct Removal {
+    numbers: Vec<usize>,
+    /// The number of the first chunk that is removed, if not all are.
+    from: Option<i64>,
+}
+
+/// A chunk of a command.
+struct Chunk<'a> {
+    number: usize,
+    n: i64,
+    id: String,
+    bytes: &'a [u8],
+}
+
+/// Returns the collection that a command is of.
+fn collection(command: &Command) -> Option<&str> {
+    command.body.get_str(&*command.name).ok()
+}
+
+/// Returns the documents of a field, in the body or behind it.
+fn documents(command: &Command, field: &str) -> Vec<RawDocumentBuf> {
+    let within = command.body.get_array(field).into_iter().flatten();
+    let within = within.filter_map(|it| Some(it.ok()?.as_document()?.to_owned()));
+    let behind = command.documents.iter().filter(|(name, _)| name == field);
+    within.chain(behind.map(|(_, document)| document.clone())).collect()
+}
+
+fn owned(value: RawBsonRef<'_>) -> Option<Bson> {
+    value.try_into().ok()
+}
+
+/// Returns the values that a filter allows for a field.
+fn values(filter: &RawDocument, field: &str) -> Vec<Bson> {
+    let Ok(Some(value)) = filter.get(field) else { return Vec::new() };
+    let Some(condition) = value.as_document() else { return owned(value).into_iter().collect() };
+    if let Ok(all) = condition.get_array("$in") {
+        return all.into_iter().filter_map(|it| owned(it.ok()?)).collect();
+    }
+    condition.get("$eq").ok().flatten().and_then(owned).into_iter().collect()
+}
+
+/// Returns whether a write was carried out and acknowledged, as far as it is no insertion.
+fn is_done(reply: &Reply) -> bool {
+    let has = |field: &str| reply.body.get(field).is_ok_and(|it| it.is_some());
+    reply.is_ok() && !has("writeErrors") && !has("writeConcernError")
+}
+
+impl Files {
+    /// Reads a chunk.
+    fn chunk<'a>(&self, document: &'a RawDocument) -> Option<Chunk<'a>> {
+        let number = self.number_of(&owned(document.get("files_id").ok()??)?)?;
+        let n = integer(document, bson::raw::cstr!("n"))?;
+        let data = document.get_binary("data").ok()?;
+        let id = owned(document.get("_id").ok()??)?.to_string();
+        (data.subtype == BinarySubtype::Generic).then_some(Chunk {
+            number,
+            n,
+            id,
+            bytes: data.bytes,
+        })
+    }
+
+    /// Returns the files that a deletion is of.
+    fn removal(&self, command: &Command, field: &str) -> Removal {
+        let mut removal = Removal { numbers: Vec::new(), from: None };
+        for statement in documents(command, "deletes") {
+            let Ok(filter) = statement.get_document("q") else { continue };
+            let ids = values(filter, field);
+            removal.numbers.extend(ids.iter().filter_map(|id| self.number_of(id)));
+            let from = filter.get_document("n").ok();
+            removal.from = from.and_then(|it| integer(it, bson::raw::cstr!("$gte")));
+        }
+        removal
+    }
+
+    /// A command is sent.
+    pub(in super::super) fn sent(&mut self, command: &Command) -> Finding {
+        match (command.name.as_str(), collection(command)) {
+            ("insert", Some(CHUNKS)) => self.inserts_chunks(command),
+            ("insert", Some(FILES)) => {
+                let all = documents(command, "documents");
+                all.iter().try_for_each(|document| self.inserts_file(command, document))
+            }
+            ("delete", Some(FILES)) => self.deletes_files(command),
+            ("delete", Some(CHUNKS)) => self.deletes_chunks(command),
+            _ => Ok(()),
+        }
+    }
+
+    /// "All chunks except the last one must be exactly 'chunkSizeBytes' long" (GridFS, "File
+    /// Upload"), and no more batches are under way than the application allows.
+    fn inserts_chunks(&mut self, command: &Command) -> Finding {
+        let mut first = None;
+        for document in documents(command, "documents") {
+            let Some(chunk) = self.chunk(&document) else {
+                return ensure(false, "chunks are of a file", || text_of(&command.body));
+            };
+            let Chunk { number, n, id, bytes } = chunk;
+            let file = &mut self.all[number];
+            ensure(file.source.is_chunk(n, bytes), "chunks are what was written", || {
+                format!("chunk {n} of {} bytes, of {file:?}", bytes.len())
+            })?;
+            file.inserts.entry(id).or_default();
+            first.get_or_insert((number, n));
+        }
+        let Some((number, n)) = first else { return Ok(()) };
+        let file = &mut self.all[number];
+        *file.under_way.entry(n).or_default() += 1;
+        let is_few = file.under_way.len() <= file.in_flight;
+        ensure(is_few, "as many batches are under way as may be", || format!("{file:?}"))
+    }
+
+    /// "the files collection document" is inserted last, "after all the chunks have been uploaded".
+    fn inserts_file(&mut self, command: &Command, document: &RawDocument) -> Finding {
+        let id = document.get("_id").ok().flatten().and_then(owned);
+        let number = id.and_then(|id| self.number_of(&id));
+        let Some(number) = number else {
+            return ensure(false, "files are those of uploads", || text_of(document));
+        };
+        let file = &mut self.all[number];
+        file.was_sent = true;
+        let said = |file: &File| format!("{} of {file:?}", text_of(document));
+        ensure(file.is_closing, "only what is closed is stored", || said(file))?;
+        let is_whole = file.is_whole() && (file.under_way.is_empty() || file.lives > 1);
+        ensure(is_whole, "a file is stored once all chunks are acknowledged", || said(file))?;
+        let source = &file.source;
+        let is = |field, expected: u64| integer(document, field) == i64::try_from(expected).ok();
+        let is_as_written = is(bson::raw::cstr!("length"), source.length)
+            && is(bson::raw::cstr!("chunkSize"), source.chunk_size)
+            && document.get_str("filename").is_ok_and(|name| name == file.name);
+        ensure(is_as_written, "the document says what was written", || said(file))?;
+        let is_within = file.is_in_transaction == command.is_of_transaction();
+        ensure(is_within, "a file is in the transaction that it was closed in", || said(file))
+    }
+
+    /// Only what is to be deleted is.
+    fn deletes_files(&mut self, command: &Command) -> Finding {
+        for number in self.removal(command, "_id").numbers {
+            let by_name = self.deleted_names.iter().any(|name| self.may_be_named(number, name));
+            let file = &mut self.all[number];
+            file.is_going = true;
+            ensure(by_name || file.is_to_go, "only what is to be deleted is", || {
+                format!("{} of {file:?}", text_of(&command.body))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// "delete the files collection document [..] before deleting the chunks" (GridFS, "File
+    /// Deletion"); chunks of an upload are removed if it is not stored.
+    fn deletes_chunks(&mut self, command: &Command) -> Finding {
+        let removal = self.removal(command, "files_id");
+        let said = |file: &File| format!("{} of {file:?}", text_of(&command.body));
+        for number in removal.numbers {
+            let file = &self.all[number];
+            let is_stored = file.is_stored || file.fate == Fate::Acknowledged;
+            let is_right = !is_stored || file.is_gone && removal.from.is_none();
+            ensure(is_right, "chunks go after the document of their file", || said(file))?;
+            let is_behind = removal.from.is_none() || removal.from == file.resumed;
+            let is_free = removal.from.is_some() || !file.is_kept || file.is_gone;
+            let is_kept = "what was acknowledged is kept for another stream";
+            ensure(is_behind && is_free, is_kept, || said(file))?;
+        }
+        Ok(())
+    }
+
+    pub(in super::super) fn replied(&mut self, command: &Command, reply: &Reply) {
+        self.takes_long(command, reply.at);
+        match (command.name.as_str(), collection(command)) {
+            ("insert", Some(CHUNKS)) => self.chunks_answered(command, reply),
+            ("insert", Some(FILES)) if is_done(reply) && !command.is_of_transaction() => {
+                for document in documents(command, "documents") {
+                    let id = document.get("_id").ok().flatten().and_then(owned);
+                    if let Some(number) = id.and_then(|id| self.number_of(&id)) {
+                        self.all[number].is_stored = true;
+                    }
+                }
+            }
+            ("delete", Some(FILES)) if is_done(reply) => {
+                for number in self.removal(command, "_id").numbers {
+                    self.all[number].is_gone = true;
+                }
+            }
+            ("delete", Some(CHUNKS)) if is_done(reply) => {
+                let removal = self.removal(command, "files_id");
+                for number in removal.numbers.into_iter().filter(|_| removal.from.is_none()) {
+                    let file = &mut self.all[number];
+                    file.cleaned = file.cleaned.max(Some(command.at));
+                }
+            }
+            ("delete", Some(CHUNKS)) => self.is_not_cleaned(command, reply.at),
+            ("find", Some(FILES)) if !reply.is_ok() => self.is_not_cleaned(command, reply.at),
+            _ => {}
+        }
+    }
+
+    fn chunks_answered(&mut self, command: &Command, reply: &Reply) {
+        let errors = reply.body.get_array("writeErrors").into_iter().flatten();
+        let errors = errors.filter_map(|it| Some(it.ok()?.as_document()?.to_owned()));
+        let errors: Vec<RawDocumentBuf> = errors.collect();
+        let index = |error: &RawDocumentBuf| integer(error, bson::raw::cstr!("index"));
+        // Those behind the first error of an ordered bulk are not tried.
+        let tried = errors.iter().filter_map(index).min().unwrap_or(i64::MAX);
+        let is_duplicate =
+            errors.iter().any(|it| it.get_i32("code").is_ok_and(|code| code == 11_000));
+        let is_late = reply.body.get("writeConcernError").is_ok_and(|it| it.is_some());
+        let is_acknowledged = reply.is_ok() && !is_late;
+        let mut first = None;
+        for (at, document) in (0..).zip(documents(command, "documents")) {
+            let Some(Chunk { number, n, id, .. }) = self.chunk(&document) else { continue };
+            let file = &mut self.all[number];
+            let insert = file.inserts.entry(id).or_default();
+            insert.answered.get_or_insert(reply.at);
+            file.is_contested |= is_duplicate;
+            if is_acknowledged && at < tried {
+                file.acknowledged.insert(n);
+            }
+            first.get_or_insert((number, n));
+        }
+        self.has_landed(first, reply.at);
+    }
+
+    /// A command has no reply.
+    pub(in super::super) fn lost(&mut self, now: Instant, command: &Command) {
+        self.takes_long(command, now);
+        match (command.name.as_str(), collection(command)) {
+            ("insert", Some(CHUNKS)) => {
+                let mut first = None;
+                for document in documents(command, "documents") {
+                    let Some(Chunk { number, n, id, .. }) = self.chunk(&document) else { continue };
+                    self.all[number].inserts.entry(id).or_default().is_lost = true;
+                    first.get_or_insert((number, n));
+                }
+                self.has_landed(first, now);
+            }
+            ("delete", Some(CHUNKS)) | ("find", Some(FILES)) => self.is_not_cleaned(command, now),
+            _ => {}
+        }
+    }
+
+    /// A client has closed a connection that it could not use.
+    pub(in super::super) fn unused(&mut self, now: Instant, line: Line) {
+        let from = Instant::ZERO + now.since_origin().saturating_sub(ESTABLISHING);
+        self.is_troubled(line.client, (from, now));
+    }
+
+    /// Notes that others may have waited for the connection of a command.
+    fn takes_long(&mut self, command: &Command, now: Instant) {
+        if now - command.at >= LONG {
+            self.is_troubled(command.line.client, (command.at, now));
+        }
+    }
+
+    /// A batch is under way no more.
+    fn has_landed(&mut self, first: Option<(usize, i64)>, now: Instant) {
+        let Some((number, n)) = first else { return };
+        let file = &mut self.all[number];
+        file.heard = now;
+        let left = file.under_way.get(&n).map_or(0, |count| count.saturating_sub(1));
+        match left {
+            0 => drop(file.under_way.remove(&n)),
+            _ => drop(file.under_way.insert(n, left)),
+        }
+    }
+
+    /// The removal of chunks has failed, or the question whether there is a file.
+    fn is_not_cleaned(&mut self, command: &Command, now: Instant) {
+        let mut numbers = self.removal(command, "files_id").numbers;
+        if let Ok(filter) = command.body.get_document("filter") {
+            let ids = values(filter, "_id");
+            numbers.extend(ids.iter().filter_map(|id| self.number_of(id)));
+        }
+        for number in numbers {
+            self.all[number].not_cleaned = Some(now);
+        }
+    }
+}

@@ -30,8 +30,8 @@ impl Files {
         for change in committed.changes {
             let CommittedChange { kind, namespace, id, document, .. } = change;
             let judged = match &*namespace {
-                FILES => self.file_changes(kind, id, document),
-                CHUNKS => self.chunk_changes(kind, id, document),
+                FILES => self.file_changes(kind, id.as_ref(), document.as_ref()),
+                CHUNKS => self.chunk_changes(kind, id.as_ref(), document.as_ref()),
                 _ => Ok(()),
             };
             judged.map_err(|violation| (0, violation))?;
@@ -42,10 +42,10 @@ impl Files {
     pub(super) fn file_changes(
         &mut self,
         kind: &str,
-        id: Option<Bson>,
-        document: Option<Document>,
+        id: Option<&Bson>,
+        document: Option<&Document>,
     ) -> Finding {
-        let number = id.as_ref().and_then(|id| self.number_of(id));
+        let number = id.and_then(|id| self.number_of(id));
         let Some(file) = number.and_then(|number| self.all.get_mut(number)) else {
             let is_of_none = kind == "insert";
             return ensure(!is_of_none, "files are those of uploads", || format!("{id:?}"));
@@ -65,12 +65,12 @@ impl Files {
     pub(super) fn chunk_changes(
         &mut self,
         kind: &str,
-        id: Option<Bson>,
-        document: Option<Document>,
+        id: Option<&Bson>,
+        document: Option<&Document>,
     ) -> Finding {
-        let Some(id) = id.map(|id| id.to_string()) else { return Ok(()) };
+        let Some(id) = id.map(ToString::to_string) else { return Ok(()) };
         let is_insert = kind == "insert";
-        let owner = match (&document, is_insert) {
+        let owner = match (document, is_insert) {
             (Some(document), true) => {
                 let number = document.get("files_id").and_then(|id| self.number_of(id));
                 number.zip(document.get_i32("n").ok().map(i64::from))
@@ -90,7 +90,7 @@ impl Files {
             file.chunks.remove(&n);
             return Ok(());
         }
-        let bytes = document.as_ref().and_then(|it| it.get_binary_generic("data").ok());
+        let bytes = document.and_then(|it| it.get_binary_generic("data").ok());
         let is_its = bytes.is_some_and(|bytes| file.source.is_chunk(n, bytes));
         ensure(is_its, "chunks are what was written", || format!("chunk {n} of {file:?}"))?;
         let is_new = file.chunks.insert(n, id).is_none();

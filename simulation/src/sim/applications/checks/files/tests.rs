@@ -91,12 +91,12 @@ fn has_chunks(files: &mut Files, numbers: &[i32]) {
     for n in numbers {
         let data = Binary { subtype: BinarySubtype::Generic, bytes: bytes(*n) };
         let document = doc! { "files_id": 0_i64, "n": *n, "data": data };
-        files.chunk_changes("insert", Some((100 + n).into()), Some(document)).unwrap();
+        files.chunk_changes("insert", Some(&(100 + n).into()), Some(&document)).unwrap();
     }
 }
 
 fn has_file(files: &mut Files) -> Finding {
-    files.file_changes("insert", Some(Bson::Int64(0)), Some(doc! { "filename": "a" }))
+    files.file_changes("insert", Some(&Bson::Int64(0)), Some(&doc! { "filename": "a" }))
 }
 
 fn finish(files: &Files) -> Option<&'static str> {
@@ -274,9 +274,9 @@ fn a_file_that_is_without_a_chunk_at_any_time_is_found() {
     has_chunks(&mut files, &[1]);
     has_file(&mut files).unwrap();
     let stays = Some("the chunks of a file that is stored stay");
-    assert_eq!(rule(files.chunk_changes("delete", Some(101.into()), None)), stays);
-    files.file_changes("delete", Some(Bson::Int64(0)), None).unwrap();
-    files.chunk_changes("delete", Some(101.into()), None).unwrap();
+    assert_eq!(rule(files.chunk_changes("delete", Some(&101.into()), None)), stays);
+    files.file_changes("delete", Some(&Bson::Int64(0)), None).unwrap();
+    files.chunk_changes("delete", Some(&101.into()), None).unwrap();
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn a_file_with_another_name_is_found() {
     let mut files = stored();
     has_chunks(&mut files, &[0, 1, 2]);
     let named = Some(doc! { "filename": "b" });
-    files.file_changes("insert", Some(Bson::Int64(0)), named).unwrap();
+    files.file_changes("insert", Some(&Bson::Int64(0)), named.as_ref()).unwrap();
     assert_eq!(finish(&files), Some("files have the names that they were given"));
     files.renames(0, "b");
     assert_eq!(finish(&files), None);

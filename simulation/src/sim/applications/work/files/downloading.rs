@@ -152,7 +152,7 @@ impl Keeper {
                 }
                 Ok(None) => {
                     let Place { number, at, end } = *place;
-                    let is_whole = at == end || at > end;
+                    let is_whole = at >= end;
                     self.judge(ensure(is_whole, "downloads are whole", || {
                         format!("{at} of {end} bytes of file {number}")
                     }));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bson::Bson;
 use futures_io::{AsyncRead, AsyncWrite as _};
 use sdam::error::Error;
-use sdam::generic::GridFsUploadStream;
+use sdam::generic::{GridFsPreparedFile, GridFsUploadStream};
 use sdam::gridfs::UploadCheckpoint;
 use sdam_core::bson;
 use sdam_core::config::WriteConcern;
@@ -35,6 +35,8 @@ const LIVES: u32 = 5;
 const RUNS: u32 = 3;
 
 type Stream = GridFsUploadStream<Runtime>;
+
+type Prepared = GridFsPreparedFile<Runtime>;
 
 /// The end that an upload is to come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,9 +295,13 @@ impl Keeper {
 
     /// Aborts an upload; what was in doubt is certain if that has succeeded.
     async fn abort(&mut self, stream: &mut Stream, number: usize) {
+        self.abort_by(stream.abort(), number).await;
+    }
+
+    async fn abort_by(&mut self, abort: impl Future<Output = Result<(), Error>>, number: usize) {
         self.application.state().checks.files.aborts(number);
         let patience = patience(&mut self.application.random);
-        let aborted = patience.with(&self.application.time, stream.abort()).await;
+        let aborted = patience.with(&self.application.time, abort).await;
         match aborted {
             Some(Ok(())) => self.ends(number, Fate::Aborted),
             _ => self.is_in_doubt(number, Fate::Failed),
@@ -308,10 +314,18 @@ impl Keeper {
             return self.ends(number, self.dropped());
         };
         self.application.state().checks.files.closes(number, true);
+        let Ok(file) = stream.prepare_close().await else {
+            held.end(&self.application);
+            self.ends(number, Fate::Failed);
+            if self.application.random.percent(60) {
+                self.abort(stream, number).await;
+            }
+            return;
+        };
         let mut fate = Fate::Failed;
         for _ in 0..RUNS {
             let ending = held.begin_end(&self.application, true);
-            let outcome = self.run_transaction(stream, &held).await;
+            let outcome = self.run_transaction(&file, &held).await;
             self.application.over(ending);
             match outcome {
                 Ok(()) => fate = Fate::Acknowledged,
@@ -324,14 +338,13 @@ impl Keeper {
         held.end(&self.application);
         self.ends(number, fate);
         if fate == Fate::Failed && self.application.random.percent(60) {
-            self.abort(stream, number).await;
+            self.abort_by(file.abort(), number).await;
         }
     }
 
-    async fn run_transaction(&self, stream: &mut Stream, held: &Held) -> Result<(), Error> {
+    async fn run_transaction(&self, file: &Prepared, held: &Held) -> Result<(), Error> {
         held.session.start_transaction().write_concern(WriteConcern::majority()).await?;
-        if let Err(error) = stream.close_in(&held.session).await {
-            // Others are of chunks, which are outside.
+        if let Err(error) = file.store_in(&held.session).await {
             if error.has_label(TRANSIENT_TRANSACTION) {
                 check_within(&self.application, held, &error);
             }

@@ -54,8 +54,13 @@ impl Files {
             file.document = None;
             return Ok(());
         };
+        // Who deletes a file before its upload has succeeded may come before the document does, as
+        // that is sent again to a primary that has never had it.
+        let was_deleted = file.is_going && file.fate != Fate::Acknowledged;
         let is_whole = (0..file.source.chunks()).eq(file.chunks.keys().copied());
-        ensure(is_whole, "no file is without its chunks", || format!("{kind} of {file:?}"))?;
+        ensure(is_whole || was_deleted, "no file is without its chunks", || {
+            format!("{kind} of {file:?}")
+        })?;
         let is_its = kind != "insert" || file.is_closing;
         ensure(is_its, "only what is closed is stored", || format!("{file:?}"))?;
         file.document = Some(document.get_str("filename").unwrap_or_default().to_owned());

@@ -131,7 +131,10 @@ impl Keeper {
             let to = poll_fn(|cx| Pin::new(&mut stream).poll_seek(cx, SeekFrom::Start(to))).await?;
             place.at = to;
         }
-        self.read_on(&mut stream, &mut place, reading.at_once).await
+        // The file that is found by a name may be longer than the one that was drawn.
+        let least = usize::try_from(1 + stream.length() / 20).unwrap_or(usize::MAX);
+        let at_once = reading.at_once.map(|it| it.max(least));
+        self.read_on(&mut stream, &mut place, at_once).await
     }
 
     /// Reads a stream to its end; after an error, another call asks again.

@@ -114,9 +114,9 @@ mod tests {
         }
     }
 
-    /// Whether or not the thread panics already, as by another task that the end has woken.
+    /// The same holds while the thread panics already, as by another task that the end has woken.
     #[test]
-    fn tasks_that_panic_when_they_are_woken_keep_nobody_else_from_being_woken() {
+    fn tasks_that_panic_when_they_are_woken_keep_no_other_asleep() {
         for panics_already in [false, true] {
             let awaiting = Awaiting::default();
             let waiting = [true, false, true, false].map(|it| (token(), Arc::new(Woken(it))));

@@ -73,7 +73,7 @@ impl<R: Runtime> Answers for Sleep<'_, R> {
 }
 
 /// Waits until a time, or until the client is closed; in a process that was forked off meanwhile,
-/// nobody would end the wait.
+/// nothing would end the wait.
 pub(crate) async fn sleep_until<R: Runtime>(shared: &Shared<R>, until: Instant) {
     let sleep = Sleep { shared, until };
     let waiter = shared.alarm.with_sleepers(Sleepers::number);

@@ -110,7 +110,7 @@ fn whoever_waits_for_a_reply_is_told_that_the_monitor_has_timed_out() {
     assert_eq!((counts(&fixture), fixture.server.open.load(Ordering::Relaxed)), ((0, 0, 0, 0), 0));
 }
 
-/// An exchange that was ended may be told so before the client is known to be closed; that no
+/// An exchange that was ended may learn so before the client is known to be closed; that no
 /// server is to be had then is another matter.
 #[test]
 fn an_exchange_that_was_ended_says_that_the_client_is_closed_only_if_it_is() {

@@ -126,21 +126,21 @@ pub(in crate::doctor) enum FileFault {
     Missing {
         /// The number of the first one.
         n: i64,
-        /// How many.
+        /// Their number.
         count: u64,
     },
     /// Chunks are there again.
     Twice {
         /// The number of the first one.
         n: i64,
-        /// How many are too many.
+        /// The number of those that are too many.
         count: u64,
     },
     /// There are chunks behind the last one.
     Extra {
         /// The number from which on there should be none.
         n: i64,
-        /// How many.
+        /// Their number.
         count: u64,
     },
     /// A chunk is not as long as it has to be.
@@ -151,19 +151,19 @@ pub(in crate::doctor) enum FileFault {
         actual: u64,
         /// The length that it has to have.
         expected: u64,
-        /// How many such chunks there are, as far as that is known.
+        /// The number of such chunks, as far as that is known.
         count: u64,
     },
     /// Chunks have no number.
     NoNumber {
-        /// How many.
+        /// Their number.
         count: u64,
     },
     /// Chunks have no data.
     NoData {
         /// The number of the first one.
         n: i64,
-        /// How many.
+        /// Their number.
         count: u64,
     },
 }

@@ -155,7 +155,7 @@ fn index(bucket: &BucketSeen, fault: &IndexFault) -> Finding {
 /// Says why the bucket was not looked at to its end.
 fn end(bucket: &BucketSeen, evidence: &Evidence, is_unreachable: bool) -> Option<Finding> {
     let end = bucket.end.as_ref()?;
-    // Whoever cannot be reached has other findings.
+    // A deployment that cannot be reached has other findings.
     if is_unreachable && bucket.server.is_none() {
         return None;
     }
@@ -215,7 +215,7 @@ fn notes(bucket: &BucketSeen) -> impl Iterator<Item = Finding> {
             )
         })),
         ("lengthsNotChecked", (was_read && !bucket.has_lengths).then(|| {
-            "the lengths of chunks were not looked at: servers before 4.4 do not tell them"
+            "the lengths of chunks were not looked at: servers before 4.4 do not compute them"
                 .to_owned()
         })),
         ("filesNotChecked", (!bucket.has_empty_files).then(|| {

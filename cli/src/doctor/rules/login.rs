@@ -67,8 +67,8 @@ fn of_commands(server: &ServerSeen) -> Option<Finding> {
     })
 }
 
-/// Finds that a server does not tell what more would be known by.
-pub(super) fn untold(server: &ServerSeen) -> Option<Finding> {
+/// Finds that a server does not answer a question by which more would be known.
+pub(super) fn unanswered(server: &ServerSeen) -> Option<Finding> {
     let refusal = first_unexplained(server, &server.login.as_ref()?.failed)?;
     let severity = Severity::Note;
     Some(Finding { severity, ..failed(server, &refusal.command, &refusal.text) })

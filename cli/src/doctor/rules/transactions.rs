@@ -1,12 +1,12 @@
 //! Transactions: conflicts, those that are left open, those that expire or are lost, and the oplog
 //! that members and change streams go on with. What the user may not ask, or a server does not
-//! tell, is named.
+//! answer, is named.
 
 use std::time::Duration;
 
 use sdam_core::diagnosis::{OplogBound, TRANSACTION_LIFETIME, TransactionVerdict, Verdict};
 
-use super::login::untold;
+use super::login::unanswered;
 use crate::doctor::evidence::{Counted, Evidence, Login, ServerSeen, Transactions};
 use crate::doctor::finding::{Finding, listed};
 use crate::findings::Severity;
@@ -64,7 +64,7 @@ pub(super) fn judge(evidence: &Evidence, findings: &mut Vec<Finding>) {
             let (server, commands) = (server.address.clone(), listed(&login.not_permitted));
             Finding::note(Verdict::NotPermitted { server, commands })
         }));
-        findings.extend(asked().find_map(|(server, _)| untold(server)));
+        findings.extend(asked().find_map(|(server, _)| unanswered(server)));
     }
 }
 

@@ -9,7 +9,7 @@ use sdam_core::bson;
 use super::stored::{Chunk, Order, Stored};
 use crate::sim::Script;
 
-/// A member that sends what is stored to whoever asks for a file of any `_id`.
+/// A member that sends what is stored to those who ask for a file of any `_id`.
 #[derive(Debug)]
 pub(super) struct Member {
     stored: Stored,

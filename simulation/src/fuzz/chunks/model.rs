@@ -8,7 +8,7 @@ use super::stored::Stored;
 /// The most chunks that may be asked for at once, and the document behind the last of a file.
 const MAX_ASKED: i64 = 1001;
 
-/// What was read: the bytes, and then the error, if there is one.
+/// The bytes that were read, and then the error, if there is one.
 pub(super) type Read = (Vec<u8>, Option<GridFsErrorKind>);
 
 /// A file as its document describes it.

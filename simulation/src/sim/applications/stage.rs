@@ -1,7 +1,6 @@
 //! The course of a simulation of applications.
 
 mod changes;
-mod files;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -204,7 +203,7 @@ impl Stage {
         let calm = self.plan.calm;
         let last = match self.plan.part {
             Part::Transactions => LAST_TRANSACTIONS,
-            Part::Files => files::LAST_UPLOADS,
+            Part::Files => changes::LAST_UPLOADS,
             _ => LAST_OPERATIONS,
         };
         let limit = (calm + last).min(latest);

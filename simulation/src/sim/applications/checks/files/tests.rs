@@ -323,7 +323,7 @@ fn a_file_with_another_name_is_found() {
     assert_eq!(finish(&files), None);
 }
 
-/// What was dropped is removed unless that has failed, or had no server, or met another upload.
+/// Chunks that were dropped are removed unless that has failed, or had no server, or met another upload.
 #[test]
 fn chunks_that_are_left_are_found_unless_their_removal_has_failed() {
     let dropped = || {
@@ -352,7 +352,7 @@ fn chunks_that_are_left_are_found_unless_their_removal_has_failed() {
     assert_eq!(finish(&files), None);
 }
 
-/// What had no reply when chunks were removed may come later, and nothing else.
+/// Chunks without a reply may come after the removal, and nothing else may.
 #[test]
 fn chunks_that_are_left_by_a_removal_that_was_done_are_found() {
     let broken = Some("what is removed is gone");

@@ -323,7 +323,8 @@ fn a_file_with_another_name_is_found() {
     assert_eq!(finish(&files), None);
 }
 
-/// Chunks that were dropped are removed unless that has failed, or had no server, or met another upload.
+/// Chunks that were dropped are removed unless that has failed, or had no server, or met another
+/// upload.
 #[test]
 fn chunks_that_are_left_are_found_unless_their_removal_has_failed() {
     let dropped = || {

@@ -3,9 +3,9 @@
 use bson::{Bson, Document};
 use serde::{Deserialize, Serialize};
 
-/// The place of an upload, as far as servers have acknowledged it: it can be kept, as JSON for
-/// instance, and [resumed](crate::gridfs::GridFsBucket::resume_upload_stream), also by another
-/// process.
+/// The place of an upload, as far as servers have acknowledged it: it can be kept as BSON, and
+/// [resumed](crate::gridfs::GridFsBucket::resume_upload_stream), also by another process. JSON does
+/// not keep the types of numbers in its metadata.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UploadCheckpoint {

@@ -52,6 +52,8 @@ impl SingleCommand for FindChunks {
     /// "sorted in ascending order on "n""
     fn write(&mut self, body: &mut Body<'_>) -> Result<(), Error> {
         body.append(cstr!("filter"), self.filter());
+        // An `_id` of the file that is long would be in each of them.
+        body.append(cstr!("projection"), rawdoc! { "_id": 0, "n": 1, "data": 1 });
         body.append(cstr!("sort"), rawdoc! { "n": 1 });
         // Without it, a first batch has 101 documents at most.
         body.append(cstr!("batchSize"), self.range.limit());
@@ -105,8 +107,9 @@ mod tests {
             ),
         ] {
             let expected = rawdoc! {
-                "find": "things", "filter": filter, "sort": { "n": 1 }, "batchSize": limit,
-                "limit": limit, "singleBatch": true,
+                "find": "things", "filter": filter,
+                "projection": { "_id": 0, "n": 1, "data": 1 }, "sort": { "n": 1 },
+                "batchSize": limit, "limit": limit, "singleBatch": true,
             };
             assert_eq!(written(&mut find, NEW).body, expected);
         }

@@ -4,18 +4,22 @@ use std::future::poll_fn;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use futures_core::Stream as _;
 use sdam::error::GridFsErrorKind;
 use sdam::generic::GridFsBucket;
 use sdam::gridfs::UploadCheckpoint;
-use sdam::options::{GridFsBucketOptions, ReadConcern};
+use sdam::options::{GridFsBucketOptions, ReadConcern, ReadMode, ReadPreference};
 use sdam_host::{Error, ErrorKind};
 use sdam_tokio::Tokio;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
 use super::{Fixture, name, names};
+
+/// The time limit of a step that depends on the load of the machine.
+const GENEROUS: Duration = Duration::from_secs(90);
 
 /// A bucket whose chunks have four bytes.
 fn bucket(fixture: &Fixture) -> GridFsBucket<Tokio> {
@@ -163,9 +167,12 @@ async fn an_upload_that_is_given_up_leaves_nothing() {
     drop(upload);
     let sent = fixture.sent_until("delete").await;
     assert_eq!(names(&sent), ["insert", "delete"]);
-    while count(&fixture, "fs.chunks").await > 0 {
-        tokio::task::yield_now().await;
-    }
+    let removed = async {
+        while count(&fixture, "fs.chunks").await > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(GENEROUS, removed).await.unwrap();
     drop(bucket.open_upload_stream("c").await.unwrap());
     assert_eq!(fixture.sent(), []);
 }
@@ -388,6 +395,61 @@ async fn an_upload_that_is_given_up_leaves_the_chunks_of_what_is_stored() {
     }
 }
 
+/// Two uploads may have one `_id`, which applications choose: the one that has stored nothing, or
+/// does not know, takes no chunk from the other.
+#[tokio::test]
+async fn an_upload_that_is_given_up_leaves_the_chunks_of_another_one_under_way() {
+    let fixture = Fixture::new().await;
+    let bucket = usual_bucket(&fixture);
+    bucket.upload_from_reader("first", &b"4"[..]).await.unwrap();
+    let content = bytes(BATCH + 1);
+    for fails in [false, true] {
+        let id = i32::from(fails);
+        let mut other = bucket.open_upload_stream("a").id(id).await.unwrap();
+        if !fails {
+            other.write_all(&content).await.unwrap();
+            while other.bytes_done() == 0 {
+                assert_eq!(other.write(&[]).await.unwrap(), 0);
+                tokio::task::yield_now().await;
+            }
+        }
+        let mut upload = bucket.open_upload_stream("b").id(id).await.unwrap();
+        if fails {
+            fixture.fail(1, doc! { "failCommands": ["insert"], "errorCode": 50 }).await;
+        }
+        upload.write_all(&content[..BATCH]).await.unwrap();
+        if fails {
+            while upload.write(&[]).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+            other.write_all(&content).await.unwrap();
+        }
+        for _ in 0..2 {
+            let error = upload.abort().await.unwrap_err();
+            assert_eq!(kind(&error), &GridFsErrorKind::UploadEnded, "{fails}");
+        }
+        other.close().await.unwrap();
+        let mut read = Vec::new();
+        bucket.download_to_writer(id, &mut read).await.unwrap();
+        assert!(read == content);
+    }
+}
+
+/// Another member may have a name that a file has no more.
+#[tokio::test]
+async fn files_are_deleted_by_the_names_that_the_primary_has() {
+    let mut fixture = Fixture::new().await;
+    let secondary = ReadPreference::new(ReadMode::SecondaryPreferred);
+    let bucket = bucket(&fixture).with_read_preference(secondary);
+    let bucket = bucket.with_read_concern(ReadConcern::majority());
+    bucket.upload_from_reader("a", &b"4"[..]).await.unwrap();
+    fixture.sent();
+    bucket.delete_by_name("a").await.unwrap();
+    let find = &fixture.sent()[0];
+    assert_eq!(find.get_document("readConcern").ok(), Some(&doc! { "level": "local" }));
+    assert!(!find.contains_key("$readPreference"));
+}
+
 /// The document of a file is there with what the transaction writes besides.
 #[tokio::test]
 async fn a_file_is_closed_in_a_transaction() {
@@ -420,6 +482,11 @@ async fn a_file_is_closed_in_a_transaction() {
     let chunks = count(&fixture, "fs.chunks").await;
     file.abort().await.unwrap();
     assert!(count(&fixture, "fs.chunks").await < chunks);
+    let stored = session.with_transaction(async |session| file.store_in(&session).await).await;
+    assert_eq!(kind(&stored.unwrap_err()), &GridFsErrorKind::UploadEnded);
+    let mut upload = bucket.open_upload_stream("c").await.unwrap();
+    upload.write_all(b"4").await.unwrap();
+    let file = upload.prepare_close().await.unwrap();
     let stored = session.with_transaction(async |session| file.store_in(&session).await).await;
     stored.unwrap();
     assert_eq!(count(&fixture, "fs.files").await, 3, "a closure lends it to each run");

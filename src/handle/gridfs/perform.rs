@@ -8,6 +8,7 @@ use std::pin::Pin;
 
 use bson::{Bson, doc};
 use futures_io::{AsyncRead, AsyncWrite};
+use sdam_core::config::{ReadConcern, ReadMode, ReadPreference};
 use sdam_host::Runtime;
 use serde::Deserialize;
 
@@ -141,8 +142,11 @@ impl PerformInBucket for DeleteByName {
             id: Bson,
         }
         let filter = doc! { "filename": &self.0 };
-        let files = bucket.files();
-        let found = files.find(filter).projection(doc! { "_id": 1 }).with_type::<File>();
+        // Another member may have a name that a file has no more.
+        let files = bucket.files().with_read_concern(ReadConcern::local());
+        let primary = ReadPreference::new(ReadMode::Primary);
+        let found = files.find(filter).read_preference(primary);
+        let found = found.projection(doc! { "_id": 1 }).with_type::<File>();
         let found: Vec<File> = found.await?.try_collect().await?;
         if found.is_empty() {
             let name = GridFsFileIdentifier::Filename(self.0);

@@ -1,5 +1,7 @@
 //! Files whose chunks are stored, and whose documents are stored in transactions.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bson::Bson;
 use sdam_host::{ClientSession, Runtime};
 
@@ -14,11 +16,13 @@ use crate::files::Upload;
 pub struct GridFsPreparedFile<R: Runtime> {
     bucket: GridFsBucket<R>,
     upload: Upload,
+    /// True once its chunks may be gone.
+    is_aborted: AtomicBool,
 }
 
 impl<R: Runtime> GridFsPreparedFile<R> {
     pub(super) const fn new(bucket: GridFsBucket<R>, upload: Upload) -> Self {
-        Self { bucket, upload }
+        Self { bucket, upload, is_aborted: AtomicBool::new(false) }
     }
 
     /// Returns the `_id` of the file.
@@ -36,8 +40,12 @@ impl<R: Runtime> GridFsPreparedFile<R> {
     ///
     /// # Errors
     ///
-    /// Fails if no server answers in time, or with an error.
+    /// Fails if it was aborted; if no server answers in time, or with an error. `timeoutMS` of the
+    /// upload counts on, unless the transaction has a limit of its own.
     pub async fn store_in(&self, session: &ClientSession<R>) -> Result<(), Error> {
+        if self.is_aborted.load(Ordering::Acquire) {
+            return Err(self.bucket.error_of(self.id(), GridFsErrorKind::UploadEnded));
+        }
         let handle = self.bucket.handle.with_session(session);
         self.bucket.over(handle).insert_file(&self.upload).await
     }
@@ -53,6 +61,7 @@ impl<R: Runtime> GridFsPreparedFile<R> {
         if self.bucket.has_file(id).await? {
             return Err(self.bucket.error_of(id, GridFsErrorKind::UploadEnded));
         }
+        self.is_aborted.store(true, Ordering::Release);
         self.bucket.delete_chunks(id).await
     }
 }

@@ -63,8 +63,9 @@ pub struct GridFsUploadStream<R: Runtime> {
     sent: u64,
     /// True if the chunks are to be there for another stream.
     is_kept: bool,
-    /// True if a file of this `_id` may be there: the application has chosen the `_id`, or the
-    /// document was sent.
+    /// True if another upload may have this `_id`, which the application has chosen.
+    may_be_shared: bool,
+    /// True if a file of this `_id` may be there: another one may, or the document was sent.
     may_be_stored: bool,
     /// True if another upload has chunks of the same numbers.
     is_contested: bool,
@@ -108,7 +109,7 @@ impl<R: Runtime> GridFsUploadStream<R> {
         let upload = upload.with_chunk_size(chunk_size);
         let upload = upload.map_err(|kind| bucket.error_of(&id, kind))?;
         let mut stream = Self::of(bucket, upload, in_flight);
-        stream.may_be_stored = is_chosen;
+        (stream.may_be_shared, stream.may_be_stored) = (is_chosen, is_chosen);
         Ok(stream)
     }
 
@@ -150,6 +151,7 @@ impl<R: Runtime> GridFsUploadStream<R> {
             bytes_done: 0,
             sent: 0,
             is_kept: false,
+            may_be_shared: false,
             may_be_stored: false,
             is_contested: false,
         }
@@ -241,8 +243,9 @@ impl<R: Runtime> GridFsUploadStream<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the file is stored already, or another one with the same `_id` is, or is being
-    /// stored; if a transaction or another stream has it; and if its chunks cannot be removed.
+    /// Fails if the file is stored already, or another one with the same `_id` is, or may be being
+    /// stored, as none of its own chunks was acknowledged; if a transaction or another stream has
+    /// it; and if its chunks cannot be removed.
     pub async fn abort(&mut self) -> Result<(), Error> {
         if matches!(self.phase, Phase::Storing(_)) {
             // A call that was given up has begun it.
@@ -255,6 +258,8 @@ impl<R: Runtime> GridFsUploadStream<R> {
         poll_fn(|cx| match &mut self.phase {
             Phase::Aborting(work) => {
                 let aborted = ready!(work.poll(cx));
+                // What it was refused for stays.
+                self.is_contested |= aborted.as_ref().is_err_and(|it| it.as_grid_fs().is_some());
                 self.phase = if aborted.is_ok() { Phase::Aborted } else { Phase::Failed };
                 Poll::Ready(aborted)
             }
@@ -380,7 +385,9 @@ impl<R: Runtime> GridFsUploadStream<R> {
             Poll::Ready(Err(error)) => {
                 self.sent = self.sent.min(flight.start);
                 self.is_contested |= error.is_duplicate_key();
-                failed = Err(error);
+                if failed.is_ok() {
+                    failed = Err(error);
+                }
                 false
             }
         });
@@ -404,7 +411,8 @@ impl<R: Runtime> GridFsUploadStream<R> {
     }
 
     /// Removes the chunks, once none comes any more. Those of another file that has the same `_id`
-    /// are left, and so are those of a file that is stored after all.
+    /// are left, and so are those of a file that is stored after all. Under an `_id` that another
+    /// upload may have, they are this one's if its first batch was acknowledged.
     fn removal(
         &mut self,
         bucket: GridFsBucket<R>,
@@ -412,13 +420,19 @@ impl<R: Runtime> GridFsUploadStream<R> {
         let mut flights = std::mem::take(&mut self.flights);
         let (id, may_be_stored) = (self.upload.id().clone(), self.may_be_stored);
         let mut is_contested = self.is_contested;
+        let has_sent = self.has_sent || !self.may_be_shared;
+        let mut is_own = !self.may_be_shared || !self.has_sent || self.bytes_done > 0;
         async move {
             for flight in &mut flights {
                 let landed = poll_fn(|cx| flight.work.poll(cx)).await;
+                is_own |= landed.is_ok();
                 is_contested |= landed.is_err_and(|error| error.is_duplicate_key());
             }
-            if is_contested || may_be_stored && bucket.has_file(&id).await? {
+            if is_contested || !is_own || may_be_stored && bucket.has_file(&id).await? {
                 return Err(bucket.error_of(&id, GridFsErrorKind::UploadEnded));
+            }
+            if !has_sent {
+                return Ok(());
             }
             bucket.delete_chunks(&id).await
         }

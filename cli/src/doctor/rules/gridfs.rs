@@ -195,7 +195,10 @@ fn not_removed(bucket: &BucketSeen) -> Option<Finding> {
     let reason = bucket.not_removed.as_ref()?;
     let cause = format!("chunks without a file stay in the bucket {}: {reason}", bucket.name);
     let finding = finding(Severity::Error, "chunksNotRemoved", bucket, Subject::default());
-    Some(finding.because(cause).advising("grant the user the role readWrite on that database"))
+    Some(finding.because(cause).advising(
+        "grant the user the role readWrite on that database, and look again once all documents of \
+         files are there",
+    ))
 }
 
 /// Says what was removed, what may be an upload, and what was not looked at.

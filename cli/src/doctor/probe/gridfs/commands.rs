@@ -61,6 +61,11 @@ pub(super) fn first_chunks(collection: &str, ids: &[RawBson]) -> RawDocumentBuf 
     rawdoc! { "find": collection, "filter": filter, "projection": shown, "batchSize": CHUNKS }
 }
 
+/// Asks for any document of a collection.
+pub(super) fn any(collection: &str) -> RawDocumentBuf {
+    one(collection, RawDocumentBuf::new(), rawdoc! { "_id": 1 })
+}
+
 /// Asks for any chunk of a file.
 pub(super) fn any_chunk(collection: &str, id: RawBsonRef<'_>) -> RawDocumentBuf {
     let (filter, shown) = (rawdoc! { "files_id": equal(id) }, rawdoc! { "_id": 1 });

@@ -99,6 +99,14 @@ impl<'a> Looking<'a> {
             self.has_index = self.judge_index(&indexes, ["files_id", "n"], fault);
         }
         self.recent = self.now().await?.saturating_sub(seconds(self.bucket.grace));
+        if self.bucket.removes {
+            let any = commands::any(&self.files);
+            if batch(&self.run("find", &any).await?).is_empty() {
+                // They may be still to come, as while a bucket is restored or copied.
+                let reason = format!("{} has no document, so that all would go", self.files);
+                self.seen.not_removed = Some(reason);
+            }
+        }
         self.look_at_chunks().await?;
         self.look_at_files().await
     }
@@ -293,7 +301,9 @@ impl<'a> Looking<'a> {
         if is_removed {
             match self.remove(tally).await? {
                 Removal::Done(chunks) => {
-                    self.seen.removed.add(chunks);
+                    if chunks > 0 {
+                        self.seen.removed.add(chunks);
+                    }
                     return Ok(());
                 }
                 Removal::Alive => {
@@ -303,6 +313,9 @@ impl<'a> Looking<'a> {
                 Removal::Refused => {}
             }
         }
+        if self.seen.orphans.len() < MAX_DESCRIBED && !self.is_orphaned_still(&tally.id).await? {
+            return Ok(());
+        }
         self.seen.orphaned.add(tally.chunks);
         if self.seen.orphans.len() < MAX_DESCRIBED {
             let newest = newest
@@ -311,6 +324,14 @@ impl<'a> Looking<'a> {
             self.seen.orphans.push(Orphan { id, chunks, newest });
         }
         Ok(())
+    }
+
+    /// Looks once more at chunks without a file, which may have been stored or deleted meanwhile.
+    async fn is_orphaned_still(&mut self, id: &RawBson) -> Result<bool, BucketEnd> {
+        let is_stored =
+            can_be_id(id) && !self.documents(std::slice::from_ref(id)).await?.is_empty();
+        let search = commands::any_chunk(&self.chunks, id.as_raw_bson_ref());
+        Ok(!is_stored && !batch(&self.run("find", &search).await?).is_empty())
     }
 
     /// Removes chunks, unless they have become a file meanwhile, or an upload goes on with them.

@@ -3,6 +3,7 @@
 
 mod uploading;
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::io::SeekFrom;
 use std::pin::Pin;
@@ -334,9 +335,8 @@ impl Keeper {
             self.read(&bucket, &reading, false).await?;
         }
         let listed: Vec<_> = bucket.find(doc! {}).await?.try_collect().await?;
-        let found = listed.iter().map(|file| file.id.to_string());
-        let is_same =
-            found.eq(there.iter().map(|known| known.id.to_string())) || listed.len() == there.len();
+        let found: BTreeSet<_> = listed.iter().map(|file| file.id.to_string()).collect();
+        let is_same = found == there.iter().map(|known| known.id.to_string()).collect();
         self.judge(ensure(is_same, "what is stored is listed", || {
             format!("{} of {} files", listed.len(), there.len())
         }));

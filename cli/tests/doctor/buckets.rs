@@ -122,7 +122,8 @@ fn each_wrong_is_found(address: &ServerAddress, uri: &str) -> Result<(), Failure
     bucket.run(&doc! { "insert": "fs.chunks", "documents": [chunk] })?;
     let old = (LONG_AGO, BinarySubtype::Generic);
     bucket.chunks(ObjectId::from_bytes([7; 12]), old, &[(0, 4), (1, 4)])?;
-    let new = ObjectId::new().timestamp().timestamp_millis() / 1000;
+    // A minute ago: within the usual grace, and before any moment of this test.
+    let new = ObjectId::new().timestamp().timestamp_millis() / 1000 - 60;
     bucket.chunks(10, (u32::try_from(new)?, BinarySubtype::Generic), &[(0, 4)])?;
 
     let damaged = |words| ("fileDamaged", words);
@@ -211,6 +212,11 @@ pub(crate) fn a_user_who_may_not_remove(fixture: &Fixture) -> Result<(), Failure
     let mut bucket = Bucket::open(&server.address())?;
     bucket.index(true)?;
     bucket.chunks(1, (LONG_AGO, BinarySubtype::Generic), &[(0, 4)])?;
+    let all_would_go = ("chunksNotRemoved", "fs.files has no document, so that all would go");
+    let orphan = ("chunksOrphaned", "1 chunk of a file with the _id 1");
+    let at = format!("mongodb://{}/", server.address());
+    expect(&look(&at, &["--remove-orphans"])?, 1, &[orphan, all_would_go])?;
+    bucket.store(2, &[(0, 4), (1, 4), (2, 2)])?;
     for (user, role, database) in [("reader", "read", "app"), ("other", "read", "shop")] {
         let roles = vec![doc! { "role": role, "db": database }];
         let create = doc! { "createUser": user, "pwd": "secret", "roles": roles };
@@ -219,7 +225,6 @@ pub(crate) fn a_user_who_may_not_remove(fixture: &Fixture) -> Result<(), Failure
     server.enable_auth(&[User::new("root", "secret")])?;
     let uri =
         |user: &str| format!("mongodb://{user}:secret@{}/?authSource=admin", server.address());
-    let orphan = ("chunksOrphaned", "1 chunk of a file with the _id 1");
     let refused = ("chunksNotRemoved", "not authorized");
     expect(&look(&uri("reader"), &["--remove-orphans"])?, 1, &[orphan, refused])?;
     let forbidden = ("bucketNotChecked", "the user may not run listIndexes on the bucket app.fs");

@@ -144,7 +144,9 @@ pub(super) fn are_sent(
     asked: &[Asked],
     (place, bytes): (u64, &[u8]),
 ) {
-    for (place, byte) in (place..).zip(bytes) {
+    // Without bytes, the place may be the last that numbers can say.
+    for (index, byte) in bytes.iter().enumerate() {
+        let place = place + index as u64;
         let n = facts.chunk_of(place);
         let offset = usize::try_from(place - facts.places(n).start).expect("chunks are short");
         let is_sent = asked.iter().any(|asked| {

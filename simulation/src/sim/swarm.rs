@@ -43,8 +43,8 @@ impl Swarm {
     /// fails.
     pub fn run(&mut self, scenario: Option<&'static Scenario>, seed: u64) -> &[Failure] {
         let before = self.failures.len();
-        let parts = if scenario.is_some() { 1 } else { Part::OF_EACH_SEED.len() };
-        for part in Part::OF_EACH_SEED.into_iter().take(parts) {
+        let parts = if scenario.is_some() { 1 } else { Part::ALL.len() };
+        for part in Part::ALL.into_iter().take(parts) {
             self.add(&Case { part, scenario, seed, ..Case::default() });
         }
         self.seeds += 1;

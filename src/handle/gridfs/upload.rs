@@ -10,7 +10,9 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::{Bson, doc};
 use sdam_core::config::{ReadConcern, ReadMode, ReadPreference};
+use sdam_core::pool::CheckOutError;
 use sdam_core::session::TransactionState;
+use sdam_core::time::Instant;
 use sdam_host::driver::DriverTopology as _;
 use sdam_host::{ClientSession, Runtime};
 
@@ -252,7 +254,7 @@ impl<R: Runtime> GridFsUploadStream<R> {
             let _ = self.close().await;
         }
         if let Phase::Open | Phase::Closing | Phase::Failed = self.phase {
-            let removal = self.removal(self.bucket.clone());
+            let removal = self.removal(self.bucket.clone(), None);
             self.phase = Phase::Aborting(self.begin(removal));
         }
         poll_fn(|cx| match &mut self.phase {
@@ -413,9 +415,13 @@ impl<R: Runtime> GridFsUploadStream<R> {
     /// Removes the chunks, once none comes any more. Those of another file that has the same `_id`
     /// are left, and so are those of a file that is stored after all. Under an `_id` that another
     /// upload may have, they are this one's if its first batch was acknowledged.
+    ///
+    /// A task in the background tries again, until its time is over, while other operations have
+    /// all connections.
     fn removal(
         &mut self,
         bucket: GridFsBucket<R>,
+        until: Option<Instant>,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<R> {
         let mut flights = std::mem::take(&mut self.flights);
         let (id, may_be_stored) = (self.upload.id().clone(), self.may_be_stored);
@@ -428,13 +434,19 @@ impl<R: Runtime> GridFsUploadStream<R> {
                 is_own |= landed.is_ok();
                 is_contested |= landed.is_err_and(|error| error.is_duplicate_key());
             }
-            if is_contested || !is_own || may_be_stored && bucket.has_file(&id).await? {
-                return Err(bucket.error_of(&id, GridFsErrorKind::UploadEnded));
+            let is_over = || until.is_none_or(|until| bucket.handle.client.now() >= until);
+            loop {
+                let removed = async {
+                    if is_contested || !is_own || may_be_stored && bucket.has_file(&id).await? {
+                        return Err(bucket.error_of(&id, GridFsErrorKind::UploadEnded));
+                    }
+                    if has_sent { bucket.delete_chunks(&id).await } else { Ok(()) }
+                };
+                match removed.await {
+                    Err(error) if is_of_busy_pool(&error) && !is_over() => {}
+                    removed => return removed,
+                }
             }
-            if !has_sent {
-                return Ok(());
-            }
-            bucket.delete_chunks(&id).await
         }
     }
 
@@ -469,15 +481,20 @@ impl<R: Runtime> GridFsUploadStream<R> {
         let (client, concerns) = (handle.client.clone(), handle.concerns.clone());
         let (parts, session) = (self.bucket.parts.clone(), handle.session.clone());
         client.spawn(|client| {
-            let client = client.with_timeout(GRACE);
-            let handle = Handle { client, concerns, session };
+            let until = client.now() + GRACE;
+            let handle = Handle { client: client.with_deadline(until), concerns, session };
             let handle = handle.with(|concerns| concerns.timeout = None);
-            let removal = self.removal(GridFsBucket::new(handle, parts));
+            let removal = self.removal(GridFsBucket::new(handle, parts), Some(until));
             async move {
                 let _ = removal.await;
             }
         });
     }
+}
+
+/// Returns whether an operation has waited for a connection, and has got none.
+fn is_of_busy_pool(error: &Error) -> bool {
+    matches!(error.as_check_out(), Some(CheckOutError::Timeout { waited, .. }) if !waited.is_zero())
 }
 
 impl<R: Runtime> Drop for GridFsUploadStream<R> {

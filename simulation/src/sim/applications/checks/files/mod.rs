@@ -531,7 +531,8 @@ impl Files {
     /// Judges the chunks that are left without a file.
     fn judge_rest(&self, file: &File) -> Finding {
         let is_stored = file.document.is_some();
-        if is_stored || file.chunks.is_empty() && file.fate != Fate::Aborted {
+        let was_aborted = file.fate == Fate::Aborted && !file.inserts.is_empty();
+        if is_stored || file.chunks.is_empty() && !was_aborted {
             return Ok(());
         }
         let Some(cleaned) = file.cleaned else {

@@ -367,6 +367,9 @@ fn chunks_that_are_left_by_a_removal_that_was_done_are_found() {
     let mut files = written();
     files.ends(0, Fate::Aborted).unwrap();
     assert_eq!(finish(&files), Some("what is aborted is removed"));
+    let mut files = begun(1);
+    files.ends(0, Fate::Aborted).unwrap();
+    assert_eq!(finish(&files), None, "nothing was sent");
 }
 
 #[test]

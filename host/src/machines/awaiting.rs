@@ -42,6 +42,11 @@ impl Awaiting {
         Awaited { awaiting: self, key, process }
     }
 
+    /// Returns whether the client is closed; in a process that was forked off, nothing is known.
+    pub(crate) fn have_ended(&self, process: Process) -> bool {
+        process.is_current() && lock(&self.0).has_ended
+    }
+
     /// Interrupts all when it is dropped, and those that are added later.
     pub(crate) const fn ending(&self) -> Ending<'_> {
         Ending(self)

@@ -382,6 +382,10 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
     async fn select(&mut self, deadline: Option<Instant>) -> Result<SelectedFacts, Attempt> {
         let found = match self.way() {
             Way::Connection(checked_out) => {
+                let may_have_ended = self.host.awaiting.have_ended(self.host.shared.process);
+                if let Some(closed) = may_have_ended.then(|| self.host.why_ended()).flatten() {
+                    return Err(Attempt { result: Err(closed), late: false });
+                }
                 let (facts, pool) =
                     (self.host.facts_of(checked_out), Arc::clone(checked_out.pool()));
                 self.observed().goes_to(&pool);

@@ -22,6 +22,7 @@ use crate::client::Topology;
 use crate::client::driver::DriverTopology;
 use crate::error::{Error, ErrorKind};
 use crate::operations::exchange::Reply;
+use crate::operations::pinned::Pinned;
 use crate::operations::request::{BuildCommand, BuiltCommand, Request, Target};
 use crate::operations::session::{ClientSession, DriverSession, SessionGuard};
 
@@ -776,22 +777,27 @@ fn closing_a_client_ends_its_sessions() {
     assert_eq!(command.get_array("endSessions").unwrap().get_document(0).unwrap(), &*lsid);
 }
 
-/// OP_MSG, "exhaustAllowed": only getMore is streamed; what kills the cursor is not.
-#[test]
-fn a_cursor_that_is_read_in_a_stream_is_killed_by_a_plain_command() {
-    let fixture = Fixture::new("");
+/// Opens a cursor that is read in a stream, over a connection of its own.
+fn opens_streamed_cursor(fixture: &Fixture) -> Pinned<Puppet> {
     let mut find = Insert(|_: &ConnectionDescription| {
         let command = rawdoc! { "find": "things" };
         let built = BuiltCommand::new("db".into(), command, OperationOptions::read());
         Ok(built.with_cursor(true, true))
     });
     answers(
-        &fixture,
+        fixture,
         [Some(rawdoc! { "ok": 1, "cursor": { "id": 7_i64, "ns": "db.things", "firstBatch": [] } })],
     );
     let target = Target::Select(Arc::new(Criteria::write()));
     let response = fixture.run(fixture.host.execute(Request::building(&mut find, target))).unwrap();
-    let mut pin = response.pin.unwrap().without_stream();
+    response.pin.unwrap()
+}
+
+/// OP_MSG, "exhaustAllowed": only getMore is streamed; what kills the cursor is not.
+#[test]
+fn a_cursor_that_is_read_in_a_stream_is_killed_by_a_plain_command() {
+    let fixture = Fixture::new("");
+    let mut pin = opens_streamed_cursor(&fixture).without_stream();
     let address = "a:27017".parse().unwrap();
     let cursor = sdam_core::operation::OpenCursor::new(address, ("db".into(), "things".into()), 7);
     let command = sdam_core::operation::KillCursors::of(&cursor);
@@ -803,4 +809,23 @@ fn a_cursor_that_is_read_in_a_stream_is_killed_by_a_plain_command() {
         _ => false,
     };
     assert!(!is_streaming, "killCursors was sent with exhaustAllowed");
+}
+
+/// Nothing more is sent over a connection that a cursor has for itself once the client is closed.
+#[test]
+fn a_cursor_with_a_connection_of_its_own_ends_with_its_client() {
+    for streams in [true, false] {
+        let fixture = Fixture::new("");
+        let pin = opens_streamed_cursor(&fixture);
+        let mut pin = if streams { pin } else { pin.without_stream() };
+        received(&fixture);
+        fixture.host.close();
+        let body = rawdoc! { "getMore": 7_i64, "collection": "things" };
+        let message = CommandMessage::new("db", &body);
+        let options = OperationOptions::continuing();
+        let request = Request::new(message, &options, pin.target());
+        let error = fixture.run(fixture.host.execute(request)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+        assert!(received(&fixture).is_empty());
+    }
 }

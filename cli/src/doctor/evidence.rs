@@ -13,7 +13,8 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use serde::Serialize;
 
 pub(super) use self::gridfs::{
-    BucketEnd, BucketSeen, Count, DamagedFile, FileFault, IndexFault, MAX_DESCRIBED, Orphan,
+    BucketEnd, BucketSeen, Count, DamagedFile, FileFault, IndexFault, MAX_DESCRIBED, NotRemoved,
+    Orphan,
 };
 pub(super) use self::transactions::{Counted, IdleTransaction, Transactions};
 use crate::duration::{millis, optional_millis};

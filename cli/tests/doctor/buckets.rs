@@ -4,11 +4,10 @@
 use bson::oid::ObjectId;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
-use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::mongod::{Config, Connection, Server, User};
 use sdam_core::config::ServerAddress;
 
-use crate::support::{Failure, Fixture, Report, doctor};
+use crate::support::{Embedded, Failure, Fixture, Report, doctor};
 
 /// The time of chunks that are old, in seconds since 1970.
 const LONG_AGO: u32 = 1_700_000_000;
@@ -153,20 +152,13 @@ fn each_wrong_is_found(address: &ServerAddress, uri: &str) -> Result<(), Failure
     expect(&report, 1, &[&all[..all.len() - 1], &[too]].concat())
 }
 
-/// A bucket that is well, has no index, and then is one of whose lengths nothing is known.
+/// All that can be wrong, in the bucket of an embedded deployment.
 pub(crate) fn buckets_of_the_embedded_deployment(_: &Fixture) -> Result<(), Failure> {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(1).enable_all().build()?;
-    let options = EmbeddedOptions::default().with_members(1).with_keeps_data(true);
-    let cluster = runtime.block_on(async {
-        let cluster = EmbeddedCluster::start(options).await?;
-        cluster.elected().await?;
-        Ok::<_, std::io::Error>(cluster)
-    })?;
-    let address = cluster.addresses()[0].to_string().parse()?;
-    each_wrong_is_found(&address, &cluster.uri())
+    let deployment = Embedded::start()?;
+    each_wrong_is_found(&deployment.address, &deployment.uri)
 }
 
+/// The same on a real server.
 pub(crate) fn buckets_of_a_real_server(fixture: &Fixture) -> Result<(), Failure> {
     let server = fixture.server(Config::default())?;
     each_wrong_is_found(&server.address(), &format!("mongodb://{}/", server.address()))
@@ -212,7 +204,7 @@ pub(crate) fn a_user_who_may_not_remove(fixture: &Fixture) -> Result<(), Failure
     let mut bucket = Bucket::open(&server.address())?;
     bucket.index(true)?;
     bucket.chunks(1, (LONG_AGO, BinarySubtype::Generic), &[(0, 4)])?;
-    let all_would_go = ("chunksNotRemoved", "fs.files has no document, so that all would go");
+    let all_would_go = ("chunksNotRemoved", "it has no document of a file, so that all would go");
     let orphan = ("chunksOrphaned", "1 chunk of a file with the _id 1");
     let at = format!("mongodb://{}/", server.address());
     expect(&look(&at, &["--remove-orphans"])?, 1, &[orphan, all_would_go])?;

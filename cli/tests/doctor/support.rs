@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bson::doc;
+use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::mongod::{Binary, Config, HarnessError, Options, ReplicaSet, Server, Tls};
 use sdam_core::config::ServerAddress;
 use serde_json::Value;
@@ -31,6 +32,29 @@ pub(crate) fn until<T>(
             return Err(format!("{what} within {:?}", crate::GENEROUS).into());
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// An embedded member that keeps data, and is primary.
+pub(crate) struct Embedded {
+    pub(crate) address: ServerAddress,
+    pub(crate) uri: String,
+    _cluster: EmbeddedCluster,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Embedded {
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build()?;
+        let options = EmbeddedOptions::default().with_members(1).with_keeps_data(true);
+        let cluster = runtime.block_on(async {
+            let cluster = EmbeddedCluster::start(options).await?;
+            cluster.elected().await?;
+            Ok::<_, std::io::Error>(cluster)
+        })?;
+        let address = cluster.addresses()[0].to_string().parse()?;
+        Ok(Self { address, uri: cluster.uri(), _cluster: cluster, _runtime: runtime })
     }
 }
 

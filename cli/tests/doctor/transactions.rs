@@ -6,11 +6,10 @@ use std::thread;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, Document, doc};
-use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::mongod::{Config, Connection, Options, ReplicaSet, User};
 use sdam_core::config::ServerAddress;
 
-use crate::support::{Failure, Fixture, Report, Said, doctor, until};
+use crate::support::{Embedded, Failure, Fixture, Report, Said, doctor, until};
 use crate::table::Row;
 
 /// The session of a client that runs transactions.
@@ -226,16 +225,9 @@ pub(crate) fn a_user_who_may_ask_little(fixture: &Fixture) -> Result<(), Failure
 
 /// The embedded deployment counts what real servers count.
 pub(crate) fn transactions_of_the_embedded_deployment(_: &Fixture) -> Result<(), Failure> {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(1).enable_all().build()?;
-    let options = EmbeddedOptions::default().with_members(1).with_keeps_data(true);
-    let cluster = runtime.block_on(async {
-        let cluster = EmbeddedCluster::start(options).await?;
-        cluster.elected().await?;
-        Ok::<_, std::io::Error>(cluster)
-    })?;
-    let address = cluster.addresses()[0].to_string().parse()?;
-    let (mut holder, mut other) = (Client::connect(&address, 1)?, Client::connect(&address, 2)?);
+    let deployment = Embedded::start()?;
+    let address = &deployment.address;
+    let (mut holder, mut other) = (Client::connect(address, 1)?, Client::connect(address, 2)?);
     holder.prepare()?;
     let begun = holder.begin()?;
     for _ in 0..100 {
@@ -245,7 +237,7 @@ pub(crate) fn transactions_of_the_embedded_deployment(_: &Fixture) -> Result<(),
         }
     }
     fill_oplog(&mut other)?;
-    let (report, said) = looked(&cluster.uri(), "transactionsIdle")?;
+    let (report, said) = looked(&deployment.uri, "transactionsIdle")?;
     report.any("writeConflicts")?;
     report.any("oplogSmall")?;
     match said.cause.contains("1 transaction open") && said.cause.contains("60.0 s after") {

@@ -126,11 +126,12 @@ pub enum GridFsErrorKind {
     /// The file has more chunks than there are numbers for.
     #[error("has too many chunks: store it with longer ones")]
     TooManyChunks,
-    /// An upload is resumed whose chunks are gone, or whose file is stored already.
-    #[error(
-        "cannot be gone on with: its upload was aborted or dropped, or is done; upload it again"
-    )]
+    /// An upload is resumed whose chunks are gone.
+    #[error("cannot be gone on with: its upload was aborted or dropped; upload it again")]
     NotResumable,
+    /// An upload is resumed that has stored its file.
+    #[error("is stored already: nothing is left of its upload")]
+    AlreadyStored,
     /// A stream is written to that was closed or aborted, or has failed.
     #[error("takes no more bytes: its stream was closed or aborted, or has failed")]
     UploadEnded,

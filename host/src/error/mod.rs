@@ -820,8 +820,9 @@ impl From<bson::error::Error> for Error {
     }
 }
 
-/// An error of an application that reads files, for one:
-/// [`Application`](ErrorKind::Application). That of a stream of GridFS becomes what it was before.
+/// Makes an error of the application's, as when it reads files, one of the kind
+/// [`Application`](ErrorKind::Application); takes the error of this library out of one that a stream
+/// of GridFS has returned.
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         match error.downcast::<Self>() {

@@ -127,9 +127,11 @@ impl<R: Runtime> GridFsUploadStream<R> {
         let of_file = |range| doc! { "files_id": { "$eq": id.clone() }, "n": range };
         // Also what is acknowledged and not replicated yet.
         let stored = bucket.chunks().with_read_concern(ReadConcern::local());
-        let is_done = bucket.has_file(&id).await?;
+        if bucket.has_file(&id).await? {
+            return Err(bucket.error_of(&id, GridFsErrorKind::AlreadyStored));
+        }
         let count = stored.count_documents(of_file(doc! { "$lt": chunks }));
-        if is_done || count.read_preference(primary).await? != u64::from(chunks) {
+        if count.read_preference(primary).await? != u64::from(chunks) {
             return Err(bucket.error_of(&id, GridFsErrorKind::NotResumable));
         }
         stored.delete_many(of_file(doc! { "$gte": chunks })).await?;

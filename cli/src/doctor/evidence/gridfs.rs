@@ -43,7 +43,7 @@ pub(in crate::doctor) struct BucketSeen {
     /// Those that were removed.
     pub(in crate::doctor) removed: Count,
     /// The reason why the removal has ended too early.
-    pub(in crate::doctor) not_removed: Option<String>,
+    pub(in crate::doctor) not_removed: Option<NotRemoved>,
     /// The age from which on chunks without a file are orphaned.
     #[serde(rename = "graceMS", serialize_with = "millis")]
     pub(in crate::doctor) grace: Duration,
@@ -83,6 +83,18 @@ pub(in crate::doctor) enum BucketEnd {
         /// The words of the server or the library.
         text: String,
     },
+}
+
+/// The reason why chunks without a file were not removed, or are not known to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", content = "text", rename_all = "camelCase")]
+pub(in crate::doctor) enum NotRemoved {
+    /// There is no document of a file at all.
+    NoDocuments,
+    /// A server has refused it, with these words.
+    Refused(String),
+    /// The primary has done it, and says that it may be undone, with these words.
+    NotReplicated(String),
 }
 
 /// An index that is missing, or of another kind.

@@ -2,7 +2,7 @@
 //! looked at.
 
 use crate::doctor::evidence::{
-    BucketEnd, BucketSeen, Count, DamagedFile, Evidence, FileFault, IndexFault, Orphan,
+    BucketEnd, BucketSeen, Count, DamagedFile, Evidence, FileFault, IndexFault, NotRemoved, Orphan,
 };
 use crate::doctor::finding::{BucketVerdict, Finding, Subject};
 use crate::duration::rounded;
@@ -192,13 +192,22 @@ fn end(bucket: &BucketSeen, evidence: &Evidence, is_unreachable: bool) -> Option
 }
 
 fn not_removed(bucket: &BucketSeen) -> Option<Finding> {
-    let reason = bucket.not_removed.as_ref()?;
+    let (reason, advice) = match bucket.not_removed.as_ref()? {
+        NotRemoved::NoDocuments => (
+            "it has no document of a file, so that all would go".to_owned(),
+            "look again once the documents of files are there; if none is to come, drop the bucket",
+        ),
+        NotRemoved::Refused(text) => {
+            (text.clone(), "grant the user the role readWrite on that database")
+        }
+        NotRemoved::NotReplicated(text) => (
+            format!("the primary has removed some, which may come back: {text}"),
+            "look again once enough members of the replica set are there",
+        ),
+    };
     let cause = format!("chunks without a file stay in the bucket {}: {reason}", bucket.name);
     let finding = finding(Severity::Error, "chunksNotRemoved", bucket, Subject::default());
-    Some(finding.because(cause).advising(
-        "grant the user the role readWrite on that database, and look again once all documents of \
-         files are there",
-    ))
+    Some(finding.because(cause).advising(advice))
 }
 
 /// Says what was removed, what may be an upload, and what was not looked at.
@@ -260,7 +269,8 @@ mod tests {
     use std::time::Duration;
 
     use crate::doctor::evidence::{
-        BucketEnd, BucketSeen, Count, DamagedFile, Evidence, FileFault, IndexFault, Orphan,
+        BucketEnd, BucketSeen, Count, DamagedFile, Evidence, FileFault, IndexFault, NotRemoved,
+        Orphan,
     };
     use crate::doctor::rules::judge;
     use crate::doctor::tests::{set, verdicts};
@@ -323,8 +333,15 @@ mod tests {
         assert_eq!(verdicts(&with(removed.clone())), ["chunksRemoved?"]);
         let cause = "2 chunks of 1 file without a document were removed from the bucket app.fs";
         assert_eq!(first(removed).0, cause);
-        let refused = BucketSeen { not_removed: Some("not authorized".to_owned()), ..bucket() };
-        assert_eq!(verdicts(&with(refused)), ["chunksNotRemoved!"]);
+        for (reason, cause) in [
+            (NotRemoved::Refused("not authorized".to_owned()), "app.fs: not authorized"),
+            (NotRemoved::NoDocuments, "app.fs: it has no document of a file"),
+            (NotRemoved::NotReplicated("late".to_owned()), "which may come back: late"),
+        ] {
+            let seen = with(BucketSeen { not_removed: Some(reason), ..bucket() });
+            assert_eq!(verdicts(&seen), ["chunksNotRemoved!"]);
+            assert!(first(seen).0.contains(cause));
+        }
     }
 
     #[test]

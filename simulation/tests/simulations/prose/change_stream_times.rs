@@ -113,8 +113,8 @@ fn a_call_behind_one_whose_time_was_over_begins_again_first() {
     assert_eq!((opened.len(), asked.len()), (2, 1), "{opened:?} {asked:?}");
 }
 
-/// The error of a call whose time was over counts all of it, and not its last command alone; so
-/// does that of a cursor.
+/// The error of a call whose time was over counts all of it, and not its last command alone; that
+/// of a call of a cursor does, too.
 #[test]
 fn the_error_of_a_call_that_was_late_says_how_long_all_of_it_took() {
     let mut fixture = Fixture::new("");

@@ -14,7 +14,7 @@ use super::commands::{self, FILES, batch, cursor};
 use super::tally::{Described, SECOND_LENGTH, Tally, whole};
 use super::{Bucket, Means};
 use crate::doctor::evidence::{
-    BucketEnd, BucketSeen, DamagedFile, FileFault, IndexFault, MAX_DESCRIBED, Orphan,
+    BucketEnd, BucketSeen, DamagedFile, FileFault, IndexFault, MAX_DESCRIBED, NotRemoved, Orphan,
 };
 use crate::doctor::probe::way;
 use crate::duration::rfc_3339;
@@ -103,8 +103,7 @@ impl<'a> Looking<'a> {
             let any = commands::any(&self.files);
             if batch(&self.run("find", &any).await?).is_empty() {
                 // They may be still to come, as while a bucket is restored or copied.
-                let reason = format!("{} has no document, so that all would go", self.files);
-                self.seen.not_removed = Some(reason);
+                self.seen.not_removed = Some(NotRemoved::NoDocuments);
             }
         }
         self.look_at_chunks().await?;
@@ -348,15 +347,12 @@ impl<'a> Looking<'a> {
         let reply = match self.answered(&removal).await? {
             Ok(reply) => reply,
             Err(error) => {
-                self.seen.not_removed = Some(reason(&error));
+                self.seen.not_removed = Some(NotRemoved::Refused(reason(&error)));
                 return Ok(Removal::Refused);
             }
         };
-        let errors = reply.get_array("writeErrors").ok();
-        let error = errors.and_then(|it| it.into_iter().next()?.ok()?.as_document());
-        if let Some(error) = error {
-            let text = error.get_str("errmsg").unwrap_or("the server did not say why");
-            self.seen.not_removed = Some(text.to_owned());
+        if let Some(reason) = refusal(&reply) {
+            self.seen.not_removed = Some(reason);
             return Ok(Removal::Refused);
         }
         let count = whole(field(&reply, "n")).and_then(|it| u64::try_from(it).ok());
@@ -477,6 +473,19 @@ fn reason(error: &Error) -> String {
     error.as_operation().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// Returns why chunks are not removed, or not for certain, by the reply to the removal.
+fn refusal(reply: &RawDocument) -> Option<NotRemoved> {
+    let text = |error: &RawDocument| match error.get_str("errmsg") {
+        Ok(text) => text.to_owned(),
+        Err(_) => "the server did not say why".to_owned(),
+    };
+    let errors = reply.get_array("writeErrors").ok();
+    let error = errors.and_then(|it| it.into_iter().next()?.ok()?.as_document());
+    let refused = error.map(|error| NotRemoved::Refused(text(error)));
+    let unsure = reply.get_document("writeConcernError").ok();
+    refused.or_else(|| unsure.map(|error| NotRemoved::NotReplicated(text(error))))
+}
+
 fn failed(command: &'static str, error: &Error) -> BucketEnd {
     let code = code(error);
     match code {
@@ -498,4 +507,27 @@ fn object_id(seconds: u32) -> ObjectId {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&seconds.to_be_bytes());
     ObjectId::from_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::bson::rawdoc;
+
+    use super::{NotRemoved, refusal};
+
+    /// Read and write concern, "Errors": a write whose concern is not met may be undone.
+    #[test]
+    fn a_removal_is_done_if_no_part_of_its_reply_says_otherwise() {
+        let refused = rawdoc! { "ok": 1, "n": 0, "writeErrors": [{ "errmsg": "no" }] };
+        let unsure = rawdoc! { "ok": 1, "n": 2, "writeConcernError": { "errmsg": "timed out" } };
+        let silent = rawdoc! { "ok": 1, "n": 2, "writeConcernError": { "code": 64 } };
+        for (reply, reason) in [
+            (rawdoc! { "ok": 1, "n": 2 }, None),
+            (refused, Some(NotRemoved::Refused("no".into()))),
+            (unsure, Some(NotRemoved::NotReplicated("timed out".into()))),
+            (silent, Some(NotRemoved::NotReplicated("the server did not say why".into()))),
+        ] {
+            assert_eq!(refusal(&reply), reason);
+        }
+    }
 }

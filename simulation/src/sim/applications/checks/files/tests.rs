@@ -384,7 +384,7 @@ fn a_batch_of_a_stream_that_was_left_may_come_after_the_removal() {
     assert_eq!(finish(&files), None);
 }
 
-/// The connection that a removal needs may be that of a command which takes long.
+/// A removal may need the connection of a command that takes long.
 #[test]
 fn a_command_that_takes_long_is_a_trouble() {
     let mut files = begun(1);

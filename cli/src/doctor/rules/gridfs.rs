@@ -338,8 +338,8 @@ mod tests {
             (NotRemoved::NoDocuments, "app.fs: it has no document of a file"),
             (NotRemoved::NotReplicated("late".to_owned()), "which may come back: late"),
         ] {
-            let seen = with(BucketSeen { not_removed: Some(reason), ..bucket() });
-            assert_eq!(verdicts(&seen), ["chunksNotRemoved!"]);
+            let seen = BucketSeen { not_removed: Some(reason), ..bucket() };
+            assert_eq!(verdicts(&with(seen.clone())), ["chunksNotRemoved!"]);
             assert!(first(seen).0.contains(cause));
         }
     }

@@ -1,5 +1,6 @@
 //! The place of an upload, which another process goes on from.
 
+use bson::oid::ObjectId;
 use bson::{Bson, Document};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,8 @@ pub struct UploadCheckpoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) metadata: Option<Document>,
     pub(super) chunks: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) first_chunk: Option<ObjectId>,
 }
 
 impl UploadCheckpoint {
@@ -32,6 +35,11 @@ impl UploadCheckpoint {
     /// Returns the number of chunks that are stored.
     pub(crate) const fn chunks(&self) -> u32 {
         self.chunks
+    }
+
+    /// Returns the `_id` of the first chunk, if one was made.
+    pub(crate) const fn first_chunk(&self) -> Option<ObjectId> {
+        self.first_chunk
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Implements "File Upload" of GridFS.
 
+use bson::oid::ObjectId;
 use bson::raw::cstr;
 use bson::{Bson, DateTime, Document, RawBson, RawDocumentBuf};
 
@@ -33,6 +34,8 @@ pub(crate) struct Upload {
     length: u64,
     /// The number of the next chunk.
     next: i32,
+    /// The `_id` of the first chunk, once there is one.
+    first_chunk: Option<ObjectId>,
     /// The number of bytes in the chunk that is being filled; 0 if there is none.
     filled: usize,
     batch: Batch,
@@ -68,6 +71,7 @@ impl Upload {
             chunk_size: 255 * 1024,
             length: 0,
             next: 0,
+            first_chunk: None,
             filled: 0,
             batch: Batch::default(),
         })
@@ -95,10 +99,11 @@ impl Upload {
         checkpoint: UploadCheckpoint,
     ) -> Result<Result<Self, GridFsErrorKind>, Error> {
         let length = checkpoint.bytes();
-        let UploadCheckpoint { id, filename, chunk_size_bytes, metadata, chunks } = checkpoint;
+        let UploadCheckpoint { id, filename, chunk_size_bytes, metadata, chunks, first_chunk } =
+            checkpoint;
         let upload = Self::new(id, filename, metadata)?.with_chunk_size(chunk_size_bytes);
         let next = i32::try_from(chunks).map_err(|_| GridFsErrorKind::TooManyChunks);
-        Ok(upload.and_then(|upload| Ok(Self { length, next: next?, ..upload })))
+        Ok(upload.and_then(|upload| Ok(Self { length, next: next?, first_chunk, ..upload })))
     }
 
     /// Returns the place of the file from which another one goes on, if so many bytes are stored,
@@ -111,11 +116,17 @@ impl Upload {
             chunk_size_bytes,
             metadata: self.metadata.clone(),
             chunks: u32::try_from(stored / u64::from(chunk_size_bytes)).unwrap_or(u32::MAX),
+            first_chunk: self.first_chunk,
         }
     }
 
     pub(crate) const fn id(&self) -> &Bson {
         &self.id
+    }
+
+    /// Returns the `_id` of the first chunk, once there is one: no other upload has it.
+    pub(crate) const fn first_chunk(&self) -> Option<ObjectId> {
+        self.first_chunk
     }
 
     /// Returns the number of bytes that were taken.
@@ -186,8 +197,12 @@ impl Upload {
     fn begin_chunk(&mut self) -> Result<(), GridFsErrorKind> {
         let n = self.next;
         self.next = n.checked_add(1).ok_or(GridFsErrorKind::TooManyChunks)?;
+        let id = new_id();
+        if n == 0 {
+            self.first_chunk = Some(id);
+        }
         let mut head = RawDocumentBuf::new();
-        head.append(cstr!("_id"), new_id());
+        head.append(cstr!("_id"), id);
         head.append(cstr!("files_id"), self.raw_id.as_raw_bson_ref());
         head.append(cstr!("n"), n);
         self.batch.documents.begin_binary(&head, cstr!("data"));
@@ -279,10 +294,16 @@ mod tests {
         assert_eq!((checkpoint.bytes(), checkpoint.id()), (8, &7.into()));
         let kept = bson::serialize_to_document(&checkpoint).unwrap();
         assert_eq!(bson::deserialize_from_document::<UploadCheckpoint>(kept).unwrap(), checkpoint);
+        let first = bson::oid::ObjectId::new();
+        let checkpoint = UploadCheckpoint { first_chunk: Some(first), ..checkpoint };
         let mut resumed = Upload::resume(checkpoint).unwrap().unwrap();
         assert_eq!(resumed.write(b"89"), Ok(2));
         resumed.finish();
         assert_eq!(chunks(&resumed.take_batch().unwrap()), [chunk(2, b"89")]);
+        assert_eq!(
+            (resumed.first_chunk(), resumed.checkpoint(8).first_chunk),
+            (Some(first), Some(first))
+        );
         let file = resumed.files_document(DateTime::MIN);
         assert_eq!(file.get_i64("length").unwrap(), 10);
         assert_eq!(file.get_document("metadata").unwrap(), &*rawdoc! { "x": 1 });

@@ -9,9 +9,9 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use futures_core::Stream as _;
 use sdam::error::GridFsErrorKind;
-use sdam::generic::GridFsBucket;
+use sdam::generic::{GridFsBucket, GridFsUploadStream};
 use sdam::gridfs::UploadCheckpoint;
-use sdam::options::{GridFsBucketOptions, ReadConcern, ReadMode, ReadPreference, WriteConcern};
+use sdam::options::{GridFsBucketOptions, ReadConcern, ReadMode, ReadPreference};
 use sdam_host::{Error, ErrorKind};
 use sdam_tokio::Tokio;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
@@ -315,7 +315,7 @@ async fn what_is_stored_is_looked_for_with_read_concern_local() {
     fixture.sent();
     let mut upload = bucket.open_upload_stream("b").id(7).await.unwrap();
     upload.write_all(b"4").await.unwrap();
-    assert_eq!(kind(&upload.abort().await.unwrap_err()), &GridFsErrorKind::UploadEnded);
+    assert_eq!(kind(&upload.abort().await.unwrap_err()), &GridFsErrorKind::ChunksInUse);
     let find = &fixture.sent()[0];
     assert_eq!(find.get_document("readConcern").ok(), Some(&doc! { "level": "local" }));
 }
@@ -368,7 +368,10 @@ async fn a_stream_ends_with_an_error() {
 async fn an_upload_that_is_given_up_leaves_the_chunks_of_what_is_stored() {
     let fixture = Fixture::new().await;
     let bucket = bucket(&fixture);
-    let stored = |error: Error| assert_eq!(kind(&error), &GridFsErrorKind::UploadEnded);
+    let stored = |error: Error| {
+        let kind = kind(&error);
+        assert!(matches!(kind, GridFsErrorKind::ChunksInUse | GridFsErrorKind::UploadEnded));
+    };
     bucket.upload_from_reader("a", &b"0123456789"[..]).id(7).await.unwrap();
     let mut early = bucket.open_upload_stream("b").id(7).await.unwrap();
     early.write_all(b"4").await.unwrap();
@@ -395,44 +398,108 @@ async fn an_upload_that_is_given_up_leaves_the_chunks_of_what_is_stored() {
     }
 }
 
-/// Two uploads may have one `_id`, which applications choose: the one that has stored nothing, or
-/// does not know, takes no chunk from the other.
+/// Writes the first batch of an upload, and waits until a server has acknowledged it.
+async fn write_first_batch(upload: &mut GridFsUploadStream<Tokio>, content: &[u8]) {
+    upload.write_all(content).await.unwrap();
+    while upload.bytes_done() == 0 {
+        assert_eq!(upload.write(&[]).await.unwrap(), 0);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Writes a batch that a server refuses, and waits for that.
+async fn write_refused(upload: &mut GridFsUploadStream<Tokio>, content: &[u8]) {
+    upload.write_all(content).await.unwrap();
+    while upload.write(&[]).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Two uploads may have one `_id`, which applications choose: neither takes a chunk from the other
+/// when it is aborted, dropped, resumed or prepared.
 #[tokio::test]
 async fn an_upload_that_is_given_up_leaves_the_chunks_of_another_one_under_way() {
     let fixture = Fixture::new().await;
     let bucket = usual_bucket(&fixture);
     bucket.upload_from_reader("first", &b"4"[..]).await.unwrap();
     let content = bytes(BATCH + 1);
-    for fails in [false, true] {
-        let id = i32::from(fails);
+    for id in 0..4 {
         let mut other = bucket.open_upload_stream("a").id(id).await.unwrap();
-        if !fails {
-            other.write_all(&content).await.unwrap();
-            while other.bytes_done() == 0 {
-                assert_eq!(other.write(&[]).await.unwrap(), 0);
-                tokio::task::yield_now().await;
-            }
-        }
+        write_first_batch(&mut other, &content).await;
         let mut upload = bucket.open_upload_stream("b").id(id).await.unwrap();
-        if fails {
-            fixture.fail(1, doc! { "failCommands": ["insert"], "errorCode": 50 }).await;
-        }
-        upload.write_all(&content[..BATCH]).await.unwrap();
-        if fails {
-            while upload.write(&[]).await.is_ok() {
-                tokio::task::yield_now().await;
+        let checkpoint = upload.checkpoint();
+        let refused = match id {
+            0 => {
+                write_refused(&mut upload, &content[..BATCH]).await;
+                let error = upload.abort().await.unwrap_err();
+                assert_eq!(kind(&upload.abort().await.unwrap_err()), kind(&error));
+                error
             }
-            other.write_all(&content).await.unwrap();
-        }
-        for _ in 0..2 {
-            let error = upload.abort().await.unwrap_err();
-            assert_eq!(kind(&error), &GridFsErrorKind::UploadEnded, "{fails}");
-        }
+            1 => bucket.resume_upload_stream(checkpoint).await.unwrap_err(),
+            2 => {
+                write_refused(&mut upload, &content[..BATCH]).await;
+                bucket.resume_upload_stream(upload.checkpoint()).await.unwrap_err()
+            }
+            _ => {
+                upload.prepare_close().await.unwrap().abort().await.unwrap();
+                other.close().await.unwrap();
+                bucket.resume_upload_stream(checkpoint).await.unwrap_err()
+            }
+        };
+        let in_use = matches!(kind(&refused), GridFsErrorKind::ChunksInUse);
+        assert_eq!(in_use, id == 0, "{refused}");
+        assert!(in_use || kind(&refused) == &GridFsErrorKind::NotResumable, "{refused}");
         other.close().await.unwrap();
         let mut read = Vec::new();
         bucket.download_to_writer(id, &mut read).await.unwrap();
         assert!(read == content);
     }
+}
+
+/// Chunks whose insertion has failed, or has had no answer, are an upload's own by the first of
+/// them, also under an `_id` that the application has chosen.
+#[tokio::test]
+async fn an_upload_removes_what_it_has_stored_though_nothing_was_acknowledged() {
+    let fixture = Fixture::new().await;
+    let bucket = usual_bucket(&fixture);
+    bucket.upload_from_reader("first", &b"4"[..]).await.unwrap();
+    let content = bytes(BATCH);
+    let mut upload = bucket.open_upload_stream("a").id(7).await.unwrap();
+    let unmet = doc! { "code": 64, "errmsg": "waiting for replication timed out" };
+    fixture.fail(1, doc! { "failCommands": ["insert"], "writeConcernError": unmet }).await;
+    write_refused(&mut upload, &content).await;
+    assert!(count(&fixture, "fs.chunks").await > 1);
+    fixture.fail(1, doc! { "failCommands": ["delete"], "errorCode": 50 }).await;
+    assert!(upload.abort().await.unwrap_err().as_grid_fs().is_none());
+    upload.abort().await.unwrap();
+    assert_eq!(count(&fixture, "fs.chunks").await, 1, "that of the first file");
+}
+
+/// A session that is in no transaction is in use while a batch of it is under way.
+#[tokio::test]
+async fn an_upload_in_a_session_that_is_dropped_while_it_writes_leaves_nothing() {
+    let mut fixture = Fixture::new().await;
+    let bucket = usual_bucket(&fixture);
+    bucket.upload_from_reader("first", &b"4"[..]).await.unwrap();
+    let session = fixture.client.start_session().await.unwrap();
+    let mut upload = bucket.open_upload_stream("a").session(&session).await.unwrap();
+    fixture.sent();
+    let content = bytes(BATCH + 1);
+    {
+        let mut write = std::pin::pin!(upload.write_all(&content));
+        let waits = poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx).is_pending())).await;
+        assert!(waits, "its batch is under way");
+    }
+    drop(upload);
+    let sent = fixture.sent_until("delete").await;
+    let delete = sent.last().unwrap();
+    assert_ne!(delete.get_document("lsid").unwrap(), sent[0].get_document("lsid").unwrap());
+    let removed = async {
+        while count(&fixture, "fs.chunks").await > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(GENEROUS, removed).await.unwrap();
 }
 
 /// Another member may have a name that a file has no more.

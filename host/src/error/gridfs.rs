@@ -126,12 +126,16 @@ pub enum GridFsErrorKind {
     /// The file has more chunks than there are numbers for.
     #[error("has too many chunks: store it with longer ones")]
     TooManyChunks,
-    /// An upload is resumed whose chunks are gone.
+    /// The chunks of a checkpoint are gone, or are another upload's.
     #[error("cannot be gone on with: its upload was aborted or dropped; upload it again")]
     NotResumable,
-    /// An upload is resumed that has stored its file.
+    /// The upload that a checkpoint is of has stored its file.
     #[error("is stored already: nothing is left of its upload")]
     AlreadyStored,
+    /// The chunks of an upload that is aborted are those of a file that is stored, or of another
+    /// upload that has the same `_id`.
+    #[error("keeps its chunks: a file with this _id is stored, or another upload has it")]
+    ChunksInUse,
     /// A stream is written to that was closed or aborted, or has failed.
     #[error("takes no more bytes: its stream was closed or aborted, or has failed")]
     UploadEnded,

@@ -306,6 +306,15 @@ impl<R: Runtime> GridFsBucket<R> {
         Ok(file.read_preference(primary).await?.is_some())
     }
 
+    /// Returns the `_id` of a file's first chunk, at the primary, replicated or not.
+    pub(super) async fn first_chunk(&self, id: &Bson) -> Result<Option<Bson>, Error> {
+        let chunks = self.chunks().with_read_concern(ReadConcern::local());
+        let first = chunks.find_one(doc! { "files_id": { "$eq": id.clone() }, "n": 0 });
+        let first = first.projection(doc! { "_id": 1 });
+        let found = first.read_preference(ReadPreference::new(ReadMode::Primary)).await?;
+        Ok(found.and_then(|mut chunk| chunk.remove("_id")))
+    }
+
     /// Stores the document of a file: "the datetime when the upload completed".
     pub(super) async fn insert_file(&self, upload: &Upload) -> Result<(), Error> {
         let document = upload.files_document(self.handle.client.wall_clock());

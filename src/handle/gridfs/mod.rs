@@ -6,6 +6,7 @@ mod indexes;
 mod operations;
 mod perform;
 mod prepared;
+mod remains;
 mod streams;
 mod upload;
 

@@ -6,6 +6,7 @@ use bson::Bson;
 use sdam_host::{ClientSession, Runtime};
 
 use super::bucket::GridFsBucket;
+use super::remains::Remains;
 use crate::error::{Error, GridFsErrorKind};
 use crate::files::Upload;
 
@@ -16,13 +17,14 @@ use crate::files::Upload;
 pub struct GridFsPreparedFile<R: Runtime> {
     bucket: GridFsBucket<R>,
     upload: Upload,
+    remains: Remains,
     /// True once its chunks may be gone.
     is_aborted: AtomicBool,
 }
 
 impl<R: Runtime> GridFsPreparedFile<R> {
-    pub(super) const fn new(bucket: GridFsBucket<R>, upload: Upload) -> Self {
-        Self { bucket, upload, is_aborted: AtomicBool::new(false) }
+    pub(super) const fn new(bucket: GridFsBucket<R>, upload: Upload, remains: Remains) -> Self {
+        Self { bucket, upload, remains, is_aborted: AtomicBool::new(false) }
     }
 
     /// Returns the `_id` of the file.
@@ -55,14 +57,15 @@ impl<R: Runtime> GridFsPreparedFile<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the file is stored already, and if its chunks cannot be removed.
+    /// Fails if the file is stored already, or another one with the same `_id` is, or is being
+    /// stored; and if its chunks cannot be removed.
     pub async fn abort(&self) -> Result<(), Error> {
-        let id = self.id();
-        if self.bucket.has_file(id).await? {
-            return Err(self.bucket.error_of(id, GridFsErrorKind::UploadEnded));
-        }
         self.is_aborted.store(true, Ordering::Release);
-        self.bucket.delete_chunks(id).await
+        let removed = self.remains.remove(&self.bucket).await;
+        if removed.as_ref().is_err_and(|error| error.as_grid_fs().is_some()) {
+            self.is_aborted.store(false, Ordering::Release);
+        }
+        removed
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use bson::{Bson, doc};
 use sdam_core::config::{ReadConcern, ReadMode, ReadPreference};
 use sdam_core::pool::CheckOutError;
 use sdam_core::session::TransactionState;
-use sdam_core::time::Instant;
 use sdam_host::driver::DriverTopology as _;
 use sdam_host::{ClientSession, Runtime};
 
 use super::bucket::GridFsBucket;
 use super::operations::{OpenUploadStream, ResumeUploadStream};
 use super::prepared::GridFsPreparedFile;
+use super::remains::Remains;
 use crate::command::insert::InsertMany;
 use crate::error::{Error, GridFsErrorKind};
 use crate::files::{Batch, Upload, UploadCheckpoint};
@@ -65,6 +66,8 @@ pub struct GridFsUploadStream<R: Runtime> {
     sent: u64,
     /// True if the chunks are to be there for another stream.
     is_kept: bool,
+    /// True if a transaction was under way when it was opened.
+    is_in_transaction: bool,
     /// True if another upload may have this `_id`, which the application has chosen.
     may_be_shared: bool,
     /// True if a file of this `_id` may be there: another one may, or the document was sent.
@@ -122,28 +125,38 @@ impl<R: Runtime> GridFsUploadStream<R> {
     ) -> Result<Self, Error> {
         let ResumeUploadStream { checkpoint, in_flight } = resume;
         let (id, chunks) = (checkpoint.id().clone(), checkpoint.chunks());
+        let own = checkpoint.first_chunk().map(Bson::ObjectId);
         let upload = Upload::resume(checkpoint)?.map_err(|kind| bucket.error_of(&id, kind))?;
         let primary = ReadPreference::new(ReadMode::Primary);
         let of_file = |range| doc! { "files_id": { "$eq": id.clone() }, "n": range };
         // Also what is acknowledged and not replicated yet.
         let stored = bucket.chunks().with_read_concern(ReadConcern::local());
+        let first = bucket.first_chunk(&id).await?;
+        let is_own = first == own;
         if bucket.has_file(&id).await? {
-            return Err(bucket.error_of(&id, GridFsErrorKind::AlreadyStored));
+            use GridFsErrorKind::{AlreadyStored, NotResumable};
+            let kind = if is_own { AlreadyStored } else { NotResumable };
+            return Err(bucket.error_of(&id, kind));
         }
         let count = stored.count_documents(of_file(doc! { "$lt": chunks }));
-        if count.read_preference(primary).await? != u64::from(chunks) {
+        let count = count.read_preference(primary).await?;
+        if count != u64::from(chunks) || first.is_some() && !is_own {
             return Err(bucket.error_of(&id, GridFsErrorKind::NotResumable));
         }
-        stored.delete_many(of_file(doc! { "$gte": chunks })).await?;
+        if first.is_some() {
+            stored.delete_many(of_file(doc! { "$gte": chunks })).await?;
+        }
         let (bytes, mut stream) = (upload.length(), Self::of(bucket, upload, in_flight));
         (stream.bytes_done, stream.sent) = (bytes, bytes);
-        (stream.is_kept, stream.may_be_stored) = (true, true);
+        (stream.is_kept, stream.may_be_shared, stream.may_be_stored) = (true, true, true);
         Ok(stream)
     }
 
     fn of(bucket: GridFsBucket<R>, upload: Upload, in_flight: usize) -> Self {
         // Its commands come one after another, and none while the application uses it.
         let in_flight = if bucket.handle.session.is_some() { 1 } else { in_flight };
+        let session = bucket.handle.session.as_ref();
+        let is_in_transaction = session.is_some_and(|it| is_in_transaction(it).unwrap_or(true));
         Self {
             bucket,
             upload,
@@ -155,6 +168,7 @@ impl<R: Runtime> GridFsUploadStream<R> {
             bytes_done: 0,
             sent: 0,
             is_kept: false,
+            is_in_transaction,
             may_be_shared: false,
             may_be_stored: false,
             is_contested: false,
@@ -230,7 +244,8 @@ impl<R: Runtime> GridFsUploadStream<R> {
     pub async fn prepare_close(&mut self) -> Result<GridFsPreparedFile<R>, Error> {
         poll_fn(|cx| self.poll_chunks(cx)).await?;
         self.phase = Phase::Left;
-        Ok(GridFsPreparedFile::new(self.bucket.clone(), self.upload.clone()))
+        let remains = Remains { may_be_stored: true, ..self.remains() };
+        Ok(GridFsPreparedFile::new(self.bucket.clone(), self.upload.clone(), remains))
     }
 
     /// Sends what is left, and stores the document of the file; once this has succeeded, another
@@ -247,22 +262,26 @@ impl<R: Runtime> GridFsUploadStream<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the file is stored already, or another one with the same `_id` is, or may be being
-    /// stored, as none of its own chunks was acknowledged; if a transaction or another stream has
-    /// it; and if its chunks cannot be removed.
+    /// Fails if the file is stored already, or another one with the same `_id` is, or is being
+    /// stored; if a transaction or another stream has it; and if its chunks cannot be removed.
     pub async fn abort(&mut self) -> Result<(), Error> {
         if matches!(self.phase, Phase::Storing(_)) {
             // A call that was given up has begun it.
             let _ = self.close().await;
         }
         if let Phase::Open | Phase::Closing | Phase::Failed = self.phase {
-            let removal = self.removal(self.bucket.clone(), None);
+            let (bucket, remains) = (self.bucket.clone(), self.remains());
+            let flights = std::mem::take(&mut self.flights);
+            let removal = async move {
+                let is_contested = landed(flights).await | remains.is_contested;
+                Remains { is_contested, ..remains }.remove(&bucket).await
+            };
             self.phase = Phase::Aborting(self.begin(removal));
         }
         poll_fn(|cx| match &mut self.phase {
             Phase::Aborting(work) => {
                 let aborted = ready!(work.poll(cx));
-                // What it was refused for stays.
+                // Another call is refused for the same.
                 self.is_contested |= aborted.as_ref().is_err_and(|it| it.as_grid_fs().is_some());
                 self.phase = if aborted.is_ok() { Phase::Aborted } else { Phase::Failed };
                 Poll::Ready(aborted)
@@ -414,41 +433,14 @@ impl<R: Runtime> GridFsUploadStream<R> {
         self.begin(async move { bucket.insert_file(&upload).await })
     }
 
-    /// Removes the chunks, once none comes any more. Those of another file that has the same `_id`
-    /// are left, and so are those of a file that is stored after all. Under an `_id` that another
-    /// upload may have, they are this one's if its first batch was acknowledged.
-    ///
-    /// A task in the background tries again, until its time is over, while other operations have
-    /// all connections.
-    fn removal(
-        &mut self,
-        bucket: GridFsBucket<R>,
-        until: Option<Instant>,
-    ) -> impl Future<Output = Result<(), Error>> + Send + use<R> {
-        let mut flights = std::mem::take(&mut self.flights);
-        let (id, may_be_stored) = (self.upload.id().clone(), self.may_be_stored);
-        let mut is_contested = self.is_contested;
-        let has_sent = self.has_sent || !self.may_be_shared;
-        let mut is_own = !self.may_be_shared || !self.has_sent || self.bytes_done > 0;
-        async move {
-            for flight in &mut flights {
-                let landed = poll_fn(|cx| flight.work.poll(cx)).await;
-                is_own |= landed.is_ok();
-                is_contested |= landed.is_err_and(|error| error.is_duplicate_key());
-            }
-            let is_over = || until.is_none_or(|until| bucket.handle.client.now() >= until);
-            loop {
-                let removed = async {
-                    if is_contested || !is_own || may_be_stored && bucket.has_file(&id).await? {
-                        return Err(bucket.error_of(&id, GridFsErrorKind::UploadEnded));
-                    }
-                    if has_sent { bucket.delete_chunks(&id).await } else { Ok(()) }
-                };
-                match removed.await {
-                    Err(error) if is_of_busy_pool(&error) && !is_over() => {}
-                    removed => return removed,
-                }
-            }
+    /// Returns what is to be removed once none of its batches is under way any more.
+    fn remains(&self) -> Remains {
+        Remains {
+            id: self.upload.id().clone(),
+            first_chunk: self.upload.first_chunk().filter(|_| self.has_sent || self.is_kept),
+            may_be_shared: self.may_be_shared,
+            may_be_stored: self.may_be_stored,
+            is_contested: self.is_contested,
         }
     }
 
@@ -466,36 +458,66 @@ impl<R: Runtime> GridFsUploadStream<R> {
     /// Removes the chunks in the background, unless they are to be there for another stream. In a
     /// transaction they are left to its end.
     fn remove_in_background(&mut self) {
-        let is_active = |session: &ClientSession<R>| {
-            use TransactionState::{InProgress, Starting};
-            !session.transaction_state().is_ok_and(|it| !matches!(it, Starting | InProgress))
-        };
-        let handle = &self.bucket.handle;
+        let Handle { client, concerns, session } = &self.bucket.handle;
         if self.is_kept {
             for flight in self.flights.drain(..) {
-                flight.work.end_within(&handle.client, GRACE);
+                flight.work.end_within(client, GRACE);
             }
             return;
         }
-        if !self.has_sent || handle.session.as_ref().is_some_and(is_active) {
+        // A batch under way has the session.
+        let is_in_transaction =
+            |session| is_in_transaction(session).unwrap_or(self.is_in_transaction);
+        if !self.has_sent || session.as_ref().is_some_and(is_in_transaction) {
             return;
         }
-        let (client, concerns) = (handle.client.clone(), handle.concerns.clone());
-        let (parts, session) = (self.bucket.parts.clone(), handle.session.clone());
-        client.spawn(|client| {
+        let (remains, flights) = (self.remains(), std::mem::take(&mut self.flights));
+        let (parts, concerns) = (self.bucket.parts.clone(), concerns.clone());
+        client.spawn(|client| async move {
+            let late = client.sleep_until(client.now() + GRACE);
+            let Some(is_contested) = unless(late, landed(flights)).await else { return };
+            let remains = Remains { is_contested: is_contested | remains.is_contested, ..remains };
             let until = client.now() + GRACE;
-            let handle = Handle { client: client.with_deadline(until), concerns, session };
-            let handle = handle.with(|concerns| concerns.timeout = None);
-            let removal = self.removal(GridFsBucket::new(handle, parts), Some(until));
-            async move {
-                let _ = removal.await;
-            }
+            // The session may begin a transaction meanwhile.
+            let handle = Handle { client: client.with_deadline(until), concerns, session: None };
+            let bucket = GridFsBucket::new(handle.with(|concerns| concerns.timeout = None), parts);
+            while let Err(error) = remains.remove(&bucket).await
+                && is_check_out_timeout(&error)
+                && client.now() < until
+            {}
         });
     }
 }
 
+/// Returns whether a session is in a transaction; `None` if an operation uses it.
+fn is_in_transaction<R: Runtime>(session: &ClientSession<R>) -> Option<bool> {
+    use TransactionState::{InProgress, Starting};
+    let state = session.transaction_state().ok()?;
+    Some(matches!(state, Starting | InProgress))
+}
+
+/// Waits for the batches under way; returns true if one has met the chunks of another upload.
+async fn landed(mut flights: VecDeque<Flight>) -> bool {
+    let mut is_contested = false;
+    for flight in &mut flights {
+        let landed = poll_fn(|cx| flight.work.poll(cx)).await;
+        is_contested |= landed.is_err_and(|error| error.is_duplicate_key());
+    }
+    is_contested
+}
+
+/// Returns the outcome of work, or `None` if `late` comes before it.
+async fn unless<T>(late: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut late, mut work) = (pin!(late), pin!(work));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => late.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}
+
 /// Returns whether an operation has waited for a connection, and has got none.
-fn is_of_busy_pool(error: &Error) -> bool {
+fn is_check_out_timeout(error: &Error) -> bool {
     matches!(error.as_check_out(), Some(CheckOutError::Timeout { waited, .. }) if !waited.is_zero())
 }
 

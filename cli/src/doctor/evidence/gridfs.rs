@@ -91,8 +91,10 @@ pub(in crate::doctor) enum BucketEnd {
 pub(in crate::doctor) enum NotRemoved {
     /// There is no document of a file at all.
     NoDocuments,
-    /// A server has refused it, with these words.
-    Refused(String),
+    /// The user may not do it, in the words of the server.
+    Forbidden(String),
+    /// The command has failed, with these words.
+    Failed(String),
     /// The primary has done it, and says that it may be undone, with these words.
     NotReplicated(String),
 }

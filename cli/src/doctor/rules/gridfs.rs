@@ -101,6 +101,8 @@ fn orphaned(bucket: &BucketSeen, orphan: &Orphan) -> Finding {
     let subject = Subject { file: Some(id.clone()), filename: None };
     let finding = finding(Severity::Warning, "chunksOrphaned", bucket, subject).because(cause);
     match newest {
+        // Why they were not removed is another finding's.
+        Some(_) if bucket.not_removed.is_some() => finding,
         Some(_) => finding
             .advising("remove them, unless an upload is to go on with them")
             .with_line("--remove-orphans"),
@@ -195,11 +197,13 @@ fn not_removed(bucket: &BucketSeen) -> Option<Finding> {
     let (reason, advice) = match bucket.not_removed.as_ref()? {
         NotRemoved::NoDocuments => (
             "it has no document of a file, so that all would go".to_owned(),
-            "look again once the documents of files are there; if none is to come, drop the bucket",
+            "look again once the documents of files are there; if none is to come, and no upload \
+             is under way, drop the bucket",
         ),
-        NotRemoved::Refused(text) => {
+        NotRemoved::Forbidden(text) => {
             (text.clone(), "grant the user the role readWrite on that database")
         }
+        NotRemoved::Failed(text) => (text.clone(), "look again"),
         NotRemoved::NotReplicated(text) => (
             format!("the primary has removed some, which may come back: {text}"),
             "look again once enough members of the replica set are there",
@@ -334,7 +338,8 @@ mod tests {
         let cause = "2 chunks of 1 file without a document were removed from the bucket app.fs";
         assert_eq!(first(removed).0, cause);
         for (reason, cause) in [
-            (NotRemoved::Refused("not authorized".to_owned()), "app.fs: not authorized"),
+            (NotRemoved::Forbidden("not authorized".to_owned()), "app.fs: not authorized"),
+            (NotRemoved::Failed("not primary".to_owned()), "app.fs: not primary"),
             (NotRemoved::NoDocuments, "app.fs: it has no document of a file"),
             (NotRemoved::NotReplicated("late".to_owned()), "which may come back: late"),
         ] {

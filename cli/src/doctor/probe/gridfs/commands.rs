@@ -89,12 +89,18 @@ pub(super) fn recent_chunk(
     one(collection, filter, rawdoc! { "_id": 1 })
 }
 
-/// Removes the chunks of a file that are older than that.
-pub(super) fn removal(collection: &str, id: RawBsonRef<'_>, oldest: ObjectId) -> RawDocumentBuf {
+/// Removes the chunks of a file that are older than that; the server waits so many milliseconds at
+/// most for other members to do so, too.
+pub(super) fn removal(
+    collection: &str,
+    id: RawBsonRef<'_>,
+    (oldest, wait): (ObjectId, i64),
+) -> RawDocumentBuf {
     let filter = rawdoc! { "files_id": equal(id), "_id": { "$lt": oldest } };
     let mut deletes = RawArrayBuf::new();
     deletes.push(rawdoc! { "q": filter, "limit": 0 });
-    rawdoc! { "delete": collection, "deletes": deletes }
+    let concern = rawdoc! { "w": "majority", "wtimeout": wait };
+    rawdoc! { "delete": collection, "deletes": deletes, "writeConcern": concern }
 }
 
 /// Asks for the next batch of a cursor.

@@ -1,7 +1,7 @@
 //! The steps of a look at a bucket, over one connection.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sdam_core::bson::oid::ObjectId;
 use sdam_core::bson::spec::BinarySubtype;
@@ -26,6 +26,9 @@ const UNAUTHORIZED: i32 = 13;
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const MAX_TIME_EXPIRED: i32 = 50;
 
+/// The time in which a majority of the members is to have removed what the primary has.
+const REPLICATED_WITHIN: Duration = Duration::from_secs(10);
+
 /// The longest text of an `_id` or a name, in characters.
 const MAX_TEXT: usize = 200;
 
@@ -40,6 +43,8 @@ pub(super) struct Looking<'a> {
     note: &'a (dyn Fn(&BucketSeen) + Sync),
     /// True if chunks have the index on their files and numbers.
     has_index: bool,
+    /// True if there is the document of a file, as far as is known.
+    has_files: bool,
     /// The time from which on chunks may be of an upload under way, in seconds since 1970.
     recent: u32,
 }
@@ -63,8 +68,8 @@ impl<'a> Looking<'a> {
         note: &'a (dyn Fn(&BucketSeen) + Sync),
     ) -> Self {
         let (files, chunks) = (format!("{}.files", bucket.name), format!("{}.chunks", bucket.name));
-        let (has_index, recent) = (false, 0);
-        Self { connection, means, bucket, files, chunks, seen, note, has_index, recent }
+        let (has_index, has_files, recent) = (false, true, 0);
+        Self { connection, means, bucket, files, chunks, seen, note, has_index, has_files, recent }
     }
 
     /// Returns what was seen.
@@ -101,10 +106,7 @@ impl<'a> Looking<'a> {
         self.recent = self.now().await?.saturating_sub(seconds(self.bucket.grace));
         if self.bucket.removes {
             let any = commands::any(&self.files);
-            if batch(&self.run("find", &any).await?).is_empty() {
-                // They may be still to come, as while a bucket is restored or copied.
-                self.seen.not_removed = Some(NotRemoved::NoDocuments);
-            }
+            self.has_files = !batch(&self.run("find", &any).await?).is_empty();
         }
         self.look_at_chunks().await?;
         self.look_at_files().await
@@ -296,7 +298,12 @@ impl<'a> Looking<'a> {
             self.seen.recent.add(tally.chunks);
             return Ok(());
         }
-        let is_removed = self.bucket.removes && newest.is_some() && self.seen.not_removed.is_none();
+        let may_be_removed = self.bucket.removes && newest.is_some();
+        if may_be_removed && !self.has_files {
+            // They may be still to come, as while a bucket is restored or copied.
+            self.seen.not_removed = Some(NotRemoved::NoDocuments);
+        }
+        let is_removed = may_be_removed && self.seen.not_removed.is_none();
         if is_removed {
             match self.remove(tally).await? {
                 Removal::Done(chunks) => {
@@ -317,8 +324,7 @@ impl<'a> Looking<'a> {
         }
         self.seen.orphaned.add(tally.chunks);
         if self.seen.orphans.len() < MAX_DESCRIBED {
-            let newest = newest
-                .map(|it| rfc_3339(UNIX_EPOCH + std::time::Duration::from_secs(u64::from(it))));
+            let newest = newest.map(|it| rfc_3339(UNIX_EPOCH + Duration::from_secs(u64::from(it))));
             let (id, chunks) = (words(&tally.id), tally.chunks);
             self.seen.orphans.push(Orphan { id, chunks, newest });
         }
@@ -343,11 +349,17 @@ impl<'a> Looking<'a> {
         if has_recent || is_stored {
             return Ok(Removal::Alive);
         }
-        let removal = commands::removal(&self.chunks, id, recent);
+        let wait = REPLICATED_WITHIN.min(self.means.left() / 2).as_millis();
+        let wait = i64::try_from(wait).unwrap_or(i64::MAX).max(1);
+        let removal = commands::removal(&self.chunks, id, (recent, wait));
         let reply = match self.answered(&removal).await? {
             Ok(reply) => reply,
             Err(error) => {
-                self.seen.not_removed = Some(NotRemoved::Refused(reason(&error)));
+                let text = reason(&error);
+                self.seen.not_removed = Some(match code(&error) {
+                    Some(UNAUTHORIZED) => NotRemoved::Forbidden(text),
+                    _ => NotRemoved::Failed(text),
+                });
                 return Ok(Removal::Refused);
             }
         };
@@ -481,7 +493,7 @@ fn refusal(reply: &RawDocument) -> Option<NotRemoved> {
     };
     let errors = reply.get_array("writeErrors").ok();
     let error = errors.and_then(|it| it.into_iter().next()?.ok()?.as_document());
-    let refused = error.map(|error| NotRemoved::Refused(text(error)));
+    let refused = error.map(|error| NotRemoved::Failed(text(error)));
     let unsure = reply.get_document("writeConcernError").ok();
     refused.or_else(|| unsure.map(|error| NotRemoved::NotReplicated(text(error))))
 }
@@ -498,7 +510,7 @@ fn failed(command: &'static str, error: &Error) -> BucketEnd {
 }
 
 /// Returns whole seconds.
-fn seconds(time: std::time::Duration) -> u32 {
+fn seconds(time: Duration) -> u32 {
     u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
 
@@ -523,7 +535,7 @@ mod tests {
         let silent = rawdoc! { "ok": 1, "n": 2, "writeConcernError": { "code": 64 } };
         for (reply, reason) in [
             (rawdoc! { "ok": 1, "n": 2 }, None),
-            (refused, Some(NotRemoved::Refused("no".into()))),
+            (refused, Some(NotRemoved::Failed("no".into()))),
             (unsure, Some(NotRemoved::NotReplicated("timed out".into()))),
             (silent, Some(NotRemoved::NotReplicated("the server did not say why".into()))),
         ] {

@@ -65,6 +65,18 @@ fn is_done(reply: &Reply) -> bool {
     reply.is_ok() && !has("writeErrors") && !has("writeConcernError")
 }
 
+/// Returns whether a search of chunks asks whose they are, and not for their bytes.
+fn asks_whose(command: &Command) -> bool {
+    let shown = command.body.get_document("projection");
+    shown.is_ok_and(|it| it.get("_id").is_ok_and(|id| id == Some(RawBsonRef::Int32(1))))
+}
+
+/// Returns whether a search has found nothing; `None` if it has failed.
+fn finds_nothing(reply: &Reply) -> Option<bool> {
+    let batch = reply.body.get_document("cursor").ok()?.get_array("firstBatch").ok()?;
+    reply.is_ok().then(|| batch.into_iter().next().is_none())
+}
+
 impl Files {
     /// Reads a chunk.
     fn chunk<'a>(&self, document: &'a RawDocument) -> Option<Chunk<'a>> {
@@ -202,14 +214,17 @@ impl Files {
                 }
             }
             ("delete", Some(CHUNKS)) if is_done(reply) => {
-                let removal = self.removal(command, "files_id");
-                for number in removal.numbers.into_iter().filter(|_| removal.from.is_none()) {
-                    let file = &mut self.all[number];
-                    file.cleaned = file.cleaned.max(Some(command.at));
+                if self.removal(command, "files_id").from.is_none() {
+                    self.is_cleaned(command);
                 }
             }
             ("delete", Some(CHUNKS)) => self.is_not_cleaned(command, reply.at),
             ("find", Some(FILES)) if !reply.is_ok() => self.is_not_cleaned(command, reply.at),
+            ("find", Some(CHUNKS)) if asks_whose(command) => match finds_nothing(reply) {
+                Some(true) => self.is_cleaned(command),
+                Some(false) => {}
+                None => self.is_not_cleaned(command, reply.at),
+            },
             _ => {}
         }
     }
@@ -254,6 +269,7 @@ impl Files {
                 self.has_landed(first, now);
             }
             ("delete", Some(CHUNKS)) | ("find", Some(FILES)) => self.is_not_cleaned(command, now),
+            ("find", Some(CHUNKS)) if asks_whose(command) => self.is_not_cleaned(command, now),
             _ => {}
         }
     }
@@ -283,14 +299,28 @@ impl Files {
         }
     }
 
-    /// The removal of chunks has failed, or the question whether there is a file.
-    fn is_not_cleaned(&mut self, command: &Command, now: Instant) {
+    /// Returns the files that a part of a removal is of.
+    fn to_be_cleaned(&self, command: &Command) -> Vec<usize> {
         let mut numbers = self.removal(command, "files_id").numbers;
         if let Ok(filter) = command.body.get_document("filter") {
-            let ids = values(filter, "_id");
+            let ids = ["_id", "files_id"].map(|field| values(filter, field)).concat();
             numbers.extend(ids.iter().filter_map(|id| self.number_of(id)));
         }
-        for number in numbers {
+        numbers
+    }
+
+    /// The chunks are removed, or there are none.
+    fn is_cleaned(&mut self, command: &Command) {
+        for number in self.to_be_cleaned(command) {
+            let file = &mut self.all[number];
+            file.cleaned = file.cleaned.max(Some(command.at));
+        }
+    }
+
+    /// The removal of chunks has failed, or the question whether there is a file, or whose the
+    /// chunks are.
+    fn is_not_cleaned(&mut self, command: &Command, now: Instant) {
+        for number in self.to_be_cleaned(command) {
             self.all[number].not_cleaned = Some(now);
         }
     }

@@ -213,11 +213,7 @@ impl Files {
                     self.all[number].is_gone = true;
                 }
             }
-            ("delete", Some(CHUNKS)) if is_done(reply) => {
-                if self.removal(command, "files_id").from.is_none() {
-                    self.is_cleaned(command);
-                }
-            }
+            ("delete", Some(CHUNKS)) if is_done(reply) => self.is_cleaned(command),
             ("delete", Some(CHUNKS)) => self.is_not_cleaned(command, reply.at),
             ("find", Some(FILES)) if !reply.is_ok() => self.is_not_cleaned(command, reply.at),
             ("find", Some(CHUNKS)) if asks_whose(command) => match finds_nothing(reply) {
@@ -309,8 +305,11 @@ impl Files {
         numbers
     }
 
-    /// The chunks are removed, or there are none.
+    /// The chunks are removed, or there are none; those before a checkpoint stay.
     fn is_cleaned(&mut self, command: &Command) {
+        if self.removal(command, "files_id").from.is_some() {
+            return;
+        }
         for number in self.to_be_cleaned(command) {
             let file = &mut self.all[number];
             file.cleaned = file.cleaned.max(Some(command.at));

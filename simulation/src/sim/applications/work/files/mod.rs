@@ -58,6 +58,8 @@ struct Place {
     number: usize,
     at: u64,
     end: u64,
+    /// How often it still goes elsewhere, at most.
+    seeks: u64,
 }
 
 /// Has an application keep files until its work is over.
@@ -243,11 +245,10 @@ impl Keeper {
             }
         };
         let (at, end) = range.filter(|_| revision.is_none()).unwrap_or((0, stream.length()));
-        let mut place = Place { number, at, end };
+        let mut place = Place { number, at, end, seeks: 0 };
         if seeks {
-            let to = self.application.random.below(stream.length() + 1);
-            let to = poll_fn(|cx| Pin::new(&mut stream).poll_seek(cx, SeekFrom::Start(to))).await?;
-            place.at = to;
+            place.seeks = self.application.random.below(4);
+            self.seek(&mut stream, &mut place).await?;
         }
         // The file that is found by a name may be longer than the one that was drawn.
         let least = usize::try_from(1 + stream.length() / 20).unwrap_or(usize::MAX);
@@ -255,7 +256,15 @@ impl Keeper {
         self.read_on(&mut stream, &mut place, at_once).await
     }
 
-    /// Reads a stream to its end; after an error, another call asks again.
+    /// Goes on anywhere in the file.
+    async fn seek(&mut self, stream: &mut Stream, place: &mut Place) -> Result<(), Error> {
+        let to = SeekFrom::Start(self.application.random.below(stream.length() + 1));
+        place.at = poll_fn(|cx| Pin::new(&mut *stream).poll_seek(cx, to)).await?;
+        Ok(())
+    }
+
+    /// Reads a stream to its end, and goes elsewhere on the way; after an error, another call asks
+    /// again.
     async fn read_on(
         &mut self,
         stream: &mut Stream,
@@ -270,9 +279,13 @@ impl Keeper {
                     let read = self.application.state().checks.files.reads(number, at, &bytes);
                     self.judge(read);
                     place.at += bytes.len() as u64;
+                    if place.seeks > 0 && self.application.random.percent(30) {
+                        place.seeks -= 1;
+                        self.seek(stream, place).await?;
+                    }
                 }
                 Ok(None) => {
-                    let Place { number, at, end } = *place;
+                    let Place { number, at, end, .. } = *place;
                     let is_whole = at >= end;
                     self.judge(ensure(is_whole, "downloads are whole", || {
                         format!("{at} of {end} bytes of file {number}")

@@ -1,0 +1,40 @@
+//! Documents as lines of extended JSON, in the way that is fastest for all competitors in Rust.
+
+use std::io::Write as _;
+
+use bson::{Document, RawDocument};
+use sdam_bench::Failure;
+
+/// The type of a document that was read from a line.
+pub(crate) type Line = Document;
+
+/// Reads documents, one a line.
+pub(crate) fn lines(text: &str) -> Result<Vec<Line>, Failure> {
+    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+}
+
+/// Appends a document as a line.
+pub(crate) fn to_line(document: &RawDocument, text: &mut Vec<u8>) -> Result<(), Failure> {
+    serde_json::to_writer(&mut *text, &document)?;
+    Ok(text.write_all(b"\n")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Bson, doc, rawdoc};
+
+    use super::{lines, to_line};
+
+    #[test]
+    fn a_line_is_extended_json() {
+        let read = lines("{\"a\":1}\n{\"a\":{\"$numberLong\":\"2\"}}\n").unwrap();
+        assert_eq!(read, [doc! { "a": 1 }, doc! { "a": Bson::Int64(2) }]);
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are() {
+        let mut text = Vec::new();
+        to_line(&rawdoc! { "a": 1, "b": [true, 5_000_000_000_i64, null] }, &mut text).unwrap();
+        assert_eq!(text, b"{\"a\":1,\"b\":[true,5000000000,null]}\n");
+    }
+}

@@ -2,6 +2,7 @@
 //! others.
 
 mod codec;
+mod floor;
 mod foreign;
 mod official;
 mod own;
@@ -29,6 +30,8 @@ pub(crate) enum Competitor {
     Node,
     /// The official driver for C.
     Libmongoc,
+    /// Raw sockets, and bytes that were prepared.
+    Floor,
 }
 
 impl Competitor {
@@ -39,7 +42,7 @@ impl Competitor {
 
     /// Returns whether it is another driver.
     pub(crate) const fn is_peer(self) -> bool {
-        !self.is_own()
+        !self.is_own() && !matches!(self, Self::Floor)
     }
 
     /// Returns the program of a driver of another language.
@@ -58,6 +61,7 @@ impl Competitor {
             Self::Sdam => sdam_tokio::serve(setting),
             Self::SdamBlocking => sdam_threads::serve(setting),
             Self::Mongodb => official::serve(setting),
+            Self::Floor => floor::serve(&setting),
             Self::Pymongo | Self::Node | Self::Libmongoc => {
                 Err("it is a program of its own".into())
             }

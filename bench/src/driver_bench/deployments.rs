@@ -33,7 +33,8 @@ impl Deployments {
         let options = EmbeddedOptions::default()
             .with_deployment(Deployment::Standalone)
             .with_members(1)
-            .with_version(ServerVersion::V8_0);
+            .with_version(ServerVersion::V8_0)
+            .with_keeps_data(true);
         let embedded = runtime.block_on(EmbeddedCluster::start(options))?;
         Ok(Self { real, embedded, _server: server, _runtime: runtime })
     }
@@ -74,7 +75,7 @@ impl Deployments {
             Task::LdjsonMultiExport => {
                 let files = data::line_files(folder)?;
                 on_threads(workers, files.len(), |file| {
-                    let read = lines(&fs::read_to_string(&files[file])?)?;
+                    let read = lines::<Document>(&fs::read_to_string(&files[file])?)?;
                     let number = |(number, line)| {
                         let id = i64::try_from(file * data::LINES + number)?;
                         Ok(with_id(id, line))

@@ -2,14 +2,15 @@
 
 use std::io::Write as _;
 
-use bson::{Document, RawDocument};
+use bson::{RawDocument, RawDocumentBuf};
 use sdam_bench::Failure;
+use serde::de::DeserializeOwned;
 
-/// The type of a document that was read from a line.
-pub(crate) type Line = Document;
+/// The type of a document that was read from a line: bytes, without a map of its fields.
+pub(crate) type Line = RawDocumentBuf;
 
 /// Reads documents, one a line.
-pub(crate) fn lines(text: &str) -> Result<Vec<Line>, Failure> {
+pub(crate) fn lines<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, Failure> {
     text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
@@ -21,14 +22,17 @@ pub(crate) fn to_line(document: &RawDocument, text: &mut Vec<u8>) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use bson::{Bson, doc, rawdoc};
+    use bson::{Bson, Document, doc, rawdoc};
 
-    use super::{lines, to_line};
+    use super::{Line, lines, to_line};
 
     #[test]
     fn a_line_is_extended_json() {
-        let read = lines("{\"a\":1}\n{\"a\":{\"$numberLong\":\"2\"}}\n").unwrap();
+        let text = "{\"a\":1}\n{\"a\":{\"$numberLong\":\"2\"}}\n";
+        let read = lines::<Document>(text).unwrap();
         assert_eq!(read, [doc! { "a": 1 }, doc! { "a": Bson::Int64(2) }]);
+        let read = lines::<Line>(text).unwrap();
+        assert_eq!(read, [rawdoc! { "a": 1 }, rawdoc! { "a": 2_i64 }]);
     }
 
     #[test]

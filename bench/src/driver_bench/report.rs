@@ -169,7 +169,8 @@ pub(crate) fn print_circumstances(arguments: &Arguments, rows: &[Row], load_befo
     );
     println!("Iterations: {} to {}, {} in the median.", counts.min, counts.max, counts.median);
     println!(
-        "The quartiles are {:.0} % of the median apart, in the median of all cells; {:.0} % at most.",
+        "The slowest iteration took {:.0} % of the median more than the fastest, in the median of all \
+         cells, and {:.0} % at most.",
         noise.median * 100.0,
         noise.max * 100.0
     );

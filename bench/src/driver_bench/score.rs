@@ -51,9 +51,10 @@ impl Timings {
         nearest_rank(self.0.iter().map(|timing| timing.cpu), 50)
     }
 
-    /// Returns how far the quartiles are from each other, as a share of the median.
+    /// Returns how far the fastest and the slowest iteration are from each other, as a share of the
+    /// median.
     pub(crate) fn noise(&self) -> f64 {
-        (self.wall(75) - self.wall(25)) / self.wall(50)
+        (self.wall(100) - self.wall(0)) / self.wall(50)
     }
 }
 

@@ -19,7 +19,7 @@ impl Foreign {
     /// Returns the command that starts its program, which is built first if it has to be.
     pub(crate) fn command(self, arguments: &Arguments, folder: &Path) -> Result<Words, Failure> {
         match self {
-            Self::Pymongo => Ok(Words::interpreted(&arguments.pymongo, "pymongo.py")),
+            Self::Pymongo => Ok(Words::interpreted(&arguments.pymongo, "python.py")),
             Self::Node => Ok(Words::interpreted(&arguments.node, "node.mjs")),
             Self::Libmongoc => build(&arguments.cc, &folder.join("libmongoc")),
         }

@@ -20,6 +20,9 @@ use crate::setting::{
 use crate::steps::{on_tasks, serve as serve_steps, without};
 use crate::task::Task;
 
+/// The bytes that are written to a file at once: a chunk.
+const PIECE: usize = 255 * 1024;
+
 pub(super) fn serve(setting: Setting) -> Result<(), Failure> {
     let material = setting.material()?;
     if codec::serve_if_bson(&setting, &material, codec::decode_by_bson)? {
@@ -199,7 +202,7 @@ impl Official {
 
     async fn import(&self, file: usize) -> Result<(), Failure> {
         let text = tokio::fs::read_to_string(&self.material.files[file]).await?;
-        let documents = lines(&text)?;
+        let documents = lines::<Line>(&text)?;
         let corpus = self.corpus.clone_with_type::<Line>();
         let inserted = corpus.insert_many(&documents).ordered(false).await?;
         check(inserted.inserted_ids.len(), documents.len())
@@ -218,10 +221,17 @@ impl Official {
 
     async fn download(&self, file: usize) -> Result<(), Failure> {
         let name = data::name(&self.material.files[file])?;
-        let mut content = Vec::new();
+        let mut target = tokio::fs::File::create(self.setting.scratch.join(name)).await?;
         let mut download = self.bucket.open_download_stream_by_name(name).await?;
-        download.read_to_end(&mut content).await?;
-        Ok(tokio::fs::write(self.setting.scratch.join(name), content).await?)
+        let mut piece = vec![0; PIECE];
+        loop {
+            match download.read(&mut piece).await? {
+                0 => return Ok(tokio::io::AsyncWriteExt::flush(&mut target).await?),
+                count => {
+                    tokio::io::AsyncWriteExt::write_all(&mut target, &piece[..count]).await?;
+                }
+            }
+        }
     }
 }
 

@@ -160,7 +160,7 @@ impl Sdam {
     }
 
     fn import(&self, file: usize) -> Result<(), Failure> {
-        let documents = lines(&fs::read_to_string(&self.material.files[file])?)?;
+        let documents = lines::<Line>(&fs::read_to_string(&self.material.files[file])?)?;
         let corpus = self.corpus.clone_with_type::<Line>();
         let inserted = corpus.insert_many(&documents).ordered(false).run()?;
         check(inserted.inserted_ids.len(), documents.len())

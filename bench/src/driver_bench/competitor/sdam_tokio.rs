@@ -7,6 +7,7 @@ use bson::{Bson, Document, doc};
 use sdam::operation::WriteModel;
 use sdam::{Client, Collection, GridFsBucket};
 use sdam_bench::{Failure, THREADS, runtime};
+use tokio::io::AsyncWriteExt as _;
 
 use super::codec;
 use super::own::models;
@@ -128,10 +129,7 @@ impl Sdam {
                 check(usize::try_from(done.inserted_count)?, documents.len())?;
             }
             Task::GridfsUpload => self.upload(STORED, &self.material.bytes).await?,
-            Task::GridfsDownload => {
-                let file = self.download(Some(self.stored.clone()), STORED).await?;
-                self.material.check(file.len())?;
-            }
+            Task::GridfsDownload => self.download().await?,
             _ => self.run_parallel().await?,
         }
         Ok(())
@@ -157,11 +155,7 @@ impl Sdam {
                         let path = &sdam.material.files[file];
                         sdam.upload(data::name(path)?, &tokio::fs::read(path).await?).await
                     }
-                    _ => {
-                        let name = data::name(&sdam.material.files[file])?;
-                        let content = sdam.download(None, name).await?;
-                        Ok(tokio::fs::write(sdam.setting.scratch.join(name), content).await?)
-                    }
+                    _ => sdam.download_file(file).await,
                 }
             }
         })
@@ -170,7 +164,7 @@ impl Sdam {
 
     async fn import(&self, file: usize) -> Result<(), Failure> {
         let text = tokio::fs::read_to_string(&self.material.files[file]).await?;
-        let documents = lines(&text)?;
+        let documents = lines::<Line>(&text)?;
         let corpus = self.corpus.clone_with_type::<Line>();
         let inserted = corpus.insert_many(&documents).ordered(false).await?;
         check(inserted.inserted_ids.len(), documents.len())
@@ -193,16 +187,22 @@ impl Sdam {
         Ok(upload.close().await?)
     }
 
-    /// Reads a file by its `_id`, if that is known, or by its name.
-    async fn download(&self, id: Option<Bson>, name: &str) -> Result<Vec<u8>, Failure> {
-        let mut download = match id {
-            Some(id) => self.bucket.open_download_stream(id).await?,
-            None => self.bucket.open_download_stream_by_name(name).await?,
-        };
+    async fn download(&self) -> Result<(), Failure> {
+        let mut download = self.bucket.open_download_stream(self.stored.clone()).await?;
         let mut content = Vec::with_capacity(usize::try_from(download.length())?);
         while let Some(bytes) = download.try_next().await? {
             content.extend_from_slice(&bytes);
         }
-        Ok(content)
+        self.material.check(content.len())
+    }
+
+    async fn download_file(&self, file: usize) -> Result<(), Failure> {
+        let name = data::name(&self.material.files[file])?;
+        let mut target = tokio::fs::File::create(self.setting.scratch.join(name)).await?;
+        let mut download = self.bucket.open_download_stream_by_name(name).await?;
+        while let Some(bytes) = download.try_next().await? {
+            target.write_all(&bytes).await?;
+        }
+        Ok(target.flush().await?)
     }
 }

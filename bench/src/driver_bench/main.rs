@@ -34,6 +34,9 @@ use crate::score::Timings;
 use crate::setting::Setting;
 use crate::task::Task;
 
+/// The folder beside the project that has the data of the chapter.
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/benchmark-data");
+
 /// Measures drivers by the tasks of DriverBench.
 #[derive(Parser)]
 #[command(version)]
@@ -43,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     address: Option<SocketAddr>,
     /// The folder that has the data of the chapter: its archives, or what is in them.
-    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/benchmark-data"))]
+    #[arg(long, default_value = DATA)]
     data: PathBuf,
     /// The tasks, all by default.
     #[arg(long = "task", value_delimiter = ',')]
@@ -73,7 +76,7 @@ pub(crate) struct Arguments {
     /// A compiler for C; `pkg-config` has to know libmongoc-1.0.
     #[arg(long, default_value = "cc")]
     cc: String,
-    /// Does a task of this one in this very process, as [`process`] says.
+    /// Does a task of this one in this very process, an iteration for each line of the input.
     #[arg(long, requires_all = ["address", "scratch"])]
     only: Option<Competitor>,
     /// The folder for what `--only` writes; what is there is removed.

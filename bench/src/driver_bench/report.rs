@@ -164,13 +164,14 @@ pub(crate) fn print_circumstances(arguments: &Arguments, rows: &[Row], load_befo
     let counts = Spread::of(timings().map(|timings| timings.0.len() as f64));
     println!();
     println!(
-        "{iterations} iterations and {seconds} s, or {} s; {warm_up} to warm up; {workers} workers.",
+        "At least {iterations} iterations and {seconds} s, or {} s; {warm_up} to warm up; \
+         {workers} workers.",
         5.0 * seconds
     );
     println!("Iterations: {} to {}, {} in the median.", counts.min, counts.max, counts.median);
     println!(
-        "The slowest iteration took {:.0} % of the median more than the fastest, in the median of all \
-         cells, and {:.0} % at most.",
+        "The slowest iteration took {:.0} % of the median more than the fastest, in the median of \
+         all cells, and {:.0} % at most.",
         noise.median * 100.0,
         noise.max * 100.0
     );

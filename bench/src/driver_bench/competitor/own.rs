@@ -15,20 +15,20 @@ pub(super) fn models(task: Task, documents: &[Document]) -> Vec<(String, WriteMo
         [insert(document), WriteModel::ReplaceOne(replace), delete]
     };
     let corpus = format!("{DATABASE}.{CORPUS}");
-    let documents = documents.iter().enumerate();
+    let documents = documents.iter();
     match task {
         Task::SmallDocCollectionBulkWriteInsert
         | Task::LargeDocCollectionBulkWriteInsert
         | Task::SmallDocClientBulkWriteInsert
         | Task::LargeDocClientBulkWriteInsert => {
-            documents.map(|(_, document)| (corpus.clone(), insert(document))).collect()
+            documents.map(|document| (corpus.clone(), insert(document))).collect()
         }
         Task::SmallDocCollectionBulkWriteMixed => {
-            let models = documents.flat_map(|(_, document)| mixed(document));
+            let models = documents.flat_map(mixed);
             models.map(|model| (corpus.clone(), model)).collect()
         }
         Task::SmallDocClientBulkWriteMixed => {
-            let models = documents.flat_map(|(number, document)| {
+            let models = documents.enumerate().flat_map(|(number, document)| {
                 let namespace = format!("{DATABASE}.{}", collection(number));
                 mixed(document).map(|model| (namespace.clone(), model))
             });

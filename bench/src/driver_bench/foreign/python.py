@@ -48,7 +48,8 @@ class Task:
         self.client = pymongo.MongoClient(self.uri)
         self.database = self.client[DATABASE]
         self.corpus = self.database.corpus
-        self.run = getattr(self, self.name.replace("-", "_").replace("large_doc", "small_doc"), None)
+        method = self.name.replace("-", "_").replace("large_doc", "small_doc")
+        self.run = getattr(self, method, None)
         self.document, self.count, self.pool = None, 10 if "large" in self.name else 10_000, None
         for prefix, file in FILES.items():
             if self.name.startswith(prefix):
@@ -210,7 +211,8 @@ def download_file(_, file):
 def main():
     if sys.argv[1:] == ["--version"]:
         extension = "with" if bson.has_c() and pymongo.has_c() else "without"
-        print(f"PyMongo {pymongo.version} {extension} its extension, Python {sys.version.split()[0]}")
+        python = sys.version.split()[0]
+        print(f"PyMongo {pymongo.version} {extension} its extension, Python {python}")
         return
     parser = argparse.ArgumentParser()
     for option in ("--task", "--address"):

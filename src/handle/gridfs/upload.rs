@@ -437,7 +437,7 @@ impl<R: Runtime> GridFsUploadStream<R> {
     fn remains(&self) -> Remains {
         Remains {
             id: self.upload.id().clone(),
-            first_chunk: self.upload.first_chunk().filter(|_| self.has_sent || self.is_kept),
+            first_chunk: self.upload.first_chunk(),
             may_be_shared: self.may_be_shared,
             may_be_stored: self.may_be_stored,
             is_contested: self.is_contested,

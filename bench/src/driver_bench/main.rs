@@ -108,7 +108,7 @@ struct Entrant {
     program: Option<Words>,
 }
 
-/// What a run works with.
+/// The means of a run.
 struct Run<'a> {
     arguments: &'a Arguments,
     deployments: Deployments,

@@ -12,7 +12,7 @@ use sdam_bench::Failure;
 
 use crate::score::{Timing, Timings};
 
-/// How long a task is measured.
+/// The time, and the iterations, for which a task is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The iterations that are not counted.

@@ -1,4 +1,4 @@
-//! The setting of a task: what a competitor's process is told, and what it holds in memory.
+//! The setting of a task: what a competitor's process is given, and what it holds in memory.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub(crate) const COMMANDS: usize = 10_000;
 /// The collections of the bulk write with operations of all kinds.
 const COLLECTIONS: usize = 10;
 
-/// What a competitor is told.
+/// The task of a competitor, and the places that it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     /// The task.
@@ -36,7 +36,7 @@ pub(crate) struct Setting {
     pub(crate) workers: usize,
 }
 
-/// What a task holds in memory from its beginning.
+/// The documents that a task holds in memory from its beginning.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Material {
     /// The documents of one iteration, all the same.

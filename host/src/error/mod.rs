@@ -821,8 +821,8 @@ impl From<bson::error::Error> for Error {
 }
 
 /// Makes an error of the application's, as when it reads files, one of the kind
-/// [`Application`](ErrorKind::Application); takes the error of this library out of one that a stream
-/// of GridFS has returned.
+/// [`Application`](ErrorKind::Application); takes the error of this library out of one that a
+/// stream of GridFS has returned.
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         match error.downcast::<Self>() {

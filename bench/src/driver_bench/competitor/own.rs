@@ -1,4 +1,4 @@
-//! What both competitors of this library have.
+//! The parts that both competitors of this library have.
 
 use bson::{Document, doc};
 use sdam::operation::{DeleteModel, InsertModel, ReplaceModel, WriteModel};

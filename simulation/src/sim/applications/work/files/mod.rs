@@ -58,7 +58,7 @@ struct Place {
     number: usize,
     at: u64,
     end: u64,
-    /// How often it still goes elsewhere, at most.
+    /// The number of times that it still goes elsewhere, at most.
     seeks: u64,
 }
 

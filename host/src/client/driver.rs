@@ -150,7 +150,7 @@ impl<R: Runtime> DriverTopology<R> for Topology<R> {
     }
 
     fn wall_clock(&self) -> DateTime {
-        wall_clock()
+        self.host.runtime().wall_clock().unwrap_or_else(wall_clock)
     }
 
     fn change_stream_lags(&self, stream: u64, lag: Option<Duration>) {

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bson::DateTime;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::dns::DnsError;
 use sdam_core::dns::srv::SrvRecord;
@@ -34,6 +35,9 @@ pub use socket::VirtualSocket;
 pub(in crate::sim) use socket::{End, Refusal};
 
 use crate::sim::random::Random;
+
+/// The time of the wall clock at which simulations begin, in milliseconds since 1970.
+const EPOCH_MILLIS: i64 = 1_700_000_000_000;
 
 /// The time that a host lets its runtime look at its sockets when its process goes on.
 pub(in crate::sim) const LOOK: Duration = Duration::from_millis(10);
@@ -311,6 +315,12 @@ impl<O: Observer> Runtime for Virtual<O> {
 
     fn alarm(&self, deadline: Option<Instant>) {
         self.desk.leave(|state| state.alarm = Some(deadline));
+    }
+
+    /// That of the members, to the millisecond.
+    fn wall_clock(&self) -> Option<DateTime> {
+        let passed = i64::try_from(self.now().since_origin().as_millis()).ok()?;
+        Some(DateTime::from_millis(EPOCH_MILLIS.saturating_add(passed)))
     }
 
     fn on_topology(&self, step: TopologyStep<'_>) {

@@ -193,8 +193,8 @@ impl Simulation {
             sdam_cluster::Deployment::LoadBalanced => "?loadBalanced=true".to_owned(),
             _ => String::new(),
         };
+        let clock = Arc::new(Clock::new(options.wall_epoch_millis));
         let cluster = Cluster::new(options.with_seed(random.bits()))?;
-        let clock = Arc::new(Clock::default());
         let restless = Arc::new(Restless::default());
         let desk = Desk::noted(Arc::clone(&clock), &restless, APPLICATION);
         Ok(Self {

@@ -134,7 +134,7 @@ impl World {
         if let Some(closes) = plan.reduction.closes(&plan) {
             network.events.plan(closes, Event::Close);
         }
-        let clock = Arc::new(Clock::default());
+        let clock = Arc::new(Clock::new(plan.cluster.wall_epoch_millis));
         let clients: Vec<Client> = plan
             .clients
             .iter()

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use bson::DateTime;
 use sdam_core::time::Instant;
 
 use super::executor::{Kind, TaskId};
@@ -48,24 +49,26 @@ impl fmt::Display for Step {
 #[derive(Debug)]
 pub(in crate::sim) struct Clock {
     now: AtomicU64,
+    /// The milliseconds from 1970 to its beginning by the wall clock.
+    wall_epoch_millis: i64,
     /// The number of steps at the present instant, and the most there may be.
     steps: AtomicU64,
     most: AtomicU64,
     last: Mutex<Step>,
 }
 
-impl Default for Clock {
-    fn default() -> Self {
+impl Clock {
+    /// Begins where the wall clock of a deployment does.
+    pub(in crate::sim) fn new(wall_epoch_millis: i64) -> Self {
         Self {
             now: AtomicU64::new(0),
+            wall_epoch_millis,
             steps: AtomicU64::new(0),
             most: AtomicU64::new(MOST_STEPS),
             last: Mutex::new(Step::Event),
         }
     }
-}
 
-impl Clock {
     /// Another client has this time.
     pub(in crate::sim) fn shared(&self) {
         self.most.fetch_add(MOST_STEPS_OF_CLIENT, Ordering::Relaxed);
@@ -79,6 +82,12 @@ impl Clock {
     pub(in crate::sim) fn now(&self) -> Instant {
         self.count();
         self.time()
+    }
+
+    /// Returns the time by the wall clock, to the millisecond.
+    pub(in crate::sim) fn wall(&self) -> DateTime {
+        let passed = i64::try_from(self.now().since_origin().as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(self.wall_epoch_millis.saturating_add(passed))
     }
 
     fn time(&self) -> Instant {

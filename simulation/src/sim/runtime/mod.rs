@@ -36,9 +36,6 @@ pub(in crate::sim) use socket::{End, Refusal};
 
 use crate::sim::random::Random;
 
-/// The time of the wall clock at which simulations begin, in milliseconds since 1970.
-const EPOCH_MILLIS: i64 = 1_700_000_000_000;
-
 /// The time that a host lets its runtime look at its sockets when its process goes on.
 pub(in crate::sim) const LOOK: Duration = Duration::from_millis(10);
 
@@ -317,10 +314,9 @@ impl<O: Observer> Runtime for Virtual<O> {
         self.desk.leave(|state| state.alarm = Some(deadline));
     }
 
-    /// That of the members, to the millisecond.
+    /// That of the members.
     fn wall_clock(&self) -> Option<DateTime> {
-        let passed = i64::try_from(self.now().since_origin().as_millis()).ok()?;
-        Some(DateTime::from_millis(EPOCH_MILLIS.saturating_add(passed)))
+        Some(self.desk.clock.wall())
     }
 
     fn on_topology(&self, step: TopologyStep<'_>) {

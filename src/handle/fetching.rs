@@ -87,12 +87,7 @@ impl<T: Send + 'static> Fetching<T> {
     ) {
         let until = client.now() + time;
         client.spawn(|client| async move {
-            let mut late = pin!(client.sleep_until(until));
-            poll_fn(|cx| match self.poll(cx) {
-                Poll::Pending => late.as_mut().poll(cx),
-                Poll::Ready(_) => Poll::Ready(()),
-            })
-            .await;
+            unless(client.sleep_until(until), poll_fn(|cx| self.poll(cx))).await;
         });
     }
 
@@ -112,6 +107,19 @@ impl<T: Send + 'static> Fetching<T> {
             Self::Handed(reader) => reader.answer(),
         }
     }
+}
+
+/// Returns the outcome of work, or `None` if `late` comes before it.
+pub(crate) async fn unless<T>(
+    late: impl Future<Output = ()>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let (mut late, mut work) = (pin!(late), pin!(work));
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => late.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }
 
 impl<T> Slot<T> {

@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use super::remains::Remains;
 use crate::command::insert::InsertMany;
 use crate::error::{Error, GridFsErrorKind};
 use crate::files::{Batch, Upload, UploadCheckpoint};
-use crate::handle::fetching::Fetching;
+use crate::handle::fetching::{Fetching, unless};
 use crate::handle::perform::Handle;
 
 /// The time in which a task removes the chunks of an upload that was dropped, or brings to its end
@@ -38,7 +37,7 @@ type Work = Fetching<Result<(), Error>>;
 ///
 /// It is an `AsyncWrite` of futures and of tokio; flushing it waits for nothing, as no part of a
 /// file can be read before the whole is there. It has the batches in memory that are under way, two
-/// of 4 MiB unless `in_flight` says otherwise, and one that is being filled.
+/// of 2 MiB unless `in_flight` says otherwise, and one that is being filled.
 ///
 /// Dropping one that was not closed removes its chunks in the background, unless it belongs to a
 /// transaction, which is to be aborted then. After an error, what was stored is left where it is
@@ -504,16 +503,6 @@ async fn landed(mut flights: VecDeque<Flight>) -> bool {
         is_contested |= landed.is_err_and(|error| error.is_duplicate_key());
     }
     is_contested
-}
-
-/// Returns the outcome of work, or `None` if `late` comes before it.
-async fn unless<T>(late: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
-    let (mut late, mut work) = (pin!(late), pin!(work));
-    poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-        Poll::Pending => late.as_mut().poll(cx).map(|()| None),
-    })
-    .await
 }
 
 /// Returns whether an operation has waited for a connection, and has got none.

@@ -13,7 +13,7 @@ use crate::error::{Error, GridFsErrorKind};
 use crate::value::{IntoDocument as _, Value};
 
 /// The length of a batch, in bytes, unless one chunk is longer.
-const BATCH_LEN: usize = 4 * 1024 * 1024;
+const BATCH_LEN: usize = 2 * 1024 * 1024;
 
 /// The bytes that a batch may have besides, for the heads of its chunks.
 const HEADS_LEN: usize = 4 * 1024;
@@ -313,16 +313,16 @@ mod tests {
         assert_eq!(Upload::resume(lies).unwrap().unwrap_err(), GridFsErrorKind::ChunkSize(0));
     }
 
-    /// A command has as many chunks as fit into 4 MiB, so that a stream needs no more memory.
+    /// A command has as many chunks as fit into 2 MiB, so that a stream needs no more memory.
     #[test]
     fn a_batch_has_its_limits() {
         let mut upload = upload(255 * 1024);
         let bytes = vec![7; 2 * BATCH_LEN];
         let taken = upload.write(&bytes).unwrap();
-        assert_eq!((taken, upload.is_full()), (16 * 255 * 1024, true));
+        assert_eq!((taken, upload.is_full()), (8 * 255 * 1024, true));
         assert_eq!(upload.write(&bytes), Ok(0));
         let batch = upload.take_batch().unwrap();
-        assert_eq!(batch.documents.len(), 16);
+        assert_eq!(batch.documents.len(), 8);
         assert!(batch.documents.total_length() <= BATCH_LEN);
         assert!(!upload.is_full());
         assert_eq!(upload.write(&bytes[..1]), Ok(1));

@@ -28,7 +28,7 @@ fn bucket(fixture: &Fixture) -> GridFsBucket<Tokio> {
 }
 
 /// The bytes of the chunks in a batch of a bucket with chunks of the usual size.
-const BATCH: usize = 16 * 255 * 1024;
+const BATCH: usize = 8 * 255 * 1024;
 
 fn usual_bucket(fixture: &Fixture) -> GridFsBucket<Tokio> {
     fixture.client.database("app").gridfs_bucket()
@@ -259,9 +259,9 @@ async fn a_transaction_has_a_file_or_none() {
 async fn an_upload_goes_on_from_its_checkpoint() {
     let fixture = Fixture::new().await;
     let bucket = usual_bucket(&fixture);
-    let content = bytes(10_000_000);
+    let content = bytes(5_000_000);
     let mut upload = bucket.open_upload_stream("a").metadata(doc! { "x": 1 }).await.unwrap();
-    upload.write_all(&content[..9_000_000]).await.unwrap();
+    upload.write_all(&content[..4_500_000]).await.unwrap();
     while upload.bytes_done() < 2 * BATCH as u64 {
         assert_eq!(upload.write(&[]).await.unwrap(), 0);
         tokio::task::yield_now().await;
@@ -274,7 +274,7 @@ async fn an_upload_goes_on_from_its_checkpoint() {
     let mut upload = bucket.resume_upload_stream(checkpoint.clone()).await.unwrap();
     upload.write_all(&content[place..]).await.unwrap();
     upload.close().await.unwrap();
-    assert_eq!(upload.bytes_done(), 10_000_000);
+    assert_eq!(upload.bytes_done(), 5_000_000);
     let mut read = Vec::new();
     bucket.download_to_writer(upload.id().clone(), &mut read).await.unwrap();
     assert!(read == content);
@@ -416,7 +416,7 @@ async fn write_refused(upload: &mut GridFsUploadStream<Tokio>, content: &[u8]) {
 }
 
 /// Two uploads may have one `_id`, which applications choose: neither takes a chunk from the other
-/// when it is aborted, dropped, resumed or prepared.
+/// when it is aborted, resumed or prepared.
 #[tokio::test]
 async fn an_upload_that_is_given_up_leaves_the_chunks_of_another_one_under_way() {
     let fixture = Fixture::new().await;
@@ -454,6 +454,32 @@ async fn an_upload_that_is_given_up_leaves_the_chunks_of_another_one_under_way()
         bucket.download_to_writer(id, &mut read).await.unwrap();
         assert!(read == content);
     }
+}
+
+/// The task that removes the chunks of a dropped upload asks whose they are.
+#[tokio::test]
+async fn an_upload_that_is_dropped_leaves_the_chunks_of_another_one_under_way() {
+    let mut fixture = Fixture::new().await;
+    let bucket = usual_bucket(&fixture);
+    bucket.upload_from_reader("first", &b"4"[..]).await.unwrap();
+    let content = bytes(BATCH + 1);
+    let mut other = bucket.open_upload_stream("a").id(7).await.unwrap();
+    write_first_batch(&mut other, &content).await;
+    let failed = doc! { "failCommands": ["insert"], "errorCode": 50 };
+    fixture.fail(1, failed).await;
+    let mut upload = bucket.open_upload_stream("b").id(7).await.unwrap();
+    upload.write_all(&content).await.unwrap();
+    fixture.sent();
+    drop(upload);
+    for collection in ["fs.files", "fs.chunks"] {
+        let sent = fixture.sent_until("find").await;
+        assert_eq!(sent.last().unwrap().get_str("find").unwrap(), collection);
+    }
+    other.close().await.unwrap();
+    let mut read = Vec::new();
+    bucket.download_to_writer(7, &mut read).await.unwrap();
+    assert!(read == content);
+    assert!(!names(&fixture.sent()).contains(&"delete"));
 }
 
 /// Chunks whose insertion has failed, or has had no answer, are an upload's own by the first of

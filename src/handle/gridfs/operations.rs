@@ -150,7 +150,7 @@ macro_rules! in_flight_option {
     ([$($parameter:ident)?] $operation:ty, $options:ident => $place:expr) => {
         impl<H $(, $parameter)?> Action<$operation, H> {
             /// Sets how many batches of chunks are sent at once, 2 unless it is set, beside the one
-            /// that is being filled; each has 4 MiB at most, or one chunk. In a session, it is one.
+            /// that is being filled; each has 2 MiB at most, or one chunk. In a session, it is one.
             pub fn in_flight(self, batches: usize) -> Self {
                 self.with(|mut $options| {
                     $place.in_flight = batches.max(1);

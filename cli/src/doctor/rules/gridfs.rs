@@ -203,7 +203,9 @@ fn not_removed(bucket: &BucketSeen) -> Option<Finding> {
         NotRemoved::Forbidden(text) => {
             (text.clone(), "grant the user the role readWrite on that database")
         }
-        NotRemoved::Failed(text) => (text.clone(), "look again"),
+        NotRemoved::Failed(text) => {
+            (text.clone(), "look again, and if it stays so, at the log of the server")
+        }
         NotRemoved::NotReplicated(text) => (
             format!("the primary has removed some, which may come back: {text}"),
             "look again once enough members of the replica set are there",

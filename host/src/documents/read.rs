@@ -1,12 +1,11 @@
 //! The reading of a document as a type of the application's.
 //!
-//! Most documents consist of texts, numbers, booleans, times, identifiers, arrays and documents,
-//! and most types ask for those, or keep the bytes of a document within: they are read here, in a
-//! half to two thirds of the time of bson's deserializer. All else is left to bson, which reads the
-//! whole document again: other kinds of values, types that bson treats in a way of its own, as
-//! UUIDs, and whatever is wrong, so that each error is bson's. A type that goes on after an error
-//! does not see one of this reader: once something was left to bson, or the text of an error was
-//! made, what was read is not used.
+//! Documents are read here in a half to two thirds of the time of bson's deserializer, and so are
+//! the bytes of a document within that a type keeps. All else is left to bson, which reads the
+//! whole document again: pointers to documents, binaries of other subtypes than the generic one,
+//! types that bson treats in a way of its own, as UUIDs, and whatever is wrong, so that each error
+//! is bson's. A type that goes on after an error does not see one of this reader: once something
+//! was left to bson, or the text of an error was made, what was read is not used.
 //!
 //! Whatever reads a document as a type recurses once a level. The first levels are read where they
 //! are met; for more, the whole document is looked at once, without recursion: a document of more
@@ -155,14 +154,47 @@ impl<'de> Value<'de> {
         self.bytes.try_into().map_err(|_| left())
     }
 
-    /// Reads a timestamp. Few documents have one: within the function that reads values of any
-    /// kind, it would make that too long to be inlined where a field is read.
+    /// Reads a value of a kind that few documents have: within the function that reads values of
+    /// any kind, it would make that too long to be inlined where a field is read.
     #[inline(never)]
-    fn timestamp<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Uncommon> {
-        let written = u64::from_le_bytes(self.array()?);
-        let (time, increment) = ((written >> 32) as u32, written as u32);
-        let value = Word::Timestamp(Timestamp { time, increment });
-        visitor.visit_map(Extended { key: "$timestamp", is_read: false, value })
+    fn rare<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Uncommon> {
+        let (key, value) = match self.kind {
+            ElementType::Timestamp => {
+                let written = u64::from_le_bytes(self.array()?);
+                let (time, increment) = ((written >> 32) as u32, written as u32);
+                ("$timestamp", Word::Timestamp(Timestamp { time, increment }))
+            }
+            ElementType::JavaScriptCode => ("$code", Word::Text(self.text()?)),
+            ElementType::Symbol => ("$symbol", Word::Text(self.text()?)),
+            ElementType::Undefined => ("$undefined", Word::True),
+            ElementType::MinKey => ("$minKey", Word::One),
+            ElementType::MaxKey => ("$maxKey", Word::One),
+            ElementType::Decimal128 => ("$numberDecimalBytes", Word::Decimal(self.array()?)),
+            ElementType::RegularExpression => {
+                let [pattern @ .., 0] = self.bytes else { return Err(left()) };
+                let text = str::from_utf8(pattern).map_err(|_| left())?;
+                let (pattern, options) = text.split_once('\0').ok_or_else(left)?;
+                ("$regularExpression", Word::Regex { pattern, options })
+            }
+            ElementType::JavaScriptCodeWithScope => return visitor.visit_map(self.code()?),
+            _ => return Err(left()),
+        };
+        visitor.visit_map(Extended { key, is_read: false, value })
+    }
+
+    /// Reads code, whose scope takes two levels, as its text and its scope are fields.
+    fn code(self) -> Result<Parts<'de>, Uncommon> {
+        let code = self.bytes.get(4..).ok_or_else(left)?;
+        let (text, scope) =
+            code.split_at_checked(length(ElementType::String, code)?).ok_or_else(left)?;
+        if !text.ends_with(&[0]) || length(ElementType::EmbeddedDocument, scope)? != scope.len() {
+            return Err(left());
+        }
+        let levels = self.levels.checked_sub(1).ok_or_else(left)?;
+        let text = Value { kind: ElementType::String, bytes: text, levels }.text()?;
+        let scope = Value { kind: ElementType::EmbeddedDocument, bytes: scope, levels };
+        let parts = [("$code", Word::Text(text)), ("$scope", Word::Scope(scope.elements()?))];
+        Ok(Parts { rest: parts.into_iter(), part: None })
     }
 }
 
@@ -179,7 +211,11 @@ impl<'de> Elements<'de> {
         let (bytes, rest) = rest.split_at_checked(length(kind, rest)?).ok_or_else(left)?;
         let ends_with_zero = matches!(
             kind,
-            ElementType::String | ElementType::EmbeddedDocument | ElementType::Array
+            ElementType::String
+                | ElementType::EmbeddedDocument
+                | ElementType::Array
+                | ElementType::JavaScriptCode
+                | ElementType::Symbol
         );
         if ends_with_zero && !matches!(bytes, [_, _, _, _, .., 0]) {
             return Err(left());
@@ -204,7 +240,7 @@ fn length(kind: ElementType, rest: &[u8]) -> Result<usize, Uncommon> {
         usize::try_from(length).map_err(|_| left())
     };
     Ok(match kind {
-        ElementType::Null => 0,
+        ElementType::Null | ElementType::Undefined | ElementType::MinKey | ElementType::MaxKey => 0,
         ElementType::Boolean => 1,
         ElementType::Int32 => 4,
         ElementType::Int64
@@ -212,9 +248,19 @@ fn length(kind: ElementType, rest: &[u8]) -> Result<usize, Uncommon> {
         | ElementType::DateTime
         | ElementType::Timestamp => 8,
         ElementType::ObjectId => 12,
-        ElementType::String => 4 + written()?,
+        ElementType::String | ElementType::JavaScriptCode | ElementType::Symbol => 4 + written()?,
         ElementType::Binary => 4 + 1 + written()?,
-        ElementType::EmbeddedDocument | ElementType::Array => written()?,
+        ElementType::EmbeddedDocument
+        | ElementType::Array
+        | ElementType::JavaScriptCodeWithScope => written()?,
+        ElementType::Decimal128 => 16,
+        ElementType::RegularExpression => {
+            let mut ends = (1..).zip(rest).filter(|(_, byte)| **byte == 0);
+            let (length, _) = ends.nth(1).ok_or_else(left)?;
+            // bson reads these texts wherever they are, also where a type ignores them.
+            str::from_utf8(&rest[..length]).map_err(|_| left())?;
+            length
+        }
         _ => return Err(left()),
     })
 }
@@ -245,12 +291,11 @@ impl<'de> Deserializer<'de> for Value<'de> {
                 let value = Word::Millis(i64::from_le_bytes(self.array()?));
                 visitor.visit_map(Extended { key: "$date", is_read: false, value })
             }
-            ElementType::Timestamp => self.timestamp(visitor),
             ElementType::Binary => match self.bytes {
                 [_, _, _, _, 0, bytes @ ..] => visitor.visit_borrowed_bytes(bytes),
                 _ => Err(left()),
             },
-            _ => Err(left()),
+            _ => self.rare(visitor),
         }
     }
 
@@ -396,24 +441,30 @@ impl<'de> VariantAccess<'de> for Value<'de> {
 }
 
 /// The extended JSON that a type sees which asks for neither an identifier nor a time.
-struct Extended {
+struct Extended<'de> {
     key: &'static str,
     is_read: bool,
-    value: Word,
+    value: Word<'de>,
 }
 
 /// A word of extended JSON: a key, or what it is the key of.
 #[derive(Clone, Copy)]
-enum Word {
+enum Word<'de> {
     Key(&'static str),
     Id(ObjectId),
     Millis(i64),
     Number(i64),
     Timestamp(Timestamp),
     Part(u32),
+    Text(&'de str),
+    True,
+    One,
+    Decimal([u8; 16]),
+    Regex { pattern: &'de str, options: &'de str },
+    Scope(Elements<'de>),
 }
 
-impl<'de> MapAccess<'de> for Extended {
+impl<'de> MapAccess<'de> for Extended<'de> {
     type Error = Uncommon;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -434,7 +485,7 @@ impl<'de> MapAccess<'de> for Extended {
     }
 }
 
-impl<'de> Deserializer<'de> for Word {
+impl<'de> Deserializer<'de> for Word<'de> {
     type Error = Uncommon;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Uncommon> {
@@ -446,9 +497,20 @@ impl<'de> Deserializer<'de> for Word {
                 visitor.visit_map(Extended { key: "$numberLong", is_read: false, value })
             }
             Self::Number(number) => visitor.visit_string(number.to_string()),
-            Self::Timestamp(Timestamp { time, increment }) => visitor
-                .visit_map(Parts { rest: [("t", time), ("i", increment)].into_iter(), part: None }),
+            Self::Timestamp(Timestamp { time, increment }) => {
+                let parts = [("t", Self::Part(time)), ("i", Self::Part(increment))];
+                visitor.visit_map(Parts { rest: parts.into_iter(), part: None })
+            }
             Self::Part(number) => visitor.visit_u32(number),
+            Self::Text(text) => visitor.visit_borrowed_str(text),
+            Self::True => visitor.visit_bool(true),
+            Self::One => visitor.visit_i32(1),
+            Self::Decimal(bytes) => visitor.visit_bytes(&bytes),
+            Self::Scope(elements) => visitor.visit_map(elements),
+            Self::Regex { pattern, options } => {
+                let parts = [("pattern", Self::Text(pattern)), ("options", Self::Text(options))];
+                visitor.visit_map(Parts { rest: parts.into_iter(), part: None })
+            }
         }
     }
 
@@ -458,8 +520,10 @@ impl<'de> Deserializer<'de> for Word {
         visitor: V,
     ) -> Result<V::Value, Uncommon> {
         match self {
-            Self::Id(_) | Self::Timestamp(_) | Self::Part(_) => self.deserialize_any(visitor),
-            Self::Key(_) | Self::Millis(_) | Self::Number(_) => visitor.visit_newtype_struct(self),
+            Self::Id(_) | Self::Timestamp(_) | Self::Part(_) | Self::Decimal(_) => {
+                self.deserialize_any(visitor)
+            }
+            _ => visitor.visit_newtype_struct(self),
         }
     }
 
@@ -473,13 +537,13 @@ impl<'de> Deserializer<'de> for Word {
     }
 }
 
-/// The parts of a timestamp, as extended JSON has them.
-struct Parts {
-    rest: std::array::IntoIter<(&'static str, u32), 2>,
-    part: Option<u32>,
+/// The parts of a timestamp, a regular expression or code with a scope, as extended JSON has them.
+struct Parts<'de> {
+    rest: std::array::IntoIter<(&'static str, Word<'de>), 2>,
+    part: Option<Word<'de>>,
 }
 
-impl<'de> MapAccess<'de> for Parts {
+impl<'de> MapAccess<'de> for Parts<'de> {
     type Error = Uncommon;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -492,7 +556,7 @@ impl<'de> MapAccess<'de> for Parts {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Uncommon> {
-        seed.deserialize(Word::Part(self.part.take().ok_or_else(left)?))
+        seed.deserialize(self.part.take().ok_or_else(left)?)
     }
 }
 
@@ -555,8 +619,8 @@ mod tests {
     use bson::oid::ObjectId;
     use bson::spec::BinarySubtype;
     use bson::{
-        Binary, Bson, DateTime, Decimal128, Document, RawDocument, RawDocumentBuf, Regex,
-        Timestamp, Uuid, cstr, doc,
+        Binary, Bson, DateTime, Decimal128, Document, JavaScriptCodeWithScope, RawDocument,
+        RawDocumentBuf, Regex, Timestamp, Uuid, cstr, doc,
     };
     use proptest::prelude::*;
     use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
@@ -753,6 +817,25 @@ mod tests {
         assert!(compare::<Document>(&bson::serialize_to_vec(&generic).unwrap()).is_ok());
     }
 
+    /// A document with the kinds of values that few have.
+    fn rare() -> Document {
+        let regex = Regex { pattern: cstr!("a.*").into(), options: cstr!("i").into() };
+        let scope = doc! { "a": { "b": [1] } };
+        doc! {
+            "decimal": "1.5".parse::<Decimal128>().unwrap(), "undefined": Bson::Undefined,
+            "least": Bson::MinKey, "most": Bson::MaxKey, "symbol": Bson::Symbol("s".to_owned()),
+            "code": Bson::JavaScriptCode("f".to_owned()), "regex": regex,
+            "time": Timestamp { time: 1, increment: 2 },
+            "scope": JavaScriptCodeWithScope { code: "f".into(), scope },
+        }
+    }
+
+    #[test]
+    fn kinds_that_are_rare_are_read_without_bson() {
+        let raw = RawDocumentBuf::try_from(&rare()).unwrap();
+        assert_eq!(read_common::<Document>(&raw, SHALLOW).ok(), Some(rare()));
+    }
+
     #[test]
     fn what_is_rare_is_read_by_bson() {
         let rare = doc! {
@@ -788,7 +871,7 @@ mod tests {
             }
         }
 
-        for rare in [Bson::MinKey, Bson::MaxKey] {
+        for rare in [BinarySubtype::Uuid, BinarySubtype::Md5].map(|kind| binary(kind, &[5; 16])) {
             let document = doc! { "a": 1, "rare": rare };
             let raw = RawDocumentBuf::try_from(&document).unwrap();
             assert!(read_common::<Ignoring>(&raw, SHALLOW).is_err(), "it is left to bson");
@@ -870,6 +953,7 @@ mod tests {
     fn a_damaged_document_is_read_as_bson_does() {
         let mut document = common();
         document.insert("b", binary(BinarySubtype::Generic, b"xyz"));
+        document.extend(rare());
         let bytes = bson::serialize_to_vec(&document).unwrap();
         for at in 0..bytes.len() {
             for flip in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
@@ -900,6 +984,10 @@ mod tests {
             any::<(u32, u32)>().prop_map(|(time, increment)| Timestamp { time, increment }.into()),
             any::<String>().prop_map(Bson::JavaScriptCode),
             any::<String>().prop_map(Bson::Symbol),
+            any::<(String, i32)>().prop_map(|(code, number)| {
+                let scope = doc! { "a": { "b": number } };
+                Bson::JavaScriptCodeWithScope(JavaScriptCodeWithScope { code, scope })
+            }),
             Just(Bson::Null),
             Just(Bson::Undefined),
             Just(Bson::MinKey),

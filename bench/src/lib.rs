@@ -12,6 +12,7 @@ pub mod watch;
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
@@ -97,6 +98,20 @@ pub fn output(command: &mut Command) -> Result<String, Failure> {
         true => Ok(String::from_utf8(output.stdout)?),
         false => Err(format!("{command:?} ended with {}", output.status).into()),
     }
+}
+
+/// Builds a program of the official driver for C with this compiler.
+///
+/// # Errors
+///
+/// Fails if `pkg-config` does not know libmongoc-1.0, and if the compiler does.
+pub fn build_for_libmongoc(cc: &str, source: &Path, program: &Path) -> Result<(), Failure> {
+    let flags = output(Command::new("pkg-config").args(["--cflags", "--libs", "libmongoc-1.0"]))?;
+    let mut compiler = Command::new(cc);
+    compiler.args(["-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-o"]).arg(program);
+    compiler.arg(source).args(flags.split_whitespace()).arg("-pthread");
+    output(&mut compiler)?;
+    Ok(())
 }
 
 /// Runs a process that measures, and reads the figures it prints.

@@ -17,6 +17,9 @@ use crate::setting::{CORPUS, DATABASE, STORED};
 use crate::steps::on_threads;
 use crate::task::Task;
 
+/// The writes that the embedded server remembers, of which one may have megabytes.
+const OPLOG_ENTRIES: usize = 100;
+
 /// A real server, and an embedded one of version 8.0 in this process, for what needs that.
 pub(crate) struct Deployments {
     real: SocketAddr,
@@ -34,7 +37,8 @@ impl Deployments {
             .with_deployment(Deployment::Standalone)
             .with_members(1)
             .with_version(ServerVersion::V8_0)
-            .with_keeps_data(true);
+            .with_keeps_data(true)
+            .with_oplog_entries(OPLOG_ENTRIES);
         let embedded = runtime.block_on(EmbeddedCluster::start(options))?;
         Ok(Self { real, embedded, _server: server, _runtime: runtime })
     }

@@ -40,6 +40,7 @@ pub(crate) fn measure(competitor: Competitor, uri: &str, heartbeats: u32) -> Res
         Competitor::SdamBlocking => Watcher::Blocking,
         Competitor::Mongodb => Watcher::Mongodb,
         Competitor::MongodbSync => Watcher::MongodbSync,
+        Competitor::Libmongoc => return Err("its program does not watch servers".into()),
     };
     let _watching = watcher.watch(uri)?;
     Idle::measure(SETTLE, window, |time| {

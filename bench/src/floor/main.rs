@@ -10,15 +10,17 @@ mod select;
 mod start;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use sdam_bench::rounds::rounds;
 use sdam_bench::table::Spread;
-use sdam_bench::{Failure, name, output, runtime};
+use sdam_bench::{Failure, build_for_libmongoc, name, output, runtime};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions};
 use sdam_conformance::mongod::Server;
+use tempfile::TempDir;
 
 use crate::measure::{Competitor, Figure, Measure};
 
@@ -51,6 +53,9 @@ struct Arguments {
     /// The number of heartbeats, ten seconds apart, for which they are watched.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     heartbeats: u32,
+    /// A compiler for C; where `pkg-config` does not know libmongoc-1.0, that is left out.
+    #[arg(long, default_value = "cc")]
+    cc: String,
     /// Takes one measurement of this competitor, once, in this very process, and prints the bare
     /// figures.
     #[arg(long, requires = "uri")]
@@ -74,8 +79,9 @@ fn main() -> Result<(), Failure> {
         println!("{}", figures.iter().map(f64::to_string).collect::<Vec<_>>().join(" "));
         return Ok(());
     }
-    let deployments = Deployments::start(usize::from(arguments.servers))?;
-    let turn = |&measure: &Measure| measure.competitors().iter().map(move |one| (measure, *one));
+    let deployments = Deployments::start(&arguments)?;
+    let there = |measure: Measure| deployments.competitors(measure);
+    let turn = |&measure: &Measure| there(measure).into_iter().map(move |one| (measure, one));
     let turns: Vec<_> = measures.iter().flat_map(turn).collect();
     let samples = rounds(arguments.rounds, &turns, |&(measure, competitor)| {
         deployments.measured(measure, competitor, &arguments)
@@ -83,9 +89,12 @@ fn main() -> Result<(), Failure> {
     let mut rest = &samples[..];
     for &measure in measures {
         let own;
-        (own, rest) = rest.split_at(measure.competitors().len());
+        let competitors = there(measure);
+        (own, rest) = rest.split_at(competitors.len());
         for (column, figure) in measure.figures().iter().enumerate() {
-            print(measure, *figure, |row| own[row].iter().map(move |round| round[column]));
+            print(measure, &competitors, *figure, |row| {
+                own[row].iter().map(move |round| round[column])
+            });
         }
     }
     Ok(())
@@ -98,8 +107,13 @@ struct Deployments {
     many: EmbeddedCluster,
     /// The number of servers that are in one and not in the other.
     more: usize,
+    /// The program of the driver for C, if there is one.
+    libmongoc: Option<Program>,
     _runtime: tokio::runtime::Runtime,
 }
+
+/// A program that was built for this run, in a folder that goes with it.
+struct Program(TempDir);
 
 /// The number of starts in a round: one takes a millisecond, and finds the machine as it is then.
 const STARTS: usize = 9;
@@ -108,13 +122,22 @@ const STARTS: usize = 9;
 const FEW: usize = 3;
 
 impl Deployments {
-    fn start(servers: usize) -> Result<Self, Failure> {
+    fn start(arguments: &Arguments) -> Result<Self, Failure> {
+        let servers = usize::from(arguments.servers);
+        let built = Program::build(&arguments.cc);
+        let libmongoc = built.inspect_err(|error| eprintln!("libmongoc is left out: {error}")).ok();
         let runtime = runtime(1)?;
         let start =
             |count| runtime.block_on(EmbeddedCluster::start(EmbeddedOptions::sharded(count)));
         let (few, many) = (start(FEW)?, start(servers)?);
         let real = sdam_bench::server(None)?;
-        Ok(Self { real, few, many, more: servers - FEW, _runtime: runtime })
+        Ok(Self { real, few, many, more: servers - FEW, libmongoc, _runtime: runtime })
+    }
+
+    /// Returns those who can be compared and are there.
+    fn competitors(&self, measure: Measure) -> Vec<Competitor> {
+        let is_there = |one: &Competitor| *one != Competitor::Libmongoc || self.libmongoc.is_some();
+        measure.competitors().iter().copied().filter(is_there).collect()
     }
 
     /// Measures in processes of their own; of what is for each server, what one more costs.
@@ -125,7 +148,12 @@ impl Deployments {
         arguments: &Arguments,
     ) -> Result<Vec<f64>, Failure> {
         let real = format!("mongodb://{}/?directConnection=true", self.real.0);
-        let take = |uri: &str| child(measure, competitor, uri, arguments);
+        let take = |uri: &str| match (&self.libmongoc, competitor) {
+            (Some(program), Competitor::Libmongoc) => {
+                figures(measure, Command::new(program.path()).arg(uri))
+            }
+            _ => child(measure, competitor, uri, arguments),
+        };
         match measure {
             Measure::Idle => {
                 let (few, many) = (take(&self.few.uri())?, take(&self.many.uri())?);
@@ -145,6 +173,19 @@ impl Deployments {
     }
 }
 
+impl Program {
+    fn build(cc: &str) -> Result<Self, Failure> {
+        let program = Self(TempDir::new()?);
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/floor/libmongoc.c");
+        build_for_libmongoc(cc, source.as_ref(), &program.path())?;
+        Ok(program)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("libmongoc")
+    }
+}
+
 /// Takes one measurement in a process of its own.
 fn child(
     measure: Measure,
@@ -156,7 +197,12 @@ fn child(
     child.args(["--measures", &name(&measure), "--only", &name(&competitor), "--uri", uri]);
     child.args(["--seconds", &arguments.seconds.to_string()]);
     child.args(["--heartbeats", &arguments.heartbeats.to_string()]);
-    let line = output(&mut child)?;
+    figures(measure, &mut child)
+}
+
+/// Runs a process that prints the figures of a measurement.
+fn figures(measure: Measure, process: &mut Command) -> Result<Vec<f64>, Failure> {
+    let line = output(process)?;
     let figures: Vec<f64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     match figures.iter().all(|figure| figure.is_finite())
         && figures.len() == measure.figures().len()
@@ -168,10 +214,14 @@ fn child(
 
 /// Prints a row for each competitor: the median of a figure, the least and the most, the ratio to
 /// the floor, and the goal; `rounds` are the figures of a row.
-fn print<I: Iterator<Item = f64>>(measure: Measure, figure: Figure, rounds: impl Fn(usize) -> I) {
+fn print<I: Iterator<Item = f64>>(
+    measure: Measure,
+    competitors: &[Competitor],
+    figure: Figure,
+    rounds: impl Fn(usize) -> I,
+) {
     let (range, ratio) = ("min..max", "to the floor");
     println!("\n{:<14} {:>22} {range:>19} {ratio:>12}  goal", name(&measure), figure.name);
-    let competitors = measure.competitors();
     for (row, &competitor) in competitors.iter().enumerate() {
         let floor = measure.floor(competitor);
         let floor = competitors.iter().position(|one| *one == floor).unwrap_or(row);

@@ -54,9 +54,10 @@ pub(crate) fn nanoseconds(competitor: Competitor, uri: &str) -> Result<f64, Fail
                 Ok(())
             })
         }
-        Competitor::FloorTokio | Competitor::Mongodb | Competitor::MongodbSync => {
-            Err("it does not select for its applications".into())
-        }
+        Competitor::FloorTokio
+        | Competitor::Mongodb
+        | Competitor::MongodbSync
+        | Competitor::Libmongoc => Err("it does not select for its applications".into()),
     }
 }
 

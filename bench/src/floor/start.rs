@@ -5,6 +5,7 @@ use std::any::Any;
 use std::net::TcpStream;
 use std::time::Instant;
 
+use bson::raw::cstr;
 use bson::{RawDocumentBuf, rawdoc};
 use sdam_bench::idle::Usage;
 use sdam_bench::raw::{exchange, hello, message};
@@ -40,6 +41,7 @@ fn pinged(competitor: Competitor, uri: &str, clients: usize) -> Result<Box<dyn A
             Box::new(bare.collect::<Result<Vec<_>, _>>()?)
         }
         Competitor::FloorTokio => return Err("this floor is one of pings".into()),
+        Competitor::Libmongoc => return Err("it is a program of its own".into()),
         Competitor::Sdam => {
             let runtime = runtime(THREADS)?;
             let pinged = clients.map(|_| {
@@ -80,21 +82,25 @@ fn pinged(competitor: Competitor, uri: &str, clients: usize) -> Result<Box<dyn A
     })
 }
 
-/// Discovery and an operation have a connection each, and greet the server: two connections, of
-/// which the second begins when the first has found out who is there.
+/// Discovery and an operation have a connection each, and greet the server with their metadata, as
+/// every client has to: two connections, of which the second begins when the first has found out
+/// who is there.
 fn bare(uri: &str) -> Result<[TcpStream; 2], Failure> {
     let [address] = addresses(uri)?[..] else {
         return Err("more than one server to start with".into());
     };
-    let mut reply = [0; 1024];
+    let (mut reply, mut hello) = ([0; 1024], hello());
+    let driver = rawdoc! { "name": "floor", "version": "1" };
+    let os = rawdoc! { "type": std::env::consts::OS };
+    hello.append(cstr!("client"), rawdoc! { "driver": driver, "os": os });
     let mut said = |stream: &mut TcpStream, command: &RawDocumentBuf| {
         exchange(stream, &message(Flags::NONE, command), &mut reply).map(drop)
     };
     let mut monitor = TcpStream::connect(address)?;
-    said(&mut monitor, &hello())?;
+    said(&mut monitor, &hello)?;
     let mut connection = TcpStream::connect(address)?;
     connection.set_nodelay(true)?;
-    said(&mut connection, &hello())?;
+    said(&mut connection, &hello)?;
     said(&mut connection, &rawdoc! { "ping": 1, "$db": "admin" })?;
     Ok([monitor, connection])
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sdam_bench::{Failure, output};
+use sdam_bench::{Failure, build_for_libmongoc, output};
 
 use crate::Arguments;
 
@@ -21,7 +21,11 @@ impl Foreign {
         match self {
             Self::Pymongo => Ok(Words::interpreted(&arguments.pymongo, "python.py")),
             Self::Node => Ok(Words::interpreted(&arguments.node, "node.mjs")),
-            Self::Libmongoc => build(&arguments.cc, &folder.join("libmongoc")),
+            Self::Libmongoc => {
+                let program = folder.join("libmongoc");
+                build_for_libmongoc(&arguments.cc, &source("libmongoc.c"), &program)?;
+                Ok(Words(vec![program.display().to_string()]))
+            }
         }
     }
 }
@@ -54,14 +58,4 @@ impl Words {
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/driver_bench/foreign").join(name)
-}
-
-/// Builds the program of the driver for C.
-fn build(cc: &str, program: &Path) -> Result<Words, Failure> {
-    let flags = output(Command::new("pkg-config").args(["--cflags", "--libs", "libmongoc-1.0"]))?;
-    let mut compiler = Command::new(cc);
-    compiler.args(["-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-o"]).arg(program);
-    compiler.arg(source("libmongoc.c")).args(flags.split_whitespace()).arg("-pthread");
-    output(&mut compiler)?;
-    Ok(Words(vec![program.display().to_string()]))
 }

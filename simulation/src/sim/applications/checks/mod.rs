@@ -25,7 +25,7 @@ use super::conversation::Heard;
 use super::operations::Operations;
 use crate::sim::checks::{Finding, ensure};
 
-pub(super) use files::{Fate, Known, Source};
+pub(super) use files::{FailedAbort, Fate, Known, Source};
 pub(super) use retries::{Choice, Retries};
 pub(super) use streams::Beginning;
 pub(super) use transactions::Transactions;
@@ -136,6 +136,7 @@ impl Checks {
                 self.times.unread(now, command.line);
                 self.sessions.unread(command);
                 self.cursors.unread(reply);
+                self.files.unread(now, command);
                 Ok(())
             }
             Heard::Unused(line) => {

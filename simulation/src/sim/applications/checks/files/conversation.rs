@@ -8,7 +8,7 @@ use sdam_core::bson;
 use sdam_core::time::Instant;
 
 use super::super::super::conversation::{Command, Reply, integer, text_of};
-use super::{CHUNKS, FILES, Fate, File, Files, Finding, ensure};
+use super::{CHUNKS, FILES, File, Files, Finding, ensure};
 use crate::sim::tap::Line;
 
 /// The time that a command has taken for whose connection others may wait.
@@ -19,7 +19,8 @@ const ESTABLISHING: Duration = Duration::from_secs(40);
 
 /// A removal of chunks, or of documents of files.
 struct Removal {
-    numbers: Vec<usize>,
+    /// The uploads under each `_id` that it names.
+    uploads: Vec<Vec<usize>>,
     /// The number of the first chunk that is removed, if not all are.
     from: Option<i64>,
 }
@@ -71,18 +72,21 @@ fn asks_whose(command: &Command) -> bool {
     shown.is_ok_and(|it| it.get("_id").is_ok_and(|id| id == Some(RawBsonRef::Int32(1))))
 }
 
-/// Returns whether a search has found nothing; `None` if it has failed.
-fn finds_nothing(reply: &Reply) -> Option<bool> {
+/// Returns the `_id` of each document that a search has found; `None` if it has failed.
+fn found(reply: &Reply) -> Option<Vec<String>> {
     let batch = reply.body.get_document("cursor").ok()?.get_array("firstBatch").ok()?;
-    reply.is_ok().then(|| batch.into_iter().next().is_none())
+    let id = |it: RawBsonRef<'_>| owned(it.as_document()?.get("_id").ok()??);
+    let ids = batch.into_iter().filter_map(|it| Some(id(it.ok()?)?.to_string()));
+    reply.is_ok().then(|| ids.collect())
 }
 
 impl Files {
     /// Reads a chunk.
     fn chunk<'a>(&self, document: &'a RawDocument) -> Option<Chunk<'a>> {
-        let number = self.number_of(&owned(document.get("files_id").ok()??)?)?;
+        let files_id = owned(document.get("files_id").ok()??)?;
         let n = integer(document, bson::raw::cstr!("n"))?;
         let data = document.get_binary("data").ok()?;
+        let number = self.writer_of(&files_id, n, data.bytes)?;
         let id = owned(document.get("_id").ok()??)?.to_string();
         (data.subtype == BinarySubtype::Generic).then_some(Chunk {
             number,
@@ -92,13 +96,23 @@ impl Files {
         })
     }
 
+    /// Returns the upload that a document is of: that which it describes, or else the first one.
+    fn described(&self, document: &RawDocument) -> Option<usize> {
+        let id = document.get("_id").ok().flatten().and_then(owned)?;
+        let is_of = |number: &&usize| {
+            document.get_str("filename").is_ok_and(|name| name == self.all[**number].name)
+        };
+        let all = self.candidates(&id);
+        all.iter().find(is_of).or(all.first()).copied()
+    }
+
     /// Returns the files that a deletion is of.
     fn removal(&self, command: &Command, field: &str) -> Removal {
-        let mut removal = Removal { numbers: Vec::new(), from: None };
+        let mut removal = Removal { uploads: Vec::new(), from: None };
         for statement in documents(command, "deletes") {
             let Ok(filter) = statement.get_document("q") else { continue };
             let ids = values(filter, field);
-            removal.numbers.extend(ids.iter().filter_map(|id| self.number_of(id)));
+            removal.uploads.extend(ids.iter().map(|id| self.candidates(id).to_vec()));
             let from = filter.get_document("n").ok();
             removal.from = from.and_then(|it| integer(it, bson::raw::cstr!("$gte")));
         }
@@ -144,9 +158,7 @@ impl Files {
 
     /// "the files collection document" is inserted last, "after all the chunks have been uploaded".
     fn inserts_file(&mut self, command: &Command, document: &RawDocument) -> Finding {
-        let id = document.get("_id").ok().flatten().and_then(owned);
-        let number = id.and_then(|id| self.number_of(&id));
-        let Some(number) = number else {
+        let Some(number) = self.described(document) else {
             return ensure(false, "files are those of uploads", || text_of(document));
         };
         let file = &mut self.all[number];
@@ -167,13 +179,19 @@ impl Files {
 
     /// Only what is to be deleted is.
     fn deletes_files(&mut self, command: &Command) -> Finding {
-        for number in self.removal(command, "_id").numbers {
-            let by_name = self.deleted_names.iter().any(|name| self.may_be_named(number, name));
-            let file = &mut self.all[number];
-            file.is_going = true;
-            ensure(by_name || file.is_to_go, "only what is to be deleted is", || {
-                format!("{} of {file:?}", text_of(&command.body))
-            })?;
+        for uploads in self.removal(command, "_id").uploads {
+            // A rival has no document that could be meant.
+            for number in uploads {
+                if self.all[number].is_rival {
+                    continue;
+                }
+                let by_name = self.deleted_names.iter().any(|name| self.may_be_named(number, name));
+                let file = &mut self.all[number];
+                file.is_going = true;
+                ensure(by_name || file.is_to_go, "only what is to be deleted is", || {
+                    format!("{} of {file:?}", text_of(&command.body))
+                })?;
+            }
         }
         Ok(())
     }
@@ -181,19 +199,42 @@ impl Files {
     /// "delete the files collection document [..] before deleting the chunks" (GridFS, "File
     /// Deletion"); chunks of an upload are removed if it is not stored.
     fn deletes_chunks(&mut self, command: &Command) -> Finding {
-        let removal = self.removal(command, "files_id");
-        let said = |file: &File| format!("{} of {file:?}", text_of(&command.body));
-        for number in removal.numbers {
-            let file = &self.all[number];
-            let is_stored = file.is_stored || file.fate == Fate::Acknowledged;
-            let is_right = !is_stored || file.is_gone && removal.from.is_none();
-            ensure(is_right, "chunks go after the document of their file", || said(file))?;
-            let is_behind = removal.from.is_none() || removal.from == file.resumed;
-            let is_free = removal.from.is_some() || !file.is_kept || file.is_gone;
-            let is_kept = "what was acknowledged is kept for another stream";
-            ensure(is_behind && is_free, is_kept, || said(file))?;
+        let Removal { uploads, from } = self.removal(command, "files_id");
+        for uploads in uploads {
+            if let [only] = uploads[..] {
+                let (file, said) = (&self.all[only], || text_of(&command.body));
+                let is_right = file.are_chunks_free(from);
+                ensure(is_right, "chunks go after the document of their file", || {
+                    format!("{} of {file:?}", said())
+                })?;
+                let is_kept = "what was acknowledged is kept for another stream";
+                ensure(file.are_chunks_unused(from), is_kept, || {
+                    format!("{} of {file:?}", said())
+                })?;
+            } else {
+                self.deletes_shared(command, (&uploads, from))?;
+            }
+            for number in uploads.into_iter().filter(|_| from.is_none_or(|from| from == 0)) {
+                self.all[number].removed = Some(command.at);
+            }
         }
         Ok(())
+    }
+
+    /// Chunks under the `_id` of several uploads are removed by one of them while no other one has
+    /// the first chunk, or with the file that was deleted.
+    fn deletes_shared(&self, command: &Command, removal: (&[usize], Option<i64>)) -> Finding {
+        let (uploads, from) = removal;
+        let all = || uploads.iter().map(|number| &self.all[*number]);
+        let is_deleted = from.is_none() && all().any(|it| it.is_gone);
+        let mut removers = uploads.iter().filter(|it| self.all[**it].may_remove(from));
+        let is_right = removers.any(|remover| {
+            let mut others = uploads.iter().filter(|it| *it != remover);
+            !others.any(|it| self.all[*it].has_first_chunk())
+        });
+        ensure(is_deleted || is_right, "the chunks of another upload stay", || {
+            format!("{} of {:?}", text_of(&command.body), all().collect::<Vec<_>>())
+        })
     }
 
     pub(in super::super) fn replied(&mut self, command: &Command, reply: &Reply) {
@@ -202,23 +243,23 @@ impl Files {
             ("insert", Some(CHUNKS)) => self.chunks_answered(command, reply),
             ("insert", Some(FILES)) if is_done(reply) && !command.is_of_transaction() => {
                 for document in documents(command, "documents") {
-                    let id = document.get("_id").ok().flatten().and_then(owned);
-                    if let Some(number) = id.and_then(|id| self.number_of(&id)) {
+                    if let Some(number) = self.described(&document) {
                         self.all[number].is_stored = true;
                     }
                 }
             }
             ("delete", Some(FILES)) if is_done(reply) => {
-                for number in self.removal(command, "_id").numbers {
-                    self.all[number].is_gone = true;
+                for number in self.removal(command, "_id").uploads.into_iter().flatten() {
+                    let file = &mut self.all[number];
+                    file.is_gone |= file.is_going;
                 }
             }
             ("delete", Some(CHUNKS)) if is_done(reply) => self.is_cleaned(command),
             ("delete", Some(CHUNKS)) => self.is_not_cleaned(command, reply.at),
             ("find", Some(FILES)) if !reply.is_ok() => self.is_not_cleaned(command, reply.at),
-            ("find", Some(CHUNKS)) if asks_whose(command) => match finds_nothing(reply) {
-                Some(true) => self.is_cleaned(command),
-                Some(false) => {}
+            ("find", Some(CHUNKS)) if asks_whose(command) => match found(reply).as_deref() {
+                Some([]) => self.is_cleaned(command),
+                Some([first, ..]) => self.is_first_chunk(command, first),
                 None => self.is_not_cleaned(command, reply.at),
             },
             _ => {}
@@ -242,9 +283,11 @@ impl Files {
             let file = &mut self.all[number];
             let insert = file.inserts.entry(id).or_default();
             insert.answered.get_or_insert(reply.at);
+            insert.answered_last = Some(reply.at);
             file.is_contested |= is_duplicate;
             if is_acknowledged && at < tried {
                 file.acknowledged.insert(n);
+                file.began = file.began.max((n == 0).then_some(reply.at));
             }
             first.get_or_insert((number, n));
         }
@@ -295,14 +338,32 @@ impl Files {
         }
     }
 
+    /// A client has closed a connection at the very time of a reply, which it may not have read.
+    pub(in super::super) fn unread(&mut self, now: Instant, command: &Command) {
+        match (command.name.as_str(), collection(command)) {
+            ("delete", Some(CHUNKS)) | ("find", Some(FILES | CHUNKS)) => {
+                self.is_not_cleaned(command, now);
+            }
+            _ => {}
+        }
+    }
+
     /// Returns the files that a part of a removal is of.
     fn to_be_cleaned(&self, command: &Command) -> Vec<usize> {
-        let mut numbers = self.removal(command, "files_id").numbers;
+        let mut numbers = self.removal(command, "files_id").uploads.concat();
         if let Ok(filter) = command.body.get_document("filter") {
             let ids = ["_id", "files_id"].map(|field| values(filter, field)).concat();
-            numbers.extend(ids.iter().filter_map(|id| self.number_of(id)));
+            numbers.extend(ids.iter().flat_map(|id| self.candidates(id)));
         }
         numbers
+    }
+
+    /// The first chunk under an `_id` is this one.
+    fn is_first_chunk(&mut self, command: &Command, chunk: &str) {
+        for number in self.to_be_cleaned(command) {
+            let file = &mut self.all[number];
+            file.has_met_another |= !file.inserts.contains_key(chunk);
+        }
     }
 
     /// The chunks are removed, or there are none; those before a checkpoint stay.

@@ -2,10 +2,14 @@
 //! is there if that was acknowledged, whatever has failed.
 //!
 //! - [`conversation`]: the order of commands, and what they carry.
+//! - [`failure`]: an abort fails for a reason.
+//! - [`file`]: one file, from the beginning of its upload.
 //! - Here: the files that a majority of the members has. Each is there with all of its chunks at
 //!   any time, and in the end those that were acknowledged are there, and nothing else is.
 
 mod conversation;
+mod failure;
+mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,6 +21,11 @@ use sdam_core::time::Instant;
 
 use super::{Finding, ensure};
 use crate::sim::checks::Violation;
+
+pub(in crate::sim::applications) use failure::FailedAbort;
+pub(in crate::sim::applications) use file::{Fate, Source};
+
+use file::File;
 
 /// The collections of the bucket, in their database.
 const FILES: &str = "fs.files";
@@ -31,122 +40,12 @@ type Found = Result<(), (usize, Violation)>;
 /// The time in which the chunks of an upload that was dropped are removed, and more.
 const CLEANING: Duration = Duration::from_secs(20);
 
-/// The bytes of a file: they follow from a number, so that nothing keeps them.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::sim::applications) struct Source {
-    pub(in crate::sim::applications) seed: u64,
-    pub(in crate::sim::applications) length: u64,
-    pub(in crate::sim::applications) chunk_size: u64,
-}
-
-impl Source {
-    /// Returns the bytes from one to before another.
-    pub(in crate::sim::applications) fn bytes(&self, from: u64, to: u64) -> Vec<u8> {
-        let to = to.max(from);
-        let (first, skipped) = (from / 8, usize::try_from(from % 8).unwrap_or_default());
-        let words = (first..to.div_ceil(8)).flat_map(|word| {
-            let mixed = (self.seed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            (mixed ^ (mixed >> 29)).to_le_bytes()
-        });
-        let length = usize::try_from(to - from).unwrap_or_default();
-        words.skip(skipped).take(length).collect()
-    }
-
-    /// Returns the number of its chunks.
-    fn chunks(&self) -> i64 {
-        i64::try_from(self.length.div_ceil(self.chunk_size)).unwrap_or(i64::MAX)
-    }
-
-    /// Returns whether these are the bytes of a chunk of it, all of them.
-    fn is_chunk(&self, n: i64, bytes: &[u8]) -> bool {
-        let Ok(number) = u64::try_from(n) else { return false };
-        let start = number.saturating_mul(self.chunk_size);
-        start < self.length && self.bytes(start, self.length.min(start + self.chunk_size)) == bytes
-    }
-}
-
-/// The end that an upload has come to, as far as its application knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sim::applications) enum Fate {
-    /// It goes on, or another stream may go on with it.
-    Open,
-    /// The file is stored, as a majority has acknowledged.
-    Acknowledged,
-    /// The file is stored whole, or not at all.
-    Unknown,
-    /// It has failed: there is no file, and its chunks are left where they are.
-    Failed,
-    /// It was dropped by a client at a time: there is no file, and its chunks are removed.
-    Dropped { client: usize, at: Instant },
-    /// It was aborted, and its chunks were removed.
-    Aborted,
-}
-
-/// A chunk that was to be inserted.
-#[derive(Clone, Copy, Debug, Default)]
-struct Insert {
-    /// True if a command with it has had no reply: it may be carried out later.
-    is_lost: bool,
-    /// The time of the first reply.
-    answered: Option<Instant>,
-}
-
-/// A file, from the beginning of its upload.
-#[derive(Debug)]
-struct File {
-    client: usize,
-    source: Source,
-    name: String,
-    /// The names that it was given since.
-    renamed: BTreeSet<String>,
-    /// The number of batches that may be under way, of all its streams.
-    in_flight: usize,
-    /// The number of streams that have written it.
-    lives: u32,
-    /// The chunks that the last of them has gone on behind.
-    resumed: Option<i64>,
-    fate: Fate,
-    /// True while another stream may go on with it.
-    is_kept: bool,
-    /// True once its stream was to be closed.
-    is_closing: bool,
-    /// True if a transaction has its document.
-    is_in_transaction: bool,
-    /// True once the application has asked for its deletion.
-    is_to_go: bool,
-
-    /// The batches that are under way, by their first chunks, and how often each is.
-    under_way: BTreeMap<i64, u32>,
-    /// The numbers of chunks that were acknowledged.
-    acknowledged: BTreeSet<i64>,
-    inserts: BTreeMap<String, Insert>,
-    /// True if another upload has chunks of the same numbers.
-    is_contested: bool,
-    /// True once a server has acknowledged the document.
-    is_stored: bool,
-    /// True once its document was to be sent.
-    was_sent: bool,
-    /// True once the deletion of the document was sent, and once that was acknowledged.
-    is_going: bool,
-    is_gone: bool,
-    /// The time when the last removal of all chunks was sent that was acknowledged.
-    cleaned: Option<Instant>,
-    /// The last time when the removal of its chunks has failed, or what is asked before.
-    not_cleaned: Option<Instant>,
-    /// The time of the last reply to a batch, or of its loss.
-    heard: Instant,
-
-    /// The part that a majority has: the name in the document, and the `_id` of each chunk.
-    document: Option<String>,
-    chunks: BTreeMap<i64, String>,
-}
-
 /// All files.
 #[derive(Debug, Default)]
 pub(in crate::sim::applications) struct Files {
     all: Vec<File>,
-    /// The numbers of files by the text of their `_id`.
-    numbers: BTreeMap<String, usize>,
+    /// The numbers of files by the text of their `_id`, behind each those of its rivals.
+    numbers: BTreeMap<String, Vec<usize>>,
     /// The files whose chunks a majority has had, by the text of the chunks' `_id`.
     owners: BTreeMap<String, (usize, i64)>,
     /// The names all of whose files were to be deleted.
@@ -155,6 +54,8 @@ pub(in crate::sim::applications) struct Files {
     renamed_names: Vec<(String, String)>,
     /// The times in which a client may have had no server.
     troubles: BTreeMap<usize, Vec<(Instant, Instant)>>,
+    /// The aborts that have failed, and whose reasons are to be looked for.
+    failed_aborts: Vec<FailedAbort>,
     /// The place in the log up to which everything is known.
     until: (i64, u64),
     /// The number of files of several batches so far.
@@ -170,43 +71,6 @@ pub(in crate::sim::applications) struct Known {
     pub(in crate::sim::applications) id: Bson,
     pub(in crate::sim::applications) name: String,
     pub(in crate::sim::applications) length: u64,
-}
-
-impl File {
-    fn new(client: usize, source: Source, name: String, in_flight: usize) -> Self {
-        Self {
-            client,
-            source,
-            name,
-            renamed: BTreeSet::new(),
-            in_flight,
-            lives: 1,
-            resumed: None,
-            fate: Fate::Open,
-            is_kept: false,
-            is_closing: false,
-            is_in_transaction: false,
-            is_to_go: false,
-            under_way: BTreeMap::new(),
-            acknowledged: BTreeSet::new(),
-            inserts: BTreeMap::new(),
-            is_contested: false,
-            is_stored: false,
-            was_sent: false,
-            is_going: false,
-            is_gone: false,
-            cleaned: None,
-            not_cleaned: None,
-            heard: Instant::ZERO,
-            document: None,
-            chunks: BTreeMap::new(),
-        }
-    }
-
-    /// Returns whether all of its chunks were acknowledged.
-    fn is_whole(&self) -> bool {
-        (0..self.source.chunks()).all(|n| self.acknowledged.contains(&n))
-    }
 }
 
 impl Files {
@@ -228,9 +92,29 @@ impl Files {
         self.all.len() - 1
     }
 
+    /// An upload begins under the `_id` of another one; returns its number.
+    pub(in crate::sim::applications) fn begin_rival(
+        &mut self,
+        of: usize,
+        id: &Bson,
+        (client, source): (usize, Source),
+        (name, in_flight): (&str, usize),
+    ) -> usize {
+        let number = self.begin(client, source, name, in_flight);
+        (self.all[number].is_rival, self.all[number].rivals) = (true, vec![of]);
+        self.all[of].rivals.push(number);
+        self.is_named(number, id);
+        number
+    }
+
+    /// The time of an upload has a limit.
+    pub(in crate::sim::applications) fn limits(&mut self, number: usize) {
+        self.all[number].is_limited = true;
+    }
+
     /// A file has its `_id`.
     pub(in crate::sim::applications) fn is_named(&mut self, number: usize, id: &Bson) {
-        self.numbers.insert(id.to_string(), number);
+        self.numbers.entry(id.to_string()).or_default().push(number);
     }
 
     /// Another stream goes on with a file, behind so many bytes.
@@ -257,6 +141,7 @@ impl Files {
     pub(in crate::sim::applications) fn ends(&mut self, number: usize, fate: Fate) -> Finding {
         let file = &mut self.all[number];
         file.fate = fate;
+        file.may_be_given_up |= matches!(fate, Fate::Dropped { .. });
         let is_stored = file.is_stored || file.is_in_transaction;
         let holds = fate != Fate::Acknowledged || is_stored;
         ensure(holds, "what is acknowledged was stored", || format!("{file:?}"))
@@ -268,6 +153,7 @@ impl Files {
         let file = &mut self.all[number];
         let may_be_stored = file.is_closing && !file.is_in_transaction;
         let is_in_doubt = may_be_stored && (file.was_sent || file.is_whole());
+        file.may_be_given_up |= matches!(otherwise, Fate::Dropped { .. });
         file.fate = if is_in_doubt { Fate::Unknown } else { otherwise };
     }
 
@@ -282,9 +168,24 @@ impl Files {
         })
     }
 
+    /// An upload may be dropped or aborted from now on, wherever it is.
+    pub(in crate::sim::applications) fn may_be_given_up(&mut self, number: usize) {
+        self.all[number].may_be_given_up = true;
+    }
+
     /// An upload is to be aborted: no other stream goes on with it.
     pub(in crate::sim::applications) fn aborts(&mut self, number: usize) {
-        self.all[number].is_kept = false;
+        let file = &mut self.all[number];
+        (file.is_kept, file.may_be_given_up) = (false, true);
+    }
+
+    /// An abort has failed; "its chunks are in use" is judged by what is known by now.
+    pub(in crate::sim::applications) fn fails_to_abort(&mut self, failed: FailedAbort) -> Finding {
+        let file = &self.all[failed.number];
+        let was_sent = file.was_sent || self.rivals_of(file).any(|it| it.was_sent);
+        failed.judge_refusal(file, was_sent)?;
+        self.failed_aborts.push(failed);
+        Ok(())
     }
 
     /// A file is to be deleted, or those of a name.
@@ -339,7 +240,7 @@ impl Files {
         id: &Bson,
         name: Option<&str>,
     ) -> Result<usize, Violation> {
-        let number = self.numbers.get(&id.to_string()).copied();
+        let number = self.number_of(id);
         let is_its = |number: &usize| name.is_none_or(|name| self.may_be_named(*number, name));
         let found = number.filter(is_its);
         ensure(found.is_some(), "downloads are of the file that was asked for", || {
@@ -355,7 +256,14 @@ impl Files {
             Fate::Failed => !file.was_sent,
             _ => false,
         };
-        self.listed(|file| is_certain(file) && !file.is_to_go)
+        self.listed(|file| is_certain(file) && !file.is_to_go && !file.is_rival)
+    }
+
+    /// Returns whether a file may have more chunks than its length says: a batch of another upload
+    /// under its `_id` has come late.
+    pub(in crate::sim::applications) fn has_more_chunks(&self, number: usize) -> bool {
+        let file = &self.all[number];
+        file.source.length > 0 && self.rivals_of(file).any(|rival| !rival.chunks.is_empty())
     }
 
     /// Returns the files that are there in the end.
@@ -364,7 +272,9 @@ impl Files {
     }
 
     fn listed(&self, is_listed: impl Fn(&File) -> bool) -> Vec<Known> {
-        let ids: BTreeMap<usize, &String> = self.numbers.iter().map(|(id, it)| (*it, id)).collect();
+        let named = self.numbers.iter();
+        let ids: BTreeMap<usize, &String> =
+            named.flat_map(|(id, all)| all.iter().map(move |number| (*number, id))).collect();
         let all = self.all.iter().enumerate().filter(|(_, file)| is_listed(file));
         let all = all.filter_map(|(number, file)| {
             let name = file.document.clone().unwrap_or_else(|| file.name.clone());
@@ -390,9 +300,27 @@ impl Files {
         }
     }
 
+    /// Returns the uploads under an `_id`, that of the file first.
+    fn candidates(&self, id: &Bson) -> &[usize] {
+        self.numbers.get(&id.to_string()).map_or(&[], Vec::as_slice)
+    }
+
     /// Returns the file that an `_id` is of.
     fn number_of(&self, id: &Bson) -> Option<usize> {
-        self.numbers.get(&id.to_string()).copied()
+        self.candidates(id).first().copied()
+    }
+
+    /// Returns the upload under an `_id` that has a chunk: the contents of two differ in each.
+    fn writer_of(&self, id: &Bson, n: i64, bytes: &[u8]) -> Option<usize> {
+        let all = self.candidates(id);
+        let is_its =
+            |number: &&usize| all.len() > 1 && self.all[**number].source.is_chunk(n, bytes);
+        all.iter().find(is_its).or(all.first()).copied()
+    }
+
+    /// Returns the other uploads under the `_id` of one.
+    fn rivals_of<'a>(&'a self, file: &'a File) -> impl Iterator<Item = &'a File> {
+        file.rivals.iter().map(|number| &self.all[*number])
     }
 
     /// Returns the client of a file whose upload goes on, with what is known of that.
@@ -479,8 +407,10 @@ impl Files {
         let is_insert = kind == "insert";
         let owner = match (document, is_insert) {
             (Some(document), true) => {
-                let number = document.get("files_id").and_then(|id| self.number_of(id));
-                number.zip(document.get_i32("n").ok().map(i64::from))
+                let n = document.get_i32("n").ok().map(i64::from);
+                let bytes = document.get_binary_generic("data").map_or(&[][..], Vec::as_slice);
+                let of = document.get("files_id").zip(n);
+                of.and_then(|(id, n)| self.writer_of(id, n, bytes)).zip(n)
             }
             _ => self.owners.get(&id).copied(),
         };
@@ -510,6 +440,11 @@ impl Files {
             let judged = self.judge_document(number, file).and_then(|()| self.judge_rest(file));
             judged.map_err(|violation| (file.client, violation))?;
         }
+        for failed in &self.failed_aborts {
+            let was_troubled = self.was_troubled(failed.client, failed.from, failed.to);
+            let judged = failed.judge(&self.all[failed.number], was_troubled);
+            judged.map_err(|violation| (failed.client, violation))?;
+        }
         Ok(())
     }
 
@@ -532,39 +467,35 @@ impl Files {
     fn judge_rest(&self, file: &File) -> Finding {
         let is_stored = file.document.is_some();
         let was_aborted = file.fate == Fate::Aborted && !file.inserts.is_empty();
-        if is_stored || file.chunks.is_empty() && !was_aborted {
+        if is_stored {
+            let mut rivals = self.rivals_of(file).filter(|_| file.source.length > 0);
+            let other = rivals.find(|rival| rival.is_beside_a_file());
+            return ensure(other.is_none(), "a file has no chunks of another upload", || {
+                format!("{other:?} beside {file:?}")
+            });
+        }
+        if file.chunks.is_empty() && !was_aborted {
             return Ok(());
         }
-        let Some(cleaned) = file.cleaned else {
-            ensure(file.fate != Fate::Aborted, "what is aborted is removed", || {
-                format!("{file:?}")
-            })?;
-            let Fate::Dropped { client, at } = file.fate else { return Ok(()) };
-            let is_excused = file.is_contested
-                || file.not_cleaned.is_some_and(|failed| failed >= at)
-                || self.was_troubled(client, at, file.heard.max(at));
-            return ensure(is_excused, "what is dropped is removed", || format!("{file:?}"));
-        };
-        // What was under way then, and has had no reply, may have come later; and so may a batch of
-        // a stream that was left for another one.
-        let may_be_left = file.lives > 1 || file.fate == Fate::Failed;
-        let may_come = |id: &String| {
-            file.inserts.get(id).is_some_and(|insert| {
-                let is_later = insert.answered.is_none_or(|at| at > cleaned);
-                insert.is_lost || may_be_left && is_later
-            })
-        };
-        let left = file.chunks.iter().find(|(_, id)| !may_come(id));
+        let left = file.cleaned.and_then(|cleaned| file.left(cleaned));
         let is_removed = matches!(file.fate, Fate::Aborted | Fate::Dropped { .. }) || file.is_gone;
-        ensure(!is_removed || left.is_none(), "what is removed is gone", || {
-            format!("chunk {left:?} of {file:?}")
-        })
+        if file.cleaned.is_some() && !left.is_some_and(|(_, has_come_since)| has_come_since) {
+            return ensure(!is_removed || left.is_none(), "what is removed is gone", || {
+                format!("chunk {left:?} of {file:?}")
+            });
+        }
+        ensure(file.fate != Fate::Aborted, "what is aborted is removed", || format!("{file:?}"))?;
+        let Fate::Dropped { client, at } = file.fate else { return Ok(()) };
+        let is_excused = file.is_contested
+            || file.has_met_another
+            || self.rivals_of(file).any(|it| it.was_sent)
+            || file.not_cleaned.is_some_and(|failed| failed >= at)
+            || self.was_troubled(client, at, file.heard.max(at) + CLEANING);
+        ensure(is_excused, "what is dropped is removed", || format!("{file:?}"))
     }
 
-    /// Returns whether a client may have had no server or no connection while it was to remove
-    /// chunks.
-    fn was_troubled(&self, client: usize, from: Instant, landed: Instant) -> bool {
-        let until = landed + CLEANING;
+    /// Returns whether a client may have had no server or no connection in this time.
+    fn was_troubled(&self, client: usize, from: Instant, until: Instant) -> bool {
         let troubles = self.troubles.get(&client).into_iter().flatten();
         troubles.into_iter().any(|(begun, ended)| *begun <= until && *ended >= from)
     }

@@ -1,5 +1,7 @@
 //! Histories of files that break each rule are found.
 
+mod rivals;
+
 use std::sync::Arc;
 
 use bson::spec::BinarySubtype;
@@ -9,7 +11,7 @@ use sdam_core::bson;
 
 use super::super::super::conversation::Command;
 use super::super::testing::{at, command, reply};
-use super::{Fate, Files, Finding, Source};
+use super::{CLEANING, Fate, Files, Finding, Source};
 
 /// Ten bytes, in chunks of four.
 const SOURCE: Source = Source { seed: 7, length: 10, chunk_size: 4 };
@@ -390,9 +392,9 @@ fn a_command_that_takes_long_is_a_trouble() {
     let mut files = begun(1);
     let find = command((1, 0, 1), None, Some(1), rawdoc! { "find": "a" });
     files.replied(&find, &reply(1_000, rawdoc! { "ok": 1.0 }));
-    assert!(!files.was_troubled(0, at(0), at(0)));
+    assert!(!files.was_troubled(0, at(0), at(0) + CLEANING));
     files.replied(&find, &reply(2_001, rawdoc! { "ok": 1.0 }));
-    assert!(files.was_troubled(0, at(0), at(0)));
+    assert!(files.was_troubled(0, at(0), at(0) + CLEANING));
     let mut files = begun(1);
     files.unused(at(60_000), find.line);
     assert!(files.was_troubled(0, at(30_000), at(30_000)));

@@ -1,6 +1,7 @@
 //! Files of an application's: uploaded, read, renamed and deleted in every way, and uploads that
 //! are dropped, aborted, or gone on with by another client.
 
+mod rivals;
 mod uploading;
 
 use std::collections::BTreeSet;
@@ -329,6 +330,9 @@ impl Keeper {
     async fn read_each(&mut self, there: &[Known]) -> Result<(), Error> {
         let bucket = self.bucket.clone();
         for known in there {
+            if self.application.state().checks.files.has_more_chunks(known.number) {
+                continue;
+            }
             let by_name = self.application.random.percent(20);
             let revisions = if by_name { &[None, Some(-1), Some(0)][..] } else { &[None] };
             for revision in revisions {

@@ -17,16 +17,18 @@ use sdam_core::bson;
 use sdam_core::config::WriteConcern;
 use sdam_core::operation::{TRANSIENT_TRANSACTION, UNKNOWN_COMMIT_RESULT};
 
-use super::super::super::checks::{Fate, Source};
+use super::super::super::checks::{FailedAbort, Fate, Source};
 use super::super::transactions::{Held, check_within};
+use super::super::within::Patience;
+use super::rivals::Rival;
 use super::{Keeper, Terms, bucket, patience};
 use crate::virtual_time::Runtime;
 
 /// The length of a chunk, of which no two fit into a batch.
-const LARGE: u64 = 2 * 1024 * 1024;
+pub(super) const LARGE: u64 = 2 * 1024 * 1024;
 
 /// The number of files of such chunks in a simulation.
-const MOST_LARGE: u32 = 6;
+pub(super) const MOST_LARGE: u32 = 6;
 
 /// The number of streams that go on with an upload.
 const LIVES: u32 = 5;
@@ -40,25 +42,31 @@ type Prepared = GridFsPreparedFile<Runtime>;
 
 /// The end that an upload is to come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Close,
     CloseInTransaction,
     Drop,
     Abort,
     /// Other streams go on with it.
     Resume,
+    /// All chunks are stored, and removed.
+    Prepare,
 }
 
 /// A file that is written.
-struct Writing {
-    number: usize,
-    source: Source,
-    name: String,
+pub(super) struct Writing {
+    pub(super) number: usize,
+    pub(super) source: Source,
+    pub(super) name: String,
     /// The `_id`, if the application chooses it.
-    id: Option<Bson>,
-    in_flight: usize,
-    end: End,
-    timeout: Option<Duration>,
+    pub(super) id: Option<Bson>,
+    pub(super) in_flight: usize,
+    pub(super) end: End,
+    pub(super) timeout: Option<Duration>,
+    /// True if it is read from a reader.
+    pub(super) is_read: bool,
+    /// True if it never becomes a file.
+    pub(super) is_rival: bool,
 }
 
 /// A reader that has the bytes of a file, or a part of them before it fails.
@@ -115,18 +123,34 @@ impl Keeper {
             _ => End::Resume,
         };
         let timeout = random.percent(20).then(|| random.millis(300, 6_000));
-        let chosen = random.percent(30);
+        let is_read = random.percent(25);
+        let chosen = is_read || random.percent(30);
         let (name, client) = (self.name(), self.application.number);
-        let mut state = self.application.state();
-        let number = state.checks.files.begin(client, source, &name, in_flight);
-        let id = chosen.then(|| i64::try_from(number).unwrap_or_default().into());
-        Writing { number, source, name, id, in_flight, end, timeout }
+        let files = &mut self.application.state().checks.files;
+        let number = files.begin(client, source, &name, in_flight);
+        if timeout.is_some() {
+            files.limits(number);
+        }
+        let id = chosen.then(|| Bson::Int64(i64::try_from(number).unwrap_or_default()));
+        if let Some(id) = &id {
+            files.is_named(number, id);
+        }
+        let is_rival = false;
+        Writing { number, source, name, id, in_flight, end, timeout, is_read, is_rival }
     }
 
-    /// Uploads a file.
+    /// Uploads a file, and sometimes another one under the same `_id`.
     pub(super) async fn upload(&mut self) {
         let writing = self.draw_file();
-        if self.application.random.percent(25) {
+        match Rival::draw(self, &writing) {
+            Some(rival) => rival.write_beside(self, writing).await,
+            None => self.write(writing).await,
+        }
+    }
+
+    /// Writes a file, by a stream or from a reader.
+    pub(super) async fn write(&mut self, writing: Writing) {
+        if writing.is_read {
             return self.upload_from_reader(writing).await;
         }
         let operation = self.application.begin(Terms::default());
@@ -140,7 +164,9 @@ impl Keeper {
             None => open.await,
         };
         if let Ok(stream) = opened {
-            self.application.state().checks.files.is_named(writing.number, stream.id());
+            if writing.id.is_none() {
+                self.application.state().checks.files.is_named(writing.number, stream.id());
+            }
             match writing.end {
                 End::Resume => self.write_in_lives(stream, &writing).await,
                 _ => self.write_once(stream, &writing).await,
@@ -151,9 +177,8 @@ impl Keeper {
     }
 
     async fn upload_from_reader(&mut self, writing: Writing) {
-        let Writing { number, source, name, in_flight, timeout, .. } = writing;
+        let Writing { number, source, name, in_flight, timeout, id, .. } = writing;
         let terms = Terms { session: None, timeout };
-        let id = Bson::Int64(i64::try_from(number).unwrap_or_default());
         let random = &mut self.application.random;
         let has_failed = Arc::new(AtomicBool::new(false));
         let fails_at = random.percent(25).then(|| random.below(source.length + 1));
@@ -163,15 +188,20 @@ impl Keeper {
         let patience = patience(random);
         {
             let files = &mut self.application.state().checks.files;
-            files.is_named(number, &id);
             if fails_at.is_none() {
                 files.closes(number, false);
+            }
+            if fails_at.is_some() || !matches!(patience, Patience::Endless) {
+                files.may_be_given_up(number);
             }
         }
         let chunk_size = u32::try_from(source.chunk_size).unwrap_or(u32::MAX);
         let bucket = self.limited(terms);
-        let upload = bucket.upload_from_reader(name, reader).id(id);
-        let upload = upload.chunk_size_bytes(chunk_size).in_flight(in_flight);
+        let mut upload = bucket.upload_from_reader(name, reader).chunk_size_bytes(chunk_size);
+        if let Some(id) = id {
+            upload = upload.id(id);
+        }
+        let upload = upload.in_flight(in_flight);
         let (client, at) = (self.application.number, self.application.now());
         let run = self.application.run(terms, async |_| upload.await);
         let outcome = patience.with(&self.application.time, run).await;
@@ -205,7 +235,7 @@ impl Keeper {
     /// Writes a file, or a part of it, and brings it to its end.
     async fn write_once(&mut self, mut stream: Stream, writing: &Writing) {
         let Writing { number, source, end, .. } = writing;
-        let is_whole = matches!(end, End::Close | End::CloseInTransaction);
+        let is_whole = matches!(end, End::Close | End::CloseInTransaction | End::Prepare);
         let to = match is_whole || self.application.random.percent(30) {
             true => source.length,
             false => self.application.random.below(source.length + 1),
@@ -219,6 +249,7 @@ impl Keeper {
                 }
             }
             Some(Ok(())) => match end {
+                End::Prepare => self.prepare_and_abort(&mut stream, *number, false).await,
                 End::Close => self.close(&mut stream, *number, false).await,
                 End::CloseInTransaction => self.close_in_transaction(&mut stream, *number).await,
                 End::Abort => self.abort(&mut stream, *number).await,
@@ -300,11 +331,37 @@ impl Keeper {
 
     async fn abort_by(&mut self, abort: impl Future<Output = Result<(), Error>>, number: usize) {
         self.application.state().checks.files.aborts(number);
-        let patience = patience(&mut self.application.random);
+        let (patience, from) = (patience(&mut self.application.random), self.application.now());
         let aborted = patience.with(&self.application.time, abort).await;
-        match aborted {
-            Some(Ok(())) => self.ends(number, Fate::Aborted),
-            _ => self.is_in_doubt(number, Fate::Failed),
+        if let Some(Ok(())) = aborted {
+            return self.ends(number, Fate::Aborted);
+        }
+        self.is_in_doubt(number, Fate::Failed);
+        if let Some(Err(error)) = aborted {
+            let (client, to) = (self.application.number, self.application.now());
+            let failed = FailedAbort::new((number, client), (from, to), &error);
+            let finding = self.application.state().checks.files.fails_to_abort(failed);
+            self.judge(finding);
+        }
+    }
+
+    /// Stores all chunks of an upload, which are kept if another stream could go on with it, and
+    /// removes them.
+    async fn prepare_and_abort(&mut self, stream: &mut Stream, number: usize, is_kept: bool) {
+        let patience = patience(&mut self.application.random);
+        let prepared = patience.with(&self.application.time, stream.prepare_close()).await;
+        let fate = if prepared.is_none() && !is_kept { self.dropped() } else { Fate::Failed };
+        self.ends(number, fate);
+        let pause = self.application.random.millis(0, 2_000);
+        match prepared {
+            Some(Ok(file)) if self.application.random.percent(80) => {
+                self.application.time.sleep(pause).await;
+                self.abort_by(file.abort(), number).await;
+            }
+            Some(Err(_)) if self.application.random.percent(60) => {
+                self.abort(stream, number).await;
+            }
+            _ => {}
         }
     }
 
@@ -376,9 +433,16 @@ impl Keeper {
             self.checkpoint(&mut stream, number);
             let filled = self.fill(&mut stream, source, (from, to)).await;
             if filled.is_some_and(|filled| filled.is_ok()) && to == source.length {
-                self.close(&mut stream, number, true).await;
+                match writing.is_rival {
+                    true => self.prepare_and_abort(&mut stream, number, true).await,
+                    false => self.close(&mut stream, number, true).await,
+                }
                 (self.application.number, self.application.client) = own;
                 return;
+            }
+            if life + 1 < LIVES && self.application.random.percent(25) {
+                let patience = patience(&mut self.application.random);
+                patience.with(&self.application.time, stream.suspend()).await;
             }
             checkpoint = self.checkpoint(&mut stream, number);
             if life + 1 == LIVES && self.application.random.percent(50) {

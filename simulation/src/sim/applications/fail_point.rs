@@ -64,6 +64,9 @@ pub(super) struct FailPoint {
 impl FailPoint {
     /// Draws one.
     pub(super) fn draw(part: Part, random: &mut Random) -> Self {
+        if part == Part::Files && random.percent(35) {
+            return Self::of_one_read();
+        }
         let all = match part {
             Part::Transactions => &COMMANDS_OF_TRANSACTIONS[..],
             Part::Changes => &COMMANDS_OF_CHANGES,
@@ -108,6 +111,12 @@ impl FailPoint {
         let first = switch(mode, Some(fails(data)));
         let then = then.map(|then| switch("alwaysOn".into(), Some(fails(then))));
         Self { first, then }
+    }
+
+    /// Has a read fail that is not retried, while others beside it succeed.
+    fn of_one_read() -> Self {
+        let data = doc! { "failCommands": ["find"], "errorCode": 8 };
+        Self { first: switch(doc! { "times": 1 }.into(), Some(data)), then: None }
     }
 
     /// Returns the command that switches it on.

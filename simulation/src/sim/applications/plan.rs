@@ -159,6 +159,9 @@ impl Plan {
                 Part::Clients | Part::Applications => random.pick(&KINDS),
             };
             let mut fault = Fault::draw(kind, (count, &cluster), calm, random);
+            if part == Part::Files && kind == FaultKind::FailPoint && random.percent(50) {
+                fault.members = (0..cluster.members.len()).collect();
+            }
             // None joins later.
             fault.members.retain(|member| *member < cluster.members.len());
             fault

@@ -128,9 +128,8 @@ impl Checks {
                 self.sessions.lost(command);
                 self.transactions.lost(command);
                 self.cursors.lost(command);
-                self.files.lost(now, command);
                 self.retries.lost(now, command);
-                Ok(())
+                self.files.lost(now, command)
             }
             Heard::Unread(command, reply) => {
                 self.times.unread(now, command.line);

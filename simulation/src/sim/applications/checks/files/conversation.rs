@@ -294,8 +294,9 @@ impl Files {
         self.has_landed(first, reply.at);
     }
 
-    /// A command has no reply.
-    pub(in super::super) fn lost(&mut self, now: Instant, command: &Command) {
+    /// A command has no reply. An upload that is dropped or aborted waits for its batches before it
+    /// removes chunks, and cancels none.
+    pub(in super::super) fn lost(&mut self, now: Instant, command: &Command) -> Finding {
         self.takes_long(command, now);
         match (command.name.as_str(), collection(command)) {
             ("insert", Some(CHUNKS)) => {
@@ -306,11 +307,17 @@ impl Files {
                     first.get_or_insert((number, n));
                 }
                 self.has_landed(first, now);
+                let file = first.map(|(number, _)| &self.all[number]);
+                let is_given_up = file.is_some_and(|file| file.given_up == Some(now));
+                return ensure(!is_given_up, "batches under way are waited for", || {
+                    format!("{file:?}")
+                });
             }
             ("delete", Some(CHUNKS)) | ("find", Some(FILES)) => self.is_not_cleaned(command, now),
             ("find", Some(CHUNKS)) if asks_whose(command) => self.is_not_cleaned(command, now),
             _ => {}
         }
+        Ok(())
     }
 
     /// A client has closed a connection that it could not use.

@@ -90,6 +90,8 @@ pub(super) struct File {
     pub(super) is_kept: bool,
     /// True once it may be dropped or aborted, so that its chunks are removed.
     pub(super) may_be_given_up: bool,
+    /// The time when its only stream was dropped or aborted that had not failed.
+    pub(super) given_up: Option<Instant>,
     /// True once its stream was to be closed.
     pub(super) is_closing: bool,
     /// True if a transaction has its document.
@@ -145,6 +147,7 @@ impl File {
             fate: Fate::Open,
             is_kept: false,
             may_be_given_up: false,
+            given_up: None,
             is_closing: false,
             is_in_transaction: false,
             is_to_go: false,

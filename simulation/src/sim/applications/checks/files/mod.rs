@@ -139,9 +139,11 @@ impl Files {
 
     /// An upload has come to an end.
     pub(in crate::sim::applications) fn ends(&mut self, number: usize, fate: Fate) -> Finding {
+        if let Fate::Dropped { at, .. } = fate {
+            self.is_given_up(number, at);
+        }
         let file = &mut self.all[number];
         file.fate = fate;
-        file.may_be_given_up |= matches!(fate, Fate::Dropped { .. });
         let is_stored = file.is_stored || file.is_in_transaction;
         let holds = fate != Fate::Acknowledged || is_stored;
         ensure(holds, "what is acknowledged was stored", || format!("{file:?}"))
@@ -150,10 +152,12 @@ impl Files {
     /// An upload is dropped, or an error has ended it, while it was to be closed: its document may
     /// be on its way.
     pub(in crate::sim::applications) fn ends_in_doubt(&mut self, number: usize, otherwise: Fate) {
+        if let Fate::Dropped { at, .. } = otherwise {
+            self.is_given_up(number, at);
+        }
         let file = &mut self.all[number];
         let may_be_stored = file.is_closing && !file.is_in_transaction;
         let is_in_doubt = may_be_stored && (file.was_sent || file.is_whole());
-        file.may_be_given_up |= matches!(otherwise, Fate::Dropped { .. });
         file.fate = if is_in_doubt { Fate::Unknown } else { otherwise };
     }
 
@@ -171,6 +175,14 @@ impl Files {
     /// An upload may be dropped or aborted from now on, wherever it is.
     pub(in crate::sim::applications) fn may_be_given_up(&mut self, number: usize) {
         self.all[number].may_be_given_up = true;
+    }
+
+    /// An upload is dropped or aborted.
+    pub(in crate::sim::applications) fn is_given_up(&mut self, number: usize, at: Instant) {
+        let file = &mut self.all[number];
+        file.may_be_given_up = true;
+        let goes_on = file.fate == Fate::Open && file.lives == 1;
+        file.given_up = file.given_up.or(goes_on.then_some(at));
     }
 
     /// An upload is to be aborted: no other stream goes on with it.

@@ -137,12 +137,12 @@ fn more_batches_at_once_than_may_be_are_found() {
     files.sent(&batch(&[1])).unwrap();
     // The same one again is no other one.
     files.sent(&batch(&[1])).unwrap();
-    files.lost(at(2), &batch(&[1]));
+    files.lost(at(2), &batch(&[1])).unwrap();
     assert_eq!(rule(files.sent(&batch(&[2]))), Some("as many batches are under way as may be"));
     let mut files = begun(1);
     done(&mut files, &batch(&[0]));
     files.sent(&batch(&[1])).unwrap();
-    files.lost(at(2), &batch(&[1]));
+    files.lost(at(2), &batch(&[1])).unwrap();
     files.sent(&batch(&[2])).unwrap();
 }
 
@@ -346,7 +346,7 @@ fn chunks_that_are_left_are_found_unless_their_removal_has_failed() {
     }
     for (millis, is_found) in [(7, false), (5, true)] {
         let mut files = dropped();
-        files.lost(at(millis), &removal(6));
+        files.lost(at(millis), &removal(6)).unwrap();
         assert_eq!(finish(&files), broken.filter(|_| is_found));
     }
     let mut files = dropped();
@@ -364,7 +364,7 @@ fn chunks_that_are_left_by_a_removal_that_was_done_are_found() {
     done(&mut files, &removal(6));
     files.ends(0, Fate::Aborted).unwrap();
     assert_eq!(finish(&files), broken);
-    files.lost(at(7), &batch(&[2]));
+    files.lost(at(7), &batch(&[2])).unwrap();
     assert_eq!(finish(&files), None);
     let mut files = written();
     files.ends(0, Fate::Aborted).unwrap();
@@ -399,4 +399,26 @@ fn a_command_that_takes_long_is_a_trouble() {
     files.unused(at(60_000), find.line);
     assert!(files.was_troubled(0, at(30_000), at(30_000)));
     assert!(!files.was_troubled(0, at(61_000), at(61_000)));
+}
+
+#[test]
+fn a_batch_that_its_upload_does_not_wait_for_is_found() {
+    let under_way = || {
+        let mut files = begun(1);
+        files.sent(&batch(&[0])).unwrap();
+        files
+    };
+    let broken = Some("batches under way are waited for");
+    let mut files = under_way();
+    files.ends(0, Fate::Dropped { client: 0, at: at(6) }).unwrap();
+    assert_eq!(rule(files.lost(at(6), &batch(&[0]))), broken);
+    files.lost(at(7), &batch(&[0])).unwrap();
+    let mut files = under_way();
+    files.is_given_up(0, at(6));
+    assert_eq!(rule(files.lost(at(6), &batch(&[0]))), broken);
+    // With the connection, other batches may be lost at once.
+    let mut files = under_way();
+    files.ends(0, Fate::Failed).unwrap();
+    files.is_given_up(0, at(6));
+    files.lost(at(6), &batch(&[0])).unwrap();
 }

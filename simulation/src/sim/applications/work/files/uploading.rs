@@ -330,8 +330,12 @@ impl Keeper {
     }
 
     async fn abort_by(&mut self, abort: impl Future<Output = Result<(), Error>>, number: usize) {
-        self.application.state().checks.files.aborts(number);
         let (patience, from) = (patience(&mut self.application.random), self.application.now());
+        {
+            let files = &mut self.application.state().checks.files;
+            files.is_given_up(number, from);
+            files.aborts(number);
+        }
         let aborted = patience.with(&self.application.time, abort).await;
         if let Some(Ok(())) = aborted {
             return self.ends(number, Fate::Aborted);

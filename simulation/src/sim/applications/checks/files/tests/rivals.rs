@@ -199,7 +199,7 @@ fn an_abort_that_fails_without_trouble_is_found() {
     }
     for (millis, is_found) in [(7, false), (5, true)] {
         let mut files = failing(Reason::Other);
-        files.lost(at(millis), &removal(5));
+        files.lost(at(millis), &removal(5)).unwrap();
         assert_eq!(finish(&files), broken.filter(|_| is_found));
     }
     let mut files = failing(Reason::Timeout);
@@ -226,7 +226,7 @@ fn chunks_of_a_rival_that_are_left_are_found() {
     assert_eq!(finish(&left(Fate::Aborted)), Some("what is aborted is removed"));
     assert_eq!(finish(&left(dropped)), Some(broken));
     let mut files = left(dropped);
-    files.lost(at(7), &removal(7));
+    files.lost(at(7), &removal(7)).unwrap();
     assert_eq!(finish(&files), None);
     let mut files = left(dropped);
     asked(&mut files, 7, 100);
@@ -250,7 +250,7 @@ fn chunks_beside_those_of_a_file_are_found_unless_they_have_come_late() {
     let broken = Some("a file has no chunks of another upload");
     let mut files = beside();
     assert_eq!((finish(&files), files.has_more_chunks(0)), (broken, true));
-    files.lost(at(7), &rival_batch(&[1]));
+    files.lost(at(7), &rival_batch(&[1])).unwrap();
     assert_eq!(finish(&files), None);
     let mut files = beside();
     files.resumes(1, 64, 1);

@@ -106,7 +106,8 @@ impl Keeper {
         let random = &mut self.application.random;
         let (chunk_size, most) = match is_large {
             true => (LARGE, 5),
-            false => (random.pick(&[1, 7, 64, 1_000]), 12),
+            // Some are read by several searches at once.
+            false => (random.pick(&[1, 7, 64, 1_000]), random.pick(&[12, 12, 40])),
         };
         let whole = random.below(most) * chunk_size;
         let length = match random.below(4) {

@@ -69,7 +69,7 @@ impl Stored {
             false => number(length, input)?,
         };
         let (size_field, size_said) = match is_honest {
-            true => (number_of(size), Some(size)),
+            true => (Some(number_of(size)), Some(size)),
             false => number(size, input)?,
         };
         for (name, value) in [(cstr!("length"), length_field), (cstr!("chunkSize"), size_field)] {
@@ -94,8 +94,9 @@ fn byte(place: i64) -> u8 {
     (place.wrapping_mul(0x9e37_79b9) >> 7) as u8
 }
 
-fn number_of(value: i64) -> Option<RawBson> {
-    i32::try_from(value).ok().map(RawBson::Int32)
+/// Returns a number as clients write it, of 32 bits if it fits.
+fn number_of(value: i64) -> RawBson {
+    i32::try_from(value).map_or(RawBson::Int64(value), RawBson::Int32)
 }
 
 /// Draws a field that should be this number, and returns the whole number that it is.
@@ -105,7 +106,7 @@ fn number(honest: i64, input: &mut Unstructured<'_>) -> Result<(Option<RawBson>,
     let whole = |value: i64| (Some(RawBson::Int64(value)), Some(value));
     let other = |value: RawBson| (Some(value), None);
     Ok(match input.int_in_range(0..=15_u8)? {
-        0..=4 => (number_of(honest), Some(honest)),
+        0..=4 => (Some(number_of(honest)), Some(honest)),
         5 => whole(honest),
         6 => (Some(RawBson::Double(honest as f64)), Some(honest)),
         7 => {
@@ -136,7 +137,8 @@ struct Plain {
 impl Plain {
     fn of(n: i64, bytes: Vec<u8>) -> Self {
         let subtype = BinarySubtype::Generic;
-        Self { n_field: number_of(n), n: Some(n), bytes, subtype, instead: None, has_data: true }
+        let n_field = Some(number_of(n));
+        Self { n_field, n: Some(n), bytes, subtype, instead: None, has_data: true }
     }
 
     fn written(self) -> Chunk {

@@ -994,7 +994,9 @@ impl<R: Runtime> Host<R> {
         let servers = &view.servers;
         let load = |index: usize| servers.get(index).map_or(0, |server| server.operation_count());
         // The machine has the better error, so that a refusal is left to it too.
-        let chosen = view.snapshot.select(criteria, load, self.shared.random_bits()).ok()??;
+        // One server is the only choice.
+        let random = if servers.len() > 1 { self.shared.random_bits() } else { 0 };
+        let chosen = view.snapshot.select(criteria, load, random).ok()??;
         (chosen < servers.len()).then_some(chosen)
     }
 

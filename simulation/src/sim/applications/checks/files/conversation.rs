@@ -227,7 +227,11 @@ impl Files {
         let (uploads, from) = removal;
         let all = || uploads.iter().map(|number| &self.all[*number]);
         let is_deleted = from.is_none() && all().any(|it| it.is_gone);
-        let mut removers = uploads.iter().filter(|it| self.all[**it].may_remove(from));
+        let may_remove = |file: &File| {
+            let is_its_client = file.client == command.line.client || file.lives > 1;
+            (is_its_client || file.is_gone) && file.may_remove(from)
+        };
+        let mut removers = uploads.iter().filter(|it| may_remove(&self.all[**it]));
         let is_right = removers.any(|remover| {
             let mut others = uploads.iter().filter(|it| *it != remover);
             !others.any(|it| self.all[*it].has_first_chunk())
@@ -308,7 +312,9 @@ impl Files {
                 }
                 self.has_landed(first, now);
                 let file = first.map(|(number, _)| &self.all[number]);
-                let is_given_up = file.is_some_and(|file| file.given_up == Some(now));
+                // That of an upload whose time is over may be lost then.
+                let is_given_up =
+                    file.is_some_and(|file| file.given_up == Some(now) && !file.is_limited);
                 return ensure(!is_given_up, "batches under way are waited for", || {
                     format!("{file:?}")
                 });
@@ -369,7 +375,7 @@ impl Files {
     fn is_first_chunk(&mut self, command: &Command, chunk: &str) {
         for number in self.to_be_cleaned(command) {
             let file = &mut self.all[number];
-            file.has_met_another |= !file.inserts.contains_key(chunk);
+            file.has_met_another |= !file.has_first_chunk() && !file.inserts.contains_key(chunk);
         }
     }
 

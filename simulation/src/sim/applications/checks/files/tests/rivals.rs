@@ -1,5 +1,7 @@
 //! The same for several uploads under one `_id`, and for aborts that fail.
 
+use std::sync::Arc;
+
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
@@ -31,6 +33,13 @@ fn rival_chunk(n: i32) -> RawDocumentBuf {
 
 fn rival_batch(numbers: &[i32]) -> Command {
     insert_of("fs.chunks", numbers.iter().map(|n| rival_chunk(*n)).collect())
+}
+
+/// Removes all chunks, by the rival's client.
+fn rival_removal(millis: u64) -> Command {
+    let mut removal = Arc::unwrap_or_clone(removal(millis));
+    removal.line.client = 1;
+    removal
 }
 
 /// Has a majority have a chunk of the rival.
@@ -105,7 +114,8 @@ fn a_removal_of_the_chunks_of_another_upload_is_found() {
     // Then the rival has it.
     done(&mut files, &rival_batch(&[0]));
     files.all[1].began = Some(at(7));
-    files.sent(&removal(8)).unwrap();
+    assert_eq!(rule(files.sent(&removal(8))), broken, "another client sends it");
+    files.sent(&rival_removal(8)).unwrap();
     let mut files = rivalled(begun(1));
     done(&mut files, &rival_batch(&[0]));
     files.aborts(0);
@@ -230,9 +240,12 @@ fn chunks_of_a_rival_that_are_left_are_found() {
     assert_eq!(finish(&files), None);
     let mut files = left(dropped);
     asked(&mut files, 7, 100);
+    assert_eq!(finish(&files), Some(broken), "its own was there");
+    files.all[1].began = None;
+    asked(&mut files, 7, 100);
     assert_eq!(finish(&files), None, "it was not its own");
     let mut files = left(dropped);
-    done(&mut files, &removal(7));
+    done(&mut files, &rival_removal(7));
     assert_eq!(finish(&files), Some("what is removed is gone"));
 }
 

@@ -127,7 +127,7 @@ async fn a_file_of_four_gibibytes_takes_the_memory_of_what_is_in_flight() {
         short / MIB,
         long / MIB
     );
-    // Batches of 2 MiB and ranges of 4, three each, and the server's: as messages, and in the buffers
+    // Batches of 2 MiB, ranges of 4, three each, and the server's: as messages, and in the buffers
     // of both. Allocators keep what was freed for each thread.
     assert!(short - before < 128 * MIB, "{} MiB", (short - before) / MIB);
     assert!(long - short < 64 * MIB, "{} MiB", (long - short) / MIB);

@@ -104,7 +104,7 @@ pub fn output(command: &mut Command) -> Result<String, Failure> {
 ///
 /// # Errors
 ///
-/// Fails if `pkg-config` does not know libmongoc-1.0, and if the compiler does.
+/// Fails if `pkg-config` does not know libmongoc-1.0, and if the compiler fails.
 pub fn build_for_libmongoc(cc: &str, source: &Path, program: &Path) -> Result<(), Failure> {
     let flags = output(Command::new("pkg-config").args(["--cflags", "--libs", "libmongoc-1.0"]))?;
     let mut compiler = Command::new(cc);

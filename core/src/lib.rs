@@ -56,6 +56,7 @@
 //! - [`transport`]: filters for the bytes below the protocol: SOCKS5 and TLS.
 //! - [`dns`]: the lookup of the hosts of a deployment.
 //! - [`failure`]: causes of failure, as plain data.
+//! - `http` (feature `aws`): requests and responses of HTTP/1.1, as bytes.
 //! - `logging`, `spans` (feature `logging`): messages for logs, and spans for traces, as values.
 //! - `harness` (feature `harness`): a topology in virtual time, with scripted servers.
 //! - `trace` (feature `trace`): the inputs and actions of a topology, as text that can be replayed.
@@ -93,6 +94,8 @@ pub mod handshake;
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;
 pub mod hello;
+#[cfg(feature = "aws")]
+pub mod http;
 pub mod id;
 #[cfg(feature = "logging")]
 pub mod logging;

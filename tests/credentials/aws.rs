@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sdam::bson::DateTime;
-use sdam::core::auth::{
-    AwsCredentials, AwsEndpoints, CredentialRequest, CredentialResponse, Endpoint,
-};
+use sdam::core::auth::{AwsCredentials, AwsEndpoints, CredentialRequest, CredentialResponse};
 use sdam::core::config::{AuthMechanism, OptionsBuilder};
 use sdam::core::failure::{Cause, Failure};
+use sdam::core::http::Endpoint;
 use sdam::host::CredentialSources;
 use sdam_cluster::certificates::Authority;
 

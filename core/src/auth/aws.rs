@@ -1,6 +1,5 @@
 //! MONGODB-AWS: a signed request to AWS, which the server sends on to learn who the client is.
 
-mod http;
 mod signature;
 mod sources;
 
@@ -9,7 +8,6 @@ use base64::prelude::BASE64_STANDARD;
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, cstr, rawdoc};
 
-pub use http::{Endpoint, HttpError, HttpRequest};
 pub use sources::{
     Authorization, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Container,
     WebIdentity,

@@ -23,8 +23,8 @@ use bson::RawDocument;
 
 #[cfg(feature = "aws")]
 pub use aws::{
-    Authorization, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Container, Endpoint,
-    HttpError, HttpRequest, WebIdentity,
+    Authorization, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Container,
+    WebIdentity,
 };
 pub(crate) use command::SecretDocument;
 pub use credential_cache::CredentialCache;

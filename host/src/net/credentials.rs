@@ -14,6 +14,11 @@ use sdam_core::failure::{Cause, Failure, Stage};
 
 use crate::sync::before;
 
+/// The time that connecting to a service may take: less than connectTimeoutMS of the client by
+/// default, so that the application learns who does not answer.
+#[cfg(feature = "aws")]
+const CONNECT_TIME: Duration = Duration::from_secs(4);
+
 /// The answer of a provider, once it has it.
 pub type Answering = Pin<Box<dyn Future<Output = Result<CredentialResponse, Failure>> + Send>>;
 

@@ -3,6 +3,8 @@
 pub(crate) mod credentials;
 pub(crate) mod dial;
 pub(crate) mod dns;
+#[cfg(feature = "aws")]
+pub(crate) mod http;
 pub(crate) mod reactor;
 pub(crate) mod socket;
 pub(crate) mod stream;

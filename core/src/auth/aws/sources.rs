@@ -8,9 +8,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::http::{Endpoint, HttpError, HttpRequest, Response};
 use crate::auth::AwsCredentials;
 use crate::config::Secret;
+use crate::http::{Endpoint, HttpError, HttpRequest, Method, ResponseReader};
 
 pub use container::{Authorization, Container};
 
@@ -20,6 +20,12 @@ const METADATA_TOKEN_SECONDS: u32 = 30;
 /// The path at which EC2 returns the name of an instance's role, and below it the role's
 /// credentials.
 const EC2_ROLES: &str = "/latest/meta-data/iam/security-credentials/";
+
+/// The maximum length of the body of a response, in bytes.
+const MAX_RESPONSE_LEN: usize = 64 * 1024;
+
+/// The header that asks for JSON, where a service has a choice.
+const JSON: (&str, &str) = ("Accept", "application/json");
 
 /// The maximum length of the name of a role, a token or a path, in bytes.
 const MAX_TEXT_LEN: usize = 32 * 1024;
@@ -196,7 +202,7 @@ fn is_line(text: &str) -> bool {
 /// ```
 pub struct AwsFetch {
     endpoint: Endpoint,
-    response: Response,
+    response: ResponseReader,
     due: Due,
 }
 
@@ -243,8 +249,9 @@ impl AwsFetch {
             escaped(session),
             escaped(token),
         ));
-        let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
-        let request = endpoints.sts.request("POST", "/", headers, &body);
+        let headers = [("Content-Type", "application/x-www-form-urlencoded"), JSON];
+        let body = Some(body.as_bytes());
+        let request = endpoints.sts.request(Method::Post, "/", &headers, body);
         Ok((Self::new(&endpoints.sts, Due::Credentials), request))
     }
 
@@ -259,27 +266,25 @@ impl AwsFetch {
         container: &Container,
         token: Option<&Secret>,
     ) -> Result<(Self, HttpRequest), AwsSourceError> {
-        let header = match token {
-            Some(token) => format!("Authorization: {}\r\n", container::header_value(token)?),
-            None => String::new(),
-        };
-        let (header, endpoint) = (Zeroizing::new(header), container.endpoint.as_ref());
-        let endpoint = endpoint.unwrap_or(&endpoints.ecs);
-        let request = endpoint.request("GET", &container.path, &header, "");
+        let token = token.map(container::header_value).transpose()?;
+        let headers: Vec<_> =
+            token.map(|token| ("Authorization", token)).into_iter().chain([JSON]).collect();
+        let endpoint = container.endpoint.as_ref().unwrap_or(&endpoints.ecs);
+        let request = endpoint.request(Method::Get, &container.path, &headers, None);
         Ok((Self::new(endpoint, Due::Credentials), request))
     }
 
     /// Asks for the metadata of an EC2 instance, by their second version: for a token, then for the
     /// name of the role, then for its credentials.
     pub fn ec2(endpoints: &AwsEndpoints) -> (Self, HttpRequest) {
-        let lifetime =
-            format!("X-aws-ec2-metadata-token-ttl-seconds: {METADATA_TOKEN_SECONDS}\r\n");
-        let request = endpoints.ec2.request("PUT", "/latest/api/token", &lifetime, "");
+        let lifetime = METADATA_TOKEN_SECONDS.to_string();
+        let headers = [("X-aws-ec2-metadata-token-ttl-seconds", lifetime.as_str())];
+        let request = endpoints.ec2.request(Method::Put, "/latest/api/token", &headers, Some(b""));
         (Self::new(&endpoints.ec2, Due::MetadataToken), request)
     }
 
     fn new(endpoint: &Endpoint, due: Due) -> Self {
-        Self { endpoint: endpoint.clone(), response: Response::default(), due }
+        Self { endpoint: endpoint.clone(), response: ResponseReader::new(MAX_RESPONSE_LEN), due }
     }
 
     /// Takes bytes of the response to the last request, however they are split; `None` if it goes
@@ -289,8 +294,13 @@ impl AwsFetch {
     ///
     /// Fails if the service refuses, or its answer is not as it should be.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Option<AwsStep>, AwsSourceError> {
-        match self.response.receive(bytes)? {
-            Some(body) => self.answered(&body).map(Some),
+        let received = self.response.receive(bytes);
+        // What else it says is not waited for.
+        if let Some(status) = self.response.status().filter(|status| *status != 200) {
+            return Err(HttpError::Status(status).into());
+        }
+        match received? {
+            Some(response) => self.answered(&response.body).map(Some),
             None => Ok(None),
         }
     }
@@ -301,12 +311,12 @@ impl AwsFetch {
     ///
     /// Fails as [`receive`](Self::receive) does, and if that was too early.
     pub fn ended(&mut self) -> Result<AwsStep, AwsSourceError> {
-        let body = self.response.end()?;
-        self.answered(&body)
+        let response = self.response.end()?;
+        self.answered(&response.body)
     }
 
     fn answered(&mut self, body: &[u8]) -> Result<AwsStep, AwsSourceError> {
-        self.response = Response::default();
+        self.response = ResponseReader::new(MAX_RESPONSE_LEN);
         let line = || std::str::from_utf8(body.trim_ascii()).ok().filter(|text| is_line(text));
         match &self.due {
             Due::MetadataToken => {
@@ -327,8 +337,7 @@ impl AwsFetch {
     }
 
     fn metadata(&self, path: &str, token: &str) -> HttpRequest {
-        let header = Zeroizing::new(format!("X-aws-ec2-metadata-token: {token}\r\n"));
-        self.endpoint.request("GET", path, &header, "")
+        self.endpoint.request(Method::Get, path, &[("X-aws-ec2-metadata-token", token)], None)
     }
 }
 

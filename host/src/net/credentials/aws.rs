@@ -1,34 +1,25 @@
 //! Credentials of AWS from where the environment says, by exchanges of HTTP where it says so.
 
-use std::future::poll_fn;
-use std::io;
 use std::time::Duration;
 
 use sdam_core::auth::{
     Authorization, AwsCredentials, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep,
-    Container, Endpoint, HttpRequest,
+    Container,
 };
-use sdam_core::config::{Secret, ServerAddress, TcpOptions, TlsOptions};
+use sdam_core::config::{Secret, TlsOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::time::Instant;
-use sdam_core::transport::{Transport, TransportConfig};
+use sdam_core::http::HttpRequest;
+use sdam_core::transport::TransportConfig;
 
+use super::CONNECT_TIME;
 use super::sources::read_token;
+use crate::net::http::{Exchange, Responder};
 use crate::net::reactor::{Lane, Reactor};
-use crate::net::socket::{Socket as _, write_all};
-use crate::net::streams::{connect, load};
-use crate::sync::before;
+use crate::net::streams::load;
 use crate::system::{Certificates, nonce};
 
 /// The time that one exchange may take ("Drivers SHOULD enforce a 10 second read timeout").
 const EXCHANGE_TIME: Duration = Duration::from_secs(10);
-
-/// The time that connecting may take: less than connectTimeoutMS of the client by default, so that
-/// the application learns who does not answer.
-const CONNECT_TIME: Duration = Duration::from_secs(4);
-
-/// The size of a read, in bytes.
-const READ_LEN: usize = 4096;
 
 /// The services that hand credentials of AWS out, and how they are asked.
 ///
@@ -107,70 +98,36 @@ impl Services {
         mut request: HttpRequest,
     ) -> Result<AwsCredentials, Failure> {
         loop {
-            let end = reactor.now() + self.exchange_time;
-            let exchange = self.exchange(reactor, &mut fetch, &request, end);
-            request = match before(reactor.sleep_until(end), exchange).await {
-                Some(Ok(AwsStep::Found(credentials))) => return Ok(credentials),
-                Some(Ok(AwsStep::Next(request))) => request,
-                Some(Err(failure)) => return Err(failure),
-                None => return Err(self.late()),
+            let mut filters = TransportConfig::default();
+            if request.endpoint.tls {
+                filters = filters.with_tls(load(reactor, &self.authorities).await?);
+            }
+            let exchange = Exchange {
+                stage: Stage::Authenticate,
+                refusal: Cause::Configuration,
+                lane: &Lane::Credentials,
+                filters: &filters,
+                connect_time: CONNECT_TIME,
+                time: self.exchange_time,
+            };
+            request = match exchange.run(reactor, &request, &mut fetch).await? {
+                AwsStep::Found(credentials) => return Ok(credentials),
+                AwsStep::Next(request) => request,
             };
         }
     }
+}
 
-    /// Sends one request, and receives its response, until `end` at most: a socket may block.
-    async fn exchange<R: Reactor>(
-        &self,
-        reactor: &R,
-        fetch: &mut AwsFetch,
-        request: &HttpRequest,
-        end: Instant,
-    ) -> Result<AwsStep, Failure> {
-        let Endpoint { host, port, tls: is_tls, .. } = &request.endpoint;
-        let address = ServerAddress::Tcp { host: host.as_str().into(), port: *port };
-        let (mut wire, mut config) = (Vec::new(), TransportConfig::default());
-        if *is_tls {
-            config = config.with_tls(load(reactor, &self.authorities).await?);
-        }
-        let mut transport = Transport::start(&config, &address, &address, &mut wire)?;
-        let opening = connect(reactor, Lane::Credentials, &address, TcpOptions::default(), |_| {});
-        let Some(socket) = before(reactor.sleep(CONNECT_TIME), opening).await else {
-            return Err(late("no connection", CONNECT_TIME));
-        };
-        let (mut socket, end) = (socket?, Some(end));
-        let (mut unsent, mut buffer) = (Some(&*request.bytes), [0; READ_LEN]);
-        loop {
-            if transport.is_ready()
-                && let Some(bytes) = unsent.take()
-            {
-                transport.send(bytes, &mut wire);
-            }
-            let of_stream = |error: io::Error| match error.kind() {
-                io::ErrorKind::TimedOut => self.late(),
-                _ => Failure::from_io(Stage::Authenticate, &error),
-            };
-            write_all(&mut socket, &wire, end).await.map_err(of_stream)?;
-            wire.clear();
-            let count = match poll_fn(|cx| socket.poll_read(cx, &mut buffer, end)).await {
-                Ok(0) if !is_tls => return fetch.ended().map_err(|error| refused(&error)),
-                Ok(0) => return Err(transport.failure(&io::ErrorKind::UnexpectedEof.into())),
-                Ok(count) => count,
-                Err(error) => return Err(of_stream(error)),
-            };
-            let mut plain = Vec::new();
-            let received = transport.receive(&buffer[..count], &mut plain, &mut wire);
-            if !plain.is_empty() {
-                let step = fetch.receive(&plain).map_err(|error| refused(&error))?;
-                if let Some(step) = step {
-                    return Ok(step);
-                }
-            }
-            received?;
-        }
+impl Responder for AwsFetch {
+    type Answer = AwsStep;
+    type Error = AwsSourceError;
+
+    fn receive(&mut self, bytes: &[u8]) -> Result<Option<AwsStep>, AwsSourceError> {
+        self.receive(bytes)
     }
 
-    fn late(&self) -> Failure {
-        late("no complete answer", self.exchange_time)
+    fn ended(&mut self) -> Result<AwsStep, AwsSourceError> {
+        self.ended()
     }
 }
 
@@ -193,10 +150,6 @@ async fn token_of<R: Reactor>(reactor: &R, variable: &str, file: &str) -> Result
 
 fn refused(error: &AwsSourceError) -> Failure {
     Failure::new(Stage::Authenticate, Cause::Configuration, error.to_string())
-}
-
-fn late(what: &str, limit: Duration) -> Failure {
-    Failure::new(Stage::Authenticate, Cause::Timeout, format!("{what} within {limit:?}"))
 }
 
 fn failure(cause: Cause, detail: &str) -> Failure {

@@ -6,8 +6,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{AwsSourceError, Endpoint, MAX_TEXT_LEN, is_line};
+use super::{AwsSourceError, MAX_TEXT_LEN, is_line};
 use crate::config::Secret;
+use crate::http::Endpoint;
 
 /// The agents that may be asked without TLS besides loopback: those of ECS and of EKS.
 const AGENTS: [IpAddr; 3] = [

@@ -6,10 +6,14 @@ use super::{
     Authorization, AwsEndpoints, AwsFetch, AwsSource, AwsSourceError, AwsStep, Container,
     WebIdentity,
 };
-use crate::auth::{AwsCredentials, HttpError, HttpRequest};
+use crate::auth::AwsCredentials;
+use crate::http::{HttpError, HttpRequest};
 
 const JSON: &str = r#"{"Code": "Success", "AccessKeyId": "AKID", "SecretAccessKey": "planted-key",
     "Token": "planted-token", "Expiration": "2026-08-25T12:00:00Z"}"#;
+
+/// The longest body.
+const LIMIT: usize = 64 * 1024;
 
 fn find(variables: &[(&str, &str)]) -> Result<AwsSource, AwsSourceError> {
     let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
@@ -288,7 +292,7 @@ fn a_response_that_is_none_is_refused_without_showing_it() {
             b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
             HttpError::Malformed("its length is no number"),
         ),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n", HttpError::TooLong),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n", HttpError::TooLong(LIMIT)),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
             HttpError::Malformed("its transfer encoding is not chunked"),
@@ -297,7 +301,10 @@ fn a_response_that_is_none_is_refused_without_showing_it() {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nplanted\r\n",
             HttpError::Malformed("a chunk of it cannot be read"),
         ),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n", HttpError::TooLong),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n",
+            HttpError::TooLong(LIMIT),
+        ),
     ];
     for (bytes, wanted) in cases {
         let error = ecs().receive(bytes).unwrap_err();
@@ -308,7 +315,7 @@ fn a_response_that_is_none_is_refused_without_showing_it() {
     let head = b"HTTP/1.1 200 OK\r\nX-Endless: ";
     fetch.receive(head).unwrap();
     let endless = (0..).find_map(|_| fetch.receive(&[b'x'; 1024]).err());
-    assert_eq!(endless, Some(HttpError::TooLong.into()));
+    assert_eq!(endless, Some(HttpError::HeadTooLong.into()));
     let mut fetch = ecs();
     fetch.receive(&response(JSON)[..80]).unwrap();
     assert_eq!(fetch.ended().unwrap_err(), HttpError::EndsEarly.into());
@@ -350,12 +357,11 @@ fn headers_that_say_nothing_of_the_length_are_passed_over() {
 
 #[test]
 fn a_response_may_be_as_long_as_the_limit_and_no_longer() {
-    const LIMIT: usize = 64 * 1024;
     let head = response(&" ".repeat(60_000)).len() - 60_000;
     for excess in [0, 1] {
-        let padding = " ".repeat(LIMIT + excess - head - JSON.len());
+        let padding = " ".repeat(LIMIT + excess - JSON.len());
         let bytes = response(&format!("{JSON}{padding}"));
-        assert_eq!(bytes.len(), LIMIT + excess);
+        assert_eq!(bytes.len(), head + LIMIT + excess);
         let mut fetch = ecs();
         let outcome =
             bytes.chunks(1000).map(|part| fetch.receive(part)).find_map(|step| match step {
@@ -364,10 +370,10 @@ fn a_response_may_be_as_long_as_the_limit_and_no_longer() {
             });
         match (excess, outcome.unwrap()) {
             (0, step) => assert_eq!(found(step).access_key_id, "AKID"),
-            (_, step) => assert_eq!(step.unwrap_err(), HttpError::TooLong.into()),
+            (_, step) => assert_eq!(step.unwrap_err(), HttpError::TooLong(LIMIT).into()),
         }
         // It is known as soon as the head is.
         let refused = ecs().receive(&bytes[..head]).err();
-        assert_eq!(refused, (excess > 0).then_some(HttpError::TooLong.into()));
+        assert_eq!(refused, (excess > 0).then_some(HttpError::TooLong(LIMIT).into()));
     }
 }

@@ -155,6 +155,11 @@ pub enum Cause {
         /// The kind.
         unsupported: UnsupportedCertificate,
     },
+    /// The server's certificate, or that of an issuer, was revoked.
+    CertificateRevoked,
+    /// The server has sent no staple of OCSP though its certificate demands one, or one that is not
+    /// valid.
+    InvalidStaple,
     /// The server's certificate is refused for another reason.
     CertificateInvalid,
 }
@@ -187,6 +192,8 @@ impl Cause {
             Self::UnknownIssuer => "unknownIssuer",
             Self::CertificateName => "certificateName",
             Self::CertificateUnsupported { .. } => "certificateUnsupported",
+            Self::CertificateRevoked => "certificateRevoked",
+            Self::InvalidStaple => "invalidStaple",
             Self::CertificateInvalid => "certificateInvalid",
         }
     }
@@ -442,6 +449,8 @@ impl Failure {
             | Cause::UnknownIssuer
             | Cause::CertificateName
             | Cause::CertificateUnsupported { .. }
+            | Cause::CertificateRevoked
+            | Cause::InvalidStaple
             | Cause::CertificateInvalid
             | Cause::Command { .. }
             | Cause::Authentication

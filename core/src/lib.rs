@@ -56,7 +56,7 @@
 //! - [`transport`]: filters for the bytes below the protocol: SOCKS5 and TLS.
 //! - [`dns`]: the lookup of the hosts of a deployment.
 //! - [`failure`]: causes of failure, as plain data.
-//! - `http` (feature `aws`): requests and responses of HTTP/1.1, as bytes.
+//! - `http` (features `aws` and `ocsp`): requests and responses of HTTP/1.1, as bytes.
 //! - `logging`, `spans` (feature `logging`): messages for logs, and spans for traces, as values.
 //! - `harness` (feature `harness`): a topology in virtual time, with scripted servers.
 //! - `trace` (feature `trace`): the inputs and actions of a topology, as text that can be replayed.
@@ -68,6 +68,7 @@
 //! - `harness`: a topology in virtual time, whose servers answer what they are made to answer.
 //! - `logging`: log messages by the Logging specification, spans by that of OpenTelemetry, and
 //!   the settings that the environment has for them.
+//! - `ocsp`: revocation of certificates: staples and responders of OCSP.
 //! - `public-suffixes`: the list of public suffixes, without which `srvAllowedHostsSuffix` is
 //!   refused.
 //! - `saslprep`: passwords for SCRAM-SHA-256 that are not of ASCII alone, which SASLprep
@@ -94,7 +95,7 @@ pub mod handshake;
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;
 pub mod hello;
-#[cfg(feature = "aws")]
+#[cfg(any(feature = "aws", feature = "ocsp"))]
 pub mod http;
 pub mod id;
 #[cfg(feature = "logging")]
@@ -104,6 +105,8 @@ pub mod metrics;
 pub mod operation;
 pub mod pool;
 pub mod process;
+#[cfg(feature = "ocsp")]
+pub mod revocation;
 pub mod rng;
 pub mod selection;
 pub mod session;

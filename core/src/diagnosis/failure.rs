@@ -84,6 +84,8 @@ pub(super) const fn is_about_certificate(cause: &Cause) -> bool {
             | Cause::UnknownIssuer
             | Cause::CertificateName
             | Cause::CertificateUnsupported { .. }
+            | Cause::CertificateRevoked
+            | Cause::InvalidStaple
             | Cause::CertificateInvalid
     )
 }

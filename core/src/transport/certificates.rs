@@ -4,12 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::{ClientConfig, Error, RootCertStore};
 
+#[cfg(feature = "ocsp")]
+use super::revocation::Revocation;
 use super::verifier::{Trust, Verifier};
+#[cfg(feature = "ocsp")]
+use crate::revocation::StatusCache;
 
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
 
@@ -19,6 +23,8 @@ const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
 #[derive(Clone)]
 pub struct TlsConfig {
     client: Arc<ClientConfig>,
+    #[cfg(feature = "ocsp")]
+    revocation: Option<Arc<Revocation>>,
 }
 
 /// The material of a [`TlsConfig`]: the contents of files, which the runtime has read.
@@ -36,6 +42,15 @@ pub struct TlsMaterial<'a> {
     pub allow_invalid_certificates: bool,
     /// True if the certificate may be for another name: `tlsAllowInvalidHostnames`.
     pub allow_invalid_hostnames: bool,
+    /// The lists of revoked certificates of the user, in PEM, if there are any.
+    pub revocation_lists: Option<&'a [u8]>,
+    /// The statuses of certificates that are known. Without them neither staples nor responders of
+    /// OCSP matter: `tlsDisableCertificateRevocationCheck`.
+    #[cfg(feature = "ocsp")]
+    pub statuses: Option<&'a Arc<dyn StatusCache>>,
+    /// True if no responder of OCSP is to be asked: `tlsDisableOCSPEndpointCheck`.
+    #[cfg(feature = "ocsp")]
+    pub disable_ocsp_endpoint_check: bool,
 }
 
 impl<'a> TlsMaterial<'a> {
@@ -76,6 +91,32 @@ impl<'a> TlsMaterial<'a> {
         self.allow_invalid_hostnames = allow_invalid_hostnames;
         self
     }
+
+    /// Replaces [`revocation_lists`](Self::revocation_lists).
+    #[must_use]
+    pub const fn with_revocation_lists(mut self, revocation_lists: Option<&'a [u8]>) -> Self {
+        self.revocation_lists = revocation_lists;
+        self
+    }
+
+    /// Replaces [`statuses`](Self::statuses).
+    #[cfg(feature = "ocsp")]
+    #[must_use]
+    pub const fn with_statuses(mut self, statuses: Option<&'a Arc<dyn StatusCache>>) -> Self {
+        self.statuses = statuses;
+        self
+    }
+
+    /// Replaces [`disable_ocsp_endpoint_check`](Self::disable_ocsp_endpoint_check).
+    #[cfg(feature = "ocsp")]
+    #[must_use]
+    pub const fn with_disable_ocsp_endpoint_check(
+        mut self,
+        disable_ocsp_endpoint_check: bool,
+    ) -> Self {
+        self.disable_ocsp_endpoint_check = disable_ocsp_endpoint_check;
+        self
+    }
 }
 
 /// Authorities to trust.
@@ -107,6 +148,9 @@ pub enum TlsConfigError {
          system's"
     )]
     NoAnchors,
+    /// The lists of revoked certificates are not in PEM, or cannot be read.
+    #[error("there is no list of revoked certificates in PEM (BEGIN X509 CRL) to be read: {0}")]
+    RevocationLists(String),
     /// The client's certificate or key is not in PEM.
     #[error("the client's certificate and key are not in PEM: {0}")]
     CertificateKeyPem(String),
@@ -162,19 +206,22 @@ impl TlsConfig {
             true => (Trust::Anything, Arc::new(RootCertStore::empty())),
             false => {
                 let anchors = Arc::new(anchors(material.anchors)?);
-                let strict = Arc::clone(&anchors);
-                let strict = WebPkiServerVerifier::builder_with_provider(strict, provider);
-                let strict = strict.build().map_err(|error| match error {
-                    VerifierBuilderError::NoRootAnchors => TlsConfigError::NoAnchors,
-                    error => TlsConfigError::AnchorsPem(error.to_string()),
-                })?;
+                let strict = verifier(&anchors, &provider, lists(material)?, false)?;
                 match material.allow_invalid_hostnames {
                     true => (Trust::AnyName(strict), anchors),
                     false => (Trust::Strict(strict), anchors),
                 }
             }
         };
-        let verifier = Verifier { trust, algorithms, anchors };
+        #[cfg(feature = "ocsp")]
+        let revocation = revocation(material, &anchors, &provider)?;
+        let verifier = Verifier {
+            trust,
+            algorithms,
+            anchors,
+            #[cfg(feature = "ocsp")]
+            revocation: revocation.clone(),
+        };
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
         let client = match material.certificate_key {
             None => builder.with_no_client_auth(),
@@ -186,18 +233,32 @@ impl TlsConfig {
                 })?
             }
         };
-        Ok(Self { client: Arc::new(client) })
+        Ok(Self {
+            client: Arc::new(client),
+            #[cfg(feature = "ocsp")]
+            revocation,
+        })
     }
 
     pub(super) const fn client(&self) -> &Arc<ClientConfig> {
         &self.client
     }
+
+    #[cfg(feature = "ocsp")]
+    pub(super) const fn revocation(&self) -> Option<&Arc<Revocation>> {
+        self.revocation.as_ref()
+    }
 }
 
-/// The application's own configuration; its verifier, certificate and clock hold.
+/// The application's own configuration; its verifier, certificate and clock hold, and revocation is
+/// its business.
 impl From<Arc<ClientConfig>> for TlsConfig {
     fn from(client: Arc<ClientConfig>) -> Self {
-        Self { client }
+        Self {
+            client,
+            #[cfg(feature = "ocsp")]
+            revocation: None,
+        }
     }
 }
 
@@ -237,6 +298,67 @@ fn anchors(anchors: TrustAnchors<'_>) -> Result<RootCertStore, TlsConfigError> {
         }
     }
     Ok(store)
+}
+
+type Lists = Vec<CertificateRevocationListDer<'static>>;
+
+/// Reads the lists of revoked certificates, if there are any.
+fn lists(material: &TlsMaterial<'_>) -> Result<Lists, TlsConfigError> {
+    let Some(pem) = material.revocation_lists else { return Ok(Lists::new()) };
+    let lists = CertificateRevocationListDer::pem_slice_iter(pem).collect::<Result<Lists, _>>();
+    let lists = lists.map_err(|error| TlsConfigError::RevocationLists(error.to_string()))?;
+    match lists.is_empty() {
+        true => Err(TlsConfigError::RevocationLists("it has none".into())),
+        false => Ok(lists),
+    }
+}
+
+/// Makes a verifier that refuses what is on the lists; with `covered`, it accepts only certificates
+/// that a list covers which is not out of date.
+fn verifier(
+    anchors: &Arc<RootCertStore>,
+    provider: &Arc<CryptoProvider>,
+    lists: Lists,
+    covered: bool,
+) -> Result<Arc<WebPkiServerVerifier>, TlsConfigError> {
+    let builder =
+        WebPkiServerVerifier::builder_with_provider(Arc::clone(anchors), Arc::clone(provider));
+    let builder = match covered {
+        true => builder.only_check_end_entity_revocation().enforce_revocation_expiration(),
+        false => builder.allow_unknown_revocation_status(),
+    };
+    builder.with_crls(lists).build().map_err(|error| match error {
+        VerifierBuilderError::NoRootAnchors => TlsConfigError::NoAnchors,
+        VerifierBuilderError::InvalidCrl(error) => {
+            TlsConfigError::RevocationLists(format!("{error:?}"))
+        }
+        error => TlsConfigError::AnchorsPem(error.to_string()),
+    })
+}
+
+/// Returns the means to find out about revocation, if that matters.
+#[cfg(feature = "ocsp")]
+fn revocation(
+    material: &TlsMaterial<'_>,
+    anchors: &Arc<RootCertStore>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<Revocation>>, TlsConfigError> {
+    // "If a connection string specifies `tlsAllowInvalidCertificates=true`, then the driver MUST
+    // disable OCSP."
+    let Some(statuses) = material.statuses.filter(|_| !material.allow_invalid_certificates) else {
+        return Ok(None);
+    };
+    let lists = match lists(material)? {
+        lists if lists.is_empty() => None,
+        lists => Some(verifier(anchors, provider, lists, true)?),
+    };
+    Ok(Some(Arc::new(Revocation {
+        statuses: Arc::clone(statuses),
+        ask_responders: !material.disable_ocsp_endpoint_check,
+        lists,
+        anchors: Arc::clone(anchors),
+        algorithms: provider.signature_verification_algorithms,
+    })))
 }
 
 type ClientCertificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);

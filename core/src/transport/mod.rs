@@ -13,6 +13,8 @@
 mod certificates;
 #[cfg(feature = "tls")]
 mod chain;
+#[cfg(feature = "ocsp")]
+mod revocation;
 mod socks5;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -33,6 +35,10 @@ pub use socks5::{Login, LoginError};
 
 use crate::config::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
+#[cfg(feature = "ocsp")]
+use crate::revocation::{Status, Subject};
+#[cfg(feature = "ocsp")]
+use rustls::pki_types::UnixTime;
 use socks5::Socks5;
 #[cfg(feature = "tls")]
 use tls::Tls;
@@ -61,6 +67,13 @@ impl TransportConfig {
     /// Returns the proxy that streams go through.
     pub const fn proxy(&self) -> Option<&ProxyConfig> {
         self.proxy.as_ref()
+    }
+
+    /// Returns whether TLS asks if certificates were revoked: then [`Transport::unchecked`] is to be
+    /// heeded before anything is sent.
+    #[cfg(feature = "ocsp")]
+    pub fn checks_revocation(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.revocation().is_some())
     }
 
     /// Encrypts streams, inside the proxy's if there is one.
@@ -208,6 +221,32 @@ impl Transport {
             return tls.send(plain, wire);
         }
         wire.extend_from_slice(plain);
+    }
+
+    /// Returns the server's certificate if its revocation is still to be asked about, once the
+    /// handshakes are done: no staple, nothing that is known and no list of the user says anything
+    /// of it, and it names responders.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is known that the certificate was revoked.
+    #[cfg(feature = "ocsp")]
+    pub fn unchecked(&self, now: UnixTime) -> Result<Option<Subject>, Failure> {
+        self.tls.as_ref().map_or(Ok(None), |tls| tls.unchecked(now))
+    }
+
+    /// Returns the failure of a connection to a server whose certificate has this status, if it
+    /// was revoked.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the certificate was revoked.
+    #[cfg(feature = "ocsp")]
+    pub fn heed(status: Status) -> Result<(), Failure> {
+        match status {
+            Status::Revoked { .. } => Err(revocation::revoked(status)),
+            Status::Good | Status::Unknown => Ok(()),
+        }
     }
 
     /// Returns whether the handshakes are done, and plaintext may flow.

@@ -7,9 +7,13 @@ use std::sync::Arc;
 use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{CertificateError, ClientConnection, Error, PeerIncompatible};
 
+#[cfg(feature = "ocsp")]
+use super::revocation::{Refusal, Revocation};
 use super::{TAKES_ALL, TlsConfig, unsupported};
 use crate::config::ServerAddress;
 use crate::failure::{Cause, Failure, Stage, UnsupportedCertificate};
+#[cfg(feature = "ocsp")]
+use crate::revocation::Subject;
 use crate::text::beginning;
 
 /// The number of names of a wrong certificate that are listed.
@@ -30,6 +34,8 @@ pub(super) struct Tls {
     connection: Box<ClientConnection>,
     /// The name that the server's certificate must be for.
     name: ServerName<'static>,
+    #[cfg(feature = "ocsp")]
+    revocation: Option<Arc<Revocation>>,
     /// The first byte that the server sent.
     first: Option<u8>,
 }
@@ -49,7 +55,23 @@ impl Tls {
             .map_err(|error| Failure::new(Stage::Tls, Cause::Configuration, error.to_string()))?;
         // Its caller limits what is sent, and every call writes all of it.
         connection.set_buffer_limit(None);
-        Ok(Self { connection: Box::new(connection), name, first: None })
+        Ok(Self {
+            connection: Box::new(connection),
+            name,
+            #[cfg(feature = "ocsp")]
+            revocation: config.revocation().cloned(),
+            first: None,
+        })
+    }
+
+    /// Returns the certificate that is left to be asked about; that of a session that goes on is
+    /// the one that it began with.
+    #[cfg(feature = "ocsp")]
+    pub(super) fn unchecked(&self, now: UnixTime) -> Result<Option<Subject>, Failure> {
+        match (&self.revocation, self.connection.peer_certificates()) {
+            (Some(revocation), Some(chain)) => revocation.unchecked(chain, &self.name, now),
+            _ => Ok(None),
+        }
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -163,9 +185,15 @@ impl Tls {
             CertificateError::NotValidForNameContext { presented, .. } => {
                 self.wrong_name(presented)
             }
-            other => match unsupported::of(other) {
-                Some(unsupported) => unsupported_certificate(unsupported, other),
-                None => {
+            CertificateError::Revoked => {
+                let detail = "the server's certificate, or that of an issuer, is on the list of \
+                              revoked certificates";
+                (Cause::CertificateRevoked, detail.into())
+            }
+            other => match (staple_refusal(other), unsupported::of(other)) {
+                (Some(refusal), _) => refusal,
+                (None, Some(unsupported)) => unsupported_certificate(unsupported, other),
+                (None, None) => {
                     let other = match (unsupported::of_application(other), other) {
                         (Some(words), _) => words.to_owned(),
                         // Its own words, not those of the library around them.
@@ -194,6 +222,17 @@ impl Tls {
         };
         let detail = format!("the server's certificate is not for {name} but for {found}");
         (Cause::CertificateName, detail)
+    }
+}
+
+/// Recognises what the verifier has against a staple, or against its absence.
+fn staple_refusal(error: &CertificateError) -> Option<(Cause, String)> {
+    #[cfg(feature = "ocsp")]
+    return Refusal::of(error);
+    #[cfg(not(feature = "ocsp"))]
+    {
+        let _ = error;
+        None
     }
 }
 

@@ -16,6 +16,8 @@ use rustls::{
 };
 
 use super::chain;
+#[cfg(feature = "ocsp")]
+use super::revocation::Revocation;
 use super::unsupported::{Parts, RsaLength};
 
 /// The facts that a certificate must prove.
@@ -39,6 +41,9 @@ pub(super) struct Verifier {
     pub(super) algorithms: WebPkiSupportedAlgorithms,
     /// The authorities that are trusted; none where anything is.
     pub(super) anchors: Arc<RootCertStore>,
+    /// The means to find out about revocation, if that matters.
+    #[cfg(feature = "ocsp")]
+    pub(super) revocation: Option<Arc<Revocation>>,
 }
 
 impl Verifier {
@@ -143,6 +148,7 @@ impl ServerCertVerifier for Verifier {
         let verdict =
             strict.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match (verdict, &self.trust) {
+            (Ok(_), _) => {}
             // The name is checked last: everything else is as it should be.
             (
                 Err(Error::InvalidCertificate(
@@ -150,11 +156,14 @@ impl ServerCertVerifier for Verifier {
                     | CertificateError::NotValidForNameContext { .. },
                 )),
                 Trust::AnyName(_),
-            ) => Ok(ServerCertVerified::assertion()),
-            (verdict, _) => {
-                verdict.map_err(|error| self.explained_chain(error, end_entity, intermediates))
-            }
+            ) => {}
+            (Err(error), _) => return Err(self.explained_chain(error, end_entity, intermediates)),
         }
+        #[cfg(feature = "ocsp")]
+        if let Some(revocation) = &self.revocation {
+            revocation.check_staple(end_entity, intermediates, ocsp_response, now)?;
+        }
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

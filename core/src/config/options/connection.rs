@@ -11,7 +11,8 @@ use crate::config::{MAX_HOST_LEN, Secret, ServerAddress};
 /// The combinations that URI Options, "Conflicting TLS options" forbids are refused when the
 /// options are built.
 ///
-/// Whether a certificate was revoked is never checked, neither by OCSP nor by lists (CRL).
+/// Whether a server's certificate was revoked is checked with the feature `ocsp` (OCSP Support), and
+/// by lists (CRL) of your own.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TlsOptions {
@@ -26,11 +27,16 @@ pub struct TlsOptions {
     /// True if the certificate may be for another host: `tlsAllowInvalidHostnames`, or
     /// `tlsInsecure`.
     pub allow_invalid_hostnames: bool,
-    /// True if revoked certificates are accepted: `tlsDisableCertificateRevocationCheck`. They are
-    /// in either case, as this version checks no revocation.
+    /// True if neither staples nor responders of OCSP nor lists say whether certificates were
+    /// revoked: `tlsDisableCertificateRevocationCheck`.
     pub disable_certificate_revocation_check: bool,
-    /// True if no OCSP responder is asked: `tlsDisableOCSPEndpointCheck`. None is in either case.
+    /// True if no OCSP responder is asked, whereas staples are judged:
+    /// `tlsDisableOCSPEndpointCheck`.
     pub disable_ocsp_endpoint_check: bool,
+    /// The file with lists of revoked certificates, in PEM, one for each authority whose
+    /// certificates they are about. No option of connection strings names it. Like the other files
+    /// it is read again when it changes.
+    pub revocation_lists_file: Option<String>,
 }
 
 impl TlsOptions {
@@ -39,9 +45,14 @@ impl TlsOptions {
         let revocation =
             ("tlsDisableCertificateRevocationCheck", self.disable_certificate_revocation_check);
         let endpoint = ("tlsDisableOCSPEndpointCheck", self.disable_ocsp_endpoint_check);
-        for (one, other) in
-            [(certificates, revocation), (certificates, endpoint), (revocation, endpoint)]
-        {
+        let lists = ("the file of revocation lists", self.revocation_lists_file.is_some());
+        for (one, other) in [
+            (certificates, revocation),
+            (certificates, endpoint),
+            (revocation, endpoint),
+            (lists, certificates),
+            (lists, revocation),
+        ] {
             if one.1 && other.1 {
                 return Err(OptionsError::Conflict { option: one.0, with: other.0 });
             }
@@ -84,6 +95,13 @@ impl TlsOptions {
     #[must_use]
     pub fn with_allow_invalid_hostnames(mut self, allow_invalid_hostnames: bool) -> Self {
         self.allow_invalid_hostnames = allow_invalid_hostnames;
+        self
+    }
+
+    /// Replaces [`revocation_lists_file`](Self::revocation_lists_file).
+    #[must_use]
+    pub fn with_revocation_lists_file(mut self, revocation_lists_file: Option<String>) -> Self {
+        self.revocation_lists_file = revocation_lists_file;
         self
     }
 }

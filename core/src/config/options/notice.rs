@@ -14,7 +14,10 @@ pub enum Notice {
     AnyCertificate,
     /// Servers may show the certificate of another host.
     AnyHostname,
-    /// Revocation is not checked at all, so that nothing can be left out of it.
+    /// Certificates that were revoked are accepted.
+    Revoked,
+    /// Revocation is not checked at all without the feature `ocsp`, so that nothing can be left out
+    /// of it.
     NoRevocationCheck {
         /// The option that leaves something out.
         option: &'static str,
@@ -25,15 +28,20 @@ impl Notice {
     /// Returns what these options of TLS mean.
     pub(super) fn of(tls: &TlsOptions) -> Vec<Self> {
         let no_check = |option| Self::NoRevocationCheck { option };
+        let is_built_in = cfg!(feature = "ocsp");
         let notices = [
             (tls.allow_invalid_certificates, Self::AnyCertificate),
             // If any certificate will do, its name does not matter either.
             (tls.allow_invalid_hostnames && !tls.allow_invalid_certificates, Self::AnyHostname),
+            (tls.disable_certificate_revocation_check && is_built_in, Self::Revoked),
             (
-                tls.disable_certificate_revocation_check,
+                tls.disable_certificate_revocation_check && !is_built_in,
                 no_check("tlsDisableCertificateRevocationCheck"),
             ),
-            (tls.disable_ocsp_endpoint_check, no_check("tlsDisableOCSPEndpointCheck")),
+            (
+                tls.disable_ocsp_endpoint_check && !is_built_in,
+                no_check("tlsDisableOCSPEndpointCheck"),
+            ),
         ];
         notices.into_iter().filter(|(applies, _)| *applies).map(|(_, notice)| notice).collect()
     }
@@ -51,10 +59,15 @@ impl fmt::Display for Notice {
                  tlsInsecure), so anyone with a certificate of a trusted authority can impersonate \
                  a server",
             ),
+            Self::Revoked => f.write_str(
+                "certificates of servers that were revoked are accepted \
+                 (tlsDisableCertificateRevocationCheck), so anyone who has stolen the key of one \
+                 can impersonate that server",
+            ),
             Self::NoRevocationCheck { option } => write!(
                 f,
-                "{option} has no effect, as this version never checks whether certificates were \
-                 revoked (no OCSP, no CRL)",
+                "{option} has no effect, as without the feature ocsp nothing asks whether \
+                 certificates were revoked (no OCSP)",
             ),
         }
     }

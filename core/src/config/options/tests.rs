@@ -105,10 +105,34 @@ fn what_is_dangerous_or_without_effect_in_tls_is_noticed() {
     assert_eq!(notices("mongodb://a/?tlsInsecure=true"), [Notice::AnyCertificate]);
     assert_eq!(notices("mongodb://a/?tlsAllowInvalidHostnames=true"), [Notice::AnyHostname]);
     assert_eq!(notices("mongodb://a/?tls=false&tlsInsecure=true"), []);
-    let option = "tlsDisableOCSPEndpointCheck";
-    let uri = format!("mongodb://a/?tlsAllowInvalidHostnames=true&{option}=true");
-    let expected = [Notice::AnyHostname, Notice::NoRevocationCheck { option }];
-    assert_eq!(notices(&uri), expected);
+    let [revocation, responders] =
+        ["tlsDisableCertificateRevocationCheck", "tlsDisableOCSPEndpointCheck"];
+    let uri = |option| format!("mongodb://a/?tlsAllowInvalidHostnames=true&{option}=true");
+    let (of_revocation, of_responders) = (notices(&uri(revocation)), notices(&uri(responders)));
+    if cfg!(feature = "ocsp") {
+        assert_eq!(of_revocation, [Notice::AnyHostname, Notice::Revoked]);
+        assert_eq!(of_responders, [Notice::AnyHostname]);
+    } else {
+        let without_effect = |option| [Notice::AnyHostname, Notice::NoRevocationCheck { option }];
+        assert_eq!(of_revocation, without_effect(revocation));
+        assert_eq!(of_responders, without_effect(responders));
+    }
+}
+
+/// OCSP Support, "How OCSP interacts with existing configuration options": an error if certificates
+/// are not checked and revocation is to be.
+#[test]
+fn lists_of_revoked_certificates_are_refused_where_they_would_not_count() {
+    let lists = Some("/lists.pem".to_owned());
+    let tls = || TlsOptions::default().with_revocation_lists_file(lists.clone());
+    let build = |tls| Options::builder().uri("mongodb://a/").unwrap().tls_options(tls).build();
+    assert_eq!(build(tls()).unwrap().tls().unwrap().revocation_lists_file, lists);
+    let mut off = tls();
+    off.disable_certificate_revocation_check = true;
+    for refused in [tls().with_allow_invalid_certificates(true), off] {
+        let error = build(refused).unwrap_err();
+        assert!(error.to_string().contains("revocation lists"), "{error}");
+    }
 }
 
 /// Max Staleness, "API" and STALE-P1; the suites of URI Options agree.

@@ -2,6 +2,8 @@
 
 mod chains;
 pub(crate) mod fixture;
+#[cfg(feature = "ocsp")]
+mod revocation;
 mod unsupported;
 
 use std::io::Write;

@@ -1,0 +1,244 @@
+//! The facts that a server's certificate states about its revocation, and who has issued it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use der::asn1::{AnyRef, BitStringRef, ObjectIdentifier, OctetString};
+use der::{Decode, Encode, Reader, SliceReader};
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::pki_types::{CertificateDer, TrustAnchor};
+use sha1::{Digest, Sha1};
+use sha2::Sha256;
+use x509_cert::certificate::{CertificateInner, Raw};
+use x509_cert::ext::pkix::AuthorityInfoAccessSyntax;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::spki::AlgorithmIdentifierOwned;
+
+use super::structures::{CertId, OcspRequest, Request, TbsRequest};
+
+/// `id-ad-ocsp` (RFC 5280, section 4.2.2.1).
+pub(super) const OCSP: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1");
+/// `id-pe-tlsfeature` (RFC 7633, section 6).
+const TLS_FEATURE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.1.24");
+/// `status_request`, the extension of TLS that asks for a staple (RFC 6066, section 8).
+const STATUS_REQUEST: u16 = 5;
+const SHA_1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.14.3.2.26");
+const SHA_256: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.1");
+
+/// The number of responders of one certificate that are asked; the others are passed over.
+const MAX_RESPONDERS: usize = 4;
+
+/// A certificate's name among all (`CertID`, RFC 6960, section 4.1.1), by which its status is
+/// cached and asked for.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CertificateId(Arc<[u8]>);
+
+impl fmt::Debug for CertificateId {
+    /// Writes the end, which has the serial number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CertificateId(..")?;
+        let end = self.0.len().saturating_sub(8);
+        self.0[end..].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(")")
+    }
+}
+
+/// One who has issued a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Issuer {
+    /// The contents of the name.
+    pub(super) name: Vec<u8>,
+    /// The contents of the key with its algorithm.
+    pub(super) key_info: Vec<u8>,
+}
+
+impl Issuer {
+    /// Returns the subject of a certificate as an issuer.
+    pub(super) fn of(certificate: &CertificateInner<Raw>) -> Option<Self> {
+        let tbs = certificate.tbs_certificate();
+        Some(Self {
+            name: contents(&tbs.subject().to_der().ok()?)?,
+            key_info: contents(&tbs.subject_public_key_info().to_der().ok()?)?,
+        })
+    }
+
+    /// Returns the bits of the key.
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        key_of(&self.key_info).map(|(_, key)| key)
+    }
+
+    /// Returns whether its key has signed `message`; `algorithm` is whole, as in certificates.
+    pub(super) fn has_signed(
+        &self,
+        message: &[u8],
+        algorithm: &AlgorithmIdentifierOwned,
+        signature: &[u8],
+        algorithms: &WebPkiSupportedAlgorithms,
+    ) -> bool {
+        let Some((kind, key)) = key_of(&self.key_info) else { return false };
+        let Some(algorithm) = algorithm.to_der().ok().and_then(|it| contents(&it)) else {
+            return false;
+        };
+        let of_both = algorithms.all.iter().filter(|it| {
+            it.signature_alg_id().as_ref() == algorithm && it.public_key_alg_id().as_ref() == kind
+        });
+        of_both.into_iter().any(|it| it.verify_signature(key, message, signature).is_ok())
+    }
+
+    /// Returns it as an authority, which others that it has issued are judged by.
+    pub(super) fn anchor(&self) -> TrustAnchor<'_> {
+        TrustAnchor {
+            subject: self.name.as_slice().into(),
+            subject_public_key_info: self.key_info.as_slice().into(),
+            name_constraints: None,
+        }
+    }
+}
+
+/// The contents of a server's certificate that are about revocation.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    /// The address of each responder that it names, in its order.
+    responders: Vec<String>,
+    /// True if the server is to staple (RFC 7633).
+    pub(crate) must_staple: bool,
+    certificate: CertificateInner<Raw>,
+}
+
+impl Leaf {
+    /// Reads a certificate; `None` if it is none.
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let certificate = CertificateInner::<Raw>::from_der(certificate).ok()?;
+        let extensions = certificate.tbs_certificate().extensions();
+        let must_staple = extensions.into_iter().flatten().any(|it| {
+            it.extn_id == TLS_FEATURE
+                && Vec::<u16>::from_der(it.extn_value.as_bytes())
+                    .is_ok_and(|features| features.contains(&STATUS_REQUEST))
+        });
+        let access = certificate.tbs_certificate().get_extension::<AuthorityInfoAccessSyntax>();
+        let access = access.ok().flatten().map(|(_, access)| access.0).unwrap_or_default();
+        let responders = access.into_iter().filter(|it| it.access_method == OCSP);
+        let responders = responders.filter_map(|it| match it.access_location {
+            GeneralName::UniformResourceIdentifier(address) => Some(address.as_str().to_owned()),
+            _ => None,
+        });
+        let responders = responders.take(MAX_RESPONDERS).collect();
+        Some(Self { responders, must_staple, certificate })
+    }
+
+    /// Returns whether a responder is named.
+    pub(crate) fn names_responders(&self) -> bool {
+        !self.responders.is_empty()
+    }
+
+    /// Finds out who has issued it: one of the certificates that were sent with it, or an authority
+    /// that is trusted.
+    pub(crate) fn issued_by(
+        self,
+        intermediates: &[CertificateDer<'_>],
+        anchors: &[TrustAnchor<'_>],
+        algorithms: &WebPkiSupportedAlgorithms,
+    ) -> Option<Subject> {
+        let tbs = self.certificate.tbs_certificate();
+        let issuer_name = contents(&tbs.issuer().to_der().ok()?)?;
+        let message = tbs.to_der().ok()?;
+        let signature = self.certificate.signature().as_bytes()?;
+        let trusted = anchors.iter().map(|it| Issuer {
+            name: it.subject.to_vec(),
+            key_info: it.subject_public_key_info.to_vec(),
+        });
+        let sent = intermediates.iter().filter_map(|it| {
+            let certificate = CertificateInner::<Raw>::from_der(it).ok()?;
+            Issuer::of(&certificate)
+        });
+        let mut candidates = trusted.chain(sent).filter(|it| it.name == issuer_name);
+        let algorithm = self.certificate.signature_algorithm();
+        let issuer =
+            candidates.find(|it| it.has_signed(&message, algorithm, signature, algorithms))?;
+        let serial = tbs.serial_number().clone();
+        let id = cert_id::<Sha1>(SHA_1, &issuer, serial)?;
+        let algorithms = *algorithms;
+        Some(Subject { id, issuer, responders: self.responders, algorithms })
+    }
+}
+
+/// A certificate whose status can be asked for and judged.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    id: CertId,
+    pub(super) issuer: Issuer,
+    responders: Vec<String>,
+    /// The algorithms that responses may be signed with.
+    pub(super) algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Subject {
+    /// Returns its name among all certificates.
+    pub fn id(&self) -> CertificateId {
+        CertificateId(self.id.to_der().unwrap_or_default().into())
+    }
+
+    /// Returns the structure that names it.
+    #[cfg(any(test, feature = "harness"))]
+    pub(super) const fn cert_id(&self) -> &CertId {
+        &self.id
+    }
+
+    /// Returns the addresses of the responders that it names.
+    pub fn responders(&self) -> &[String] {
+        &self.responders
+    }
+
+    /// Returns the request for its status (RFC 6960, section 4.1.1): without a nonce, so that
+    /// responders can answer with what they have signed before.
+    pub fn request(&self) -> Vec<u8> {
+        let request_list = vec![Request { req_cert: self.id.clone() }];
+        let request = OcspRequest { tbs_request: TbsRequest { request_list } };
+        request.to_der().unwrap_or_default()
+    }
+
+    /// Returns whether a response is about this certificate, whichever of the two hashes it names
+    /// it by.
+    pub(super) fn is(&self, found: &CertId) -> bool {
+        let serial = self.id.serial_number.clone();
+        let own = match found.hash_algorithm.oid {
+            SHA_1 => Some(self.id.clone()),
+            SHA_256 => cert_id::<Sha256>(SHA_256, &self.issuer, serial),
+            _ => None,
+        };
+        // The parameters of a hash are left out, or NULL.
+        own.is_some_and(|own| {
+            own.issuer_name_hash == found.issuer_name_hash
+                && own.issuer_key_hash == found.issuer_key_hash
+                && own.serial_number == found.serial_number
+        })
+    }
+}
+
+fn cert_id<D: Digest>(
+    hash: ObjectIdentifier,
+    issuer: &Issuer,
+    serial_number: x509_cert::serial_number::SerialNumber<Raw>,
+) -> Option<CertId> {
+    let name = AnyRef::new(der::Tag::Sequence, &issuer.name).ok()?.to_der().ok()?;
+    let parameters = Some(der::asn1::Any::null());
+    Some(CertId {
+        hash_algorithm: AlgorithmIdentifierOwned { oid: hash, parameters },
+        issuer_name_hash: OctetString::new(D::digest(name).to_vec()).ok()?,
+        issuer_key_hash: OctetString::new(D::digest(issuer.key()?).to_vec()).ok()?,
+        serial_number,
+    })
+}
+
+/// Returns the contents of one element.
+fn contents(element: &[u8]) -> Option<Vec<u8>> {
+    AnyRef::from_der(element).ok().map(|it| it.value().to_vec())
+}
+
+/// Returns the contents of the algorithm and the bits of the key, of the contents of both.
+fn key_of(key_info: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut reader = SliceReader::new(key_info).ok()?;
+    let algorithm = AnyRef::decode(&mut reader).ok()?;
+    let key = BitStringRef::decode(&mut reader).ok()?;
+    reader.is_finished().then_some((algorithm.value(), key.as_bytes()?))
+}

@@ -34,6 +34,7 @@
 //! # Features
 //!
 //! - `aws`: credentials of Amazon Web Services, from where the environment says (MONGODB-AWS).
+//! - `ocsp`: revocation of certificates: staples and responders of OCSP.
 //! - `otel`: spans for the crate `opentelemetry`.
 //! - `stream`: events and views as the `Stream` of `futures-core`.
 //! - `tls`: TLS, with certificates from files or from the system's store.
@@ -107,3 +108,9 @@ pub use machines::runtime::{Offloaded, Task, Work};
 pub use machines::steps::{PoolStep, TopologyStep};
 #[doc(hidden)]
 pub use machines::tasks::{Link, PendingConnection, Progress, Rescan};
+#[cfg(feature = "ocsp")]
+#[doc(hidden)]
+pub use net::revocation::vouch;
+#[cfg(feature = "ocsp")]
+#[doc(hidden)]
+pub use system::Statuses;

@@ -41,6 +41,7 @@
 //! - `saslprep` (default): passwords for SCRAM-SHA-256 that are not of ASCII alone, which SASLprep
 //!   prepares.
 //! - `snappy` (default): compression of messages with Snappy.
+//! - `ocsp` (default): revocation of certificates: staples and responders of OCSP.
 //! - `public-suffixes`: the list of public suffixes, without which `srvAllowedHostsSuffix` is
 //!   refused.
 //! - `tls` (default): TLS, with certificates from files or from the system's store.

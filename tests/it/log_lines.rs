@@ -47,11 +47,11 @@ impl Visit for Message<'_> {
 /// for one line about each.
 fn is_told_once(create: impl FnOnce(Options)) {
     let uri = "mongodb://127.0.0.1:1/?tlsAllowInvalidHostnames=true&\
-               tlsDisableOCSPEndpointCheck=true&foo=bar";
+               tlsDisableCertificateRevocationCheck=true&foo=bar";
     let (options, lines) = (Options::parse(uri).unwrap(), Lines::default());
     tracing::subscriber::with_default(lines.clone(), || create(options));
     let lines = lines.0.lock().unwrap().clone();
-    for wanted in ["\"foo\"", "tlsAllowInvalidHostnames", "tlsDisableOCSPEndpointCheck"] {
+    for wanted in ["\"foo\"", "tlsAllowInvalidHostnames", "tlsDisableCertificateRevocationCheck"] {
         assert_eq!(lines.iter().filter(|line| line.contains(wanted)).count(), 1, "{lines:?}");
     }
 }

@@ -172,6 +172,8 @@ impl Settings {
             connector: Connector::new(&self.options)?,
             #[cfg(feature = "tls")]
             tls: system::Certificates::choose(self.options.tls(), self.tls)?,
+            #[cfg(feature = "ocsp")]
+            connect_timeout: self.options.connect_timeout(),
         };
         let provider = Provider::choose(&self.options, self.provider, self.sources)?;
         let options = self.options.or_environment(system::environment);

@@ -156,6 +156,8 @@ impl ErrorKind {
                 | Cause::UnknownIssuer
                 | Cause::CertificateName
                 | Cause::CertificateUnsupported { .. }
+                | Cause::CertificateRevoked
+                | Cause::InvalidStaple
                 | Cause::CertificateInvalid,
                 _,
             ) => Self::Tls,

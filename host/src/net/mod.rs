@@ -3,9 +3,11 @@
 pub(crate) mod credentials;
 pub(crate) mod dial;
 pub(crate) mod dns;
-#[cfg(feature = "aws")]
+#[cfg(any(feature = "aws", feature = "ocsp"))]
 pub(crate) mod http;
 pub(crate) mod reactor;
+#[cfg(feature = "ocsp")]
+pub(crate) mod revocation;
 pub(crate) mod socket;
 pub(crate) mod stream;
 pub(crate) mod streams;

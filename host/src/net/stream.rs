@@ -81,6 +81,14 @@ impl<S: Socket> Stream<S> {
         }
     }
 
+    /// Returns the stream as it was before somebody used it, but for what the handshakes of its
+    /// filters have come to.
+    #[cfg(feature = "ocsp")]
+    pub(crate) fn into_connected(mut self) -> Connected<S> {
+        let wire = std::mem::take(&mut *self.wire);
+        Connected { socket: self.socket, transport: self.transport, wire }
+    }
+
     pub(crate) const fn transport(&self) -> &Transport {
         &self.transport
     }

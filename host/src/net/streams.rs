@@ -7,11 +7,19 @@ use sdam_core::config::{ServerAddress, TcpOptions};
 #[cfg(any(feature = "tls", not(unix)))]
 use sdam_core::failure::Cause;
 use sdam_core::failure::{Failure, Stage};
+#[cfg(feature = "ocsp")]
+use sdam_core::rustls::pki_types::UnixTime;
+#[cfg(feature = "ocsp")]
+use sdam_core::time::Instant;
 use sdam_core::transport::TransportConfig;
 
 use crate::net::dial::{Connector, dial};
 use crate::net::reactor::{Lane, Reactor};
+#[cfg(feature = "ocsp")]
+use crate::net::revocation;
 use crate::net::stream::Connected;
+#[cfg(feature = "ocsp")]
+use crate::net::stream::Stream;
 use crate::system;
 
 /// The means by which the streams of one client are opened.
@@ -20,6 +28,9 @@ pub(crate) struct Streams {
     pub(crate) connector: Connector,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<system::Certificates>,
+    /// The time that opening a connection may take.
+    #[cfg(feature = "ocsp")]
+    pub(crate) connect_timeout: Option<std::time::Duration>,
 }
 
 impl Streams {
@@ -30,9 +41,16 @@ impl Streams {
         &self,
         reactor: &R,
         address: ServerAddress,
-        reached: impl Fn(Stage) + Send,
+        reached: impl Fn(Stage) + Send + Sync,
     ) -> Result<Connected<R::Socket>, Failure> {
-        let route = self.connector.route(&address, &self.filters(reactor).await?)?;
+        #[cfg(feature = "ocsp")]
+        let begun = reactor.now();
+        let filters = self.filters(reactor).await?;
+        let route = self.connector.route(&address, &filters)?;
+        #[cfg(feature = "ocsp")]
+        let answered = &reached;
+        #[cfg(feature = "ocsp")]
+        let reached = |stage| answered(stage);
         let reached = route.stages(reached);
         let lane = Lane::Server(address);
         let dial = route.dial().clone();
@@ -42,7 +60,35 @@ impl Streams {
             None => connect(reactor, lane, &dial, route.tcp(), reached).await,
             Some(stream) => stream.await.map_err(|error| Failure::from_io(Stage::Connect, &error)),
         };
-        route.opened(socket)
+        let connected = route.opened(socket)?;
+        #[cfg(feature = "ocsp")]
+        if filters.checks_revocation() {
+            return self.checked(reactor, connected, begun, answered).await;
+        }
+        Ok(connected)
+    }
+
+    /// Finishes the handshakes of a stream's filters, and asks about the certificate of its server
+    /// what is left to be asked.
+    #[cfg(feature = "ocsp")]
+    async fn checked<R: Reactor>(
+        &self,
+        reactor: &R,
+        connected: Connected<R::Socket>,
+        begun: Instant,
+        answered: impl Fn(Stage) + Send + Sync,
+    ) -> Result<Connected<R::Socket>, Failure> {
+        let mut stream = Stream::new(connected);
+        answered(stream.transport().stage());
+        stream.open(answered).await?;
+        if let Some(subject) = stream.transport().unchecked(UnixTime::now())? {
+            let time = revocation::time_for(self.connect_timeout, begun, reactor.now());
+            let ask = |request| revocation::ask(reactor.clone(), request, time);
+            let sleep = |time| reactor.sleep(time);
+            let statuses = system::Statuses::of_process();
+            revocation::vouch(&statuses, &subject, time, UnixTime::now, ask, sleep).await?;
+        }
+        Ok(stream.into_connected())
     }
 
     #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "TLS reads files"))]
@@ -61,6 +107,8 @@ impl Streams {
             connector: self.connector.clone(),
             #[cfg(feature = "tls")]
             tls: self.tls.as_ref().map(system::Certificates::for_fork),
+            #[cfg(feature = "ocsp")]
+            connect_timeout: self.connect_timeout,
         }
     }
 }

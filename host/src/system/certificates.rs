@@ -12,8 +12,12 @@ use std::time::Instant;
 use crate::ClientError;
 use sdam_core::config::{Secret, TlsOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
+#[cfg(feature = "ocsp")]
+use sdam_core::revocation::StatusCache;
 use sdam_core::transport::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors};
 
+#[cfg(feature = "ocsp")]
+use super::Statuses;
 use contents::{Contents, Digest, Pem};
 use store::{Reading, Store};
 
@@ -188,16 +192,23 @@ impl Files {
             (None, Some(store)) => TrustAnchors::Der(store.certificates()),
             (None, None) => TrustAnchors::default(),
         };
-        TlsConfig::from_pem(
-            &TlsMaterial::default()
-                .with_anchors(anchors)
-                .with_certificate_key(contents.certificate_key.as_ref().map(Pem::bytes))
-                .with_password(
-                    self.options.certificate_key_file_password.as_ref().map(Secret::expose),
-                )
-                .with_allow_invalid_certificates(self.options.allow_invalid_certificates)
-                .with_allow_invalid_hostnames(self.options.allow_invalid_hostnames),
-        )
+        let password = self.options.certificate_key_file_password.as_ref();
+        let material = TlsMaterial::default()
+            .with_anchors(anchors)
+            .with_certificate_key(contents.certificate_key.as_ref().map(Pem::bytes))
+            .with_password(password.map(Secret::expose))
+            .with_allow_invalid_certificates(self.options.allow_invalid_certificates)
+            .with_allow_invalid_hostnames(self.options.allow_invalid_hostnames)
+            .with_revocation_lists(contents.revocation_lists.as_ref().map(Pem::bytes));
+        #[cfg(feature = "ocsp")]
+        let statuses: Arc<dyn StatusCache> = Statuses::of_process();
+        #[cfg(feature = "ocsp")]
+        let is_checked = !self.options.disable_certificate_revocation_check;
+        #[cfg(feature = "ocsp")]
+        let material = material
+            .with_statuses(is_checked.then_some(&statuses))
+            .with_disable_ocsp_endpoint_check(self.options.disable_ocsp_endpoint_check);
+        TlsConfig::from_pem(&material)
     }
 
     /// Names the file that an error is about, and what was found in it.
@@ -208,6 +219,12 @@ impl Files {
             }
             (TlsConfigError::NoAnchors, None, _) => {
                 "the system's store has no certificate of an authority; name a tlsCAFile".into()
+            }
+            (error @ TlsConfigError::RevocationLists(_), _, _) => {
+                let pem = contents.revocation_lists.as_ref();
+                let named =
+                    pem.map(|pem| format!("{pem} cannot be used: {error} ({})", pem.found()));
+                named.unwrap_or_else(|| error.to_string())
             }
             (error @ TlsConfigError::AnchorsPem(_), Some(pem), _) | (error, _, Some(pem)) => {
                 format!("{pem} cannot be used: {error} ({})", pem.found())

@@ -11,6 +11,8 @@ pub(crate) mod log;
 #[cfg(test)]
 mod log_lines;
 mod sockets;
+#[cfg(feature = "ocsp")]
+mod statuses;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -23,6 +25,8 @@ use std::sync::Mutex;
 #[cfg(feature = "tls")]
 pub use certificates::Certificates;
 pub use sockets::configure_tcp;
+#[cfg(feature = "ocsp")]
+pub use statuses::Statuses;
 pub(crate) use token::read_token;
 
 use crate::error::ClientError;

@@ -23,6 +23,7 @@ pub(super) type Digest = [u8; 32];
 pub(super) struct Contents {
     pub(super) authorities: Option<Pem>,
     pub(super) certificate_key: Option<Pem>,
+    pub(super) revocation_lists: Option<Pem>,
 }
 
 /// A file that an option names, and its contents, which are wiped from memory when dropped.
@@ -40,6 +41,10 @@ impl Contents {
                 "tlsCertificateKeyFile",
                 options.certificate_key_file.as_deref(),
             )?,
+            revocation_lists: Pem::read(
+                "file of revocation lists",
+                options.revocation_lists_file.as_deref(),
+            )?,
         })
     }
 
@@ -48,7 +53,8 @@ impl Contents {
         let of =
             |pem: &Option<Pem>| pem.as_ref().map(|pem| Digest::from(Sha256::digest(&*pem.bytes)));
         let mut all = Sha256::new();
-        for part in [of(&self.authorities), of(&self.certificate_key), store.copied()] {
+        let files = [&self.authorities, &self.certificate_key, &self.revocation_lists].map(of);
+        for part in files.into_iter().chain([store.copied()]) {
             all.update([u8::from(part.is_some())]);
             all.update(part.unwrap_or_default());
         }

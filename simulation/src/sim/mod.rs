@@ -41,6 +41,7 @@ mod random;
 mod reconfig;
 mod reduction;
 mod request;
+mod revocation;
 mod run;
 mod runtime;
 mod scenario;

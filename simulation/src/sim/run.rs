@@ -15,6 +15,7 @@ use super::fault::FaultKind;
 use super::plan::Plan;
 use super::random::Random;
 use super::reduction::{Reduction, ReductionError};
+use super::revocation;
 use super::scenario::Scenario;
 use super::shrink::Outline;
 use super::trace::Observed;
@@ -88,12 +89,20 @@ pub enum Part {
     Changes,
     /// Applications that keep files in a bucket of GridFS.
     Files,
+    /// Connections to servers whose certificates may be revoked.
+    Revocation,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Clients, Self::Applications, Self::Transactions, Self::Changes, Self::Files];
+    pub const ALL: [Self; 6] = [
+        Self::Clients,
+        Self::Applications,
+        Self::Transactions,
+        Self::Changes,
+        Self::Files,
+        Self::Revocation,
+    ];
 
     /// Returns its name, by which it is run.
     pub const fn name(self) -> &'static str {
@@ -103,6 +112,7 @@ impl Part {
             Self::Transactions => "transactions",
             Self::Changes => "changes",
             Self::Files => "files",
+            Self::Revocation => "revocation",
         }
     }
 }
@@ -215,6 +225,8 @@ impl Case {
                 let (plan, _) = self.plan();
                 Outline { clients: plan.clients.len(), faults: plan.faults, calm: plan.calm }
             }
+            // Its responders are its faults, and its connections its clients.
+            Part::Revocation => Outline { clients: 1, faults: Vec::new(), calm: Instant::ZERO },
             _ => applications::outline(self),
         }
     }
@@ -238,6 +250,7 @@ impl Case {
     ) -> Result<Run, Box<Failure>> {
         match self.part {
             Part::Clients => self.observe(observed, latest).0,
+            Part::Revocation => revocation::simulate(self),
             _ => applications::simulate(self, observed, latest),
         }
     }

@@ -22,6 +22,9 @@ pub struct Swarm {
     pub changes: Statistics,
     /// The events of applications with files in those in which all went well.
     pub files: Statistics,
+    /// The events of connections to servers whose certificates may be revoked in those in which all
+    /// went well.
+    pub revocation: Statistics,
     /// The number of times that the incidents of scenarios took place, by name.
     pub incidents: BTreeMap<&'static str, Incidence>,
     /// The others.
@@ -71,6 +74,7 @@ impl Swarm {
                     Part::Transactions => self.transactions.add(&run.statistics),
                     Part::Changes => self.changes.add(&run.statistics),
                     Part::Files => self.files.add(&run.statistics),
+                    Part::Revocation => self.revocation.add(&run.statistics),
                 }
                 None
             }
@@ -83,7 +87,7 @@ impl Swarm {
 }
 
 /// Writes the share of each incident, a line each; a line about applications, one about
-/// transactions, one about change streams, and one about files; and in the last line seeds,
+/// transactions, one about change streams, one about files, and one about revocation; and in the last line seeds,
 /// virtual time, steps, operations, faults by kind, failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,6 +99,7 @@ impl fmt::Display for Swarm {
             (Part::Transactions, &self.transactions),
             (Part::Changes, &self.changes),
             (Part::Files, &self.files),
+            (Part::Revocation, &self.revocation),
         ] {
             if statistics.steps > 0 {
                 write!(f, "{}: ", part.name())?;
@@ -105,6 +110,7 @@ impl fmt::Display for Swarm {
                     }
                     Part::Changes => write!(f, ", {} changes read", statistics.documents)?,
                     Part::Files => write!(f, ", {} files stored", statistics.documents)?,
+                    Part::Revocation => write!(f, ", {} statuses learnt", statistics.documents)?,
                     Part::Clients | Part::Applications => {}
                 }
                 writeln!(f)?;

@@ -71,7 +71,7 @@ impl FailPoint {
             Part::Transactions => &COMMANDS_OF_TRANSACTIONS[..],
             Part::Changes => &COMMANDS_OF_CHANGES,
             Part::Files => &COMMANDS_OF_FILES,
-            Part::Clients | Part::Applications => &COMMANDS,
+            Part::Clients | Part::Applications | Part::Revocation => &COMMANDS,
         };
         let commands: Vec<&str> = match random.percent(60) {
             true => all.to_vec(),

@@ -156,7 +156,7 @@ impl Plan {
                 Part::Transactions => random.pick(&KINDS_OF_TRANSACTIONS),
                 Part::Changes => random.pick(&KINDS_OF_CHANGES),
                 Part::Files => random.pick(&KINDS_OF_FILES),
-                Part::Clients | Part::Applications => random.pick(&KINDS),
+                Part::Clients | Part::Applications | Part::Revocation => random.pick(&KINDS),
             };
             let mut fault = Fault::draw(kind, (count, &cluster), calm, random);
             if part == Part::Files && kind == FaultKind::FailPoint && random.percent(50) {

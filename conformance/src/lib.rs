@@ -10,6 +10,7 @@
 //! - [`network`]: a network of a test's own, and a machine at the other end of a wire.
 //! - [`proxy`]: a real SOCKS5 proxy.
 //! - [`refusal`]: a port that refuses connections, and that no other process can take.
+//! - [`responder`]: a real responder of OCSP, and an authority that revokes certificates.
 //! - [`ssh_server`]: a real SSH server.
 //! - [`unified`]: the official suites in the unified test format.
 
@@ -21,6 +22,7 @@ pub mod name_server;
 pub mod network;
 pub mod proxy;
 pub mod refusal;
+pub mod responder;
 #[cfg(feature = "runtimes")]
 pub mod runtimes;
 pub mod spec;

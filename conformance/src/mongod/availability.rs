@@ -3,7 +3,7 @@
 use std::env;
 use std::process::ExitCode;
 
-use super::{Binary, HarnessError};
+use super::{Binary, HarnessError, Version};
 
 /// The binaries that integration tests run against, and what is left out for want of others.
 ///
@@ -16,10 +16,22 @@ pub struct Availability {
 }
 
 impl Availability {
-    /// Looks for binaries: the user's own if there is one, or else those of `.mongod/`.
+    /// Looks for binaries: the user's own if there is one, or else those of `.mongod/`, only those
+    /// that `MONGOD_VERSIONS` names if it is set.
     pub fn look() -> Self {
-        let found = Binary::user().map_or_else(Binary::all, |binary| vec![binary]);
+        let found = Binary::user().map_or_else(Self::fetched, |binary| vec![binary]);
         Self::from_found(found)
+    }
+
+    fn fetched() -> Vec<Result<Binary, HarnessError>> {
+        let mut found = Binary::all();
+        if let Ok(versions) = env::var("MONGOD_VERSIONS") {
+            let is_named = |version: Version| {
+                versions.split_whitespace().any(|named| named == version.to_string())
+            };
+            found.retain(|it| it.as_ref().map_or(true, |binary| is_named(binary.version())));
+        }
+        found
     }
 
     fn from_found(found: Vec<Result<Binary, HarnessError>>) -> Self {

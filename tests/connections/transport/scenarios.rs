@@ -19,7 +19,7 @@ use super::Scenario;
 use crate::{Outcome, V5_0};
 
 /// The time limit of steps that depend on the load of the machine.
-const GENEROUS: Duration = Duration::from_secs(60);
+pub(super) const GENEROUS: Duration = Duration::from_secs(60);
 
 pub(crate) const WITHOUT_A_PROXY: [Scenario; 6] = [
     ("a_server_that_requires_tls_is_known_by_its_certificate", required),
@@ -48,7 +48,9 @@ fn tls_server(
 }
 
 /// Returns a client's finding about the only server at this URI: its type, or why it is not known.
-fn look(uri: &str) -> Result<Result<ServerType, (Failure, Verdict)>, Box<dyn std::error::Error>> {
+pub(super) fn look(
+    uri: &str,
+) -> Result<Result<ServerType, (Failure, Verdict)>, Box<dyn std::error::Error>> {
     let uri = format!("{uri}&directConnection=true&serverSelectionTimeoutMS=0");
     let options = Options::parse(&uri)?;
     runtime()?.block_on(async {
@@ -85,14 +87,14 @@ async fn first_news(
     .await?
 }
 
-fn known(uri: &str) -> Outcome {
+pub(super) fn known(uri: &str) -> Outcome {
     match look(uri)? {
         Ok(ServerType::Standalone) => Ok(()),
         other => Err(format!("{uri} leads to {other:?}").into()),
     }
 }
 
-fn failure(uri: &str) -> Result<(Failure, Verdict), Box<dyn std::error::Error>> {
+pub(super) fn failure(uri: &str) -> Result<(Failure, Verdict), Box<dyn std::error::Error>> {
     look(uri)?.err().ok_or_else(|| format!("{uri} leads to a server").into())
 }
 

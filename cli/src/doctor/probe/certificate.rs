@@ -28,7 +28,7 @@ use crate::duration::precise;
 const MAX_NAMES: usize = 20;
 
 /// The time that a responder has to take a connection.
-const RESPONDER: Duration = Duration::from_secs(2);
+pub(super) const RESPONDER: Duration = Duration::from_secs(2);
 
 /// Takes any certificate: it is to be looked at, and nothing is sent. Notes whether a response of
 /// its responder comes with it.
@@ -73,8 +73,13 @@ impl ServerCertVerifier for Anything {
     }
 }
 
-/// Returns the certificate that the server shows; `None` if it shows none in time.
-pub(super) async fn of(means: &Means, address: &ServerAddress) -> Option<Certificate> {
+/// Returns the certificate that the server shows; `None` if it shows none in time. The responder
+/// that it names is `asked`, or else connected to.
+pub(super) async fn of(
+    means: &Means,
+    address: &ServerAddress,
+    asked: Option<Responder>,
+) -> Option<Certificate> {
     let seen = Arc::<Anything>::default();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -98,9 +103,13 @@ pub(super) async fn of(means: &Means, address: &ServerAddress) -> Option<Certifi
     certificate.chain_length = chain.len();
     certificate.version = version.map(|it| it.replace("TLSv1_", "TLS 1."));
     certificate.is_stapled = seen.is_stapled.load(Ordering::Relaxed);
-    if let Some(url) = responder.filter(|_| !certificate.is_stapled && asks(means.options())) {
-        certificate.responder = Some(responded(url, RESPONDER.min(means.left())).await);
-    }
+    certificate.responder = match responder {
+        _ if asked.is_some() => asked,
+        Some(url) if !certificate.is_stapled && asks(means.options()) => {
+            Some(responded(url, RESPONDER.min(means.left())).await)
+        }
+        _ => None,
+    };
     Some(certificate)
 }
 
@@ -187,7 +196,7 @@ async fn responded(url: String, limit: Duration) -> Responder {
         Ok(connected) => connected.err().map(|error| error.to_string()),
         Err(_) => Some(format!("no connection within {}", precise(limit))),
     };
-    Responder { url, failure, is_silent, took: begun.elapsed() }
+    Responder { url, failure, is_silent, status: None, took: begun.elapsed() }
 }
 
 #[cfg(test)]
@@ -232,7 +241,7 @@ mod tests {
             let options = Options::parse(&uri).expect("options");
             let limit = Duration::from_secs(60);
             let means = Means::new(options, (Instant::now() + limit, limit)).expect("means");
-            let certificate = of(&means, &address).await.expect("a certificate");
+            let certificate = of(&means, &address, None).await.expect("a certificate");
             assert_eq!(certificate.is_stapled, !response.is_empty());
         }
     }

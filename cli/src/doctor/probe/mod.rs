@@ -7,6 +7,7 @@ pub(super) mod dns;
 pub(super) mod gridfs;
 mod local;
 pub(super) mod pause;
+mod revocation;
 pub(super) mod server;
 mod talk;
 mod transactions;

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::{Means, certificate, client, way};
+use super::talk::Talk;
+use super::{Means, certificate, client, revocation, way};
 use crate::doctor::evidence::{Resolved, Role, Route, ServerSeen, Way};
 use crate::stream::resolve;
 
@@ -143,6 +144,12 @@ async fn other_loopback(means: &Means, target: &ServerAddress) -> Option<SocketA
 async fn examine(means: &Means, server: &mut ServerSeen, greeted: &mpsc::UnboundedSender<Named>) {
     let (way, talk) = way::go(means, &server.address, false).await;
     server.way = way;
+    let subject = talk.as_ref().map_or(Ok(None), Talk::unchecked);
+    let (responder, failure) = revocation::of(subject, means.left()).await;
+    if failure.is_some() {
+        // Drivers stop before hello.
+        server.way = Way { failure, greeting: None, hello: None, ..server.way.clone() };
+    }
     if let Some(greeting) = server.greeting() {
         let members = greeting.members.iter().chain(&greeting.me).cloned().collect();
         // The receiver outlives this task.
@@ -161,7 +168,7 @@ async fn examine(means: &Means, server: &mut ServerSeen, greeted: &mpsc::Unbound
     }
     let speaks_tls = |way: &Way| way.tls && way.accepted;
     if speaks_tls(&server.way) || server.other_way.as_ref().is_some_and(speaks_tls) {
-        server.certificate = certificate::of(means, &server.address).await;
+        server.certificate = certificate::of(means, &server.address, responder).await;
     }
     let is_slow = server.way.resolved.is_some_and(|took| took >= SLOW);
     let is_arbiter = server.greeting().is_some_and(|greeting| greeting.role == Role::Arbiter);

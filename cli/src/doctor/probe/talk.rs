@@ -7,7 +7,9 @@ use sdam_core::bson::{RawDocument, RawDocumentBuf};
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::operation::unreadable;
+use sdam_core::revocation::Subject;
 use sdam_core::transport::TransportConfig;
+use sdam_core::transport::rustls::pki_types::UnixTime;
 use sdam_core::wire::{Flags, Frames, WireError, other_protocol, write_op_msg};
 use sdam_host::Connector;
 use sdam_tokio::ByteStream;
@@ -90,6 +92,11 @@ impl Talk {
         let stream = Stream::open(route, socket, |stage| reached.set(stage)).await?;
         reached.set(Stage::Hello);
         Ok(Self { stream, frames: Frames::with_limit(MAX_REPLY_LEN), requests: 0 })
+    }
+
+    /// Returns the server's certificate if drivers have to ask about its revocation.
+    pub(super) fn unchecked(&self) -> Result<Option<Subject>, Failure> {
+        self.stream.transport.unchecked(UnixTime::now())
     }
 
     /// Returns the stream under the filters, which have nothing more to say.

@@ -111,7 +111,7 @@ fn tls(server: &ServerSeen) -> Vec<String> {
         lines.push("the response of a responder comes with it".to_owned());
     }
     lines.extend(certificate.responder.as_ref().map(|it| {
-        let outcome = it.failure.as_deref().unwrap_or("connects");
+        let outcome = it.failure.as_deref().or(it.status.as_deref()).unwrap_or("connects");
         format!("responder {}: {outcome} ({})", it.url, precise(it.took))
     }));
     lines
